@@ -10,8 +10,6 @@
 //! valgrind --tool=callgrind --toggle-collect='*Receiver::write*' target/release/deps/rules-* --case 0 --series 2000 --rounds 40
 //! ```
 
-#[path = "../bin/machine/allocator.rs"]
-mod allocator;
 #[path = "common/bodies.rs"]
 mod bodies;
 #[allow(dead_code, reason = "a bench does not use all of it")]
@@ -30,6 +28,7 @@ use std::time::Duration;
 use bodies::requests;
 use clap::Parser;
 use process::cpu_time;
+use varve_base::machine::allocator;
 use varve_ingest::relabel::{RelabelConfig, Rules};
 use varve_ingest::remote_write::Version;
 use varve_ingest::{Limits, Origin, Receiver};

@@ -1,37 +1,21 @@
 //! Varve: a Prometheus-compatible metrics store.
 //!
-//! This package is the only one that knows HTTP, JSON, the configuration file, signals and tokio. The storage engine is
-//! `varve-tsdb`, the write path `varve-ingest`, the query engine `varve-query`. docs/architecture.md has the map.
+//! This package has the command line, and starts and stops a server. The server is `varve-server`, its protocols are
+//! `varve-http`, the other commands `varve-tools`; the storage engine is `varve-tsdb`, the write path `varve-ingest`, the
+//! query engine `varve-query`. docs/architecture.md has the map.
 
 #![forbid(unsafe_code)]
 
-// First: its macros replace those of the standard library in the modules below.
-#[macro_use]
-mod printing;
-
 mod cli;
-mod client;
-mod config;
-mod grpc;
-mod http;
-mod log;
-mod machine;
-mod notifier;
-mod objstore;
-mod quantity;
 mod serve;
-mod server;
-mod service_manager;
-mod tls;
-mod tools;
-mod traces;
-mod version;
 
 use std::process::ExitCode;
 
+use varve_base::machine::allocator;
+use varve_base::printing::exit_code;
+use varve_tools as tools;
+
 use cli::Command;
-use machine::allocator;
-use printing::exit_code;
 
 // Requests allocate and free on many threads, which this allocator is designed for.
 #[global_allocator]
@@ -60,7 +44,7 @@ fn main() -> ExitCode {
         Command::Relabel(command) => exit_code(tools::relabel::run(&command)),
         Command::Rules(command) => exit_code(tools::rules::run(&command)),
         Command::Status(command) => exit_code(tools::status::run(&command)),
-        Command::Completion(args) => exit_code(tools::manual::completion(&args, cli::description())),
-        Command::Man(args) => exit_code(tools::manual::man(&args, cli::description())),
+        Command::Completion(args) => exit_code(cli::manual::completion(&args, cli::description())),
+        Command::Man(args) => exit_code(cli::manual::man(&args, cli::description())),
     }
 }

@@ -1,28 +1,27 @@
 //! The command line.
 //!
 //! Flags that Prometheus also has keep Prometheus' names, dots included, and its defaults. The arguments of a tool are
-//! defined beside the tool in `tools/`.
+//! defined beside the tool in `varve-tools`.
 
-mod serve;
+pub(crate) mod manual;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use varve_base::version;
+use varve_server::settings::flags::ServeArgs;
+use varve_tools::advise::AdviseCommand;
+use varve_tools::check::CheckCommand;
+use varve_tools::query::QueryCommand;
+use varve_tools::relabel::RelabelCommand;
+use varve_tools::rules::RulesCommand;
+use varve_tools::status::StatusCommand;
+use varve_tools::test::TestCommand;
+use varve_tools::tsdb::TsdbCommand;
+use varve_tools::wal::WalCommand;
 
-pub(crate) use serve::{OnCorruption, ServeArgs, WalSync};
-
-use crate::tools::advise::AdviseCommand;
-use crate::tools::check::CheckCommand;
-use crate::tools::manual::{CompletionArgs, ManArgs};
-use crate::tools::query::QueryCommand;
-use crate::tools::relabel::RelabelCommand;
-use crate::tools::rules::RulesCommand;
-use crate::tools::status::StatusCommand;
-use crate::tools::test::TestCommand;
-use crate::tools::tsdb::TsdbCommand;
-use crate::tools::wal::WalCommand;
-use crate::version;
+use manual::{CompletionArgs, ManArgs};
 
 /// Prometheus-compatible metrics store: remote write, PromQL, Prometheus HTTP API, and command-line tools
 #[derive(Debug, Parser)]
@@ -108,6 +107,11 @@ fn flags_of(command: &str, matches: &ArgMatches) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use varve_base::machine;
+    use varve_ingest::Limits;
+
     use super::*;
 
     fn check_width(command: &clap::Command) {
@@ -134,5 +138,50 @@ mod tests {
         let printed = parse(["varve", "--version"].map(OsString::from)).unwrap_err().to_string();
         let expect = format!("varve, version {} (revision: {})\n", version::NUMBER, version::REVISION);
         assert!(printed.starts_with(&expect) && printed.contains("\n  build date:  "), "{printed}");
+    }
+
+    fn serve(args: &[&str]) -> Result<(ServeArgs, BTreeMap<String, String>), String> {
+        let args = ["varve", "serve"].iter().chain(args).map(OsString::from);
+        let invocation = parse(args).map_err(|refused| refused.to_string())?;
+        let Command::Serve(args) = invocation.command else { panic!("it is `serve`") };
+        Ok((*args, invocation.flags))
+    }
+
+    #[test]
+    fn shared_flags_have_the_defaults_of_prometheus() {
+        let (args, flags) = serve(&[]).unwrap();
+        assert_eq!(args.query_timeout, Duration::from_secs(120));
+        assert_eq!((args.query_max_concurrency, args.query_max_samples), (20, 50_000_000));
+        assert_eq!(args.query_lookback_delta, Duration::from_secs(300));
+        assert_eq!((args.listen_address.as_str(), args.response_buffer), ("127.0.0.1:9898", 1 << 20));
+        assert_eq!((flags["query.timeout"].as_str(), flags["enable-feature"].as_str()), ("2m", ""));
+        let creation_concurrency_max = (machine::cores() / 2).max(1);
+        assert_eq!(args.ingest.limits(usize::MAX), Limits { creation_concurrency_max, ..Limits::default() });
+    }
+
+    #[test]
+    fn dotted_flags_are_read_and_listed_as_typed() {
+        let (args, flags) =
+            serve(&["--query.timeout=1h30m", "--enable-feature=a,b", "--web.listen-address", ":0"]).unwrap();
+        assert_eq!(args.query_timeout, Duration::from_secs(5400));
+        assert_eq!(args.enable_feature, ["a", "b"]);
+        assert_eq!(args.listen_address, "[::]:0");
+        assert_eq!((flags["query.timeout"].as_str(), flags["enable-feature"].as_str()), ("1h30m", "a,b"));
+    }
+
+    fn check_refused(arg: &str, expect: &str) {
+        let refused = serve(&[arg]).unwrap_err();
+        assert!(refused.contains(expect), "{refused}");
+    }
+
+    #[test]
+    fn invalid_values_are_rejected_with_the_flag_and_the_reason() {
+        check_refused("--query.timeout=5", "--query.timeout <DURATION>': not a valid duration string");
+        check_refused("--query.timeout=0", "must be more than 0");
+        check_refused("--query.max-concurrency=0", "--query.max-concurrency <N>': must be at least 1");
+        check_refused("--web.listen-address=nowhere", "expected HOST:PORT");
+        check_refused("--web.listen-address=::1:80", "must be in brackets");
+        check_refused("--storage.wal.sync=sometimes", "[possible values: interval, always, never]");
+        check_refused("--query.time=5m", "unexpected argument '--query.time'");
     }
 }

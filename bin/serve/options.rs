@@ -4,20 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use varve_base::config::Config;
+use varve_base::machine::{self, Memory};
 use varve_promql::{Features, Limits};
 use varve_query::EngineOptions;
 use varve_rules::RestoreOptions;
-
-use crate::cli::{OnCorruption, ServeArgs, WalSync};
-use crate::config::Config;
-use crate::machine::{self, Memory};
-use crate::notifier::NotifierOptions;
-use crate::objstore::BucketConfig;
-use crate::objstore::uploads::{UploadOptions, external_labels};
-use crate::server::external_url::{ExternalUrl, RoutePrefix};
-use crate::server::rules::RulesOptions;
-use crate::server::settings::{ResponseLimits, Settings};
-use crate::server::store::StoreOptions;
+use varve_server::notifier::NotifierOptions;
+use varve_server::objstore::BucketConfig;
+use varve_server::objstore::uploads::{UploadOptions, external_labels};
+use varve_server::rules::RulesOptions;
+use varve_server::settings::external_url::{ExternalUrl, RoutePrefix};
+use varve_server::settings::flags::{OnCorruption, ServeArgs, WalSync};
+use varve_server::settings::{ResponseLimits, Settings};
+use varve_server::store::StoreOptions;
 
 /// Maximum memory of the metadata of metric families in bytes.
 const METADATA_SIZE_MAX_BYTES: usize = 64 << 20;

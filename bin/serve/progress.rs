@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use varve_base::service_manager::{self, State, notify};
+use varve_server::app::App;
 use varve_tsdb::stats::ReplayState;
-
-use crate::server::app::App;
-use crate::service_manager::{self, State, notify};
 
 /// Maximum time between two looks at the state.
 const INTERVAL_MAX: Duration = Duration::from_secs(1);

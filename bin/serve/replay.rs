@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tokio::task::JoinHandle;
+use varve_server::store::Store;
 use varve_tsdb::stats::ReplayStats;
 use varve_tsdb::{Interrupt, QueryContext};
 
 use super::of_store;
-use crate::server::store::Store;
 
 /// Waits for the end of the replay on a blocking thread, until it is dropped.
 pub(super) struct Replay {

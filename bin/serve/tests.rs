@@ -7,20 +7,22 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use clap::Parser;
+use varve_base::config::Config;
+use varve_base::machine::Memory;
+use varve_http::HttpState;
+use varve_http::serving::run::run;
+use varve_http::web_config::WebConfig;
 use varve_query::{QueryResult, Request, Times, Value};
+use varve_server::active_requests::RequestClass;
+use varve_server::app::App;
+use varve_server::live_config::LiveConfig;
+use varve_server::pressure::Pressure;
+use varve_server::self_scrape::scrape;
+use varve_server::settings::flags::ServeArgs;
 use varve_tsdb::QueryContext;
 
 use super::{open, options};
-use crate::cli::{Cli, Command, ServeArgs};
-use crate::config::Config;
-use crate::http::HttpState;
-use crate::http::serving::run::{RequestClass, run};
-use crate::http::web_config::WebConfig;
-use crate::machine::Memory;
-use crate::server::app::App;
-use crate::server::live_config::LiveConfig;
-use crate::server::pressure::Pressure;
-use crate::server::self_scrape::scrape;
+use crate::cli::{Cli, Command};
 
 const ALERTS: &str = include_str!("../../docs/mixin/alerts.yaml");
 

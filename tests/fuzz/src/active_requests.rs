@@ -1,10 +1,10 @@
-//! The active-request log. Its decoder belongs to the binary, which no crate can link: the files are compiled into this
-//! one.
+//! The active-request log. Its decoder belongs to `varve-server`, which has dependencies that are not needed here: the
+//! files are compiled into this crate.
 
-#[path = "../../../bin/server/active_requests/log/read.rs"]
-#[expect(dead_code, reason = "only the binary opens the file")]
+#[path = "../../../bin/server/src/active_requests/log/read.rs"]
+#[expect(dead_code, reason = "only the server opens the file")]
 mod read;
-#[path = "../../../bin/server/active_requests/log/slot.rs"]
+#[path = "../../../bin/server/src/active_requests/log/slot.rs"]
 mod slot;
 
 /// Decodes an active-request log, under valid checksums if the first byte is odd.

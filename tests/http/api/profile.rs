@@ -92,7 +92,7 @@ fn read_with_pprof(profile: &[u8]) {
     let Ok(output) = output else { return println!("skipped: go is not on PATH") };
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("Type: cpu"), "{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.lines().any(|line| line.contains("varve::http::serving::run::")), "{text}");
+    assert!(text.lines().any(|line| line.contains("varve_http::serving::run::")), "{text}");
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! Reload, termination, profiles, and administration of the store.
+//!
+//! The requests below /api/v1/admin are enabled by `--web.enable-admin-api`. They have no deadline and run to their end
+//! even if the client disconnects. Each is logged with its sender and its outcome.
+
+pub(crate) mod lifecycle;
+pub(crate) mod profile;
+pub(crate) mod relabel;
+pub(crate) mod tsdb;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use varve_base::excerpt::truncate;
+use varve_server::app::App;
+use varve_server::request_context::RequestContext;
+use varve_server::store::Store;
+
+use crate::error::{ApiError, ErrorKind};
+use crate::serving::log_limiter::LogLimiter;
+
+/// Log rate limiter of failed requests: a client may repeat them without an effect.
+static FAILED: LogLimiter = LogLimiter::new();
+
+/// Bytes of the parameters of a request in a log message.
+const LOGGED_SIZE_MAX: usize = 1_000;
+
+/// Runs `job` on a blocking thread, to its end in any case.
+async fn run(
+    app: Arc<App>,
+    job: impl FnOnce(&Store) -> Result<Response, ApiError> + Send + 'static,
+) -> Result<Response, ApiError> {
+    check_enabled(&app)?;
+    let store = app.store().ok_or_else(ApiError::stopping)?;
+    let context = RequestContext::current();
+    let run = move || {
+        let result = job(&store);
+        audit(&context, result.as_ref().err().map(|error| &*error.message));
+        result
+    };
+    tokio::task::spawn_blocking(run).await.map_err(ApiError::internal)?
+}
+
+/// Returns an error unless `--web.enable-admin-api` is set.
+pub(crate) fn check_enabled(app: &App) -> Result<(), ApiError> {
+    match app.settings.args.enable_admin_api {
+        true => Ok(()),
+        false => Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled")),
+    }
+}
+
+/// Logs an administrative request: its sender, its parameters and its outcome. Logs all successful requests.
+pub(crate) fn audit(context: &RequestContext, failure: Option<&str>) {
+    let admitted = failure.map(|_| FAILED.admit("administrative request", Instant::now()));
+    if admitted == Some(None) {
+        return;
+    }
+    let n_suppressed = admitted.flatten();
+    let RequestContext { method, route, client, user, user_agent, .. } = context;
+    // An empty field is not logged.
+    let known = |field: &str| (!field.is_empty()).then(|| field.to_owned());
+    let client = client.map(|client| client.to_string());
+    let parameters = context.parameters();
+    let what = known(truncate(&parameters.text, LOGGED_SIZE_MAX));
+    let [start, end, user] = [&*parameters.start, &*parameters.end, &**user].map(known);
+    let duration = Duration::try_from(jiff::Timestamp::now() - context.started).unwrap_or_default();
+    let result = failure.unwrap_or("success");
+    tracing::info!(
+        %method, path = route, what, start, end, client, user, user_agent, ?duration, result, n_suppressed,
+        "Administrative request"
+    );
+}
+
+/// Returns a successful response without a body.
+fn no_content() -> Result<Response, ApiError> {
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

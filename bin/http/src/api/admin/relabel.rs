@@ -1,0 +1,35 @@
+//! /api/v1/admin/relabel/enable: enables a relabel rule that a query has disabled.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_ingest::relabel::EnabledRule;
+use varve_server::app::App;
+
+use crate::error::{ApiError, ErrorKind};
+use crate::openapi::schema;
+use crate::params::Form;
+use crate::response::success;
+
+schema! {
+    /// The result of enabling a rule.
+    pub(crate) struct Enabled {
+        /// Whether a query had disabled the rule, or would have in a dry run. The query is forgotten.
+        was_used: bool,
+        /// The state in force now: `enforce` or `dry_run`.
+        state: String,
+    }
+}
+
+/// Enables the rule `name`.
+pub(crate) async fn enable(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+    super::run(app, move |store| {
+        form.check_encoding()?;
+        let name = form.first("name");
+        let unknown = || ApiError::new(ErrorKind::NotFound, format!("no relabel rule has the name {name:?}"));
+        let EnabledRule { was_used, state } = store.receiver.enable_rule(name).ok_or_else(unknown)?;
+        Ok(success(&Enabled { was_used, state: state.name().to_owned() }))
+    })
+    .await
+}

@@ -1,0 +1,151 @@
+//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import, confirm retention. Requests that flush wait for WAL
+//! replay.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use jiff::Timestamp;
+use varve_base::excerpt::quotable;
+use varve_prometheus::export::{ExportOptions, export};
+use varve_server::app::App;
+use varve_server::request_context::RequestContext;
+use varve_tsdb::fs::{Fs, RealFs};
+use varve_tsdb::{Db, QueryContext};
+
+use super::{no_content, run};
+use crate::error::{ApiError, ErrorKind};
+use crate::openapi::schema;
+use crate::params::{Form, Verbatim, parse_selector};
+use crate::response::success;
+
+schema! {
+    /// A snapshot.
+    pub(crate) struct Snapshot {
+        /// Its directory below `snapshots` in the data directory.
+        name: String,
+    }
+}
+
+schema! {
+    /// The result of an import.
+    pub(crate) struct Imported {
+        /// Number of imported blocks.
+        blocks: u64,
+    }
+}
+
+/// Deletes samples of matching series.
+pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+    let ctx = app.context_without_deadline();
+    let tenant = RequestContext::current().tenant.clone();
+    run(app, move |store| {
+        let db = &store.db;
+        form.check_encoding()?;
+        let selectors = form.required_selectors()?;
+        let range = form.time_range()?;
+        // As in Prometheus, a selector may match the empty string: `{job=""}` selects the series without a job.
+        let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
+        let parse = |text: &Verbatim| {
+            let matchers = parse_selector(&ctx, text, invalid)?;
+            // The file of delete rules holds text.
+            match matchers.iter().all(|matcher| matcher.value().as_bytes() == matcher.value_bytes()) {
+                true => Ok(matchers),
+                false => Err(invalid(format!("a value in {} is not UTF-8", quotable(text)))),
+            }
+        };
+        let selectors = selectors.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+        // A selector without matchers selects nothing.
+        for mut matchers in selectors.into_iter().filter(|matchers| !matchers.is_empty()) {
+            matchers.extend(tenant.iter().flat_map(|tenant| tenant.matchers.iter().cloned()));
+            db.delete(matchers, range).map_err(failed)?;
+        }
+        no_content()
+    })
+    .await
+}
+
+/// Rewrites the blocks that hold deleted samples.
+pub(crate) async fn clean_tombstones(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    change(app, Db::clean_tombstones).await
+}
+
+/// Creates a snapshot and responds with its name.
+pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+    let (ctx, config) = (app.context_without_deadline(), app.config.current());
+    run(app, move |store| {
+        let db = &store.db;
+        let skip_head = form.boolean("skip_head")?;
+        let is_prometheus = match form.first("format") {
+            "" | "varve" => false,
+            "prometheus" if skip_head => {
+                let reason = "skip_head is not supported with format=prometheus, whose blocks include the head";
+                return Err(ApiError::invalid_parameter("skip_head", reason));
+            }
+            "prometheus" => true,
+            other => {
+                return Err(ApiError::invalid_parameter(
+                    "format",
+                    format!("not supported value {:?}", quotable(other)),
+                ));
+            }
+        };
+        let random = getrandom::u64().map_err(ApiError::internal)?;
+        let name = format!("{}-{:016x}", Timestamp::now().strftime("%Y%m%dT%H%M%SZ"), random >> 1);
+        let created = match is_prometheus {
+            true => export_blocks(db, &name, &ctx),
+            false => store.snapshot(&name, skip_head, &config),
+        };
+        created.map_err(|error| {
+            let error = failed(error);
+            ApiError { message: format!("create snapshot: {}", error.message), ..error }
+        })?;
+        Ok(success(&Snapshot { name }))
+    })
+    .await
+}
+
+/// Writes all samples to a directory of blocks that Prometheus can open as its data directory.
+fn export_blocks(db: &Db, name: &str, ctx: &QueryContext) -> varve_tsdb::Result<()> {
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let all = ExportOptions::default();
+    export(db, &fs, ctx, &db.snapshot_path(name), &all).map(drop)
+}
+
+/// Removes all blocks that are too old, however many there are.
+pub(crate) async fn confirm_retention(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    change(app, Db::confirm_retention).await
+}
+
+/// Flushes the head and merges all blocks.
+pub(crate) async fn compact(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    change(app, Db::compact_fully).await
+}
+
+/// Imports the blocks in the directory `import` of the data directory.
+pub(crate) async fn import(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+    run(app, |store| {
+        let n_blocks = store.db.import().map_err(failed)?;
+        Ok(success(&Imported { blocks: n_blocks as u64 }))
+    })
+    .await
+}
+
+/// Runs an operation of the store and responds with 204.
+async fn change(app: Arc<App>, operation: fn(&Db) -> varve_tsdb::Result<()>) -> Result<Response, ApiError> {
+    run(app, move |store| {
+        operation(&store.db).map_err(failed)?;
+        no_content()
+    })
+    .await
+}
+
+/// Returns the error of a failed operation. A limit is not the server's failure.
+fn failed(error: varve_tsdb::Error) -> ApiError {
+    let kind = match error {
+        varve_tsdb::Error::Limit { .. } => ErrorKind::Execution,
+        varve_tsdb::Error::ReplayFailed { .. } => ErrorKind::Unavailable,
+        _ => ErrorKind::Internal,
+    };
+    ApiError::new(kind, error.to_string())
+}

@@ -1,0 +1,202 @@
+//! The protobuf format: length-delimited `io.prometheus.client.MetricFamily` messages.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+use varve_base::messages;
+use varve_tsdb::QueryContext;
+use varve_tsdb::context::Charge;
+use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+
+use super::format::Format;
+use super::{Kind, Latest};
+use crate::error::ApiError;
+use crate::protobuf::SpanMessage;
+use crate::serving::run::Work;
+
+/// A family being collected. Its memory is charged.
+pub(super) struct Family {
+    metrics: Vec<MetricMessage>,
+    ctx: QueryContext,
+    charge: Charge,
+}
+
+impl Family {
+    pub(super) fn new(ctx: &QueryContext) -> Self {
+        Self { metrics: Vec::new(), ctx: ctx.clone(), charge: ctx.charge() }
+    }
+
+    /// Adds a sample.
+    pub(super) fn push(
+        &mut self,
+        latest: &Latest,
+        external: &BTreeMap<String, String>,
+        format: Format,
+    ) -> Result<(), ApiError> {
+        let message = MetricMessage::of(latest, external, format);
+        // Charged twice: as a sample, and as encoded bytes.
+        self.charge.grow(2 * message.encoded_len() + size_of::<MetricMessage>())?;
+        self.metrics.push(message);
+        Ok(())
+    }
+
+    /// Writes the family and starts the next one.
+    pub(super) fn finish(&mut self, work: &mut Work, name: &str, kind: Kind) -> Result<(), ApiError> {
+        let kind = match kind {
+            Kind::Untyped => 3,
+            Kind::Histogram => 4,
+            Kind::GaugeHistogram => 5,
+        };
+        let metric = std::mem::take(&mut self.metrics);
+        let bytes =
+            FamilyMessage { name: Some(name.to_owned()), kind: Some(kind), metric }.encode_length_delimited_to_vec();
+        work.write(&bytes)?;
+        self.charge = self.ctx.charge();
+        Ok(())
+    }
+}
+
+messages! {
+    FamilyMessage {
+        name: Option<String> = [string, optional, tag = 1],
+        kind: Option<i32> = [int32, optional, tag = 3],
+        metric: Vec<MetricMessage> = [message, repeated, tag = 4],
+    }
+
+    MetricMessage {
+        label: Vec<LabelMessage> = [message, repeated, tag = 1],
+        untyped: Option<UntypedMessage> = [message, optional, tag = 5],
+        histogram: Option<HistogramMessage> = [message, optional, tag = 7],
+        timestamp_ms: Option<i64> = [int64, optional, tag = 6],
+    }
+
+    LabelMessage {
+        name: Option<String> = [string, optional, tag = 1],
+        value: Option<String> = [string, optional, tag = 2],
+    }
+
+    UntypedMessage {
+        value: Option<f64> = [double, optional, tag = 1],
+    }
+
+    HistogramMessage {
+        sample_sum: Option<f64> = [double, optional, tag = 2],
+        bucket: Vec<BucketMessage> = [message, repeated, tag = 3],
+        sample_count_float: Option<f64> = [double, optional, tag = 4],
+        schema: Option<i32> = [sint32, optional, tag = 5],
+        zero_threshold: Option<f64> = [double, optional, tag = 6],
+        zero_count_float: Option<f64> = [double, optional, tag = 8],
+        negative_span: Vec<SpanMessage> = [message, repeated, tag = 9],
+        negative_count: Vec<f64> = [double, repeated, packed = "false", tag = 11],
+        positive_span: Vec<SpanMessage> = [message, repeated, tag = 12],
+        positive_count: Vec<f64> = [double, repeated, packed = "false", tag = 14],
+    }
+
+    BucketMessage {
+        upper_bound: Option<f64> = [double, optional, tag = 2],
+        cumulative_count_float: Option<f64> = [double, optional, tag = 4],
+    }
+}
+
+impl MetricMessage {
+    fn of(latest: &Latest, external: &BTreeMap<String, String>, format: Format) -> Self {
+        let label = |(name, value): (&str, &str)| LabelMessage {
+            name: Some(format.escape(name).into_owned()),
+            value: Some(value.to_owned()),
+        };
+        let untyped = latest.histogram.is_none().then_some(UntypedMessage { value: Some(latest.value) });
+        Self {
+            label: latest.labels(external).map(label).collect(),
+            untyped,
+            histogram: latest.histogram.as_ref().map(|histogram| HistogramMessage::of(histogram)),
+            timestamp_ms: Some(latest.timestamp_ms),
+        }
+    }
+}
+
+impl HistogramMessage {
+    fn of(histogram: &Histogram) -> Self {
+        if histogram.schema == CUSTOM_BUCKETS_SCHEMA {
+            let classic = cumulative(histogram);
+            let bucket = |&(bound, count): &(f64, f64)| BucketMessage {
+                upper_bound: Some(bound),
+                cumulative_count_float: Some(count),
+            };
+            return Self {
+                sample_count_float: Some(classic.count),
+                sample_sum: Some(histogram.sum),
+                bucket: classic.buckets.iter().map(bucket).collect(),
+                ..Self::default()
+            };
+        }
+        let Floats { count, zero_count, positive, negative } = Floats::of(histogram);
+        Self {
+            sample_count_float: Some(count),
+            sample_sum: Some(histogram.sum),
+            schema: Some(i32::from(histogram.schema)),
+            zero_threshold: Some(histogram.zero_threshold),
+            zero_count_float: Some(zero_count),
+            negative_span: SpanMessage::list(&histogram.negative_spans),
+            negative_count: negative,
+            positive_span: SpanMessage::list(&histogram.positive_spans),
+            positive_count: positive,
+            bucket: Vec::new(),
+        }
+    }
+}
+
+/// The counts of a histogram as floats.
+struct Floats {
+    count: f64,
+    zero_count: f64,
+    positive: Vec<f64>,
+    negative: Vec<f64>,
+}
+
+impl Floats {
+    fn of(histogram: &Histogram) -> Self {
+        match &histogram.counts {
+            HistogramCounts::Integer { count, zero_count, positive, negative } => {
+                let floats = |counts: &[u64]| counts.iter().map(|&count| count as f64).collect();
+                Self {
+                    count: *count as f64,
+                    zero_count: *zero_count as f64,
+                    positive: floats(positive),
+                    negative: floats(negative),
+                }
+            }
+            HistogramCounts::Float { count, zero_count, positive, negative } => {
+                Self { count: *count, zero_count: *zero_count, positive: positive.clone(), negative: negative.clone() }
+            }
+        }
+    }
+}
+
+/// A histogram with custom buckets, converted to a classic one.
+pub(super) struct Classic {
+    pub(super) count: f64,
+    /// Upper bounds and cumulative counts.
+    pub(super) buckets: Vec<(f64, f64)>,
+}
+
+/// Returns the cumulative counts of a histogram with custom buckets.
+pub(super) fn cumulative(histogram: &Histogram) -> Classic {
+    let floats = Floats::of(histogram);
+    let mut counts = floats.positive.iter();
+    let mut by_index = BTreeMap::new();
+    let mut index = 0i64;
+    for span in &histogram.positive_spans {
+        index += i64::from(span.offset);
+        for count in counts.by_ref().take(span.length as usize) {
+            by_index.insert(index, *count);
+            index += 1;
+        }
+    }
+    let mut sum = 0.0;
+    let mut bucket = |(index, bound): (i64, &f64)| {
+        sum += by_index.get(&index).unwrap_or(&0.0);
+        (*bound, sum)
+    };
+    let buckets = (0..).zip(&histogram.custom_bounds).map(&mut bucket).collect();
+    Classic { count: floats.count, buckets }
+}

@@ -1,0 +1,226 @@
+//! /federate: the latest sample of each matching series, for another Prometheus to scrape.
+//!
+//! ```text
+//! selectors -> union in label order -> by metric name -> families -> text or protobuf, by content negotiation
+//! ```
+//!
+//! Families are sorted by name, as scrapers demand, and written while series are read. Label order differs from that
+//! order only for series with a label whose name sorts before `__name__`, such as `Code`. These series come first. They
+//! are buffered, and charged, until their family is written. Staleness markers and series without a name are skipped.
+
+mod format;
+mod message;
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use varve_advise::usage::Requester;
+use varve_tsdb::context::Charge;
+use varve_tsdb::fs::{Clock, SystemClock};
+use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::select::Series;
+use varve_tsdb::staleness::is_stale_nan;
+use varve_tsdb::{Labels, Matcher, QueryContext, SampleColumns, TimeRange};
+
+use super::selector_union::SelectorUnion;
+use crate::error::ApiError;
+use crate::params::{Form, parse_selector};
+use crate::requester::RequestedBy;
+use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::state::HttpState;
+use format::Format;
+
+/// Written with an empty value for series without this label, so that the scraper does not add its own value.
+const INSTANCE: &str = "instance";
+
+/// GET /federate.
+pub(crate) async fn federate(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response, ApiError> {
+    respond(&state, who, &headers, form).await.map_err(ApiError::plain)
+}
+
+async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: Form) -> Result<Response, ApiError> {
+    let timeout = form.timeout()?;
+    let format = Format::negotiate(headers);
+    let now_ms = SystemClock.now_ms();
+    let start_ms = now_ms.saturating_sub(state.app.settings.lookback_delta_ms);
+    let range = TimeRange { start_ms, end_ms: now_ms };
+    let mut external = state.app.config.current().global.external_labels.clone();
+    external.entry(INSTANCE.to_owned()).or_default();
+    let mut response = run(state, RequestClass::Query, timeout, move |work| {
+        let selectors = read_selectors(&work.ctx, &form)?;
+        work.store.note_selectors(&work.ctx, &who, &selectors);
+        write(work, &selectors, range, format, external)
+    })
+    .await?;
+    let content_type = HeaderValue::from_str(&format.content_type()).expect("names of formats are ASCII");
+    if response.status() == StatusCode::NO_CONTENT {
+        // As in Prometheus, an empty body has status 200.
+        return Ok(([(header::CONTENT_TYPE, content_type)], "").into_response());
+    }
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    Ok(response)
+}
+
+fn read_selectors(ctx: &QueryContext, form: &Form) -> Result<Vec<Vec<Matcher>>, ApiError> {
+    form.check_encoding()?;
+    let parse = |text| parse_selector(ctx, text, ApiError::bad_data);
+    // As in Prometheus, a selector without matchers selects nothing.
+    let selects = |selector: &Result<Vec<Matcher>, ApiError>| !selector.as_ref().is_ok_and(Vec::is_empty);
+    form.all("match[]").map(parse).filter(selects).collect()
+}
+
+/// The latest sample of a series.
+struct Latest {
+    labels: Labels,
+    timestamp_ms: i64,
+    value: f64,
+    histogram: Option<Arc<Histogram>>,
+}
+
+/// The kind of a family. Families of different kinds may have the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Untyped,
+    Histogram,
+    GaugeHistogram,
+}
+
+impl Latest {
+    /// Reads the latest sample of a series. Returns `None` if there is none, or if it is a staleness marker.
+    fn read(series: &Series, columns: &mut SampleColumns) -> Result<Option<Self>, ApiError> {
+        columns.clear();
+        series.read(columns)?;
+        let Some(idx) = columns.len().checked_sub(1) else { return Ok(None) };
+        let value = columns.values[idx];
+        if is_stale_nan(value) {
+            return Ok(None);
+        }
+        let histogram = columns.histogram(idx).cloned();
+        Ok(Some(Self { labels: series.labels().clone(), timestamp_ms: columns.timestamps_ms[idx], value, histogram }))
+    }
+
+    fn kind(&self) -> Kind {
+        match &self.histogram {
+            None => Kind::Untyped,
+            Some(histogram) if histogram.reset_hint == ResetHint::Gauge => Kind::GaugeHistogram,
+            Some(_) => Kind::Histogram,
+        }
+    }
+
+    /// Returns `true` if it is a histogram with exponential buckets, which the text format cannot represent.
+    fn is_native(&self) -> bool {
+        self.histogram.as_ref().is_some_and(|histogram| histogram.schema != CUSTOM_BUCKETS_SCHEMA)
+    }
+
+    fn size(&self) -> usize {
+        size_of::<Self>() + self.labels.size() + self.histogram.as_ref().map_or(0, |of| 16 * of.n_buckets() + 256)
+    }
+
+    /// Returns the labels without the name, then the labels of `external` that the series does not have.
+    fn labels<'a>(&'a self, external: &'a BTreeMap<String, String>) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let own = self.labels.iter().filter(|(name, _)| *name != METRIC_NAME);
+        let missing = external.iter().filter(|(name, _)| self.labels.get(name).is_none());
+        own.chain(missing.map(|(name, value)| (name.as_str(), value.as_str())))
+    }
+}
+
+/// Series that precede their family in label order.
+struct Buffered {
+    /// By metric name, in label order.
+    series: BTreeMap<String, Vec<Latest>>,
+    charge: Charge,
+}
+
+impl Buffered {
+    fn push(&mut self, latest: Latest) -> Result<(), ApiError> {
+        self.charge.grow(latest.size())?;
+        self.series.entry(latest.labels.metric_name().to_owned()).or_default().push(latest);
+        Ok(())
+    }
+
+    /// Returns the series of the next name, if this name is not after `name`.
+    fn pop_up_to(&mut self, name: Option<&str>) -> Option<Vec<Latest>> {
+        let next = self.series.first_entry()?;
+        let is_due = name.is_none_or(|name| next.key().as_str() <= name);
+        is_due.then(|| next.remove())
+    }
+}
+
+fn write(
+    work: &mut Work,
+    selectors: &[Vec<Matcher>],
+    range: TimeRange,
+    format: Format,
+    external: BTreeMap<String, String>,
+) -> Result<(), ApiError> {
+    let mut families = Families { format, external, open: None, message: message::Family::new(&work.ctx) };
+    let mut early = Buffered { series: BTreeMap::new(), charge: work.ctx.charge() };
+    let mut columns = SampleColumns::default();
+    for series in SelectorUnion::select(&work.store.db, &work.ctx, selectors, range)? {
+        let Some(latest) = Latest::read(&series?, &mut columns)? else { continue };
+        let name = latest.labels.metric_name();
+        if name.is_empty() || latest.is_native() && !format.is_protobuf() {
+            continue;
+        }
+        if latest.labels.iter().next().is_some_and(|(first, _)| first < METRIC_NAME) {
+            early.push(latest)?;
+            continue;
+        }
+        while let Some(buffered) = early.pop_up_to(Some(name)) {
+            buffered.iter().try_for_each(|latest| families.write(work, latest))?;
+        }
+        families.write(work, &latest)?;
+    }
+    while let Some(buffered) = early.pop_up_to(None) {
+        buffered.iter().try_for_each(|latest| families.write(work, latest))?;
+    }
+    families.end(work)
+}
+
+/// Writes samples, grouped by family.
+struct Families {
+    format: Format,
+    external: BTreeMap<String, String>,
+    /// The current family.
+    open: Option<(String, Kind)>,
+    /// The current family as a message: the protobuf format has the size of a family before its data.
+    message: message::Family,
+}
+
+impl Families {
+    fn write(&mut self, work: &mut Work, latest: &Latest) -> Result<(), ApiError> {
+        let (name, kind) = (latest.labels.metric_name(), latest.kind());
+        if self.open.as_ref().is_none_or(|(open, of)| open != name || *of != kind) {
+            self.end(work)?;
+            self.open = Some((name.to_owned(), kind));
+            if !self.format.is_protobuf() {
+                text::write_head(work.out.buffer(), &self.format.escape(name), kind);
+            }
+        }
+        if self.format.is_protobuf() {
+            self.message.push(latest, &self.external, self.format)?;
+        } else {
+            text::write_sample(work.out.buffer(), latest, &self.external, self.format);
+        }
+        work.out.step()
+    }
+
+    fn end(&mut self, work: &mut Work) -> Result<(), ApiError> {
+        if let Some((name, kind)) = self.open.take()
+            && self.format.is_protobuf()
+        {
+            self.message.finish(work, &self.format.escape(&name), kind)?;
+        }
+        work.out.step()
+    }
+}

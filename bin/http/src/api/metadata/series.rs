@@ -1,0 +1,121 @@
+//! /api/v1/series: the label sets of matching series, streamed.
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_advise::usage::Requester;
+use varve_query::usage::LabelSet;
+use varve_tsdb::{Labels, Matcher, QueryContext, TimeRange};
+
+use crate::error::ApiError;
+use crate::json;
+use crate::params::{Form, Verbatim, parse_selectors};
+use crate::requester::RequestedBy;
+use crate::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
+use crate::serving::state::HttpState;
+
+/// GET and POST /api/v1/series.
+pub(crate) async fn series(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result<Response, ApiError> {
+    let request = Request::read(&form)?;
+    let (timeout, parameters) = (form.timeout()?, format!("{who:?} {request:?}"));
+    run_shared(&state, RequestClass::Metadata, timeout, parameters, move |work| request.respond(work, &who)).await
+}
+
+#[derive(Debug)]
+struct Request {
+    selectors: Vec<Verbatim>,
+    range: TimeRange,
+    limit: usize,
+}
+
+impl Request {
+    fn read(form: &Form) -> Result<Self, ApiError> {
+        form.check_encoding()?;
+        let selectors = form.required_selectors()?;
+        let limit = form.limit()?.unwrap_or(usize::MAX);
+        Ok(Self { selectors, range: form.time_range()?, limit })
+    }
+
+    fn respond(&self, work: &mut Work, who: &Requester) -> Result<(), ApiError> {
+        let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
+        let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
+        work.store.note_metadata(&work.ctx, who, &selectors, &LabelSet::all());
+        work.open();
+        work.out.buffer().push(b'[');
+        let is_truncated = self.write_series(work, &selectors)?;
+        work.out.buffer().push(b']');
+        let warnings = Vec::from_iter(is_truncated.then(|| TRUNCATED.to_owned()));
+        work.close(&warnings, &[])
+    }
+
+    /// Writes the union of the selections. Returns `true` if the limit truncated it.
+    ///
+    /// A series that an earlier selector matches was written already. Testing the earlier selectors, instead of
+    /// remembering the written series, takes no memory.
+    fn write_series(&self, work: &mut Work, selectors: &[Vec<Matcher>]) -> Result<bool, ApiError> {
+        let mut n_written = 0;
+        for (i, matchers) in selectors.iter().enumerate() {
+            for series in work.store.db.select_labels(&work.ctx, matchers, self.range)? {
+                let series = series?;
+                if is_selected(&work.ctx, &selectors[..i], series.labels())? {
+                    continue;
+                }
+                if n_written == self.limit {
+                    return Ok(true);
+                }
+                work.comma(n_written);
+                json::write_labels(work.out.buffer(), series.labels());
+                work.out.step()?;
+                n_written += 1;
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Returns `true` if one of the selectors matches a series.
+fn is_selected(ctx: &QueryContext, selectors: &[Vec<Matcher>], labels: &Labels) -> Result<bool, ApiError> {
+    let matches = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).unwrap_or(""));
+    for matchers in selectors {
+        ctx.check()?;
+        if matchers.iter().all(matches) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(encoded: &str, expect: &str) {
+        let mut form = Form::default();
+        form.add(encoded.as_bytes()).unwrap();
+        assert_eq!(Request::read(&form).unwrap_err().message, expect);
+    }
+
+    #[test]
+    fn requests_are_rejected_in_the_words_of_prometheus() {
+        check("", "no match[] parameter provided");
+        check("match[]=%zz", "error parsing form values: invalid URL escape \"%zz\"");
+        check("match[]=up&limit=-1", "invalid parameter \"limit\": limit must be non-negative");
+        check(
+            "match[]=up&end=x",
+            "invalid parameter \"end\": invalid time value for 'end': cannot parse \"x\" to a valid timestamp",
+        );
+    }
+
+    #[test]
+    fn an_absent_label_is_empty() {
+        let labels = Labels::from_pairs([("__name__", "up")]).unwrap();
+        let check = |matchers: Vec<Matcher>, expect| {
+            assert_eq!(is_selected(&QueryContext::unbounded(), &[matchers], &labels), Ok(expect));
+        };
+        check(vec![Matcher::equal("__name__", "up"), Matcher::equal("job", "")], true);
+        check(vec![Matcher::equal("job", "x")], false);
+    }
+}

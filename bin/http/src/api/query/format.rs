@@ -1,0 +1,35 @@
+//! /api/v1/format_query and /api/v1/parse_query.
+
+use axum::extract::State;
+use axum::response::Response;
+
+use crate::error::ApiError;
+use crate::json;
+use crate::params::Form;
+use crate::serving::run::{RequestClass, run};
+use crate::serving::state::HttpState;
+
+/// GET and POST /api/v1/format_query.
+pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let features = state.app.settings.features;
+    run(&state, RequestClass::Query, None, move |work| {
+        let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
+        let (text, _text_charge) = varve_promql::prettify_within(&work.ctx, &expr)?;
+        work.respond(|work| {
+            json::write_html_string(work.out.buffer(), text.as_bytes());
+            Ok(())
+        })
+    })
+    .await
+}
+
+/// GET and POST /api/v1/parse_query.
+pub(crate) async fn parse(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let features = state.app.settings.features;
+    run(&state, RequestClass::Query, None, move |work| {
+        let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
+        let (tree, _tree_charge) = varve_promql::json::to_json_within(&work.ctx, &expr)?;
+        work.respond_encoded(&tree)
+    })
+    .await
+}

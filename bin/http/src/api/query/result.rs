@@ -1,0 +1,149 @@
+//! Writes the value of a query as Prometheus' JSON.
+
+use varve_query::stats::QueryStats;
+use varve_query::{MatrixSeries, Value, VectorSample};
+use varve_server::queries::query_stats::{self, StatsLevel};
+
+use crate::error::ApiError;
+use crate::json;
+use crate::serving::run::Work;
+
+/// Points written between two steps of the response writer.
+const POINTS_PER_STEP: usize = 64;
+
+/// Writes the data of a response: a value and its statistics. Returns `true` if `limit` truncated the value.
+pub(crate) fn write_result(
+    work: &mut Work,
+    value: Value,
+    stats: Option<(&QueryStats, StatsLevel)>,
+    limit: usize,
+) -> Result<bool, ApiError> {
+    // The value outlives its evaluation: it is freed once the client has read it.
+    let mut charge = work.ctx.charge();
+    charge.grow(size_of_value(&value))?;
+    work.open();
+    let is_truncated = write_value(work, value, limit)?;
+    if let Some((stats, level)) = stats {
+        work.out.buffer().extend_from_slice(b",\"stats\":");
+        let memory_peak = work.ctx.memory().peak();
+        query_stats::write(work.out.buffer(), stats, work.queued, memory_peak, level);
+    }
+    work.out.buffer().push(b'}');
+    Ok(is_truncated)
+}
+
+/// Returns the size of a value in memory. Shared label sets count in full.
+fn size_of_value(value: &Value) -> usize {
+    match value {
+        Value::Scalar(_) => 0,
+        Value::String { value, .. } => value.len(),
+        Value::Vector(samples) => {
+            let of_histogram = |s: &VectorSample| s.histogram.as_ref().map_or(0, |histogram| histogram.size());
+            samples.iter().map(|s| size_of::<VectorSample>() + s.labels.size() + of_histogram(s)).sum()
+        }
+        Value::Matrix(matrix) => {
+            let size = |s: &MatrixSeries| {
+                let of_points =
+                    size_of_val(&*s.points) + s.histograms.iter().map(|h| h.histogram.size()).sum::<usize>();
+                size_of::<MatrixSeries>() + s.labels.size() + of_points
+            };
+            matrix.iter().map(size).sum()
+        }
+    }
+}
+
+/// Writes a value with its type, as the start of an object. Returns `true` if `limit` truncated it.
+fn write_value(work: &mut Work, value: Value, limit: usize) -> Result<bool, ApiError> {
+    let kind = match value {
+        Value::Scalar(_) => "scalar",
+        Value::String { .. } => "string",
+        Value::Vector(_) => "vector",
+        Value::Matrix(_) => "matrix",
+    };
+    work.out.buffer().extend_from_slice(format!("{{\"resultType\":\"{kind}\",\"result\":").as_bytes());
+    let mut is_truncated = false;
+    match value {
+        Value::Scalar(point) => write_pair(work, point.timestamp_ms, |out| json::write_scalar(out, point.value)),
+        Value::String { timestamp_ms, value } => {
+            write_pair(work, timestamp_ms, |out| json::write_html_string(out, &value));
+        }
+        Value::Vector(samples) => {
+            is_truncated = samples.len() > limit;
+            work.array(samples.into_iter().take(limit), write_sample)?;
+        }
+        Value::Matrix(series) => {
+            is_truncated = series.len() > limit;
+            write_matrix(work, series.into_iter().take(limit))?;
+        }
+    }
+    Ok(is_truncated)
+}
+
+fn write_pair(work: &mut Work, timestamp_ms: i64, write: impl FnOnce(&mut Vec<u8>)) {
+    let out = work.out.buffer();
+    out.push(b'[');
+    json::write_float_timestamp(out, timestamp_ms);
+    out.push(b',');
+    write(out);
+    out.push(b']');
+}
+
+fn write_sample(out: &mut Vec<u8>, sample: VectorSample) {
+    out.extend_from_slice(b"{\"metric\":");
+    json::write_labels(out, &sample.labels);
+    let timestamp_ms = sample.point.timestamp_ms;
+    match &sample.histogram {
+        None => {
+            out.extend_from_slice(b",\"value\":");
+            json::write_point(out, timestamp_ms, sample.point.value);
+        }
+        Some(histogram) => {
+            out.extend_from_slice(b",\"histogram\":");
+            json::write_histogram_point(out, timestamp_ms, histogram);
+        }
+    }
+    out.push(b'}');
+}
+
+fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = MatrixSeries>) -> Result<(), ApiError> {
+    work.out.buffer().push(b'[');
+    for (i, series) in matrix.enumerate() {
+        work.comma(i);
+        let out = work.out.buffer();
+        out.extend_from_slice(b"{\"metric\":");
+        json::write_labels(out, &series.labels);
+        write_points(work, b",\"values\":", &series.points, |out, point| {
+            json::write_point(out, point.timestamp_ms, point.value);
+        })?;
+        write_points(work, b",\"histograms\":", &series.histograms, |out, point| {
+            json::write_histogram_point(out, point.timestamp_ms, &point.histogram);
+        })?;
+        work.out.buffer().push(b'}');
+    }
+    work.out.buffer().push(b']');
+    Ok(())
+}
+
+/// Writes the points of a series as an array after its key, unless there are none.
+fn write_points<P>(
+    work: &mut Work,
+    key: &[u8],
+    points: &[P],
+    write: impl Fn(&mut Vec<u8>, &P),
+) -> Result<(), ApiError> {
+    for (n, points) in points.chunks(POINTS_PER_STEP).enumerate() {
+        let out = work.out.buffer();
+        if n == 0 {
+            out.extend_from_slice(key);
+        }
+        for (i, point) in points.iter().enumerate() {
+            out.push(if n + i == 0 { b'[' } else { b',' });
+            write(out, point);
+        }
+        work.out.step()?;
+    }
+    if !points.is_empty() {
+        work.out.buffer().push(b']');
+    }
+    Ok(())
+}

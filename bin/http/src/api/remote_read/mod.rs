@@ -1,0 +1,301 @@
+//! /api/v1/read: remote read, with which a Prometheus queries this store as its own.
+//!
+//! ```text
+//! body -> snappy, protobuf -> queries -> selections -> SAMPLES: one message, in one snappy block
+//!                                                  '-> STREAMED_XOR_CHUNKS: a stream of frames
+//! ```
+//!
+//! A frame of the stream consists of its length as an unsigned varint, the CRC-32C of its bytes (big endian), and its
+//! bytes. The bytes are a `ChunkedReadResponse` with chunks of one series, of about
+//! `--storage.remote.read-max-bytes-in-frame` at most. Errors are plain text, as in Prometheus.
+
+pub(crate) mod message;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use prost::Message;
+use varve_advise::usage::Requester;
+use varve_prometheus::chunk::{Encoder, StartTimestamps};
+use varve_tsdb::context::Charge;
+use varve_tsdb::{Labels, SampleColumns};
+
+use crate::error::{ApiError, ErrorKind};
+use crate::params::Form;
+use crate::requester::RequestedBy;
+use crate::serving::request_body;
+use crate::serving::request_body::BodyLimits;
+use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::state::HttpState;
+use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels};
+
+/// Maximum size of a request, before and after decompression. Prometheus accepts 32 MiB. Its requests have a few
+/// hundred bytes.
+const REQUEST_SIZE_MAX: usize = 4 << 20;
+/// Maximum bytes in memory per byte of a message: an empty query has two bytes.
+const BYTES_PER_BYTE: usize = 96;
+/// Response types that an error lists.
+const QUOTED_TYPES_MAX: usize = 100;
+/// Bytes that are compressed at a time. Snappy's encoder looks no further back.
+const SNAPPY_PART_SIZE: usize = 64 << 10;
+
+const SAMPLES: i32 = 0;
+const STREAMED_XOR_CHUNKS: i32 = 1;
+
+/// POST /api/v1/read.
+pub(crate) async fn read(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    request: Request,
+) -> Result<Response, ApiError> {
+    respond(&state, who, request).await.map_err(ApiError::plain)
+}
+
+async fn respond(state: &HttpState, who: Requester, request: Request) -> Result<Response, ApiError> {
+    let settings = &state.app.settings;
+    let timeout = timeout(&request)?;
+    let mut charge = state.app.context(None).charge();
+    let limits = BodyLimits::new(REQUEST_SIZE_MAX, "remote read", settings);
+    let body = request_body::read(request.into_body(), limits, &mut charge).await?;
+    let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
+    let (request, charge) = decoded.await.map_err(ApiError::internal)??;
+    let Some(is_streamed) = negotiate(&request.accepted_response_types) else {
+        let accepted = request.accepted_response_types.iter().take(QUOTED_TYPES_MAX);
+        let accepted: Vec<_> = accepted.map(i32::to_string).collect();
+        let reason = format!(
+            "server does not support any of the requested response types: [{}]; supported: map[SAMPLES:{{}} STREAMED_XOR_CHUNKS:{{}}]",
+            accepted.join(" ")
+        );
+        return Err(ApiError::bad_data(reason));
+    };
+    let reader = Reader {
+        who,
+        external: state.app.config.current().global.external_labels.clone(),
+        samples_max: settings.args.remote_read_sample_limit,
+        frame_size_max: settings.args.remote_read_frame_size,
+    };
+    let response = run(state, RequestClass::RemoteRead, timeout, move |work| {
+        let _charge = charge;
+        if is_streamed { reader.stream(work, &request.queries) } else { reader.send(work, &request.queries) }
+    });
+    Ok(finish(response.await?, is_streamed))
+}
+
+/// Returns the timeout in the URL. The body is the message, not a form.
+fn timeout(request: &Request) -> Result<Option<Duration>, ApiError> {
+    let mut form = Form::default();
+    form.add(request.uri().query().unwrap_or_default().as_bytes())?;
+    form.timeout()
+}
+
+fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge), ApiError> {
+    let bad = |reason: &dyn std::fmt::Display| ApiError::bad_data(reason.to_string());
+    let size = snap::raw::decompress_len(body).map_err(|error| bad(&error))?;
+    if size > REQUEST_SIZE_MAX {
+        return Err(bad(&format!("snappy: decoded length {size} exceeds limit {REQUEST_SIZE_MAX}")));
+    }
+    charge.grow(size * BYTES_PER_BYTE)?;
+    let message = snap::raw::Decoder::new().decompress_vec(body).map_err(|error| bad(&error))?;
+    Ok((ReadRequest::decode(&*message).map_err(|error| bad(&error))?, charge))
+}
+
+/// Returns whether the first supported response type is the streamed one, or `None` if none is supported.
+fn negotiate(accepted: &[i32]) -> Option<bool> {
+    if accepted.is_empty() {
+        return Some(false);
+    }
+    accepted
+        .iter()
+        .find(|kind| matches!(**kind, SAMPLES | STREAMED_XOR_CHUNKS))
+        .map(|kind| *kind == STREAMED_XOR_CHUNKS)
+}
+
+/// Sets status and headers of remote read.
+fn finish(mut response: Response, is_streamed: bool) -> Response {
+    // A stream without frames also has status 200.
+    *response.status_mut() = StatusCode::OK;
+    let content_type = match is_streamed {
+        true => "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse",
+        false => "application/x-protobuf",
+    };
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if !is_streamed {
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
+    }
+    response
+}
+
+/// Reads and responds to the queries of a request.
+struct Reader {
+    who: Requester,
+    external: BTreeMap<String, String>,
+    samples_max: usize,
+    frame_size_max: usize,
+}
+
+impl Reader {
+    /// Calls `visit` with each series that a query selects and its samples, in label order.
+    fn visit(
+        &self,
+        work: &mut Work,
+        query: &Query,
+        mut visit: impl FnMut(&mut Work, &Labels, &SampleColumns) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        let matchers = query.matchers(&self.external).map_err(ApiError::bad_data)?;
+        if matchers.is_empty() {
+            // As in Prometheus, such a query selects nothing.
+            return Ok(());
+        }
+        work.store.note_selectors(&work.ctx, &self.who, std::slice::from_ref(&matchers));
+        let mut columns = SampleColumns::default();
+        let (db, ctx) = (&work.store.db, &work.ctx);
+        let set = match query.wants_labels_only() {
+            true => db.select_labels(ctx, &matchers, query.range())?,
+            false => db.select(ctx, &matchers, query.range())?,
+        };
+        for series in set {
+            let series = series?;
+            columns.clear();
+            if !query.wants_labels_only() {
+                series.read(&mut columns)?;
+            }
+            // Charged twice: as columns, and as encoded bytes.
+            let mut charge = work.ctx.charge();
+            charge.grow(2 * size_of_columns(&columns) + series.labels().size())?;
+            visit(work, series.labels(), &columns)?;
+        }
+        Ok(())
+    }
+
+    /// Responds with all samples in one message.
+    fn send(&self, work: &mut Work, queries: &[Query]) -> Result<(), ApiError> {
+        const TAG_AND_LENGTH_SIZE: usize = 11;
+        let mut charge = work.ctx.charge();
+        let (mut response, mut result) = (Vec::new(), Vec::new());
+        for query in queries {
+            let mut n_samples = 0;
+            result.clear();
+            self.visit(work, query, |_, of, columns| {
+                n_samples += columns.len();
+                if self.samples_max > 0 && n_samples > self.samples_max {
+                    return Err(ApiError::bad_data(format!("exceeded sample limit ({})", self.samples_max)));
+                }
+                let series = TimeSeries::new(labels(of, &self.external), columns);
+                let size = series.encoded_len() + TAG_AND_LENGTH_SIZE;
+                // Charged twice: in the result and in the response.
+                charge.grow(2 * size)?;
+                prost::encoding::message::encode(1, &series, &mut result);
+                Ok(())
+            })?;
+            prost::encoding::bytes::encode(1, &result, &mut response);
+        }
+        drop(result);
+        write_snappy(work, &response)
+    }
+
+    /// Responds with chunks, frame by frame.
+    fn stream(&self, work: &mut Work, queries: &[Query]) -> Result<(), ApiError> {
+        let mut encoder = Encoder::new(StartTimestamps::Drop);
+        for (query, query_index) in queries.iter().zip(0..) {
+            self.visit(work, query, |work, of, columns| {
+                encoder.push_columns(columns);
+                let labels = labels(of, &self.external);
+                let of_labels: usize = labels.iter().map(Message::encoded_len).sum();
+                let room = self.frame_size_max.saturating_sub(of_labels);
+                let mut frame = ChunkedSeries { labels, chunks: Vec::new() };
+                let mut size = 0;
+                for chunk in encoder.finish() {
+                    let chunk = ChunkMessage {
+                        min_time_ms: chunk.min_ms,
+                        max_time_ms: chunk.max_ms,
+                        encoding: i32::from(chunk.encoding.code()),
+                        data: chunk.bytes,
+                    };
+                    size += chunk.encoded_len();
+                    frame.chunks.push(chunk);
+                    if size >= room {
+                        write_frame(work, &mut frame, query_index)?;
+                        size = 0;
+                    }
+                }
+                write_frame(work, &mut frame, query_index)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the size of samples in memory.
+pub(crate) fn size_of_columns(columns: &SampleColumns) -> usize {
+    let of_histogram =
+        |histogram: &varve_tsdb::histogram::Histogram| size_of_val(histogram) + 16 * histogram.n_buckets();
+    let histograms = columns.histograms.iter().map(|(_, histogram)| of_histogram(histogram)).sum::<usize>();
+    columns.len() * (size_of::<i64>() + size_of::<f64>()) + histograms
+}
+
+/// Writes a frame with the collected chunks, if there are any, and removes them.
+fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> Result<(), ApiError> {
+    if frame.chunks.is_empty() {
+        return Ok(());
+    }
+    let chunks = std::mem::take(&mut frame.chunks);
+    let labels = frame.labels.clone();
+    let message = ChunkedReadResponse { chunked_series: vec![ChunkedSeries { labels, chunks }], query_index };
+    let bytes = message.encode_to_vec();
+    let out = work.out.buffer();
+    prost::encoding::encode_varint(bytes.len() as u64, out);
+    #[expect(clippy::big_endian_bytes, reason = "the format demands it")]
+    out.extend_from_slice(&crc32c::crc32c(&bytes).to_be_bytes());
+    work.write(&bytes)
+}
+
+/// Writes a message as one block of snappy's raw format: the length, then elements. Parts are compressed on their own,
+/// as the encoder does too, and written one by one, so that an interrupt is noticed.
+fn write_snappy(work: &mut Work, message: &[u8]) -> Result<(), ApiError> {
+    let failed = |error| ApiError::new(ErrorKind::Execution, format!("compress the response: {error}"));
+    let too_large =
+        |_| ApiError::new(ErrorKind::Execution, format!("response of {} bytes exceeds 4 GiB", message.len()));
+    let size = u32::try_from(message.len()).map_err(too_large)?;
+    prost::encoding::encode_varint(u64::from(size), work.out.buffer());
+    let mut encoder = snap::raw::Encoder::new();
+    for part in message.chunks(SNAPPY_PART_SIZE) {
+        let compressed = encoder.compress_vec(part).map_err(failed)?;
+        let size_of_length = prost::encoding::encoded_len_varint(part.len() as u64);
+        work.write(&compressed[size_of_length..])?;
+    }
+    work.out.step()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_tsdb::QueryContext;
+    use varve_tsdb::context::MemoryBudget;
+
+    #[test]
+    fn the_first_supported_response_type_is_chosen() {
+        for (accepted, expect) in
+            [(&[][..], Some(false)), (&[1, 0], Some(true)), (&[0, 1], Some(false)), (&[7, 1], Some(true)), (&[7], None)]
+        {
+            assert_eq!(negotiate(accepted), expect, "{accepted:?}");
+        }
+    }
+
+    #[test]
+    fn requests_that_are_too_large_are_rejected() {
+        let decode = |body: &[u8]| {
+            let memory = MemoryBudget::new("memory", 1 << 20);
+            let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory);
+            super::decode(body, ctx.charge()).map(|(request, _)| request.queries.len()).map_err(|e| e.message)
+        };
+        let packed = |message: &[u8]| snap::raw::Encoder::new().compress_vec(message).unwrap();
+        assert_eq!(decode(&packed(&[0x0a, 0])), Ok(1));
+        assert_eq!(decode(&packed(&[])), Ok(0));
+        assert!(decode(&packed(&[0x0a, 0].repeat(10_000))).unwrap_err().starts_with("memory: "));
+        assert!(decode(&[0xff, 0xff, 0xff, 0x7f, 0]).unwrap_err().contains("exceeds limit"));
+        assert!(decode(&packed(&[0x0a, 9])).is_err() && decode(b"").is_err());
+    }
+}

@@ -1,0 +1,341 @@
+//! /api/v1/rules/backtest: when the alerts of a rule file would have fired. Evaluates the groups of the file at the
+//! times of a range, over stored samples. Nothing is written or sent.
+//!
+//! Recording rules of the file are not evaluated: alerts read their series from the store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use parking_lot::Mutex;
+use varve_promql::selectors;
+use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
+use varve_rules::file::{self, RuleFile, RuleKind};
+use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
+use varve_rules::{Alert, AlertsMax, Group, Mode, Notification, Settings, Threads, Time};
+use varve_server::store::Store;
+use varve_tsdb::context::Charge;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::select::SelectHints;
+use varve_tsdb::{Labels, MatchOp, Matcher, QueryContext, Sample, TimeRange};
+
+use crate::error::ApiError;
+use crate::openapi::schema;
+use crate::params::Form;
+use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::state::HttpState;
+
+/// Maximum number of evaluations of a group.
+const EVALUATIONS_MAX: i64 = 1_000_000;
+/// Maximum number of returned periods of firing.
+const FIRINGS_MAX: usize = 10_000;
+/// Number of evaluations whose results are computed at once.
+const STEPS_AT_ONCE: i64 = 500;
+/// Approximate memory of a label of a period besides its strings.
+const LABEL_SIZE: usize = 64;
+/// Maximum number of alerts at a time.
+const ALERTS_MAX: usize = 100_000;
+
+schema! {
+    /// When the alerts of a rule file would have fired.
+    pub struct Backtest {
+        rules: Vec<BacktestedRule>,
+        /// `true` if there are more periods of firing than returned.
+        is_truncated: bool,
+        warnings: Vec<String>,
+    }
+}
+
+schema! {
+    /// When the alerts of a rule would have fired.
+    pub struct BacktestedRule {
+        group: String,
+        name: String,
+        query: String,
+        evaluations: u64,
+        failures: u64,
+        /// Error of the last failure. Empty if there was none.
+        last_error: String,
+        firings: Vec<Firing>,
+    }
+}
+
+schema! {
+    /// A period in which an alert fires.
+    pub struct Firing {
+        labels: BTreeMap<String, String>,
+        active_at_ms: i64,
+        fired_at_ms: i64,
+        /// 0 if it fires at the end of the range.
+        resolved_at_ms: i64,
+    }
+}
+
+/// POST /api/v1/rules/backtest.
+pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let missing = |name| ApiError::invalid_parameter(name, "the parameter is required");
+    let time = |name| form.optional_time_ms(name)?.ok_or_else(|| missing(name));
+    let (start_ms, end_ms) = (time("start")?, time("end")?);
+    if end_ms < start_ms {
+        return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));
+    }
+    let (timeout, app) = (form.timeout()?, state.app.clone());
+    run(&state, RequestClass::Query, timeout, move |work| {
+        let mut charge = work.ctx.charge();
+        let parsed = parse(form.yaml("rules", &mut charge)?, app.rules.features())?;
+        let path = form.first("file");
+        let (default_interval, settings) = app.rules.settings();
+        // A backtest runs on the thread of its request.
+        let settings = Settings { threads: Threads::new(0), ..settings };
+        let mut out = Backtest { rules: Vec::new(), is_truncated: false, warnings: Vec::new() };
+        for file in &parsed.files {
+            out.warnings.extend(missing_series(work, file, TimeRange { start_ms, end_ms })?);
+        }
+        // One more shows that there are too many.
+        let mut left = FIRINGS_MAX + 1;
+        let files = parsed.files.into_iter().map(only_alerts);
+        for definition in files.flat_map(|file| file.groups).filter(|group| !group.rules.is_empty()) {
+            let alerts_max = Arc::new(AlertsMax::new(ALERTS_MAX));
+            let group = Group::new(path.into(), definition, default_interval, false, &alerts_max);
+            let mut firings = Firings::new(work, &group, left);
+            out.rules.extend(run_group(work, &group, &settings, (start_ms, end_ms), &mut firings)?);
+            left = firings.left;
+            charge.absorb(firings.charge);
+        }
+        if left == 0 {
+            out.is_truncated = true;
+            out.rules.iter_mut().rev().find_map(|rule| rule.firings.pop());
+        }
+        work.respond_json(&out)
+    })
+    .await
+}
+
+fn parse(text: &str, features: varve_promql::Features) -> Result<file::Parsed, ApiError> {
+    let options = file::Options { features, ..file::Options::default() };
+    file::parse(text, &options).map_err(|errors| {
+        let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        ApiError::invalid_parameter("rules", errors.join("; "))
+    })
+}
+
+fn only_alerts(mut file: RuleFile) -> RuleFile {
+    for group in &mut file.groups {
+        group.rules.retain(|rule| matches!(rule.kind, RuleKind::Alerting(_)));
+        group.state = file::GroupState::Active;
+    }
+    file
+}
+
+/// Returns a warning for each metric that the file records, that its alerts read, and that the store does not have.
+fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<String>, ApiError> {
+    let rules = || file.groups.iter().flat_map(|group| &group.rules);
+    let is_alert = |rule: &&file::Rule| matches!(rule.kind, RuleKind::Alerting(_));
+    let recorded: BTreeSet<&str> = rules().filter(|rule| !is_alert(rule)).map(|rule| rule.name.as_str()).collect();
+    let read: Vec<Matcher> = rules().filter(is_alert).flat_map(|rule| selectors(&rule.expr.tree)).flatten().collect();
+    let names: BTreeSet<&str> = read
+        .iter()
+        .filter(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal)
+        .map(Matcher::value)
+        .collect();
+    let mut warnings = Vec::new();
+    for name in recorded.intersection(&names) {
+        let hints = SelectHints { only_newest: true, ..SelectHints::default() };
+        let mut found = work.store.db.select_with(&work.ctx, &[Matcher::equal(METRIC_NAME, name)], range, hints)?;
+        if found.next().is_none() {
+            warnings.push(format!("the store has no samples of {name}, which the file records: backfill it first"));
+        }
+    }
+    Ok(warnings)
+}
+
+fn run_group(
+    work: &Work,
+    group: &Group,
+    settings: &Settings,
+    (start_ms, end_ms): (i64, i64),
+    firings: &mut Firings,
+) -> Result<Vec<BacktestedRule>, ApiError> {
+    let schedule = group.schedule();
+    let mut tick = schedule.at_or_before(Time::from_ms(start_ms));
+    if tick.ms() < start_ms {
+        tick = schedule.after(tick);
+    }
+    let interval_ms = i64::try_from(schedule.interval().as_millis()).unwrap_or(i64::MAX).max(1);
+    let n_ticks = (end_ms - tick.ms()).div_euclid(interval_ms) + 1;
+    if n_ticks > EVALUATIONS_MAX {
+        let reason = format!("{n_ticks} evaluations of group {:?} exceed the limit of {EVALUATIONS_MAX}", group.name());
+        return Err(ApiError::bad_data(reason));
+    }
+    let offset_ms = i64::try_from(group.query_offset(settings).as_millis()).unwrap_or(i64::MAX);
+    let history = History {
+        store: &work.store,
+        ctx: &work.ctx,
+        interval_ms,
+        end_ms: end_ms - offset_ms,
+        results: Mutex::default(),
+    };
+    let mut failures = vec![(0_u64, String::new()); group.rules.len()];
+    for _ in 0..n_ticks {
+        work.ctx.check()?;
+        let _durations = group.evaluate(tick, Mode::Live, &history, settings);
+        for (idx, (rule, (n_failures, last_error))) in group.rules.iter().zip(&mut failures).enumerate() {
+            if let Some(error) = rule.last_error() {
+                *n_failures += 1;
+                *last_error = error;
+            }
+            rule.for_each_firing(|alert| firings.note(idx, alert, tick.ms()));
+        }
+        firings.end_others(tick.ms())?;
+        tick = schedule.after(tick);
+    }
+    work.ctx.check()?;
+    Ok(group
+        .rules
+        .iter()
+        .zip(failures)
+        .zip(firings.finish()?)
+        .map(|((rule, (failures, last_error)), firings)| BacktestedRule {
+            group: group.name().to_owned(),
+            name: rule.definition.name.clone(),
+            query: rule.expr.to_string(),
+            evaluations: n_ticks.max(0).cast_unsigned(),
+            failures,
+            last_error,
+            firings,
+        })
+        .collect())
+}
+
+/// The store as a group sees it at past times.
+struct History<'a> {
+    store: &'a Store,
+    ctx: &'a QueryContext,
+    interval_ms: i64,
+    /// The last evaluation.
+    end_ms: i64,
+    /// Results of expressions at the next evaluations.
+    results: Mutex<BTreeMap<String, Results>>,
+}
+
+struct Results {
+    until_ms: i64,
+    series: Vec<MatrixSeries>,
+    _charge: Charge,
+}
+
+/// Periods of firing of a group's rules, which are numbered.
+struct Firings {
+    open: BTreeMap<(usize, Labels), Open>,
+    ended: Vec<Vec<Firing>>,
+    /// Number of periods that may still be added.
+    left: usize,
+    charge: Charge,
+}
+
+struct Open {
+    active_at_ms: i64,
+    fired_at_ms: i64,
+    is_continued: bool,
+}
+
+impl Firings {
+    fn new(work: &Work, group: &Group, left: usize) -> Self {
+        let ended = group.rules.iter().map(|_| Vec::new()).collect();
+        Self { open: BTreeMap::new(), ended, left, charge: work.ctx.charge() }
+    }
+
+    /// Notes a firing alert of a rule after its evaluation at a time. As in a live server, alerts continue if the
+    /// evaluation has failed.
+    fn note(&mut self, rule_idx: usize, alert: &Alert, time_ms: i64) {
+        let open = Open { active_at_ms: alert.active_at.ms(), fired_at_ms: time_ms, is_continued: true };
+        self.open.entry((rule_idx, alert.labels.clone())).or_insert(open).is_continued = true;
+    }
+
+    /// Ends the alerts that [`Firings::note`] did not get at this time.
+    fn end_others(&mut self, time_ms: i64) -> Result<(), ApiError> {
+        let ended = self.open.extract_if(.., |_, open| !std::mem::take(&mut open.is_continued));
+        ended
+            .collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|((rule_idx, labels), open)| self.end(rule_idx, &labels, &open, time_ms))
+    }
+
+    /// Returns the periods by rule. Those of alerts that still fire have no end.
+    fn finish(&mut self) -> Result<Vec<Vec<Firing>>, ApiError> {
+        for ((rule_idx, labels), open) in std::mem::take(&mut self.open) {
+            self.end(rule_idx, &labels, &open, 0)?;
+        }
+        for firings in &mut self.ended {
+            firings.sort_by_key(|firing| firing.fired_at_ms);
+        }
+        Ok(std::mem::take(&mut self.ended))
+    }
+
+    fn end(&mut self, rule_idx: usize, labels: &Labels, open: &Open, resolved_at_ms: i64) -> Result<(), ApiError> {
+        let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
+        self.left = left;
+        self.charge.grow(labels.size() + labels.len() * LABEL_SIZE + size_of::<Firing>())?;
+        self.ended[rule_idx].push(Firing {
+            labels: labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            active_at_ms: open.active_at_ms,
+            fired_at_ms: open.fired_at_ms,
+            resolved_at_ms,
+        });
+        Ok(())
+    }
+}
+
+impl History<'_> {
+    /// Returns the result of an expression at a time, which is computed for many times at once.
+    fn result(&self, expr: &str, timestamp_ms: i64) -> Result<Vec<VectorSample>, String> {
+        let mut results = self.results.lock();
+        if results.get(expr).is_none_or(|found| timestamp_ms > found.until_ms) {
+            let until_ms = (timestamp_ms + (STEPS_AT_ONCE - 1) * self.interval_ms).min(self.end_ms).max(timestamp_ms);
+            let times = Times::Range { start_ms: timestamp_ms, end_ms: until_ms, step_ms: self.interval_ms };
+            let result = self.store.engine.run(&self.store.db, self.ctx, &Request::new(expr, times));
+            let result = result.map_err(|error| error.to_string())?;
+            let Value::Matrix(series) = result.value else { return Err("the result is not a matrix".to_owned()) };
+            results.insert(expr.to_owned(), Results { until_ms, series, _charge: result.charge });
+        }
+        let found = results.get(expr).map_or(&[][..], |found| &found.series);
+        Ok(found.iter().filter_map(|series| at(series, timestamp_ms)).collect())
+    }
+}
+
+/// Returns the sample of a series at a time.
+fn at(series: &MatrixSeries, timestamp_ms: i64) -> Option<VectorSample> {
+    let labels = || series.labels.clone();
+    if let Ok(idx) = series.points.binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms) {
+        return Some(VectorSample { labels: labels(), point: series.points[idx], histogram: None });
+    }
+    let idx = series.histograms.binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms).ok()?;
+    let histogram = Some(Arc::clone(&series.histograms[idx].histogram));
+    Some(VectorSample { labels: labels(), point: Point { timestamp_ms, value: 0.0 }, histogram })
+}
+
+impl Storage for History<'_> {
+    fn query(&self, _from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
+        let samples = self.result(query.expr, query.timestamp_ms).map_err(Failure::new)?;
+        Ok(Answer { samples, ..Answer::default() })
+    }
+
+    fn append(&self, _: &RuleRef<'_>, _: OutputKind, _: &[Output]) -> Result<Vec<Rejected>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn newest(&self, _: &[Matcher], _: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn now(&self) -> Time {
+        Time::default()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.ctx.interrupted().is_some()
+    }
+
+    fn notify(&self, _alerts: Vec<Notification>) {}
+}

@@ -1,0 +1,293 @@
+//! The shapes of /api/v1/rules and /api/v1/alerts: groups, rules and alerts as Prometheus writes them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Serialize, Serializer};
+use varve_rules::file::{RuleKind, Texts};
+use varve_rules::rule::{EvaluationRecord, Rule, RuleStatus};
+use varve_rules::{Alert, Group, Time};
+use varve_template::scientific;
+use varve_tsdb::{Labels, Matcher};
+
+use crate::openapi::{JsonSchema, Schemas, Untyped};
+
+/// `data` of /api/v1/rules.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RuleGroups {
+    pub(super) groups: Vec<GroupJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) group_next_token: Option<String>,
+}
+
+/// `data` of /api/v1/alerts.
+#[derive(Debug, Serialize)]
+pub(crate) struct Alerts {
+    pub(super) alerts: Vec<AlertJson>,
+}
+
+impl JsonSchema for RuleGroups {
+    fn schema(schemas: &mut Schemas) -> serde_json::Value {
+        schemas.object("RuleGroups", "Rules by group.", |schemas| {
+            let groups = Vec::<Untyped>::schema(schemas);
+            let token = String::schema(schemas);
+            vec![
+                ("groups".into(), groups, true, "Groups by file and name."),
+                ("groupNextToken".into(), token, false, "The first group of the next page."),
+            ]
+        })
+    }
+}
+
+impl JsonSchema for Alerts {
+    fn schema(schemas: &mut Schemas) -> serde_json::Value {
+        schemas.object("Alerts", "Pending and firing alerts.", |schemas| {
+            vec![("alerts".into(), Vec::<Untyped>::schema(schemas), true, "")]
+        })
+    }
+}
+
+/// A group.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct GroupJson {
+    name: String,
+    file: String,
+    pub(super) rules: Vec<RuleJson>,
+    #[serde(serialize_with = "seconds")]
+    interval: Duration,
+    limit: usize,
+    #[serde(serialize_with = "seconds")]
+    evaluation_time: Duration,
+    #[serde(serialize_with = "optional_time")]
+    last_evaluation: Option<Time>,
+    /// Not in Prometheus: only for groups whose alerts are not sent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+}
+
+/// A rule. Fields that are `None` belong to the other kind of rule.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RuleJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    name: String,
+    query: String,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
+    duration: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
+    keep_firing_for: Option<Duration>,
+    labels: Texts,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    annotations: Option<Texts>,
+    /// null if alerts are excluded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alerts: Option<Option<Vec<AlertJson>>>,
+    health: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+    #[serde(serialize_with = "seconds")]
+    evaluation_time: Duration,
+    #[serde(serialize_with = "optional_time")]
+    last_evaluation: Option<Time>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// Not in Prometheus: with `evaluations=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evaluations: Option<Vec<EvaluationJson>>,
+    /// Not in Prometheus: with `evaluations=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    has_matched: Option<bool>,
+}
+
+/// An alert.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct AlertJson {
+    labels: BTreeMap<String, String>,
+    annotations: Texts,
+    state: &'static str,
+    #[serde(serialize_with = "time")]
+    active_at: Time,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_time")]
+    keep_firing_since: Option<Time>,
+    value: String,
+}
+
+/// One evaluation of a rule.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EvaluationJson {
+    #[serde(serialize_with = "time")]
+    timestamp: Time,
+    #[serde(serialize_with = "time")]
+    started: Time,
+    #[serde(serialize_with = "seconds")]
+    duration: Duration,
+    series: u64,
+    samples: u64,
+    peak_bytes: u64,
+    results: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// Optional parts of the response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    pub(super) alerts: bool,
+    pub(super) evaluations: bool,
+}
+
+impl GroupJson {
+    /// Creates a group without rules.
+    pub(super) fn new(group: &Group) -> Self {
+        let status = group.status();
+        Self {
+            name: group.name().to_owned(),
+            file: group.file.to_string(),
+            rules: Vec::new(),
+            interval: group.schedule().interval(),
+            limit: group.definition.limit,
+            evaluation_time: status.last_duration,
+            last_evaluation: status.last_evaluation,
+            state: group.is_dry_run().then_some("dry_run"),
+        }
+    }
+}
+
+impl RuleJson {
+    /// Creates a rule with the alerts that pass the matchers of `tenant`. A tenant sees no details of evaluations,
+    /// which depend on series that it may not see.
+    pub(super) fn new(rule: &Rule, shown: Shown, tenant: &[Matcher]) -> Self {
+        let status = rule.status();
+        let last = status.last();
+        let shows_evaluations = shown.evaluations && tenant.is_empty();
+        let mut json = Self {
+            state: None,
+            name: rule.definition.name.clone(),
+            query: rule.expr.to_string(),
+            duration: None,
+            keep_firing_for: None,
+            labels: rule.definition.labels.clone(),
+            annotations: None,
+            alerts: None,
+            health: status.health.name(),
+            last_error: last.and_then(|last| last.error.clone()).filter(|_| tenant.is_empty()),
+            evaluation_time: last.map(|last| last.duration).unwrap_or_default(),
+            last_evaluation: last.map(|last| last.started),
+            kind: "recording",
+            evaluations: shows_evaluations.then(|| status.evaluations.iter().map(EvaluationJson::new).collect()),
+            has_matched: shows_evaluations.then_some(status.has_matched),
+        };
+        if let RuleKind::Alerting(alerting) = &rule.definition.kind {
+            json.kind = "alerting";
+            json.state = Some(status.alert_state());
+            json.duration = Some(Duration::from_millis(alerting.for_ms.max(0) as u64));
+            json.keep_firing_for = Some(Duration::from_millis(alerting.keep_firing_for_ms.max(0) as u64));
+            json.annotations = Some(alerting.annotations.clone());
+            json.alerts = Some(shown.alerts.then(|| active(&status, tenant).collect()));
+        }
+        json
+    }
+}
+
+/// Returns the pending and firing alerts whose labels pass the matchers of `tenant`.
+pub(super) fn active<'a>(status: &'a RuleStatus, tenant: &'a [Matcher]) -> impl Iterator<Item = AlertJson> + 'a {
+    let is_shown = |alert: &Alert| {
+        let passes = |matcher: &Matcher| matcher.matches(alert.labels.get(matcher.name()).unwrap_or(""));
+        alert.is_active() && tenant.iter().all(passes)
+    };
+    status.alerts.iter().filter(move |alert| is_shown(alert)).map(AlertJson::new)
+}
+
+impl AlertJson {
+    fn new(alert: &Alert) -> Self {
+        let owned = |labels: &Labels| labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        Self {
+            labels: owned(&alert.labels),
+            annotations: (*alert.annotations).clone(),
+            state: alert.state.name(),
+            active_at: alert.active_at,
+            keep_firing_since: alert.keep_firing_since,
+            value: scientific(alert.value),
+        }
+    }
+}
+
+impl EvaluationJson {
+    fn new(record: &EvaluationRecord) -> Self {
+        Self {
+            timestamp: record.tick,
+            started: record.started,
+            duration: record.duration,
+            series: record.n_series,
+            samples: record.n_samples,
+            peak_bytes: record.peak_bytes,
+            results: record.n_results,
+            error: record.error.clone(),
+        }
+    }
+}
+
+fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    match duration.subsec_nanos() {
+        0 => serializer.serialize_u64(duration.as_secs()),
+        _ => serializer.serialize_f64(duration.as_secs_f64()),
+    }
+}
+
+fn optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    seconds(&duration.unwrap_or_default(), serializer)
+}
+
+fn time<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+    optional_time(&Some(*time), serializer)
+}
+
+/// Prints a time as Go does; no time is the year 1.
+fn optional_time<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
+    let printed = time.and_then(|time| Timestamp::from_nanosecond(i128::from(time.ns())).ok());
+    serializer.serialize_str(&printed.map_or_else(|| "0001-01-01T00:00:00Z".to_owned(), |time| time.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_printed_as_in_go() {
+        for (value, expect) in [
+            (0.0, "0e+00"),
+            (1.0, "1e+00"),
+            (-55.5, "-5.55e+01"),
+            (1.5e-7, "1.5e-07"),
+            (1e100, "1e+100"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            assert_eq!(scientific(value), expect);
+        }
+    }
+
+    #[test]
+    fn times_and_durations_are_printed_as_in_go() {
+        #[derive(Serialize)]
+        struct Printed {
+            #[serde(serialize_with = "optional_time")]
+            at: Option<Time>,
+            #[serde(serialize_with = "seconds")]
+            takes: Duration,
+        }
+        let check = |at, takes, expect: &str| {
+            assert_eq!(serde_json::to_string(&Printed { at, takes }).unwrap(), expect);
+        };
+        check(None, Duration::from_secs(60), r#"{"at":"0001-01-01T00:00:00Z","takes":60}"#);
+        let at = Some(Time::from_ns(1_700_000_000_120_000_000));
+        check(at, Duration::from_millis(1500), r#"{"at":"2023-11-14T22:13:20.12Z","takes":1.5}"#);
+    }
+}

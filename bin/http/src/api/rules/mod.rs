@@ -1,0 +1,206 @@
+//! /api/v1/rules and /api/v1/alerts, with the parameters, pages and error messages of Prometheus.
+//!
+//! A tenant sees the rules and the alerts whose labels pass its matchers, as behind prom-label-proxy.
+
+pub mod backtest;
+pub mod explain;
+mod list;
+
+use axum::extract::State;
+use axum::response::Response;
+use data_encoding::HEXLOWER;
+use ring::digest::{SHA256, digest};
+use varve_base::excerpt::quotable;
+use varve_rules::Group;
+use varve_rules::rule::Rule;
+use varve_server::rules::Rules;
+use varve_tsdb::{Matcher, QueryContext};
+
+use crate::error::ApiError;
+use crate::params::{Form, go_reason, parse_bool, parse_selectors};
+use crate::response::html_safe_json;
+use crate::serving::run::{RequestClass, run};
+use crate::serving::state::HttpState;
+pub(crate) use list::{Alerts, RuleGroups};
+use list::{GroupJson, RuleJson, Shown};
+
+/// GET /api/v1/alerts.
+pub(crate) async fn alerts(State(state): State<HttpState>) -> Result<Response, ApiError> {
+    let app = state.app.clone();
+    run(&state, RequestClass::Metadata, None, move |work| {
+        let set = app.rules.set();
+        let rules = set.groups().flat_map(|group| &group.rules);
+        let tenant = work.ctx.restriction();
+        let alerts = rules.flat_map(|rule| list::active(&rule.status(), tenant).collect::<Vec<_>>()).collect();
+        work.respond_encoded(&html_safe_json(&Alerts { alerts }))
+    })
+    .await
+}
+
+/// GET /api/v1/rules.
+pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let app = state.app.clone();
+    run(&state, RequestClass::Metadata, None, move |work| {
+        let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules, work.ctx.restriction())?;
+        work.respond_encoded(&html_safe_json(&groups))
+    })
+    .await
+}
+
+/// The parameters of /api/v1/rules.
+pub(crate) struct Filter<'a> {
+    names: Vec<&'a str>,
+    groups: Vec<&'a str>,
+    files: Vec<&'a str>,
+    selectors: Vec<Vec<Matcher>>,
+    /// `alert`, `record`, or empty for both.
+    kind: String,
+    shown: Shown,
+    /// Maximum number of groups. `None` is unlimited.
+    limit: Option<usize>,
+    /// The first group of the page. Empty: the first one of all.
+    token: &'a str,
+}
+
+impl<'a> Filter<'a> {
+    /// Creates a filter that selects by name, group, file and labels, without the parameters of pages. Empty lists, and
+    /// an empty kind, select all.
+    pub(crate) fn new([names, groups, files]: [Vec<&'a str>; 3], selectors: Vec<Vec<Matcher>>, kind: &str) -> Self {
+        let shown = Shown { alerts: true, evaluations: false };
+        Self { names, groups, files, selectors, kind: kind.to_owned(), shown, limit: None, token: "" }
+    }
+
+    /// Reads the parameters. The order of the checks is Prometheus'.
+    fn read(ctx: &QueryContext, form: &'a Form) -> Result<Self, ApiError> {
+        form.check_encoding()?;
+        let selectors = parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
+        let kind = form.first("type").to_lowercase();
+        if !matches!(&*kind, "" | "alert" | "record") {
+            return Err(ApiError::invalid_parameter("type", format!("not supported value {:?}", quotable(&kind))));
+        }
+        let excludes_alerts = parse_exclude_alerts(&form.first("exclude_alerts").to_lowercase())?;
+        let token = form.first("group_next_token");
+        let limit = parse_group_limit(form.first("group_limit"), token)?;
+        let shown = Shown { alerts: !excludes_alerts, evaluations: form.boolean("evaluations")? };
+        let all = |name: &'a str| form.all(name).collect();
+        let (names, groups, files) = (all("rule_name[]"), all("rule_group[]"), all("file[]"));
+        Ok(Self { names, groups, files, selectors, kind, shown, limit, token })
+    }
+
+    /// Returns the groups with selected rules. Rules and alerts are left out if their labels do not pass the matchers of
+    /// `tenant`.
+    fn apply(&self, rules: &Rules, tenant: &[Matcher]) -> Result<RuleGroups, ApiError> {
+        let set = rules.set();
+        let skips = self.limit.is_some() && !self.token.is_empty();
+        let mut page = RuleGroups { groups: Vec::new(), group_next_token: None };
+        let mut candidates = set.groups().skip_while(|group| skips && token(group) != self.token).peekable();
+        if skips && candidates.peek().is_none() {
+            let reason = format!("invalid group_next_token '{}'. were rule groups changed?", self.token);
+            return Err(ApiError::invalid_parameter("group_next_token", reason));
+        }
+        for group in candidates.filter(|group| self.selects_group(group)) {
+            let is_selected = |rule: &&Rule| self.selects(rule) && passes(rule, tenant);
+            let selected: Vec<&Rule> = group.rules.iter().filter(is_selected).collect();
+            if selected.is_empty() {
+                continue;
+            }
+            if self.limit == Some(page.groups.len()) {
+                page.group_next_token = Some(token(group));
+                break;
+            }
+            let mut json = GroupJson::new(group);
+            json.rules = selected.into_iter().map(|rule| RuleJson::new(rule, self.shown, tenant)).collect();
+            page.groups.push(json);
+        }
+        Ok(page)
+    }
+
+    /// Returns `true` if the rules of a group may be selected.
+    pub(crate) fn selects_group(&self, group: &Group) -> bool {
+        let contains = |all: &[&str], name: &str| all.is_empty() || all.contains(&name);
+        contains(&self.groups, group.name()) && contains(&self.files, &group.file)
+    }
+
+    /// Returns `true` if a rule of a selected group is selected.
+    pub(crate) fn selects(&self, rule: &Rule) -> bool {
+        let is_kind = match &*self.kind {
+            "alert" => rule.is_alerting(),
+            "record" => !rule.is_alerting(),
+            _ => true,
+        };
+        is_kind
+            && (self.names.is_empty() || self.names.contains(&rule.definition.name.as_str()))
+            && (self.selectors.is_empty() || self.selectors.iter().any(|matchers| passes(rule, matchers)))
+    }
+}
+
+/// Returns `true` if the labels of a rule pass all matchers.
+fn passes(rule: &Rule, matchers: &[Matcher]) -> bool {
+    let labels = &rule.definition.labels;
+    matchers.iter().all(|matcher| matcher.matches(labels.get(matcher.name()).map_or("", String::as_str)))
+}
+
+/// Returns the token of the page that begins with `group`.
+fn token(group: &Group) -> String {
+    HEXLOWER.encode(digest(&SHA256, group.key().as_bytes()).as_ref())
+}
+
+fn parse_exclude_alerts(text: &str) -> Result<bool, ApiError> {
+    let invalid =
+        |reason| ApiError::invalid_parameter("exclude_alerts", format!("error converting exclude_alerts: {reason}"));
+    if text.is_empty() { Ok(false) } else { parse_bool(quotable(text)).map_err(invalid) }
+}
+
+fn parse_group_limit(limit: &str, token: &str) -> Result<Option<usize>, ApiError> {
+    let invalid = |name, reason: &str| ApiError::invalid_parameter(name, reason);
+    if limit.is_empty() {
+        return match token {
+            "" => Ok(None),
+            _ => {
+                Err(invalid("group_next_token", "group_limit needs to be present in order to paginate over the groups"))
+            }
+        };
+    }
+    let parsed = limit.parse::<i32>().map_err(|error| {
+        let reason = go_reason(&error);
+        let reason = format!("group_limit needs to be a valid number: strconv.ParseInt: parsing {limit:?}: {reason}");
+        invalid("group_limit", &reason)
+    })?;
+    match usize::try_from(parsed) {
+        Ok(limit) if limit > 0 => Ok(Some(limit)),
+        _ => Err(invalid("group_limit", "group_limit needs to be greater than 0")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_rejected(encoded: &str, expect: &str) {
+        let mut form = Form::default();
+        form.add(encoded.as_bytes()).unwrap();
+        let read = Filter::read(&QueryContext::unbounded(), &form);
+        let message = read.err().map_or_else(String::new, |error| error.message);
+        assert_eq!(message, expect, "{encoded}");
+    }
+
+    #[test]
+    fn parameters_are_checked_in_the_words_of_prometheus() {
+        check_rejected("type=Alert&exclude_alerts=TRUE&group_limit=5&rule_name[]=x", "");
+        check_rejected("type=x", "invalid parameter \"type\": not supported value \"x\"");
+        check_rejected(
+            "exclude_alerts=x",
+            "invalid parameter \"exclude_alerts\": error converting exclude_alerts: strconv.ParseBool: parsing \"x\": invalid syntax",
+        );
+        check_rejected(
+            "group_limit=99999999999",
+            "invalid parameter \"group_limit\": group_limit needs to be a valid number: strconv.ParseInt: parsing \"99999999999\": value out of range",
+        );
+        check_rejected("group_limit=0", "invalid parameter \"group_limit\": group_limit needs to be greater than 0");
+        check_rejected(
+            "group_next_token=x",
+            "invalid parameter \"group_next_token\": group_limit needs to be present in order to paginate over the groups",
+        );
+        check_rejected("match[]={}", "match[] must contain at least one non-empty matcher");
+    }
+}

@@ -1,0 +1,215 @@
+//! /api/v1/status/cardinality: series, and bytes in memory and on disk, by metric, label and label value.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_advise::usage::Entry;
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::stats::{Cost, Costs};
+
+use super::tsdb::read_limit;
+use crate::error::ApiError;
+use crate::openapi::schema;
+use crate::params::{Form, Verbatim, parse_selectors};
+use crate::serving::run::{RequestClass, Work, run_shared};
+use crate::serving::state::HttpState;
+
+/// Memory of a pair of label name and value while pairs are sorted.
+const SORTED_PAIR_SIZE: usize = size_of::<((&str, &str), Cost)>();
+/// The sort keys of the lists.
+pub(crate) const SORT_KEYS: [&str; 3] = ["series", "memory", "disk"];
+
+schema! {
+    /// The cost of the selected series, and of their metrics, labels and label values.
+    pub(crate) struct CardinalityReport {
+        total: SeriesCosts,
+        metric_count: u64,
+        label_count: u64,
+        metrics: Vec<MetricCost>,
+        labels: Vec<LabelCost>,
+        pairs: Vec<PairCost>,
+        /// The values of the label `focus`.
+        values: Vec<ValueCost>,
+        value_count: u64,
+    }
+}
+
+schema! {
+    /// The cost of series.
+    pub(crate) struct SeriesCosts {
+        /// Series in memory.
+        series: u64,
+        /// Their approximate size in memory, labels and index included.
+        memory_bytes: u64,
+        /// Samples in blocks.
+        disk_samples: u64,
+        /// Their part of the block files, labels and index included.
+        disk_bytes: u64,
+    }
+}
+
+schema! {
+    /// The cost of a metric, and its use.
+    pub(crate) struct MetricCost {
+        name: String,
+        cost: SeriesCosts,
+        /// Recorded queries.
+        queries: u64,
+        /// The latest of them, in milliseconds since the epoch.
+        last_used_ms: Option<i64>,
+    }
+}
+
+schema! {
+    /// The cost of all series that have a label.
+    pub(crate) struct LabelCost {
+        name: String,
+        values: u64,
+        cost: SeriesCosts,
+    }
+}
+
+schema! {
+    /// The cost of all series that have a label value.
+    pub(crate) struct PairCost {
+        name: String,
+        value: String,
+        cost: SeriesCosts,
+    }
+}
+
+schema! {
+    /// The cost of all series that have a value of the label `focus`.
+    pub(crate) struct ValueCost {
+        value: String,
+        cost: SeriesCosts,
+    }
+}
+
+impl From<Cost> for SeriesCosts {
+    fn from(cost: Cost) -> Self {
+        Self {
+            series: cost.n_series,
+            memory_bytes: cost.memory_bytes,
+            disk_samples: cost.n_samples,
+            disk_bytes: cost.disk_bytes,
+        }
+    }
+}
+
+/// GET and POST /api/v1/status/cardinality.
+pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    form.check_encoding()?;
+    let request = Request::read(&form)?;
+    let (timeout, parameters) = (form.timeout()?, format!("{request:?}"));
+    run_shared(&state, RequestClass::Query, timeout, parameters, move |work| request.respond(work)).await
+}
+
+#[derive(Debug)]
+struct Request {
+    selectors: Vec<Verbatim>,
+    focus: Verbatim,
+    limit: usize,
+    sort: SortKey,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum SortKey {
+    Series,
+    Memory,
+    Disk,
+}
+
+impl Request {
+    fn read(form: &Form) -> Result<Self, ApiError> {
+        let sort = match form.first("sort") {
+            "" | "series" => SortKey::Series,
+            "memory" => SortKey::Memory,
+            "disk" => SortKey::Disk,
+            other => return Err(ApiError::invalid_parameter("sort", format!("{other:?} is none of {SORT_KEYS:?}"))),
+        };
+        Ok(Self { selectors: form.selectors(), focus: form.first("focus").into(), limit: read_limit(form)?, sort })
+    }
+
+    fn respond(&self, work: &mut Work) -> Result<(), ApiError> {
+        let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
+        let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
+        let costs = work.store.db.costs(&work.ctx, &selectors)?;
+        let usage = work.store.usage.snapshot();
+        let n_pairs: usize = costs.by_label.values().map(HashMap::len).sum();
+        let mut charge = work.ctx.charge();
+        charge.grow(n_pairs * SORTED_PAIR_SIZE + usage.metrics.iter().map(Entry::size).sum::<usize>())?;
+        let used: HashMap<&str, &Entry> = usage.metrics.iter().map(|entry| (&*entry.text, entry)).collect();
+        work.respond_json(&self.report(&costs, &used))
+    }
+
+    fn report(&self, costs: &Costs, used: &HashMap<&str, &Entry>) -> CardinalityReport {
+        let values_of = |name: &str| costs.by_label.get(name).into_iter().flatten();
+        let metric = |(name, cost): (&String, Cost)| {
+            let entry = used.get(name.as_str());
+            MetricCost {
+                name: name.clone(),
+                cost: cost.into(),
+                queries: entry.map_or(0, |entry| entry.n_queries),
+                last_used_ms: entry.map(|entry| entry.last_ms),
+            }
+        };
+        let labels = costs.by_label.iter().filter(|(name, _)| *name != METRIC_NAME);
+        let sum = |values: &HashMap<String, Cost>| {
+            values.values().fold(Cost::default(), |mut sum, cost| {
+                sum += *cost;
+                sum
+            })
+        };
+        let label = |((name, values), cost): ((&String, u64), Cost)| LabelCost {
+            name: name.clone(),
+            values,
+            cost: cost.into(),
+        };
+        let pair = |((name, value), cost): ((&String, &String), Cost)| PairCost {
+            name: name.clone(),
+            value: value.clone(),
+            cost: cost.into(),
+        };
+        let value = |(value, cost): (&String, Cost)| ValueCost { value: value.clone(), cost: cost.into() };
+        let pairs = costs
+            .by_label
+            .iter()
+            .flat_map(|(name, values)| values.iter().map(move |(value, cost)| ((name, value), *cost)));
+        CardinalityReport {
+            total: costs.total.into(),
+            metric_count: values_of(METRIC_NAME).count() as u64,
+            label_count: labels.clone().count() as u64,
+            metrics: self.largest(values_of(METRIC_NAME).map(|(name, cost)| (name, *cost)), metric),
+            labels: self.largest(labels.map(|(name, values)| ((name, values.len() as u64), sum(values))), label),
+            pairs: self.largest(pairs, pair),
+            values: self.largest(values_of(&self.focus).map(|(value, cost)| (value, *cost)), value),
+            value_count: values_of(&self.focus).count() as u64,
+        }
+    }
+
+    /// Returns the most expensive entries. Ties are sorted by name.
+    fn largest<K: Ord + Copy, T>(
+        &self,
+        entries: impl Iterator<Item = (K, Cost)>,
+        shape: impl Fn((K, Cost)) -> T,
+    ) -> Vec<T> {
+        let key = |&(name, cost): &(K, Cost)| {
+            let cost = match self.sort {
+                SortKey::Series => cost.n_series,
+                SortKey::Memory => cost.memory_bytes,
+                SortKey::Disk => cost.disk_bytes,
+            };
+            (Reverse(cost), name)
+        };
+        let mut entries: Vec<_> = entries.collect();
+        if entries.len() > self.limit {
+            entries.select_nth_unstable_by_key(self.limit, key);
+            entries.truncate(self.limit);
+        }
+        entries.sort_unstable_by_key(key);
+        entries.into_iter().map(shape).collect()
+    }
+}

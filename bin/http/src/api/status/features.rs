@@ -1,0 +1,73 @@
+//! /api/v1/features: features by Prometheus' names, and whether they are enabled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_promql::{Features, functions};
+use varve_server::app::App;
+use varve_server::settings::Settings;
+
+use crate::api::search;
+use crate::response::success_unescaped;
+
+/// Features by category.
+pub(crate) type FeatureList = BTreeMap<String, BTreeMap<String, bool>>;
+
+/// GET /api/v1/features.
+pub(crate) async fn features(State(app): State<Arc<App>>) -> Response {
+    // Operators such as `>=` are not escaped, and there is no user input.
+    success_unescaped(&list(&app.settings))
+}
+
+fn list(settings: &Settings) -> FeatureList {
+    let named = |list: &[(&str, bool)]| list.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
+    let Features { delayed_name_removal, per_step_stats, type_and_unit_labels, unquoted_utf8_names, .. } =
+        settings.features;
+    let mut language: BTreeMap<_, _> = named(&[
+        ("at_modifier", true),
+        ("negative_offset", true),
+        ("per_query_lookback_delta", true),
+        ("subqueries", true),
+        ("per_step_stats", per_step_stats),
+        ("delayed_name_removal", delayed_name_removal),
+        ("type_and_unit_labels", type_and_unit_labels),
+        ("duration_expr", true),
+        ("unquoted_utf8_names", unquoted_utf8_names),
+    ]);
+    language.extend(settings.features.keywords().map(|(name, on)| (name.to_owned(), on)));
+    let mut api: BTreeMap<_, _> = named(&[
+        ("admin", settings.args.enable_admin_api),
+        ("lifecycle", settings.args.enable_lifecycle),
+        ("remote_write_receiver", true),
+        ("search", settings.search),
+        ("label_values_match", true),
+        ("query_warnings", true),
+        ("query_stats", true),
+        ("time_range_series", true),
+        ("time_range_labels", true),
+        ("exclude_alerts", true),
+        ("openapi_3.1", true),
+        ("openapi_3.2", true),
+    ]);
+    api.extend(search::ALGORITHMS.iter().map(|name| (format!("search_fuzz_alg_{name}"), true)));
+    let is_on = |experimental: bool| !experimental || settings.features.experimental_functions;
+    let all_functions = functions::FUNCTIONS.iter();
+    let all_functions =
+        all_functions.map(|function| (function.name.to_owned(), is_on(function.experimental))).collect();
+    let operators = settings.features.operators().map(|(name, on)| (name.to_owned(), on)).collect();
+    let tsdb = named(&[("exemplar_storage", true), ("isolation", true), ("native_histograms", true)]);
+    let prometheus =
+        named(&[("agent_mode", false), ("server_mode", true), ("auto_reload_config", settings.auto_reload)]);
+    [
+        ("api", api),
+        ("prometheus", prometheus),
+        ("promql", language),
+        ("promql_functions", all_functions),
+        ("promql_operators", operators),
+        ("tsdb", tsdb),
+    ]
+    .map(|(category, features)| (category.to_owned(), features))
+    .into()
+}

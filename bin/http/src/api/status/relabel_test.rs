@@ -1,0 +1,87 @@
+//! /api/v1/status/relabel/test: the effect of the relabel rules in force, or of given rules, on a series.
+
+use std::collections::BTreeMap;
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_base::config;
+use varve_ingest::relabel::{RelabelPreview, RelabelStep, Rules};
+use varve_tsdb::{Labels, MatchOp};
+
+use crate::error::ApiError;
+use crate::openapi::schema;
+use crate::params::{Form, parse_selector};
+use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::state::HttpState;
+
+schema! {
+    /// The effect of relabel rules on a series.
+    pub(crate) struct RelabelTest {
+        /// The rules that have an effect, or would have, in order.
+        steps: Vec<TestStep>,
+        /// The resulting labels; null if a rule drops the series.
+        result: Option<BTreeMap<String, String>>,
+        /// Why the result is not a valid label set, or empty.
+        error: String,
+    }
+}
+
+schema! {
+    /// The effect of a relabel rule.
+    pub(crate) struct TestStep {
+        name: String,
+        /// `enforce`, or `dry_run`: the rule changes nothing.
+        state: String,
+        /// Whether the rule drops the series, or would.
+        drops: bool,
+        /// Labels that the rule sets, or would set.
+        set: BTreeMap<String, String>,
+        /// Labels that the rule deletes, or would delete.
+        deleted: Vec<String>,
+    }
+}
+
+/// GET and POST /api/v1/status/relabel/test.
+pub(crate) async fn test(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    form.check_encoding()?;
+    run(&state, RequestClass::Metadata, form.timeout()?, move |work| respond(work, &form)).await
+}
+
+fn respond(work: &mut Work, form: &Form) -> Result<(), ApiError> {
+    let labels = read_series(work, form.first("series"))?;
+    let mut charge = work.ctx.charge();
+    let rules = form.yaml("rules", &mut charge)?;
+    let charge = |size| charge.grow(size);
+    let RelabelPreview { steps, result } = match rules {
+        "" => work.store.receiver.preview_rules(&labels, charge)?,
+        text => read_rules(text)?.preview(&labels, charge)?,
+    };
+    let (result, error) = match result {
+        Ok(labels) => (labels, String::new()),
+        Err(invalid) => (None, invalid.to_string()),
+    };
+    let map = |labels: Labels| labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let steps = steps.into_iter().map(TestStep::of).collect();
+    work.respond_json(&RelabelTest { steps, result: result.map(map), error })
+}
+
+fn read_series(work: &Work, text: &str) -> Result<Labels, ApiError> {
+    let invalid = |reason| ApiError::invalid_parameter("series", reason);
+    let matchers = parse_selector(&work.ctx, text, invalid)?;
+    if matchers.iter().any(|matcher| matcher.op() != MatchOp::Equal) {
+        return Err(invalid("expected label=\"value\" matchers only".to_owned()));
+    }
+    let mut pairs: Vec<_> = matchers.iter().map(|matcher| (matcher.name(), matcher.value())).collect();
+    Labels::from_unsorted(&mut pairs).map_err(|error| invalid(error.to_string()))
+}
+
+fn read_rules(text: &str) -> Result<Rules, ApiError> {
+    let invalid = |reason| ApiError::invalid_parameter("rules", reason);
+    config::parse_rules(text).map_err(|error| invalid(format!("{error:#}")))
+}
+
+impl TestStep {
+    fn of(RelabelStep { name, state, drops, set, deleted }: RelabelStep) -> Self {
+        Self { name, state: state.name().to_owned(), drops, set: set.into_iter().collect(), deleted }
+    }
+}

@@ -1,0 +1,117 @@
+//! /api/v1/status/self_metrics: the server's own metrics as JSON, in the protobuf mapping of
+//! `io.prometheus.client.MetricFamily`: 64-bit integers are strings, and so are NaN and infinities.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use prometheus::proto::{Metric, MetricFamily, MetricType};
+use serde_json::{Map, Value, json};
+use varve_regexp::Regexp;
+use varve_server::app::App;
+
+use crate::error::ApiError;
+use crate::params::Form;
+use crate::response::success;
+
+/// GET /api/v1/status/self_metrics.
+pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+    let described = tokio::task::spawn_blocking(move || {
+        let pattern = Some(form.first("metric_name_pattern")).filter(|pattern| !pattern.is_empty());
+        let wanted = pattern.map(Regexp::parse).transpose();
+        let wanted = wanted.map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
+        let ctx = app.context(None);
+        let mut described = Vec::new();
+        for family in app.gather() {
+            if wanted.as_ref().map_or(Ok(true), |wanted| wanted.is_match_in(&ctx, family.name()))? {
+                described.push(describe(&family));
+            }
+        }
+        Ok::<_, ApiError>(described)
+    });
+    Ok(success(&described.await.map_err(ApiError::internal)??))
+}
+
+fn describe(family: &MetricFamily) -> Value {
+    let kind = family.get_field_type();
+    let name_of_kind = match kind {
+        MetricType::COUNTER => "COUNTER",
+        MetricType::GAUGE => "GAUGE",
+        MetricType::SUMMARY => "SUMMARY",
+        MetricType::HISTOGRAM => "HISTOGRAM",
+        MetricType::UNTYPED => "UNTYPED",
+    };
+    let metrics: Vec<_> = family.get_metric().iter().map(|metric| describe_metric(metric, kind)).collect();
+    json!({ "name": family.name(), "help": family.help(), "type": name_of_kind, "metric": metrics })
+}
+
+fn describe_metric(metric: &Metric, kind: MetricType) -> Value {
+    let mut object = Map::new();
+    if !metric.get_label().is_empty() {
+        let label = |pair: &prometheus::proto::LabelPair| json!({ "name": pair.name(), "value": pair.value() });
+        object.insert("label".into(), metric.get_label().iter().map(label).collect());
+    }
+    let (name, value) = match kind {
+        MetricType::COUNTER => ("counter", json!({ "value": number(metric.get_counter().get_value()) })),
+        MetricType::HISTOGRAM => ("histogram", histogram(metric.get_histogram())),
+        MetricType::SUMMARY => ("summary", summary(metric.get_summary())),
+        MetricType::GAUGE | MetricType::UNTYPED => {
+            ("gauge", json!({ "value": number(metric.get_gauge().get_value()) }))
+        }
+    };
+    object.insert(name.into(), value);
+    Value::Object(object)
+}
+
+fn histogram(histogram: &prometheus::proto::Histogram) -> Value {
+    let bucket = |bucket: &prometheus::proto::Bucket| json!({ "cumulativeCount": bucket.cumulative_count().to_string(), "upperBound": number(bucket.upper_bound()) });
+    json!({
+        "sampleCount": histogram.get_sample_count().to_string(),
+        "sampleSum": number(histogram.get_sample_sum()),
+        "bucket": histogram.get_bucket().iter().map(bucket).collect::<Vec<_>>(),
+    })
+}
+
+fn summary(summary: &prometheus::proto::Summary) -> Value {
+    let quantile = |of: &prometheus::proto::Quantile| json!({ "quantile": of.quantile(), "value": number(of.value()) });
+    json!({
+        "sampleCount": summary.sample_count().to_string(),
+        "sampleSum": number(summary.sample_sum()),
+        "quantile": summary.get_quantile().iter().map(quantile).collect::<Vec<_>>(),
+    })
+}
+
+fn number(value: f64) -> Value {
+    match value {
+        f64::INFINITY => json!("Infinity"),
+        f64::NEG_INFINITY => json!("-Infinity"),
+        _ if value.is_nan() => json!("NaN"),
+        _ => json!(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_follow_the_json_mapping_of_protobuf() {
+        let histogram = prometheus::Histogram::with_opts(
+            prometheus::HistogramOpts::new("h", "Help.").const_label("a", "b").buckets(vec![0.5]),
+        )
+        .unwrap();
+        histogram.observe(2.0);
+        let families = prometheus::core::Collector::collect(&histogram);
+        let metric = json!({
+            "label": [{ "name": "a", "value": "b" }],
+            "histogram": {
+                "sampleCount": "1",
+                "sampleSum": 2.0,
+                "bucket": [{ "cumulativeCount": "0", "upperBound": 0.5 }],
+            },
+        });
+        let expect = json!({ "name": "h", "help": "Help.", "type": "HISTOGRAM", "metric": [metric] });
+        assert_eq!(describe(&families[0]), expect);
+        assert_eq!((number(f64::NAN), number(f64::INFINITY)), (json!("NaN"), json!("Infinity")));
+    }
+}

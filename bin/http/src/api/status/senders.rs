@@ -1,0 +1,75 @@
+//! /api/v1/status/senders: who writes, how much, and their last error.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use varve_server::app::App;
+use varve_server::senders::{NewestSample, SenderId, SenderStats};
+use varve_tsdb::fs::{Clock, SystemClock};
+
+use crate::openapi::schema;
+use crate::response::success;
+
+schema! {
+    /// Senders since the start, the most recent first.
+    pub(crate) struct SenderList {
+        senders: Vec<WriteSender>,
+    }
+}
+
+schema! {
+    /// A sender of write requests.
+    pub(crate) struct WriteSender {
+        /// The sender for rules and metrics: the user, or else the address, and the replica labels of its HA pair.
+        name: String,
+        /// IP address. Empty if unknown.
+        address: String,
+        /// The authenticated user. Empty without authentication.
+        user: String,
+        user_agent: String,
+        path: String,
+        first_ms: i64,
+        last_ms: i64,
+        requests: u64,
+        /// Samples received: stored, dropped by rules, or deduplicated.
+        samples: u64,
+        /// Samples of a standby replica of an HA pair.
+        deduplicated: u64,
+        /// Averaged over the previous and the current minute, or since the first request.
+        samples_per_second: f64,
+        /// Requests of which not everything was stored.
+        failed: u64,
+        /// Empty if there was none.
+        last_error: String,
+        last_error_ms: i64,
+        /// The newest timestamp of the latest request with floats.
+        newest_sample_ms: Option<i64>,
+        /// Age of this sample when it was stored.
+        lag_ms: Option<u64>,
+    }
+}
+
+/// GET /api/v1/status/senders.
+pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
+    let now_ms = SystemClock.now_ms();
+    let describe = |(id, stats): (SenderId, SenderStats)| WriteSender {
+        name: stats.name.clone(),
+        address: id.address.map(|address| address.to_string()).unwrap_or_default(),
+        user: id.user.to_string(),
+        user_agent: id.user_agent,
+        path: id.path,
+        samples_per_second: stats.samples_per_second(now_ms),
+        first_ms: stats.first_ms,
+        last_ms: stats.last_ms,
+        requests: stats.n_requests,
+        samples: stats.n_samples,
+        deduplicated: stats.n_deduplicated,
+        failed: stats.n_failed,
+        last_error: stats.last_error,
+        last_error_ms: stats.last_error_ms,
+        newest_sample_ms: stats.newest_sample.map(|newest| newest.timestamp_ms),
+        lag_ms: stats.newest_sample.map(NewestSample::lag_ms),
+    };
+    success(&SenderList { senders: app.senders.list().into_iter().map(describe).collect() })
+}

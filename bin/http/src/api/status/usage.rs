@@ -1,0 +1,59 @@
+//! /api/v1/status/usage: which metrics and selectors were queried, by whom, and when last.
+
+use axum::extract::State;
+use axum::response::Response;
+use serde_json::{Value, json};
+use varve_advise::usage::{Entry, Requester};
+
+use crate::error::ApiError;
+use crate::params::Form;
+use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::state::HttpState;
+
+/// GET /api/v1/status/usage: the most recently used first. `metric` selects one metric, `limit` bounds each list.
+pub(crate) async fn usage(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+    let (limit, timeout) = (form.limit()?.unwrap_or(usize::MAX), form.timeout()?);
+    run(&state, RequestClass::Metadata, timeout, move |work| respond(work, form.first("metric"), limit)).await
+}
+
+fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<(), ApiError> {
+    let mut record = work.store.usage.snapshot();
+    let mut charge = work.ctx.charge();
+    charge.grow(record.metrics.iter().chain(&record.selectors).map(Entry::size).sum())?;
+    if !metric.is_empty() {
+        record.metrics.retain(|entry| &*entry.text == metric);
+        record.selectors.clear();
+    }
+    for entries in [&mut record.metrics, &mut record.selectors] {
+        entries.sort_by(|a, b| b.last_ms.cmp(&a.last_ms).then_with(|| a.text.cmp(&b.text)));
+        entries.truncate(limit);
+    }
+    work.respond(|work| {
+        let head = format!("{{\"sinceMs\":{},\"evicted\":{},\"metrics\":", record.since_ms, record.n_evicted);
+        work.out.buffer().extend_from_slice(head.as_bytes());
+        work.array(&record.metrics, |out, entry| write(out, "metric", entry))?;
+        work.out.buffer().extend_from_slice(b",\"selectors\":");
+        work.array(&record.selectors, |out, entry| write(out, "selector", entry))?;
+        work.out.buffer().push(b'}');
+        Ok(())
+    })
+}
+
+fn write(out: &mut Vec<u8>, key: &str, entry: &Entry) {
+    let requesters: Vec<_> = entry
+        .requesters
+        .iter()
+        .map(|requester| {
+            let Requester { user_agent, dashboard, panel, rule } = &*requester.who;
+            json!({
+                "userAgent": user_agent, "dashboard": dashboard, "panel": panel, "rule": rule,
+                "queries": requester.n_queries, "lastMs": requester.last_ms,
+            })
+        })
+        .collect();
+    let json: Value = json!({
+        key: entry.text, "queries": entry.n_queries, "lastMs": entry.last_ms, "allLabels": entry.all_labels,
+        "matchedLabels": entry.matched, "groupedLabels": entry.grouped, "requesters": requesters,
+    });
+    out.extend_from_slice(json.to_string().as_bytes());
+}

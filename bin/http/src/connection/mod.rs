@@ -1,0 +1,287 @@
+//! Connections: accept, limit, time out, close gracefully.
+//!
+//! One task per connection. If a client connects while `--web.max-connections` are open, another connection is evicted,
+//! or the new one takes one of a few reserved permits. See [`connections`]. A connection in its TLS handshake counts as
+//! idle.
+//!
+//! HTTP/1.1 and HTTP/2 share a port: the protocol is negotiated over TLS, and detected by the first bytes in plain
+//! text.
+
+mod connections;
+mod request_target;
+mod stall;
+mod streams;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Version, header};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use varve_server::app::App;
+use varve_server::metrics::Counted;
+use varve_server::request_context::Peer;
+
+use super::error::ApiError;
+use super::serving::route_prefix::Routes;
+use super::web_config::{ALPN_HTTP2, WebConfig};
+use connections::{Connection, Connections, Evictions, RESERVED_MAX};
+use request_target::EscapeTargets;
+use stall::StallGuard;
+use streams::Streams;
+
+/// Pause after a failed accept, usually because of too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Maximum time of a TLS handshake. Go's limit, which covers the whole request, is longer.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Maximum time for an HTTP/2 client to receive the GOAWAY of its idle connection.
+const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Maximum number of concurrent streams of an HTTP/2 connection, as in Go. The client queues further requests.
+const STREAMS_MAX: usize = 250;
+/// A connection may use at most one in this many of all stream permits, so that a few connections do not take all.
+const STREAMS_SHARE: usize = 4;
+/// Flow-control windows of request bodies, per stream and per connection. These bytes are not charged to a budget.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// Bytes of a response that are buffered in a stream.
+const STREAM_SEND_BUFFER: usize = 64 << 10;
+/// Maximum size of the headers of an HTTP/2 request.
+const HEADERS_SIZE_MAX: u32 = 64 << 10;
+
+const CONNECTIONS_FLAG: &str = "--web.max-connections";
+
+/// What all connections share.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) app: Arc<App>,
+    pub(crate) web: Arc<WebConfig>,
+    pub(crate) routes: Routes,
+}
+
+/// Returns the maximum number of concurrent requests: one per HTTP/1.1 connection, and as many HTTP/2 streams on all
+/// connections together.
+pub fn requests_max(connections_max: usize) -> usize {
+    connections_max.saturating_mul(2).saturating_add(RESERVED_MAX as usize)
+}
+
+/// Returns `true` if a request needs no regular permit, so that probes, metrics and administration work while all are
+/// taken.
+fn is_reserved(path: &str) -> bool {
+    const PREFIXES: [&str; 3] = ["/-/", "/api/v1/admin/", "/api/v1/status/queries"];
+    path == "/metrics" || PREFIXES.iter().any(|prefix| path.starts_with(prefix))
+}
+
+/// The listeners of a server.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Serves everything.
+    pub web: TcpListener,
+    /// Serves only gRPC.
+    pub grpc: Option<TcpListener>,
+}
+
+/// Serves `routes` until `stop` becomes true, then closes idle connections and returns when the others have ended.
+pub(crate) async fn serve(server: Server, listeners: Listeners, stop: watch::Receiver<bool>) {
+    let app = &server.app;
+    let metrics = &app.metrics;
+    let evictions =
+        Evictions { idle: metrics.connections_evicted.clone(), slow: metrics.connections_evicted_slow.clone() };
+    let connections = Connections::new(app.settings.args.max_connections, evictions);
+    if let Some(listener) = listeners.grpc {
+        let server = Server { routes: server.routes.clone().only_grpc(), ..server.clone() };
+        tokio::spawn(accept_all(server, listener, Arc::clone(&connections), stop.clone()));
+    }
+    accept_all(server, listeners.web, Arc::clone(&connections), stop).await;
+    connections.all_gone().await;
+}
+
+/// Accepts connections until `stop` becomes true.
+async fn accept_all(server: Server, listener: TcpListener, connections: Arc<Connections>, stop: watch::Receiver<bool>) {
+    let mut stopping = stop.clone();
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener) => accepted,
+            () = stopped(&mut stopping) => break,
+        };
+        let connection = tokio::select! {
+            connection = connections.enter() => connection,
+            () = stopped(&mut stopping) => break,
+        };
+        tokio::spawn(serve_connection(server.clone(), accepted, connection, stop.clone()));
+    }
+}
+
+/// Waits until the server has to stop, or the sender of `stop` is dropped.
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _either = stop.wait_for(|stop| *stop).await.is_ok();
+}
+
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                // The client has reset the connection before it was accepted.
+                if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+                    tracing::warn!(%error, "Connection not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+}
+
+/// Runs a connection to its end.
+async fn serve_connection(
+    server: Server,
+    stream: TcpStream,
+    connection: Arc<Connection>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let Server { app, web, routes } = server;
+    let _open = Counted::new(&app.metrics.connections);
+    // Responses are sent in few large writes, which Nagle's algorithm would only delay.
+    let _best_effort = stream.set_nodelay(true);
+    let peer = stream.peer_addr().ok().map(Peer);
+    let stalled = app.metrics.connections_stalled.clone();
+    let socket = StallGuard::new(stream, app.settings.response.stall_timeout, stalled);
+    let web = web.current();
+    let Some(tls) = web.tls.clone() else {
+        return serve_http(&app, routes, socket, ConnectionContext { peer, http2: web.http2 }, &connection, stop).await;
+    };
+    let encrypted = tokio::select! {
+        encrypted = TlsAcceptor::from(tls).accept(socket) => encrypted.ok(),
+        () = connection.idle_for(HANDSHAKE_TIME_MAX) => None,
+        () = connection.evicted() => return,
+        () = stopped(&mut stop) => return,
+    };
+    match encrypted {
+        Some(encrypted) => {
+            let http2 = encrypted.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
+            serve_http(&app, routes, encrypted, ConnectionContext { peer, http2 }, &connection, stop).await;
+        }
+        None => app.metrics.handshakes_failed.inc(),
+    }
+}
+
+/// Properties of a connection.
+#[derive(Debug, Clone, Copy)]
+struct ConnectionContext {
+    peer: Option<Peer>,
+    /// Whether HTTP/2 is enabled.
+    http2: bool,
+}
+
+/// Serves HTTP until client or server ends the connection.
+async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    app: &Arc<App>,
+    routes: Routes,
+    socket: S,
+    context: ConnectionContext,
+    connection: &Arc<Connection>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let (shared_connection, shared_app) = (Arc::clone(connection), Arc::clone(app));
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let service = TowerToHyperService::new(routes.choose(&mut request));
+        let (app, mut guard) = (Arc::clone(&shared_app), shared_connection.begin_request());
+        let mut request = request.map(|body| Body::new(guard.receive(body)));
+        if let Some(peer) = context.peer {
+            request.extensions_mut().insert(peer);
+        }
+        async move {
+            let (is_http2, path) = (request.version() == Version::HTTP_2, request.uri().path());
+            let has_permit = is_reserved(path) || guard.enter_regular().await;
+            if !has_permit {
+                request.extensions_mut().insert(TooManyConnections(app.settings.args.max_connections));
+            }
+            if is_http2 && !guard.is_on_reserved() {
+                guard.enter_stream().await;
+            }
+            let response = service.call(request).await;
+            response.map(|mut response| {
+                if !has_permit && !is_http2 {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                response.map(|body| guard.guard_body(streams::paced(body)))
+            })
+        }
+    });
+    let builder = builder(app, context.http2);
+    let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(EscapeTargets::new(socket)), service));
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = connection.evicted() => {
+            serving.as_mut().graceful_shutdown();
+            if connection.is_closable() {
+                return;
+            }
+            tokio::select! {
+                ended = serving.as_mut() => ended,
+                // It was evicted as idle, just before a request began whose body arrives slowly.
+                () = connection.slow() => return,
+            }
+        }
+        () = connection.idle_for(app.settings.args.read_timeout) => {
+            serving.as_mut().graceful_shutdown();
+            // An HTTP/2 client gets a GOAWAY. Requests that it sent before it received the GOAWAY are served.
+            let closed = tokio::time::timeout(GOODBYE_TIME_MAX, serving.as_mut()).await;
+            if closed.is_err() && connection.is_busy() { serving.await } else { return }
+        }
+        () = stopped(&mut stop) => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "Connection ended");
+    }
+}
+
+/// Extension of a request on a reserved connection that needs a regular permit and got none: the maximum number of
+/// connections. The routes reject it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TooManyConnections(usize);
+
+impl TooManyConnections {
+    /// Returns the error of the request.
+    pub(crate) fn error(self) -> ApiError {
+        let Self(max) = self;
+        let open = format!("{max} connections are open, the limit of {CONNECTIONS_FLAG}");
+        ApiError::unavailable(format!("{open}, and none of them can be closed")).with_limit(CONNECTIONS_FLAG).plain()
+    }
+}
+
+/// Returns the HTTP implementation with the limits of a connection.
+fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
+    let mut builder =
+        auto::Builder::new(Streams::new(app.settings.response.stall_timeout, &app.metrics.streams_stalled));
+    // Between requests this is the time that an idle connection is kept.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(app.settings.args.read_timeout);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams_max(app.settings.args.max_connections))
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(STREAM_SEND_BUFFER)
+        .max_header_list_size(HEADERS_SIZE_MAX);
+    if http2 { builder } else { builder.http1_only() }
+}
+
+/// Returns the maximum number of concurrent streams of a connection.
+fn streams_max(connections_max: usize) -> u32 {
+    (connections_max / STREAMS_SHARE).clamp(1, STREAMS_MAX) as u32
+}

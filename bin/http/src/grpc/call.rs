@@ -1,0 +1,290 @@
+//! One call: reads its request, runs it as the HTTP API runs a request, and ends its response with a status.
+//!
+//! ```text
+//! request -> frame, message -> http/serving/run: context, gate, blocking thread -> frames -> body -> trailers
+//! ```
+//!
+//! Invariant: deadlines, memory, permits, active requests and cancellation are those of `http/serving/run.rs`. This
+//! module adds only the framing.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use bytes::Bytes;
+use hyper::body::Frame;
+use prost::Message;
+use varve_advise::usage::Requester;
+use varve_base::protobuf::frame::{ACCEPTED, Coding, write};
+use varve_server::app::App;
+use varve_server::request_context::{Parameters, RequestContext};
+use varve_tsdb::context::Charge;
+
+use super::frame::{self, Frames};
+use super::status::{CONTENT_TYPE, Code, Status};
+use crate::error::ApiError;
+use crate::requester::RequestedBy;
+use crate::serving::request_body::{self, BodyLimits, header_text};
+use crate::serving::run::{RequestClass, Work, run};
+use crate::serving::state::HttpState;
+
+/// Maximum size of a request, before and after decompression. Requests have a few hundred bytes.
+const REQUEST_SIZE_MAX: usize = 4 << 20;
+/// Maximum bytes in memory per byte of a message: an empty matcher has two bytes.
+const BYTES_PER_BYTE: usize = 96;
+
+/// A method that reads the store, implemented by its request.
+pub(super) trait Method: Message + Default + Send + 'static {
+    /// The path: `/package.Service/Method`.
+    const PATH: &'static str;
+    /// Whether users of a tenant may call it: it shows nothing but series that it reads through the context of the
+    /// request, which restricts them.
+    const SERVES_TENANTS: bool = false;
+
+    /// Returns the class of the request, whose permits it uses.
+    fn class(&self) -> RequestClass {
+        RequestClass::Metadata
+    }
+
+    /// Returns the timeout in the message, if it has one.
+    fn timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Returns what lists and logs show.
+    fn shown(&self) -> Parameters {
+        Parameters::default()
+    }
+
+    /// Sends the messages of the response.
+    ///
+    /// # Errors
+    /// The status of the call.
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError>;
+}
+
+/// The server, and the client of a call.
+pub(super) struct Caller {
+    pub(super) app: Arc<App>,
+    pub(super) who: Requester,
+    /// The labels that all series have in addition to their own.
+    pub(super) external: BTreeMap<String, String>,
+    pub(super) context: Arc<RequestContext>,
+}
+
+/// Serves a method.
+pub(super) async fn serve<M: Method>(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    request: Request,
+) -> Response {
+    call::<M>(&state, who, request).await.unwrap_or_else(|status| ended(&state, M::PATH, status))
+}
+
+/// Returns the response of a call that ended without a message, and counts it.
+fn ended(state: &HttpState, path: &'static str, status: Status) -> Response {
+    state.app.metrics.count_grpc(path, status.code as u32);
+    status.into_response()
+}
+
+async fn call<M: Method>(state: &HttpState, who: Requester, request: Request) -> Result<Response, Status> {
+    check_open(&state.app)?;
+    if !M::SERVES_TENANTS && RequestContext::current().tenant.is_some() {
+        return Err(Status::new(Code::PermissionDenied, "it shows more than the series of a tenant"));
+    }
+    let (coding, deadline) = (coding(request.headers())?, timeout(request.headers())?);
+    let (message, charge) = read::<M>(state, request, coding).await?;
+    let context = RequestContext::current();
+    context.note_parameters(message.shown(), None);
+    let external = state.app.config.current().global.external_labels.clone();
+    let caller = Caller { app: Arc::clone(&state.app), who, external, context };
+    let failure = Failure::default();
+    let of_job = Arc::clone(&failure);
+    let timeout = [deadline, message.timeout()].into_iter().flatten().min();
+    let response = run(state, message.class(), timeout, move |work| {
+        let _charge = charge;
+        let result = message.respond(&caller, work, &mut Frames::new(coding));
+        result.inspect_err(|error| drop(of_job.set(error.clone())))
+    });
+    let body = response.await?.into_body();
+    let body = Trailed { body, failure, app: Arc::clone(&state.app), path: M::PATH, has_ended: false };
+    Ok(with_headers(Body::new(body), coding))
+}
+
+/// Returns the response of a call with one message, or with a status only, and counts it.
+pub(super) fn single<M: Message>(state: &HttpState, path: &'static str, result: Result<M, Status>) -> Response {
+    let framed = result.and_then(|message| {
+        let mut frame = Vec::new();
+        let written = write(Coding::Identity, &message.encode_to_vec(), &mut frame);
+        written.map_err(|error| Status::new(Code::Internal, error.to_string()))?;
+        Ok(frame)
+    });
+    match framed {
+        Ok(frame) => {
+            let (body, app) = (Body::from(frame), Arc::clone(&state.app));
+            let body = Trailed { body, failure: Failure::default(), app, path, has_ended: false };
+            with_headers(Body::new(body), Coding::Identity)
+        }
+        Err(status) => ended(state, path, status),
+    }
+}
+
+/// Returns a response with these messages and trailers.
+fn with_headers(body: Body, coding: Coding) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+    headers.insert("grpc-accept-encoding", HeaderValue::from_static(ACCEPTED));
+    if let Some(name) = coding.name() {
+        headers.insert("grpc-encoding", HeaderValue::from_static(name));
+    }
+    response
+}
+
+/// Rejects calls unless the store is open.
+///
+/// # Errors
+/// `Unavailable`.
+pub(super) fn check_open(app: &App) -> Result<(), Status> {
+    let closed = |is_stopping| if is_stopping { "the server is stopping" } else { "the store is not open yet" };
+    app.stopping().map_or(Ok(()), |is_stopping| Err(Status::new(Code::Unavailable, closed(is_stopping))))
+}
+
+/// Returns the coding of a call.
+///
+/// # Errors
+/// `Unimplemented`, as the protocol demands.
+pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Status> {
+    let name = header_text(headers, axum::http::HeaderName::from_static("grpc-encoding"));
+    let unsupported = || Status::new(Code::Unimplemented, format!("grpc-encoding {name:?} is not supported"));
+    Coding::of(name).ok_or_else(unsupported)
+}
+
+/// Reads a message, and decodes it on a blocking thread.
+async fn read<M: Message + Default + 'static>(
+    state: &HttpState,
+    request: Request,
+    coding: Coding,
+) -> Result<(M, Charge), Status> {
+    let mut charge = state.app.context(None).charge();
+    let limits = BodyLimits::new(REQUEST_SIZE_MAX, "gRPC request", &state.app.settings);
+    let body = request_body::read(request.into_body(), limits, &mut charge).await.map_err(ApiError::from)?;
+    let decode = move || -> Result<(M, Charge), Status> {
+        let mut buffer = Vec::new();
+        let message = frame::read(&body, coding, REQUEST_SIZE_MAX, &mut charge, &mut buffer)?;
+        charge.grow(message.len() * BYTES_PER_BYTE).map_err(ApiError::from)?;
+        let decoded = M::decode(message).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        Ok((decoded, charge))
+    };
+    tokio::task::spawn_blocking(decode).await.map_err(|error| Status::new(Code::Internal, error.to_string()))?
+}
+
+/// Parses `grpc-timeout`: up to eight digits and a unit.
+fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
+    let text = header_text(headers, axum::http::HeaderName::from_static("grpc-timeout"));
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let parsed = || {
+        let (digits, unit) = text.split_at_checked(text.len() - 1)?;
+        let n: u64 = digits.parse().ok().filter(|_| digits.len() <= 8)?;
+        Some(match unit {
+            "H" => Duration::from_secs(3600 * n),
+            "M" => Duration::from_secs(60 * n),
+            "S" => Duration::from_secs(n),
+            "m" => Duration::from_millis(n),
+            "u" => Duration::from_micros(n),
+            "n" => Duration::from_nanos(n),
+            _ => return None,
+        })
+    };
+    parsed().map(Some).ok_or_else(|| Status::new(Code::InvalidArgument, format!("invalid grpc-timeout {text:?}")))
+}
+
+/// The error of a job that had sent messages before.
+type Failure = Arc<OnceLock<ApiError>>;
+
+/// A body that ends in a status. A body that the server truncated ends in the status of its error.
+struct Trailed {
+    body: Body,
+    failure: Failure,
+    app: Arc<App>,
+    path: &'static str,
+    has_ended: bool,
+}
+
+impl Trailed {
+    fn end(&mut self, status: &Status) -> Frame<Bytes> {
+        self.has_ended = true;
+        self.app.metrics.count_grpc(self.path, status.code as u32);
+        Frame::trailers(status.headers())
+    }
+}
+
+impl HttpBody for Trailed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let status = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Ok(frame)) => return Poll::Ready(Some(Ok(frame))),
+            None => Status::ok(),
+            Some(Err(truncated)) => match self.failure.get() {
+                Some(error) => error.clone().into(),
+                None => Status::new(Code::Internal, truncated.to_string()),
+            },
+        };
+        Poll::Ready(Some(Ok(self.end(&status))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.has_ended
+    }
+}
+
+impl Drop for Trailed {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.app.metrics.count_grpc(self.path, Code::Canceled as u32);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_have_all_units() {
+        for (text, expect) in [
+            ("1H", Some(Duration::from_secs(3600))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("99999999S", Some(Duration::from_secs(99_999_999))),
+            ("5m", Some(Duration::from_millis(5))),
+            ("6u", Some(Duration::from_micros(6))),
+            ("7n", Some(Duration::from_nanos(7))),
+            ("S", None),
+            ("100000000S", None),
+            ("-1S", None),
+            ("1", None),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                axum::http::HeaderName::from_static("grpc-timeout"),
+                HeaderValue::from_str(text).unwrap(),
+            )]);
+            let parsed = timeout(&headers);
+            assert_eq!(parsed.clone().ok().flatten(), expect, "{text}");
+            assert_eq!(parsed.is_err(), expect.is_none(), "{text}");
+        }
+        assert_eq!(timeout(&HeaderMap::new()), Ok(None));
+    }
+}

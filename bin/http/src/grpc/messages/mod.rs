@@ -1,0 +1,39 @@
+//! Messages of Thanos' protocols, by hand: `protoc` rejects its files together, because two of them define
+//! `thanos.UNKNOWN`. The field numbers are those of Thanos 0.42.
+
+pub(super) mod info;
+pub(super) mod query;
+pub(super) mod rules;
+pub(super) mod status;
+pub(super) mod store;
+
+use varve_base::messages;
+use varve_tsdb::Labels;
+
+use crate::protobuf::Label;
+
+messages! {
+    /// A label set, sorted by name.
+    LabelSet {
+        labels: Vec<Label> = [message, repeated, tag = 1],
+    }
+
+    /// A point in time, as in `google.protobuf.Timestamp`.
+    Timestamp {
+        seconds: i64 = [int64, tag = 1],
+        nanos: i32 = [int32, tag = 2],
+    }
+}
+
+impl LabelSet {
+    /// Creates a label set from sorted pairs.
+    pub(super) fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Self { labels: pairs.into_iter().map(Label::from).collect() }
+    }
+}
+
+impl From<&Labels> for LabelSet {
+    fn from(labels: &Labels) -> Self {
+        Self::of(labels)
+    }
+}

@@ -1,0 +1,71 @@
+//! Thanos' gRPC services, with which this server is a leaf of `thanos query` and an ingestor behind `thanos receive`.
+//!
+//! Used by `http`, which merges the methods into the routes of its port. A method is an endpoint like any other: the
+//! same authentication, admission, memory budgets, deadlines, active requests and metrics apply.
+//!
+//! gRPC adds little to HTTP/2: five bytes before a message, a few headers, and trailers. `call` and `frame` do that
+//! ([decision 20](../../docs/decisions/server/0020-grpc-without-a-framework.md)).
+//!
+//! Invariants
+//! 1. A response consists of whole messages. An error after the first message is in the trailers.
+//! 2. Series have the external labels of the configuration, and are sorted with them.
+
+mod call;
+mod external;
+pub(crate) mod frame;
+mod info;
+mod labels;
+mod messages;
+mod metadata;
+mod query;
+mod rules;
+mod statistics;
+mod status;
+mod store;
+mod write;
+
+use axum::Router;
+use axum::http::{Request, header};
+use axum::routing::post;
+
+use call::{Method, serve};
+use messages::query::{ExemplarsRequest, QueryRangeRequest, QueryRequest};
+use messages::rules::RulesRequest;
+use messages::status::{MetadataRequest, StatisticsRequest, TargetsRequest};
+use messages::store::{LabelNamesRequest, LabelValuesRequest, SeriesRequest};
+
+use crate::serving::state::HttpState;
+
+pub(crate) use write::PATH as WRITE_PATH;
+
+/// The start of the paths of all methods.
+const PACKAGE: &str = "/thanos.";
+
+/// Returns the routes of all methods.
+pub(crate) fn router() -> Router<HttpState> {
+    let router = Router::new().route(info::PATH, post(info::info)).route(write::PATH, post(write::write));
+    [
+        method::<SeriesRequest>(),
+        method::<LabelNamesRequest>(),
+        method::<LabelValuesRequest>(),
+        method::<QueryRequest>(),
+        method::<QueryRangeRequest>(),
+        method::<ExemplarsRequest>(),
+        method::<RulesRequest>(),
+        method::<MetadataRequest>(),
+        method::<TargetsRequest>(),
+        method::<StatisticsRequest>(),
+    ]
+    .into_iter()
+    .fold(router, Router::merge)
+}
+
+fn method<M: Method>() -> Router<HttpState> {
+    Router::new().route(M::PATH, post(serve::<M>))
+}
+
+/// Returns `true` if a request is a gRPC call of one of these services.
+pub(crate) fn is_call<B>(request: &Request<B>) -> bool {
+    let content_type = request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    content_type.starts_with(status::CONTENT_TYPE.as_bytes()) && request.uri().path().starts_with(PACKAGE)
+}

@@ -1,0 +1,208 @@
+//! `Query/Query` and `Query/QueryRange`: queries of a distributed querier, which aggregates the results of several
+//! stores. The expression sees the external labels.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use varve_query::stats::StatsMode;
+use varve_query::{HistogramPoint, MatrixSeries, QueryResult, Request, Times, Value, VectorSample};
+use varve_server::request_context::Parameters;
+use varve_server::store::Store;
+use varve_tsdb::fs::{Clock, SystemClock};
+use varve_tsdb::{Sample, SampleColumns};
+
+use super::call::{Caller, Method};
+use super::external::{ExternalLabels, own_matchers};
+use super::frame::Frames;
+use super::messages::query::{
+    QueryPart, QueryRangeRequest, QueryRequest, QueryResponse, QueryStats, StoreMatchers, TimeSeriesBatch,
+};
+use crate::api::query::evaluate::{evaluate_in, note_times};
+use crate::api::remote_read::message::{TimeSeries, labels};
+use crate::error::{ApiError, ErrorKind};
+use crate::serving::run::{RequestClass, Work};
+
+/// Maximum number of series in a message.
+const BATCH_SERIES_MAX: usize = 64;
+
+impl Method for QueryRequest {
+    const PATH: &'static str = "/thanos.Query/Query";
+    const SERVES_TENANTS: bool = true;
+
+    fn class(&self) -> RequestClass {
+        RequestClass::Query
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        positive_seconds(self.timeout_seconds)
+    }
+
+    fn shown(&self) -> Parameters {
+        Parameters { text: self.query.clone(), start: self.time_seconds.to_string(), ..Parameters::default() }
+    }
+
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+        let time_ms = if self.time_seconds == 0 { SystemClock.now_ms() } else { milliseconds(self.time_seconds) };
+        let request = QueryRangeRequest {
+            query: self.query,
+            replica_labels: self.replica_labels,
+            store_matchers: self.store_matchers,
+            enable_dedup: self.enable_dedup,
+            shard_info: self.shard_info,
+            lookback_delta_seconds: self.lookback_delta_seconds,
+            response_batch_size: self.response_batch_size,
+            ..QueryRangeRequest::default()
+        };
+        request.evaluate(Times::Instant(time_ms), caller, work, out)
+    }
+}
+
+impl Method for QueryRangeRequest {
+    const PATH: &'static str = "/thanos.Query/QueryRange";
+    const SERVES_TENANTS: bool = true;
+
+    fn class(&self) -> RequestClass {
+        RequestClass::Query
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        positive_seconds(self.timeout_seconds)
+    }
+
+    fn shown(&self) -> Parameters {
+        Parameters {
+            text: self.query.clone(),
+            start: self.start_time_seconds.to_string(),
+            end: self.end_time_seconds.to_string(),
+            step: self.interval_seconds.to_string(),
+        }
+    }
+
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+        if self.interval_seconds <= 0 {
+            return Err(ApiError::bad_data(format!("step of {} s is not positive", self.interval_seconds)));
+        }
+        let points_max = caller.app.settings.args.query_max_points;
+        let n_steps = self.end_time_seconds.saturating_sub(self.start_time_seconds) / self.interval_seconds;
+        if n_steps > points_max as i64 {
+            let text = format!("exceeded maximum resolution of {points_max} points per timeseries");
+            return Err(ApiError::new(ErrorKind::TooLarge, text).with_limit("--query.max-points"));
+        }
+        let times = Times::Range {
+            start_ms: milliseconds(self.start_time_seconds),
+            end_ms: milliseconds(self.end_time_seconds),
+            step_ms: milliseconds(self.interval_seconds),
+        };
+        self.evaluate(times, caller, work, out)
+    }
+}
+
+fn milliseconds(seconds: i64) -> i64 {
+    seconds.saturating_mul(1000)
+}
+
+fn positive_seconds(seconds: i64) -> Option<Duration> {
+    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+}
+
+impl QueryRangeRequest {
+    /// Evaluates the query at `times`, and sends its result. The times of the request are not read.
+    fn evaluate(&self, times: Times, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+        if self.shard_info.as_ref().is_some_and(|shard| shard.total_shards > 1) {
+            return Err(ApiError::new(ErrorKind::Disabled, "a query cannot be sharded"));
+        }
+        if !self.selects_this_store(work, &caller.external)? {
+            return Ok(());
+        }
+        note_times(&caller.context, times);
+        let is_visible = |name: &String| !self.enable_dedup || !self.replica_labels.contains(name);
+        let external = caller.external.iter().filter(|(name, _)| is_visible(name));
+        let request = Request {
+            lookback_delta_ms: positive_seconds(self.lookback_delta_seconds).map(|delta| delta.as_millis() as i64),
+            stats: StatsMode::AsPlanned,
+            external_labels: external.map(|(name, value)| (name.clone(), value.clone())).collect::<Arc<[_]>>(),
+            ..Request::new(&self.query, times)
+        };
+        let (result, _infos) = evaluate_in(work, &caller.who, None, &request, Store::note_query)?;
+        let QueryResult { value, annotations, stats, charge: _value_charge } = result;
+        stats.iter().for_each(|stats| caller.context.note_stats(stats));
+        work.out.drop_permit();
+        for warning in annotations.warnings().chain(work.ctx.partial().map(str::to_owned)) {
+            send(work, out, QueryPart::Warnings(warning))?;
+        }
+        self.send_value(work, out, value)?;
+        let samples = stats.map(|stats| stats.samples).unwrap_or_default();
+        let (samples_total, peak_samples) = (samples.queryable as i64, samples.peak as i64);
+        send(work, out, QueryPart::Stats(QueryStats { samples_total, peak_samples }))
+    }
+
+    /// Returns `true` if the external labels match one of the store matchers, if there are any.
+    fn selects_this_store(&self, work: &Work, external: &ExternalLabels) -> Result<bool, ApiError> {
+        for StoreMatchers { matchers } in &self.store_matchers {
+            if own_matchers(&work.ctx, matchers, external)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(self.store_matchers.is_empty())
+    }
+
+    fn send_value(&self, work: &mut Work, out: &mut Frames, value: Value) -> Result<(), ApiError> {
+        match value {
+            Value::Scalar(point) => {
+                let sample = Sample { timestamp_ms: point.timestamp_ms, value: point.value };
+                let mut columns = SampleColumns::default();
+                columns.push(sample);
+                send(work, out, QueryPart::Series(TimeSeries::new(Vec::new(), &columns)))
+            }
+            Value::String { .. } => Ok(()),
+            Value::Vector(samples) => self.send_series(work, out, samples.into_iter().map(of_sample)),
+            Value::Matrix(series) => self.send_series(work, out, series.into_iter().map(of_series)),
+        }
+    }
+
+    fn send_series(
+        &self,
+        work: &mut Work,
+        out: &mut Frames,
+        series: impl Iterator<Item = TimeSeries>,
+    ) -> Result<(), ApiError> {
+        let batch_size = usize::try_from(self.response_batch_size).unwrap_or_default().min(BATCH_SERIES_MAX);
+        let mut batch = Vec::new();
+        for series in series {
+            if batch_size <= 1 {
+                send(work, out, QueryPart::Series(series))?;
+                continue;
+            }
+            batch.push(series);
+            if batch.len() == batch_size {
+                send(work, out, QueryPart::Batch(TimeSeriesBatch { series: std::mem::take(&mut batch) }))?;
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { send(work, out, QueryPart::Batch(TimeSeriesBatch { series: batch })) }
+    }
+}
+
+fn send(work: &mut Work, out: &mut Frames, part: QueryPart) -> Result<(), ApiError> {
+    out.send(work, &QueryResponse { part: Some(part) })
+}
+
+fn of_sample(VectorSample { labels, point, histogram }: VectorSample) -> TimeSeries {
+    match histogram {
+        Some(histogram) => {
+            let histograms = vec![HistogramPoint { timestamp_ms: point.timestamp_ms, histogram }];
+            of_series(MatrixSeries { labels, points: Vec::new(), histograms })
+        }
+        None => of_series(MatrixSeries { labels, points: vec![point], histograms: Vec::new() }),
+    }
+}
+
+/// Floats and histograms are separate lists in the message too.
+fn of_series(MatrixSeries { labels: own, points, histograms }: MatrixSeries) -> TimeSeries {
+    let (mut floats, mut columns) = (SampleColumns::default(), SampleColumns::default());
+    points.iter().for_each(|point| floats.push(Sample { timestamp_ms: point.timestamp_ms, value: point.value }));
+    for HistogramPoint { timestamp_ms, histogram } in &histograms {
+        columns.push_histogram(*timestamp_ms, Arc::new(histogram.to_stored()));
+    }
+    let histograms = TimeSeries::new(Vec::new(), &columns).histograms;
+    TimeSeries { histograms, ..TimeSeries::new(labels(&own, &ExternalLabels::new()), &floats) }
+}

@@ -1,0 +1,138 @@
+//! `Rules/Rules`: rule groups with their alerts.
+
+use varve_rules::file::{RuleKind, Texts};
+use varve_rules::rule::Rule;
+use varve_rules::{Alert, AlertState, Group, Time};
+use varve_template::scientific;
+use varve_tsdb::Labels;
+
+use super::call::{Caller, Method};
+use super::external::ExternalLabels;
+use super::frame::Frames;
+use super::messages::rules::{
+    AlertMessage, AlertingRule, RecordingRule, RuleGroup, RuleKindMessage, RuleMessage, RulesRequest, RulesResponse,
+};
+use super::messages::{LabelSet, Timestamp};
+use crate::api::rules::Filter;
+use crate::error::ApiError;
+use crate::params::{Verbatim, parse_selectors};
+use crate::serving::run::Work;
+
+/// Errors of a store abort an evaluation: a rule reads its own store.
+const ABORT: i32 = 1;
+
+impl Method for RulesRequest {
+    const PATH: &'static str = "/thanos.Rules/Rules";
+
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+        let texts: Vec<Verbatim> = self.selectors.iter().map(|text| Verbatim::from(text.as_str())).collect();
+        let lists = [&self.rule_names, &self.groups, &self.files];
+        let lists = lists.map(|texts| texts.iter().map(String::as_str).collect());
+        let kind = usize::try_from(self.kind).ok().and_then(|kind| ["", "alert", "record"].get(kind));
+        let selectors = parse_selectors(&work.ctx, &texts, ApiError::bad_data)?;
+        let filter = Filter::new(lists, selectors, kind.copied().unwrap_or_default());
+        let set = caller.app.rules.set();
+        for group in set.groups().filter(|group| filter.selects_group(group)) {
+            let rules = group.rules.iter().filter(|rule| filter.selects(rule));
+            let rules: Vec<_> = rules.map(|rule| rule_message(rule, &caller.external)).collect();
+            if !rules.is_empty() {
+                out.send(work, &RulesResponse { group: Some(group_message(group, rules)) })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn group_message(group: &Group, rules: Vec<RuleMessage>) -> RuleGroup {
+    let status = group.status();
+    RuleGroup {
+        name: group.name().to_owned(),
+        file: group.file.to_string(),
+        rules,
+        interval: group.schedule().interval().as_secs_f64(),
+        evaluation_seconds: status.last_duration.as_secs_f64(),
+        last_evaluation: Some(timestamp(status.last_evaluation)),
+        partial_response_strategy: ABORT,
+        limit: group.definition.limit as i64,
+    }
+}
+
+fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
+    let (definition, status) = (&rule.definition, rule.status());
+    let last = status.last();
+    let (name, query) = (definition.name.clone(), rule.expr.to_string());
+    let labels = Some(with_external(&definition.labels, external));
+    let (health, last_error) =
+        (status.health.name().to_owned(), last.and_then(|last| last.error.clone()).unwrap_or_default());
+    let evaluation_seconds = last.map(|last| last.duration.as_secs_f64()).unwrap_or_default();
+    let last_evaluation = Some(timestamp(last.map(|last| last.started)));
+    let rule = match &definition.kind {
+        RuleKind::Recording => RuleKindMessage::Recording(RecordingRule {
+            name,
+            query,
+            labels,
+            health,
+            last_error,
+            evaluation_seconds,
+            last_evaluation,
+        }),
+        RuleKind::Alerting(alerting) => RuleKindMessage::Alerting(AlertingRule {
+            state: match status.alert_state() {
+                "firing" => 3,
+                "pending" => 2,
+                "inactive" => 1,
+                _ => 0,
+            },
+            name,
+            query,
+            duration_seconds: alerting.for_ms as f64 / 1000.0,
+            labels,
+            annotations: Some(texts(&alerting.annotations)),
+            alerts: status
+                .alerts
+                .iter()
+                .filter(|alert| alert.is_active())
+                .map(|a| alert_message(a, external))
+                .collect(),
+            health,
+            last_error,
+            evaluation_seconds,
+            last_evaluation,
+            keep_firing_for_seconds: alerting.keep_firing_for_ms as f64 / 1000.0,
+        }),
+    };
+    RuleMessage { rule: Some(rule) }
+}
+
+fn alert_message(alert: &Alert, external: &ExternalLabels) -> AlertMessage {
+    let add = |labels: Labels, (name, value): (&String, &String)| labels.with(name, value);
+    AlertMessage {
+        labels: Some(LabelSet::from(&external.iter().fold(alert.labels.clone(), add))),
+        annotations: Some(texts(&alert.annotations)),
+        state: match alert.state {
+            AlertState::Inactive => 1,
+            AlertState::Pending => 2,
+            AlertState::Firing => 3,
+        },
+        active_at: Some(timestamp(Some(alert.active_at))),
+        value: scientific(alert.value),
+    }
+}
+
+fn texts(texts: &Texts) -> LabelSet {
+    LabelSet::of(texts.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+}
+
+/// Adds the external labels, by which queriers tell the rules of replicas apart.
+fn with_external(labels: &Texts, external: &ExternalLabels) -> LabelSet {
+    let mut all = labels.clone();
+    all.extend(external.clone());
+    texts(&all)
+}
+
+/// Converts a time. No time is the year 1, as in Go.
+fn timestamp(time: Option<Time>) -> Timestamp {
+    const YEAR_1: Timestamp = Timestamp { seconds: -62_135_596_800, nanos: 0 };
+    const NS: i64 = 1_000_000_000;
+    time.map_or(YEAR_1, |time| Timestamp { seconds: time.ns().div_euclid(NS), nanos: time.ns().rem_euclid(NS) as i32 })
+}

@@ -1,0 +1,369 @@
+//! Parameters of the API: parses query strings and forms as Go does, with the error messages of Prometheus.
+//!
+//! A parameter may be as long as a form. So errors quote only its start ([`quotable`]), and [`Verbatim`] keeps the key
+//! of a shared computation cheap.
+
+mod time;
+mod yaml;
+
+use std::fmt;
+use std::num::{IntErrorKind, ParseIntError};
+use std::ops::Deref;
+use std::time::Duration;
+
+use varve_base::excerpt::quotable;
+use varve_query::Times;
+use varve_server::request_context::Parameters;
+use varve_tsdb::{Matcher, QueryContext, TimeRange};
+
+use super::error::{ApiError, ErrorKind};
+use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
+
+/// Maximum number of parameters of a request.
+pub(crate) const PARAMETERS_MAX: usize = 10_000;
+/// Maximum size of a selector in bytes: the maximum of `--query.max-length`.
+const SELECTOR_SIZE_MAX: usize = 1 << 20;
+
+/// Parses seconds since the epoch or RFC 3339 into milliseconds since the epoch.
+///
+/// # Errors
+/// The text is neither.
+pub fn parse_time_ms(text: &str) -> Result<i64, String> {
+    parse_time(text).map(to_ms)
+}
+
+/// A text whose `Debug` form is its length and its characters: as unambiguous as the `Debug` form of a string, which
+/// escapes character by character, a hundred times slower.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Verbatim(String);
+
+impl From<&str> for Verbatim {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl Deref for Verbatim {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Verbatim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.len(), &**self)
+    }
+}
+
+/// The parameters of a request: those of the body, then those of the URL. The first parameter of a name wins, as in Go.
+#[derive(Debug, Default)]
+pub(crate) struct Form {
+    pairs: Vec<(String, String)>,
+    /// The reason why a parameter was skipped. Most requests ignore it, as in Prometheus.
+    damage: Option<String>,
+}
+
+impl Form {
+    /// Adds the parameters of an encoded form or query string: `a=1&b=2`.
+    ///
+    /// # Errors
+    /// If there are more than [`PARAMETERS_MAX`].
+    pub(crate) fn add(&mut self, encoded: &[u8]) -> Result<(), ApiError> {
+        for pair in encoded.split(|&b| b == b'&').filter(|pair| !pair.is_empty()) {
+            if self.pairs.len() == PARAMETERS_MAX {
+                let text = format!("more than {PARAMETERS_MAX} parameters");
+                return Err(ApiError::bad_data(text).with_limit("parameters"));
+            }
+            match parse_pair(pair) {
+                Ok(pair) => self.pairs.push(pair),
+                Err(reason) => self.damage = self.damage.take().or(Some(reason)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that no parameter was skipped because of invalid encoding.
+    ///
+    /// # Errors
+    /// The first invalid encoding.
+    pub(crate) fn check_encoding(&self) -> Result<(), ApiError> {
+        match &self.damage {
+            None => Ok(()),
+            Some(damage) => Err(ApiError::bad_data(format!("error parsing form values: {damage}"))),
+        }
+    }
+
+    /// Returns the values of `match[]`.
+    pub(crate) fn selectors(&self) -> Vec<Verbatim> {
+        self.all("match[]").map(Verbatim::from).collect()
+    }
+
+    /// Returns the values of `match[]`, of which there must be at least one.
+    pub(crate) fn required_selectors(&self) -> Result<Vec<Verbatim>, ApiError> {
+        Some(self.selectors())
+            .filter(|selectors| !selectors.is_empty())
+            .ok_or_else(|| ApiError::bad_data("no match[] parameter provided"))
+    }
+
+    /// Returns the parameters that lists and logs show.
+    pub(crate) fn shown(&self) -> Parameters {
+        let text = match [self.first("query"), self.first("name")] {
+            ["", ""] => self.all("match[]").collect::<Vec<_>>().join(", "),
+            ["", text] | [text, _] => text.to_owned(),
+        };
+        let start = if self.first("start").is_empty() { self.first("time") } else { self.first("start") };
+        let time = |text| quotable(text).to_owned();
+        Parameters { text, start: time(start), end: time(self.first("end")), step: time(self.first("step")) }
+    }
+
+    /// Returns the bytes of all parameters.
+    pub(crate) fn size(&self) -> usize {
+        let size =
+            |(name, value): &(String, String)| size_of::<(String, String)>() + name.capacity() + value.capacity();
+        self.pairs.iter().map(size).sum()
+    }
+
+    /// Returns the first value of a parameter, or an empty string if it is missing.
+    pub(crate) fn first(&self, name: &str) -> &str {
+        self.pairs.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
+    }
+
+    /// Returns all values of a parameter.
+    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.pairs.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Parses `limit`; `None` means no limit.
+    pub(crate) fn limit(&self) -> Result<Option<usize>, ApiError> {
+        let text = self.first("limit");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let limit = parse_int(text).map_err(|reason| ApiError::invalid_parameter("limit", reason))?;
+        match usize::try_from(limit) {
+            Ok(limit) => Ok(Some(limit).filter(|&limit| limit > 0)),
+            Err(_) => Err(ApiError::invalid_parameter("limit", "limit must be non-negative")),
+        }
+    }
+
+    /// Parses an optional time, in milliseconds.
+    pub(crate) fn optional_time_ms(&self, name: &str) -> Result<Option<i64>, ApiError> {
+        self.plain_time_ms(name).map_err(|reason| ApiError::invalid_parameter(name, reason))
+    }
+
+    /// Parses an optional time, in milliseconds. The error does not name the parameter.
+    pub(crate) fn plain_time_ms(&self, name: &str) -> Result<Option<i64>, String> {
+        match self.first(name) {
+            "" => Ok(None),
+            text => match parse_time(text) {
+                Ok(nanos) => Ok(Some(to_ms(nanos))),
+                Err(reason) => Err(format!("invalid time value for '{name}': {reason}")),
+            },
+        }
+    }
+
+    /// Parses the optional `start` and `end` of a metadata request.
+    pub(crate) fn time_range(&self) -> Result<TimeRange, ApiError> {
+        let start_ms = self.optional_time_ms("start")?.unwrap_or(TimeRange::ALL.start_ms);
+        let end_ms = self.optional_time_ms("end")?.unwrap_or(TimeRange::ALL.end_ms);
+        Ok(TimeRange { start_ms, end_ms })
+    }
+
+    /// Parses an optional boolean as Go's `strconv.ParseBool` does.
+    pub(crate) fn boolean(&self, name: &str) -> Result<bool, ApiError> {
+        match self.first(name) {
+            "" => Ok(false),
+            text => parse_bool(quotable(text))
+                .map_err(|reason| ApiError::invalid_parameter(name, format!("unable to parse boolean: {reason}"))),
+        }
+    }
+
+    /// Parses `start`, `end` and `step` of a range query of at most `points_max` steps.
+    pub(crate) fn steps(&self, points_max: usize) -> Result<Times, ApiError> {
+        let time = |name| parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason));
+        let (start, end) = (time("start")?, time("end")?);
+        if end < start {
+            return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));
+        }
+        let step =
+            parse_signed_duration(self.first("step")).map_err(|reason| ApiError::invalid_parameter("step", reason))?;
+        if step <= 0 {
+            let reason = "zero or negative query resolution step widths are not accepted. Try a positive integer";
+            return Err(ApiError::invalid_parameter("step", reason));
+        }
+        if (end - start) / i128::from(step) > points_max as i128 {
+            let text = format!(
+                "exceeded maximum resolution of {} points per timeseries. Try decreasing the query resolution (?step=XX)",
+                grouped(points_max)
+            );
+            return Err(ApiError::bad_data(text).with_limit("--query.max-points"));
+        }
+        let step_ms = step / NANOS_PER_MS as i64;
+        if step_ms == 0 {
+            // Prometheus divides by zero here.
+            let text = format!("step of {} is below the minimum of 1ms", seconds(step));
+            return Err(ApiError::new(ErrorKind::Execution, text));
+        }
+        Ok(Times::Range { start_ms: to_ms(start), end_ms: to_ms(end), step_ms })
+    }
+
+    /// Parses `timeout`; `None` if it is missing.
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
+        let text = self.first("timeout");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let nanos = parse_signed_duration(text).map_err(|reason| ApiError::invalid_parameter("timeout", reason))?;
+        match u64::try_from(nanos) {
+            Ok(nanos) if nanos > 0 => Ok(Some(Duration::from_nanos(nanos))),
+            _ => {
+                let reason = format!("timeout must be positive, got {}", seconds(nanos));
+                Err(ApiError::invalid_parameter("timeout", reason))
+            }
+        }
+    }
+
+    /// Parses `lookback_delta` in milliseconds; `None` means the server's, as do values of 0 and less. A value below a
+    /// millisecond is rounded up to one, which includes samples at exactly the time of a step.
+    pub(crate) fn lookback_delta_ms(&self) -> Result<Option<i64>, ApiError> {
+        let text = self.first("lookback_delta");
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let nanos = parse_signed_duration(text)
+            .map_err(|reason| ApiError::bad_data(format!("error parsing lookback delta duration: {reason}")))?;
+        Ok(Some(nanos).filter(|&nanos| nanos > 0).map(|nanos| (nanos / NANOS_PER_MS as i64).max(1)))
+    }
+}
+
+/// Parses the selectors of `match[]`, for which there may be thousands of regular expressions to compile.
+///
+/// # Errors
+/// The errors of [`parse_selector`]; `invalid` if a selector matches series that have none of its labels.
+pub(crate) fn parse_selectors(
+    ctx: &QueryContext,
+    texts: &[Verbatim],
+    invalid: impl Fn(String) -> ApiError,
+) -> Result<Vec<Vec<Matcher>>, ApiError> {
+    let parse = |text: &Verbatim| parse_selector(ctx, text, &invalid);
+    let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
+    match selectors.iter().all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty())) {
+        true => Ok(selectors),
+        false => Err(invalid("match[] must contain at least one non-empty matcher".to_owned())),
+    }
+}
+
+/// Parses a selector of `match[]`.
+///
+/// # Errors
+/// `invalid` with the reason if the selector does not parse or is too long; the interrupts of the request.
+pub(crate) fn parse_selector(
+    ctx: &QueryContext,
+    text: &str,
+    invalid: impl Fn(String) -> ApiError,
+) -> Result<Vec<Matcher>, ApiError> {
+    ctx.check()?;
+    let size = text.len();
+    if size > SELECTOR_SIZE_MAX {
+        let reason = format!("selector of {size} bytes exceeds the limit of {SELECTOR_SIZE_MAX}");
+        return Err(invalid(reason).with_limit("selector size"));
+    }
+    varve_promql::parse_selector(text).map_err(|error| invalid(error.to_string()))
+}
+
+/// Unescapes a label name in a path: `U__a_2e_b` is `a.b`. A name with invalid escapes stays unchanged.
+pub(crate) fn unescape_label_name(name: &str) -> String {
+    unescape_value_encoding(name).unwrap_or_else(|| name.to_owned())
+}
+
+fn unescape_value_encoding(name: &str) -> Option<String> {
+    const HEX_DIGITS_MAX: usize = 6;
+    let mut rest = name.strip_prefix("U__")?;
+    let mut plain = String::with_capacity(rest.len());
+    while let Some(at) = rest.find('_') {
+        plain.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let end = rest.find('_')?;
+        let code = &rest[..end];
+        if code.is_empty() {
+            plain.push('_');
+        } else if code.len() < HEX_DIGITS_MAX && code.bytes().all(|b| b.is_ascii_hexdigit()) {
+            plain.push(char::from_u32(u32::from_str_radix(code, 16).ok()?)?);
+        } else {
+            return None;
+        }
+        rest = &rest[end + 1..];
+    }
+    plain.push_str(rest);
+    Some(plain)
+}
+
+/// Parses a boolean as Go's `strconv.ParseBool`.
+pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
+    }
+}
+
+/// Parses an integer as Go's `strconv.Atoi`.
+pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
+    text.parse::<i64>().map_err(|error| format!("strconv.Atoi: parsing {:?}: {}", quotable(text), go_reason(&error)))
+}
+
+/// Returns why a text is not an integer, in the words of Go.
+pub(crate) fn go_reason(error: &ParseIntError) -> &'static str {
+    match error.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    }
+}
+
+fn parse_pair(pair: &[u8]) -> Result<(String, String), String> {
+    if pair.contains(&b';') {
+        return Err("invalid semicolon separator in query".to_owned());
+    }
+    let at = pair.iter().position(|&b| b == b'=');
+    let (name, value) = at.map_or((pair, &[][..]), |at| (&pair[..at], &pair[at + 1..]));
+    Ok((unescape(name)?, unescape(value)?))
+}
+
+/// Decodes a form value. Bytes that are not UTF-8 become U+FFFD.
+fn unescape(text: &[u8]) -> Result<String, String> {
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [byte, tail @ ..] = rest {
+        rest = tail;
+        match byte {
+            b'+' => plain.push(b' '),
+            b'%' => {
+                let code = tail.get(..2).and_then(|digits| Some(hex(digits[0])? << 4 | hex(digits[1])?));
+                let escape = || format!("%{}", String::from_utf8_lossy(&tail[..tail.len().min(2)]));
+                plain.push(code.ok_or_else(|| format!("invalid URL escape {:?}", escape()))?);
+                rest = &tail[2..];
+            }
+            _ => plain.push(*byte),
+        }
+    }
+    Ok(String::from_utf8(plain).unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// Formats nanoseconds as seconds.
+fn seconds(nanos: i64) -> String {
+    format!("{}s", nanos as f64 / 1e9)
+}
+
+/// Formats a number with thousands separators.
+fn grouped(number: usize) -> String {
+    if number < 1000 { number.to_string() } else { format!("{},{:03}", grouped(number / 1000), number % 1000) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+//! Compression of responses (gzip, deflate or zstd, by content negotiation) and decompression of forms.
+//!
+//! As in Prometheus, the supported coding with the highest `q` in `Accept-Encoding` is chosen, and the first one of
+//! equal `q`. A body is compressed piece by piece while it is sent, at the client's pace. The body of a truncated
+//! response ends in an error before the end marker of the coding is written, so that it never parses as complete.
+//!
+//! The memory of an encoder is charged to the memory of all queries. If that is exhausted, the response is not
+//! compressed.
+
+use std::io::{self, Read, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::ZlibDecoder;
+use flate2::write::{GzEncoder, ZlibEncoder};
+use hyper::body::Frame;
+use varve_ingest::compression::GzipReader;
+use varve_tsdb::context::Charge;
+
+use super::state::HttpState;
+use crate::error::{ApiError, ErrorKind};
+
+/// Smaller responses are not compressed.
+const SIZE_MIN: u64 = 1 << 10;
+/// Maximum memory of an encoder.
+const ENCODER_SIZE: usize = 1 << 20;
+/// Bytes compressed at a time on a thread that serves other connections too: less than a millisecond of work.
+const PIECE_SIZE: usize = 32 << 10;
+/// Binary logarithm of an encoder's window in bytes. It keeps a zstd encoder within [`ENCODER_SIZE`].
+const ZSTD_WINDOW_LOG: u32 = 18;
+const ZSTD_LEVEL: i32 = 1;
+/// The level of static files, which are compressed once. Its window of 8 MiB is the limit of RFC 9659.
+const ZSTD_LEVEL_BEST: i32 = 19;
+/// Binary logarithm of the maximum window of a form in zstd, in bytes. This is the limit of RFC 9659.
+const ZSTD_FORM_WINDOW_LOG: u32 = 23;
+/// Bytes of a form decoded and charged at a time.
+const DECODE_STEP: usize = 64 << 10;
+
+/// A content coding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Gzip,
+    Deflate,
+    Zstd,
+}
+
+impl Coding {
+    /// Returns the coding with this name.
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Gzip, Self::Deflate, Self::Zstd].into_iter().find(|coding| coding.name() == name)
+    }
+
+    /// Returns the coding of a request's body by its header: `Some(None)` for an uncompressed body, `None` for an
+    /// unknown coding.
+    pub(crate) fn of_body(content_encoding: &str) -> Option<Option<Self>> {
+        match content_encoding.to_ascii_lowercase().as_str() {
+            "" | "identity" => Some(None),
+            "x-gzip" => Some(Some(Self::Gzip)),
+            name => Self::parse(name).map(Some),
+        }
+    }
+
+    /// Decompresses `coded`. The output is charged before it is allocated.
+    ///
+    /// # Errors
+    /// If the input is invalid, its output exceeds `size_max` bytes, or memory is exhausted.
+    pub(crate) fn decode(self, coded: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>, ApiError> {
+        let invalid = |error: io::Error| ApiError::bad_data(format!("decode {} form: {error}", self.name()));
+        let mut reader: Box<dyn Read + '_> = match self {
+            Self::Gzip => Box::new(GzipReader::new(coded)),
+            Self::Deflate => Box::new(ZlibDecoder::new(coded)),
+            Self::Zstd => {
+                charge.grow(1 << ZSTD_FORM_WINDOW_LOG)?;
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(coded).map_err(invalid)?;
+                decoder.window_log_max(ZSTD_FORM_WINDOW_LOG).map_err(invalid)?;
+                Box::new(decoder)
+            }
+        };
+        let mut plain = Vec::new();
+        loop {
+            // A full vector doubles its capacity.
+            charge.grow(2 * DECODE_STEP)?;
+            let n = (&mut reader).take(DECODE_STEP as u64).read_to_end(&mut plain).map_err(invalid)?;
+            if plain.len() > size_max {
+                let text = format!("request body exceeds {size_max} bytes, the limit of form size");
+                return Err(ApiError::new(ErrorKind::TooLarge, text));
+            }
+            if n < DECODE_STEP {
+                return Ok(plain);
+            }
+        }
+    }
+
+    /// Compresses a static file as small as the coding can. Deflate is not supported: it returns the bytes themselves.
+    pub(crate) fn encode_best(self, plain: &[u8]) -> Vec<u8> {
+        let coded = match self {
+            Self::Gzip => {
+                let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+                encoder.write_all(plain).and_then(|()| encoder.finish())
+            }
+            Self::Zstd => zstd::encode_all(plain, ZSTD_LEVEL_BEST),
+            Self::Deflate => Ok(plain.to_vec()),
+        };
+        coded.expect("a vector accepts all bytes")
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Deflate => "deflate",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// Returns the coding that a client prefers, or `None` if it accepts no supported one.
+    pub(crate) fn negotiate(headers: &HeaderMap) -> Option<Self> {
+        let mut best: Option<(Self, f32)> = None;
+        for header in headers.get_all(header::ACCEPT_ENCODING) {
+            for element in header.to_str().unwrap_or_default().split(',') {
+                let mut parts = element.split(';').map(str::trim);
+                let Some(coding) = parts.next().and_then(Self::parse) else { continue };
+                let q = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.parse().unwrap_or(0.0));
+                if q > best.map_or(0.0, |(_, q)| q) {
+                    best = Some((coding, q));
+                }
+            }
+        }
+        best.map(|(coding, _)| coding)
+    }
+}
+
+/// Compresses responses for clients that accept it.
+pub(crate) async fn compress(State(state): State<HttpState>, request: Request, next: Next) -> Response {
+    let coding = Coding::negotiate(request.headers());
+    let mut response = next.run(request).await;
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let is_small = response.body().size_hint().upper().is_some_and(|size| size < SIZE_MIN);
+    if is_small || response.headers().contains_key(header::CONTENT_ENCODING) {
+        return response;
+    }
+    let Some(coding) = coding else { return response };
+    let mut charge = state.app.context(None).charge();
+    let Ok(encoder) = charge.grow(ENCODER_SIZE).map_err(io::Error::other).and_then(|()| Encoder::new(coding)) else {
+        return response;
+    };
+    let (mut head, inner) = response.into_parts();
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    Response::from_parts(
+        head,
+        Body::new(Compressed { inner, encoder: Some(encoder), pending: Bytes::new(), _charge: charge }),
+    )
+}
+
+/// A streaming encoder.
+enum Encoder {
+    Gzip(GzEncoder<Vec<u8>>),
+    Deflate(ZlibEncoder<Vec<u8>>),
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+}
+
+impl Encoder {
+    fn new(coding: Coding) -> io::Result<Self> {
+        Ok(match coding {
+            Coding::Gzip => Self::Gzip(GzEncoder::new(Vec::new(), Compression::fast())),
+            Coding::Deflate => Self::Deflate(ZlibEncoder::new(Vec::new(), Compression::fast())),
+            Coding::Zstd => {
+                let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?;
+                encoder.window_log(ZSTD_WINDOW_LOG)?;
+                Self::Zstd(encoder)
+            }
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Gzip(encoder) => encoder.write_all(bytes),
+            Self::Deflate(encoder) => encoder.write_all(bytes),
+            Self::Zstd(encoder) => encoder.write_all(bytes),
+        }
+    }
+
+    /// Returns the bytes that are ready to be sent.
+    fn take(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(match self {
+            Self::Gzip(encoder) => encoder.get_mut(),
+            Self::Deflate(encoder) => encoder.get_mut(),
+            Self::Zstd(encoder) => encoder.get_mut(),
+        }))
+    }
+
+    fn finish(self) -> io::Result<Bytes> {
+        Ok(Bytes::from(match self {
+            Self::Gzip(encoder) => encoder.finish()?,
+            Self::Deflate(encoder) => encoder.finish()?,
+            Self::Zstd(encoder) => encoder.finish()?,
+        }))
+    }
+}
+
+/// A compressed body.
+struct Compressed {
+    inner: Body,
+    /// `None` after the end.
+    encoder: Option<Encoder>,
+    /// The part of the last frame that is not compressed yet.
+    pending: Bytes,
+    _charge: Charge,
+}
+
+impl HttpBody for Compressed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        loop {
+            let Some(encoder) = &mut this.encoder else { return Poll::Ready(None) };
+            if this.pending.is_empty() {
+                match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
+                    Some(Ok(frame)) => this.pending = frame.into_data().unwrap_or_default(),
+                    // Without an end marker the body does not parse as complete.
+                    Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                    None => {
+                        let end = this.encoder.take().map(Encoder::finish).transpose().map_err(axum::Error::new);
+                        return Poll::Ready(end.map(|end| end.map(Frame::data)).transpose());
+                    }
+                }
+            }
+            let piece = this.pending.split_to(this.pending.len().min(PIECE_SIZE));
+            if let Err(error) = encoder.write(&piece) {
+                return Poll::Ready(Some(Err(axum::Error::new(error))));
+            }
+            let ready = encoder.take();
+            if !ready.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(ready))));
+            }
+            if !this.pending.is_empty() {
+                // Yields to other tasks of this thread.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use varve_tsdb::QueryContext;
+    use varve_tsdb::context::MemoryBudget;
+
+    fn check(accept: &str, expect: Option<Coding>) {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_str(accept).unwrap());
+        assert_eq!(Coding::negotiate(&headers), expect, "{accept}");
+    }
+
+    #[test]
+    fn forms_are_decompressed_within_their_limits() {
+        let plain = b"query=up&".repeat(20_000);
+        for coding in [Coding::Gzip, Coding::Deflate, Coding::Zstd] {
+            let mut encoder = Encoder::new(coding).unwrap();
+            encoder.write(&plain).unwrap();
+            let mut coded = encoder.take().to_vec();
+            coded.extend_from_slice(&encoder.finish().unwrap());
+            let decode = |coded: &[u8], size_max| {
+                coding.decode(coded, size_max, &mut QueryContext::unbounded().charge()).map_err(|error| error.kind)
+            };
+            assert_eq!(decode(&coded, plain.len()).as_ref(), Ok(&plain));
+            assert_eq!(decode(&coded, plain.len() - 1), Err(ErrorKind::TooLarge));
+            assert_eq!(decode(&coded[..coded.len() / 2], plain.len()), Err(ErrorKind::BadData));
+            assert_eq!(decode(b"query=up", plain.len()), Err(ErrorKind::BadData));
+            let memory = MemoryBudget::new("memory", DECODE_STEP);
+            let mut charge = QueryContext::new(Duration::from_secs(60), memory).charge();
+            assert_eq!(coding.decode(&coded, plain.len(), &mut charge).unwrap_err().kind, ErrorKind::Execution);
+        }
+        assert_eq!(Coding::of_body("GZIP"), Some(Some(Coding::Gzip)));
+        assert_eq!((Coding::of_body("identity"), Coding::of_body("br")), (Some(None), None));
+    }
+
+    #[test]
+    fn the_preferred_coding_is_chosen() {
+        check("gzip", Some(Coding::Gzip));
+        check("deflate, gzip, br, zstd", Some(Coding::Deflate));
+        check("br,zstd;q=0.5, gzip", Some(Coding::Gzip));
+        check("gzip;q=0.1,deflate;q=0.9", Some(Coding::Deflate));
+        check("gzip;q=0.5;x=y, zstd;q=0.5", Some(Coding::Gzip));
+        check("gzip;q=nonsense, deflate;q=0.001", Some(Coding::Deflate));
+        check("*", None);
+        check("gzip;q=0, deflate ; q=1", Some(Coding::Deflate));
+        check("identity", None);
+        check("", None);
+        assert_eq!(Coding::negotiate(&HeaderMap::new()), None);
+    }
+}

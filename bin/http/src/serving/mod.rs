@@ -1,0 +1,19 @@
+//! A request between its connection and its handler: authorization, admission, the blocking thread, the response body.
+
+pub(crate) mod authorize;
+pub(crate) mod compression;
+pub(crate) mod cors;
+mod gate;
+pub mod housekeeping;
+mod inline;
+pub(crate) mod log_limiter;
+pub(crate) mod observe;
+mod origin;
+pub(crate) mod redirect;
+pub(crate) mod request_body;
+mod response_body;
+mod response_writer;
+pub(crate) mod route_prefix;
+pub mod run;
+mod singleflight;
+pub(crate) mod state;

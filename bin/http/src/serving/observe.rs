@@ -1,0 +1,72 @@
+//! The layer around all routes: creates the request context, counts and times requests by route.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use varve_base::excerpt::truncate;
+use varve_server::request_context::{Peer, RequestContext, User};
+use varve_server::traces::{Origin, Trace};
+
+use super::state::HttpState;
+use crate::connection::TooManyConnections;
+use crate::error::LimitHit;
+
+/// Bytes of a query in a trace.
+const TRACED_QUERY_SIZE_MAX: usize = 4 << 10;
+
+/// Runs a request in its context, counts it and times it.
+pub(crate) async fn observe(
+    State(state): State<HttpState>,
+    path: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Response {
+    let started = Instant::now();
+    // Prometheus writes path parameters as `:name`.
+    let handler = path.as_str().replace('{', ":").replace('}', "");
+    let context = context_of(&request, handler.clone());
+    let name = || format!("{} {handler}", request.method());
+    let trace = state.app.tracer.start(Origin::Request(request.headers()), name);
+    trace.into_iter().for_each(|trace| context.note_trace(trace));
+    let response = match request.extensions().get::<TooManyConnections>() {
+        Some(too_many) => too_many.error().into_response(),
+        None => Arc::clone(&context).scope(next.run(request)).await,
+    };
+    if context.may_have_written() {
+        state.singleflight.note_write();
+    }
+    context.trace().inspect(|trace| describe(trace, &context, response.status()));
+    let metrics = &state.app.metrics;
+    metrics.count_limit(response.extensions().get::<LimitHit>().map(|hit| hit.0));
+    metrics.http_requests.with_label_values(&[&*handler, response.status().as_str()]).inc();
+    metrics.http_seconds.with_label_values(&[&*handler]).observe(started.elapsed().as_secs_f64());
+    response
+}
+
+/// Sets the attributes of the span of a request.
+fn describe(trace: &Trace, context: &RequestContext, status: StatusCode) {
+    trace.note("http.request.method", context.method.as_str());
+    trace.note("http.route", context.route.as_str());
+    trace.note("http.response.status_code", i64::from(status.as_u16()));
+    trace.note("user_agent.original", context.user_agent.as_str());
+    context.client.inspect(|client| trace.note("client.address", client.ip().to_string().as_str()));
+    match context.parameters().text.as_str() {
+        "" => {}
+        query => trace.note("db.query.text", truncate(query, TRACED_QUERY_SIZE_MAX)),
+    }
+    if status.is_server_error() {
+        trace.fail(status.as_str());
+    }
+}
+
+fn context_of(request: &Request, route: String) -> Arc<RequestContext> {
+    let user_agent = request.headers().get(header::USER_AGENT);
+    let user_agent = String::from_utf8_lossy(user_agent.map_or(b"", |value| value.as_bytes()));
+    let user = request.extensions().get::<User>().cloned();
+    let client = request.extensions().get::<Peer>().map(|peer| peer.0);
+    RequestContext::new(request.method().clone(), route, client, &user_agent, user)
+}

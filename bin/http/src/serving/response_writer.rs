@@ -1,0 +1,488 @@
+//! Writes a response body in pieces on a blocking thread while the client reads it.
+//!
+//! ```text
+//! step()  Buffering: the buffer grows up to --web.response-buffer --- finish() --> status and length are known: Complete
+//!           |                                                  '----- fail() ----> the error has its own status
+//!           v full: 200 is sent
+//!         Streaming: chunks through a bounded channel --------------- finish() --> End, the final chunk
+//!                                                      '------------- fail() ----> the body is aborted: Truncated
+//! ```
+//!
+//! Invariants
+//! 1. The buffer's capacity is charged to the request's memory budget until the client's side asks for the next chunk.
+//! 2. A body whose writer was dropped without `finish` ends in an error, so that it never parses as complete.
+//! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. When it
+//!    has waited for the client for [`RELEASE_AFTER`], it releases its permit.
+//! 4. When the client's side is dropped, the request is interrupted. A coalesced request is interrupted with its last
+//!    client.
+//! 5. No response is longer than `--web.max-response-size`.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use varve_server::settings::ResponseLimits;
+use varve_tsdb::context::{Charge, scheduler};
+use varve_tsdb::{Interrupt, QueryContext};
+
+use super::gate::Permit;
+use super::singleflight::Completion;
+use crate::error::{ApiError, ErrorKind};
+
+/// Size of the chunks of a streamed response, in bytes.
+const CHUNK_SIZE: usize = 64 << 10;
+/// Maximum number of chunks that wait for the client.
+const CHUNKS_QUEUED_MAX: usize = 2;
+/// Maximum bytes that may be written between two steps without uncharged growth of the buffer.
+const STEP_ROOM: usize = 4 << 10;
+/// Interval at which a writer that waits for the client checks the context of its request.
+const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Time spent waiting for the client after which a writer releases its permit. A client that keeps up keeps the permit,
+/// so that there are no more responses in progress than permits. A slow client does not block other requests.
+const RELEASE_AFTER: Duration = Duration::from_millis(100);
+
+/// The writer of a handler's response. Usage: append to [`ResponseWriter::buffer`], then call [`ResponseWriter::step`].
+#[derive(Debug)]
+pub(crate) struct ResponseWriter {
+    ctx: QueryContext,
+    buffer: Vec<u8>,
+    charge: Charge,
+    limits: ResponseLimits,
+    /// Number of bytes passed to the client's side.
+    n_sent: usize,
+    stage: Stage,
+    /// `None` after the computation has ended.
+    permit: Option<Permit>,
+    /// Time spent waiting for the client since the permit was acquired.
+    waited: Duration,
+}
+
+/// The progress of a response.
+#[derive(Debug)]
+enum Stage {
+    /// Nothing has been sent.
+    Buffering(OutputSender),
+    /// Headers and the start of the body were sent.
+    Streaming(mpsc::Sender<Chunk>),
+    Closed,
+}
+
+/// Where the response of a handler goes.
+#[derive(Debug)]
+pub(crate) enum OutputSender {
+    /// To one request.
+    Request(oneshot::Sender<Output>),
+    /// To all requests that wait for a computation.
+    Computation(Completion),
+}
+
+impl OutputSender {
+    /// Records that the job is about to read the store.
+    pub(super) fn begin(&self) {
+        if let Self::Computation(completion) = self {
+            completion.begin();
+        }
+    }
+
+    /// Sends an error in place of the response of a job that does not run.
+    pub(super) fn reject(self, error: ApiError) {
+        let _client_disconnected = self.send(Output::Error(error));
+    }
+
+    /// Sends the response.
+    ///
+    /// # Errors
+    /// The response, if all clients have disconnected.
+    fn send(self, output: Output) -> Result<(), Output> {
+        match self {
+            Self::Request(request) => request.send(output),
+            Self::Computation(completion) => completion.complete(output),
+        }
+    }
+}
+
+/// The response of a handler. Requests that share it each have a copy.
+#[derive(Debug, Clone)]
+pub(crate) enum Output {
+    /// Success, with the whole body.
+    Complete(Bytes, Arc<Charge>),
+    /// Success, with a body larger than the buffer. The first request that takes the receiver reads it.
+    Stream(Arc<Mutex<Option<mpsc::Receiver<Chunk>>>>),
+    /// An error before anything was sent.
+    Error(ApiError),
+}
+
+impl Output {
+    pub(super) fn stream(chunks: mpsc::Receiver<Chunk>) -> Self {
+        Self::Stream(Arc::new(Mutex::new(Some(chunks))))
+    }
+
+    /// Returns `true` if followers also get this response. A stream has only one reader. A timeout of the leader does
+    /// not apply to followers, whose deadlines are later.
+    pub(super) fn is_for_followers(&self) -> bool {
+        match self {
+            Self::Complete(..) => true,
+            Self::Error(error) => error.kind != ErrorKind::Timeout,
+            Self::Stream(_) => false,
+        }
+    }
+}
+
+/// A part of a streamed body.
+#[derive(Debug)]
+pub(crate) enum Chunk {
+    Data(Bytes, Charge),
+    End,
+}
+
+/// The outcome of a response, for the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The whole body was sent, or an error with its own status.
+    Complete,
+    /// The body was aborted after its start had been sent.
+    Truncated(ApiError),
+}
+
+impl ResponseWriter {
+    /// Starts a response.
+    pub(crate) fn new(ctx: QueryContext, limits: ResponseLimits, output: OutputSender, permit: Option<Permit>) -> Self {
+        let charge = ctx.charge();
+        Self {
+            ctx,
+            buffer: Vec::new(),
+            charge,
+            limits,
+            n_sent: 0,
+            stage: Stage::Buffering(output),
+            permit,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Drops the permit after the computation: the remaining bytes are written at the client's pace.
+    pub(crate) fn drop_permit(&mut self) {
+        self.permit = None;
+    }
+
+    /// Returns the buffer to append to: about [`STEP_ROOM`] bytes, then call [`ResponseWriter::step`].
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Charges the bytes in the buffer to the memory budget, and sends them once they fill a chunk.
+    ///
+    /// # Errors
+    /// If the request must end: its deadline has passed, the client has disconnected or is too slow, memory is short,
+    /// or the response is too long.
+    pub(crate) fn step(&mut self) -> Result<(), ApiError> {
+        scheduler::pause();
+        self.ctx.check()?;
+        self.check_size()?;
+        if self.buffer.len() > self.threshold() {
+            self.send_buffer()?;
+        }
+        self.make_room()
+    }
+
+    /// Sends the remaining bytes and completes the response.
+    pub(crate) fn finish(&mut self) -> Outcome {
+        self.drop_permit();
+        match self.send_rest() {
+            Ok(()) => Outcome::Complete,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Ends the response with an error: the client gets its status, or an aborted body if the start was sent. The body
+    /// is aborted when the writer is dropped.
+    pub(crate) fn fail(&mut self, error: ApiError) -> Outcome {
+        if !matches!(self.stage, Stage::Buffering(_)) {
+            return Outcome::Truncated(error);
+        }
+        if let Stage::Buffering(output) = std::mem::replace(&mut self.stage, Stage::Closed) {
+            let _client_disconnected = output.send(Output::Error(error));
+        }
+        Outcome::Complete
+    }
+
+    fn check_size(&self) -> Result<(), ApiError> {
+        const FLAG: &str = "--web.max-response-size";
+        let size_max = self.limits.size_max;
+        if self.n_sent.saturating_add(self.buffer.len()) > size_max {
+            let text = format!("response exceeds its size limit of {size_max} bytes ({FLAG})");
+            return Err(ApiError::new(ErrorKind::Execution, text).with_limit(FLAG));
+        }
+        Ok(())
+    }
+
+    fn threshold(&self) -> usize {
+        if matches!(self.stage, Stage::Buffering(_)) { self.limits.buffer_size } else { CHUNK_SIZE }
+    }
+
+    /// Doubles the buffer when it has little room left, up to the size at which it is sent.
+    fn make_room(&mut self) -> Result<(), ApiError> {
+        if self.buffer.capacity() - self.buffer.len() < STEP_ROOM {
+            let size_max = self.threshold().saturating_add(STEP_ROOM);
+            let size = (2 * self.buffer.capacity()).min(size_max).max(self.buffer.len() + STEP_ROOM);
+            self.charge_up_to(size)?;
+            self.buffer.reserve_exact(size - self.buffer.len());
+        }
+        // A step may have written more than STEP_ROOM.
+        self.charge_up_to(self.buffer.capacity())
+    }
+
+    fn charge_up_to(&mut self, size: usize) -> Result<(), ApiError> {
+        Ok(self.charge.grow(size.saturating_sub(self.charge.size()))?)
+    }
+
+    fn send_buffer(&mut self) -> Result<(), ApiError> {
+        if matches!(self.stage, Stage::Buffering(_)) {
+            self.start_streaming()?;
+        }
+        let (bytes, charge) = self.take_buffer();
+        self.send(Chunk::Data(bytes, charge))
+    }
+
+    fn start_streaming(&mut self) -> Result<(), ApiError> {
+        let (sender, receiver) = mpsc::channel(CHUNKS_QUEUED_MAX);
+        if let Stage::Buffering(output) = std::mem::replace(&mut self.stage, Stage::Streaming(sender))
+            && output.send(Output::stream(receiver)).is_err()
+        {
+            return Err(self.client_disconnected());
+        }
+        Ok(())
+    }
+
+    fn take_buffer(&mut self) -> (Bytes, Charge) {
+        let charge = std::mem::replace(&mut self.charge, self.ctx.charge());
+        self.n_sent = self.n_sent.saturating_add(self.buffer.len());
+        (Bytes::from(std::mem::take(&mut self.buffer)), charge)
+    }
+
+    fn send_rest(&mut self) -> Result<(), ApiError> {
+        self.ctx.check()?;
+        self.check_size()?;
+        let (bytes, charge) = self.take_buffer();
+        match std::mem::replace(&mut self.stage, Stage::Closed) {
+            Stage::Buffering(output) => {
+                output.send(Output::Complete(bytes, Arc::new(charge))).map_err(|_| self.client_disconnected())
+            }
+            streaming => {
+                self.stage = streaming;
+                self.send(Chunk::Data(bytes, charge))?;
+                self.send(Chunk::End)
+            }
+        }
+    }
+
+    /// Sends a chunk, waiting until the channel has room. This applies the backpressure of a slow client.
+    fn send(&mut self, chunk: Chunk) -> Result<(), ApiError> {
+        let Stage::Streaming(chunks) = &self.stage else { return Err(self.client_disconnected()) };
+        // Fast path: the channel has room.
+        if let Ok(room) = chunks.try_reserve() {
+            room.send(chunk);
+            return Ok(());
+        }
+        scheduler::blocking(|| self.wait_and_send(chunk))
+    }
+
+    fn wait_and_send(&mut self, chunk: Chunk) -> Result<(), ApiError> {
+        let Stage::Streaming(chunks) = &self.stage else { return Err(self.client_disconnected()) };
+        let started = Instant::now();
+        loop {
+            let room = async { tokio::time::timeout(WAIT_CHECK_INTERVAL, chunks.reserve()).await };
+            match Handle::current().block_on(room) {
+                Ok(Ok(room)) => {
+                    room.send(chunk);
+                    break;
+                }
+                Ok(Err(_closed)) => return Err(self.client_disconnected()),
+                Err(_elapsed) if started.elapsed() >= self.limits.stall_timeout => return Err(self.client_stalled()),
+                Err(_elapsed) => self.ctx.check()?,
+            }
+            if self.waited + started.elapsed() >= RELEASE_AFTER {
+                self.permit.iter_mut().for_each(Permit::release);
+            }
+        }
+        self.waited += started.elapsed();
+        match &mut self.permit {
+            Some(permit) if permit.is_released() => {
+                self.waited = Duration::ZERO;
+                Handle::current().block_on(permit.reacquire(&self.ctx))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn client_disconnected(&self) -> ApiError {
+        self.ctx.interrupt(Interrupt::Canceled);
+        ApiError::new(ErrorKind::Canceled, Interrupt::Canceled.to_string())
+    }
+
+    fn client_stalled(&self) -> ApiError {
+        self.ctx.interrupt(Interrupt::Canceled);
+        let text = "the client took too long to read, see --web.write-stall-timeout";
+        ApiError::new(ErrorKind::Canceled, text).with_limit("--web.write-stall-timeout")
+    }
+}
+
+/// Interrupts a request on drop, when its client has disconnected.
+#[derive(Debug)]
+pub(crate) struct CancelOnDrop(pub(crate) QueryContext);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        // This has no effect on a request that has ended: it no longer checks its context.
+        self.0.interrupt(Interrupt::Canceled);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serving::response_body::ResponseBody;
+    use axum::body::HttpBody;
+    use http_body_util::BodyExt;
+    use tokio::runtime::Runtime;
+    use varve_tsdb::context::MemoryBudget;
+
+    const BUFFER_SIZE: usize = 1 << 10;
+    const SIZE_MAX: usize = 100 * CHUNK_SIZE;
+
+    struct Run {
+        output: Option<Output>,
+        outcome: Outcome,
+        ctx: QueryContext,
+        runtime: Runtime,
+    }
+
+    /// Runs a writer on a blocking thread, as the server does, until it has ended. Nobody reads the stream.
+    fn run(write: impl FnOnce(&mut ResponseWriter) -> Result<(), ApiError> + Send + 'static) -> Run {
+        let runtime = runtime();
+        let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 1 << 20));
+        let (sender, receiver) = oneshot::channel();
+        let mut writer =
+            ResponseWriter::new(ctx.clone(), limits(Duration::from_millis(50)), OutputSender::Request(sender), None);
+        let (output, outcome) = runtime.block_on(async {
+            let work = tokio::task::spawn_blocking(move || match write(&mut writer) {
+                Ok(()) => writer.finish(),
+                Err(error) => writer.fail(error),
+            });
+            (receiver.await.ok(), work.await.unwrap())
+        });
+        Run { output, outcome, ctx, runtime }
+    }
+
+    fn limits(stall_timeout: Duration) -> ResponseLimits {
+        ResponseLimits { buffer_size: BUFFER_SIZE, size_max: SIZE_MAX, stall_timeout }
+    }
+
+    fn cancel(ctx: &QueryContext) -> Box<CancelOnDrop> {
+        Box::new(CancelOnDrop(ctx.clone()))
+    }
+
+    fn runtime() -> Runtime {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
+    }
+
+    fn write(writer: &mut ResponseWriter, n_bytes: usize) -> Result<(), ApiError> {
+        for _ in 0..n_bytes / 100 {
+            writer.buffer().extend_from_slice(&[b'x'; 100]);
+            writer.step()?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_short_response_is_complete_and_charged_until_it_is_sent() {
+        let run = run(|writer| write(writer, BUFFER_SIZE));
+        assert_eq!(run.outcome, Outcome::Complete);
+        let Some(Output::Complete(bytes, charge)) = run.output else { panic!("{:?}", run.output) };
+        assert_eq!(bytes.len(), 1000);
+        assert!(run.ctx.memory().used() >= 1000, "{}", run.ctx.memory().used());
+        let body = ResponseBody::complete(bytes, charge, cancel(&run.ctx));
+        assert_eq!(body.size_hint().exact(), Some(1000));
+        assert_eq!(run.runtime.block_on(body.collect()).unwrap().to_bytes().len(), 1000);
+        assert_eq!((run.ctx.memory().used(), run.ctx.interrupted()), (0, Some(Interrupt::Canceled)));
+    }
+
+    #[test]
+    fn an_error_before_the_buffer_is_full_has_its_own_status() {
+        let run = run(|writer| {
+            write(writer, BUFFER_SIZE)?;
+            Err(ApiError::bad_data("no"))
+        });
+        assert!(matches!(run.output, Some(Output::Error(ref error)) if error.message == "no"), "{:?}", run.output);
+        assert_eq!((run.outcome, run.ctx.memory().used()), (Outcome::Complete, 0));
+    }
+
+    #[test]
+    fn an_error_after_the_start_truncates_the_body() {
+        let run = run(|writer| {
+            write(writer, 2 * BUFFER_SIZE)?;
+            Err(ApiError::bad_data("no"))
+        });
+        assert_eq!(run.outcome, Outcome::Truncated(ApiError::bad_data("no")));
+        let Some(Output::Stream(chunks)) = run.output else { panic!("{:?}", run.output) };
+        let body = ResponseBody::stream(chunks.lock().take().unwrap(), cancel(&run.ctx));
+        run.runtime.block_on(body.collect()).unwrap_err();
+        assert_eq!(run.ctx.memory().used(), 0);
+    }
+
+    #[test]
+    fn a_client_that_reads_nothing_is_aborted() {
+        let run = run(|writer| write(writer, 10 * CHUNK_SIZE));
+        let Outcome::Truncated(error) = run.outcome else { panic!("{:?}", run.outcome) };
+        assert!(error.message.contains("--web.write-stall-timeout"), "{error:?}");
+        assert_eq!(run.ctx.interrupted(), Some(Interrupt::Canceled));
+        drop(run.output);
+        assert_eq!(run.ctx.memory().used(), 0);
+    }
+
+    #[test]
+    fn a_long_response_streams_to_its_end() {
+        let ctx = QueryContext::unbounded();
+        let (sender, receiver) = oneshot::channel();
+        let mut writer =
+            ResponseWriter::new(ctx.clone(), limits(Duration::from_secs(60)), OutputSender::Request(sender), None);
+        let size = runtime().block_on(async {
+            tokio::task::spawn_blocking(move || {
+                write(&mut writer, 10 * CHUNK_SIZE).unwrap();
+                assert_eq!(writer.finish(), Outcome::Complete);
+            });
+            let Ok(Output::Stream(chunks)) = receiver.await else { panic!("the response is larger than the buffer") };
+            let chunks = chunks.lock().take().unwrap();
+            ResponseBody::stream(chunks, cancel(&ctx)).collect().await.unwrap().to_bytes().len()
+        });
+        assert_eq!((size, ctx.memory().used()), (10 * CHUNK_SIZE / 100 * 100, 0));
+    }
+
+    #[test]
+    fn a_response_that_is_too_long_is_aborted() {
+        let limit = |outcome: Outcome| match outcome {
+            Outcome::Truncated(error) => error.limit,
+            Outcome::Complete => None,
+        };
+        let run = run(|writer| {
+            writer.limits.size_max = 2 * BUFFER_SIZE;
+            write(writer, 3 * BUFFER_SIZE)
+        });
+        assert_eq!(limit(run.outcome), Some("--web.max-response-size"));
+        assert!(matches!(run.output, Some(Output::Stream(_))));
+    }
+
+    #[test]
+    fn exhausted_memory_fails_the_response() {
+        let run = run(|writer| {
+            let mut all = writer.ctx.charge();
+            all.grow(1 << 20)?;
+            write(writer, BUFFER_SIZE)
+        });
+        assert!(matches!(run.output, Some(Output::Error(ref error)) if error.kind == ErrorKind::Execution));
+    }
+}

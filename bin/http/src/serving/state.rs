@@ -1,0 +1,119 @@
+//! The state that handlers and layers share.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::FromRef;
+use varve_server::active_requests::RequestClass;
+use varve_server::app::App;
+use varve_server::request_context::RequestContext;
+use varve_tsdb::QueryContext;
+
+use super::gate::{Gate, GateMetrics, Permit, Queue};
+use super::inline::Inline;
+use super::singleflight::Singleflight;
+use crate::error::{ApiError, ErrorKind};
+use crate::web_config::WebConfig;
+
+/// [`App`] and the state that only HTTP needs. Clones share it.
+#[derive(Debug, Clone)]
+pub struct HttpState {
+    /// The state of the server.
+    pub app: Arc<App>,
+    /// TLS and users of `--web.config.file`.
+    pub web: Arc<WebConfig>,
+    pub(crate) singleflight: Arc<Singleflight>,
+    pub(super) inline: Arc<Inline>,
+    gates: Arc<Gates>,
+}
+
+#[derive(Debug)]
+struct Gates {
+    queries: Gate,
+    metadata: Gate,
+    remote_reads: Gate,
+    writes: Gate,
+}
+
+impl FromRef<HttpState> for Arc<App> {
+    fn from_ref(state: &HttpState) -> Self {
+        Self::clone(&state.app)
+    }
+}
+
+impl HttpState {
+    /// Creates the state of a server that has no connections yet.
+    pub fn new(app: Arc<App>, web: WebConfig) -> Self {
+        let settings = &app.settings;
+        let gate = |flag, class: RequestClass, n_permits, queue| {
+            let (metrics, class) = (&app.metrics, [class.name()]);
+            let metrics = GateMetrics {
+                active: metrics.active.with_label_values(&class),
+                queued: metrics.queued.with_label_values(&class),
+                queue_seconds: metrics.queue_seconds.with_label_values(&class),
+            };
+            Gate::new(flag, n_permits, queue, metrics)
+        };
+        // One queue per class. The write queue is bounded only by the number of connections and by the query timeout.
+        let queue = Queue { max: settings.args.query_max_queued, timeout: settings.args.query_queue_timeout };
+        let write_queue = Queue { max: settings.args.max_connections, timeout: settings.args.query_timeout };
+        let gates = Gates {
+            queries: gate("--query.max-concurrency", RequestClass::Query, settings.args.query_max_concurrency, queue),
+            metadata: gate(
+                "--query.metadata-concurrency",
+                RequestClass::Metadata,
+                settings.metadata_concurrency,
+                queue,
+            ),
+            remote_reads: gate(
+                "--storage.remote.read-concurrent-limit",
+                RequestClass::RemoteRead,
+                settings.remote_read_concurrency,
+                queue,
+            ),
+            writes: gate(
+                "--ingest.concurrency-max",
+                RequestClass::Write,
+                settings.args.ingest.concurrency_max,
+                write_queue,
+            ),
+        };
+        Self { app, web: Arc::new(web), singleflight: Arc::default(), inline: Arc::default(), gates: Arc::new(gates) }
+    }
+
+    /// Waits for a permit to run a request. Also limits the series of a metadata request.
+    ///
+    /// # Errors
+    /// The errors of [`Gate::admit`], 503 if the memory limit (`--memory.refuse-at`) is reached, and 422 if the query
+    /// breaker is open.
+    pub(crate) async fn admit(&self, class: RequestClass, ctx: &QueryContext) -> Result<Permit, ApiError> {
+        let pressure = &self.app.pressure;
+        let checked = if class == RequestClass::Write { pressure.check_writes() } else { pressure.check_queries() };
+        checked.map_err(|reason| ApiError::unavailable(reason).with_limit("--memory.refuse-at"))?;
+        let context = RequestContext::current();
+        if class == RequestClass::Query
+            && let Some(reason) = self.app.query_breaker.check(&context, Instant::now())
+        {
+            return Err(ApiError::new(ErrorKind::Execution, reason).with_limit("--query.breaker-failures"));
+        }
+        let gate = match class {
+            RequestClass::Query | RequestClass::Rule => &self.gates.queries,
+            RequestClass::RemoteRead => &self.gates.remote_reads,
+            RequestClass::Write => &self.gates.writes,
+            RequestClass::Metadata => {
+                if let Some(series_max) = self.app.settings.metadata_series_max {
+                    ctx.limit_series("--query.max-metadata-series", series_max);
+                }
+                &self.gates.metadata
+            }
+        };
+        let reads = context.tenant.as_ref().filter(|_| class != RequestClass::Write);
+        gate.admit(&context.user, reads.and_then(|tenant| tenant.reads.as_ref()), ctx).await
+    }
+
+    /// Rejects further requests, and queued reads, with 503.
+    pub fn begin_shutdown(&self) {
+        self.app.begin_shutdown();
+        [&self.gates.queries, &self.gates.metadata, &self.gates.remote_reads].into_iter().for_each(Gate::close);
+    }
+}

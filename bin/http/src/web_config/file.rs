@@ -1,0 +1,178 @@
+//! The format of the file: exporter-toolkit's keys, `bearer_tokens` and `tenants`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Result, anyhow, bail};
+use axum::http::{HeaderName, HeaderValue};
+use serde::Deserialize;
+use varve_base::tls::Secret;
+
+use super::scope::Scope;
+use varve_base::config::yaml_error;
+
+/// The whole file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    pub(super) tls_server_config: Option<TlsServerConfig>,
+    pub(super) http_server_config: HttpServerConfig,
+    /// bcrypt hashes of passwords, by user.
+    pub(super) basic_auth_users: BTreeMap<String, Secret>,
+    pub(super) bearer_tokens: Vec<BearerToken>,
+    pub(super) tenants: Vec<TenantEntry>,
+}
+
+/// Section `tls_server_config`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TlsServerConfig {
+    pub(super) cert: String,
+    pub(super) cert_file: PathBuf,
+    pub(super) key: Secret,
+    pub(super) key_file: PathBuf,
+    pub(super) client_auth_type: String,
+    pub(super) client_ca: String,
+    pub(super) client_ca_file: PathBuf,
+    pub(super) client_allowed_sans: Vec<String>,
+    pub(super) min_version: String,
+    pub(super) max_version: String,
+    pub(super) cipher_suites: Vec<String>,
+    pub(super) prefer_server_cipher_suites: Option<bool>,
+    pub(super) curve_preferences: Vec<String>,
+}
+
+/// Section `http_server_config`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct HttpServerConfig {
+    http2: Option<bool>,
+    headers: BTreeMap<String, String>,
+}
+
+/// An entry of `bearer_tokens`: a token in one of three forms, and its scopes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct BearerToken {
+    /// The name of the token in lists and logs.
+    pub(super) name: String,
+    pub(super) token: Secret,
+    pub(super) token_file: PathBuf,
+    /// SHA-256 of the token, in hex.
+    pub(super) token_sha256: String,
+    pub(super) scopes: Vec<Scope>,
+}
+
+/// An entry of `tenants`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TenantEntry {
+    /// Names of users and tokens.
+    pub(super) users: Vec<String>,
+    /// The series that they may read, as a selector.
+    pub(super) matchers: String,
+    /// The labels of what they write.
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) limits: TenantLimits,
+}
+
+/// Limits of the reads of a tenant's users.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TenantLimits {
+    /// Number of active reads.
+    pub(super) concurrency: Option<usize>,
+    /// Memory of all active reads together, for instance `1GiB`.
+    pub(super) memory: String,
+    /// Number of samples that one request reads.
+    pub(super) samples: Option<u64>,
+    /// Length of the time that one selector reads, for instance `30d`.
+    pub(super) range: String,
+}
+
+/// The headers that may be configured, as in exporter-toolkit.
+const HEADERS: [&str; 5] = [
+    "Content-Security-Policy",
+    "Strict-Transport-Security",
+    "X-Content-Type-Options",
+    "X-Frame-Options",
+    "X-XSS-Protection",
+];
+/// The headers that may have certain values only, as there.
+const HEADER_VALUES: [(&str, &[&str]); 2] =
+    [("X-Content-Type-Options", &["nosniff"]), ("X-Frame-Options", &["deny", "sameorigin"])];
+
+/// Parses a file.
+///
+/// # Errors
+/// If it is not YAML, or has an unknown, repeated or unsupported key. The message contains no values.
+pub(super) fn parse(text: &str) -> Result<File> {
+    // Rejects a repeated key, which the maps of a file accept.
+    let value: serde_yaml_ng::Value = serde_yaml_ng::from_str(text)?;
+    if value.get("rate_limit").is_some() {
+        bail!("rate_limit is not supported; --web.max-connections and --query.max-concurrency limit the load");
+    }
+    let file: Option<File> = serde_yaml_ng::from_str(text).map_err(yaml_error)?;
+    Ok(file.unwrap_or_default())
+}
+
+impl HttpServerConfig {
+    /// Returns `true` if HTTP/2 is enabled.
+    pub(super) fn http2(&self) -> bool {
+        self.http2.unwrap_or(true)
+    }
+
+    /// Returns the headers of every response.
+    ///
+    /// # Errors
+    /// If one may not be configured.
+    pub(super) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>> {
+        let header = |(name, value): (&String, &String)| {
+            if !HEADERS.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
+                bail!("http_server_config.headers: {name:?} cannot be configured, only {HEADERS:?}");
+            }
+            let known = HEADER_VALUES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+            if let Some((_, values)) = known.filter(|(_, values)| !values.contains(&value.as_str())) {
+                bail!("http_server_config.headers: {name}: expected one of {values:?}");
+            }
+            let name = name.parse::<HeaderName>()?;
+            let value =
+                value.parse().map_err(|_| anyhow!("http_server_config.headers: the value of {name} is not valid"))?;
+            Ok((name, value))
+        };
+        self.headers.iter().filter(|(_, value)| !value.is_empty()).map(header).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: &str) {
+        let refused = parse(text)
+            .map_err(|error| error.to_string())
+            .and_then(|file| file.http_server_config.headers().map_err(|error| error.to_string()));
+        let refused = refused.unwrap_err();
+        assert!(refused.contains(expect), "{refused}");
+    }
+
+    #[test]
+    fn unknown_keys_are_rejected_by_name() {
+        check("tls_config: {}", "unknown field `tls_config`");
+        check("tls_server_config: {cert_path: x}", "unknown field `cert_path`");
+        check("bearer_tokens: [{scopes: [all]}]", "unknown variant `all`");
+        check("http_server_config: {headers: {Server: x}}", "\"Server\" cannot be configured");
+        check("http_server_config: {headers: {X-XSS-Protection: \"a\\nb\"}}", "is not valid");
+        check("http_server_config: {headers: {X-Frame-Options: foo}}", "expected one of [\"deny\", \"sameorigin\"]");
+        check("basic_auth_users: {a: x, a: y}", "duplicate entry with key \"a\"");
+        check("rate_limit: {interval: 1s}", "rate_limit is not supported");
+        parse("").unwrap();
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let file = parse("basic_auth_users: {ann: hash}\nbearer_tokens: [{token: abc}]\ntls_server_config: {key: k3y}");
+        let shown = format!("{:?}", file.unwrap());
+        assert!(!["hash", "abc", "k3y"].iter().any(|secret| shown.contains(secret)), "{shown}");
+    }
+}

@@ -1,0 +1,196 @@
+//! The active-request log: a file of fixed size with the activity of the process, to read after a crash.
+//!
+//! The server records each request for data when its work begins, a few times a second, and when it has ended. The
+//! command `varve status last-words` reads the log. Format: docs/format/active-requests.md, version 1.
+//!
+//! Invariants
+//! 1. The file never grows: a request has one slot, which is reused after the request has ended. The slot of a
+//!    successful write is reused first, then the slot that has been free for longest. A request that finds no free slot
+//!    is not recorded, but counted.
+//! 2. A slot is written with one call and has a checksum: a reader gets it whole or not at all.
+//! 3. Nothing is synced: the log survives the process, not a power failure.
+//!
+//! Threads: any. One lock around a write of [`slot::SIZE`] bytes. Crash: at most one slot is torn.
+
+mod read;
+mod slot;
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+pub use read::{LogFile, read};
+pub use slot::{Record, State};
+
+/// The log of the running process, or of the last one.
+pub(crate) const FILE: &str = "requests.active";
+/// The log of the previous process.
+pub const PREVIOUS_FILE: &str = "requests.previous.active";
+/// Maximum size of a text in a slot.
+pub(crate) const TEXT_SIZE_MAX: usize = slot::SIZE;
+/// Slots of a file: twice the default of --web.max-connections.
+const N_SLOTS: u32 = 1024;
+
+/// The log of this process.
+#[derive(Debug)]
+pub(crate) struct ActiveRequestLog {
+    file: File,
+    header: slot::Header,
+    slots: Mutex<Slots>,
+    /// Requests without a slot, and failed writes.
+    n_dropped: AtomicU64,
+}
+
+/// The use of slots.
+#[derive(Debug)]
+struct Slots {
+    /// The id of the request in a slot. 0 if it has ended.
+    owners: Vec<u64>,
+    /// Free slots, the longest free first.
+    free: VecDeque<u32>,
+}
+
+impl ActiveRequestLog {
+    /// Creates the log in a data directory that this process has locked. The log of the previous process is renamed.
+    ///
+    /// # Errors
+    /// If the file cannot be created.
+    pub(crate) fn create(dir: &Path, pid: u32, started_ms: i64) -> io::Result<Self> {
+        let path = dir.join(FILE);
+        match std::fs::rename(&path, dir.join(PREVIOUS_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _renamed_or_first => {}
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
+        let header = slot::Header { n_slots: N_SLOTS, pid, started_ms, is_clean_shutdown: false };
+        file.set_len(slot::HEADER_SIZE as u64 + u64::from(N_SLOTS) * slot::SIZE as u64)?;
+        file.write_all_at(&header.encode(), 0)?;
+        let slots = Slots { owners: vec![0; N_SLOTS as usize], free: (0..N_SLOTS).collect() };
+        Ok(Self { file, header, slots: Mutex::new(slots), n_dropped: AtomicU64::new(0) })
+    }
+
+    /// Writes a record to the slot of a request, or to a free one. A record that comes after the end of its request is
+    /// ignored.
+    pub(crate) fn write(&self, slot: &mut Option<u32>, record: &Record) {
+        let mut slots = self.slots.lock();
+        let at = match *slot {
+            Some(at) if slots.owners[at as usize] != record.id => return,
+            Some(at) => at,
+            None => match slots.free.pop_front() {
+                Some(at) => at,
+                None => {
+                    self.n_dropped.fetch_add(1, Ordering::Relaxed);
+                    return;
+                }
+            },
+        };
+        *slot = Some(at);
+        slots.owners[at as usize] = record.id;
+        let offset = slot::HEADER_SIZE as u64 + u64::from(at) * slot::SIZE as u64;
+        self.write_at(&record.encode(), offset);
+        if matches!(record.state, State::Completed | State::Failed) {
+            slots.owners[at as usize] = 0;
+            // There are thousands of writes, and they have no text. The slot of a successful one is reused first, so
+            // that writes do not overwrite the records of queries.
+            if record.state == State::Completed && record.text.is_empty() {
+                slots.free.push_front(at);
+            } else {
+                slots.free.push_back(at);
+            }
+        }
+    }
+
+    /// Records a clean shutdown.
+    pub(crate) fn close(&self) {
+        let header = slot::Header { is_clean_shutdown: true, ..self.header };
+        self.write_at(&header.encode(), 0);
+    }
+
+    /// Returns the number of records that found no slot or could not be written.
+    pub(crate) fn n_dropped(&self) -> u64 {
+        self.n_dropped.load(Ordering::Relaxed)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) {
+        if self.file.write_all_at(bytes, offset).is_err() {
+            self.n_dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns the logs of a data directory, the newest first.
+pub fn files(dir: &Path) -> [PathBuf; 2] {
+    [dir.join(FILE), dir.join(PREVIOUS_FILE)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn record(id: u64, state: State) -> Record {
+        Record { id, state, text: format!("query {id}"), ..Record::default() }
+    }
+
+    fn log(dir: &TempDir) -> ActiveRequestLog {
+        ActiveRequestLog::create(dir.path(), 7, 1_700_000_000_000).unwrap()
+    }
+
+    #[test]
+    fn active_requests_are_read_back() {
+        let dir = TempDir::new().unwrap();
+        let first = log(&dir);
+        let (mut a, mut b) = (None, None);
+        first.write(&mut a, &record(1, State::Working));
+        first.write(&mut b, &record(2, State::Waiting));
+        first.write(&mut b, &Record { held_bytes: 5, ..record(2, State::Working) });
+        first.write(&mut a, &record(1, State::Completed));
+        let found = read(&dir.path().join(FILE)).unwrap();
+        let states: Vec<_> = found.records.iter().map(|of| (of.id, of.state, of.held_bytes)).collect();
+        assert_eq!(states, [(1, State::Completed, 0), (2, State::Working, 5)]);
+        assert_eq!((found.pid, found.started_ms, found.is_clean_shutdown), (7, 1_700_000_000_000, false));
+        first.close();
+        drop(log(&dir));
+        let previous = read(&dir.path().join(PREVIOUS_FILE)).unwrap();
+        assert!(previous.is_clean_shutdown && previous.records.len() == 2);
+        assert!(read(&dir.path().join(FILE)).unwrap().records.is_empty());
+    }
+
+    #[test]
+    fn writes_do_not_overwrite_queries() {
+        let dir = TempDir::new().unwrap();
+        let log = log(&dir);
+        log.write(&mut None, &record(1, State::Completed));
+        for id in 2..10 * u64::from(N_SLOTS) {
+            log.write(&mut None, &Record { text: String::new(), ..record(id, State::Completed) });
+        }
+        let found = read(&dir.path().join(FILE)).unwrap();
+        assert_eq!((found.records.len(), found.records[0].id), (2, 1));
+    }
+
+    #[test]
+    fn a_slot_is_reused_after_its_request_has_ended() {
+        let dir = TempDir::new().unwrap();
+        let log = log(&dir);
+        let mut slots = vec![None; N_SLOTS as usize];
+        for (id, slot) in slots.iter_mut().enumerate() {
+            log.write(slot, &record(id as u64 + 1, State::Working));
+        }
+        let mut one_more = None;
+        log.write(&mut one_more, &record(5000, State::Working));
+        assert_eq!((one_more, log.n_dropped()), (None, 1));
+        log.write(&mut slots[3], &record(4, State::Failed));
+        log.write(&mut one_more, &record(5000, State::Working));
+        assert_eq!(one_more, slots[3]);
+        // A record after the end of its request does not overwrite it.
+        log.write(&mut slots[3], &record(4, State::Working));
+        let found = read(&dir.path().join(FILE)).unwrap();
+        assert_eq!(found.records.len(), N_SLOTS as usize);
+        assert!(found.records.iter().any(|of| of.id == 5000) && found.records.iter().all(|of| of.id != 4));
+    }
+}

@@ -1,0 +1,306 @@
+//! Active requests for data and writes: queued, being processed, or being sent to their clients.
+//!
+//! Used by /api/v1/status/queries, the active-request log, shutdown, and the choice of the request to interrupt when
+//! memory is short.
+
+pub mod log;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use varve_base::excerpt::truncate;
+use varve_tsdb::context::{MemoryBudget, MemoryReclaimer};
+use varve_tsdb::{Interrupt, QueryContext};
+
+use log::{ActiveRequestLog, Record, State};
+
+use super::request_context::RequestContext;
+
+/// The class of a request. Each class has its own gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestClass {
+    /// A query.
+    Query,
+    /// The query of a rule, which waits for no gate.
+    Rule,
+    /// A request for series or labels.
+    Metadata,
+    /// A remote read.
+    RemoteRead,
+    /// A write.
+    Write,
+}
+
+impl RequestClass {
+    /// Returns the name of the class in metrics and lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Query => "query",
+            Self::Rule => "rule",
+            Self::Metadata => "metadata",
+            Self::RemoteRead => "remote_read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// An active request.
+#[derive(Debug)]
+pub struct ActiveRequest {
+    /// The sender and the parameters.
+    pub context: Arc<RequestContext>,
+    /// The class.
+    pub class: RequestClass,
+    /// Deadline, cancellation and memory.
+    pub ctx: QueryContext,
+    arrived: Instant,
+    /// Time that the request was queued. Set when its work begins.
+    queued: OnceLock<Duration>,
+    /// The slot of the request in the active-request log.
+    slot: Mutex<Option<u32>>,
+}
+
+impl ActiveRequest {
+    /// Writes the state of the request, and the reason if it failed, to the active-request log.
+    pub(crate) fn record_in(&self, log: &ActiveRequestLog, state: State, reason: &str) {
+        let Self { context, ctx, .. } = self;
+        let record = Record {
+            state,
+            id: context.id,
+            started_ms: context.started.as_millisecond(),
+            recorded_ms: Timestamp::now().as_millisecond(),
+            held_bytes: ctx.memory().used() as u64,
+            peak_bytes: ctx.memory().peak() as u64,
+            n_series: ctx.n_series(),
+            n_samples: ctx.n_samples(),
+            route: context.route.clone(),
+            client: context.client.map(|client| client.to_string()).unwrap_or_default(),
+            user: context.user.to_string(),
+            user_agent: context.user_agent.clone(),
+            reason: reason.to_owned(),
+            text: truncate(&context.parameters().text, log::TEXT_SIZE_MAX).to_owned(),
+        };
+        log.write(&mut self.slot.lock(), &record);
+    }
+
+    /// Records that work on the request begins.
+    pub fn begin(&self) {
+        self.queued.get_or_init(|| self.arrived.elapsed());
+    }
+
+    /// Returns [`State::Waiting`] or [`State::Working`].
+    pub fn state(&self) -> State {
+        if self.queued.get().is_some() { State::Working } else { State::Waiting }
+    }
+
+    /// Returns the time since the request arrived.
+    pub fn age(&self) -> Duration {
+        self.arrived.elapsed()
+    }
+
+    /// Returns the time that the request was queued, up to now if it still is.
+    pub fn queued(&self) -> Duration {
+        self.queued.get().copied().unwrap_or_else(|| self.arrived.elapsed())
+    }
+}
+
+/// All active requests.
+#[derive(Debug, Default)]
+pub struct ActiveRequests {
+    /// Requests by id.
+    requests: Mutex<HashMap<u64, Arc<ActiveRequest>>>,
+}
+
+/// The registration of an active request, until it is dropped.
+#[derive(Debug)]
+pub struct Registration {
+    all: Arc<ActiveRequests>,
+    /// The request.
+    pub request: Arc<ActiveRequest>,
+}
+
+impl ActiveRequests {
+    /// Registers a request.
+    pub fn register(
+        self: &Arc<Self>,
+        context: Arc<RequestContext>,
+        class: RequestClass,
+        ctx: &QueryContext,
+    ) -> Registration {
+        let request = Arc::new(ActiveRequest {
+            context,
+            class,
+            ctx: ctx.clone(),
+            arrived: Instant::now(),
+            queued: OnceLock::new(),
+            slot: Mutex::new(None),
+        });
+        self.requests.lock().insert(request.context.id, Arc::clone(&request));
+        Registration { all: Arc::clone(self), request }
+    }
+
+    /// Interrupts all requests.
+    pub fn interrupt_all(&self, reason: Interrupt) {
+        self.requests.lock().values().for_each(|request| request.ctx.interrupt(reason));
+    }
+
+    /// Interrupts a request for data. Returns `false` if there is none with this id.
+    pub fn kill(&self, id: u64) -> bool {
+        let requests = self.requests.lock();
+        requests
+            .get(&id)
+            .filter(|request| request.class != RequestClass::Write)
+            .inspect(|request| request.ctx.interrupt(Interrupt::Killed))
+            .is_some()
+    }
+
+    /// Returns all requests, the oldest first.
+    pub fn list(&self) -> Vec<Arc<ActiveRequest>> {
+        let mut all: Vec<_> = self.requests.lock().values().cloned().collect();
+        all.sort_unstable_by_key(|request| request.context.id);
+        all
+    }
+
+    /// Returns the number of requests.
+    #[expect(clippy::len_without_is_empty, reason = "nothing needs it")]
+    pub fn len(&self) -> usize {
+        self.requests.lock().len()
+    }
+
+    /// Interrupts the request that holds the most memory, unless an interrupted request still holds memory. Returns
+    /// `true` if memory is about to be freed.
+    pub(crate) fn interrupt_heaviest(&self, reason: Interrupt) -> bool {
+        self.interrupt_heavier_than(0, None, reason)
+    }
+
+    /// Interrupts the heaviest request that holds more than `size` bytes, other than `asking`, unless an interrupted
+    /// request still holds memory.
+    fn interrupt_heavier_than(&self, size: usize, asking: Option<&MemoryBudget>, reason: Interrupt) -> bool {
+        let requests = self.requests.lock();
+        let held = |request: &Arc<ActiveRequest>| request.ctx.memory().used();
+        let others: Vec<_> = requests
+            .values()
+            // Writes hold little memory, and an interrupted one would be retried.
+            .filter(|request| request.class != RequestClass::Write && held(request) > 0)
+            .filter(|request| !asking.is_some_and(|asking| asking.is(request.ctx.memory())))
+            .collect();
+        if others.iter().any(|request| request.ctx.interrupted().is_some()) {
+            return true;
+        }
+        let Some(heaviest) =
+            others.into_iter().max_by_key(|request| held(request)).filter(|request| held(request) > size)
+        else {
+            return false;
+        };
+        heaviest.ctx.interrupt(reason);
+        let query = truncate(&heaviest.context.parameters().text, LOGGED_SIZE_MAX);
+        tracing::warn!(id = heaviest.context.id, query, bytes = held(heaviest), %reason, "Heaviest request interrupted");
+        true
+    }
+}
+
+/// Maximum bytes of a query in a log message.
+const LOGGED_SIZE_MAX: usize = 1000;
+
+impl MemoryReclaimer for ActiveRequests {
+    fn make_room(&self, asking: &MemoryBudget, size: usize) -> bool {
+        let wanted = asking.used().saturating_add(size);
+        let is_interrupted = self
+            .requests
+            .lock()
+            .values()
+            .any(|request| asking.is(request.ctx.memory()) && request.ctx.interrupted().is_some());
+        !is_interrupted && self.interrupt_heavier_than(wanted, Some(asking), Interrupt::Heaviest)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.all.requests.lock().remove(&self.request.context.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Method;
+    use std::thread;
+
+    fn ctx(memory: &MemoryBudget) -> QueryContext {
+        QueryContext::new(Duration::from_secs(60), memory.child("one", 1000))
+    }
+
+    fn context() -> Arc<RequestContext> {
+        RequestContext::new(Method::GET, "/x".into(), None, "", None)
+    }
+
+    #[test]
+    fn active_requests_can_be_listed_and_interrupted() {
+        let active = Arc::new(ActiveRequests::default());
+        let all = MemoryBudget::new("all", 1000);
+        let (gone, first, second) = (ctx(&all), ctx(&all), ctx(&all));
+        drop(active.register(context(), RequestClass::Query, &gone));
+        let entries = [&first, &second].map(|ctx| active.register(context(), RequestClass::Metadata, ctx));
+        entries[1].request.begin();
+        let states: Vec<_> = active.list().iter().map(|request| request.state().name()).collect();
+        assert_eq!(states, ["waiting", "working"]);
+        assert!(active.kill(entries[1].request.context.id) && !active.kill(u64::MAX));
+        active.interrupt_all(Interrupt::Shutdown);
+        let interrupted = [&gone, &first, &second].map(QueryContext::interrupted);
+        assert_eq!(interrupted, [None, Some(Interrupt::Shutdown), Some(Interrupt::Killed)]);
+        assert_eq!(active.len(), 2);
+    }
+
+    #[test]
+    fn the_heaviest_request_is_interrupted_not_the_newest() {
+        let active = Arc::new(ActiveRequests::default());
+        let all = MemoryBudget::with_reclaimer("all", 100, Arc::<ActiveRequests>::clone(&active));
+        let contexts = [ctx(&all), ctx(&all), ctx(&all)];
+        let _entries = contexts.each_ref().map(|ctx| active.register(context(), RequestClass::Query, ctx));
+        let [heavy, light, newest] = &contexts;
+        let (mut of_heavy, mut of_light, mut of_newest) = (heavy.charge(), light.charge(), newest.charge());
+        of_heavy.grow(70).unwrap();
+        of_light.grow(30).unwrap();
+        // The heavy one frees its memory as soon as it sees the interrupt, as its loops do.
+        let heavy_thread = thread::spawn({
+            let heavy = heavy.clone();
+            move || {
+                while heavy.check().is_ok() {
+                    thread::yield_now();
+                }
+                drop(of_heavy);
+            }
+        });
+        of_newest.grow(20).unwrap();
+        heavy_thread.join().unwrap();
+        assert_eq!(contexts.each_ref().map(QueryContext::interrupted), [Some(Interrupt::Heaviest), None, None]);
+        assert_eq!(all.used(), 50);
+        // The heaviest request itself is rejected at once. No other one is interrupted for it.
+        assert!(of_light.grow(60).is_err());
+        assert_eq!([light.interrupted(), newest.interrupted()], [None, None]);
+    }
+
+    #[test]
+    fn requests_that_need_memory_at_once_do_not_wait_for_each_other() {
+        let active = Arc::new(ActiveRequests::default());
+        let all = MemoryBudget::with_reclaimer("all", 100, Arc::<ActiveRequests>::clone(&active));
+        let work = |size: usize| {
+            let (active, ctx) = (Arc::clone(&active), ctx(&all));
+            thread::spawn(move || {
+                let _entry = active.register(context(), RequestClass::Query, &ctx);
+                let mut charge = ctx.charge();
+                (0..1000).try_for_each(|_| {
+                    ctx.check()?;
+                    charge.grow(size)
+                })
+            })
+        };
+        // Each needs more than there is: all fail, after one wait each.
+        let failed: Vec<_> = (1..=4).map(work).collect();
+        assert!(failed.into_iter().all(|thread| thread.join().unwrap().is_err()));
+        assert_eq!(all.used(), 0);
+    }
+}

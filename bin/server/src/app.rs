@@ -1,0 +1,347 @@
+//! The state of a running server.
+//!
+//! Invariant: the store is present from [`App::set_store`] to [`App::take_store`]. Before and after, requests for data
+//! get 503.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::bail;
+use jiff::Timestamp;
+use parking_lot::{Mutex, RwLock};
+use prometheus::proto::MetricFamily;
+use varve_base::config::Config;
+use varve_base::excerpt::truncate;
+use varve_base::machine;
+use varve_base::service_manager::{self, notify};
+use varve_tsdb::context::MemoryBudget;
+use varve_tsdb::context::scheduler::Scheduler;
+use varve_tsdb::{Interrupt, QueryContext};
+
+use super::active_requests::log::{self, ActiveRequestLog, State};
+use super::active_requests::{ActiveRequest, ActiveRequests};
+use super::live_config::{LiveConfig, Prepared};
+use super::metrics::{Metrics, counts, families};
+use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
+use super::pressure::Pressure;
+use super::queries::query_breaker::QueryBreaker;
+use super::queries::query_log::QueryLog;
+use super::queries::top_queries::TopQueries;
+use super::rejects::RejectLog;
+use super::request_context::RequestContext;
+use super::rules::Rules;
+use super::senders::Senders;
+use super::settings::Settings;
+use super::shutdown::Quit;
+use super::store::Store;
+use crate::notifier::Notifier;
+use crate::traces::Tracer;
+
+/// The state that all requests share.
+#[derive(Debug)]
+pub struct App {
+    /// The checked flags.
+    pub settings: Settings,
+    /// The metrics that requests update.
+    pub metrics: Metrics,
+    /// The configuration in force.
+    pub config: LiveConfig,
+    /// Notifications on the web page.
+    pub notifications: Notifications,
+    /// Requests the shutdown of the process.
+    pub quit: Quit,
+    /// Start of the process.
+    pub started: Timestamp,
+    /// The active requests.
+    pub active_requests: Arc<ActiveRequests>,
+    /// Memory pressure.
+    pub pressure: Pressure,
+    /// The query log.
+    pub query_log: QueryLog,
+    /// What was rejected of writes.
+    pub rejects: RejectLog,
+    /// Statistics of the senders of writes.
+    pub senders: Senders,
+    /// Sends alerts to Alertmanagers.
+    pub notifier: Arc<Notifier>,
+    /// The rules.
+    pub rules: Rules,
+    /// Traces of requests and rules.
+    pub tracer: Tracer,
+    /// The most expensive queries.
+    pub top_queries: TopQueries,
+    /// Queries that exceeded a memory limit.
+    pub query_breaker: QueryBreaker,
+    phase: AtomicU8,
+    /// Held during a reload, so that configuration and rules are of the same one.
+    reloading: Mutex<()>,
+    store: RwLock<Option<Arc<Store>>>,
+    /// Opened with the store, in its directory.
+    active_request_log: OnceLock<ActiveRequestLog>,
+    /// Bounds the memory of all queries and metadata requests.
+    query_memory: MemoryBudget,
+    /// Shares the cores between requests that read.
+    pub scheduler: Scheduler,
+    /// Bounds the memory of request bodies of writes.
+    write_memory: MemoryBudget,
+}
+
+/// The flag that bounds the memory of all queries together. A single query has a lower bound.
+pub const QUERY_MEMORY_TOTAL_FLAG: &str = "--query.max-memory-total";
+
+const WRITE_MEMORY_FLAG: &str = "--ingest.bytes-in-flight-max";
+const STARTING: u8 = 0;
+const READY: u8 = 1;
+const STOPPING: u8 = 2;
+
+/// Maximum bytes of a query in a log message.
+const LOGGED_SIZE_MAX: usize = 1000;
+
+impl App {
+    /// Creates the state of a server that has no store yet.
+    ///
+    /// # Errors
+    /// If two metrics have the same name.
+    pub fn new(settings: Settings, config: LiveConfig, pressure: Pressure) -> prometheus::Result<Self> {
+        let metrics = Metrics::new()?;
+        let active_requests = Arc::<ActiveRequests>::default();
+        let relief = Arc::<ActiveRequests>::clone(&active_requests);
+        Ok(Self {
+            started: Timestamp::now(),
+            config,
+            notifications: Notifications::new(settings.args.max_notifications_subscribers),
+            quit: Quit::default(),
+            phase: AtomicU8::new(STARTING),
+            reloading: Mutex::default(),
+            store: RwLock::new(None),
+            active_requests,
+            pressure,
+            query_log: metrics.query_log.clone(),
+            rejects: RejectLog::default(),
+            senders: Senders::default(),
+            notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications.clone())),
+            rules: Rules::new(settings.rules.clone()),
+            tracer: Tracer::new(metrics.traces.clone()),
+            top_queries: TopQueries::default(),
+            query_breaker: QueryBreaker::new(settings.args.query_breaker_failures, settings.args.query_breaker_timeout),
+            active_request_log: OnceLock::new(),
+            scheduler: Scheduler::new(machine::cores()),
+            query_memory: MemoryBudget::with_reclaimer(
+                QUERY_MEMORY_TOTAL_FLAG,
+                settings.query_max_memory_total,
+                relief,
+            ),
+            write_memory: MemoryBudget::new(WRITE_MEMORY_FLAG, settings.write_bytes_in_flight_max),
+            metrics,
+            settings,
+        })
+    }
+
+    /// Starts to serve requests for data.
+    ///
+    /// # Errors
+    /// The errors of [`Settings::retention_rules`].
+    pub fn set_store(&self, store: Arc<Store>) -> anyhow::Result<()> {
+        let config = self.config.current();
+        store.receiver.refuse_new_series(self.pressure.refuses_new_series());
+        store.set_retention(self.settings.retention(&config), self.settings.retention_rules(&config)?);
+        *self.store.write() = Some(store);
+        self.phase.store(READY, Ordering::Release);
+        Ok(())
+    }
+
+    /// Returns the store, or `None` before it is open and after [`App::take_store`].
+    pub fn store(&self) -> Option<Arc<Store>> {
+        self.store.read().clone()
+    }
+
+    /// Removes the store, to close it.
+    pub fn take_store(&self) -> Option<Arc<Store>> {
+        self.store.write().take()
+    }
+
+    /// Rejects further requests with 503.
+    pub fn begin_shutdown(&self) {
+        self.phase.store(STOPPING, Ordering::Release);
+    }
+
+    /// Returns `None` while the store is open, and otherwise whether the server is stopping.
+    pub fn stopping(&self) -> Option<bool> {
+        match self.phase.load(Ordering::Acquire) {
+            READY => None,
+            phase => Some(phase == STOPPING),
+        }
+    }
+
+    /// Reloads the configuration, after a reload that is running.
+    ///
+    /// # Errors
+    /// The errors of [`LiveConfig::reload`], if the query log cannot be opened, and if the server was started without a
+    /// file. The previous configuration stays in force.
+    pub fn reload(&self) -> anyhow::Result<()> {
+        if !self.config.has_file() {
+            tracing::warn!("No configuration was reloaded: the server was started without --config.file");
+            bail!("the server was started without --config.file; restart it with a file, which may be empty");
+        }
+        let _one_at_a_time = self.reloading.lock();
+        // Before the store is open, the end of a reload must not be reported as the end of the start.
+        let is_serving = self.stopping().is_none();
+        if is_serving {
+            notify(service_manager::State::Reloading);
+        }
+        let mut rules = None;
+        let reloaded = self.config.reload(|config| {
+            let prepared = self.rules.prepare(config)?;
+            self.apply(config)?;
+            rules = Some(prepared);
+            Ok(())
+        });
+        // Waits for evaluations.
+        rules.into_iter().for_each(|rules| self.rules.apply(rules));
+        self.notifications.set(CONFIG_FAILED, reloaded.is_err());
+        match &reloaded {
+            Ok(changed) => tracing::info!(changed = changed.join(", "), "Completed loading of configuration file"),
+            Err(reason) => tracing::error!(reason = format!("{reason:#}"), "Error reloading config"),
+        }
+        if is_serving {
+            notify(service_manager::State::Ready);
+        }
+        reloaded.map(drop)
+    }
+
+    /// Applies all settings that need no restart, or none of them.
+    fn apply(&self, config: &Config) -> anyhow::Result<()> {
+        let Prepared { query_log, alerting } = Prepared::new(config)?;
+        let retention_rules = self.settings.retention_rules(config)?;
+        if let Some(store) = self.store() {
+            store.reload(config)?;
+            store.set_retention(self.settings.retention(config), retention_rules);
+        }
+        self.notifier.apply(alerting);
+        self.tracer.apply(config.tracing.as_ref());
+        self.query_log.write_to(query_log);
+        varve_base::log::set_level(config.runtime.log_level);
+        Ok(())
+    }
+
+    /// Collects all metrics. Blocks, so it must not run on a tokio task.
+    pub fn gather(&self) -> Vec<MetricFamily> {
+        let (used_bytes, limit_bytes) = self.pressure.stats();
+        let (retention, retention_bytes) = self.settings.retention(&self.config.current());
+        let n_dropped = self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped);
+        let mut own = counts([
+            ("varve_active_request_log_dropped_total", n_dropped),
+            ("varve_memory_used_bytes", used_bytes),
+            ("varve_memory_limit_bytes", limit_bytes),
+            ("varve_query_memory_bytes", self.query_memory.used() as u64),
+            ("varve_ingest_body_bytes", self.write_memory.used() as u64),
+            ("varve_query_memory_max_bytes", self.query_memory.limit() as u64),
+            ("prometheus_engine_queries_concurrent_max", self.settings.args.query_max_concurrency as u64),
+            ("prometheus_tsdb_retention_limit_seconds", retention.as_secs()),
+            ("prometheus_tsdb_retention_limit_bytes", retention_bytes as u64),
+        ]);
+        own.extend(families([("varve_requests_turn_wait_seconds_total", self.scheduler.waited().as_secs_f64())]));
+        self.metrics.gather(self.store().as_deref(), Some(&self.rules), own, self.config.status())
+    }
+
+    /// Returns the context of a request: its deadline, its cancellation, its memory budget, and the restriction to its
+    /// tenant.
+    pub fn context(&self, timeout: Option<Duration>) -> QueryContext {
+        let timeout_max = self.settings.args.query_timeout;
+        let timeout = timeout.map_or(timeout_max, |timeout| timeout.min(timeout_max));
+        let request = RequestContext::current();
+        let tenant = request.tenant.as_ref();
+        let memory = tenant.map_or_else(|| self.query_memory.clone(), |tenant| tenant.memory(&self.query_memory));
+        let memory = memory.child("--query.max-memory", self.settings.query_max_memory);
+        let ctx = if self.settings.args.query_partial_during_replay {
+            QueryContext::with_partial_results(timeout, memory)
+        } else {
+            QueryContext::new(timeout, memory)
+        };
+        if let Some(tenant) = tenant {
+            ctx.restrict(Arc::clone(&tenant.matchers));
+            tenant.limits.apply(&ctx);
+        }
+        ctx
+    }
+
+    /// Returns a context without a deadline, with the memory budget of a query.
+    pub fn context_without_deadline(&self) -> QueryContext {
+        QueryContext::new(Duration::MAX, self.memory_of_query())
+    }
+
+    /// Returns the context of a write request with a deadline after `timeout`. It has a separate budget, so that its
+    /// memory is known.
+    pub fn write_context(&self, timeout: Duration) -> QueryContext {
+        let memory = self.write_memory.child(WRITE_MEMORY_FLAG, self.settings.write_bytes_in_flight_max);
+        QueryContext::new(timeout, memory)
+    }
+
+    fn memory_of_query(&self) -> MemoryBudget {
+        self.query_memory.child("--query.max-memory", self.settings.query_max_memory)
+    }
+
+    /// Applies the state of memory pressure: interrupts the heaviest request, sets the memory of queries, denies new
+    /// series, clears the result cache. Records all active requests in their log.
+    pub fn check_requests(&self) {
+        if self.pressure.check() {
+            self.active_requests.interrupt_heaviest(Interrupt::Pressure);
+        }
+        let (max, held) = (self.settings.query_max_memory_total, self.query_memory.used());
+        self.query_memory.set_limit(self.pressure.query_memory_max(max, held));
+        let store = self.store();
+        self.notifications.set(RETENTION_HELD, store.as_ref().is_some_and(|store| store.db.n_held_blocks() > 0));
+        if let Some(store) = store {
+            let is_short = self.pressure.refuses_new_series();
+            store.receiver.refuse_new_series(is_short);
+            if is_short {
+                store.engine.clear_cache();
+            }
+        }
+        for request in self.active_requests.list() {
+            self.record(&request, request.state(), "");
+        }
+    }
+
+    /// Opens the active-request log in the data directory, and logs the requests that were active when the previous
+    /// process ended.
+    pub fn open_active_request_log(&self, dir: &Path) {
+        match ActiveRequestLog::create(dir, std::process::id(), self.started.as_millisecond()) {
+            Ok(log) => drop(self.active_request_log.set(log)),
+            Err(error) => tracing::warn!(?dir, %error, "Cannot create the active-request log"),
+        }
+        if let Ok(previous) = log::read(&dir.join(log::PREVIOUS_FILE))
+            && !previous.is_clean_shutdown
+        {
+            let active = previous.active();
+            let n_active = active.len();
+            let heaviest = active.first().map(|record| truncate(&record.text, LOGGED_SIZE_MAX));
+            let see = format!("varve status last-words {}", dir.display());
+            tracing::warn!(n_active, heaviest, see, "The previous process did not shut down cleanly");
+        }
+    }
+
+    /// Records a clean shutdown in the active-request log.
+    pub fn close_active_request_log(&self) {
+        self.active_request_log.get().into_iter().for_each(ActiveRequestLog::close);
+    }
+
+    /// Records that work on a request has begun.
+    pub fn record_start(&self, request: &ActiveRequest) {
+        self.record(request, State::Working, "");
+    }
+
+    /// Records that a request has ended, with the reason if it failed.
+    pub fn record_end(&self, request: &ActiveRequest, reason: Option<&str>) {
+        let state = if reason.is_some() { State::Failed } else { State::Completed };
+        self.record(request, state, reason.unwrap_or_default());
+    }
+
+    fn record(&self, request: &ActiveRequest, state: State, reason: &str) {
+        if let Some(log) = self.active_request_log.get() {
+            request.record_in(log, state, reason);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! One running server without its protocols: its state, the open store, the configuration in force, metrics, rules,
+//! active requests, records of queries and rejects, memory pressure, object storage, notifications and traces.
+//!
+//! Used by `varve-http`, which serves it, by the package `varve`, which starts and stops it, and by the tools, which
+//! read its files. The crate knows no route and no command line other than the flags of `varve serve`.
+
+#![forbid(unsafe_code)]
+
+pub mod active_requests;
+pub mod app;
+pub mod auto_reload;
+pub mod live_config;
+pub mod metrics;
+pub mod notifications;
+pub mod notifier;
+pub mod objstore;
+pub mod pressure;
+pub mod queries;
+pub mod rejects;
+pub mod request_context;
+pub mod rules;
+pub mod self_scrape;
+pub mod senders;
+pub mod settings;
+pub mod shutdown;
+pub mod store;
+pub mod traces;

@@ -1,0 +1,67 @@
+//! Prometheus' metrics of notifications, by Alertmanager.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
+
+use crate::metrics::SummaryVec;
+
+/// Bucket bounds of `prometheus_notifications_latency_histogram_seconds`, as in Prometheus.
+pub(crate) const LATENCY_SECONDS: [f64; 4] = [0.01, 0.1, 1.0, 10.0];
+
+/// The metrics. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct NotifierMetrics {
+    pub(crate) latency: SummaryVec,
+    pub(crate) latency_histogram: HistogramVec,
+    pub(crate) errors: IntCounterVec,
+    pub(crate) sent: IntCounterVec,
+    pub(crate) dropped: IntCounterVec,
+    pub(crate) queue_length: IntGaugeVec,
+    pub(crate) queue_capacity: IntGauge,
+    pub(crate) discovered: IntGauge,
+    /// Number of senders by URL.
+    pub(crate) senders: Arc<Mutex<HashMap<String, usize>>>,
+}
+
+impl NotifierMetrics {
+    /// Creates the metrics of a sender's Alertmanager, at zero unless another sender to it has created them.
+    pub(super) fn create(&self, url: &str) {
+        let mut senders = self.senders.lock();
+        let n_senders = senders.entry(url.to_owned()).or_default();
+        *n_senders += 1;
+        if *n_senders > 1 {
+            return;
+        }
+        for counter in [&self.errors, &self.sent, &self.dropped] {
+            counter.with_label_values(&[url]);
+        }
+        self.queue_length.with_label_values(&[url]).set(0);
+    }
+
+    pub(super) fn count_sent(&self, url: &str, n: usize, latency: Duration) {
+        self.sent.with_label_values(&[url]).inc_by(n as u64);
+        self.latency.observe(url, latency.as_secs_f64());
+        self.latency_histogram.with_label_values(&[url]).observe(latency.as_secs_f64());
+    }
+
+    /// Removes the metrics of a sender's Alertmanager, unless another sender to it is left: an old sender drains while
+    /// its successor already sends. Ignores errors, because unused metrics do not exist.
+    pub(super) fn remove(&self, url: &str) {
+        let mut senders = self.senders.lock();
+        if let Some(n_senders) = senders.get_mut(url).filter(|n_senders| **n_senders > 1) {
+            *n_senders -= 1;
+            return;
+        }
+        senders.remove(url);
+        for counter in [&self.errors, &self.sent, &self.dropped] {
+            drop(counter.remove_label_values(&[url]));
+        }
+        drop(self.queue_length.remove_label_values(&[url]));
+        drop(self.latency_histogram.remove_label_values(&[url]));
+        self.latency.remove(url);
+    }
+}

@@ -1,0 +1,300 @@
+//! Notifier: sends alerts of rules to Alertmanagers.
+//!
+//! ```text
+//! send: external labels -> relabel -> JSON -> one queue per Alertmanager -> sender (a task): batch -> POST, one retry
+//! discovery (a task): files and DNS names -> targets -> relabel -> Alertmanagers
+//! ```
+//!
+//! Used by rule evaluation ([`Notifier::send`]), the reload of the configuration and the shutdown. Works as in
+//! Prometheus, with three differences: an Alertmanager keeps its queue over a reload that changes its settings, a
+//! failed batch is sent a second time, and the queue is also bounded in bytes.
+//!
+//! Invariants
+//! 1. `send` never waits for an Alertmanager. A full queue drops its oldest alerts and counts them.
+//! 2. Alerts of one Alertmanager are sent in order. One Alertmanager never delays another.
+//! 3. A queued alert is counted as sent or as dropped. If the notifier or its Alertmanager ends, it is logged.
+//!
+//! Threads: one task per Alertmanager, one for discovery. Both end when the notifier is dropped or drained.
+
+mod alert;
+mod discovery;
+mod metrics;
+mod queue;
+mod sender;
+mod target;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use parking_lot::RwLock;
+use tokio::sync::Notify;
+use varve_base::config::Config;
+use varve_base::config::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
+use varve_ingest::relabel::Rules;
+
+pub(crate) use alert::Alert;
+pub use discovery::read_target_files;
+pub(crate) use metrics::{LATENCY_SECONDS, NotifierMetrics};
+
+use discovery::{Discovery, Source};
+use sender::{Sender, SenderSettings};
+
+/// Flags of the notifier, and its times.
+#[derive(Debug, Clone, Copy)]
+pub struct NotifierOptions {
+    /// Maximum number of alerts in a queue.
+    pub queue_capacity: usize,
+    /// Maximum number of alerts in a request.
+    pub batch_size: usize,
+    /// `true` if queued alerts are sent at shutdown, and after a reload that removes their Alertmanager.
+    pub drain_on_shutdown: bool,
+    /// Maximum time to send them.
+    pub drain_time_max: Duration,
+    /// Pause before a failed batch is sent again.
+    pub retry_pause: Duration,
+}
+
+impl Default for NotifierOptions {
+    fn default() -> Self {
+        Self {
+            queue_capacity: 10_000,
+            batch_size: 256,
+            drain_on_shutdown: true,
+            drain_time_max: Duration::from_secs(10),
+            // Together with two timeouts of 10 s, the pause is well below the resend delay of a minute.
+            retry_pause: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Sends alerts to all Alertmanagers.
+#[derive(Debug)]
+pub struct Notifier {
+    options: NotifierOptions,
+    metrics: NotifierMetrics,
+    state: RwLock<State>,
+    /// Wakes the discovery after a reload.
+    reloaded: Notify,
+}
+
+/// The configuration in force, and the Alertmanagers that follow from it.
+#[derive(Debug, Default)]
+struct State {
+    external_labels: BTreeMap<String, String>,
+    rules: Rules,
+    sets: Vec<AlertmanagerSet>,
+    /// Senders of removed Alertmanagers, which send their queued alerts.
+    closing: Vec<Arc<Sender>>,
+    is_discovering: bool,
+    is_stopped: bool,
+}
+
+/// The Alertmanagers of one entry of `alerting.alertmanagers`.
+#[derive(Debug)]
+struct AlertmanagerSet {
+    config: Arc<AlertmanagerConfig>,
+    target_rules: Rules,
+    alert_rules: Option<Rules>,
+    discoveries: Vec<Discovery>,
+    senders: Vec<Arc<Sender>>,
+    /// URLs of the targets that a relabel rule dropped.
+    dropped: Vec<String>,
+}
+
+/// A checked configuration that is not in force yet.
+#[derive(Debug)]
+pub struct Prepared(State);
+
+impl Notifier {
+    /// Creates a notifier without Alertmanagers.
+    pub(crate) fn new(options: NotifierOptions, metrics: NotifierMetrics) -> Self {
+        metrics.queue_capacity.set(options.queue_capacity as i64);
+        Self { options, metrics, state: RwLock::default(), reloaded: Notify::new() }
+    }
+
+    /// Reads and checks everything that `config` needs. Blocks.
+    ///
+    /// # Errors
+    /// A rule, a certificate or a file with credentials is invalid.
+    pub fn prepare(config: &Config) -> Result<Prepared> {
+        let sets = config.alerting.alertmanagers.iter().enumerate().map(|(idx, config)| {
+            AlertmanagerSet::new(config).with_context(|| format!("alerting.alertmanagers[{idx}]"))
+        });
+        Ok(Prepared(State {
+            external_labels: config.global.external_labels.clone(),
+            rules: config.alerting.alert_rules()?,
+            sets: sets.collect::<Result<_>>()?,
+            ..State::default()
+        }))
+    }
+
+    /// Puts a configuration into force. Alertmanagers that remain keep their queues. Removed ones send their queued
+    /// alerts.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn apply(self: &Arc<Self>, Prepared(mut next): Prepared) {
+        let mut state = self.state.write();
+        if state.is_stopped {
+            return;
+        }
+        let mut old_sets = std::mem::take(&mut state.sets);
+        let mut senders: Vec<_> = old_sets.iter_mut().flat_map(|set| set.senders.drain(..)).collect();
+        for set in &mut next.sets {
+            set.discoveries.iter_mut().for_each(|discovery| {
+                let mut known = old_sets.iter().flat_map(|set| &set.discoveries);
+                if let Some(known) = known.find(|known| known.source == discovery.source) {
+                    discovery.groups.clone_from(&known.groups);
+                }
+            });
+            self.update(set, &mut senders);
+        }
+        let has_sources = next.sets.iter().any(|set| !set.discoveries.is_empty());
+        next.is_discovering = state.is_discovering || has_sources;
+        if next.is_discovering && !state.is_discovering {
+            tokio::spawn(discovery::run(Arc::clone(self)));
+        }
+        next.closing = std::mem::take(&mut state.closing);
+        *state = next;
+        self.close(&mut state, senders);
+        self.reloaded.notify_one();
+    }
+
+    /// Queues alerts for all Alertmanagers. Returns at once.
+    pub(crate) fn send(&self, alerts: Vec<Alert>) {
+        let state = self.state.read();
+        if state.sets.is_empty() {
+            return;
+        }
+        let labeled = alerts.into_iter().filter_map(|alert| {
+            let labels = alert.labels_with(&state.external_labels);
+            alert.relabeled(labels, &state.rules)
+        });
+        let alerts: Vec<Alert> = labeled.collect();
+        let mut encoded = None;
+        for set in &state.sets {
+            match &set.alert_rules {
+                None => set.push(encoded.get_or_insert_with(|| alerts.iter().map(Alert::encode).collect::<Vec<_>>())),
+                Some(rules) => {
+                    let relabeled =
+                        alerts.iter().filter_map(|alert| alert.clone().relabeled(alert.labels.clone(), rules));
+                    set.push(&relabeled.map(|alert| alert.encode()).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+
+    /// Returns the URLs of the Alertmanagers, and of the targets that relabel rules dropped.
+    pub fn alertmanagers(&self) -> (Vec<String>, Vec<String>) {
+        let state = self.state.read();
+        let active = state.sets.iter().flat_map(|set| &set.senders).map(|sender| sender.url().to_owned());
+        (active.collect(), state.sets.iter().flat_map(|set| &set.dropped).cloned().collect())
+    }
+
+    /// Stops the notifier. If `drain_on_shutdown` is set, sends queued alerts within `drain_time_max`. Drops the rest.
+    pub async fn drain(&self) {
+        let senders = {
+            let mut state = self.state.write();
+            state.is_stopped = true;
+            let senders = state.sets.iter_mut().flat_map(|set| set.senders.drain(..)).collect();
+            self.close(&mut state, senders);
+            std::mem::take(&mut state.closing)
+        };
+        let all_ended = async {
+            for sender in &senders {
+                sender.ended().await;
+            }
+        };
+        // Senders end in time, unless one has panicked.
+        drop(tokio::time::timeout(2 * self.options.drain_time_max, all_ended).await);
+    }
+
+    /// Lets the senders of removed Alertmanagers end.
+    fn close(&self, state: &mut State, senders: Vec<Arc<Sender>>) {
+        senders.iter().for_each(|sender| sender.close());
+        state.closing.extend(senders);
+        state.closing.retain(|sender| !sender.is_ended());
+        self.metrics.discovered.set(state.sets.iter().map(|set| set.senders.len()).sum::<usize>() as i64);
+    }
+
+    /// Derives the senders of a set from its targets. Takes known Alertmanagers out of `senders`, and creates the
+    /// others.
+    fn update(&self, set: &mut AlertmanagerSet, senders: &mut Vec<Arc<Sender>>) {
+        let (urls, dropped) = target::urls(&set.config, &set.target_rules, set.groups());
+        let settings = SenderSettings { config: Arc::clone(&set.config), options: self.options };
+        set.dropped = dropped;
+        set.senders = urls
+            .into_iter()
+            .map(|url| match senders.iter().position(|sender| sender.url() == url) {
+                Some(known) => {
+                    let sender = senders.swap_remove(known);
+                    sender.set(settings.clone());
+                    sender
+                }
+                None => Sender::start(url, settings.clone(), self.metrics.clone()),
+            })
+            .collect();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.read().is_stopped
+    }
+
+    /// Returns the sources that are due.
+    fn due_sources(&self) -> Vec<Source> {
+        let mut state = self.state.write();
+        let discoveries = state.sets.iter_mut().flat_map(|set| &mut set.discoveries);
+        discoveries.filter_map(Discovery::take_due).collect()
+    }
+
+    /// Sets the targets that a source has found.
+    fn found(&self, source: &Source, groups: &[TargetGroup]) {
+        let mut state = self.state.write();
+        if state.is_stopped {
+            return;
+        }
+        let mut removed = Vec::new();
+        for set in &mut state.sets {
+            let mut changed =
+                set.discoveries.iter_mut().filter(|known| known.source == *source && known.groups != groups);
+            if let Some(changed) = changed.next() {
+                changed.groups = groups.to_vec();
+                let mut senders = std::mem::take(&mut set.senders);
+                self.update(set, &mut senders);
+                removed.extend(senders);
+            }
+        }
+        self.close(&mut state, removed);
+    }
+}
+
+impl AlertmanagerSet {
+    fn new(config: &AlertmanagerConfig) -> Result<Self> {
+        let access = config.access()?;
+        if config.scheme == Scheme::Https {
+            access.check_tls()?;
+        }
+        Ok(Self {
+            target_rules: config.target_rules()?,
+            alert_rules: config.alert_rules()?,
+            discoveries: Discovery::all(config),
+            config: Arc::new(config.clone()),
+            senders: Vec::new(),
+            dropped: Vec::new(),
+        })
+    }
+
+    fn groups(&self) -> impl Iterator<Item = &TargetGroup> {
+        self.config.static_configs.iter().chain(self.discoveries.iter().flat_map(|discovery| &discovery.groups))
+    }
+
+    fn push(&self, alerts: &[Bytes]) {
+        self.senders.iter().for_each(|sender| sender.push(alerts));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Signatures of S3 requests: AWS Signature Version 4, with the SHA-256 of the body, which the server checks.
+//!
+//! Source: "Authenticating Requests: Using the Authorization Header (AWS Signature Version 4)" in the Amazon S3 API
+//! reference.
+
+use std::fmt::Write as _;
+
+use data_encoding::HEXLOWER;
+use jiff::Timestamp;
+use percent_encoding::{AsciiSet, utf8_percent_encode};
+use ring::hmac;
+use varve_base::client::RESERVED;
+
+use super::checksum::checksum;
+
+const ALGORITHM: &str = "AWS4-HMAC-SHA256";
+const SERVICE: &str = "s3";
+
+/// The key of an account, and the region that its signatures are valid for.
+#[derive(Clone)]
+pub(super) struct Signer {
+    pub(super) access_key: String,
+    pub(super) secret_key: String,
+    /// The token of temporary credentials, or empty.
+    pub(super) session_token: String,
+    pub(super) region: String,
+}
+
+/// The signed parts of a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Unsigned<'a> {
+    pub(super) method: &'a str,
+    /// The encoded path.
+    pub(super) path: &'a str,
+    /// The encoded query, ascending by name.
+    pub(super) query: &'a str,
+    /// Names in lower case, and values, including `host`, in any order.
+    pub(super) headers: &'a [(String, String)],
+    pub(super) body: &'a [u8],
+}
+
+impl Signer {
+    /// Returns the headers that sign a request: its time, the checksum of its body, and the signature.
+    pub(super) fn sign(&self, request: Unsigned<'_>, now: Timestamp) -> Vec<(String, String)> {
+        let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
+        let day = &time[..8];
+        let body = checksum(request.body);
+        let mut added = vec![("x-amz-content-sha256", body.clone()), ("x-amz-date", time.clone())];
+        if !self.session_token.is_empty() {
+            added.push(("x-amz-security-token", self.session_token.clone()));
+        }
+        let mut added: Vec<_> = added.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut headers = [request.headers, &added].concat();
+        headers.sort_unstable();
+        let names: Vec<_> = headers.iter().map(|(name, _)| name.as_str()).collect();
+        let names = names.join(";");
+        let lines = headers.iter().fold(String::new(), |mut lines, (name, value)| {
+            let _ = writeln!(lines, "{name}:{}", value.trim());
+            lines
+        });
+        let Unsigned { method, path, query, .. } = request;
+        let canonical = format!("{method}\n{path}\n{query}\n{lines}\n{names}\n{body}");
+        let scope = format!("{day}/{}/{SERVICE}/aws4_request", self.region);
+        let text = format!("{ALGORITHM}\n{time}\n{scope}\n{}", checksum(canonical.as_bytes()));
+        let start = format!("AWS4{}", self.secret_key).into_bytes();
+        let parts = [day, &self.region, SERVICE, "aws4_request", &text];
+        let signature = HEXLOWER.encode(&parts.iter().fold(start, |key, part| hmac_sha256(&key, part)));
+        let value =
+            format!("{ALGORITHM} Credential={}/{scope},SignedHeaders={names},Signature={signature}", self.access_key);
+        added.push(("authorization".to_owned(), value));
+        added
+    }
+}
+
+/// Encodes text for a path, where slashes stay, or for a query.
+pub(super) fn encode(text: &str, is_path: bool) -> String {
+    const IN_PATH: &AsciiSet = &RESERVED.remove(b'/');
+    let escaped = if is_path { IN_PATH } else { RESERVED };
+    utf8_percent_encode(text, escaped).to_string()
+}
+
+fn hmac_sha256(key: &[u8], text: &str) -> Vec<u8> {
+    hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), text.as_bytes()).as_ref().to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Signs a request of the examples in the Amazon S3 API reference.
+    fn check(method: &str, path: &str, query: &str, headers: &[(&str, &str)], body: &str, expect: &str) {
+        let signer = Signer {
+            access_key: "AKIAIOSFODNN7EXAMPLE".to_owned(),
+            secret_key: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY".to_owned(),
+            session_token: String::new(),
+            region: "us-east-1".to_owned(),
+        };
+        let mut headers: Vec<_> = headers.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        headers.push(("host".to_owned(), "examplebucket.s3.amazonaws.com".to_owned()));
+        let request = Unsigned { method, path, query, headers: &headers, body: body.as_bytes() };
+        let now: Timestamp = "2013-05-24T00:00:00Z".parse().unwrap();
+        let signed = signer.sign(request, now);
+        let (_, value) = signed.iter().find(|(name, _)| name == "authorization").unwrap();
+        assert!(value.ends_with(&format!("Signature={expect}")), "{method} {path}?{query}: {value}");
+        assert!(value.contains("Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request,"), "{value}");
+    }
+
+    #[test]
+    fn signatures_equal_the_examples_of_aws() {
+        check(
+            "GET",
+            "/test.txt",
+            "",
+            &[("range", "bytes=0-9")],
+            "",
+            "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+        );
+        check(
+            "PUT",
+            "/test%24file.text",
+            "",
+            &[("date", "Fri, 24 May 2013 00:00:00 GMT"), ("x-amz-storage-class", "REDUCED_REDUNDANCY")],
+            "Welcome to Amazon S3.",
+            "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+        );
+        check("GET", "/", "lifecycle=", &[], "", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543");
+        check(
+            "GET",
+            "/",
+            "max-keys=2&prefix=J",
+            &[],
+            "",
+            "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7",
+        );
+    }
+
+    #[test]
+    fn paths_and_queries_are_encoded() {
+        assert_eq!(encode("a/b c~é$", true), "a/b%20c~%C3%A9%24");
+        assert_eq!(encode("a/b=", false), "a%2Fb%3D");
+    }
+}

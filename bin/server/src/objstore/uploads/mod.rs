@@ -1,0 +1,319 @@
+//! Uploads of finished blocks to a bucket, as Thanos' receive does, and removal of local blocks that are there.
+//!
+//! A window of two hours is *settled* once its samples are too old to be appended ([`Db::settled_ms`]). Its samples,
+//! without deleted ones, are exported to a Prometheus block in the data directory, sent, read back and compared. Then
+//! `meta.json` follows, which makes the block visible. The name of the block follows from its contents and the external
+//! labels. So a repeated upload continues where an earlier one ended, and the bucket never has one block twice.
+//!
+//! Invariants
+//! 1. A block in the bucket with a `meta.json` is complete and equals the local one.
+//! 2. A local block is removed only after its windows have been exported again, and blocks of the bucket with exactly
+//!    these samples, or blocks that were compacted from these, are complete there.
+//! 3. The state of another bucket or other external labels is discarded. Then all windows are compared with the bucket.
+//!
+//! Threads: one. Memory: the export of one window, and one part of an upload. Disk: one exported block. Crash: the next
+//! round repeats what is not in the state.
+
+mod bucket_blocks;
+mod groups;
+mod state;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use data_encoding::HEXLOWER;
+use varve_base::machine::files::remove_dir;
+use varve_base::printing::error_chain;
+use varve_prometheus::block::{BlockMeta, Ulid};
+use varve_prometheus::chunk::StartTimestamps;
+use varve_prometheus::export::{ExportOptions, export_block};
+use varve_prometheus::recover::range_of;
+use varve_tsdb::Db;
+use varve_tsdb::fs::{Fs, RealFs};
+
+use super::metrics::UploadMetrics;
+use super::{BucketConfig, DELETION_MARK, ObjectStore, Pace, Stop, file_checksum};
+use crate::app::App;
+use bucket_blocks::BucketBlocks;
+use groups::{Group, groups, windows};
+use state::State;
+
+/// Name of the directory in the data directory for the block that is being uploaded.
+const STAGING: &str = "uploads.tmp";
+/// Name of the state file in the data directory.
+const STATE_FILE: &str = "uploads";
+/// Key of the object that identifies the bucket.
+const BUCKET_ID: &str = "varve/bucket-id";
+/// Bytes of that object: 128 random bits in hexadecimal.
+const BUCKET_ID_SIZE: u64 = 32;
+
+/// External labels, ascending by name.
+type ExternalLabels = Vec<(String, String)>;
+
+/// Settings of uploads.
+#[derive(Debug, Clone)]
+pub struct UploadOptions {
+    /// The bucket.
+    pub bucket: BucketConfig,
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// Time between two rounds.
+    pub interval: Duration,
+    /// Maximum bandwidth. 0 is no limit.
+    pub bytes_per_second: u64,
+    /// Age from which local blocks are removed that are in the bucket.
+    pub local_retention_ms: Option<i64>,
+}
+
+/// Uploads blocks until it is stopped.
+struct Uploader {
+    app: Weak<App>,
+    options: UploadOptions,
+    store: ObjectStore,
+    metrics: UploadMetrics,
+    state: State,
+    /// The complete blocks of the bucket, once they have been listed.
+    blocks: Option<BucketBlocks>,
+}
+
+/// The samples that are uploaded.
+struct Source<'a> {
+    app: &'a App,
+    db: &'a Db,
+    labels: ExternalLabels,
+}
+
+/// Returns the labels that identify this server's blocks.
+///
+/// # Errors
+/// If there are none: Thanos rejects blocks without external labels.
+pub fn external_labels(config: &varve_base::config::Config) -> Result<ExternalLabels> {
+    let labels: ExternalLabels = config.global.external_labels.clone().into_iter().collect();
+    ensure!(
+        !labels.is_empty(),
+        "uploads (--objstore.config-file) need global.external_labels that no other server has, such as cluster and \
+         replica"
+    );
+    Ok(labels)
+}
+
+/// Starts a thread that uploads blocks of the open store.
+///
+/// # Errors
+/// If the client or the thread cannot be created.
+pub fn start(app: &Arc<App>, options: UploadOptions) -> Result<Arc<Stop>> {
+    let stop = Arc::new(Stop::default());
+    let metrics = app.metrics.objstore.clone();
+    let pace = Pace::new(Arc::clone(&stop), options.bytes_per_second);
+    let store = ObjectStore::new(&options.bucket, pace, metrics.clone())?;
+    let state = State::load(&options.data_dir.join(STATE_FILE));
+    let mut uploader =
+        Uploader { app: Arc::downgrade(app), options, store, metrics: metrics.uploads, state, blocks: None };
+    let stopped = Arc::clone(&stop);
+    let run = move || {
+        loop {
+            if let Err(error) = uploader.round() {
+                if stopped.wait(Duration::ZERO).is_err() {
+                    return;
+                }
+                uploader.metrics.failures.inc();
+                tracing::error!(error = error_chain(&error), "Uploads failed, they continue in the next round");
+            }
+            if stopped.wait(uploader.options.interval).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("uploads".to_owned()).spawn(run).context("start a thread for uploads")?;
+    Ok(stop)
+}
+
+impl Source<'_> {
+    /// Writes the samples of a window to a block in a new directory. Returns `None` if all are deleted.
+    fn export(&self, staging: &Path, window: i64) -> Result<Option<BlockMeta>> {
+        remove_dir(staging)?;
+        let real: Arc<dyn Fs> = Arc::new(RealFs);
+        let options = ExportOptions {
+            matchers: Vec::new(),
+            range: range_of(window),
+            // Thanos knows only the encodings without them.
+            start_timestamps: StartTimestamps::Drop,
+            external_labels: self.labels.clone(),
+        };
+        Ok(export_block(self.db, &real, &self.app.context_without_deadline(), staging, &options)?)
+    }
+}
+
+impl Uploader {
+    /// Uploads all settled windows that are not in the bucket, then removes old local blocks that are.
+    fn round(&mut self) -> Result<()> {
+        let Some(app) = self.app.upgrade() else { return Ok(()) };
+        let Some(store) = app.store() else { return Ok(()) };
+        store.db.wait_replayed(&app.context_without_deadline())?;
+        let source = Source { app: &app, db: &store.db, labels: external_labels(&app.config.current())? };
+        let Some(settled_ms) = source.db.settled_ms() else { return Ok(()) };
+        let mut settled = windows(&source.db.blocks())?;
+        settled.retain(|window| range_of(*window).end_ms < settled_ms);
+        self.show(&settled);
+        self.bind(&source.labels)?;
+        for window in settled.iter().copied().filter(|window| !self.state.has(*window)).collect::<Vec<_>>() {
+            if self.blocks.is_none() {
+                self.refresh()?;
+            }
+            self.upload_window(&source, window)?;
+            self.show(&settled);
+        }
+        match self.options.local_retention_ms {
+            Some(age_ms) => self.release(&source, age_ms, settled_ms),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads the id of the bucket, or creates it, and discards the state of another bucket or of other labels.
+    fn bind(&mut self, labels: &[(String, String)]) -> Result<()> {
+        let id = match self.store.read(BUCKET_ID, BUCKET_ID_SIZE)? {
+            Some(id) => String::from_utf8(id).map_err(|_| anyhow!("object {BUCKET_ID:?} is not text"))?,
+            None => {
+                let mut random = [0; 16];
+                getrandom::fill(&mut random)?;
+                let id = HEXLOWER.encode(&random);
+                self.store.put(BUCKET_ID, BUCKET_ID_SIZE, &mut id.as_bytes())?;
+                id
+            }
+        };
+        if self.state.is_bound_to(&id, labels) {
+            return Ok(());
+        }
+        tracing::info!(bucket = id, "Uploads begin with this bucket and these external labels");
+        // The state is saved with its first window.
+        self.state.bind(id, labels.to_vec());
+        self.blocks = None;
+        Ok(())
+    }
+
+    /// Lists the blocks of the bucket.
+    fn refresh(&mut self) -> Result<()> {
+        let mut blocks = self.blocks.take().unwrap_or_default();
+        blocks.refresh(&mut self.store)?;
+        self.blocks = Some(blocks);
+        Ok(())
+    }
+
+    fn show(&self, settled: &BTreeSet<i64>) {
+        let mut pending = settled.iter().filter(|window| !self.state.has(**window)).peekable();
+        let end_ms = match pending.peek() {
+            Some(window) => Some(range_of(**window).start_ms),
+            None => settled.last().map(|window| range_of(*window).end_ms + 1),
+        };
+        end_ms.into_iter().for_each(|end_ms| self.metrics.uploaded_until.set(end_ms as f64 / 1000.0));
+        self.metrics.pending.set(pending.count() as i64);
+    }
+
+    /// Uploads the samples of a window, unless the bucket has them, and records the window. Returns `true` if they are
+    /// there to stay. A window that cannot be read is logged, so that it does not hold up later ones.
+    ///
+    /// # Errors
+    /// Errors of the bucket, and if the state cannot be written.
+    fn upload_window(&mut self, source: &Source<'_>, window: i64) -> Result<bool> {
+        let block = match source.export(&self.staging(), window) {
+            Ok(block) => block,
+            Err(error) => {
+                self.metrics.failures.inc();
+                let from = range_of(window).start_ms;
+                tracing::error!(from, error = error_chain(&error), "Cannot export a block for upload");
+                return Ok(false);
+            }
+        };
+        let is_stored = match &block {
+            Some(block) if !self.blocks.as_ref().is_some_and(|blocks| blocks.has(block.ulid)) => self.upload(block)?,
+            _ => true,
+        };
+        self.state.add(window, block.map_or(Ulid::default(), |block| block.ulid));
+        let path = self.options.data_dir.join(STATE_FILE);
+        self.state.save(&path).with_context(|| format!("write {path:?}"))?;
+        remove_dir(&self.staging())?;
+        Ok(is_stored)
+    }
+
+    /// Sends the files of an exported block that the bucket does not have, `meta.json` last. Returns `false` if the
+    /// block is there with a mark for deletion, which stays.
+    fn upload(&mut self, block: &BlockMeta) -> Result<bool> {
+        let started = Instant::now();
+        let name = block.ulid.to_string();
+        let dir = self.staging().join(&name);
+        let thanos = block.thanos.as_ref().context("an exported block has external labels")?;
+        let stored = self.store.list(&format!("{name}/"))?;
+        let has = |file: &str| stored.iter().any(|object| object.key[name.len() + 1..] == *file);
+        if has(DELETION_MARK) {
+            tracing::warn!(block = name, "A block is not uploaded again: the bucket has it, marked for deletion");
+            return Ok(false);
+        }
+        let meta_key = format!("{name}/meta.json");
+        if has("meta.json") {
+            // The block was complete once, and has lost a file: it must not be read until it is complete again.
+            self.store.delete(&meta_key)?;
+        }
+        let mut bytes = 0;
+        for (path, size) in thanos.files.iter().filter(|(path, _)| path != "meta.json") {
+            let (key, file) = (format!("{name}/{path}"), dir.join(path));
+            let is_stored = stored.iter().any(|object| object.key == key && object.size == *size);
+            let checksum = file_checksum(&file)?;
+            if !is_stored || self.store.checksum(&key, *size)? != checksum {
+                self.store.put_file(&key, &file)?;
+                bytes += size;
+                ensure!(self.store.checksum(&key, *size)? == checksum, "object {key:?} differs from what was sent");
+            }
+        }
+        let meta = fs::read(dir.join("meta.json")).context("read meta.json of an exported block")?;
+        self.store.put(&meta_key, meta.len() as u64, &mut &*meta)?;
+        let read = self.store.read(&meta_key, meta.len() as u64)?;
+        if read.as_ref() != Some(&meta) {
+            self.store.delete(&meta_key)?;
+            bail!("object {meta_key:?} differs from what was sent");
+        }
+        self.blocks.get_or_insert_default().add(block);
+        self.metrics.blocks.inc();
+        let (from, to) = (block.min_ms, block.max_ms);
+        let (n_series, n_samples, duration) = (block.stats.n_series, block.stats.n_samples, started.elapsed());
+        tracing::info!(block = name, from, to, n_series, n_samples, bytes, ?duration, "Uploaded a block");
+        Ok(true)
+    }
+
+    /// Removes local blocks whose samples are older than an age, once the bucket has all of them.
+    fn release(&mut self, source: &Source<'_>, age_ms: i64, settled_ms: i64) -> Result<()> {
+        let Some(now_ms) = source.db.retention_now_ms() else { return Ok(()) };
+        let end_ms = now_ms.saturating_sub(age_ms).min(settled_ms);
+        let mut old = groups(&source.db.blocks());
+        old.retain(|group| range_of(*group.windows.end()).end_ms < end_ms);
+        if !old.is_empty() {
+            self.refresh()?;
+        }
+        for Group { numbers, windows } in old {
+            let (from, to) = (range_of(*windows.start()).start_ms, range_of(*windows.end()).end_ms);
+            let mut is_stored = true;
+            for window in windows {
+                // An import or a deletion may have changed the window since its upload.
+                is_stored &= self.upload_window(source, window)?;
+            }
+            if is_stored {
+                source.db.remove_blocks(&numbers)?;
+                self.metrics.removed.inc_by(numbers.len() as u64);
+                tracing::info!(
+                    blocks = numbers.len(),
+                    from,
+                    to,
+                    "Removed local blocks whose samples are in the bucket"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn staging(&self) -> PathBuf {
+        self.options.data_dir.join(STAGING)
+    }
+}

@@ -1,0 +1,206 @@
+//! The query log: a line of JSON per query, in the format of Prometheus' `query_log_file`.
+//!
+//! Used by `http` when a query has ended, on its blocking thread. Each line is appended with one write. A failed write
+//! is logged and counted. It does not fail the query.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use parking_lot::RwLock;
+use prometheus::{IntCounter, IntGauge};
+use serde_json::{Map, Value, json};
+use varve_base::quantity::print_time;
+
+/// The log. Clones write to the same file.
+#[derive(Debug, Clone)]
+pub struct QueryLog {
+    file: Arc<RwLock<Option<(PathBuf, File)>>>,
+    /// 1 while there is a file.
+    enabled: IntGauge,
+    failures: IntCounter,
+}
+
+/// An open file, or none.
+#[derive(Debug)]
+pub struct Opened(Option<(PathBuf, File)>);
+
+/// A query that has ended.
+#[derive(Debug)]
+pub struct LoggedQuery<'a> {
+    /// The query.
+    pub query: &'a str,
+    /// Start of the range, or the time of an instant query.
+    pub start_ms: i64,
+    /// End of the range.
+    pub end_ms: i64,
+    /// Step in seconds; 0 for an instant query.
+    pub step_s: i64,
+    /// The reason why the query failed, if it did.
+    pub error: Option<&'a str>,
+    /// Timings and samples, as `stats=all` returns them, and the plan of a slow query.
+    pub stats: Value,
+    /// Series that were read.
+    pub n_series: u64,
+    /// Maximum memory of the query.
+    pub memory_peak_bytes: usize,
+    /// The ids of the trace and of the span of the request, if it is sampled.
+    pub trace: Option<(String, String)>,
+    /// The source.
+    pub origin: Origin<'a>,
+}
+
+/// The source of a query.
+#[derive(Debug)]
+pub enum Origin<'a> {
+    /// A request.
+    Http {
+        /// The client's address.
+        client_ip: String,
+        /// The method.
+        method: &'a str,
+        /// The path.
+        path: &'a str,
+    },
+    /// A rule.
+    RuleGroup {
+        /// The rule file.
+        file: &'a str,
+        /// The name of the group.
+        name: &'a str,
+    },
+}
+
+impl QueryLog {
+    /// Creates a disabled log.
+    pub(crate) fn new(enabled: IntGauge, failures: IntCounter) -> Self {
+        Self { file: Arc::default(), enabled, failures }
+    }
+
+    /// Opens a file for appending, or none.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Opened> {
+        let Some(path) = path else { return Ok(Opened(None)) };
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        Ok(Opened(Some((path.to_owned(), file.with_context(|| format!("open query log {path:?}"))?))))
+    }
+
+    /// Directs further queries to this file. After a rotation it is a new file at the same path.
+    pub fn write_to(&self, Opened(opened): Opened) {
+        self.enabled.set(opened.is_some().into());
+        *self.file.write() = opened;
+    }
+
+    /// Returns `true` if queries are logged.
+    pub fn is_enabled(&self) -> bool {
+        self.enabled.get() != 0
+    }
+
+    /// Appends a line.
+    pub fn log(&self, query: &LoggedQuery<'_>) {
+        let file = self.file.read();
+        let Some((path, file)) = &*file else { return };
+        let mut line = query.to_json(Timestamp::now()).to_string();
+        line.push('\n');
+        if let Err(error) = (&*file).write_all(line.as_bytes()) {
+            self.failures.inc();
+            tracing::error!(?path, %error, "Cannot write to the query log");
+        }
+    }
+}
+
+impl LoggedQuery<'_> {
+    fn to_json(&self, now: Timestamp) -> Value {
+        let mut line = Map::new();
+        line.insert("time".into(), format!("{now:.3}").into());
+        line.insert("level".into(), "INFO".into());
+        line.insert("source".into(), "varve".into());
+        line.insert("msg".into(), "promql query logged".into());
+        let (start, end) = (print_time(self.start_ms), print_time(self.end_ms));
+        line.insert("params".into(), json!({ "end": end, "query": self.query, "start": start, "step": self.step_s }));
+        if let Some(error) = self.error {
+            line.insert("error".into(), error.into());
+        }
+        let mut stats = self.stats.clone();
+        stats["varve"]["series"] = self.n_series.into();
+        stats["varve"]["memoryPeakBytes"] = self.memory_peak_bytes.into();
+        line.insert("stats".into(), stats);
+        let (trace_id, span_id) = self.trace.clone().unwrap_or_else(|| ("0".repeat(32), "0".repeat(16)));
+        line.insert("spanID".into(), span_id.into());
+        line.insert("traceID".into(), trace_id.into());
+        match &self.origin {
+            Origin::Http { client_ip, method, path } => {
+                line.insert("httpRequest".into(), json!({ "clientIP": client_ip, "method": method, "path": path }))
+            }
+            Origin::RuleGroup { file, name } => line.insert("ruleGroup".into(), json!({ "file": file, "name": name })),
+        };
+        Value::Object(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    /// Returns an entry. `stats` must be an object.
+    fn query(stats: Value) -> LoggedQuery<'static> {
+        LoggedQuery {
+            query: "up == \"x\"",
+            start_ms: 1_700_000_000_000,
+            end_ms: 1_700_000_060_500,
+            step_s: 15,
+            error: Some("query was canceled"),
+            stats,
+            n_series: 2,
+            memory_peak_bytes: 100,
+            trace: None,
+            origin: Origin::Http { client_ip: String::new(), method: "GET", path: "/api/v1/query_range" },
+        }
+    }
+
+    fn log() -> (QueryLog, IntCounter) {
+        let failures = IntCounter::new("failures", "x").unwrap();
+        (QueryLog::new(IntGauge::new("enabled", "x").unwrap(), failures.clone()), failures)
+    }
+
+    #[test]
+    fn a_line_has_the_format_of_prometheus() {
+        let line = query(json!({ "timings": { "execTotalTime": 1.5 } })).to_json(Timestamp::UNIX_EPOCH);
+        assert_eq!(line["time"], "1970-01-01T00:00:00.000Z");
+        assert_eq!(line["params"]["start"], "2023-11-14T22:13:20.000Z");
+        assert_eq!((&line["params"]["step"], &line["msg"]), (&json!(15), &json!("promql query logged")));
+        assert_eq!(
+            (&line["error"], &line["stats"]["timings"]["execTotalTime"]),
+            (&json!("query was canceled"), &json!(1.5))
+        );
+        assert_eq!(line["stats"]["varve"], json!({ "series": 2, "memoryPeakBytes": 100 }));
+        assert_eq!(line["httpRequest"]["path"], "/api/v1/query_range");
+    }
+
+    #[test]
+    fn lines_are_appended_until_the_log_is_closed() {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("queries.log");
+        let (log, failures) = log();
+        log.log(&query(json!({})));
+        log.write_to(QueryLog::open(Some(&path)).unwrap());
+        log.log(&query(json!({})));
+        log.write_to(QueryLog::open(Some(&path)).unwrap());
+        log.log(&query(json!({})));
+        assert!(QueryLog::open(Some(dir.path())).is_err(), "a directory is not a log file");
+        log.log(&query(json!({})));
+        log.write_to(QueryLog::open(None).unwrap());
+        assert!(!log.is_enabled());
+        log.log(&query(json!({})));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((lines.len(), failures.get()), (3, 0));
+        assert_eq!(lines[2]["params"]["query"], "up == \"x\"");
+    }
+}

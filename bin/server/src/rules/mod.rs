@@ -1,0 +1,219 @@
+//! Recording and alerting rules of a running server: loads rule files, and evaluates groups at their times.
+//!
+//! `load` reads the files; `scheduler` decides which group is due and evaluates it on a bounded number of threads;
+//! `storage` connects rules with the store. The rules themselves are in the crate `varve-rules`.
+//!
+//! Invariants
+//! 1. A reload whose rule files are invalid changes nothing.
+//! 2. Each query of a rule is an active request. Its deadline is at most the group's interval, and its memory is
+//!    charged to the budget of all rules.
+//!
+//! Threads: one scheduler, `--rules.concurrency` threads that evaluate groups, and as many for independent rules of a
+//! group. They start after the replay, and end after [`Rules::stop`].
+
+mod load;
+mod scheduler;
+mod storage;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use varve_base::config::Config;
+use varve_base::config::rules::Wait;
+use varve_ingest::Written;
+use varve_promql::Features;
+use varve_rules::waiting::Senders;
+use varve_rules::{AlertsMax, RestoreOptions, RuleSet, Settings, Threads, Time};
+use varve_tsdb::context::MemoryBudget;
+
+use crate::request_context::RequestContext;
+use load::Files;
+pub(crate) use load::hash_files;
+use scheduler::Entries;
+use scheduler::RuleThreads;
+pub use scheduler::start;
+pub use storage::ROUTE;
+
+/// The flag that bounds the memory of all queries of rules together.
+const MEMORY_FLAG: &str = "--rules.max-memory-total";
+
+/// Flags of rules, checked.
+#[derive(Debug, Clone)]
+pub struct RulesOptions {
+    /// Minimum time between two notifications of an alert.
+    pub resend_delay: Duration,
+    /// How alerts are restored after an outage.
+    pub restore: RestoreOptions,
+    /// Longest outage after which missed evaluations are caught up.
+    pub catch_up: Duration,
+    /// Maximum number of alerts of all rules.
+    pub alerts_max: usize,
+    /// Threads that evaluate rules.
+    pub concurrency: usize,
+    /// Maximum memory of all evaluations in bytes.
+    pub memory_max: usize,
+    /// The URL of the server, for links in alerts.
+    pub external_url: String,
+    /// The optional parts of PromQL that rules may use.
+    pub features: Features,
+}
+
+/// The rules of a server.
+#[derive(Debug)]
+pub struct Rules {
+    options: RulesOptions,
+    alerts_max: Arc<AlertsMax>,
+    threads: Threads,
+    memory: MemoryBudget,
+    /// The progress of senders. Write requests update it.
+    pub(crate) senders: Senders,
+    live: RwLock<Live>,
+    entries: Mutex<Entries>,
+    /// Notified when entries change, and on stop.
+    changed: Condvar,
+    is_stopping: AtomicBool,
+    running: Mutex<Option<RuleThreads>>,
+}
+
+/// The rules and settings in force.
+#[derive(Debug, Clone)]
+struct Live {
+    set: Arc<RuleSet>,
+    settings: Arc<Settings>,
+    /// Evaluation interval of groups that set none.
+    default_interval: Duration,
+    /// Maximum time that an evaluation waits for data; `None` if it does not wait.
+    max_wait: Option<Duration>,
+}
+
+/// Rules that are read but not in force yet.
+#[derive(Debug)]
+pub struct Prepared {
+    loaded: Files,
+    live: Live,
+}
+
+impl Rules {
+    pub(crate) fn new(options: RulesOptions) -> Self {
+        let threads = Threads::new(options.concurrency);
+        let settings = Arc::new(settings(&options, &threads, &Config::default()));
+        Self {
+            alerts_max: Arc::new(AlertsMax::new(options.alerts_max)),
+            memory: MemoryBudget::new(MEMORY_FLAG, options.memory_max),
+            threads,
+            options,
+            senders: Senders::default(),
+            live: RwLock::new(Live {
+                set: Arc::default(),
+                settings,
+                default_interval: Config::default().global.evaluation_interval,
+                max_wait: None,
+            }),
+            entries: Mutex::default(),
+            changed: Condvar::new(),
+            is_stopping: AtomicBool::new(false),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Reads the rule files of a configuration. Nothing changes before [`Rules::apply`].
+    ///
+    /// # Errors
+    /// A file cannot be read or is invalid.
+    pub fn prepare(&self, config: &Config) -> anyhow::Result<Prepared> {
+        let loaded = load::load(config, self.options.features)?;
+        let max_wait = match config.rules.wait {
+            Wait::Data if config.global.rule_query_offset.is_zero() => Some(config.rules.max_wait),
+            Wait::Data | Wait::None => None,
+        };
+        let settings = Arc::new(settings(&self.options, &self.threads, config));
+        let default_interval = config.global.evaluation_interval;
+        Ok(Prepared { loaded, live: Live { set: Arc::default(), settings, default_interval, max_wait } })
+    }
+
+    /// Puts rules into force. Waits for running evaluations of groups that have changed or are removed. The caller
+    /// applies one configuration at a time.
+    pub fn apply(&self, Prepared { loaded, live }: Prepared) {
+        let is_first = !self.entries.lock().is_loaded();
+        let old = self.live();
+        let change = old.set.change_to(loaded, live.default_interval, is_first, &self.alerts_max);
+        let now = now();
+        let (set, removed) = change.apply(now, &live.settings);
+        self.entries.lock().replace(&set, removed, now);
+        *self.live.write() = Live { set: Arc::new(set), ..live };
+        self.changed.notify_all();
+    }
+
+    /// Returns all groups.
+    pub fn set(&self) -> Arc<RuleSet> {
+        Arc::clone(&self.live.read().set)
+    }
+
+    /// Returns the default interval of groups, and the settings in force.
+    pub fn settings(&self) -> (Duration, Settings) {
+        let live = self.live();
+        (live.default_interval, (*live.settings).clone())
+    }
+
+    /// Returns the optional parts of PromQL that rules may use.
+    pub fn features(&self) -> Features {
+        self.options.features
+    }
+
+    /// Returns the maximum number of alerts, and the current number.
+    pub(crate) fn alerts(&self) -> (usize, usize) {
+        (self.alerts_max.max(), self.alerts_max.used())
+    }
+
+    /// Notes the progress of the sender of a write request ([`Sender::name`](crate::rejects::Sender::name)).
+    /// Standby replicas of HA pairs have no progress, because their samples are not stored.
+    pub fn note_progress(&self, context: &RequestContext, written: &Written) {
+        let Some(times) = written.times.filter(|_| written.stored.total > 0) else { return };
+        let name = context.sender().name(written.replica.as_deref());
+        self.senders.note(&name, now(), times.start_ms, times.end_ms);
+    }
+
+    /// Prevents further evaluations from starting.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end of all evaluations, after [`Rules::stop`].
+    pub fn join(&self) {
+        let running = self.running.lock().take();
+        running.into_iter().for_each(RuleThreads::join);
+    }
+
+    /// Returns the bytes of memory of all queries of rules.
+    pub(crate) fn memory_used(&self) -> usize {
+        self.memory.used()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn live(&self) -> Live {
+        self.live.read().clone()
+    }
+}
+
+fn settings(options: &RulesOptions, threads: &Threads, config: &Config) -> Settings {
+    Settings {
+        query_offset: config.global.rule_query_offset,
+        resend_delay: options.resend_delay,
+        restore: options.restore,
+        external_labels: config.global.external_labels.clone(),
+        external_url: options.external_url.clone(),
+        threads: threads.clone(),
+    }
+}
+
+/// Returns the wall-clock time.
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Time::from_ns(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,291 @@
+//! The open store, with the receiver of writes and the query engine.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use varve_advise::usage::{Requester, Usage};
+use varve_base::config::Config;
+use varve_ingest::ha::Elections;
+use varve_ingest::relabel::{DisabledByUse, DisabledRules, DroppingRule, UsedRule};
+use varve_ingest::{LoadOutcome, Receiver};
+use varve_promql::print_matchers;
+use varve_query::usage::{LabelSet, SelectorUse};
+use varve_query::{Engine, EngineOptions};
+use varve_tsdb::fs::{Clock, RealFs, StateFileError, SystemClock};
+use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::retention::RetentionRule;
+use varve_tsdb::{Db, Error, MatchOp, Matcher, Options, QueryContext, TimeRange};
+
+/// The store that requests use.
+#[derive(Debug)]
+pub struct Store {
+    /// The storage engine.
+    pub db: Arc<Db>,
+    /// The write path.
+    pub receiver: Receiver,
+    /// The query engine.
+    pub engine: Engine,
+    /// The usage record.
+    pub usage: Usage,
+    /// The leaders of HA pairs.
+    pub elections: Arc<Elections>,
+    lookback_delta_ms: i64,
+    /// Whether OTLP deltas are added up.
+    delta_to_cumulative: bool,
+    /// The data directory.
+    path: PathBuf,
+}
+
+/// The files of the data directory with the state that is not in the WAL.
+const STATE_FILES: [&str; 3] = [USAGE_FILE, HA_FILE, DISABLED_RULES_FILE];
+const USAGE_FILE: &str = "usage";
+const HA_FILE: &str = "ha";
+const DISABLED_RULES_FILE: &str = "disabled-rules";
+/// The file of a snapshot with the configuration in force.
+const CONFIG_FILE: &str = "config.yml";
+
+/// Options of a [`Store`].
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// Options of the storage engine.
+    pub tsdb: Options,
+    /// Limits of the write path.
+    pub ingest: varve_ingest::Limits,
+    /// The initial configuration. [`Store::reload`] changes it later.
+    pub config: Config,
+    /// Options of the query engine.
+    pub engine: EngineOptions,
+    /// Whether OTLP deltas are added up.
+    pub delta_to_cumulative: bool,
+}
+
+impl Store {
+    /// Opens a data directory. Returns when the series of its WAL are known.
+    ///
+    /// # Errors
+    /// The errors of [`Db::open`].
+    pub fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
+        let db = Arc::new(Db::open(path, options.tsdb)?);
+        let (lookback_delta_ms, delta_to_cumulative) = (options.engine.lookback_delta_ms, options.delta_to_cumulative);
+        // The open database holds the lock of the directory.
+        let (usage, found) = Usage::open(Arc::new(RealFs), path.join(USAGE_FILE), SystemClock.now_ms());
+        report(outcome(found), "the usage record", "a new record starts");
+        let (elections, found) = Elections::open(Arc::new(RealFs), path.join(HA_FILE));
+        report(found, "HA pairs", "leaders are elected again");
+        let elections = Arc::new(elections);
+        let (disabled_rules, found) = DisabledRules::open(Arc::new(RealFs), path.join(DISABLED_RULES_FILE));
+        report(found, "rules disabled by use", "all rules are enabled again");
+        let receiver = Receiver::new(Arc::clone(&db), options.ingest).with_disabled_rules(disabled_rules);
+        let engine = Engine::new(options.engine);
+        let path = path.to_owned();
+        let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms, delta_to_cumulative, path };
+        store.reload(&options.config)?;
+        Ok(store)
+    }
+
+    /// Records the selectors of a request for metadata or exemplars, and the labels that it shows. It disables no
+    /// rules: users browse metrics and labels without needing their samples.
+    pub fn note_metadata(&self, ctx: &QueryContext, who: &Requester, selectors: &[Vec<Matcher>], labels: &LabelSet) {
+        self.note_without_samples(ctx, who, &uses(selectors, labels));
+    }
+
+    /// Records the uses of a query whose response has no samples. It disables no rules.
+    pub fn note_without_samples(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
+        self.record(ctx, who, selectors);
+    }
+
+    /// Records the selectors of a request for samples without an expression.
+    pub fn note_selectors(&self, ctx: &QueryContext, who: &Requester, selectors: &[Vec<Matcher>]) {
+        self.note_query(ctx, who, &uses(selectors, &LabelSet::all()));
+    }
+
+    /// Records the uses of a query, and disables rules that drop the selected series if they have `disable_on_use`.
+    /// Reads of Varve's own tools do not count.
+    pub fn note_query(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
+        if !self.record(ctx, who, selectors) {
+            return;
+        }
+        for SelectorUse { matchers, .. } in selectors {
+            let by = || DisabledByUse {
+                at_ms: SystemClock.now_ms(),
+                selector: print_matchers(matchers),
+                who: who.to_string(),
+            };
+            // As above, a failure is the failure of the request.
+            let Ok(rules) = self.receiver.note_use(ctx, matchers, by) else { return };
+            for UsedRule { name: rule, is_disabled } in rules {
+                let (selector, who) = (print_matchers(matchers), who.to_string());
+                if is_disabled {
+                    tracing::warn!(rule, selector, who, "Rule disabled because a query used series that it drops");
+                } else {
+                    tracing::info!(rule, selector, who, "Rule in dry run would have been disabled by a query");
+                }
+            }
+        }
+    }
+
+    /// Adds uses to the usage record. Returns `false` if they do not count.
+    fn record(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) -> bool {
+        if who.is_tool() || selectors.is_empty() {
+            return false;
+        }
+        // Regular expressions are compiled within the limits of the request. If that fails, so does the request.
+        let mut matchers = selectors.iter().flat_map(|used| &used.matchers);
+        if matchers.try_for_each(|matcher| matcher.compile(ctx)).is_err() {
+            return false;
+        }
+        self.usage.note(who, selectors, SystemClock.now_ms());
+        true
+    }
+
+    /// Returns an info for each rule that drops the series of a query with an empty result: of its selectors by name
+    /// for which the store has no recent samples at `end_ms`, the end of the query. Returns at most
+    /// [`DROPPED_INFOS_MAX`] infos.
+    ///
+    /// # Errors
+    /// If the request is interrupted.
+    pub fn dropped_infos(
+        &self,
+        ctx: &QueryContext,
+        selectors: &[SelectorUse],
+        end_ms: i64,
+    ) -> varve_tsdb::Result<Vec<String>> {
+        // Samples from before the rule was enforced may be older.
+        let recent = TimeRange { start_ms: end_ms.saturating_sub(self.lookback_delta_ms), end_ms };
+        let mut infos = Vec::new();
+        for SelectorUse { matchers, .. } in selectors {
+            let rules = self.receiver.rules_dropping(ctx, matchers)?;
+            if rules.is_empty() || self.db.select_labels(ctx, matchers, recent)?.next().is_some() {
+                continue;
+            }
+            let name = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME);
+            for info in rules.iter().map(|rule| dropped_info(name, rule)) {
+                if infos.len() < DROPPED_INFOS_MAX && !infos.contains(&info) {
+                    infos.push(info);
+                }
+            }
+            if infos.len() == DROPPED_INFOS_MAX {
+                break;
+            }
+        }
+        Ok(infos)
+    }
+
+    /// Saves the state that is not in the WAL. A failure is logged, and the next call repeats the write.
+    pub fn save(&self) {
+        for (what, saved) in [
+            ("the usage record", self.usage.save()),
+            ("the leaders of HA pairs", self.elections.save()),
+            ("which rules are disabled by use", self.receiver.disabled_rules().save()),
+        ] {
+            if let Err(error) = saved {
+                tracing::error!(%error, "Cannot save {what}; retrying later");
+            }
+        }
+    }
+
+    /// Creates a snapshot of the store, with the state that is not in the WAL, and the configuration in force.
+    ///
+    /// # Errors
+    /// The errors of [`Db::snapshot`], and if a file cannot be written. A partially created directory stays.
+    pub fn snapshot(&self, name: &str, skip_head: bool, config: &Config) -> varve_tsdb::Result<()> {
+        let dir = self.db.snapshot(name, skip_head)?;
+        self.save();
+        for file in STATE_FILES {
+            let (from, to) = (self.path.join(file), dir.join(file));
+            match std::fs::copy(&from, &to).and_then(|_| File::open(&to)?.sync_all()) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io("copy", &from)(error)),
+                _copied_or_not_there => {}
+            }
+        }
+        let path = dir.join(CONFIG_FILE);
+        config
+            .self_contained()
+            .and_then(|config| std::fs::write(&path, config.to_yaml()))
+            .and_then(|()| File::open(&path)?.sync_all())
+            .and_then(|()| File::open(&dir)?.sync_all())
+            .map_err(Error::io("write", &path))
+    }
+
+    /// Applies the sections `ingest` and `otlp` of a configuration. Active requests continue with the old one. Other
+    /// sections are applied at start only.
+    ///
+    /// # Errors
+    /// If the configuration is invalid. Nothing has changed then.
+    pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
+        let otlp = config.otlp.settings(self.lookback_delta_ms, self.delta_to_cumulative)?;
+        let rules = config.ingest.rules()?;
+        let has_rules = !config.rule_files.is_empty();
+        let budgets = if has_rules { config.ingest.budgets_with_rules()? } else { config.ingest.budgets()? };
+        let ha = config.ingest.ha()?;
+        if let Some(warning) = config.ingest.team_warning() {
+            tracing::info!("{warning}");
+        }
+        self.receiver.set_budgets(budgets);
+        self.receiver.set_otlp(otlp);
+        self.receiver.set_rules(rules);
+        self.receiver.set_ha(ha, &self.elections);
+        Ok(())
+    }
+
+    /// Replaces the limits of retention, time and bytes, and its rules. 0 is no limit.
+    pub(crate) fn set_retention(&self, (time, size): (Duration, usize), rules: Vec<RetentionRule>) {
+        let time_ms = i64::try_from(time.as_millis()).ok().filter(|&ms| ms > 0);
+        self.db.set_retention(time_ms, Some(size as u64).filter(|&size| size > 0), rules);
+    }
+}
+
+/// Returns the uses of selectors that show some labels.
+fn uses(selectors: &[Vec<Matcher>], labels: &LabelSet) -> Vec<SelectorUse> {
+    let used = |matchers: &Vec<Matcher>| SelectorUse { matchers: matchers.clone(), labels: labels.clone() };
+    selectors.iter().map(used).collect()
+}
+
+fn dropped_info(metric: Option<&Matcher>, DroppingRule { name, is_disabled }: &DroppingRule) -> String {
+    let pattern = metric.map_or("", Matcher::value);
+    let is_name = metric.is_none_or(|matcher| matcher.op() == MatchOp::Equal);
+    let metric = if is_name { format!("metric {pattern:?}") } else { format!("a metric of {pattern:?}") };
+    match is_disabled {
+        false => format!("{metric} is dropped by relabel rule {name:?}"),
+        true => format!(
+            "{metric} was dropped by relabel rule {name:?} until a query disabled the rule; new samples are stored"
+        ),
+    }
+}
+
+/// Maximum number of infos about dropped metrics in a response.
+const DROPPED_INFOS_MAX: usize = 10;
+
+fn outcome(found: Result<(), StateFileError>) -> LoadOutcome {
+    match found {
+        Ok(()) => LoadOutcome::Valid,
+        Err(StateFileError::Newer(version)) => LoadOutcome::NewerVersion(version),
+        Err(StateFileError::Unreadable(reason)) => LoadOutcome::Unreadable(reason),
+        Err(StateFileError::Damaged(reason)) => LoadOutcome::Damaged(reason),
+    }
+}
+
+/// Logs that a state file cannot be used, and the consequence.
+fn report(found: LoadOutcome, of: &str, outcome: &str) {
+    match found {
+        LoadOutcome::Valid => {}
+        LoadOutcome::NewerVersion(version) => {
+            tracing::warn!(
+                version,
+                "The file of {of} is of a newer version; it stays unchanged, new state is not saved, and {outcome}"
+            );
+        }
+        LoadOutcome::Unreadable(reason) => {
+            tracing::error!(
+                reason,
+                "The file of {of} cannot be read; it stays unchanged, new state is not saved, and {outcome}"
+            );
+        }
+        LoadOutcome::Damaged(reason) => {
+            tracing::error!(reason, "The file of {of} is damaged; it is renamed, and {outcome}");
+        }
+    }
+}

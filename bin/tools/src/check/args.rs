@@ -1,0 +1,99 @@
+//! The arguments of `varve check`, which are promtool's.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use varve_base::quantity::parse_duration;
+
+use crate::features::FeatureArgs;
+use crate::server_args::ServerArgs;
+
+/// `varve check ...`.
+#[derive(Debug, Subcommand)]
+pub enum CheckCommand {
+    /// Check configuration files of Varve or Prometheus
+    Config(ConfigArgs),
+    /// Check files for --web.config.file
+    WebConfig(WebConfigArgs),
+    /// Check rule files
+    Rules(RulesArgs),
+    /// Lint a scrape body from standard input
+    Metrics(MetricsArgs),
+    /// Check that a server is healthy
+    Healthy(ServerArgs),
+    /// Check that a server is ready
+    Ready(ServerArgs),
+}
+
+/// Flags of the linter.
+#[derive(Debug, Clone, Args)]
+pub(super) struct LintArgs {
+    /// Lints, comma separated: all, none, duplicate-rules, and for configuration files too-long-scrape-interval
+    #[arg(long, value_name = "NAME,...", default_value = "duplicate-rules")]
+    pub(super) lint: String,
+
+    /// Exit with code 3 on lint errors
+    #[arg(long)]
+    pub(super) lint_fatal: bool,
+
+    /// Ignore unknown fields in rule files
+    #[arg(long)]
+    pub(super) ignore_unknown_fields: bool,
+
+    #[command(flatten)]
+    pub(super) features: FeatureArgs,
+}
+
+/// Arguments of `varve check config`.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    /// Files to check
+    #[arg(value_name = "FILE", required = true)]
+    pub(super) files: Vec<PathBuf>,
+
+    /// Check only the file, not the files that it refers to
+    #[arg(long)]
+    pub(super) syntax_only: bool,
+
+    /// Fail if a section is not checked
+    #[arg(long)]
+    pub(super) strict: bool,
+
+    /// Lookback delta of queries; longer scrape intervals are a lint error
+    #[arg(long = "query.lookback-delta", value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
+    pub(super) lookback_delta: Duration,
+
+    #[command(flatten)]
+    pub(super) lint: LintArgs,
+}
+
+/// Arguments of `varve check web-config`.
+#[derive(Debug, Clone, Args)]
+pub struct WebConfigArgs {
+    /// Files to check
+    #[arg(value_name = "FILE", required = true)]
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// Arguments of `varve check rules`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Exit codes: 0 valid, 1 errors, 3 lint errors with --lint-fatal.")]
+pub struct RulesArgs {
+    /// Files to check [default: standard input]
+    #[arg(value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) lint: LintArgs,
+}
+
+/// Arguments of `varve check metrics`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "\
+Exit codes: 0 valid, 1 errors, 3 lint errors. Example: curl -s http://localhost:9898/metrics | varve check metrics")]
+pub struct MetricsArgs {
+    /// Print the number of series per metric, largest first
+    #[arg(long)]
+    pub(super) extended: bool,
+}

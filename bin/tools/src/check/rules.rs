@@ -1,0 +1,96 @@
+//! `varve check rules`: validates rule files as Prometheus does.
+
+use std::collections::BTreeSet;
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use varve_base::printing::error_chain;
+use varve_rules::file::{self, Options, RuleFile, Texts};
+
+use super::args::{LintArgs, RulesArgs};
+use super::{INPUT_SIZE_MAX, Verdict, read};
+
+/// Checks files, or standard input.
+pub(super) fn check(args: &RulesArgs) -> Verdict {
+    args.lint.warn(&["duplicate-rules"]);
+    let verdict = match &args.files[..] {
+        [] => {
+            println!("Checking standard input");
+            check_text("", standard_input(), &args.lint)
+        }
+        files => check_files(files, &args.lint),
+    };
+    args.lint.apply_severity(verdict)
+}
+
+/// Checks files and prints the number of rules, or the errors, of each.
+pub(super) fn check_files(files: &[PathBuf], lint: &LintArgs) -> Verdict {
+    let check = |file: &PathBuf| {
+        println!("Checking {}", file.display());
+        check_text(&format!("{}: ", file.display()), read(file), lint)
+    };
+    files.iter().map(check).max().unwrap_or(Verdict::Valid)
+}
+
+fn standard_input() -> Result<String> {
+    let mut text = String::new();
+    std::io::stdin().take(INPUT_SIZE_MAX + 1).read_to_string(&mut text)?;
+    ensure!(text.len() as u64 <= INPUT_SIZE_MAX, "the input is longer than {INPUT_SIZE_MAX} bytes");
+    Ok(text)
+}
+
+/// Checks a text. `place` precedes each error.
+fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
+    let options = Options { ignore_unknown_fields: lint.ignore_unknown_fields, features: lint.features.features() };
+    let parsed = text.map_err(|error| vec![error_chain(&error)]).and_then(|text| {
+        file::parse(&text, &options).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    });
+    let parsed = match parsed {
+        Ok(parsed) => parsed,
+        Err(errors) => {
+            eprintln!("  FAILED:");
+            errors.iter().for_each(|error| eprintln!("{place}{error}"));
+            return Verdict::Invalid;
+        }
+    };
+    if parsed.n_ignored_documents > 0 {
+        eprintln!("{place}only the first document is read, {} are ignored", parsed.n_ignored_documents);
+    }
+    let found = if lint.is_on("duplicate-rules") { duplicates(&parsed.files) } else { BTreeSet::new() };
+    if found.is_empty() {
+        let n_rules: usize = parsed.files.iter().flat_map(|file| &file.groups).map(|group| group.rules.len()).sum();
+        println!("  SUCCESS: {n_rules} rules found\n");
+        return Verdict::Valid;
+    }
+    eprintln!("  FAILED:\nlint error {} duplicate rule(s) found.", found.len());
+    for (name, labels) in found {
+        eprintln!("Metric: {name}\nLabel(s):");
+        labels.iter().for_each(|(name, value)| eprintln!("\t{name}: {value}"));
+    }
+    eprintln!("Might cause inconsistency while recording expressions");
+    println!();
+    Verdict::Lint
+}
+
+/// Returns the name and labels of rules that are not unique.
+fn duplicates(files: &[RuleFile]) -> BTreeSet<(&str, &Texts)> {
+    let rules = files.iter().flat_map(|file| &file.groups).flat_map(|group| &group.rules);
+    let mut seen = BTreeSet::new();
+    rules.map(|rule| (rule.name.as_str(), &rule.labels)).filter(|rule| !seen.insert(*rule)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_have_the_same_name_and_labels() {
+        let text = "groups:\n- name: g\n  labels: {x: '1'}\n  rules:\n  - {record: a, expr: up}\n- name: h\n  rules:\n\
+                    \x20 - {record: a, expr: up, labels: {x: 1}}\n  - {record: a, expr: up}\n";
+        let files = file::parse(text, &Options::default()).unwrap().files;
+        let found: Vec<_> = duplicates(&files).into_iter().collect();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].0, found[0].1["x"].as_str()), ("a", "1"));
+    }
+}

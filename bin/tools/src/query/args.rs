@@ -1,0 +1,167 @@
+//! The arguments of `varve query`, which are promtool's, and of `explain`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use varve_base::quantity::parse_duration;
+
+use crate::server_args::{ServerArgs, ViewArgs};
+
+/// `varve query ...`.
+#[derive(Debug, Subcommand)]
+pub enum QueryCommand {
+    /// Evaluate a query at one time
+    Instant(InstantArgs),
+    /// Evaluate a query over a range of time
+    Range(RangeArgs),
+    /// List the series that match selectors
+    Series(SeriesArgs),
+    /// List the values of a label
+    Labels(LabelsArgs),
+    /// Show how many buckets histograms populate
+    Analyze(AnalyzeArgs),
+    /// Evaluate a query and show series, samples, bytes and time of each operator
+    Explain(ExplainArgs),
+}
+
+/// Arguments of `varve query instant`.
+#[derive(Debug, Clone, Args)]
+#[command(allow_missing_positional = true)]
+pub struct InstantArgs {
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+
+    /// Query
+    #[arg(value_name = "EXPR")]
+    pub(crate) expr: String,
+
+    /// Evaluation time, Unix seconds or RFC 3339 [default: now]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) time: Option<String>,
+}
+
+/// Arguments of `varve query range`.
+#[derive(Debug, Clone, Args)]
+#[command(allow_missing_positional = true)]
+pub struct RangeArgs {
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+
+    /// Query
+    #[arg(value_name = "EXPR")]
+    pub(crate) expr: String,
+
+    /// Start time, Unix seconds or RFC 3339 [default: 5m before the end]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) start: Option<String>,
+
+    /// End time [default: now]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) end: Option<String>,
+
+    /// Step [default: 1/250 of the range, at least 1s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) step: Option<Duration>,
+}
+
+/// The range of time.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SelectionArgs {
+    /// Start time, Unix seconds or RFC 3339 [default: the oldest]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) start: Option<String>,
+
+    /// End time [default: the newest]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) end: Option<String>,
+}
+
+/// Arguments of `varve query series`.
+#[derive(Debug, Clone, Args)]
+pub struct SeriesArgs {
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+
+    /// Selector; may be repeated
+    #[arg(long = "match", value_name = "SELECTOR", required = true)]
+    pub(crate) selectors: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+}
+
+/// Arguments of `varve query labels`.
+#[derive(Debug, Clone, Args)]
+#[command(allow_missing_positional = true)]
+pub struct LabelsArgs {
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+
+    /// Label name
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
+    /// Selector; may be repeated [default: all series]
+    #[arg(long = "match", value_name = "SELECTOR")]
+    pub(crate) selectors: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+}
+
+/// Arguments of `varve query analyze`.
+#[derive(Debug, Clone, Args)]
+pub struct AnalyzeArgs {
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+
+    /// Type of the metrics
+    #[arg(long = "type", value_name = "TYPE")]
+    pub(crate) kind: MetricKind,
+
+    /// Range of time to analyze
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) duration: Duration,
+
+    /// End of the range, Unix seconds or RFC 3339 [default: now]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) time: Option<String>,
+
+    /// Selector; may be repeated
+    #[arg(long = "match", value_name = "SELECTOR", required = true)]
+    pub(crate) selectors: Vec<String>,
+}
+
+/// Values of `--type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MetricKind {
+    Histogram,
+}
+
+/// Arguments of `varve query explain`.
+#[derive(Debug, Clone, Args)]
+#[command(allow_missing_positional = true)]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+
+    /// Query
+    #[arg(value_name = "EXPR")]
+    pub(crate) query: String,
+
+    /// Time of an instant query, Unix seconds or RFC 3339 [default: now]
+    #[arg(long = "time", value_name = "TIME")]
+    pub(crate) time: Option<String>,
+
+    /// Start time of a range query
+    #[arg(long = "start", value_name = "TIME")]
+    pub(crate) start: Option<String>,
+
+    /// End time of a range query
+    #[arg(long = "end", value_name = "TIME")]
+    pub(crate) end: Option<String>,
+
+    /// Step of a range query
+    #[arg(long = "step", value_name = "DURATION")]
+    pub(crate) step: Option<String>,
+}

@@ -1,0 +1,114 @@
+//! `varve query explain`: the work of each operator of a query.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use varve_base::client::escape;
+
+use super::args::ExplainArgs;
+
+/// Runs `varve query explain`: sends a query to a server and prints the statistics of each operator.
+///
+/// # Errors
+/// If the server cannot be reached or returns an error.
+pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
+    let data = args.view.server.client()?.get_data(&path(args)?)?;
+    let explained = Explained::deserialize(&data).context("parse the response")?;
+    args.view.output.print(|| print(&explained), || &data);
+    Ok(())
+}
+
+fn path(args: &ExplainArgs) -> Result<String> {
+    let mut path = format!("/api/v1/query_explain?query={}", escape(&args.query));
+    let range = [("start", &args.start), ("end", &args.end), ("step", &args.step)];
+    let n_given = range.iter().filter(|(_, value)| value.is_some()).count();
+    if !matches!(n_given, 0 | 3) || (n_given == 3 && args.time.is_some()) {
+        bail!("a range query needs --start, --end and --step without --time");
+    }
+    for (name, value) in range.into_iter().chain([("time", &args.time)]) {
+        if let Some(value) = value {
+            let _ = write!(path, "&{name}={}", escape(value));
+        }
+    }
+    Ok(path)
+}
+
+#[derive(Deserialize)]
+struct Explained {
+    timings: Timings,
+    samples: Samples,
+    operators: Vec<Operator>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Timings {
+    eval_total_time: f64,
+    query_preparation_time: f64,
+    exec_queue_time: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Samples {
+    total_queryable_samples: u64,
+    samples_read: u64,
+    peak_samples: u64,
+}
+
+#[derive(Deserialize)]
+struct Operator {
+    depth: usize,
+    operator: String,
+    runs: u64,
+    series: u64,
+    samples: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Prints a line for each operator, indented by depth.
+fn print(explained: &Explained) -> String {
+    let Explained { timings, samples, operators } = explained;
+    let millis = |seconds: f64| format!("{:.3}", seconds * 1000.0);
+    let mut text = format!(
+        "{} ms, of which {} to prepare; {} ms in the queue\n{} samples queryable, {} read, {} held at most\n\n",
+        millis(timings.eval_total_time),
+        millis(timings.query_preparation_time),
+        millis(timings.exec_queue_time),
+        samples.total_queryable_samples,
+        samples.samples_read,
+        samples.peak_samples
+    );
+    let mut line = |cells: [&str; 5], operator: &str| {
+        let [time, runs, series, samples, bytes] = cells;
+        let _ = writeln!(text, "{time:>12} {runs:>6} {series:>10} {samples:>12} {bytes:>12}  {operator}");
+    };
+    line(["ms", "runs", "series", "samples", "bytes held"], "operator");
+    for Operator { depth, operator, runs, series, samples, bytes, seconds } in operators {
+        let [runs, series, samples, bytes] = [runs, series, samples, bytes].map(ToString::to_string);
+        line([&millis(*seconds), &runs, &series, &samples, &bytes], &format!("{:1$}{operator}", "", depth * 2));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_printed_as_a_tree() {
+        let response = r#"{"timings": {"evalTotalTime": 0.0125, "queryPreparationTime": 0.0005, "execQueueTime": 0},
+            "samples": {"totalQueryableSamples": 20, "samplesRead": 11, "peakSamples": 7},
+            "operators": [
+                {"depth": 0, "operator": "sum", "runs": 1, "series": 2, "samples": 4, "bytes": 100, "seconds": 0.012},
+                {"depth": 1, "operator": "rate()", "runs": 1, "series": 9, "samples": 18, "bytes": 0, "seconds": 0.01}]}"#;
+        let printed = print(&serde_json::from_str(response).unwrap());
+        let lines: Vec<_> = printed.lines().collect();
+        assert_eq!(lines[0], "12.500 ms, of which 0.500 to prepare; 0.000 ms in the queue");
+        assert_eq!(lines[1], "20 samples queryable, 11 read, 7 held at most");
+        assert_eq!(lines[4], "      12.000      1          2            4          100  sum");
+        assert_eq!(lines[5], "      10.000      1          9           18            0    rate()");
+    }
+}

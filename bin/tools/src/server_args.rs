@@ -1,0 +1,118 @@
+//! The server of a command, and the credentials and TLS settings for it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use varve_advise::usage::TOOLS_AGENT;
+use varve_base::client::{Access, Client, ClientOptions, Url};
+
+use super::output::OutputArgs;
+
+/// The server of commands that are given none.
+pub(crate) const DEFAULT: &str = "http://127.0.0.1:9898";
+/// Timeout of a request. A query of all data can take minutes.
+const TIMEOUT: Duration = Duration::from_secs(1200);
+/// Maximum size of a response.
+const RESPONSE_SIZE_MAX: usize = 64 << 20;
+
+/// The server, as the first argument or as `--url`.
+#[derive(Debug, Clone, Args)]
+pub struct ServerArgs {
+    /// Server [default: http://127.0.0.1:9898]
+    #[arg(value_name = "SERVER", value_parser = Url::parse)]
+    server: Option<Url>,
+
+    /// Server, instead of the argument SERVER
+    #[arg(long, alias = "server", value_name = "URL", value_parser = Url::parse, conflicts_with = "server")]
+    url: Option<Url>,
+
+    #[command(flatten)]
+    pub(crate) access: AccessArgs,
+}
+
+/// The server, and the format in which its response is printed.
+#[derive(Debug, Clone, Args)]
+pub struct ViewArgs {
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Credentials, headers and TLS settings.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AccessArgs {
+    /// HTTP client configuration file, in the format of Prometheus: basic_auth, authorization, tls_config, http_headers
+    #[arg(long = "http.config.file", value_name = "FILE", conflicts_with = "token_file")]
+    http_config_file: Option<PathBuf>,
+
+    /// File with a bearer token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Header to send; may be repeated
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = parse_header)]
+    headers: Vec<(String, String)>,
+
+    /// PEM file of the trusted certificate authorities for https, instead of the operating system's
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+
+    /// Accept any certificate for https; an attacker in between can read and change everything
+    #[arg(long, conflicts_with = "ca_file")]
+    insecure_skip_verify: bool,
+}
+
+impl ServerArgs {
+    /// Returns the server, if one is given.
+    pub(crate) fn given(&self) -> Option<&Url> {
+        self.server.as_ref().or(self.url.as_ref())
+    }
+
+    /// Creates a client of the server.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is invalid.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let url = self.given().cloned().map_or_else(|| Url::parse(DEFAULT), Ok).map_err(anyhow::Error::msg)?;
+        self.access.client(&url)
+    }
+}
+
+impl AccessArgs {
+    /// Creates a client of a server.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is invalid.
+    pub(crate) fn client(&self, url: &Url) -> Result<Client> {
+        let Self { http_config_file, token_file, headers, .. } = self;
+        let mut access = match http_config_file {
+            Some(path) => Access::read(path)?,
+            None => Access::with_token_file(token_file.as_deref())?,
+        };
+        headers.iter().try_for_each(|(name, value)| access.add_header(name, value))?;
+        self.connect(url, access)
+    }
+
+    /// Creates a client of another server, with these TLS settings and the bearer token of a file, if any.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is invalid.
+    pub(crate) fn client_of(&self, url: &Url, token_file: Option<&Path>) -> Result<Client> {
+        self.connect(url, Access::with_token_file(token_file)?)
+    }
+
+    fn connect(&self, url: &Url, access: Access) -> Result<Client> {
+        let options = ClientOptions { timeout: TIMEOUT, response_size_max: RESPONSE_SIZE_MAX, user_agent: TOOLS_AGENT };
+        Client::new(url, access.trusting(self.ca_file.clone(), self.insecure_skip_verify), options)
+    }
+}
+
+/// Splits `name=value`, or `name:value`, which promtool accepts too.
+fn parse_header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(['=', ':']).ok_or_else(|| "expected NAME=VALUE".to_owned())?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}

@@ -1,0 +1,173 @@
+//! The arguments of `varve tsdb`: promtool's, and Varve's own.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use varve_base::quantity::parse_duration;
+
+use super::backup::{BackupArgs, RestoreArgs};
+use super::export::ExportArgs;
+use super::import::ImportArgs;
+use crate::label::parse_label;
+use crate::output::OutputArgs;
+use crate::server_args::ViewArgs;
+
+/// `varve tsdb ...`.
+#[derive(Debug, Subcommand)]
+pub enum TsdbCommand {
+    /// List the blocks of a data directory
+    List(ListArgs),
+    /// Show the cost of metrics, labels and encodings in a block
+    Analyze(AnalyzeArgs),
+    /// Show which labels created the new series of the last hour, on a server or in a data directory
+    Churn(ChurnArgs),
+    /// Print all samples of a data directory
+    Dump(DumpArgs),
+    /// Print all floats of a data directory in the OpenMetrics format
+    DumpOpenmetrics(DumpArgs),
+    /// Create Prometheus blocks
+    #[command(subcommand)]
+    CreateBlocksFrom(CreateBlocksCommand),
+    /// Import a Prometheus data directory (blocks, WAL, head chunks), or the blocks of a bucket
+    Import(ImportArgs),
+    /// Export samples to Prometheus blocks
+    Export(ExportArgs),
+    /// Back up a running server to a directory or a bucket, incrementally
+    Backup(BackupArgs),
+    /// Restore a data directory from a backup, or verify a backup
+    Restore(RestoreArgs),
+    /// Flush the WAL to blocks and merge all blocks; no server may have the directory open
+    Compact(CompactArgs),
+}
+
+/// Arguments of `varve tsdb list`.
+#[derive(Debug, Clone, Args)]
+pub struct ListArgs {
+    /// Data directory of Prometheus or Varve
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(super) path: PathBuf,
+
+    /// Print human-readable times and sizes
+    #[arg(short = 'r', long)]
+    pub(super) human_readable: bool,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+/// Arguments of `varve tsdb dump` and `varve tsdb dump-openmetrics`.
+#[derive(Debug, Clone, Args)]
+pub struct DumpArgs {
+    /// Data directory of Prometheus or Varve
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(super) path: PathBuf,
+
+    /// Minimum timestamp in milliseconds [default: the oldest]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true, default_value_t = i64::MIN, hide_default_value = true)]
+    pub(super) min_time: i64,
+
+    /// Maximum timestamp in milliseconds [default: the newest]
+    #[arg(long, value_name = "MS", allow_hyphen_values = true, default_value_t = i64::MAX, hide_default_value = true)]
+    pub(super) max_time: i64,
+
+    /// Selector; may be repeated [default: all series]
+    #[arg(long = "match", value_name = "SELECTOR")]
+    pub(super) selectors: Vec<String>,
+
+    #[command(flatten)]
+    pub(super) sandbox: SandboxArgs,
+}
+
+/// Where the WAL of a Prometheus directory is converted to blocks.
+#[derive(Debug, Clone, Args)]
+pub(super) struct SandboxArgs {
+    /// Directory for the scratch directory of WAL data, which is removed at the end [default: the temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub(super) sandbox_dir_root: Option<PathBuf>,
+}
+
+/// Arguments of `varve tsdb analyze`.
+#[derive(Debug, Clone, Args)]
+pub struct AnalyzeArgs {
+    /// Data directory of Prometheus or Varve
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(super) path: PathBuf,
+
+    /// Block to analyze [default: the last one]
+    #[arg(value_name = "BLOCK")]
+    pub(super) block: Option<String>,
+
+    /// Maximum number of entries per list
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub(super) limit: usize,
+
+    /// Also show the fill of chunks
+    #[arg(long)]
+    pub(super) extended: bool,
+
+    /// Selector [default: all series]
+    #[arg(long = "match", value_name = "SELECTOR")]
+    pub(super) selector: Option<String>,
+
+    #[command(flatten)]
+    pub(super) output: OutputArgs,
+}
+
+/// `varve tsdb create-blocks-from ...`.
+#[derive(Debug, Subcommand)]
+pub enum CreateBlocksCommand {
+    /// Create Prometheus blocks from a file in the OpenMetrics format
+    Openmetrics(BackfillArgs),
+}
+
+/// Arguments of `varve tsdb create-blocks-from openmetrics`.
+#[derive(Debug, Clone, Args)]
+pub struct BackfillArgs {
+    /// File; each sample needs a timestamp, and the last line is # EOF
+    #[arg(value_name = "INPUT")]
+    pub(super) input: PathBuf,
+
+    /// Output directory; created if it does not exist
+    #[arg(value_name = "OUTPUT", default_value = "data/")]
+    pub(super) output: PathBuf,
+
+    /// Print human-readable times and sizes
+    #[arg(short = 'r', long)]
+    pub(super) human_readable: bool,
+
+    /// Do not print the created blocks
+    #[arg(short = 'q', long)]
+    pub(super) quiet: bool,
+
+    /// Label to add to all series; may be repeated
+    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = parse_label)]
+    pub(super) labels: Vec<(String, String)>,
+
+    /// Maximum duration of a block; 2h, 6h, 18h, ... are used
+    #[arg(long, value_name = "DURATION", default_value = "2h", value_parser = parse_duration)]
+    pub(super) max_block_duration: Duration,
+}
+
+/// Arguments of `varve tsdb compact`.
+#[derive(Debug, Clone, Args)]
+pub struct CompactArgs {
+    /// Data directory
+    #[arg(value_name = "DIR", default_value = "data/")]
+    pub(crate) path: PathBuf,
+}
+
+/// Arguments of `varve tsdb churn`.
+#[derive(Debug, Clone, Args)]
+pub struct ChurnArgs {
+    #[command(flatten)]
+    pub(crate) view: ViewArgs,
+
+    /// Data directory that no server has open, instead of a server; shows the hour before its newest sample
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["server", "url"])]
+    pub(crate) path: Option<PathBuf>,
+
+    /// Maximum number of labels
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub(crate) limit: usize,
+}

@@ -1,0 +1,235 @@
+//! `varve tsdb backup` and `varve tsdb restore`: a snapshot of a running server in a directory or a bucket, and back.
+//!
+//! ```text
+//! files/<SHA-256>       contents of a file
+//! manifests/<time>.json what one backup consists of: paths, sizes and checksums
+//! ```
+//! A file is stored once, however many backups have it. Blocks never change, so a backup stores only new ones.
+//!
+//! Crash: a backup exists once its manifest does, which is written last. The next backup uses the files of an
+//! interrupted one, and removes its snapshot.
+
+mod manifest;
+mod restore;
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use jiff::Timestamp;
+use varve_base::client::{Client, Url};
+use varve_base::machine::files::is_locked;
+use varve_server::objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
+use varve_tsdb::fs::{Fs as _, Lock, RealFs};
+
+use crate::server_args::{AccessArgs, DEFAULT};
+use manifest::{Manifest, Manifests, StoredFile, content_key};
+pub(super) use restore::{RestoreArgs, restore};
+
+/// Marks a snapshot that a backup created, in its directory. The backup has a lock on it.
+const MARK: &str = "backup-in-progress";
+/// Maximum number of files of a backup.
+const FILES_MAX: usize = 1_000_000;
+
+/// Arguments of `varve tsdb backup`.
+#[derive(Debug, Clone, Args)]
+pub struct BackupArgs {
+    /// Directory or bucket of the backups: a path, a file in the format of Thanos' objstore configuration, or
+    /// s3://BUCKET/PREFIX
+    #[arg(value_name = "BACKUPS")]
+    destination: String,
+
+    /// Server on this machine, with --web.enable-admin-api
+    #[arg(long, alias = "server", value_name = "URL", default_value = DEFAULT, value_parser = Url::parse)]
+    url: Url,
+
+    /// Data directory of the server [default: its --storage.tsdb.path]
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+
+    /// Read all files of the backup back, compare their checksums, and store damaged ones again
+    #[arg(long)]
+    verify: bool,
+
+    /// Keep only this number of backups, and remove files that no backup needs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+
+    #[command(flatten)]
+    access: AccessArgs,
+}
+
+/// A snapshot with a lock on its mark. Removes it on drop.
+struct Snapshot {
+    dir: PathBuf,
+    _lock: Box<dyn Lock>,
+}
+
+impl Snapshot {
+    /// # Errors
+    /// If another backup uses the snapshot.
+    fn lock(dir: PathBuf) -> Result<Self> {
+        let lock = RealFs.lock(&dir.join(MARK)).with_context(|| format!("a backup is running: lock {dir:?}"))?;
+        Ok(Self { dir, _lock: lock })
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.dir) {
+            eprintln!("cannot remove the snapshot {:?}: {error}", self.dir);
+        }
+    }
+}
+
+/// Opens the directory or bucket of backups.
+fn open(destination: &str) -> Result<ObjectStore> {
+    ObjectStore::new(&BucketConfig::from_argument(destination)?, Pace::unlimited(), ObjstoreMetrics::unregistered())
+}
+
+/// Backs up a running server.
+///
+/// # Errors
+/// If the server cannot create a snapshot, a file cannot be stored or read back, or a stored file still differs after
+/// it was stored again.
+pub(super) fn backup(args: &BackupArgs) -> Result<()> {
+    let mut store = open(&args.destination)?;
+    let mut client = args.access.client(&args.url)?;
+    let mut manifests = Manifests::list(&mut store)?;
+    let previous = manifests.newest().map(|name| Manifest::read(&mut store, name)).transpose()?;
+    let snapshot = create_snapshot(&mut client, args.path.as_deref())?;
+    let created = Timestamp::now();
+    let files = snapshot_files(&snapshot.dir, previous.as_ref())?;
+    let mut stored: HashSet<_> = store.list("files/")?.into_iter().map(|object| (object.key, object.size)).collect();
+    let (mut n_stored, mut bytes, mut n_healed) = (0, 0, 0);
+    for file in &files {
+        let (key, path) = (content_key(&file.sha256), snapshot.dir.join(&file.path));
+        let is_new = stored.insert((key.clone(), file.size));
+        if !is_new {
+            if !args.verify || file.is_stored(&mut store)? {
+                continue;
+            }
+            let is_intact = file_checksum(&path)? == file.sha256;
+            ensure!(is_intact, "{key} and {} of the server are damaged: run `varve wal verify` there", file.path);
+        }
+        store.put_file(&key, &path)?;
+        if args.verify {
+            file.verify(&mut store)?;
+        }
+        if is_new {
+            n_stored += 1;
+            bytes += file.size;
+        } else {
+            n_healed += 1;
+        }
+    }
+    drop(snapshot);
+    // A backup that could not be verified is not listed.
+    let manifest = Manifest::new(created, &args.url.to_string(), files);
+    manifest.write(&mut store)?;
+    println!("backup {}: {} files, {} bytes", manifest.name, manifest.files.len(), manifest.size());
+    println!("stored {n_stored} new files, {bytes} bytes");
+    if args.verify {
+        println!("verified {} files, replaced {n_healed} damaged files", manifest.files.len());
+    }
+    manifests.add(manifest.name);
+    match args.keep {
+        Some(keep) => remove_old(&mut store, &manifests, keep as usize),
+        None => Ok(()),
+    }
+}
+
+/// Creates a snapshot on the server, and removes snapshots of interrupted backups.
+fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snapshot> {
+    let data_dir = match data_dir {
+        Some(dir) => dir.to_owned(),
+        None => {
+            let flags = client.get_data("/api/v1/status/flags")?;
+            PathBuf::from(flags["storage.tsdb.path"].as_str().context("the server does not tell its data directory")?)
+        }
+    };
+    // Checked first, so that an error leaves no snapshot behind.
+    ensure!(
+        is_locked(&data_dir),
+        "data directory {data_dir:?} is not locked by a server on this machine; run the backup on the machine of the \
+         server, and set --path to the absolute path of its data directory"
+    );
+    let snapshots = data_dir.join("snapshots");
+    for entry in fs::read_dir(&snapshots).into_iter().flatten() {
+        let dir = entry.with_context(|| format!("list {snapshots:?}"))?.path();
+        if dir.join(MARK).is_file() {
+            drop(Snapshot::lock(dir)?);
+        }
+    }
+    let created = client.post_data("/api/v1/admin/tsdb/snapshot", "")?;
+    let name = created["name"].as_str().context("the server does not tell the name of the snapshot")?;
+    let dir = snapshots.join(name);
+    if !dir.is_dir() {
+        bail!(
+            "snapshot {name} is not in {snapshots:?}, which belongs to another server; set --path to the data \
+             directory of this one, and remove the snapshot there"
+        );
+    }
+    Snapshot::lock(dir)
+}
+
+/// Lists the files of a snapshot with their checksums. A file that has not changed since the previous backup is not
+/// read.
+fn snapshot_files(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<StoredFile>> {
+    let (mut files, mut dirs) = (Vec::new(), vec![snapshot.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).with_context(|| format!("list {dir:?}"))? {
+            let path = entry.with_context(|| format!("list {dir:?}"))?.path();
+            let metadata = path.metadata().with_context(|| format!("read {path:?}"))?;
+            if metadata.is_dir() {
+                dirs.push(path);
+                continue;
+            }
+            let relative = path.strip_prefix(snapshot).expect("the walk begins there");
+            let relative = relative.to_str().with_context(|| format!("{path:?} is not text"))?;
+            if relative == MARK {
+                continue;
+            }
+            let modified = Timestamp::try_from(metadata.modified().with_context(|| format!("read {path:?}"))?)?;
+            let mut file = StoredFile {
+                path: relative.to_owned(),
+                size: metadata.len(),
+                modified: modified.to_string(),
+                sha256: String::new(),
+            };
+            let known = previous.and_then(|previous| previous.file(relative)).filter(|known| known.is_like(&file));
+            file.sha256 = match known {
+                Some(known) => known.sha256.clone(),
+                None => file_checksum(&path)?,
+            };
+            files.push(file);
+            ensure!(files.len() <= FILES_MAX, "the snapshot has more than {FILES_MAX} files");
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+/// Removes all but the newest backups, and files that no backup needs.
+fn remove_old(store: &mut ObjectStore, manifests: &Manifests, keep: usize) -> Result<()> {
+    let (old, kept) = manifests.split(keep);
+    let mut needed = HashSet::new();
+    for name in kept {
+        needed.extend(Manifest::read(store, name)?.files.into_iter().map(|file| content_key(&file.sha256)));
+    }
+    // Manifests first: a backup without all of its files must not be listed.
+    for name in old {
+        store.delete(&manifest::key(name))?;
+    }
+    let mut n_removed = 0;
+    for object in store.list("files/")? {
+        if !needed.contains(&object.key) {
+            store.delete(&object.key)?;
+            n_removed += 1;
+        }
+    }
+    println!("removed {} old backups and {n_removed} files", old.len());
+    Ok(())
+}

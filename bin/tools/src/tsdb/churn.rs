@@ -1,0 +1,134 @@
+//! `varve tsdb churn` and `varve tsdb compact`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use varve_advise::churn;
+use varve_http::api::status::churn::ChurnReport;
+use varve_tsdb::QueryContext;
+use varve_tsdb::fs::RealFs;
+use varve_tsdb::fs::damage::DamageReport;
+
+use super::args::{ChurnArgs, CompactArgs};
+use super::source::{OfflineDb, open_varve, varve_damage};
+use crate::output::table;
+use crate::wal::time;
+
+/// Runs `varve tsdb compact`: flushes, merges everything, and prints the result. Returns the damage that was found.
+///
+/// # Errors
+/// If the directory does not exist, is open elsewhere, or cannot be read or written.
+pub(super) fn compact(args: &CompactArgs) -> Result<DamageReport> {
+    let db = open_varve(&args.path, Arc::new(RealFs))?;
+    let (before, damage) = (db.stats(), varve_damage(&db, &args.path)?);
+    db.compact_fully().context("compact")?;
+    let after = db.stats();
+    println!(
+        "{} blocks of {} bytes are now {} of {}, {} samples, {} bytes of index",
+        before.n_blocks,
+        before.blocks_size_bytes,
+        after.n_blocks,
+        after.blocks_size_bytes,
+        after.blocks_samples,
+        after.blocks_index_bytes
+    );
+    if before.replayed.is_damaged() {
+        eprintln!("the damaged bytes of the WAL are in {:?}", args.path.join("quarantine"));
+    }
+    Ok(damage)
+}
+
+/// Runs `varve tsdb churn` on a server or a data directory. Returns the damage of the directory.
+///
+/// # Errors
+/// If the server cannot be reached, or the directory does not exist, is open elsewhere, or cannot be read.
+pub(super) fn churn(args: &ChurnArgs) -> Result<DamageReport> {
+    let (found, damage) = match &args.path {
+        Some(path) => churn_of(path)?,
+        None => (churn_at(args)?, DamageReport::default()),
+    };
+    args.view.output.print(|| print(&found, args.limit), || &found);
+    Ok(damage)
+}
+
+/// Returns a report for people, with at most `limit` labels and metrics, without those of less than a percent.
+fn print(found: &ChurnReport, limit: usize) -> String {
+    let ChurnReport { series, new_series, new_combinations, .. } = found;
+    if found.earlier_series == 0 {
+        let (start, end) = (time(found.start_ms), time(found.end_ms));
+        return format!(
+            "{series} series have samples from {start} to {end}, and none has samples in the hour before: the store \
+             is too young to tell which are new.\n"
+        );
+    }
+    let mut text = format!(
+        "{new_series} of {series} series are new, {new_combinations} of them new combinations of known values.\n"
+    );
+    let part = |n: u64| format!("{:.1} %", 100.0 * n as f64 / *new_series as f64);
+    let is_large = |n: u64| n.saturating_mul(100) >= *new_series;
+    let labels = found.labels.iter().filter(|label| is_large(label.new_series)).take(limit).map(|label| {
+        let numbers = [label.new_series, label.new_values, label.new_series_alone].map(|n| n.to_string());
+        let [n_series, n_values, n_alone] = numbers;
+        [part(label.new_series), n_series, n_values, n_alone, label.label.clone(), label.metrics.join(", ")]
+    });
+    let head = ["new", "series", "new values", "by nothing else", "label", "metrics"];
+    text.push_str(&table(&head, labels));
+    let metrics = found.metrics.iter().filter(|metric| is_large(metric.new_series)).take(limit).map(|metric| {
+        let by = match metric.label.as_str() {
+            "" => String::new(),
+            label => format!("{:.0} % by {label}", metric.percent),
+        };
+        [part(metric.new_series), metric.new_series.to_string(), metric.metric.clone(), by]
+    });
+    text + "\n" + &table(&["new", "series", "metric", "cause"], metrics)
+}
+
+fn churn_at(args: &ChurnArgs) -> Result<ChurnReport> {
+    let mut client = args.view.server.client()?;
+    serde_json::from_value(client.get_data("/api/v1/status/churn")?).context("parse the response")
+}
+
+fn churn_of(path: &Path) -> Result<(ChurnReport, DamageReport)> {
+    let store = OfflineDb::open(path)?;
+    let Some(newest_ms) = store.db.stats().newest_ms else { bail!("data directory {path:?} has no samples") };
+    let found =
+        churn::find(&store.db, &QueryContext::unbounded(), newest_ms, churn::RANGE_MS).context("find new series")?;
+    Ok((ChurnReport::of(found), store.damage))
+}
+
+#[cfg(test)]
+mod tests {
+    use varve_http::api::status::churn::{NewSeriesOfLabel, NewSeriesOfMetric};
+
+    use super::*;
+
+    #[test]
+    fn reports_list_large_causes_up_to_the_limit() {
+        let label = |label: &str, new_series| NewSeriesOfLabel {
+            label: label.to_owned(),
+            new_series,
+            percent: new_series as f64 / 10.0,
+            new_series_alone: 2,
+            new_values: 3,
+            metrics: vec!["a".to_owned(), "b".to_owned()],
+        };
+        let metric =
+            NewSeriesOfMetric { metric: "a".to_owned(), new_series: 750, label: "pod".to_owned(), percent: 100.0 };
+        let found = ChurnReport {
+            start_ms: 0,
+            end_ms: 3_600_000,
+            earlier_series: 1,
+            series: 2_000,
+            new_series: 1_000,
+            new_combinations: 0,
+            labels: vec![label("pod", 750), label("uid", 20), label("tiny", 9)],
+            metrics: vec![metric],
+        };
+        let text = print(&found, 10);
+        assert!(text.contains("  75.0 %     750           3                2  pod    a, b\n"), "{text}");
+        assert!(text.contains("uid") && !text.contains("tiny") && text.contains("a       100 % by pod"), "{text}");
+        assert!(!print(&found, 1).contains("uid"));
+        assert!(print(&ChurnReport { earlier_series: 0, ..found }, 10).contains("the store is too young"));
+    }
+}

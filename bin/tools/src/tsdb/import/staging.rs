@@ -1,0 +1,294 @@
+//! The staging area of an import: an interrupted import continues after what it finished.
+//!
+//! ```text
+//! import.tmp/lock       locked during an import
+//! import.tmp/logs/      Prometheus' blocks recovered from its WAL
+//! import.tmp/bucket/    the block of a bucket that is being read
+//! import.tmp/blocks/    blocks of the store, built from these and from Prometheus' own blocks
+//! import.tmp/finished   one line of JSON per finished Prometheus block, in the order in which they are read
+//! ```
+//!
+//! Blocks of the store are numbered in that order. So the result of an earlier run is valid up to the first Prometheus
+//! block that differs from its line: in its name, or in its description, which a compaction changes.
+//!
+//! Crash: a line is written once its blocks are synced. A truncated line is ignored. One rename hands all blocks over,
+//! after the lines have been removed, so no block is handed over twice.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use varve_tsdb::fs::{Fs, Lock, RealFs};
+
+/// Name of the directory in the data directory.
+const NAME: &str = "import.tmp";
+
+/// Blocks and samples built from one or more Prometheus blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Built {
+    pub(super) n_blocks: u64,
+    pub(super) n_samples: u64,
+}
+
+/// A finished Prometheus block.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Finished {
+    /// Version of the program that built it: another version may build other blocks.
+    program: String,
+    block: String,
+    meta: String,
+    built: Built,
+}
+
+/// The staging area of an import.
+#[derive(Debug)]
+pub(super) struct Staging {
+    dir: PathBuf,
+    _lock: Box<dyn Lock>,
+    /// Remaining lines of an earlier run, the next one last.
+    earlier: Vec<Finished>,
+    lines: File,
+    /// Size of the valid lines.
+    lines_size: u64,
+    built: Built,
+}
+
+impl Staging {
+    /// Opens the staging area of a data directory, with the result of an interrupted import if any.
+    ///
+    /// # Errors
+    /// If another import is running, or for I/O errors.
+    pub(super) fn open(data_dir: &Path) -> Result<Self> {
+        let dir = data_dir.join(NAME);
+        let blocks_dir = dir.join("blocks");
+        fs::create_dir_all(&blocks_dir).with_context(|| format!("create {blocks_dir:?}"))?;
+        let lock_path = dir.join("lock");
+        let lock = RealFs.lock(&lock_path).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => anyhow::anyhow!("another import into {data_dir:?} is running"),
+            _ => anyhow::Error::from(error).context(format!("lock {lock_path:?}")),
+        })?;
+        let path = dir.join("finished");
+        let lines =
+            File::options().create(true).append(true).open(&path).with_context(|| format!("create {path:?}"))?;
+        // An invalid line ends the valid ones.
+        let text = fs::read(&path).with_context(|| format!("read {path:?}"))?;
+        let text = String::from_utf8_lossy(&text);
+        let mut earlier: Vec<Finished> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
+        let n_blocks = earlier.iter().map(|finished| finished.built.n_blocks).sum();
+        if numbers(&blocks_dir)?.iter().filter(|&&number| number <= n_blocks).count() as u64 != n_blocks {
+            // Some blocks were removed.
+            earlier.clear();
+        }
+        earlier.reverse();
+        Ok(Self { dir, _lock: lock, earlier, lines, lines_size: 0, built: Built::default() })
+    }
+
+    /// Returns the directory for blocks recovered from Prometheus' WAL.
+    pub(super) fn logs_dir(&self) -> PathBuf {
+        self.dir.join("logs")
+    }
+
+    /// Returns the directory for blocks downloaded from a bucket.
+    pub(super) fn bucket_dir(&self) -> PathBuf {
+        self.dir.join("bucket")
+    }
+
+    /// Returns the directory for blocks of the store.
+    pub(super) fn blocks_dir(&self) -> PathBuf {
+        self.dir.join("blocks")
+    }
+
+    /// Returns what has been built so far.
+    pub(super) fn built(&self) -> Built {
+        self.built
+    }
+
+    /// Returns `true`, and counts its result, if an earlier run has finished the next Prometheus block.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn has_finished(&mut self, block_dir: &Path) -> Result<bool> {
+        if let Some(finished) = self.earlier.pop()
+            && Finished::of(block_dir, finished.built)? == finished
+        {
+            self.lines_size += finished.line()?.len() as u64;
+            self.add(finished.built);
+            return Ok(true);
+        }
+        self.forget_rest()?;
+        Ok(false)
+    }
+
+    /// Adds the result of an undamaged Prometheus block, which is not built again.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn finish(&mut self, block_dir: &Path, built: Built) -> Result<()> {
+        let line = Finished::of(block_dir, built)?.line()?;
+        let written = self.lines.write_all(line.as_bytes()).and_then(|()| self.lines.sync_data());
+        written.context("record a finished block")?;
+        self.lines_size += line.len() as u64;
+        self.add(built);
+        Ok(())
+    }
+
+    /// Adds the result of a damaged Prometheus block: the next run builds it again and reports the damage again.
+    pub(super) fn add(&mut self, built: Built) {
+        self.built.n_blocks += built.n_blocks;
+        self.built.n_samples += built.n_samples;
+    }
+
+    /// Moves all blocks to a new directory in `import_dir` and removes the staging area.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn hand_over(mut self, import_dir: &Path) -> Result<()> {
+        self.forget_rest()?;
+        if self.built.n_blocks == 0 {
+            return fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir));
+        }
+        fs::create_dir_all(import_dir).with_context(|| format!("create {import_dir:?}"))?;
+        let target = import_dir.join(format!("{:08}", numbers(import_dir)?.into_iter().max().unwrap_or(0) + 1));
+        let finished = self.dir.join("finished");
+        fs::remove_file(&finished).with_context(|| format!("remove {finished:?}"))?;
+        RealFs.sync_dir(&self.dir).with_context(|| format!("sync {:?}", self.dir))?;
+        fs::rename(self.blocks_dir(), &target).with_context(|| format!("rename to {target:?}"))?;
+        RealFs.sync_dir(import_dir).with_context(|| format!("sync {import_dir:?}"))?;
+        fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))
+    }
+
+    /// Removes the results of an earlier run that are not valid.
+    fn forget_rest(&mut self) -> Result<()> {
+        self.earlier.clear();
+        self.lines.set_len(self.lines_size).context("truncate the list of finished blocks")?;
+        for entry in fs::read_dir(self.blocks_dir()).context("list the built blocks")? {
+            let path = entry.context("list the built blocks")?.path();
+            if number(&path).is_none_or(|number| number > self.built.n_blocks) {
+                fs::remove_file(&path).with_context(|| format!("remove {path:?}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Finished {
+    fn of(block_dir: &Path, built: Built) -> Result<Self> {
+        let meta = block_dir.join("meta.json");
+        Ok(Self {
+            program: varve_base::version::NUMBER.to_owned(),
+            block: block_dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            meta: fs::read_to_string(&meta).with_context(|| format!("read {meta:?}"))?,
+            built,
+        })
+    }
+
+    fn line(&self) -> Result<String> {
+        Ok(serde_json::to_string(self)? + "\n")
+    }
+}
+
+/// Returns the numbers in the names of blocks or directories.
+fn numbers(dir: &Path) -> Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(dir).with_context(|| format!("list {dir:?}"))? {
+        numbers.extend(number(&entry.with_context(|| format!("list {dir:?}"))?.path()));
+    }
+    Ok(numbers)
+}
+
+fn number(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    name.strip_suffix(".block").unwrap_or(name).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: Built = Built { n_blocks: 2, n_samples: 20 };
+    const ONE: Built = Built { n_blocks: 1, n_samples: 5 };
+
+    /// Creates Prometheus blocks that have only a description.
+    fn sources(dir: &Path, names: &[&str]) -> Vec<PathBuf> {
+        names
+            .iter()
+            .map(|name| {
+                let source = dir.join(name);
+                fs::create_dir_all(&source).unwrap();
+                fs::write(source.join("meta.json"), format!("{{\"ulid\":\n \"{name}\"}}")).unwrap();
+                source
+            })
+            .collect()
+    }
+
+    fn put_block(staging: &Staging, number: u64) {
+        fs::write(staging.blocks_dir().join(format!("{number:08}.block")), "").unwrap();
+    }
+
+    /// An import that was interrupted in the third block.
+    fn interrupted(data: &Path, sources: &[PathBuf]) {
+        let mut staging = Staging::open(data).unwrap();
+        assert!(!staging.has_finished(&sources[0]).unwrap());
+        (1..=2).for_each(|number| put_block(&staging, number));
+        staging.finish(&sources[0], TWO).unwrap();
+        assert!(!staging.has_finished(&sources[1]).unwrap());
+        put_block(&staging, 3);
+        staging.finish(&sources[1], ONE).unwrap();
+        assert!(!staging.has_finished(&sources[2]).unwrap());
+        put_block(&staging, 4);
+        fs::write(staging.blocks_dir().join("00000005.block.tmp"), "").unwrap();
+    }
+
+    #[test]
+    fn finished_blocks_are_not_built_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, sources) = (dir.path().join("data"), sources(dir.path(), &["a", "b", "c"]));
+        interrupted(&data, &sources);
+        let mut staging = Staging::open(&data).unwrap();
+        assert!(staging.has_finished(&sources[0]).unwrap() && staging.has_finished(&sources[1]).unwrap());
+        assert_eq!(staging.built(), Built { n_blocks: 3, n_samples: 25 });
+        assert!(!staging.has_finished(&sources[2]).unwrap());
+        let mut left = numbers(&staging.blocks_dir()).unwrap();
+        left.sort_unstable();
+        assert_eq!(left, [1, 2, 3], "what was not finished is gone");
+        put_block(&staging, 4);
+        staging.finish(&sources[2], ONE).unwrap();
+        let import_dir = data.join("import");
+        fs::create_dir_all(import_dir.join("00000007")).unwrap();
+        staging.hand_over(&import_dir).unwrap();
+        assert_eq!(numbers(&import_dir.join("00000008")).unwrap().len(), 4, "beside what another import left there");
+        assert!(!data.join(NAME).exists());
+    }
+
+    #[test]
+    fn a_changed_block_invalidates_later_results() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, sources) = (dir.path().join("data"), sources(dir.path(), &["a", "b", "c"]));
+        interrupted(&data, &sources);
+        fs::write(sources[1].join("meta.json"), "after a deletion").unwrap();
+        let mut staging = Staging::open(&data).unwrap();
+        assert!(staging.has_finished(&sources[0]).unwrap() && !staging.has_finished(&sources[1]).unwrap());
+        assert_eq!(numbers(&staging.blocks_dir()).unwrap().len(), 2);
+        drop(staging);
+        let staging = Staging::open(&data).unwrap();
+        assert_eq!(staging.earlier.len(), 1, "lines that do not count are gone");
+        assert!(Staging::open(&data).unwrap_err().to_string().contains("is running"));
+    }
+
+    #[test]
+    fn a_line_is_valid_only_if_complete_and_with_its_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        let (data, sources) = (dir.path().join("data"), sources(dir.path(), &["a", "b", "c"]));
+        interrupted(&data, &sources);
+        let (path, block) = (data.join(NAME).join("finished"), data.join(NAME).join("blocks").join("00000001.block"));
+        let lines = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &lines[..lines.len() - 3]).unwrap();
+        assert_eq!(Staging::open(&data).unwrap().earlier.len(), 1, "one was cut");
+        fs::write(&path, [lines.as_bytes(), b"\xff\n"].concat()).unwrap();
+        assert_eq!(Staging::open(&data).unwrap().earlier.len(), 2, "one is damaged");
+        fs::remove_file(block).unwrap();
+        assert!(Staging::open(&data).unwrap().earlier.is_empty());
+    }
+}

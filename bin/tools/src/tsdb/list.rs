@@ -1,0 +1,107 @@
+//! `varve tsdb list`: the blocks of a data directory.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use varve_prometheus::block::BlockMeta;
+use varve_tsdb::fs::damage::DamageReport;
+use varve_tsdb::stats::BlockSummary;
+
+use super::super::directory::{Owner, owner};
+use super::args::ListArgs;
+use super::columns;
+use super::source::open_blocks;
+use crate::output::table;
+
+/// Prints the blocks in ascending order of time. Returns the blocks that cannot be opened.
+pub(super) fn list(args: &ListArgs) -> Result<DamageReport> {
+    let (mut rows, mut damage) = (Vec::new(), DamageReport::default());
+    match owner(&args.path)? {
+        Owner::Prometheus => {
+            for (dir, block) in open_blocks(&args.path, &mut damage)? {
+                rows.push(row(block.meta(), size_of(&dir)?, args.human_readable));
+            }
+        }
+        Owner::Varve => {
+            damage = BlockSummary::check(&args.path, false)?.1;
+            for block in BlockSummary::list(&args.path)? {
+                // As in Prometheus, the end is exclusive.
+                let (min_ms, max_ms) = (block.range.start_ms, block.range.end_ms.saturating_add(1));
+                let counts = [block.n_samples.to_string(), "-".to_owned(), block.n_series.to_string()];
+                rows.push(cells(
+                    &block.number.to_string(),
+                    min_ms,
+                    max_ms,
+                    counts,
+                    block.size_bytes,
+                    args.human_readable,
+                ));
+            }
+        }
+    }
+    args.output.print(|| print(&rows), || json(&rows));
+    Ok(damage)
+}
+
+/// The columns, as promtool names them, and their names in JSON.
+const COLUMNS: [(&str, &str); 8] = [
+    ("BLOCK ULID", "block"),
+    ("MIN TIME", "minTime"),
+    ("MAX TIME", "maxTime"),
+    ("DURATION", "duration"),
+    ("NUM SAMPLES", "samples"),
+    ("NUM CHUNKS", "chunks"),
+    ("NUM SERIES", "series"),
+    ("SIZE", "bytes"),
+];
+
+/// Returns the column names.
+pub(super) fn header() -> Vec<String> {
+    COLUMNS.map(|(column, _)| column.to_owned()).to_vec()
+}
+
+/// Returns the table: promtool's, or one that fits the terminal.
+fn print(rows: &[Vec<String>]) -> String {
+    if std::io::stdout().is_terminal() {
+        return table(&COLUMNS.map(|(column, _)| column), rows);
+    }
+    columns::print([header()].iter().chain(rows))
+}
+
+/// Returns the rows as objects. Whole numbers are numbers.
+fn json(rows: &[Vec<String>]) -> Vec<serde_json::Map<String, Value>> {
+    let value = |cell: &String| cell.parse::<i64>().map_or_else(|_| Value::from(cell.as_str()), Value::from);
+    let object =
+        |row: &Vec<String>| COLUMNS.iter().map(|(_, key)| (*key).to_owned()).zip(row.iter().map(value)).collect();
+    rows.iter().map(object).collect()
+}
+
+/// Returns the row of a Prometheus block.
+pub(super) fn row(meta: &BlockMeta, size: u64, human_readable: bool) -> Vec<String> {
+    let stats = &meta.stats;
+    let counts = [stats.n_samples, stats.n_chunks, stats.n_series].map(|n| n.to_string());
+    cells(&meta.ulid.to_string(), meta.min_ms, meta.max_ms, counts, size, human_readable)
+}
+
+fn cells(name: &str, min_ms: i64, max_ms: i64, counts: [String; 3], size: u64, human_readable: bool) -> Vec<String> {
+    let duration = columns::duration(max_ms.saturating_sub(min_ms));
+    let mut cells = vec![name.to_owned()];
+    cells.extend([columns::time(min_ms, human_readable), columns::time(max_ms, human_readable), duration]);
+    cells.extend(counts);
+    cells.push(columns::size(size, human_readable));
+    cells
+}
+
+/// Returns the total size of the files of a block.
+pub(super) fn size_of(dir: &Path) -> Result<u64> {
+    let mut size = 0;
+    for dir in [dir.to_owned(), dir.join("chunks")] {
+        for entry in std::fs::read_dir(&dir).with_context(|| format!("list {dir:?}"))? {
+            let metadata = entry.and_then(|entry| entry.metadata()).with_context(|| format!("list {dir:?}"))?;
+            size += if metadata.is_file() { metadata.len() } else { 0 };
+        }
+    }
+    Ok(size)
+}

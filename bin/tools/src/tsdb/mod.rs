@@ -1,0 +1,88 @@
+//! `varve tsdb`: promtool's tools for data directories, of Prometheus and of Varve, and Varve's own.
+//!
+//! `source` opens either kind as a stream of series. A Prometheus directory is only read and may be in use. Its WAL is
+//! first converted to blocks in a scratch directory. A Varve directory must not be open elsewhere. Only `compact`, and
+//! `import` into it, change it.
+//!
+//! Exit codes are promtool's: 0 success, 1 failure or unreadable data.
+
+mod analyze;
+mod args;
+mod backfill;
+mod backup;
+mod chunk_sizes;
+mod churn;
+mod columns;
+mod dump;
+mod export;
+mod import;
+mod label_stats;
+mod list;
+mod source;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use varve_base::printing::{exit_code, failure};
+
+pub use args::TsdbCommand;
+pub(crate) use source::{matches, parse_matchers};
+
+use args::{BackfillArgs, CreateBlocksCommand};
+use dump::Format;
+use export::export;
+use import::{ImportArgs, import};
+use varve_tsdb::fs::damage::DamageReport;
+
+use crate::wal::{self, damage_lines};
+
+/// Runs `varve tsdb ...`.
+pub fn run(command: &TsdbCommand) -> ExitCode {
+    match command {
+        TsdbCommand::List(args) => end(list::list(args)),
+        TsdbCommand::Analyze(args) => end(analyze::analyze(args)),
+        TsdbCommand::Dump(args) => end(dump::dump(args, Format::Prometheus)),
+        TsdbCommand::DumpOpenmetrics(args) => end(dump::dump(args, Format::OpenMetrics)),
+        TsdbCommand::CreateBlocksFrom(CreateBlocksCommand::Openmetrics(args)) => {
+            end(backfill::backfill(args).map(|()| DamageReport::default()))
+        }
+        TsdbCommand::Import(args) => wal::exit_code(import(args)),
+        TsdbCommand::Export(args) => wal::exit_code(export(args)),
+        TsdbCommand::Backup(args) => exit_code(backup::backup(args)),
+        TsdbCommand::Restore(args) => exit_code(backup::restore(args)),
+        TsdbCommand::Churn(args) => end(churn::churn(args)),
+        TsdbCommand::Compact(args) => end(churn::compact(args)),
+    }
+}
+
+/// Builds blocks from a file in the OpenMetrics format and puts them where the server of the data directory `path`
+/// imports them from. Uses the empty directory `scratch`.
+///
+/// # Errors
+/// If the file is invalid, and for I/O errors.
+pub(crate) fn stage_openmetrics(input: &Path, scratch: &Path, path: &Path) -> Result<()> {
+    let (input, source, path) = (input.to_owned(), scratch.to_owned(), path.to_owned());
+    backfill::backfill(&BackfillArgs {
+        input,
+        output: source.clone(),
+        human_readable: false,
+        quiet: true,
+        labels: Vec::new(),
+        max_block_duration: Duration::from_secs(2 * 3600),
+    })?;
+    import::stage(&ImportArgs { source, path, block_labels: Vec::new() }).map(drop)
+}
+
+/// Prints errors and returns the exit code.
+fn end(result: Result<DamageReport>) -> ExitCode {
+    match result {
+        Ok(damage) if damage.n_damaged() == 0 => ExitCode::SUCCESS,
+        Ok(damage) => {
+            eprint!("{}", damage_lines(&damage));
+            ExitCode::FAILURE
+        }
+        Err(error) => failure(&error),
+    }
+}

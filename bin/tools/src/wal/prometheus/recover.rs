@@ -1,0 +1,132 @@
+//! `varve wal recover`.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use varve_base::machine;
+use varve_prometheus::chunk::StartTimestamps;
+use varve_prometheus::recover::{CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover};
+use varve_tsdb::fs::{Fs, RealFs};
+
+use crate::output::table;
+use crate::wal::Verdict;
+use crate::wal::args::RecoverArgs;
+use crate::wal::progress::{Progress as ProgressBar, Unit};
+use crate::wal::report::{
+    Field, block_table, blocks_json, cost_fields, damage_lines, field_json, field_table, verdict,
+};
+
+/// Recovers blocks and prints the report.
+pub(in crate::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
+    if !args.source.is_dir() {
+        bail!("data directory {:?} does not exist", args.source);
+    }
+    if args.to_blocks.starts_with(&args.source) {
+        bail!("the target {:?} is inside the data directory, which is read-only", args.to_blocks);
+    }
+    let defaults = default_options(2);
+    let options = RecoverOptions {
+        memory_bytes: if args.memory == 0 { defaults.memory_bytes } else { args.memory },
+        concurrency: if args.concurrency == 0 { defaults.concurrency } else { args.concurrency.min(CONCURRENCY_MAX) },
+        start_timestamps: if args.keep_start_timestamps { StartTimestamps::Keep } else { StartTimestamps::Drop },
+        external_labels: args.external_labels.clone(),
+    };
+    let fs: Arc<dyn Fs> = Arc::new(RealFs);
+    let started = Instant::now();
+    let report = recover_with_progress(&fs, &args.source, &args.to_blocks, &options)
+        .with_context(|| format!("recover {:?}", args.source))?;
+    let elapsed_s = started.elapsed().as_secs_f64();
+    args.output.print(|| text(&report, elapsed_s), || json(&report, elapsed_s));
+    Ok(replay_verdict(&report))
+}
+
+/// Returns options for all cores and one part in `memory_divisor` of the memory.
+pub(crate) fn default_options(memory_divisor: u64) -> RecoverOptions {
+    let memory_bytes = machine::Memory::find().limit_bytes() / memory_divisor;
+    RecoverOptions {
+        memory_bytes: usize::try_from(memory_bytes).unwrap_or(usize::MAX),
+        concurrency: machine::cores().min(CONCURRENCY_MAX),
+        ..RecoverOptions::default()
+    }
+}
+
+/// Samples of unknown series are damage, too: their definitions are lost.
+pub(super) fn replay_verdict(report: &Report) -> Verdict {
+    if report.n_unknown_samples == 0 { verdict(&report.damage) } else { Verdict::Damaged }
+}
+
+/// Recovers blocks with a progress display.
+pub(crate) fn recover_with_progress(
+    fs: &Arc<dyn Fs>,
+    source: &Path,
+    to_blocks: &Path,
+    options: &RecoverOptions,
+) -> Result<Report, varve_tsdb::Error> {
+    let (reading, writing) = (ProgressBar::start("reading WAL", Unit::Bytes), OnceLock::new());
+    let show = |progress: Progress| {
+        let bar = match progress.phase {
+            Phase::Read => &reading,
+            Phase::Write => writing.get_or_init(|| {
+                reading.finish();
+                ProgressBar::start("writing blocks", Unit::Series)
+            }),
+        };
+        bar.show(progress.done, progress.total, &format!("{} samples", progress.n_samples));
+    };
+    let report = recover(fs, source, to_blocks, options, &show);
+    writing.get().unwrap_or(&reading).finish();
+    report
+}
+
+/// Returns the counts that `recover` and `replay` report.
+pub(super) fn replay_fields(report: &Report, elapsed_s: f64) -> Vec<Field> {
+    let rate = (report.n_samples + report.n_out_of_order) as f64 / elapsed_s.max(0.001);
+    let mut fields = vec![
+        ("readBytes", "bytes read", json!(report.read_size)),
+        ("segments", "segments", json!(report.n_segments)),
+        ("headChunks", "head chunks", json!(report.n_head_chunks)),
+        ("series", "series", json!(report.n_series)),
+        ("samples", "in-order samples", json!(report.n_samples)),
+        ("outOfOrderSamples", "out-of-order samples", json!(report.n_out_of_order)),
+        ("coveredSamples", "samples covered by blocks", json!(report.n_covered)),
+        ("notNewerSamples", "samples not newer than the one before", json!(report.n_not_newer)),
+        ("unknownSchemaSamples", "histograms with an unknown schema", json!(report.n_unknown_schema)),
+        ("unknownSamples", "samples of unknown series", json!(report.n_unknown_samples)),
+        ("tombstones", "tombstones", json!(report.n_tombstones)),
+        ("exemplars", "exemplars (not in blocks)", json!(report.n_exemplars)),
+        ("metadata", "metadata (not in blocks)", json!(report.n_metadata)),
+        ("spilledBytes", "bytes spilled", json!(report.spilled_size)),
+        ("elapsedSeconds", "seconds", json!(elapsed_s)),
+        ("samplesPerSecond", "samples per second", json!(rate.round() as u64)),
+    ];
+    fields.extend(cost_fields());
+    fields
+}
+
+fn text(report: &Report, elapsed_s: f64) -> String {
+    let records = report.records.iter().map(|(kind, n)| vec![format!("records of {}", kind.name()), n.to_string()]);
+    let blocks = block_table(&report.blocks);
+    let mut text = format!("{}\n{}\n{blocks}", field_table(&replay_fields(report, elapsed_s)), table(&[], records));
+    text.push_str(&damage_lines(&report.damage));
+    if report.n_unknown_samples > 0 {
+        let (n, n_series) = (report.n_unknown_samples, report.unknown_series.len());
+        text.push_str(&format!("\n{n} samples of {n_series} unknown series are in {UNKNOWN_SAMPLES}\n"));
+    }
+    text
+}
+
+fn json(report: &Report, elapsed_s: f64) -> Value {
+    let records = report.records.iter().map(|(kind, n)| (kind.name().to_owned(), json!(n)));
+    let unknown = report.unknown_series.iter().map(
+        |(series, lost)| json!({"series": series, "samples": lost.n_samples, "minTime": lost.min_ms, "maxTime": lost.max_ms}),
+    );
+    let mut json = field_json("prometheus", &replay_fields(report, elapsed_s), &report.damage);
+    json["checkpoint"] = json!(report.checkpoint);
+    json["records"] = Value::Object(records.collect());
+    json["unknownSeries"] = json!(unknown.collect::<Vec<_>>());
+    json["blocks"] = blocks_json(&report.blocks);
+    json
+}

@@ -1,0 +1,118 @@
+//! Parts of reports: tables, damage, timestamps, resource usage.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use varve_base::machine::process;
+use varve_prometheus::block::BlockMeta;
+use varve_tsdb::fs::damage::{Damage, DamageKind, DamageReport};
+
+use super::Verdict;
+use crate::output::table;
+
+/// Maximum number of damage entries in a table. JSON has all that are listed.
+const DAMAGE_LISTED: usize = 50;
+
+/// Returns the verdict on a directory.
+pub(crate) fn verdict(damage: &DamageReport) -> Verdict {
+    if damage.n_damaged() == 0 { Verdict::Sound } else { Verdict::Damaged }
+}
+
+/// Lists damage, one line each, after an empty line. Returns an empty string if there is no damage.
+pub(crate) fn damage_lines(damage: &DamageReport) -> String {
+    let mut text = String::new();
+    for damage in damage.entries().iter().take(DAMAGE_LISTED) {
+        let kind = damage.kind.name();
+        // A missing file, or a total over a directory, has no offset.
+        let offset = match (damage.kind, damage.offset) {
+            (DamageKind::Missing, 0) => String::new(),
+            (_, offset) => format!("byte {offset}: "),
+        };
+        text.push_str(&format!("\n{}: {offset}{kind}: {}", damage.path.display(), damage.reason));
+    }
+    let n_damaged = damage.n_damaged() + damage.count(DamageKind::TornTail);
+    if n_damaged > DAMAGE_LISTED as u64 {
+        text.push_str(&format!("\n... and {} more, see --output json", n_damaged - DAMAGE_LISTED as u64));
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
+}
+
+/// Returns the last line of a repair.
+pub(super) fn outcome(is_sound: bool, is_written: bool) -> &'static str {
+    match (is_sound, is_written) {
+        (true, _) => "nothing to repair\n",
+        (false, false) => "nothing was written: add --write\n",
+        (false, true) => "",
+    }
+}
+
+/// Returns an estimated loss, given the number of readable samples.
+pub(super) fn loss(n_lost: u64, n_samples: u64) -> String {
+    let percent = 100.0 * n_lost as f64 / (n_samples + n_lost).max(1) as f64;
+    format!("about {n_lost} samples ({percent:.2} %)")
+}
+
+/// Returns an entry of a damage report as JSON.
+pub(super) fn damage_json(damage: &Damage) -> Value {
+    json!({"path": damage.path, "offset": damage.offset, "kind": damage.kind.name(), "reason": damage.reason})
+}
+
+/// Formats a timestamp as RFC 3339, or as milliseconds if it has no calendar date.
+pub(crate) fn time(timestamp_ms: i64) -> String {
+    Timestamp::from_millisecond(timestamp_ms).map_or_else(|_| timestamp_ms.to_string(), |time| time.to_string())
+}
+
+/// Prints a table of Prometheus' blocks.
+pub(crate) fn block_table(blocks: &[BlockMeta]) -> String {
+    let row = |block: &BlockMeta| {
+        let (from, to, stats) = (time(block.min_ms), time(block.max_ms), &block.stats);
+        vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]
+    };
+    table(&["block", "from", "to", "series", "samples"], blocks.iter().map(row))
+}
+
+/// Returns Prometheus' blocks as JSON.
+pub(crate) fn blocks_json(blocks: &[BlockMeta]) -> Value {
+    let json = |block: &BlockMeta| {
+        json!({
+            "ulid": block.ulid.to_string(),
+            "minTime": block.min_ms,
+            "maxTime": block.max_ms,
+            "series": block.stats.n_series,
+            "samples": block.stats.n_samples,
+            "chunks": block.stats.n_chunks,
+        })
+    };
+    json!(blocks.iter().map(json).collect::<Vec<_>>())
+}
+
+/// A field of a report: its name in JSON, its label in a table, and its value.
+pub(super) type Field = (&'static str, &'static str, Value);
+
+/// Returns the CPU time and peak memory of this process, as far as the system reports them.
+pub(super) fn cost_fields() -> Vec<Field> {
+    let usage = process::usage(std::process::id()).ok();
+    vec![
+        ("cpuSeconds", "CPU seconds", json!(usage.map(|usage| usage.cpu.as_secs_f64()))),
+        ("peakBytes", "peak memory in bytes", json!(usage.map(|usage| usage.peak_bytes))),
+    ]
+}
+
+/// Prints fields as a table, without those that are `null`.
+pub(super) fn field_table(fields: &[Field]) -> String {
+    let text = |value: &Value| value.as_f64().filter(|_| value.is_f64()).map(|value| format!("{value:.3}"));
+    let fields = fields.iter().filter(|(.., value)| !value.is_null());
+    table(&[], fields.map(|(_, label, value)| vec![(*label).to_owned(), text(value).unwrap_or(value.to_string())]))
+}
+
+/// Returns fields and damage as JSON.
+pub(super) fn field_json(owner: &str, fields: &[Field], damage: &DamageReport) -> Value {
+    let fields = fields.iter().map(|(name, _, value)| ((*name).to_owned(), value.clone()));
+    let mut json = Value::Object(fields.collect());
+    json["owner"] = json!(owner);
+    json["damage"] = json!(damage.entries().iter().map(damage_json).collect::<Vec<_>>());
+    json["damageCount"] = json!(damage.n_damaged());
+    json
+}

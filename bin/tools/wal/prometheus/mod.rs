@@ -1,7 +1,0 @@
-//! The tools for data directories of Prometheus.
-
-pub(super) mod dump;
-pub(super) mod inspect;
-pub(in crate::tools) mod recover;
-pub(super) mod repair;
-pub(super) mod replay;
