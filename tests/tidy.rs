@@ -131,7 +131,16 @@ fn arrows_between_crates_hold() {
     let above_template = ["varve-rules", "varve-advise", "varve-ingest", "varve-prometheus"];
     check("query/rules/template/Cargo.toml", &[&outside_of_engine[..], &above_template].concat());
     check("query/advise/Cargo.toml", &["varve-ingest", "varve-prometheus", "axum", "hyper", "tokio", "clap", "anyhow"]);
-    let above_base = ["varve-prometheus", "varve-rules", "varve-advise", "varve-server", "varve-http", "varve-tools"];
+    let above_base = [
+        "varve-query",
+        "varve-template",
+        "varve-prometheus",
+        "varve-rules",
+        "varve-advise",
+        "varve-server",
+        "varve-http",
+        "varve-tools",
+    ];
     check("bin/base/Cargo.toml", &[&above_base[..], &["varve", "axum", "prost"]].concat());
     check("bin/server/Cargo.toml", &["varve-http", "varve-tools", "varve"]);
     check("bin/http/Cargo.toml", &["varve-tools", "varve", "clap"]);

@@ -207,3 +207,26 @@ fn a_deadline_that_has_passed_is_503_timeout() {
         assert!(error.starts_with("query timed out in "), "{row}: {error}");
     }
 }
+
+#[test]
+fn a_small_query_has_the_response_that_it_has_on_a_blocking_thread() {
+    let server = server_with_data(&[]);
+    let time = (T0 / 1000 + 60).to_string();
+    for query in
+        ["1+1", "up", "sum by (job) (rate(requests_total[1m]))", "nothing", "special", "1 +", "sum(up", "up[1h:1y]"]
+    {
+        // A query with a comment is not small.
+        let commented = format!("{query}\n# not small");
+        for params in [&[("time", time.as_str())][..], &[("time", time.as_str()), ("limit", "1")]] {
+            let ask = |query: &str| server.http().query("/api/v1/query", &[&[("query", query)], params].concat());
+            let (small, other) = (ask(query), ask(&commented));
+            assert_eq!(small.status, other.status, "{query}");
+            // The message of a query that ends too early has the position of its end.
+            if small.status == 200 {
+                assert_eq!(small.text(), other.text(), "{query}");
+            }
+            assert!(small.headers.keys().eq(other.headers.keys()), "{query}: {small:?} {other:?}");
+        }
+    }
+    assert!(server.metric("varve_requests_inline_total{class=\"query\"}") >= 1.0);
+}

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. A tokio task never computes and never waits for the disk: blocking threads do that, behind a gate.
+//! 1. A tokio task never waits for the disk or a lock that is held for long, and computes for microseconds at most:
+//!    blocking threads do the rest, behind a gate.
 //! 2. Each request for data has one `QueryContext` from before the gate until its last byte is sent.
 //! 3. Each request for data, and each write, is registered as active from before the gate until its response is sent.
 //! 4. Before the store is open and after it closes, all paths except health, metrics and the replay state respond with
@@ -25,7 +26,7 @@ pub mod params;
 pub(crate) mod protobuf;
 pub(crate) mod requester;
 mod response;
-pub mod serving;
+mod serving;
 mod ui;
 pub mod web_config;
 
@@ -40,6 +41,7 @@ use serving::{authorize, observe, redirect};
 
 pub use connection::{Listeners, requests_max};
 pub use serving::housekeeping;
+pub use serving::run::run;
 pub use serving::state::HttpState;
 
 /// Serves until `stop` becomes true and all connections are closed.

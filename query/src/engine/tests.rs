@@ -544,7 +544,7 @@ fn small_queries_read_few_samples_of_the_heads() {
         engine.is_small(&db, &ctx, &parsed, &Request::new(query, times))
     };
     let instant = Times::Instant(99_000);
-    for query in ["1+1", "m{i=\"1\"}", "sum(rate(m[1m])) by (i)", "absent(nosuch)", "nosuch[10d]"] {
+    for query in ["1+1", "m{i=\"1\"}", "sum(rate(m[40s])) by (i)", "absent(nosuch)", "nosuch[10d]"] {
         assert!(is_small(query, instant), "{query}");
     }
     let many = vec!["1"; 40].join("+");
@@ -554,8 +554,13 @@ fn small_queries_read_few_samples_of_the_heads() {
         assert!(!is_small(query, instant), "{query}");
     }
     let range = |n_steps: i64| Times::Range { start_ms: 0, end_ms: (n_steps - 1) * 1000, step_ms: 1000 };
-    assert!(is_small("m{i=\"1\"} + 1", range(100)) && is_small("1", range(1000)));
-    assert!(!is_small("m{i=~\"1|2\"}", range(100)) && !is_small("1", range(10_000)));
+    for query in ["1", "m{i=\"1\"} + 1", "rate(m{i=\"1\"}[1m])"] {
+        assert!(is_small(query, range(100)), "{query}");
+    }
+    for query in ["m{i=~\"1|2\"}", "quantile_over_time(0.5, m{i=\"1\"}[10m])"] {
+        assert!(!is_small(query, range(100)), "{query}");
+    }
+    assert!(!is_small("1", range(1001)));
     db.flush().unwrap();
     assert!(is_small("1+1", instant) && !is_small("m{i=\"1\"}", instant), "a block is read");
 }

@@ -79,7 +79,7 @@ fn a_profile_names_the_functions_that_use_the_cpu() {
     let is_query = |sample: &&Sample| functions_of(sample).iter().any(|name| name.contains("varve_query::engine"));
     let of_queries: i64 = profile.sample.iter().filter(is_query).map(|sample| sample.value[0]).sum();
     let stacks = || profile.sample.iter().map(functions_of).take(5).collect::<Vec<_>>();
-    assert!(of_queries * 2 > n_samples, "{of_queries} of {n_samples} samples are below the engine: {:#?}", stacks());
+    assert!(of_queries * 4 > n_samples, "{of_queries} of {n_samples} samples are below the engine: {:#?}", stacks());
     read_with_pprof(&answer.body);
 }
 

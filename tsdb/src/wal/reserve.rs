@@ -31,7 +31,7 @@ impl Reserve {
         Self { fs, path: wal_dir.join("reserve") }
     }
 
-    /// Checks that the path is free or a file. Removes an empty directory there, which nobody misses.
+    /// Checks that the path is free or a file. Removes an empty directory at that path.
     ///
     /// # Errors
     /// [`Error::Io`] if anything else is there: it is not removed, because it may be useful.
@@ -41,7 +41,8 @@ impl Reserve {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             Err(error) if is_out_of_files(&error) => Err(Error::io("open", &self.path)(error)),
             Err(error) => self.fs.remove_dir(&self.path).map_err(|_| {
-                let reason = format!("{error}; move it away: Varve reserves disk space in a file of this name");
+                let reason =
+                    format!("{error}; it must be a file that Varve may open, or be missing: it reserves disk space");
                 Error::io("open", &self.path)(io::Error::new(error.kind(), reason))
             }),
         }
@@ -121,7 +122,7 @@ mod tests {
         std::fs::create_dir_all(path.join("mine")).unwrap();
         let error = reserve.check().unwrap_err().to_string();
         assert!(error.contains("reserve") && error.contains("not a file but a directory"), "{error}");
-        assert!(error.contains("move it away"), "{error}");
+        assert!(error.contains("it must be a file"), "{error}");
         std::fs::remove_dir(path.join("mine")).unwrap();
         reserve.check().unwrap();
         reserve.fill().unwrap();

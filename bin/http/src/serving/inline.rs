@@ -1,34 +1,35 @@
 //! Small jobs, which run on the thread of their connection.
 //!
-//! A thread of the server's I/O must not be blocked. If a job takes longer than expected, for example to print labels of
-//! many kilobytes, further jobs run on other threads for a while.
+//! The size of a job is an estimate, and the thread serves other connections. If a job takes longer than expected, for
+//! example to print labels of many kilobytes, further jobs run on other threads for a while.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 /// Maximum time that a small job should take.
-const TIME_MAX: Duration = Duration::from_millis(5);
-/// For how many times its duration a job that took longer suspends all others: it bounds the share of the time for
-/// which the thread is blocked.
-const SUSPENDED_FACTOR: u32 = 100;
+const TIME_MAX: Duration = Duration::from_micros(500);
+/// Suspension of small jobs after one that took longer than [`TIME_MAX`], as a multiple of its duration.
+const SUSPENSION_FACTOR: u32 = 20;
 
 /// Decides whether small jobs run on the threads of their connections.
 #[derive(Debug, Default)]
-pub(crate) struct Inline {
+pub(crate) struct InlinePolicy {
     suspended_until: Mutex<Option<Instant>>,
 }
 
-impl Inline {
+impl InlinePolicy {
     /// Returns `true` if no job took too long recently.
     pub(super) fn is_allowed(&self, now: Instant) -> bool {
         self.suspended_until.lock().is_none_or(|until| now >= until)
     }
 
-    /// Notes the duration of a job that has ended.
-    pub(super) fn note(&self, duration: Duration, now: Instant) {
+    /// Records the time that a thread has spent on a job, until `now`.
+    pub(super) fn record(&self, duration: Duration, now: Instant) {
         if duration > TIME_MAX {
-            *self.suspended_until.lock() = now.checked_add(duration * SUSPENDED_FACTOR);
+            let mut suspended_until = self.suspended_until.lock();
+            // `None` is less than any time.
+            *suspended_until = (*suspended_until).max(now.checked_add(duration * SUSPENSION_FACTOR));
         }
     }
 }
@@ -39,10 +40,11 @@ mod tests {
 
     #[test]
     fn a_long_job_suspends_the_others_for_a_multiple_of_its_duration() {
-        let (inline, now) = (Inline::default(), Instant::now());
-        inline.note(TIME_MAX, now);
+        let (inline, now) = (InlinePolicy::default(), Instant::now());
+        inline.record(TIME_MAX, now);
         assert!(inline.is_allowed(now));
-        inline.note(Duration::from_millis(10), now);
+        inline.record(Duration::from_millis(50), now);
+        inline.record(Duration::from_millis(1), now);
         assert!(!inline.is_allowed(now + Duration::from_millis(999)));
         assert!(inline.is_allowed(now + Duration::from_secs(1)));
     }

@@ -14,6 +14,6 @@ pub(crate) mod request_body;
 mod response_body;
 mod response_writer;
 pub(crate) mod route_prefix;
-pub mod run;
+pub(crate) mod run;
 mod singleflight;
 pub(crate) mod state;

@@ -26,6 +26,7 @@ use varve_server::queries::query_log::{LoggedQuery, Origin};
 use varve_server::queries::query_stats;
 use varve_server::queries::top_queries::Cost;
 use varve_server::request_context::RequestContext;
+use varve_server::settings::ResponseLimits;
 use varve_server::store::Store;
 use varve_server::traces::Trace;
 use varve_tsdb::QueryContext;
@@ -38,7 +39,6 @@ use super::singleflight::{Completion, Computation, Role};
 use super::state::HttpState;
 use crate::error::{ApiError, ErrorKind};
 use crate::json;
-use varve_server::settings::ResponseLimits;
 
 pub(crate) use varve_server::active_requests::RequestClass;
 
@@ -126,9 +126,9 @@ impl Work {
     }
 }
 
-/// Memory that must be free, twice over, for a job to run on the thread of its connection: there it must not wait for
-/// memory.
-const SMALL_MEMORY_MAX: usize = 4 << 20;
+/// Memory that must be free, besides half of the budget, for a job to run on the thread of its connection: there it
+/// should not wait for memory.
+const FREE_MEMORY_MIN: usize = 4 << 20;
 
 /// Bytes that are handed to the response writer at a time.
 const STEP_SIZE: usize = 4 << 10;
@@ -186,7 +186,8 @@ pub(crate) fn run_shared(
     join_or_run(state, class, timeout, parameters, Box::new(job))
 }
 
-/// Runs a job, which may be small, as [`run_shared`] does.
+/// Runs a job, which may be small, as [`run_shared`] does. That is another function because the type of a closure's
+/// argument is inferred only from a bound by `FnOnce`.
 pub(crate) fn run_job(
     state: &HttpState,
     class: RequestClass,
@@ -258,7 +259,7 @@ fn lead(state: &HttpState, class: RequestClass, ctx: QueryContext, computation: 
     }
 }
 
-/// Waits for a permit and starts `job` on a blocking thread, which sends the output.
+/// Waits for a permit, and runs or starts `job`, which sends the output.
 async fn start(state: &HttpState, class: RequestClass, ctx: QueryContext, output: OutputSender, job: BoxedJob) {
     let context = RequestContext::current();
     context.note_read();
@@ -268,30 +269,39 @@ async fn start(state: &HttpState, class: RequestClass, ctx: QueryContext, output
         Ok((permit, store)) => {
             // Just before the job can read the store.
             output.begin();
-            spawn(state, Admitted { registration, permit, ctx, store, output }, job);
+            run_or_spawn(state, Admitted { registration, permit, ctx, store, output }, job);
         }
         Err(rejected) => output.reject(rejected),
     }
 }
 
-/// Runs `job`, on a blocking thread unless it is small.
-fn spawn(state: &HttpState, admitted: Admitted, mut job: BoxedJob) {
+/// Runs `job` here if it is small, otherwise on a blocking thread.
+fn run_or_spawn(state: &HttpState, admitted: Admitted, mut job: BoxedJob) {
     let HttpState { app, inline, .. } = state;
     let started = Instant::now();
-    let has_memory = admitted.ctx.memory().has_plenty(SMALL_MEMORY_MAX);
-    if has_memory && inline.is_allowed(started) && job.is_small(&admitted.ctx, &admitted.store) {
-        app.metrics.requests_inline.with_label_values(&[admitted.registration.request.class.name()]).inc();
-        // The same thread serves the client, so the job must not wait for it.
-        admitted.perform(app, app.settings.response.without_streaming(), job);
-        inline.note(started.elapsed(), Instant::now());
+    let mut is_small = || job.is_small(&admitted.ctx, &admitted.store);
+    // After a panic, which the hook logs, the blocking thread meets it again and responds with an error.
+    let is_small = inline.is_allowed(started)
+        && admitted.ctx.memory().has_plenty(FREE_MEMORY_MIN)
+        && catch_unwind(AssertUnwindSafe(&mut is_small)).unwrap_or(false);
+    if !is_small {
+        inline.record(started.elapsed(), Instant::now());
+        spawn(Arc::clone(app), admitted, job);
         return;
     }
-    let app = Arc::clone(app);
+    app.metrics.requests_inline.with_label_values(&[admitted.registration.request.class.name()]).inc();
+    // The same thread serves the client, so the job must not wait for it.
+    admitted.run(app, app.settings.response.without_streaming(), job);
+    inline.record(started.elapsed(), Instant::now());
+}
+
+/// Runs `job` on a blocking thread.
+fn spawn(app: Arc<App>, admitted: Admitted, job: BoxedJob) {
     drop(tokio::task::spawn_blocking(move || {
         let request = Arc::clone(&admitted.registration.request);
         let _run = app.scheduler.start(&admitted.ctx, &request.context.user);
         app.record_start(&request);
-        let reason = admitted.perform(&app, app.settings.response, job);
+        let reason = admitted.run(&app, app.settings.response, job);
         app.record_end(&request, reason.as_deref());
     }));
 }
@@ -307,7 +317,7 @@ struct Admitted {
 
 impl Admitted {
     /// Runs the job of the request. Returns the reason if it failed.
-    fn perform(self, app: &App, limits: ResponseLimits, job: BoxedJob) -> Option<String> {
+    fn run(self, app: &App, limits: ResponseLimits, job: BoxedJob) -> Option<String> {
         let Self { registration, permit, ctx, store, output } = self;
         let request = &registration.request;
         request.begin();

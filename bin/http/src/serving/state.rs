@@ -10,7 +10,7 @@ use varve_server::request_context::RequestContext;
 use varve_tsdb::QueryContext;
 
 use super::gate::{Gate, GateMetrics, Permit, Queue};
-use super::inline::Inline;
+use super::inline::InlinePolicy;
 use super::singleflight::Singleflight;
 use crate::error::{ApiError, ErrorKind};
 use crate::web_config::WebConfig;
@@ -23,7 +23,7 @@ pub struct HttpState {
     /// TLS and users of `--web.config.file`.
     pub web: Arc<WebConfig>,
     pub(crate) singleflight: Arc<Singleflight>,
-    pub(super) inline: Arc<Inline>,
+    pub(super) inline: Arc<InlinePolicy>,
     gates: Arc<Gates>,
 }
 

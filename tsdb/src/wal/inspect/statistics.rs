@@ -211,7 +211,10 @@ impl Definitions {
     }
 
     fn len(&self) -> u64 {
-        self.by_log.values().map(|defined| defined.len() as u64).sum()
+        let newest = || self.by_log.iter().filter_map(|(log, defined)| log.map(|_| defined));
+        let earlier = self.by_log.get(&None).into_iter().flatten();
+        let n_earlier = earlier.filter(|&series| !newest().any(|defined| defined.contains(series))).count();
+        newest().map(HashSet::len).sum::<usize>() as u64 + n_earlier as u64
     }
 
     fn log(&self, file: &LogFile) -> Option<usize> {

@@ -111,12 +111,12 @@ impl Job for Evaluation {
         if self.is_logged || !Engine::is_small_text(&self.options.query) {
             return false;
         }
-        // An error is reported when the query runs.
-        let Ok(parsed) = store.engine.parse(ctx, &self.options.query) else { return true };
+        // An error is reported when the query runs. A query that is not small is parsed again there, so that its
+        // statistics do not include the time until a thread was free.
+        let parsed = store.engine.parse(ctx, &self.options.query).ok();
         let request = self.options.request(self.times, StatsMode::Off);
-        let is_small = store.engine.is_small(&store.db, ctx, &parsed, &request);
-        self.parsed = Some(parsed);
-        is_small
+        self.parsed = parsed.filter(|parsed| store.engine.is_small(&store.db, ctx, parsed, &request));
+        self.parsed.is_some()
     }
 
     fn run(self: Box<Self>, work: &mut Work) -> Result<(), ApiError> {
