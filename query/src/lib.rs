@@ -1,7 +1,8 @@
 //! PromQL engine: parses, plans and evaluates a query.
 //!
 //! ```text
-//! text -> varve-promql (parse, check) -> plan (resolve times, find common subexpressions) -> eval (columns of steps) -> Value
+//! text -> varve-promql (parse, check) -> plan (resolve times, find common subexpressions)
+//!      -> eval (columns of steps) -> Value
 //! ```
 //!
 //! A query is evaluated once for all steps. The value of an expression is a set of series, each a column with one value

@@ -20,7 +20,8 @@ const PUNCTUATION_MAX: usize = 128;
 const EXPRS_MAX: usize = 32;
 /// Maximum number of steps of a small query.
 const STEPS_MAX: usize = 1000;
-/// Maximum cost of a small query, in samples at one per second: each takes about 5 ns.
+/// Maximum cost of a small query. The unit is a sample, if there is one per second. It takes about 4 ns, measured with
+/// an instant query of 23 series.
 const COST_MAX: u64 = 40_000;
 /// The cost of a series, besides its samples.
 const SERIES_COST: u64 = 300;

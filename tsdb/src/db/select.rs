@@ -93,8 +93,8 @@ impl Db {
         SeriesSet::new(ctx, (&self.store, &reader), matchers, range, Need::Labels, SelectHints::default())
     }
 
-    /// Returns an upper bound for the series of [`Db::select`], from one lookup per matcher and shard. Returns `None` if
-    /// the selection has to wait for the replay of the WAL or for a writer, or reads a block.
+    /// Returns an upper bound for the number of series that [`Db::select`] returns. Returns `None` if the selection has
+    /// to wait for the replay of the WAL or for a writer, or reads a block. Cost: one lookup per matcher and shard.
     pub fn series_in_heads_max(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Option<u64> {
         let matchers = &*ctx.restricted(matchers);
         let reads_block = || self.store.blocks.list().iter().any(|stored| stored.meta().range.overlaps(range));

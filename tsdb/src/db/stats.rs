@@ -159,8 +159,8 @@ impl BlockSummary {
     /// Records damage of the delete rules of a data directory in `damage`. Takes no lock and changes nothing.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) if there are too many open files, and [`Error::Version`](crate::Error::Version) if
-    /// they have a newer format.
+    /// [`Error::Io`](crate::Error::Io) if there are too many open files.
+    /// [`Error::Version`](crate::Error::Version) if the rules have a newer format.
     pub fn check_delete_rules(data_dir: &Path, damage: &mut DamageReport) -> Result<()> {
         tombstones::check_in(Arc::new(RealFs), data_dir, damage)
     }

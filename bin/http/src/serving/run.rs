@@ -1,4 +1,4 @@
-//! Runs a handler's job: admission, a blocking thread, the response.
+//! Runs a handler's job: admission, a thread, the response.
 //!
 //! ```text
 //! run -------------------------------.
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A request for which a permit is free needs no task of its own: its connection starts the job, and the blocking
-//! thread wakes the connection. A small job runs on the connection's thread (`inline`): waking two threads takes longer.
-//! It is not in the active-request log, which is a file.
+//! thread wakes the connection. A small job runs on the thread of its connection instead (`inline`), because waking two
+//! threads takes longer. It is not in the active-request log, which is a file.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ use crate::json;
 
 pub(crate) use varve_server::active_requests::RequestClass;
 
-/// The context of a handler's job on its blocking thread.
+/// The context of a handler's job.
 #[derive(Debug)]
 pub struct Work {
     pub(crate) store: Arc<Store>,

@@ -213,8 +213,9 @@ pub enum AggregateOp {
 
 /// Two expressions and an operator.
 ///
-/// A chain such as `a or b or c` leans to the left and may have [`CHAIN_LEN_MAX`](crate::CHAIN_LEN_MAX) operators. Dropping, cloning
-/// and comparing a chain is not recursive. Other code must use [`Binary::chain`] instead of recursing into `lhs`.
+/// A chain such as `a or b or c` leans to the left and may have [`CHAIN_LEN_MAX`](crate::CHAIN_LEN_MAX) operators.
+/// Dropping, cloning and comparing a chain is not recursive. Other code must use [`Binary::chain`] instead of recursing
+/// into `lhs`.
 pub struct Binary {
     /// The operator.
     pub op: BinaryOp,

@@ -9,8 +9,8 @@
 //!    differences.
 //! 2. Nesting, steps, output and the memory of values are bounded. Steps check the deadline of the request.
 //!
-//! Used by `varve-rules`. The crate knows no rules, no HTTP and no clock: the caller passes the sample, the time and the
-//! function that evaluates queries.
+//! Used by `varve-rules`. The crate knows no rules, no HTTP and no clock: the caller passes the sample, the time and
+//! the function that evaluates queries.
 #![forbid(unsafe_code)]
 
 mod builtins;
