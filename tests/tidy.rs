@@ -9,9 +9,10 @@ use std::process::Command;
 use crate::harness::{Server, WriteRequest, series};
 
 /// The directories of the library crates.
-const LIBRARIES: [&str; 13] = [
+const LIBRARIES: [&str; 14] = [
     "tsdb",
     "tsdb/regexp",
+    "tsdb/fs",
     "tsdb/prometheus",
     "ingest",
     "query",
@@ -115,8 +116,9 @@ fn arrows_between_crates_hold() {
         }
     };
     let above_engine = ["varve-prometheus", "varve-ingest", "varve-promql", "varve-query"];
-    let above_regexp = ["varve-tsdb", "varve-ingest", "varve-query"];
-    check("tsdb/regexp/Cargo.toml", &[&outside_of_engine[..], &above_regexp].concat());
+    for leaf in ["tsdb/regexp/Cargo.toml", "tsdb/fs/Cargo.toml"] {
+        check(leaf, &[&outside_of_engine[..], &above_engine, &["varve-tsdb", "varve-regexp", "varve-fs"]].concat());
+    }
     check("tsdb/Cargo.toml", &[&outside_of_engine[..], &above_engine].concat());
     check(
         "tsdb/prometheus/Cargo.toml",

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use varve_fs::damage::DamageReport;
+use varve_fs::{Fs, RealFs};
 use varve_prometheus::import::import_block;
 use varve_tsdb::Sample;
-use varve_tsdb::fs::damage::DamageReport;
-use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::staleness::STALE_NAN_BITS;
 
 use super::process::size_of_dir;

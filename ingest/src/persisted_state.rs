@@ -9,7 +9,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use varve_tsdb::fs::{Fs, StateFile, StateFileError};
+use varve_fs::{Fs, StateFile, StateFileError};
 
 /// The outcome of loading a state file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl<'a> Cursor<'a> {
 mod tests {
     use std::path::Path;
 
-    use varve_tsdb::fs::{Fault, MemFs, PowerCut};
+    use varve_fs::testing::{Fault, MemFs, PowerCut};
 
     use super::*;
 

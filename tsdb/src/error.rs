@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::fs::is_out_of_files;
+use varve_fs::is_out_of_files;
 
 /// The result of an operation of the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -125,6 +125,15 @@ impl Error {
         move |source| Self::Io { op, path: path.to_owned(), source }
     }
 
+    /// Returns a function that converts an I/O error of the attempt to lock the file `path` of a data directory.
+    /// [`Error::Locked`] if another process holds the lock.
+    pub(crate) fn lock(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| match error.kind() {
+            io::ErrorKind::WouldBlock => Self::Locked { path: path.to_owned() },
+            _ => Self::io("lock", path)(error),
+        }
+    }
+
     /// Returns `true` if a file could not be opened because the process or the system has too many open files. Such an
     /// error says nothing about the file.
     pub(crate) fn is_out_of_files(&self) -> bool {
@@ -134,6 +143,13 @@ impl Error {
     /// Returns [`Error::Limit`] if `used` exceeds `limit`.
     pub(crate) fn check_limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
         if used > limit { Err(Self::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
+    }
+}
+
+impl From<varve_fs::Error> for Error {
+    fn from(failed: varve_fs::Error) -> Self {
+        let varve_fs::Error { op, path, source } = failed;
+        Self::Io { op, path, source }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Ten names are enough to use it. A [`Db`] is opened with [`Options`]. [`Labels`] identify a series, for which it
 //! returns a [`SeriesHandle`]; [`Sample`]s are appended with a [`WriteBatch`], and selected with [`Matcher`]s and a
 //! [`TimeRange`] under a [`QueryContext`]. Failures are [`Error`]s. The modules contain the rest: histograms and
-//! exemplars, statistics, file systems, and the inspection of logs. `examples/embed.rs`:
+//! exemplars, statistics, and the inspection of logs. `examples/embed.rs`:
 //!
 #![doc = concat!("```rust,ignore\n", include_str!("../examples/embed.rs"), "```")]
 //!
@@ -35,8 +35,8 @@
 //!
 //! This crate does not depend on HTTP, protobuf, PromQL or YAML. The modules, from the outside in: `db` and `select`
 //! use the `store` and its `background` tasks. A store has `shard`s with a `head` (`index`, `chunk`) and a log (`wal`,
-//! and `replay` at start), and a set of `block`s, which `compact` merges. `isolation` decides what a reader sees; `fs`
-//! is the only access to the disk.
+//! and `replay` at start), and a set of `block`s, which `compact` merges. `isolation` decides what a reader sees. The
+//! crate `varve_fs` is the only access to the disk and the clock.
 
 #![deny(unsafe_code)]
 
@@ -45,7 +45,6 @@ mod error;
 mod options;
 
 pub mod context;
-pub mod fs;
 pub mod labels;
 mod sample;
 

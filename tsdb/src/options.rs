@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use varve_fs::{Clock, Fs, RealFs, SystemClock};
+
 use crate::error::{Error, Result};
-use crate::fs::{Clock, Fs, RealFs, SystemClock};
 use crate::head::STRICT_MAX_AGE_MS;
 
 /// Maximum number of shards of a store.

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use varve_advise::usage::{Requester, Usage};
 use varve_base::config::Config;
+use varve_fs::{Clock, RealFs, StateFileError, SystemClock};
 use varve_ingest::ha::Elections;
 use varve_ingest::relabel::{DisabledByUse, DisabledRules, DroppingRule, UsedRule};
 use varve_ingest::{LoadOutcome, Receiver};
 use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
-use varve_tsdb::fs::{Clock, RealFs, StateFileError, SystemClock};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::retention::RetentionRule;
 use varve_tsdb::{Db, Error, MatchOp, Matcher, Options, QueryContext, TimeRange};

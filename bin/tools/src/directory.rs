@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use varve_fs::RealFs;
 use varve_prometheus::inspect::is_prometheus_directory;
-use varve_tsdb::fs::RealFs;
 use varve_tsdb::inspect;
 
 /// The program that writes to a data directory.

@@ -1,6 +1,6 @@
 //! The file of the leaders. Format: docs/format/ha.md, version 1.
 
-use varve_tsdb::fs::StateFile;
+use varve_fs::StateFile;
 
 use super::election::{Cluster, Election, NAME_SIZE_MAX};
 use crate::limits::CLUSTERS_MAX;
@@ -43,7 +43,8 @@ mod tests {
     use std::path::Path;
 
     use proptest::prelude::*;
-    use varve_tsdb::fs::{Fs, MemFs};
+    use varve_fs::Fs;
+    use varve_fs::testing::MemFs;
 
     use super::*;
 

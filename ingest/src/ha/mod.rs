@@ -28,8 +28,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use varve_fs::{Clock, Fs, SystemClock};
 use varve_tsdb::Labels;
-use varve_tsdb::fs::{Clock, Fs, SystemClock};
 
 use crate::batch::RouteHasher;
 use crate::outcome::Reason;

@@ -1,7 +1,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use varve_tsdb::fs::{Fault, MemFs, PowerCut};
+use varve_fs::testing::{Fault, MemFs, PowerCut};
 
 use super::*;
 

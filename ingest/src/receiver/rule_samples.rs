@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::admission::{Amounts, Budgets, TeamBudget};
     use crate::limits::Limits;
-    use varve_tsdb::fs::ManualClock;
+    use varve_fs::testing::ManualClock;
     use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
     fn receiver(dir: &tempfile::TempDir) -> Receiver {

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
-use varve_tsdb::fs::MemFs;
+use varve_fs::testing::MemFs;
 use varve_tsdb::histogram::{HistogramCounts, ResetHint};
 use varve_tsdb::staleness::STALE_NAN_BITS;
 use varve_tsdb::{Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange};

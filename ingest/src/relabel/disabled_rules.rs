@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_tsdb::fs::{Fs, StateFile};
+use varve_fs::{Fs, StateFile};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::config::{RelabelConfig, RuleState};
@@ -180,7 +180,7 @@ fn decode(payload: &[u8]) -> Option<ByRule> {
 mod tests {
     use std::path::Path;
 
-    use varve_tsdb::fs::{MemFs, PowerCut};
+    use varve_fs::testing::{MemFs, PowerCut};
     use varve_tsdb::{Labels, Matcher, QueryContext};
 
     use super::*;

@@ -22,7 +22,8 @@ use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2
 use varve_ingest::{Limits, LoadOutcome};
 use varve_promql::Features;
 use varve_promql::{parse, print};
-use varve_tsdb::fs::{Fs, MemFs};
+use varve_fs::Fs;
+use varve_fs::testing::MemFs;
 use varve_tsdb::testing::RowCodec;
 
 /// Decodes a row of values and a column of timestamps. The first two bytes are the number of elements. A decoded row is

@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock};
 use varve_prometheus::block::{BlockMeta, BlockReader};
 use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimestamps};
 use varve_prometheus::export::{ExportOptions, export};
-use varve_tsdb::fs::damage::DamageReport;
+use varve_fs::damage::DamageReport;
 use varve_prometheus::head_chunks::HeadChunkFiles;
 use varve_prometheus::wal::{Compression, RecordContent, RecordType, Segment, SegmentReader};
 use varve_tsdb::{QueryContext, SampleColumns};
-use varve_tsdb::fs::{Fs, MemFs, PowerCut};
+use varve_fs::Fs;
+use varve_fs::testing::{MemFs, PowerCut};
 
 use crate::reseal::reseal_prometheus;
 use crate::store::{damaged, everything, files, open};

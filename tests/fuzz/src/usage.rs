@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_advise::usage::{Requester, Usage};
-use varve_tsdb::fs::{Fs, MemFs, StateFileError};
+use varve_fs::{Fs, StateFileError};
+use varve_fs::testing::MemFs;
 
 const PATH: &str = "/usage";
 

@@ -8,9 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
+use varve_fs::Fs;
+use varve_fs::damage::DamageReport;
 use varve_tsdb::exemplars::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
-use varve_tsdb::fs::Fs;
-use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::labels::{METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, METRIC_NAME, Metadata, MetricType};
 use varve_tsdb::{Labels, Result};
 
@@ -141,7 +141,7 @@ fn family(name: &str, metric_type: MetricType) -> &str {
 mod tests {
     use super::*;
     use crate::testing::recorded;
-    use varve_tsdb::fs::RealFs;
+    use varve_fs::RealFs;
 
     #[test]
     fn the_recorded_log_has_exemplars_and_metadata() {

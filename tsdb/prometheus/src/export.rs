@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_tsdb::fs::Fs;
+use varve_fs::Fs;
 use varve_tsdb::{Db, Error, Matcher, QueryContext, Result, SampleColumns, TimeRange};
 
 use super::block::{BlockMeta, BlockWriter, Description};

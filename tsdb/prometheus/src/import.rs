@@ -11,8 +11,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_tsdb::fs::Fs;
-use varve_tsdb::fs::damage::DamageReport;
+use varve_fs::Fs;
+use varve_fs::damage::DamageReport;
 use varve_tsdb::{Error, ImportWriter, Result, SampleColumns, TimeRange};
 
 use super::block::BlockReader;
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
     use crate::block::{BlockWriter, Description};
     use crate::testing::encoded;
-    use varve_tsdb::fs::MemFs;
+    use varve_fs::testing::MemFs;
 
     const HOUR_MS: i64 = 3_600_000;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hashbrown::{HashMap, HashSet};
-use varve_tsdb::fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::fs::{Fs, size_of_files};
+use varve_fs::damage::{DamageKind, DamageReport};
+use varve_fs::{Fs, size_of_files};
 use varve_tsdb::{Error, Result, SampleColumns};
 
 use super::block::{BlockMeta, BlockReader};
@@ -359,7 +359,7 @@ mod tests {
     use super::*;
     use crate::recover::{RecoverOptions, recover};
     use crate::testing::{copy_dir, fs, recorded};
-    use varve_tsdb::fs::RealFs;
+    use varve_fs::RealFs;
 
     #[test]
     fn the_recorded_directory_is_sound() {

@@ -8,8 +8,8 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::fs::{Fs, backup, replace_file};
+use varve_fs::damage::{DamageKind, DamageReport};
+use varve_fs::{Fs, replace_file, save_original};
 use varve_tsdb::{Error, Result};
 
 use super::wal::{PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
@@ -86,7 +86,7 @@ impl Repair {
             let tmp = segment.path.with_extension("repaired.tmp");
             remove_if_exists(fs, &tmp)?;
             rewrite(fs, segment, Some(&tmp), &mut DamageReport::default())?;
-            backup = backup::save_original(fs, &segment.path, &saved_to, &name)?;
+            backup = save_original(fs, &segment.path, &saved_to, &name)?;
             replace_file(fs, &tmp, &segment.path)?;
         }
         self.repaired.push(RepairedSegment { path: segment.path.clone(), backup, n_records });
@@ -157,7 +157,7 @@ pub(crate) fn remove_if_exists(fs: &dyn Fs, path: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use crate::wal::Compression;
-    use varve_tsdb::fs::RealFs;
+    use varve_fs::RealFs;
 
     fn sample_record(series: u64) -> Vec<u8> {
         [&[2][..], &series.to_be_bytes(), &1000_u64.to_be_bytes(), &[0, 0], &1.0_f64.to_bits().to_be_bytes()].concat()

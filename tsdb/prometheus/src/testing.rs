@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::fs::{Fs, RealFs};
+use varve_fs::damage::{DamageKind, DamageReport};
+use varve_fs::{Fs, RealFs};
 use varve_tsdb::varint::put_u64;
 use varve_tsdb::{Sample, SampleColumns};
 

@@ -18,11 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use varve_fs::{AppendFile, ReadFile};
 
 use super::{Unreadable, VERSION};
 use crate::chunk::varint::{put_u64, take_int, take_u64};
 use crate::error::{Error, Result};
-use crate::fs::{AppendFile, ReadFile};
 
 /// Maximum size of a page's payload. A reader allocates no more for one page.
 pub(crate) const PAGE_SIZE_MAX: usize = 64 << 20;
@@ -417,8 +417,8 @@ fn u32_at(bytes: &[u8], offset: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::{Fs, RealFs};
     use proptest::prelude::*;
+    use varve_fs::{Fs, RealFs};
 
     fn written(payloads: &[Vec<u8>]) -> (tempfile::TempDir, PathBuf, Vec<PageRef>) {
         let dir = tempfile::tempdir().unwrap();

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use varve_fs::{AppendFile, Fs};
+
 use crate::error::{Error, Result};
-use crate::fs::{AppendFile, Fs};
 
 /// A new file: an unfinished block, or a spill file of its index.
 #[derive(Debug)]

@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use varve_fs::Fs;
+
 use super::Symbol;
 use super::directory::{DIRECTORY_PAGE_SIZE, put_group};
 use super::footer::{Footer, header, trailer};
@@ -20,7 +22,6 @@ use super::rows::histograms::{RowSamples, n_fitting};
 use super::temporary_file::TemporaryFile;
 use super::timestamps::columns::TimestampColumnWriter;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::sample::{SampleColumns, TimeRange, start_timestamps};
 
 /// Maximum time range of a page of rows: a query for an hour reads a third of a day, not all of it.

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use roaring::RoaringBitmap;
+use varve_fs::Fs;
 
 use super::throttle::Throttle;
 use crate::block::{BlockMeta, BlockOrigin, BlockScan, BlockWriter, DictionaryCursor, StoredBlock, Symbol};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::sample::SampleColumns;
 
 /// The environment of a merge.

@@ -24,8 +24,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use varve_fs::Lock;
+
 use crate::background::{BackgroundTasks, Replayer};
-use crate::fs::Lock;
 use crate::store::Store;
 
 pub use analysis::SeriesCost;

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use varve_fs::create_dir_durably;
+
 use super::Db;
 use crate::background::{BackgroundTasks, ReplaySource, Replayer, replay};
 use crate::block::BlockSet;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::fs::{create_dir_durably, lock_file};
 use crate::head::GroupCounts;
 use crate::options::{Options, WalSync};
 use crate::replay::{ReplayStatus, check_versions};
@@ -35,7 +36,8 @@ impl Db {
         options.check()?;
         let fs = Arc::clone(&options.fs);
         create_dir_durably(&*fs, path)?;
-        let lock = lock_file(&*fs, &path.join("lock"))?;
+        let lock_path = path.join("lock");
+        let lock = fs.lock(&lock_path).map_err(Error::lock(&lock_path))?;
         let wal_dir = path.join("wal");
         let epochs = Epoch::list(&*fs, &wal_dir)?;
         let epoch = current_epoch(&epochs, options.n_logs())?;

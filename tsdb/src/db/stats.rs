@@ -4,6 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use varve_fs::RealFs;
+use varve_fs::damage::DamageReport;
+
 use super::Db;
 use crate::block::BlockMeta;
 use crate::block::set::{check_in, metas_in};
@@ -13,8 +16,6 @@ use crate::context::QueryContext;
 use crate::db::cardinality;
 use crate::db::cardinality::Cardinality;
 use crate::error::Result;
-use crate::fs::RealFs;
-use crate::fs::damage::DamageReport;
 use crate::head::SeriesGroup;
 use crate::replay::ReplayStats;
 use crate::sample::TimeRange;

@@ -13,6 +13,7 @@ mod label_hints;
 mod label_order;
 mod label_queries;
 mod model;
+mod read_only;
 mod replaying;
 mod retention_rules;
 mod snapshot;
@@ -22,11 +23,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use varve_fs::testing::{ManualClock, MemFs};
+use varve_fs::{Fs, RealFs};
+
 use super::Db;
 use crate::chunk::histogram::{Layout, encode_counts};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::fs::{Fs, ManualClock, MemFs, RealFs};
 use crate::isolation::changes::NameGroups;
 use crate::labels::{Families, LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, METRIC_NAME, Matcher, Metadata};
 use crate::options::{Options, WalSync};

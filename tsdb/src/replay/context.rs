@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use parking_lot::Mutex;
+use varve_fs::Fs;
 
 use super::progress::ReplayProgress;
-use crate::fs::Fs;
 use crate::options::WalOnCorruption;
 use crate::shard::Shard;
 use crate::shard::exemplars::Exemplars;

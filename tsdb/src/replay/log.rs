@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use varve_fs::{Fs, list_if_exists};
+
 use super::context::ReplayContext;
 use super::definitions::{CheckpointLoader, SegmentLoader};
 use super::locations::{LookupHint, SeriesLocation, SeriesLocations};
@@ -11,7 +13,6 @@ use super::sample_bins::SampleBins;
 use super::start_timestamps::RecordStartTimestamps;
 use super::stats::ReplayStats;
 use crate::error::{Error, Interrupt, Result};
-use crate::fs::{Fs, list_if_exists};
 use crate::head::AnySample;
 use crate::labels::{Labels, Metadata};
 use crate::options::WalOnCorruption;

@@ -157,8 +157,9 @@ impl Sorted {
 mod tests {
     use std::sync::Arc;
 
+    use varve_fs::RealFs;
+
     use super::*;
-    use crate::fs::RealFs;
     use crate::head::{AnySample, HeadCopies};
     use crate::isolation::ReadView;
     use crate::labels::Labels;

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
 use parking_lot::Mutex;
+use varve_fs::Fs;
+use varve_fs::damage::DamageReport;
+use varve_fs::testing::{Fault, MemFs, PowerCut};
 
 use super::ReplayStats;
 use super::context::ReplayContext;
 use super::progress::{ReplayProgress, count};
 use super::wal::Replay;
 use crate::error::{Error, Result};
-use crate::fs::damage::DamageReport;
-use crate::fs::{Fault, Fs, MemFs, PowerCut};
 use crate::labels::{Families, Labels, Metadata};
 use crate::options::{WalOnCorruption, WalSync};
 use crate::sample::{Sample, SeriesRef};

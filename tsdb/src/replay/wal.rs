@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use rayon::prelude::*;
+use varve_fs::{Fs, list_if_exists};
 
 use super::context::ReplayContext;
 use super::locations::SeriesLocations;
 use super::log::LogReplay;
 use super::stats::ReplayStats;
 use crate::error::{Error, Result};
-use crate::fs::{Fs, list_if_exists};
 use crate::wal::reader::check_version;
 use crate::wal::{Epoch, SegmentKind};
 

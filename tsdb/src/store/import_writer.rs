@@ -8,10 +8,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+use varve_fs::Fs;
+
 use crate::block::{BlockId, BlockOrigin, BlockWriter, Symbol};
 use crate::compact::window_of;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::sample::SampleColumns;
 
 /// Writes one block, which covers one window of two hours.

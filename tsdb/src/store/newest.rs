@@ -22,9 +22,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use varve_fs::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, after};
+use varve_fs::{Fs, StateFile};
 
 use crate::error::{Error, Result};
-use crate::fs::{CLOCK_JUMP_CONFIRMED_AFTER, Fs, Now, StateFile, SteadyClock, after};
 use crate::options::Options;
 
 /// Name of the file in the WAL directory whose existence means that the WAL may contain samples of any age.

@@ -3,11 +3,11 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use varve_fs::{Fs, list_if_exists};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::file_name::SegmentKind;
 use crate::error::{Error, Result};
-use crate::fs::{Fs, list_if_exists};
 use crate::labels::Labels;
 use crate::options::SHARDS_MAX;
 
@@ -122,7 +122,7 @@ fn remove_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFs;
+    use varve_fs::RealFs;
 
     #[test]
     fn names_round_trip_and_others_are_rejected() {

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use varve_fs::{AppendFile, Fs};
+
 use super::file_name::SegmentKind;
 use super::frame::file_header;
 use super::frame_buffer::FrameBuffer;
 use crate::error::{Error, Result};
-use crate::fs::{AppendFile, Fs};
 
 /// Buffered bytes at which frames are written to the file.
 const WRITE_SIZE: usize = 1 << 20;

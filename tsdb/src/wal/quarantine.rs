@@ -4,9 +4,10 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
+use varve_fs::{Fs, create_dir_durably, remove_if_exists, replace_file};
+
 use super::reader::{GAP_MAX, WINDOW_SIZE};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, create_dir_durably, remove_if_exists, replace_file};
 
 /// Copies a range of a log file to the quarantine. The name of the copy contains the file and the offset. If the range
 /// is larger than [`GAP_MAX`], for example in an extended sparse file, links the file instead.
@@ -36,7 +37,7 @@ pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Ran
         at += size as u64;
     }
     file.sync().map_err(Error::io("sync", &unfinished))?;
-    replace_file(fs, &unfinished, &copy)
+    Ok(replace_file(fs, &unfinished, &copy)?)
 }
 
 /// Links a whole log file into the quarantine, so that it outlives the log.

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
+use varve_fs::{Fs, ReadFile};
 
 use super::checkpoint::END;
 use super::file_name::SegmentKind;
 use super::frame::{self, BadHeader, COMPRESSED, FRAME_HEADER_SIZE, Framing, HEADER_SIZE, MARKER, parse_file_header};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, ReadFile};
 
 /// Bytes of a file that are read at once.
 pub(super) const WINDOW_SIZE: usize = 1 << 20;

@@ -10,8 +10,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use varve_fs::{Fs, is_out_of_files, remove_if_exists, size_of_file};
+
 use crate::error::{Error, Result};
-use crate::fs::{Fs, is_out_of_files, remove_if_exists, size_of_file};
 
 /// Size of the file in bytes. A flush writes its parts in sequence, and frees space only at its end.
 pub(crate) const RESERVE_SIZE: u64 = 8 << 20;
@@ -91,7 +92,8 @@ impl Reserve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::{MemFs, RealFs};
+    use varve_fs::RealFs;
+    use varve_fs::testing::MemFs;
 
     #[test]
     fn the_file_is_written_completely_or_not_at_all_and_removed() {

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use varve_fs::{AppendFile, Fs};
+
 use super::file_name::SegmentKind;
 use super::frame::{HEADER_SIZE, file_header};
 use super::frame_buffer::FrameBuffer;
 use crate::error::{Error, Result};
-use crate::fs::{AppendFile, Fs};
 
 /// The segments of one kind that this process writes.
 #[derive(Debug)]

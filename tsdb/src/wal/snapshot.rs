@@ -6,11 +6,12 @@
 use std::iter;
 use std::path::Path;
 
+use varve_fs::Fs;
+
 use super::checkpoint;
 use super::epoch::Epoch;
 use super::file_name::CheckpointPosition;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::labels::Metadata;
 use crate::sample::exemplar::NumberedExemplars;
 

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use varve_fs::{Fs, is_out_of_files, size_of_file};
 
 use super::checkpoint;
 use super::file_name::{CheckpointPosition, SegmentKind};
@@ -27,7 +28,6 @@ use super::record::{
 };
 use super::segment::{SegmentWriter, UnsyncedFile, WriteError};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, is_out_of_files, size_of_file};
 use crate::labels::{Labels, Metadata};
 use crate::options::WalSync;
 use crate::sample::SeriesRef;

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
+use varve_fs::{Fs, RealFs};
 use varve_ingest::admission::{Amounts, Budgets, RULES_TEAM, TeamBudget};
 use varve_ingest::ha::HaSettings;
 use varve_ingest::relabel::{RelabelConfig, RuleState, Rules};
-use varve_tsdb::fs::{Fs, RealFs};
 
 use super::yaml_error;
 use budget::{AmountsConfig, TeamConfig};

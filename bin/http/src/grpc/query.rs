@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use varve_fs::{Clock, SystemClock};
 use varve_query::stats::StatsMode;
 use varve_query::{HistogramPoint, MatrixSeries, QueryResult, Request, Times, Value, VectorSample};
 use varve_server::request_context::Parameters;
 use varve_server::store::Store;
-use varve_tsdb::fs::{Clock, SystemClock};
 use varve_tsdb::{Sample, SampleColumns};
 
 use super::call::{Caller, Method};

@@ -20,6 +20,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::oneshot;
+use varve_fs::{Clock, SystemClock};
 use varve_server::active_requests::{ActiveRequest, Registration};
 use varve_server::app::App;
 use varve_server::queries::query_log::{LoggedQuery, Origin};
@@ -30,7 +31,6 @@ use varve_server::settings::ResponseLimits;
 use varve_server::store::Store;
 use varve_server::traces::Trace;
 use varve_tsdb::QueryContext;
-use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::gate::Permit;
 use super::response_body::{ComputationGuard, ResponseBody};

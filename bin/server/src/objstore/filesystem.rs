@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use varve_tsdb::fs::{Fs as _, RealFs};
+use varve_fs::{Fs as _, RealFs};
 
 use super::metrics::ObjstoreMetrics;
 use super::{MIB, Object, Pace, check_listed};

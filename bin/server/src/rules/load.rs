@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use varve_base::config::Config;
+use varve_fs::{Fs, RealFs};
 use varve_promql::Features;
 use varve_rules::file::{self, FileError, RuleFile};
-use varve_tsdb::fs::{Fs, RealFs};
 
 /// Maximum number of rules.
 const RULES_MAX: usize = 100_000;

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
+use varve_fs::RealFs;
+use varve_fs::damage::DamageReport;
 use varve_prometheus::block::{BlockReader, BlockSeries, Ulid};
 use varve_prometheus::chunk::{self, Chunk, Encoding};
-use varve_tsdb::fs::RealFs;
-use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::stats::BlockSummary;
 use varve_tsdb::{Matcher, QueryContext, SampleColumns};
 

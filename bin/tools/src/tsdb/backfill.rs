@@ -14,11 +14,11 @@ use std::io::BufReader;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
+use varve_fs::{Fs, RealFs};
 use varve_ingest::text::{Line, LineReader, Pairs, SampleLine, TextFormat};
 use varve_prometheus::block::{BlockMeta, BlockWriter, Description};
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
 use varve_prometheus::recover::WINDOW_MS;
-use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{Labels, Sample};
 
 use super::args::BackfillArgs;
@@ -180,9 +180,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use varve_fs::damage::DamageReport;
     use varve_prometheus::block::BlockReader;
     use varve_tsdb::SampleColumns;
-    use varve_tsdb::fs::damage::DamageReport;
 
     /// Creates blocks from a text.
     fn blocks_of(text: &str, output: &Path, labels: &[(&str, &str)]) -> Result<()> {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use varve_advise::churn;
+use varve_fs::RealFs;
+use varve_fs::damage::DamageReport;
 use varve_http::api::status::churn::ChurnReport;
 use varve_tsdb::QueryContext;
-use varve_tsdb::fs::RealFs;
-use varve_tsdb::fs::damage::DamageReport;
 
 use super::args::{ChurnArgs, CompactArgs};
 use super::source::{OfflineDb, open_varve, varve_damage};

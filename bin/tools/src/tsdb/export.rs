@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use varve_fs::{Fs, RealFs};
 use varve_prometheus::export::{ExportOptions, export as export_blocks};
 use varve_server::self_scrape;
-use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{MatchOp, Matcher, QueryContext, TimeRange};
 
 use super::source::{OfflineDb, parse_matchers};

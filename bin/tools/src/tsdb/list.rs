@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+use varve_fs::damage::DamageReport;
 use varve_prometheus::block::BlockMeta;
-use varve_tsdb::fs::damage::DamageReport;
 use varve_tsdb::stats::BlockSummary;
 
 use super::super::directory::{Owner, owner};

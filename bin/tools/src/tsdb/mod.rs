@@ -34,7 +34,7 @@ use args::{BackfillArgs, CreateBlocksCommand};
 use dump::Format;
 use export::export;
 use import::{ImportArgs, import};
-use varve_tsdb::fs::damage::DamageReport;
+use varve_fs::damage::DamageReport;
 
 use crate::wal::{self, damage_lines};
 

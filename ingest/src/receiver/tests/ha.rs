@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use varve_fs::RealFs;
+
 use super::*;
 use crate::ha::{Elections, HaSettings};
-use varve_tsdb::fs::RealFs;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

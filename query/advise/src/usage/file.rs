@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use varve_tsdb::fs::StateFile;
+use varve_fs::StateFile;
 
 use super::record::{
     Entry, LABEL_SIZE_MAX, LABELS_MAX, METRICS_MAX, MetricRequester, REQUESTER_TEXT_MAX, REQUESTERS_MAX,
@@ -147,7 +147,8 @@ mod tests {
     use std::path::Path;
 
     use proptest::prelude::*;
-    use varve_tsdb::fs::{Fs, MemFs};
+    use varve_fs::Fs;
+    use varve_fs::testing::MemFs;
 
     use super::super::record::Use;
     use super::*;

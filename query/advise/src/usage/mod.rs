@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+use varve_fs::{Fs, StateFileError};
 use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
-use varve_tsdb::fs::{Fs, StateFileError};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{MatchOp, Matcher};
 
@@ -127,9 +127,9 @@ mod tests {
     use super::*;
     use std::path::Path;
 
+    use varve_fs::RealFs;
     use varve_promql::{Features, parse};
     use varve_query::usage::of;
-    use varve_tsdb::fs::RealFs;
 
     fn open(path: &Path) -> Usage {
         Usage::open(Arc::new(RealFs), path.to_owned(), 5).0

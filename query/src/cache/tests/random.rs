@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use varve_tsdb::fs::{Fs, RealFs};
+use varve_fs::{Fs, RealFs};
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use varve_tsdb::staleness::STALE_NAN_BITS;
 use varve_tsdb::{ImportWriter, MatchOp, SampleColumns, WalSync};

@@ -10,7 +10,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_tsdb::fs::Fs;
+use varve_fs::Fs;
 use varve_tsdb::varint::put_u64;
 use varve_tsdb::{Error, Result};
 

@@ -2,7 +2,7 @@
 //!
 //! Used by tools that print a whole data directory. Memory: the indexes of all blocks, and the samples of one series.
 
-use varve_tsdb::fs::damage::DamageReport;
+use varve_fs::damage::DamageReport;
 use varve_tsdb::{SampleColumns, TimeRange};
 
 use super::reader::{BlockCursor, BlockReader, BlockSeries};
@@ -70,10 +70,12 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
+    use varve_fs::Fs;
+    use varve_fs::testing::MemFs;
+
     use super::super::{BlockWriter, Description};
     use super::*;
     use crate::testing::encoded;
-    use varve_tsdb::fs::{Fs, MemFs};
 
     /// Writes a block with a series per name, with samples of one value.
     fn block(fs: &Arc<dyn Fs>, series: &[(&str, &[i64])], value: f64) -> BlockReader {

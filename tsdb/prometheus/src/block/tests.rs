@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use varve_tsdb::fs::RealFs;
-use varve_tsdb::fs::damage::DamageReport;
+use varve_fs::RealFs;
+use varve_fs::damage::DamageReport;
 use varve_tsdb::varint::{put_i64, put_u64};
 
 use super::*;

@@ -10,9 +10,9 @@
 use std::path::Path;
 
 use hashbrown::HashMap;
+use varve_fs::Fs;
+use varve_fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::TimeRange;
-use varve_tsdb::fs::Fs;
-use varve_tsdb::fs::damage::{DamageKind, DamageReport};
 
 use crate::cursor::Cursor;
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
+use varve_fs::Fs;
 use varve_tsdb::Result;
-use varve_tsdb::fs::Fs;
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
 
 use super::report::{Report, UNKNOWN_SERIES_MAX, UnknownSeries};

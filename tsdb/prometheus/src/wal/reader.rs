@@ -9,8 +9,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use varve_tsdb::fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::fs::{Fs, ReadFile};
+use varve_fs::damage::{DamageKind, DamageReport};
+use varve_fs::{Fs, ReadFile};
 use varve_tsdb::{Error, Result};
 
 use super::compression::{Compression, RECORD_SIZE_MAX};

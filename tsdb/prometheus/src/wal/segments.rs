@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::fs::{Fs, size_of_file};
+use varve_fs::damage::{DamageKind, DamageReport};
+use varve_fs::{Fs, size_of_file};
 use varve_tsdb::{Error, Result};
 
 const CHECKPOINT: &str = "checkpoint.";

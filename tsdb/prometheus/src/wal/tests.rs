@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use varve_tsdb::fs::RealFs;
-use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_fs::RealFs;
+use varve_fs::damage::{DamageKind, DamageReport};
 
 use super::*;
 

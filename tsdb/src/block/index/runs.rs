@@ -17,12 +17,13 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use varve_fs::Fs;
+
 use crate::block::Symbol;
 use crate::block::page::{ListWriter, PageCache, PageRef, PageWriter, Pages};
 use crate::block::temporary_file::TemporaryFile;
 use crate::chunk::varint::{put_u64, take_int};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 
 /// Series with a symbol, from `first` up to, but not including, `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -262,8 +263,8 @@ impl SpillReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFs;
     use proptest::prelude::*;
+    use varve_fs::RealFs;
 
     fn sorted(rows: &[Vec<Symbol>], dir: &Path, memory_max: usize) -> Vec<Run> {
         let mut sorter = RunSorter::new(Arc::new(RealFs), &dir.join("x"), 30, memory_max);

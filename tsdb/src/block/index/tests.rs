@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use roaring::RoaringBitmap;
+use varve_fs::{Fs, RealFs};
 
 use super::{Index, IndexWriter};
 use crate::block::Symbol;
 use crate::block::page::{Access, PageCache, PageRef, PageWriter, Pages};
 use crate::context::{MemoryBudget, QueryContext};
 use crate::error::{Error, Interrupt, Result};
-use crate::fs::{Fs, RealFs};
 use crate::labels::{LabelHint, Labels, MatchOp, Matcher, StringSet};
 
 /// An index on disk, and what was written to it.

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use varve_fs::Fs;
+
 use super::SERIES_MAX;
 use super::dictionary::DictionaryWriter;
 use super::runs::{OpenRuns, RunSorter};
@@ -12,7 +14,6 @@ use super::{postings, reader::Root};
 use crate::block::Symbol;
 use crate::block::page::{PageRef, PageWriter};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 
 /// Writes the index of a block: all symbols, then all series, then [`IndexWriter::finish`].
 ///

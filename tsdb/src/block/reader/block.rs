@@ -6,13 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use varve_fs::Fs;
+
 use crate::block::directory::{Groups, TimestampColumnPages};
 use crate::block::footer::{Footer, find_footer};
 use crate::block::index::Index;
 use crate::block::meta::{BlockId, BlockMeta};
 use crate::block::page::{PageCache, PageRef, Pages};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
 use crate::labels::NAME_LABELS;
 
 /// An open block.

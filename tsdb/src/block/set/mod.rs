@@ -18,14 +18,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use roaring::RoaringBitmap;
+use varve_fs::damage::{DamageKind, DamageReport};
+use varve_fs::{Fs, list_if_exists};
 
 use crate::block::set::pending_import::PendingImport;
 use crate::block::tombstones::{Deletion, Tombstones};
 use crate::block::{Block, BlockId, BlockMeta, PageCache, ReadCache, precedence, superseded};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::fs::damage::{DamageKind, DamageReport};
-use crate::fs::{Fs, list_if_exists};
 use crate::isolation::AppendGuard;
 use crate::labels::{Matcher, StringSet};
 use crate::sample::{SampleColumns, TimeRange};

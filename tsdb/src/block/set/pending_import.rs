@@ -11,9 +11,10 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use varve_fs::{Fs, is_out_of_files, remove_if_exists};
+
 use crate::block::{BlockId, NUMBER_MAX};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, is_out_of_files, remove_if_exists};
 
 const SUFFIX: &str = ".importing";
 

@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use varve_fs::testing::MemFs;
+use varve_fs::{Fs, RealFs};
 
 use super::footer::{HEADER_SIZE, TRAILER_SIZE};
 use super::rows::SERIES_SAMPLES_MAX;
 use super::{Access, Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, ReadCache, Symbol};
 use crate::context::{MemoryBudget, QueryContext};
 use crate::error::{Error, Result};
-use crate::fs::{Fs, MemFs, RealFs};
 use crate::sample::histogram::{Histogram, HistogramCounts};
 use crate::sample::{Sample, SampleColumns, TimeRange};
 

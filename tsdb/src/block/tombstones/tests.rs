@@ -1,10 +1,10 @@
 //! Round trips, rejected files, and a disk that fails at every step.
 
 use proptest::prelude::*;
+use varve_fs::testing::{Fault, MemFs, PowerCut};
 
 use super::*;
 use crate::block::{BlockId, BlockOrigin};
-use crate::fs::{Fault, MemFs, PowerCut};
 
 fn open(fs: &MemFs) -> Result<Tombstones> {
     Tombstones::open(Arc::new(fs.clone()), Path::new("/"), 0)

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use varve_fs::Clock;
+
 use super::*;
 use crate::context::MemoryBudget;
-use crate::fs::Clock;
 
 const SECOND_MS: i64 = 1000;
 const HOUR_MS: i64 = 3_600_000;

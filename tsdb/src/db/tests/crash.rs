@@ -6,8 +6,9 @@ mod blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
+use varve_fs::testing::{Fault, PowerCut};
+
 use super::*;
-use crate::fs::{Fault, PowerCut};
 use crate::sample::exemplar::Exemplar;
 use crate::sample::histogram::{BucketSpan, HistogramCounts};
 

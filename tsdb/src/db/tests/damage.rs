@@ -1,12 +1,13 @@
 //! Files that are damaged, foreign or left by a crash. The store opens with all valid data, reports the damage, and
 //! removes nothing that may be useful.
 
+use varve_fs::damage::DamageReport;
+
 use super::*;
 use crate::block::set::check_in;
 use crate::block::{Block, BlockMeta, BlockOrigin, BlockWriter, PageCache};
 use crate::compact::{Merging, merge};
 use crate::db::BlockSummary;
-use crate::fs::damage::DamageReport;
 use crate::sample::SeriesRef;
 use crate::wal::inspect::inspect;
 use crate::wal::{Wal, WalOptions};

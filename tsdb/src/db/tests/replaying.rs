@@ -4,10 +4,10 @@ use std::thread::scope;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use varve_fs::testing::PowerCut;
 
 use super::*;
 use crate::context::MemoryBudget;
-use crate::fs::PowerCut;
 use crate::replay::ReplayState;
 use crate::sample::exemplar::Exemplar;
 use crate::{Interrupt, WalOnCorruption};

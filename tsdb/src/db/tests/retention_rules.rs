@@ -1,10 +1,11 @@
 //! Retention rules: which samples they remove, and what happens to them meanwhile.
 
+use varve_fs::Clock;
+
 use super::*;
 use crate::block::BlockId;
 use crate::compact::rewrite;
 use crate::error::Interrupt;
-use crate::fs::Clock;
 use crate::retention::RetentionRule;
 
 const DAY_MS: i64 = 86_400_000;

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use varve_fs::testing::ManualClock;
+
 use super::*;
 use crate::Db;
 use crate::context::MemoryBudget;
-use crate::fs::ManualClock;
 use crate::labels::METRIC_NAME;
 use crate::options::{Options, WalSync};
 use crate::sample::Sample;

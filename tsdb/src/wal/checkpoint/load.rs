@@ -3,12 +3,13 @@
 use std::ops::Range;
 use std::path::Path;
 
+use varve_fs::Fs;
+
 use super::series::{self, CheckpointSeries};
 use super::symbols::Symbols;
 use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, State, exemplars};
 use crate::chunk::varint::take_u64;
 use crate::error::Result;
-use crate::fs::Fs;
 use crate::labels::Metadata;
 use crate::sample::exemplar::NumberedExemplars;
 use crate::wal::compression::Decompressor;

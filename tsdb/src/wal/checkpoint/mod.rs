@@ -28,6 +28,8 @@ mod write;
 
 use std::path::Path;
 
+use varve_fs::Fs;
+
 pub(super) use load::Loader;
 pub(crate) use load::{Entry, examine, load};
 pub(crate) use series::CheckpointSeries;
@@ -35,7 +37,6 @@ pub(super) use write::write;
 
 use super::file_name::{CheckpointPosition, SegmentKind};
 use crate::error::Result;
-use crate::fs::Fs;
 
 pub(super) const BEGIN: u8 = 16;
 pub(super) const SYMBOLS: u8 = 17;

@@ -1,10 +1,10 @@
 //! Checkpoints round-trip. Damage is detected, and the valid frames are read.
 
 use proptest::prelude::*;
+use varve_fs::RealFs;
 
 use super::*;
 use crate::error::{Error, Result};
-use crate::fs::RealFs;
 use crate::labels::{Labels, Metadata};
 use crate::sample::SeriesRef;
 use crate::wal::file_name::CheckpointPosition;

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use varve_fs::{Fs, list_if_exists, size_of_file};
+
 use crate::error::{Error, Result};
-use crate::fs::{Fs, list_if_exists, size_of_file};
 use crate::wal::checkpoint;
 use crate::wal::epoch::Epoch;
 use crate::wal::file_name::{SegmentKind, is_closed};

@@ -1,7 +1,7 @@
 //! Inspection and repair of the WAL of a data directory.
 //!
 //! Used by `varve wal`; public as `varve_tsdb::inspect`. A replay uses the same code to read frames and records.
-//! But nothing is applied to a head, and damage is recorded as a [`Damage`](crate::fs::damage::Damage) instead of
+//! But nothing is applied to a head, and damage is recorded as a [`Damage`](varve_fs::damage::Damage) instead of
 //! ending the inspection.
 //!
 //! 1. [`list`] finds the files and decides which of them are live.

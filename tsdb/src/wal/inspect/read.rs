@@ -2,11 +2,12 @@
 
 use std::io::ErrorKind;
 
+use varve_fs::Fs;
+use varve_fs::damage::{DamageKind, DamageReport};
+
 use super::content::{Content, Decoder};
 use super::files::LogFile;
 use crate::error::{Error, Result};
-use crate::fs::Fs;
-use crate::fs::damage::{DamageKind, DamageReport};
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{COMPRESSED, HEADER_SIZE, VERSION};
 use crate::wal::reader::{Frame, Item, LargeFrameLock, Opened, Reader};

@@ -10,13 +10,14 @@
 
 use std::path::{Path, PathBuf};
 
+use varve_fs::damage::{DamageKind, DamageReport};
+use varve_fs::{Fs, remove_if_exists, replace_file, save_original};
+
 use super::content::Content;
 use super::files::{LogFile, Role, list};
 use super::read::{FileIntegrity, FoundFrame, NO_HEADER, read_frames};
 use crate::chunk::varint::put_u64;
 use crate::error::{Error, Result};
-use crate::fs::damage::{DamageKind, DamageReport};
-use crate::fs::{Fs, backup, lock_file, remove_if_exists, replace_file};
 use crate::wal::checkpoint;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::{Framing, HEADER_SIZE};
@@ -67,7 +68,8 @@ struct ValidFrames {
 /// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if the format version of a file is not
 /// supported: nothing was changed then; [`Error::Io`].
 pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
-    let _lock = write.then(|| lock_file(fs, &dir.join("lock"))).transpose()?;
+    let lock_path = dir.join("lock");
+    let _lock = write.then(|| fs.lock(&lock_path).map_err(Error::lock(&lock_path))).transpose()?;
     let files = list(fs, dir)?;
     files.iter().try_for_each(|file| check_version(fs, &file.path, file.kind))?;
     let (quarantine, mut repair) = (dir.join("quarantine"), Repair::default());
@@ -117,7 +119,7 @@ impl Repair {
         let mut repaired = RepairedFile { path: file.path.clone(), original: quarantine.join(&name), n_frames: None };
         repaired.n_frames = (!is_useless).then_some(valid.n_frames);
         if write {
-            repaired.original = backup::save_original(fs, &file.path, quarantine, &name)?;
+            repaired.original = save_original(fs, &file.path, quarantine, &name)?;
             match framing.filter(|_| !is_useless) {
                 Some(framing) => rewrite(fs, file, framing, valid)?,
                 None if file.kind == SegmentKind::Checkpoint => {
@@ -205,7 +207,7 @@ fn replace_with_empty(fs: &dyn Fs, file: &LogFile) -> Result<()> {
     let tmp = tmp_path(fs, file)?;
     let salt = getrandom::u64().map_err(|e| Error::io("salt", &tmp)(e.into()))?;
     FrameFile::create(fs, &tmp, file.kind, salt)?.finish()?;
-    replace_file(fs, &tmp, &file.path)
+    Ok(replace_file(fs, &tmp, &file.path)?)
 }
 
 /// Returns the temporary path of the replacement for `file`. Removes a replacement that an interrupted run left there.
@@ -240,5 +242,5 @@ fn rewrite(fs: &dyn Fs, file: &LogFile, framing: Framing, valid: ValidFrames) ->
         repaired.frame(checkpoint::END)?;
     }
     repaired.finish()?;
-    replace_file(fs, &tmp, &file.path)
+    Ok(replace_file(fs, &tmp, &file.path)?)
 }

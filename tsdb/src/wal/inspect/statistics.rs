@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use hashbrown::{HashMap, HashSet};
+use varve_fs::Fs;
+use varve_fs::damage::{DamageKind, DamageReport};
 
 use super::content::Content;
 use super::files::{LogFile, Role, list};
 use super::read::{FileIntegrity, FoundFrame, read_file};
 use crate::error::{Error, Result};
-use crate::fs::Fs;
-use crate::fs::damage::{DamageKind, DamageReport};
 use crate::labels::Labels;
 use crate::sample::TimeRange;
 use crate::wal::checkpoint;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use varve_fs::damage::DamageReport;
+use varve_fs::{Fs, RealFs};
+
 use super::*;
 use crate::context::QueryContext;
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::fs::damage::DamageReport;
-use crate::fs::{Fs, RealFs};
 use crate::labels::Labels;
 use crate::options::Options;
 use crate::sample::{Sample, SampleColumns, TimeRange, WriteBatch};

@@ -1,9 +1,9 @@
 //! Frames around damage, and frames larger than the window.
 
 use proptest::prelude::*;
+use varve_fs::RealFs;
 
 use super::*;
-use crate::fs::RealFs;
 use crate::wal::frame::{FRAME_HEADER_SIZE, begin_frame, file_header, finish_frame};
 
 const SALT: u64 = 42;

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::RwLock;
 
+use varve_fs::RealFs;
+use varve_fs::testing::{Fault, MemFs, PowerCut};
+
 use super::*;
-use crate::fs::{Fault, MemFs, PowerCut, RealFs};
 use crate::sample::Sample;
 use crate::wal::reader::{Item, LargeFrameLock, Opened, Reader};
 use crate::wal::record::decode_samples;

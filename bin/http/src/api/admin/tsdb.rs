@@ -7,10 +7,10 @@ use axum::extract::State;
 use axum::response::Response;
 use jiff::Timestamp;
 use varve_base::excerpt::quotable;
+use varve_fs::{Fs, RealFs};
 use varve_prometheus::export::{ExportOptions, export};
 use varve_server::app::App;
 use varve_server::request_context::RequestContext;
-use varve_tsdb::fs::{Fs, RealFs};
 use varve_tsdb::{Db, QueryContext};
 
 use super::{no_content, run};

@@ -8,6 +8,7 @@ use axum::http::HeaderMap;
 use axum::http::header::CACHE_CONTROL;
 use axum::response::Response;
 use varve_advise::usage::Requester;
+use varve_fs::{Clock, SystemClock};
 use varve_query::stats::StatsMode;
 use varve_query::usage::{self, SelectorUse};
 use varve_query::{Engine, ParsedQuery, QueryResult, Request, Times, Value};
@@ -15,7 +16,6 @@ use varve_server::queries::query_stats::{self, StatsLevel};
 use varve_server::request_context::{self, RequestContext};
 use varve_server::store::Store;
 use varve_tsdb::QueryContext;
-use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::result::write_result;
 use crate::error::ApiError;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::Response;
 use varve_base::excerpt::quotable;
+use varve_fs::{Clock, SystemClock};
 use varve_promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
 use varve_promql::duration::print_duration;
 use varve_promql::print;
@@ -16,7 +17,6 @@ use varve_rules::file::RuleKind;
 use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::{Alert, AlertState, Group, Time};
 use varve_tsdb::Labels;
-use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::error::{ApiError, ErrorKind};
 use crate::openapi::schema;

@@ -11,8 +11,8 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use varve_advise::usage::Requester;
 use varve_base::excerpt::quotable;
+use varve_fs::{Clock, SystemClock};
 use varve_query::usage::LabelSet;
-use varve_tsdb::fs::{Clock, SystemClock};
 use varve_tsdb::labels::{Families, METRIC_NAME, Metadata, StringSet};
 use varve_tsdb::{Matcher, QueryContext, TimeRange};
 

@@ -10,10 +10,10 @@ use varve_advise::inventory::Stored;
 use varve_advise::needs::Needs;
 use varve_advise::relabel_rules::{self, Dialect};
 use varve_advise::usage::Snapshot;
+use varve_fs::{Clock, SystemClock};
 use varve_rules::RuleSet;
 use varve_server::self_scrape;
 use varve_tsdb::TimeRange;
-use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::error::ApiError;
 use crate::openapi::schema;

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use varve_advise::churn::{self, Churn, LabelChurn, MetricChurn};
-use varve_tsdb::fs::{Clock, SystemClock};
+use varve_fs::{Clock, SystemClock};
 
 use crate::error::ApiError;
 use crate::openapi::schema;

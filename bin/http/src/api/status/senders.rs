@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_fs::{Clock, SystemClock};
 use varve_server::app::App;
 use varve_server::senders::{NewestSample, SenderId, SenderStats};
-use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::openapi::schema;
 use crate::response::success;

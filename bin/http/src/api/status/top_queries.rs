@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_fs::{Clock, SystemClock};
 use varve_server::app::App;
 use varve_server::queries::top_queries::Cost;
-use varve_tsdb::fs::{Clock, SystemClock};
 
 use crate::error::ApiError;
 use crate::openapi::schema;

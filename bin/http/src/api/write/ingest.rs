@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use varve_fs::{Clock, SystemClock};
 use varve_ingest::{Origin, Receiver, WriteError, Written};
 use varve_server::active_requests::RequestClass;
 use varve_server::request_context::{RequestContext, User};
-use varve_tsdb::fs::{Clock, SystemClock};
 
 use super::team::named_team;
 use crate::error::{ApiError, ErrorKind};

@@ -28,12 +28,12 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use data_encoding::HEXLOWER;
 use varve_base::machine::files::remove_dir;
 use varve_base::printing::error_chain;
+use varve_fs::{Fs, RealFs};
 use varve_prometheus::block::{BlockMeta, Ulid};
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::export::{ExportOptions, export_block};
 use varve_prometheus::recover::range_of;
 use varve_tsdb::Db;
-use varve_tsdb::fs::{Fs, RealFs};
 
 use super::metrics::UploadMetrics;
 use super::{BucketConfig, DELETION_MARK, ObjectStore, Pace, Stop, file_checksum};

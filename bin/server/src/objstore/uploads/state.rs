@@ -7,9 +7,9 @@ use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use varve_fs::{RealFs, StateFile};
 use varve_prometheus::block::Ulid;
 use varve_prometheus::export::EXPORT_WINDOWS_MAX;
-use varve_tsdb::fs::{RealFs, StateFile};
 
 use super::ExternalLabels;
 

@@ -21,8 +21,8 @@ use clap::Args;
 use jiff::Timestamp;
 use varve_base::client::{Client, Url};
 use varve_base::machine::files::is_locked;
+use varve_fs::{Fs as _, Lock, RealFs};
 use varve_server::objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
-use varve_tsdb::fs::{Fs as _, Lock, RealFs};
 
 use crate::server_args::{AccessArgs, DEFAULT};
 use manifest::{Manifest, Manifests, StoredFile, content_key};

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use jiff::Timestamp;
 use varve_base::machine::files::remove_dir;
-use varve_tsdb::fs::{Fs as _, RealFs};
+use varve_fs::{Fs as _, RealFs};
 
 use super::manifest::{Manifest, Manifests};
 use super::open;

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use varve_tsdb::fs::{Fs, Lock, RealFs};
+use varve_fs::{Fs, Lock, RealFs};
 
 /// Name of the directory in the data directory.
 const NAME: &str = "import.tmp";

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use varve_fs::RealFs;
 use varve_prometheus::inspect::{Depth, Inspection, SegmentSummary, inspect};
-use varve_tsdb::fs::RealFs;
 
 use crate::output::table;
 use crate::wal::Verdict;

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use serde_json::json;
+use varve_fs::RealFs;
 use varve_prometheus::repair::{Repair, RepairedSegment, repair};
-use varve_tsdb::fs::RealFs;
 
 use crate::wal::Verdict;
 use crate::wal::args::RepairArgs;

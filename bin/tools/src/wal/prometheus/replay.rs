@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use serde_json::json;
 use varve_base::machine;
+use varve_fs::{Fs, RealFs};
 use varve_prometheus::recover::{CONCURRENCY_MAX, Progress as Done, RecoverOptions, replay_only};
-use varve_tsdb::fs::{Fs, RealFs};
 
 use crate::wal::Verdict;
 use crate::wal::args::ReplayArgs;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use varve_tsdb::fs::RealFs;
+use varve_fs::RealFs;
 use varve_tsdb::inspect::{Repair, RepairedFile, repair};
 
 use crate::wal::Verdict;

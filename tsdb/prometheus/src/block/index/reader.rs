@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use varve_tsdb::fs::Fs;
-use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_fs::Fs;
+use varve_fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Error, Result};
 
 use super::{MAGIC, SERIES_ALIGN};

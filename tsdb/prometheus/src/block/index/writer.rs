@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use hashbrown::HashMap;
-use varve_tsdb::fs::Fs;
+use varve_fs::Fs;
 use varve_tsdb::varint::{put_i64, put_u64};
 use varve_tsdb::{Error, Result};
 

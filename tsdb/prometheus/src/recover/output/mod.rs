@@ -11,8 +11,8 @@ use std::sync::Arc;
 use pipeline::produce_in_order;
 use rayon::ThreadPool;
 use rayon::prelude::*;
-use varve_tsdb::fs::Fs;
-use varve_tsdb::fs::damage::{DamageKind, DamageReport};
+use varve_fs::Fs;
+use varve_fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Result, SampleColumns, TimeRange};
 
 use super::options::RecoverOptions;

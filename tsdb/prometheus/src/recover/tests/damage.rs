@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use varve_tsdb::fs::damage;
+use varve_fs::damage;
 
 use super::*;
 use crate::chunk;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::fs::RealFs;
+use crate::RealFs;
 
 const SEEDS: u64 = 2000;
 

@@ -95,7 +95,7 @@ impl Fault {
     pub(super) fn error(self) -> io::Error {
         match self {
             Self::Fails(kind) => io::Error::from(kind),
-            Self::OutOfFiles => io::Error::from_raw_os_error(crate::fs::EMFILE),
+            Self::OutOfFiles => io::Error::from_raw_os_error(crate::error::EMFILE),
             Self::Cut => broken(),
             Self::Dies => io::Error::other("the process has died"),
         }

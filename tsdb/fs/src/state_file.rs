@@ -117,8 +117,9 @@ impl StateFile {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Fault, MemFs, PowerCut, RealFs};
     use super::*;
+    use crate::RealFs;
+    use crate::testing::{Fault, MemFs, PowerCut};
 
     const KIND: StateFile = StateFile { magic: *b"VTST", version: 2, payload_size_max: 8 };
 

@@ -1,12 +1,18 @@
-//! File system and clock: the only access to both, so that tests can make them fail.
+//! File system and clock: the only access of a store to both, so that tests can make them fail.
 //!
-//! [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] a read-only view of one. `MemFs` is a disk in
-//! memory that fails at any chosen operation and loses in a power cut whatever a disk may lose. [`StateFile`] is a kind
-//! of small file that is replaced as a whole.
+//! A store uses the traits [`Fs`] and [`Clock`]. [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] a
+//! read-only view of one. `MemFs` is a disk in memory that fails at any chosen operation and loses in a power cut
+//! whatever a disk may lose. [`StateFile`] is a kind of small file that is replaced as a whole. A
+//! [`DamageReport`](damage::DamageReport) lists the parts of files that cannot be read.
+//!
+//! This crate knows no data directory and no format of one.
 
-pub mod backup;
+#![forbid(unsafe_code)]
+
+mod backup;
 mod clock;
 pub mod damage;
+mod error;
 #[cfg(any(test, feature = "testing"))]
 mod manual_clock;
 #[cfg(any(test, feature = "testing"))]
@@ -14,24 +20,26 @@ mod memory;
 mod read_only;
 mod real;
 mod state_file;
-mod steady_clock;
+pub mod steady_clock;
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
-
+pub use backup::save_original;
 pub use clock::{Clock, SystemClock};
-#[cfg(any(test, feature = "testing"))]
-pub use manual_clock::ManualClock;
-#[cfg(any(test, feature = "testing"))]
-pub use memory::{Fault, MemFs, PowerCut};
+pub use error::{Error, is_out_of_files};
 pub use read_only::ReadOnlyFs;
 pub use real::RealFs;
 pub use state_file::{StateFile, StateFileError};
-pub(crate) use steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, after};
+
+/// Doubles of the disk and of the clock, for tests.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    pub use crate::manual_clock::ManualClock;
+    pub use crate::memory::{Fault, MemFs, PowerCut};
+}
 
 /// Returns the size of a file in bytes; 0 if it cannot be opened.
 pub fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {
@@ -44,7 +52,10 @@ pub fn size_of_files(fs: &dyn Fs, dir: &Path) -> u64 {
 }
 
 /// Returns the names in a directory, sorted. A missing directory has none.
-pub(crate) fn list_if_exists(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>> {
+///
+/// # Errors
+/// As reported by the operating system.
+pub fn list_if_exists(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>> {
     match fs.list(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
         names => names,
@@ -54,14 +65,14 @@ pub(crate) fn list_if_exists(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>>
 /// Creates a directory and its missing parents, durably.
 ///
 /// # Errors
-/// [`Error::Io`].
-pub(crate) fn create_dir_durably(fs: &dyn Fs, path: &Path) -> Result<()> {
+/// The first operation that fails.
+pub fn create_dir_durably(fs: &dyn Fs, path: &Path) -> Result<(), Error> {
     let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && fs.list(dir).is_err();
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
-    fs.create_dir(path).map_err(Error::io("create", path))?;
+    fs.create_dir(path).map_err(Error::at("create", path))?;
     for dir in missing {
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs.sync_dir(parent).map_err(Error::io("sync", parent))?;
+        fs.sync_dir(parent).map_err(Error::at("sync", parent))?;
     }
     Ok(())
 }
@@ -69,33 +80,18 @@ pub(crate) fn create_dir_durably(fs: &dyn Fs, path: &Path) -> Result<()> {
 /// Replaces a file by `new`, durably.
 ///
 /// # Errors
-/// [`Error::Io`].
-pub fn replace_file(fs: &dyn Fs, new: &Path, path: &Path) -> Result<()> {
-    fs.rename(new, path).map_err(Error::io("rename", new))?;
+/// The first operation that fails.
+pub fn replace_file(fs: &dyn Fs, new: &Path, path: &Path) -> Result<(), Error> {
+    fs.rename(new, path).map_err(Error::at("rename", new))?;
     let dir = path.parent().unwrap_or(Path::new("."));
-    fs.sync_dir(dir).map_err(Error::io("sync", dir))
-}
-
-/// Locks the file of a data directory that excludes other processes.
-pub(crate) fn lock_file(fs: &dyn Fs, path: &Path) -> Result<Box<dyn Lock>> {
-    fs.lock(path).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock => Error::Locked { path: path.to_owned() },
-        _ => Error::io("lock", path)(error),
-    })
-}
-
-/// The error code of a system that has too many open files.
-const ENFILE: i32 = 23;
-/// The error code of a process that has too many open files.
-const EMFILE: i32 = 24;
-
-/// Returns `true` if a file could not be opened because the process or the system has too many open files.
-pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+    fs.sync_dir(dir).map_err(Error::at("sync", dir))
 }
 
 /// Removes a file, if it exists.
-pub(crate) fn remove_if_exists(fs: &dyn Fs, path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// As reported by the operating system.
+pub fn remove_if_exists(fs: &dyn Fs, path: &Path) -> io::Result<()> {
     match fs.remove(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,

@@ -3,8 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Result};
-use crate::fs::{Fs, create_dir_durably};
+use super::{Error, Fs, create_dir_durably};
 
 /// Maximum originals with one name.
 const ORIGINALS_MAX: u32 = 1000;
@@ -13,8 +12,8 @@ const ORIGINALS_MAX: u32 = 1000;
 /// Returns the path of the link. It survives a power cut.
 ///
 /// # Errors
-/// [`Error::Io`].
-pub fn save_original(fs: &dyn Fs, path: &Path, dir: &Path, name: &str) -> Result<PathBuf> {
+/// The first operation that fails.
+pub fn save_original(fs: &dyn Fs, path: &Path, dir: &Path, name: &str) -> Result<PathBuf, Error> {
     create_dir_durably(fs, dir)?;
     let mut original = dir.join(name);
     for i in 1.. {
@@ -23,9 +22,9 @@ pub fn save_original(fs: &dyn Fs, path: &Path, dir: &Path, name: &str) -> Result
             Err(error) if error.kind() == ErrorKind::AlreadyExists && i < ORIGINALS_MAX => {
                 original = dir.join(format!("{name}.{i}"));
             }
-            Err(error) => return Err(Error::io("link", &original)(error)),
+            Err(error) => return Err(Error::at("link", &original)(error)),
         }
     }
-    fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
+    fs.sync_dir(dir).map_err(Error::at("sync", dir))?;
     Ok(original)
 }

@@ -13,13 +13,13 @@ use super::Clock;
 
 /// A larger difference between wall clock and expected time is a jump. Smaller ones are
 /// adjustments, for example of NTP.
-pub(crate) const ADJUSTMENT_MAX_MS: i64 = 60_000;
+const ADJUSTMENT_MAX_MS: i64 = 60_000;
 /// The wall clock is accepted again after a jump that lasts so long.
-pub(crate) const CLOCK_JUMP_CONFIRMED_AFTER: Duration = Duration::from_secs(3600);
+pub const CLOCK_JUMP_CONFIRMED_AFTER: Duration = Duration::from_secs(3600);
 
 /// A clock that compares the wall clock with the expected time.
 #[derive(Debug)]
-pub(crate) struct SteadyClock {
+pub struct SteadyClock {
     clock: Arc<dyn Clock>,
     state: Mutex<Expected>,
 }
@@ -36,39 +36,46 @@ struct Expected {
 /// The times that a [`SteadyClock`] tells. They are equal unless the wall clock jumped within
 /// [`CLOCK_JUMP_CONFIRMED_AFTER`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Now {
-    pub(crate) wall_ms: i64,
-    pub(crate) expected_ms: i64,
-    pub(crate) elapsed: Duration,
+pub struct Now {
+    /// The wall-clock time.
+    pub wall_ms: i64,
+    /// The expected time.
+    pub expected_ms: i64,
+    /// The time of [`Clock::elapsed`].
+    pub elapsed: Duration,
 }
 
 impl Now {
     /// Returns the earlier time.
-    pub(crate) fn earliest_ms(self) -> i64 {
+    #[must_use]
+    pub fn earliest_ms(self) -> i64 {
         self.wall_ms.min(self.expected_ms)
     }
 
     /// Returns the later time.
-    pub(crate) fn latest_ms(self) -> i64 {
+    #[must_use]
+    pub fn latest_ms(self) -> i64 {
         self.wall_ms.max(self.expected_ms)
     }
 }
 
 impl SteadyClock {
     /// Creates a clock that accepts the time of `clock` at first.
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         let expected = Expected { time_ms: clock.now_ms(), at: clock.elapsed(), differs_since: None };
         Self { clock, state: Mutex::new(expected) }
     }
 
     /// Expects a time of at least `data_ms`, the time of the newest data: it was written in the past.
-    pub(crate) fn expect_at_least(&self, data_ms: i64) {
+    pub fn expect_at_least(&self, data_ms: i64) {
         let mut expected = self.state.lock();
         expected.time_ms = expected.time_ms.max(data_ms);
     }
 
     /// Returns the current times.
-    pub(crate) fn now(&self) -> Now {
+    #[must_use]
+    pub fn now(&self) -> Now {
         let (wall_ms, elapsed) = (self.clock.now_ms(), self.clock.elapsed());
         let mut expected = self.state.lock();
         let expected_ms = after(expected.time_ms, elapsed.saturating_sub(expected.at));
@@ -86,14 +93,15 @@ impl SteadyClock {
 }
 
 /// Returns the time `elapsed` after `time_ms`.
-pub(crate) fn after(time_ms: i64, elapsed: Duration) -> i64 {
+#[must_use]
+pub fn after(time_ms: i64, elapsed: Duration) -> i64 {
     time_ms.saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::ManualClock;
     use super::*;
+    use crate::testing::ManualClock;
 
     const T: i64 = 1_700_000_000_000;
     const HOUR_MS: i64 = 3_600_000;
