@@ -5,7 +5,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use varve_bench::{Fleet, FleetOptions, SeriesId};
-use varve_tsdb::testing::RowCodec;
+use varve_codec::values::{ValueEncoder, decode_values};
 
 /// Number of rows that are compressed together.
 const PAGE_ROWS: usize = 256;
@@ -49,11 +49,11 @@ fn measure(c: &mut Criterion, n: usize, rows: &[Row]) {
     let mut group = c.benchmark_group(format!("rows of {n}"));
     group.sample_size(10).throughput(Throughput::Elements(n_samples as u64));
     group.bench_function("encode", |b| {
-        let (mut codec, mut page) = (RowCodec::default(), Vec::new());
+        let (mut encoder, mut page) = (ValueEncoder::default(), Vec::new());
         b.iter(|| {
             for rows in rows.chunks(PAGE_ROWS) {
                 page.clear();
-                rows.iter().for_each(|row| codec.encode(row, &mut page));
+                rows.iter().for_each(|row| encoder.encode(row, &mut page));
                 black_box(&page);
             }
         });
@@ -75,10 +75,10 @@ fn measure(c: &mut Criterion, n: usize, rows: &[Row]) {
 }
 
 fn pages(rows: &[Row]) -> Vec<Page> {
-    let mut codec = RowCodec::default();
+    let mut encoder = ValueEncoder::default();
     let page = |rows: &[Row]| {
         let mut raw = Vec::new();
-        rows.iter().for_each(|row| codec.encode(row, &mut raw));
+        rows.iter().for_each(|row| encoder.encode(row, &mut raw));
         let compressed = zstd::bulk::compress(&raw, ZSTD_LEVEL).expect("there is memory");
         Page { row_lens: rows.iter().map(Vec::len).collect(), raw, compressed }
     };
@@ -100,7 +100,7 @@ fn print_sizes(n: usize, rows: &[Row], n_samples: usize, pages: &[Page]) {
 fn decode(page: &Page, mut raw: &[u8], values: &mut Vec<f64>) {
     for &n in &page.row_lens {
         values.clear();
-        assert!(RowCodec::decode(&mut raw, n, values), "the page was encoded");
+        assert!(decode_values(&mut raw, n, values).is_ok(), "the page was encoded");
         black_box(&values);
     }
 }

@@ -9,10 +9,11 @@ use std::process::Command;
 use crate::harness::{Server, WriteRequest, series};
 
 /// The directories of the library crates.
-const LIBRARIES: [&str; 14] = [
+const LIBRARIES: [&str; 15] = [
     "tsdb",
     "tsdb/regexp",
     "tsdb/fs",
+    "tsdb/codec",
     "tsdb/prometheus",
     "ingest",
     "query",
@@ -116,8 +117,12 @@ fn arrows_between_crates_hold() {
         }
     };
     let above_engine = ["varve-prometheus", "varve-ingest", "varve-promql", "varve-query"];
-    for leaf in ["tsdb/regexp/Cargo.toml", "tsdb/fs/Cargo.toml"] {
-        check(leaf, &[&outside_of_engine[..], &above_engine, &["varve-tsdb", "varve-regexp", "varve-fs"]].concat());
+    for leaf in ["tsdb/regexp/Cargo.toml", "tsdb/fs/Cargo.toml", "tsdb/codec/Cargo.toml"] {
+        check(
+            leaf,
+            &[&outside_of_engine[..], &above_engine, &["varve-tsdb", "varve-regexp", "varve-fs", "varve-codec"]]
+                .concat(),
+        );
     }
     check("tsdb/Cargo.toml", &[&outside_of_engine[..], &above_engine].concat());
     check(

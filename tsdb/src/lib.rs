@@ -74,7 +74,6 @@ pub use options::{Options, WalOnCorruption, WalSync};
 pub use sample::{RejectReason, Rejected, Sample, SampleColumns, SeriesHandle, TimeRange, WriteBatch};
 pub use store::import_writer::ImportWriter;
 
-pub use chunk::varint;
 pub use sample::{histogram, staleness};
 pub use wal::inspect;
 
@@ -117,10 +116,4 @@ pub mod stats {
     pub use crate::shard::exemplars::ExemplarStats;
     pub use crate::store::family_table::MetadataStats;
     pub use crate::store::flush_state::FlushStats;
-}
-
-/// Internals for tests and fuzz targets.
-#[cfg(feature = "testing")]
-pub mod testing {
-    pub use crate::block::RowCodec;
 }

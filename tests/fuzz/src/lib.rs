@@ -17,14 +17,15 @@ pub use usage::usage_record;
 use std::path::Path;
 use std::sync::Arc;
 
+use varve_codec::timestamps::{decode_timestamps, encode_timestamps};
+use varve_codec::values::{ValueEncoder, decode_values};
+use varve_fs::Fs;
+use varve_fs::testing::MemFs;
 use varve_ingest::ha::Elections;
 use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};
 use varve_ingest::{Limits, LoadOutcome};
 use varve_promql::Features;
 use varve_promql::{parse, print};
-use varve_fs::Fs;
-use varve_fs::testing::MemFs;
-use varve_tsdb::testing::RowCodec;
 
 /// Decodes a row of values and a column of timestamps. The first two bytes are the number of elements. A decoded row is
 /// encoded and decoded again, to the same bits.
@@ -32,21 +33,21 @@ pub fn row_decode(input: &[u8]) {
     let Some((&[a, b], bytes)) = input.split_first_chunk() else { return };
     let n = usize::from(u16::from_le_bytes([a, b])) % 1024;
     let (mut src, mut values) = (bytes, vec![0.5]);
-    let decoded = RowCodec::decode(&mut src, n, &mut values);
+    let decoded = decode_values(&mut src, n, &mut values).is_ok();
     assert_eq!(values.len(), if decoded { 1 + n } else { 1 });
     if decoded {
         let (mut again, mut back) = (Vec::new(), Vec::new());
-        RowCodec::default().encode(&values[1..], &mut again);
-        assert!(RowCodec::decode(&mut &again[..], n, &mut back));
+        ValueEncoder::default().encode(&values[1..], &mut again);
+        assert!(decode_values(&mut &again[..], n, &mut back).is_ok());
         assert!(back.iter().map(|v| v.to_bits()).eq(values[1..].iter().map(|v| v.to_bits())));
     }
     let (mut src, mut times_ms) = (bytes, vec![1]);
-    let decoded = RowCodec::decode_timestamps(&mut src, n, &mut times_ms);
+    let decoded = decode_timestamps(&mut src, n, &mut times_ms).is_ok();
     assert_eq!(times_ms.len(), if decoded { 1 + n } else { 1 });
     if decoded {
         let (mut again, mut back) = (Vec::new(), Vec::new());
-        RowCodec::encode_timestamps(&times_ms[1..], &mut again);
-        assert!(RowCodec::decode_timestamps(&mut &again[..], n, &mut back));
+        encode_timestamps(&times_ms[1..], &mut again);
+        assert!(decode_timestamps(&mut &again[..], n, &mut back).is_ok());
         assert_eq!(back, times_ms[1..]);
     }
 }
@@ -175,16 +176,15 @@ mod tests {
     fn prometheus_holds() {
         let mut columns = varve_tsdb::SampleColumns::default();
         for i in 0..100 {
-            let histogram = varve_tsdb::histogram::Histogram { sum: i as f64, ..varve_tsdb::histogram::Histogram::default() };
+            let histogram =
+                varve_tsdb::histogram::Histogram { sum: i as f64, ..varve_tsdb::histogram::Histogram::default() };
             match i {
                 0..50 => columns.push(varve_tsdb::Sample { timestamp_ms: i * 1000, value: i as f64 }),
                 _ => columns.push_histogram(i * 1000, std::sync::Arc::new(histogram)),
             }
         }
         let mut seeds = Vec::new();
-        for starts in
-            [varve_prometheus::chunk::StartTimestamps::Drop, varve_prometheus::chunk::StartTimestamps::Keep]
-        {
+        for starts in [varve_prometheus::chunk::StartTimestamps::Drop, varve_prometheus::chunk::StartTimestamps::Keep] {
             let mut encoder = varve_prometheus::chunk::Encoder::new(starts);
             encoder.push_columns(&columns);
             let chunks = encoder.finish();
@@ -212,12 +212,12 @@ mod tests {
         ];
         for value in columns {
             let mut row = 100_u16.to_le_bytes().to_vec();
-            RowCodec::default().encode(&(0..100).map(value).collect::<Vec<_>>(), &mut row);
+            ValueEncoder::default().encode(&(0..100).map(value).collect::<Vec<_>>(), &mut row);
             rows.push(row);
         }
         for step in [0, 7] {
             let mut times = 100_u16.to_le_bytes().to_vec();
-            RowCodec::encode_timestamps(&(0..100).map(|i| i * 1000 + i % 3 * step).collect::<Vec<_>>(), &mut times);
+            encode_timestamps(&(0..100).map(|i| i * 1000 + i % 3 * step).collect::<Vec<_>>(), &mut times);
             rows.push(times);
         }
         smoke(row_decode, &rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), 20_000);

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use varve_fs::Fs;
+use varve_fs::damage::DamageReport;
+use varve_fs::testing::{MemFs, PowerCut};
 use varve_prometheus::block::{BlockMeta, BlockReader};
 use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimestamps};
 use varve_prometheus::export::{ExportOptions, export};
-use varve_fs::damage::DamageReport;
 use varve_prometheus::head_chunks::HeadChunkFiles;
 use varve_prometheus::wal::{Compression, RecordContent, RecordType, Segment, SegmentReader};
 use varve_tsdb::{QueryContext, SampleColumns};
-use varve_fs::Fs;
-use varve_fs::testing::{MemFs, PowerCut};
 
 use crate::reseal::reseal_prometheus;
 use crate::store::{damaged, everything, files, open};
@@ -62,7 +62,8 @@ fn exported() -> (MemFs, PathBuf) {
     let (store, fs) = (everything(), MemFs::new());
     let to: Arc<dyn Fs> = Arc::new(fs.clone());
     let out = Path::new("/out");
-    export(&open(&store), &to, &QueryContext::unbounded(), out, &ExportOptions::default()).expect("memory is large enough");
+    export(&open(&store), &to, &QueryContext::unbounded(), out, &ExportOptions::default())
+        .expect("memory is large enough");
     let dirs = BlockReader::list(&fs, out).expect("the directory exists");
     for path in dirs[1..].iter().flat_map(|dir| files(&fs, dir)) {
         fs.remove(&path).expect("the file exists");

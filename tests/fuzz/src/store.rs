@@ -7,11 +7,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use varve_tsdb::{Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WalSync, WriteBatch, inspect};
-use varve_tsdb::exemplars::Exemplar;
 use varve_fs::Fs;
 use varve_fs::testing::{ManualClock, MemFs, PowerCut};
+use varve_tsdb::exemplars::Exemplar;
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
+use varve_tsdb::{
+    Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WalSync, WriteBatch, inspect,
+};
 
 use crate::reseal::reseal;
 

@@ -1,6 +1,6 @@
 //! Reads big-endian integers, varints and length-prefixed strings from a buffer.
 
-use varve_tsdb::varint::{take_bytes, take_i64, take_u64};
+use varve_codec::varint::{take_bytes, take_i64, take_u64};
 
 /// A position in a buffer. Methods read what they name. After `None` the cursor must not be used.
 #[derive(Debug, Clone, Copy)]

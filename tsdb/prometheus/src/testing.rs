@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use varve_codec::varint::put_u64;
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, RealFs};
-use varve_tsdb::varint::put_u64;
 use varve_tsdb::{Sample, SampleColumns};
 
 use crate::block::BlockReader;

@@ -29,7 +29,6 @@
 //! Threads: a writer or a scan belongs to one thread. Any number of threads may read a [`Block`]. Crash: a `*.tmp` file
 //! may remain, which `Db::open` removes.
 
-mod byte_planes;
 mod directory;
 mod footer;
 mod group;
@@ -37,15 +36,12 @@ mod index;
 mod meta;
 mod page;
 mod reader;
-#[cfg(feature = "testing")]
-mod row_codec;
 mod rows;
 mod scan;
 pub(crate) mod set;
 mod temporary_file;
 mod timestamps;
 pub(crate) mod tombstones;
-mod values;
 mod verify;
 mod writer;
 
@@ -53,14 +49,13 @@ pub(crate) use index::{DictionaryCursor, Projection, SeriesCursor};
 pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX, precedence, superseded};
 pub(crate) use page::{Access, PageCache};
 pub(crate) use reader::{Block, ReadCache};
-#[cfg(feature = "testing")]
-pub use row_codec::RowCodec;
+use varve_codec::Damaged;
+use varve_codec::varint::take_byte;
+
 pub(crate) use scan::BlockScan;
 pub(crate) use set::{BlockSet, Replaced, StoredBlock};
 pub(crate) use writer::BlockWriter;
 
-use crate::chunk::Damaged;
-use crate::chunk::varint::take_byte;
 use crate::sample::TimeRange;
 
 /// The version of the format: of new blocks, and the newest that can be read.

@@ -18,10 +18,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
+use varve_codec::varint::{put_u64, take_int, take_u64};
 use varve_fs::{AppendFile, ReadFile};
 
 use super::{Unreadable, VERSION};
-use crate::chunk::varint::{put_u64, take_int, take_u64};
 use crate::error::{Error, Result};
 
 /// Maximum size of a page's payload. A reader allocates no more for one page.

@@ -5,14 +5,16 @@
 
 use std::sync::Arc;
 
+use varve_codec::Damaged;
+
+use super::Symbol;
 use super::directory::{Group, RowsRef};
 use super::index::SeriesCursor;
 use super::page::Access;
 use super::reader::Block;
 use super::rows::{Rows, RowsPlace};
 use super::timestamps::TimestampColumnId;
-use super::timestamps::columns::TimestampColumns;
-use super::{Damaged, Symbol};
+use super::timestamps::TimestampColumns;
 use crate::error::Result;
 use crate::sample::{SampleColumns, TimeRange};
 

@@ -4,7 +4,7 @@ use super::EMPTY_RANGE;
 use super::footer::HEADER_SIZE;
 use super::reader::Block;
 use super::scan::{LoadedGroup, RecentTimestampColumns};
-use super::timestamps::columns::TimestampColumns;
+use super::timestamps::TimestampColumns;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::sample::{SampleColumns, TimeRange};

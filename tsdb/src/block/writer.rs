@@ -20,7 +20,7 @@ use super::page::{ListWriter, PageWriter};
 use super::rows::SERIES_SAMPLES_MAX;
 use super::rows::histograms::{RowSamples, n_fitting};
 use super::temporary_file::TemporaryFile;
-use super::timestamps::columns::TimestampColumnWriter;
+use super::timestamps::TimestampColumnWriter;
 use crate::error::{Error, Result};
 use crate::sample::{SampleColumns, TimeRange, start_timestamps};
 

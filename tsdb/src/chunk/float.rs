@@ -18,7 +18,8 @@
 //! of integers and decimals are exact in both directions. Counters that grow by integers take two or three bytes per
 //! sample, constants about one bit.
 
-use crate::chunk::varint::{take_byte, take_bytes, take_i64, zigzag};
+use varve_codec::Damaged;
+use varve_codec::varint::{take_byte, take_bytes, take_i64, zigzag};
 
 /// Maximum number of samples in a run.
 pub(super) const RUN_MAX: u8 = 30;
@@ -47,10 +48,6 @@ pub(crate) struct Newest {
     /// Samples of the chunk, including this one.
     pub(crate) n_samples: u8,
 }
-
-/// Bytes that do not decode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Damaged;
 
 /// The number of decimals that the encoder tries first for the next value of a chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

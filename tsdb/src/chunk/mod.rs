@@ -12,11 +12,12 @@
 mod arena;
 mod float;
 pub(crate) mod histogram;
-pub mod varint;
+
+use varve_codec::Damaged;
 
 use crate::sample::{Sample, TimeRange};
 pub(crate) use arena::ChunkArena;
-pub(crate) use float::{Damaged, Newest, decode};
+pub(crate) use float::{Newest, decode};
 
 use arena::PAYLOAD_SIZE;
 use float::{RUN_MAX, Scale};

@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
+use varve_codec::Damaged;
 
 use super::selection::{BATCH_SERIES, Need, Place, Selection};
-use crate::chunk::Damaged;
 use crate::context::{Charge, QueryContext, scheduler};
 use crate::error::Result;
 use crate::head::{Head, HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};

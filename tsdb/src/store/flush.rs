@@ -23,9 +23,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hashbrown::{HashMap, HashSet};
+use varve_codec::Damaged;
 
 use crate::block::{Block, BlockOrigin, BlockWriter, Symbol};
-use crate::chunk::Damaged;
 use crate::compact::window_of;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};

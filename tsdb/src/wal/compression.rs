@@ -2,10 +2,10 @@
 
 use std::{fmt, io};
 
+use varve_codec::varint::{put_u64, take_u64};
 use zstd::bulk;
 
 use super::frame::{COMPRESSED, PAYLOAD_SIZE_MAX};
-use crate::chunk::varint::{put_u64, take_u64};
 
 /// Minimum payload bytes to compress; smaller payloads do not shrink.
 const COMPRESSED_SIZE_MIN: usize = 256;

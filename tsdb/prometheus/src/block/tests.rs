@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use varve_codec::varint::{put_i64, put_u64};
 use varve_fs::RealFs;
 use varve_fs::damage::DamageReport;
-use varve_tsdb::varint::{put_i64, put_u64};
 
 use super::*;
 use crate::testing::{self, Samples, encoded, n_samples, read_block, recorded};

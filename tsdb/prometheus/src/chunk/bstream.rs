@@ -27,7 +27,7 @@ pub(super) trait BitSink {
 
     /// Appends a signed varint (zigzag, LEB128).
     fn put_varint(&mut self, value: i64) {
-        self.put_uvarint(varve_tsdb::varint::zigzag(value));
+        self.put_uvarint(varve_codec::varint::zigzag(value));
     }
 
     /// Appends a signed integer with a prefix that tells its width: a zero for 0, `i + 1` ones and a zero for
@@ -251,7 +251,7 @@ impl<'a> BitReader<'a> {
 
     /// Reads a signed varint (zigzag, LEB128).
     pub(super) fn take_varint(&mut self) -> Result<i64, ChunkError> {
-        self.take_uvarint().map(varve_tsdb::varint::unzigzag)
+        self.take_uvarint().map(varve_codec::varint::unzigzag)
     }
 
     /// Returns the next bits, at least [`PEEK_MAX`], left-aligned, with zeros after the end.

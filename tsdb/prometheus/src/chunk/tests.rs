@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use varve_codec::varint::take_u64;
 use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
 use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::varint::take_u64;
 use varve_tsdb::{Sample, SampleColumns};
 
 use super::bstream::BitSink;

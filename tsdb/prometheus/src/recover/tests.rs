@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use tempfile::TempDir;
+use varve_codec::varint::put_i64;
 use varve_fs::RealFs;
 use varve_fs::damage::DamageReport;
-use varve_tsdb::varint::put_i64;
 use varve_tsdb::{Db, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::*;

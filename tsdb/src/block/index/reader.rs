@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
+use varve_codec::varint::{put_u64, take_int};
 
 use super::SERIES_MAX;
 use super::dictionary::{Dictionary, DictionaryCursor};
@@ -20,7 +21,6 @@ use super::series::{self, SeriesCursor};
 use super::suffixes;
 use super::table::Table;
 use crate::block::page::{Access, PageRef, Pages};
-use crate::chunk::varint::{put_u64, take_int};
 use crate::error::Result;
 use crate::labels::LabelHint;
 

@@ -17,12 +17,12 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use varve_codec::varint::{put_u64, take_int};
 use varve_fs::Fs;
 
 use crate::block::Symbol;
 use crate::block::page::{ListWriter, PageCache, PageRef, PageWriter, Pages};
 use crate::block::temporary_file::TemporaryFile;
-use crate::chunk::varint::{put_u64, take_int};
 use crate::error::{Error, Result};
 
 /// Series with a symbol, from `first` up to, but not including, `end`.

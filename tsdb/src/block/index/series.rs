@@ -13,6 +13,8 @@
 
 use std::sync::Arc;
 
+use varve_codec::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
+
 use super::dictionary::Dictionary;
 use super::label_sets::LabelSetBuilder;
 use super::projection::Projection;
@@ -20,7 +22,6 @@ use super::suffixes::{SuffixCursor, SuffixWriter};
 use super::table::{Table, TableCursor, TableWriter};
 use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter};
-use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
 use crate::context::Charge;
 use crate::error::Result;
 use crate::labels::Labels;

@@ -17,12 +17,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::table::{Table, TableCursor, TableWriter};
 use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter};
-use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::error::Result;
 
 /// Number of entries of a group: reading a suffix decodes at most this many.

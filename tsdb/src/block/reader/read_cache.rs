@@ -9,13 +9,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use varve_codec::timestamps::Line;
 
 use super::block::Block;
 use crate::block::directory::Group;
 use crate::block::page::PageRef;
 use crate::block::rows::RowsPlace;
-use crate::block::timestamps::columns::TimestampColumns;
-use crate::block::timestamps::{Line, TimestampColumnId};
+use crate::block::timestamps::TimestampColumnId;
+use crate::block::timestamps::TimestampColumns;
 use crate::context::{CHECK_INTERVAL, Charge};
 use crate::error::Result;
 use crate::sample::TimeRange;
@@ -208,7 +209,7 @@ impl Times<'_> {
     /// Returns the number of timestamps.
     pub(crate) fn len(self) -> usize {
         match self {
-            Self::Line(line) => line.len(),
+            Self::Line(line) => line.n_timestamps(),
             Self::Listed(times_ms) => times_ms.len(),
         }
     }
@@ -216,7 +217,7 @@ impl Times<'_> {
     /// Returns the indexes of the timestamps in a time range.
     pub(crate) fn cut(self, range: TimeRange) -> Range<usize> {
         match self {
-            Self::Line(line) => line.cut(range),
+            Self::Line(line) => line.cut(range.start_ms, range.end_ms),
             // Fast path: all of them.
             Self::Listed(times_ms @ ([start_ms, .., end_ms] | [start_ms @ end_ms]))
                 if range.start_ms <= *start_ms && *end_ms <= range.end_ms =>

@@ -23,11 +23,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use varve_codec::Damaged;
+use varve_codec::integers;
+use varve_codec::values::{ValueEncoder, decode_values};
+use varve_codec::varint::{put_u64, take_int, take_u64};
+
 use super::bucket_columns::BucketColumns;
-use crate::block::Damaged;
-use crate::block::values::{ValueEncoder, decode_values, integers};
 use crate::chunk::histogram::Layout;
-use crate::chunk::varint::{put_u64, take_int, take_u64};
 use crate::sample::SampleColumns;
 use crate::sample::histogram::{Histogram, HistogramCounts, ResetHint};
 

@@ -18,14 +18,15 @@ mod start_timestamps;
 
 use std::ops::Range;
 
-use super::byte_planes::{BytePlanes, put_byte_planes};
-use super::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values};
-use super::{Damaged, Unreadable, take_flags};
-use crate::chunk::varint::{put_sized, take_bytes, take_sized};
+use super::{Unreadable, take_flags};
 use crate::sample::SampleColumns;
 use crate::sample::start_timestamps::Change;
 use histograms::{RowSamples, SERIES_CELLS_MAX};
 use start_timestamps::{StartTimestampsBuilder, StartTimestampsColumn};
+use varve_codec::Damaged;
+use varve_codec::byte_planes::{BytePlanes, put_byte_planes};
+use varve_codec::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values};
+use varve_codec::varint::{put_sized, take_bytes, take_sized};
 
 /// Maximum number of series in a group.
 pub(crate) const GROUP_SERIES_MAX: usize = 256;

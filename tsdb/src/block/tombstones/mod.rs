@@ -21,12 +21,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use varve_codec::varint::{put_i64, put_sized, put_u64, take_bytes, take_i64, take_int, take_sized, take_u64};
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, is_out_of_files, remove_if_exists, replace_file};
 
 use crate::block::footer::with_crc;
 use crate::block::{BlockMeta, NUMBER_MAX};
-use crate::chunk::varint::{put_i64, put_sized, put_u64, take_bytes, take_i64, take_int, take_sized, take_u64};
 use crate::error::{Error, Result};
 use crate::labels::{MatchOp, Matcher};
 use crate::sample::TimeRange;

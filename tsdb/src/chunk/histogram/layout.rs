@@ -11,8 +11,9 @@
 //! bounds   of custom buckets: their number (varint), then each as a number
 //! ```
 
+use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_int};
+
 use super::{put_number, take_n, take_number};
-use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_int};
 use crate::sample::histogram::{
     BucketSpan, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint, all_same, same,
 };

@@ -12,9 +12,10 @@
 
 mod layout;
 
+use varve_codec::varint::{put_i64, put_u64, take_byte, take_bytes, take_i64, take_u64, unzigzag, zigzag};
+
 pub(crate) use layout::Layout;
 
-use super::varint::{put_i64, put_u64, take_byte, take_bytes, take_i64, take_u64, unzigzag, zigzag};
 use crate::sample::histogram::{Histogram, HistogramCounts, ResetHint};
 
 /// Integers up to this magnitude are exact as doubles.

@@ -7,7 +7,8 @@
 //!   varint     n, then n times an id and an exemplar (`record::exemplars`)
 //! ```
 
-use crate::chunk::varint::{put_u64, take_u64};
+use varve_codec::varint::{put_u64, take_u64};
+
 use crate::labels::Labels;
 use crate::labels::label_set::LABELS_SIZE_MAX;
 use crate::sample::exemplar::{Exemplar, NumberedExemplars};

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::path::Path;
 
+use varve_codec::varint::take_u64;
 use varve_fs::Fs;
 
 use super::series::{self, CheckpointSeries};
 use super::symbols::Symbols;
 use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, State, exemplars};
-use crate::chunk::varint::take_u64;
 use crate::error::Result;
 use crate::labels::Metadata;
 use crate::sample::exemplar::NumberedExemplars;

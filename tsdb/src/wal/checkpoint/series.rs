@@ -8,8 +8,9 @@
 //! symbols   per label a zigzag: its symbol less the symbol at the same position in the previous series (0 if none)
 //! ```
 
+use varve_codec::varint::{put_i64, put_u64, take_i64, take_u64};
+
 use super::symbols::{SymbolWriter, Symbols};
-use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::labels::{LABELS_SIZE_MAX, Labels, LabelsBuilder};
 use crate::sample::SeriesRef;
 

@@ -8,9 +8,9 @@
 //! ```
 
 use hashbrown::HashMap;
+use varve_codec::varint::{put_u64, take_u64};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-use crate::chunk::varint::{put_u64, take_u64};
 use crate::wal::record::{put_string, take_string};
 
 /// Maximum number of symbols of a checkpoint.

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
+use varve_codec::varint::put_u64;
 use varve_fs::{Fs, remove_if_exists};
 
 use super::series::{FRAME_SERIES_MAX, SeriesWriter};
 use super::symbols::SymbolWriter;
 use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars};
-use crate::chunk::varint::put_u64;
 use crate::error::{Error, Result};
 use crate::labels::{LABELS_SIZE_MAX, Labels, Metadata};
 use crate::sample::SeriesRef;

@@ -10,13 +10,13 @@
 
 use std::path::{Path, PathBuf};
 
+use varve_codec::varint::put_u64;
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, remove_if_exists, replace_file, save_original};
 
 use super::content::Content;
 use super::files::{LogFile, Role, list};
 use super::read::{FileIntegrity, FoundFrame, NO_HEADER, read_frames};
-use crate::chunk::varint::put_u64;
 use crate::error::{Error, Result};
 use crate::wal::checkpoint;
 use crate::wal::file_name::SegmentKind;

@@ -5,7 +5,8 @@
 //! 3 metadata  repeated: metric family, type, help, unit
 //! ```
 
-use crate::chunk::varint::{VARINT_SIZE_MAX, put_u64, take_bytes, take_u64};
+use varve_codec::varint::{VARINT_SIZE_MAX, put_u64, take_bytes, take_u64};
+
 use crate::labels::{Labels, LabelsBuilder, Metadata};
 use crate::sample::SeriesRef;
 

@@ -12,8 +12,9 @@
 //! ```
 //! Checkpoints identify series by labels and use another record ([`crate::wal::checkpoint`]).
 
+use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+
 use super::definitions::{put_labels, take_string};
-use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::labels::Labels;
 use crate::sample::SeriesRef;
 use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};

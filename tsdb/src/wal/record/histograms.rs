@@ -11,8 +11,9 @@
 
 use std::sync::Arc;
 
+use varve_codec::varint::{put_i64, take_bytes, take_i64};
+
 use crate::chunk::histogram::{Layout, decode_counts, encode_counts};
-use crate::chunk::varint::{put_i64, take_bytes, take_i64};
 use crate::sample::SeriesRef;
 use crate::sample::histogram::Histogram;
 

@@ -15,7 +15,8 @@
 
 use std::ops::Range;
 
-use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+
 use crate::sample::SeriesRef;
 use crate::sample::start_timestamps::Order;
 

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use hashbrown::HashMap;
+use varve_codec::varint::{put_i64, put_u64};
 use varve_fs::Fs;
-use varve_tsdb::varint::{put_i64, put_u64};
 use varve_tsdb::{Error, Result};
 
 use super::{MAGIC, SERIES_ALIGN, VERSION};

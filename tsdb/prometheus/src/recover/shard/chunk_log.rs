@@ -15,7 +15,7 @@
 //! 1. A chunk is contiguous, in one buffer or in the file. The positions in the file precede the positions in memory.
 //! 2. Data from the file is checked like data from any other file.
 
-use varve_tsdb::varint::{put_i64, put_u64};
+use varve_codec::varint::{put_i64, put_u64};
 use varve_tsdb::{Error, Result};
 
 use super::spill::SpillFile;

@@ -1,6 +1,6 @@
 //! Decodes float samples: record types 2 and 11.
 
-use varve_tsdb::varint::{VARINT_SIZE_MAX, short_u64, unzigzag};
+use varve_codec::varint::{VARINT_SIZE_MAX, short_u64, unzigzag};
 
 use super::refs::RefDecoder;
 use super::{RecordError, RefSample, decode_rest};

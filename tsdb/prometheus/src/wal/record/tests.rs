@@ -2,8 +2,8 @@
 
 use super::*;
 use proptest::prelude::*;
+use varve_codec::varint::put_i64;
 use varve_tsdb::histogram::{BucketSpan, HistogramCounts};
-use varve_tsdb::varint::put_i64;
 
 #[test]
 fn records_of_all_types_are_decoded() {

@@ -2,10 +2,11 @@
 
 use std::cmp::Ordering;
 
+use varve_codec::varint::{take_sized, take_u64};
+
 use super::{key_of, key_parts};
 use crate::block::Symbol;
 use crate::block::index::table::TableCursor;
-use crate::chunk::varint::{take_sized, take_u64};
 use crate::error::{Error, Result};
 
 /// A cursor: at a symbol, before the first, or after the last.

@@ -16,10 +16,11 @@ mod cursor;
 use std::ops::Range;
 use std::sync::Arc;
 
+use varve_codec::varint::{put_sized, put_u64};
+
 use super::table::{Table, TableCursor, TableWriter};
 use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter, Pages};
-use crate::chunk::varint::{put_sized, put_u64};
 use crate::error::{Error, Result};
 
 pub(crate) use cursor::DictionaryCursor;

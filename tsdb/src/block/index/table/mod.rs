@@ -15,9 +15,10 @@ mod writer;
 
 use std::sync::Arc;
 
-use crate::block::Damaged;
+use varve_codec::Damaged;
+use varve_codec::varint::{take_int, take_sized};
+
 use crate::block::page::{PageRef, Pages};
-use crate::chunk::varint::{take_int, take_sized};
 use crate::error::Result;
 
 pub(super) use cursor::TableCursor;

@@ -1,7 +1,8 @@
 //! Writing a table: entries in pages, and the directory of these pages.
 
+use varve_codec::varint::{put_sized, put_u64};
+
 use crate::block::page::{ListWriter, PageRef, PageWriter};
-use crate::chunk::varint::{put_sized, put_u64};
 use crate::error::Result;
 
 /// Writes a table.

@@ -9,18 +9,17 @@
 //! bits     n - 1 refs ([`refs`]), runs of timestamps if there is a table, n values ([`values`])
 //! ```
 
-mod bits;
-mod prefix_code;
 mod refs;
 mod timestamps;
 mod values;
 
-use self::bits::{BitReader, BitWriter};
+use varve_codec::bits::{BitReader, BitWriter};
+use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+
 use self::refs::{K_MAX, choose_k, decode_refs, encode_refs};
 use self::timestamps::{TimeRuns, Times, decode_runs, decode_steps, decode_table, encode_steps};
 use self::values::{Seen, decode_values, encode_values};
 use super::start_timestamps::{RECORD_SAMPLES_MAX, StartTimestamps};
-use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use crate::sample::{Sample, SeriesRef};
 
 /// Record number of samples.

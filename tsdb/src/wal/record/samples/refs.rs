@@ -4,9 +4,10 @@
 //! most 11, a zero, and the lowest K bits of D - 1. Any other D: 12 ones, 6 bits with L - 1, and the L bits of its
 //! zigzag encoding (wrapping at 64 bits).
 
-use super::bits::{BitReader, BitWriter};
+use varve_codec::bits::{BitReader, BitWriter};
+use varve_codec::varint::{unzigzag, zigzag};
+
 use super::runs;
-use crate::chunk::varint::{unzigzag, zigzag};
 use crate::sample::SeriesRef;
 
 /// Number of ones before a distance in full.

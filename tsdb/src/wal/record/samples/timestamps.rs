@@ -10,9 +10,10 @@
 //! ```
 //! A table suits a request from a few scrape targets, steps suit a backfill with many timestamps.
 
-use super::bits::{BitReader, BitWriter};
+use varve_codec::bits::{BitReader, BitWriter};
+use varve_codec::varint::{put_i64, put_u64, take_i64, take_u64};
+
 use super::runs;
-use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
 use crate::sample::Sample;
 
 /// Maximum number of timestamps in a table.

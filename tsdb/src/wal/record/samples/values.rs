@@ -24,8 +24,9 @@
 //! The code lengths are part of the format. They were trained on the synthetic fleet of the benchmarks and on scrapes
 //! of real exporters. Codes per record would save less than they cost for the few hundred samples of a record.
 
-use super::bits::{BitReader, BitWriter, TAKE_MAX};
-use super::prefix_code;
+use varve_codec::bits::{BitReader, BitWriter, TAKE_MAX};
+use varve_codec::prefix_code;
+
 use crate::sample::Sample;
 
 const SAME: u8 = 0;

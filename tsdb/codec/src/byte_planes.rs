@@ -5,13 +5,13 @@
 
 use std::ops::Range;
 
-use crate::chunk::varint::take_bytes;
+use crate::varint::take_bytes;
 
 /// Appends the lowest `width` bytes of each value.
 ///
 /// # Panics
 /// In debug builds, if a value does not fit.
-pub(crate) fn put_byte_planes(values: &[u32], width: usize, dst: &mut Vec<u8>) {
+pub fn put_byte_planes(values: &[u32], width: usize, dst: &mut Vec<u8>) {
     debug_assert!(values.iter().all(|&value| width == 4 || value >> (8 * width) == 0), "a value exceeds its width");
     for plane in 0..width {
         dst.extend(values.iter().map(|&value| (value >> (8 * plane)) as u8));
@@ -20,7 +20,7 @@ pub(crate) fn put_byte_planes(values: &[u32], width: usize, dst: &mut Vec<u8>) {
 
 /// A column that [`put_byte_planes`] wrote.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct BytePlanes<'a> {
+pub struct BytePlanes<'a> {
     bytes: &'a [u8],
     n: usize,
     width: usize,
@@ -28,21 +28,24 @@ pub(crate) struct BytePlanes<'a> {
 
 impl<'a> BytePlanes<'a> {
     /// Takes a column of `n` values, at least one, from the front of `src`. Returns `None` if it is truncated.
-    pub(crate) fn take(src: &mut &'a [u8], n: usize, width: usize) -> Option<Self> {
+    #[inline]
+    pub fn take(src: &mut &'a [u8], n: usize, width: usize) -> Option<Self> {
         debug_assert!(n > 0 && width <= 4, "a column has at least one value of at most four bytes");
         Some(Self { bytes: take_bytes(src, n * width)?, n, width })
     }
 
     /// Returns the value at `i`.
     #[inline]
-    pub(crate) fn get(self, i: usize) -> u32 {
+    #[must_use]
+    pub fn get(self, i: usize) -> u32 {
         debug_assert!(i < self.n, "index outside the column");
         (0..self.width).rev().fold(0, |value, plane| value << 8 | u32::from(self.bytes[plane * self.n + i]))
     }
 
     /// Returns the sum of a range of values.
     #[inline]
-    pub(crate) fn sum(self, range: Range<usize>) -> usize {
+    #[must_use]
+    pub fn sum(self, range: Range<usize>) -> usize {
         debug_assert!(range.end <= self.n, "range outside the column");
         (0..self.width).rev().fold(0, |sum, plane| {
             let bytes = &self.bytes[plane * self.n..][range.clone()];

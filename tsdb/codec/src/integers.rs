@@ -19,12 +19,12 @@
 //! An integer is first + divisor * residual, or the integer before + divisor * (base + residual). All arithmetic wraps,
 //! so that any integers can be encoded. An empty column takes no bytes.
 
+mod bitpack;
 mod plan;
 
 use plan::{BYTE, Plan};
 
-use super::bitpack;
-use crate::chunk::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64, unzigzag, zigzag};
+use crate::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64, unzigzag, zigzag};
 
 const WIDTH_MASK: u8 = 0x3f;
 const WIDTH_CODE_FULL: u8 = 63;
@@ -35,7 +35,7 @@ const NIBBLE_MAX: u64 = 15;
 
 /// Encodes columns of integers. Reuses its buffers.
 #[derive(Debug, Default)]
-pub(crate) struct IntegerEncoder {
+pub struct IntegerEncoder {
     /// The differences from the first integer, divided by their common divisor.
     quotients: Vec<i64>,
     /// The differences between neighbouring quotients.
@@ -44,7 +44,7 @@ pub(crate) struct IntegerEncoder {
 
 impl IntegerEncoder {
     /// Appends a column of integers. Their number is not stored.
-    pub(crate) fn encode(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
+    pub fn encode(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
         let Some((&first, rest)) = integers.split_first() else { return };
         let divisor = common_divisor(first, rest);
         self.divide(first, integers, divisor);
@@ -170,7 +170,7 @@ fn take_patch(src: &mut &[u8]) -> Option<(u64, u64)> {
 
 /// Decodes a column of `dst.len()` integers from the front of `src`. Returns `None` if it is damaged. The contents of
 /// `dst` are unspecified then.
-pub(crate) fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Option<()> {
+pub fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Option<()> {
     if dst.is_empty() {
         return Some(());
     }

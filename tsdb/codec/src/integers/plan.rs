@@ -3,7 +3,7 @@
 //!
 //! Costs are estimated from a histogram of widths; there is no trial encoding.
 
-use crate::block::values::bitpack::{WIDTH_FULL, WIDTH_MAX};
+use super::bitpack::{WIDTH_FULL, WIDTH_MAX};
 
 /// Parameters for packing the residuals of a column.
 #[derive(Debug, Clone, Copy)]

@@ -25,10 +25,7 @@ const fn codes<const N: usize>(lengths: &[u8; N], length_max: usize) -> [u16; N]
 }
 
 /// Returns the code words of several codes.
-pub(super) const fn all_codes<const N: usize, const M: usize>(
-    lengths: &[[u8; N]; M],
-    length_max: usize,
-) -> [[u16; N]; M] {
+pub const fn all_codes<const N: usize, const M: usize>(lengths: &[[u8; N]; M], length_max: usize) -> [[u16; N]; M] {
     let (mut all, mut i) = ([[0; N]; M], 0);
     while i < M {
         all[i] = codes(&lengths[i], length_max);
@@ -38,9 +35,7 @@ pub(super) const fn all_codes<const N: usize, const M: usize>(
 }
 
 /// Returns the decoding tables of several codes.
-pub(super) const fn all_symbols<const N: usize, const M: usize, const C: usize>(
-    lengths: &[[u8; N]; M],
-) -> [[(u8, u8); C]; M] {
+pub const fn all_symbols<const N: usize, const M: usize, const C: usize>(lengths: &[[u8; N]; M]) -> [[(u8, u8); C]; M] {
     let (mut all, mut i) = ([[(0, 0); C]; M], 0);
     while i < M {
         all[i] = symbols(&lengths[i]);

@@ -6,8 +6,7 @@
 //! codes    1 staleness marker, 2 and 3 the usual NaNs, 4 and 5 the infinities, 6 minus zero; 7 is invalid
 //! ```
 
-use crate::chunk::varint::{put_u64, take_bytes, take_u64};
-use crate::sample::staleness::STALE_NAN_BITS;
+use crate::varint::{put_u64, take_bytes, take_u64};
 
 /// A value of a row that is not in the columns.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +21,7 @@ const CODE_MASK: u64 = (1 << CODE_BITS) - 1;
 
 /// The doubles with codes from 1: the staleness marker, the NaNs of Go and of processors, infinities, minus zero.
 const CODED: [u64; 6] = [
-    STALE_NAN_BITS,
+    0x7ff0_0000_0000_0002,
     0x7ff8_0000_0000_0001,
     0x7ff8_0000_0000_0000,
     0x7ff0_0000_0000_0000,

@@ -50,7 +50,7 @@ pub fn take_u64(src: &mut &[u8]) -> Option<u64> {
 
 /// Decodes an unsigned integer from the front of `src`. Returns `None` also if it does not fit `T`.
 #[inline]
-pub(crate) fn take_int<T: TryFrom<u64>>(src: &mut &[u8]) -> Option<T> {
+pub fn take_int<T: TryFrom<u64>>(src: &mut &[u8]) -> Option<T> {
     take_u64(src)?.try_into().ok()
 }
 
@@ -80,7 +80,7 @@ pub fn take_i64(src: &mut &[u8]) -> Option<i64> {
 
 /// Takes a byte from the front of `src`.
 #[inline]
-pub(crate) fn take_byte(src: &mut &[u8]) -> Option<u8> {
+pub fn take_byte(src: &mut &[u8]) -> Option<u8> {
     let (&byte, rest) = src.split_first()?;
     *src = rest;
     Some(byte)
@@ -88,14 +88,14 @@ pub(crate) fn take_byte(src: &mut &[u8]) -> Option<u8> {
 
 /// Appends bytes, preceded by their number.
 #[inline]
-pub(crate) fn put_sized(dst: &mut Vec<u8>, bytes: &[u8]) {
+pub fn put_sized(dst: &mut Vec<u8>, bytes: &[u8]) {
     put_u64(dst, bytes.len() as u64);
     dst.extend_from_slice(bytes);
 }
 
 /// Takes bytes that [`put_sized`] appended from the front of `src`.
 #[inline]
-pub(crate) fn take_sized<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub fn take_sized<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
     let size = take_int(src)?;
     take_bytes(src, size)
 }

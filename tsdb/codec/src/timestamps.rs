@@ -5,26 +5,17 @@
 //! ```text
 //! step     varint: 2 * zigzag(step), and 1 more if there are residuals
 //! start    zigzag varint: the first timestamp
-//! residuals  an integer column (see `values::integers`) of timestamp - (start + i * step), i counting from 0
+//! residuals  an integer column (see `integers`) of timestamp - (start + i * step), i counting from 0
 //! ```
 //! A clock with jitter leaves small residuals. A missed scrape shifts all later timestamps, which the integer column
 //! encodes as one exceptional step. All arithmetic wraps, so that any timestamps can be encoded.
 
-pub(crate) mod columns;
-
 use std::ops::Range;
 
-use super::Damaged;
-use super::values::integers::{IntegerEncoder, decode_integers};
-use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
-use crate::sample::TimeRange;
+use crate::Damaged;
+use crate::integers::{IntegerEncoder, decode_integers};
+use crate::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
 
-/// The id of a timestamp column in its block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimestampColumnId(pub(crate) u32);
-
-/// Maximum number of timestamp columns in a page.
-pub(crate) const PAGE_COLUMNS_MAX: usize = 256;
 /// Maximum number of steps that are sampled to find the usual step.
 const PROBES: usize = 31;
 
@@ -32,7 +23,7 @@ const PROBES: usize = 31;
 ///
 /// # Panics
 /// If there are no timestamps.
-pub(crate) fn encode_timestamps(times_ms: &[i64], dst: &mut Vec<u8>) {
+pub fn encode_timestamps(times_ms: &[i64], dst: &mut Vec<u8>) {
     let start_ms = *times_ms.first().expect("a column of timestamps is not empty");
     let step_ms = usual_step(times_ms);
     let residuals: Vec<_> =
@@ -52,7 +43,7 @@ pub(crate) fn encode_timestamps(times_ms: &[i64], dst: &mut Vec<u8>) {
 ///
 /// # Errors
 /// [`Damaged`], and `dst` is unchanged, if the bytes are not such a column or `n` is zero.
-pub(crate) fn decode_timestamps(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> Result<(), Damaged> {
+pub fn decode_timestamps(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> Result<(), Damaged> {
     let start = dst.len();
     let decoded = decode_column(src, n, dst);
     if decoded.is_none() {
@@ -92,7 +83,7 @@ fn line(start_ms: i64, step_ms: i64) -> impl Iterator<Item = i64> {
 
 /// Timestamps at equal steps, as of most scrapes. They need no list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Line {
+pub struct Line {
     start_ms: i64,
     /// Positive.
     step_ms: i64,
@@ -101,7 +92,8 @@ pub(crate) struct Line {
 
 impl Line {
     /// Decodes `n` timestamps if they are regular and ascend. Returns `None` if they are not, or if they are damaged.
-    pub(crate) fn decode(mut src: &[u8], n: usize) -> Option<Self> {
+    #[must_use]
+    pub fn decode(mut src: &[u8], n: usize) -> Option<Self> {
         let head = take_u64(&mut src).filter(|head| head & 1 == 0)?;
         let start_ms = take_i64(&mut src).filter(|_| src.is_empty())?;
         let step_ms = Some(unzigzag(head >> 1)).filter(|&step_ms| step_ms > 0)?;
@@ -111,29 +103,33 @@ impl Line {
     }
 
     /// Returns the number of timestamps.
-    pub(crate) fn len(self) -> usize {
+    #[inline]
+    #[must_use]
+    pub fn n_timestamps(self) -> usize {
         self.n
     }
 
-    /// Returns the indexes of the timestamps in `range`.
-    pub(crate) fn cut(self, range: TimeRange) -> Range<usize> {
+    /// Returns the indexes of the timestamps from `from_ms` to `to_ms`, both included.
+    #[inline]
+    #[must_use]
+    pub fn cut(self, from_ms: i64, to_ms: i64) -> Range<usize> {
         // Cannot overflow: see `Line::decode`.
         let end_ms = self.start_ms + self.step_ms * (self.n as i64 - 1);
         // Fast path: all of them.
-        if range.covers(TimeRange { start_ms: self.start_ms, end_ms }) {
+        if from_ms <= self.start_ms && end_ms <= to_ms {
             return 0..self.n;
         }
-        if range.end_ms < self.start_ms || end_ms < range.start_ms || range.end_ms < range.start_ms {
+        if to_ms < self.start_ms || end_ms < from_ms || to_ms < from_ms {
             return 0..0;
         }
         // Not negative, and at most `n`.
         let steps_to = |time_ms: i64| time_ms.clamp(self.start_ms, end_ms).abs_diff(self.start_ms);
         let step_ms = self.step_ms.unsigned_abs();
-        steps_to(range.start_ms).div_ceil(step_ms) as usize..(steps_to(range.end_ms) / step_ms) as usize + 1
+        steps_to(from_ms).div_ceil(step_ms) as usize..(steps_to(to_ms) / step_ms) as usize + 1
     }
 
     /// Appends the timestamps at `wanted`.
-    pub(crate) fn append(self, wanted: Range<usize>, dst: &mut Vec<i64>) {
+    pub fn append(self, wanted: Range<usize>, dst: &mut Vec<i64>) {
         debug_assert!(wanted.end <= self.n, "range outside the line");
         // Overflows only if `wanted` is empty: see `Line::decode`.
         let first_ms = self.start_ms.wrapping_add(self.step_ms.wrapping_mul(wanted.start as i64));
@@ -222,10 +218,10 @@ mod tests {
                 prop_assert!(step_ms > 20 || !times_ms.is_sorted(), "no timestamp overflows");
                 return Ok(());
             };
-            for range in [TimeRange { start_ms: range.0, end_ms: range.1 }, TimeRange::ALL] {
-                let start = times_ms.partition_point(|&time_ms| time_ms < range.start_ms);
-                let end = times_ms.partition_point(|&time_ms| time_ms <= range.end_ms).max(start);
-                let indexes = line.cut(range);
+            for (from_ms, to_ms) in [range, (i64::MIN, i64::MAX)] {
+                let start = times_ms.partition_point(|&time_ms| time_ms < from_ms);
+                let end = times_ms.partition_point(|&time_ms| time_ms <= to_ms).max(start);
+                let indexes = line.cut(from_ms, to_ms);
                 prop_assert!(indexes == (start..end) || indexes.is_empty() && start == end, "{indexes:?}");
                 let mut listed = vec![7];
                 line.append(start..end, &mut listed);

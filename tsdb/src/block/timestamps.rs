@@ -14,16 +14,23 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
+use varve_codec::Damaged;
+use varve_codec::byte_planes::{BytePlanes, put_byte_planes};
+use varve_codec::timestamps::{Line, decode_timestamps, encode_timestamps};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::{Line, PAGE_COLUMNS_MAX, TimestampColumnId, decode_timestamps, encode_timestamps};
-use crate::block::byte_planes::{BytePlanes, put_byte_planes};
 use crate::block::directory::{DIRECTORY_PAGE_SIZE, put_timestamp_columns};
 use crate::block::page::{ListWriter, PageRef, PageWriter};
 use crate::block::rows::SERIES_SAMPLES_MAX;
-use crate::block::{Damaged, Unreadable, take_flags};
+use crate::block::{Unreadable, take_flags};
 use crate::error::{Error, Result};
 
+/// The id of a timestamp column in its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimestampColumnId(pub(crate) u32);
+
+/// Maximum number of timestamp columns in a page.
+pub(crate) const PAGE_COLUMNS_MAX: usize = 256;
 /// Maximum number of timestamp columns that the writer remembers, 32 bytes each. After that, it forgets all of them,
 /// and a column that recurs is stored again.
 const KNOWN_MAX: usize = 1 << 18;
@@ -213,7 +220,7 @@ mod tests {
                 let decoded = damaged.decode(i, &mut times_ms).is_ok();
                 let n_stored = damaged.counts.get(i) as usize;
                 prop_assert!(!decoded || times_ms.len() == 1 + n_stored);
-                prop_assert!(damaged.line(i).is_none_or(|line| line.len() == n_stored));
+                prop_assert!(damaged.line(i).is_none_or(|line| line.n_timestamps() == n_stored));
             }
         }
     }

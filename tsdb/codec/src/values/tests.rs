@@ -1,6 +1,8 @@
 use super::*;
-use crate::sample::staleness::STALE_NAN_BITS;
 use proptest::prelude::*;
+
+/// The staleness marker of Prometheus.
+const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
 
 fn encoded(values: &[f64]) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -17,22 +17,20 @@
 //! 2. A row is decoded from its bytes and its number of values, and ends on a byte.
 //! 3. For any input, decoding appends either exactly that many values or none.
 
-mod bitpack;
 mod decimal;
 mod exceptions;
-pub(crate) mod integers;
 #[cfg(test)]
 mod tests;
 
 use decimal::Exponent;
 use exceptions::Exception;
-use integers::{IntegerEncoder, decode_integers};
 
-use super::Damaged;
-use crate::chunk::varint::{put_i64, put_u64, take_i64, take_u64};
+use crate::Damaged;
+use crate::integers::{IntegerEncoder, decode_integers};
+use crate::varint::{put_i64, put_u64, take_i64, take_u64};
 
 /// Maximum number of values in a row.
-pub(crate) const ROW_SAMPLES_MAX: usize = 960;
+pub const ROW_SAMPLES_MAX: usize = 960;
 
 const CONSTANT_DECIMAL: u8 = 0;
 const CONSTANT_DOUBLE: u8 = 1;
@@ -45,7 +43,7 @@ const PARAMETER_SHIFT: u32 = 4;
 
 /// Encodes rows. Reuses its buffers.
 #[derive(Debug, Default)]
-pub(crate) struct ValueEncoder {
+pub struct ValueEncoder {
     integers: IntegerEncoder,
     /// The values of the row that are in the columns.
     regular: Vec<f64>,
@@ -59,7 +57,7 @@ impl ValueEncoder {
     ///
     /// # Panics
     /// If there are no values, or more.
-    pub(crate) fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
+    pub fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
         assert!((1..=ROW_SAMPLES_MAX).contains(&values.len()), "a row has 1 to 960 values, not {}", values.len());
         let first = values[0].to_bits();
         if values.iter().all(|value| value.to_bits() == first) {
@@ -78,7 +76,7 @@ impl ValueEncoder {
     }
 
     /// Appends a column of integers. Their number is not stored.
-    pub(crate) fn encode_integers(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
+    pub fn encode_integers(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
         self.integers.encode(integers, dst);
     }
 
@@ -131,7 +129,7 @@ fn put_tag(form: u8, parameter: u8, exceptions: &[Exception], dst: &mut Vec<u8>)
 ///
 /// # Errors
 /// [`Damaged`], and `dst` is unchanged, if the bytes are not such a row or `n` is not in 1..=[`ROW_SAMPLES_MAX`].
-pub(crate) fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+pub fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
     if !(1..=ROW_SAMPLES_MAX).contains(&n) {
         return Err(Damaged);
     }

@@ -4,14 +4,14 @@
 //! samples in a record bounds all read loops.
 
 /// Maximum number of bits that [`BitReader::take`] and [`BitReader::peek`] return.
-pub(super) const TAKE_MAX: u32 = 56;
+pub const TAKE_MAX: u32 = 56;
 
 /// Maximum count; see [`BitWriter::put_count`].
 const COUNT_MAX: usize = 1 << 16;
 
 /// Appends bits to a buffer.
 #[derive(Debug)]
-pub(super) struct BitWriter<'a> {
+pub struct BitWriter<'a> {
     dst: &'a mut Vec<u8>,
     /// The last `n_pending` bits (fewer than 64), not yet in `dst`.
     pending: u64,
@@ -20,13 +20,14 @@ pub(super) struct BitWriter<'a> {
 
 impl<'a> BitWriter<'a> {
     /// Creates a writer that appends to `dst`.
-    pub(super) fn new(dst: &'a mut Vec<u8>) -> Self {
+    #[inline]
+    pub fn new(dst: &'a mut Vec<u8>) -> Self {
         Self { dst, pending: 0, n_pending: 0 }
     }
 
     /// Appends the lowest `count` bits, at most 64. The higher bits must be zero.
     #[inline]
-    pub(super) fn put(&mut self, bits: u64, count: u32) {
+    pub fn put(&mut self, bits: u64, count: u32) {
         debug_assert!(count <= 64 && (count == 64 || bits >> count == 0), "{bits:#x} has more than {count} bits");
         self.pending |= bits << self.n_pending;
         let n_bits = self.n_pending + count;
@@ -42,14 +43,15 @@ impl<'a> BitWriter<'a> {
     /// Appends a count from 1 to 65,536 in Elias gamma code: one zero for each bit below the highest one, a one, and
     /// these bits.
     #[inline]
-    pub(super) fn put_count(&mut self, count: usize) {
+    pub fn put_count(&mut self, count: usize) {
         let n_below = count.ilog2();
         let below = count as u64 & ((1 << n_below) - 1);
         self.put((below << 1 | 1) << n_below, 2 * n_below + 1);
     }
 
     /// Pads the last byte with zeros.
-    pub(super) fn finish(self) {
+    #[inline]
+    pub fn finish(self) {
         let n_bytes = self.n_pending.div_ceil(8) as usize;
         self.dst.extend_from_slice(&self.pending.to_le_bytes()[..n_bytes]);
     }
@@ -57,7 +59,7 @@ impl<'a> BitWriter<'a> {
 
 /// Reads bits from a buffer.
 #[derive(Debug)]
-pub(super) struct BitReader<'a> {
+pub struct BitReader<'a> {
     src: &'a [u8],
     /// Position in bits.
     at: usize,
@@ -65,18 +67,23 @@ pub(super) struct BitReader<'a> {
 
 impl<'a> BitReader<'a> {
     /// Creates a reader of `src`.
-    pub(super) fn new(src: &'a [u8]) -> Self {
+    #[inline]
+    #[must_use]
+    pub fn new(src: &'a [u8]) -> Self {
         Self { src, at: 0 }
     }
 
     /// Returns the number of bits read.
-    pub(super) fn position(&self) -> usize {
+    #[inline]
+    #[must_use]
+    pub fn position(&self) -> usize {
         self.at
     }
 
     /// Returns at least [`TAKE_MAX`] of the next bits, lowest first.
     #[inline]
-    pub(super) fn peek(&self) -> u64 {
+    #[must_use]
+    pub fn peek(&self) -> u64 {
         let (byte, shift) = (self.at / 8, self.at % 8);
         let rest = self.src.get(byte..).unwrap_or_default();
         // Fast path: eight bytes are left.
@@ -93,13 +100,13 @@ impl<'a> BitReader<'a> {
 
     /// Skips bits.
     #[inline]
-    pub(super) fn skip(&mut self, count: u32) {
+    pub fn skip(&mut self, count: u32) {
         self.at += count as usize;
     }
 
     /// Reads `count` bits, at most [`TAKE_MAX`].
     #[inline]
-    pub(super) fn take(&mut self, count: u32) -> u64 {
+    pub fn take(&mut self, count: u32) -> u64 {
         debug_assert!(count <= TAKE_MAX, "{count} bits at once");
         let bits = self.peek() & ((1 << count) - 1);
         self.skip(count);
@@ -108,7 +115,7 @@ impl<'a> BitReader<'a> {
 
     /// Reads a count that [`BitWriter::put_count`] wrote. Returns `None` if there is no valid count.
     #[inline]
-    pub(super) fn take_count(&mut self) -> Option<usize> {
+    pub fn take_count(&mut self) -> Option<usize> {
         let n_below = self.peek().trailing_zeros();
         if n_below > COUNT_MAX.ilog2() {
             return None;
@@ -119,12 +126,14 @@ impl<'a> BitReader<'a> {
 
     /// Reads 64 bits.
     #[inline]
-    pub(super) fn take_64(&mut self) -> u64 {
+    pub fn take_64(&mut self) -> u64 {
         self.take(32) | self.take(32) << 32
     }
 
     /// Returns `Some` if exactly all bytes were read and the padding is zero.
-    pub(super) fn finish(self) -> Option<()> {
+    #[inline]
+    #[must_use]
+    pub fn finish(self) -> Option<()> {
         let used = self.at.div_ceil(8) == self.src.len();
         (used && (self.at.is_multiple_of(8) || self.peek() == 0)).then_some(())
     }

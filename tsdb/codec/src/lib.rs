@@ -1,0 +1,27 @@
+//! Encodings of integers, doubles and timestamps: from slices to bytes, and back.
+//!
+//! Used by the chunks, logs and blocks of the engine, and by `varve-prometheus`. All functions append to a buffer of
+//! the caller, or take bytes from the front of a slice. Formats: docs/format/block.md and docs/format/wal.md.
+//!
+//! Invariants
+//! 1. Decoding restores every bit of what was encoded.
+//! 2. No input makes a decoder panic, read beyond its slice, or reserve more memory than the number of elements that
+//!    its caller asks for.
+//!
+//! This crate knows no files, labels or samples.
+
+#![forbid(unsafe_code)]
+
+pub mod varint;
+
+pub mod byte_planes;
+pub mod integers;
+pub mod timestamps;
+pub mod values;
+
+pub mod bits;
+pub mod prefix_code;
+
+/// Bytes that do not decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged;
