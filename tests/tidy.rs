@@ -9,13 +9,15 @@ use std::process::Command;
 use crate::harness::{Server, WriteRequest, series};
 
 /// The directories of the library crates.
-const LIBRARIES: [&str; 15] = [
+const LIBRARIES: [&str; 17] = [
     "tsdb",
     "tsdb/regexp",
     "tsdb/fs",
     "tsdb/codec",
     "tsdb/prometheus",
     "ingest",
+    "ingest/wire",
+    "ingest/otlp",
     "query",
     "query/promql",
     "query/rules",
@@ -129,6 +131,10 @@ fn arrows_between_crates_hold() {
         "tsdb/prometheus/Cargo.toml",
         &["varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio", "prost", "serde"],
     );
+    let above_wire =
+        ["varve-tsdb", "varve-otlp", "varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio"];
+    check("ingest/wire/Cargo.toml", &above_wire);
+    check("ingest/otlp/Cargo.toml", &["varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio"]);
     check("ingest/Cargo.toml", &["varve-promql", "varve-query", "axum", "hyper", "tokio"]);
     check("query/Cargo.toml", &["varve-ingest", "varve-rules", "axum", "hyper", "tokio", "prost", "snap"]);
     let above_promql =

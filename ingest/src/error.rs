@@ -81,6 +81,24 @@ impl WriteError {
     }
 }
 
+impl From<varve_wire::Error> for WriteError {
+    #[inline]
+    fn from(error: varve_wire::Error) -> Self {
+        Self::Malformed(error.into())
+    }
+}
+
+impl From<varve_otlp::Error> for WriteError {
+    fn from(error: varve_otlp::Error) -> Self {
+        match error {
+            varve_otlp::Error::Protobuf(error) => error.into(),
+            varve_otlp::Error::Message { offset, reason } => Malformed::Message { offset, reason }.into(),
+            varve_otlp::Error::Json(reason) => Malformed::Json(reason).into(),
+            varve_otlp::Error::TooLarge { what, size, limit } => Self::TooLarge { what, size, limit, flag: "OTLP" },
+        }
+    }
+}
+
 /// The reason why a body is not a write request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -134,13 +152,8 @@ pub enum Malformed {
     #[error("json: {0}")]
     Json(String),
     /// The decompressed bytes are not the protobuf message.
-    #[error("protobuf: {reason} at byte {offset}")]
-    Protobuf {
-        /// Byte offset of the error in the decompressed message.
-        offset: usize,
-        /// The error.
-        reason: &'static str,
-    },
+    #[error("protobuf: {0}")]
+    Protobuf(#[from] varve_wire::Error),
 }
 
 /// An exhausted resource that is available again after a while.

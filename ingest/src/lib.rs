@@ -5,8 +5,8 @@
 //!    checked against [`Limits`] before anything is allocated. Then admission control ([`admission`]) admits or rejects
 //!    it.
 //! 2. `remote_write` decompresses it into a reused buffer and decodes it in place: samples and the spans of label sets
-//!    go to flat columns (`batch`), strings are not copied. Each label set is hashed as it is encoded. `otlp` and
-//!    `text` build the same batch.
+//!    go to flat columns (`batch`), strings are not copied. Each label set is hashed as it is encoded. `text`,
+//!    and the crate `varve_otlp`, build the same batch.
 //! 3. `route` looks the hashes up. A known series yields a handle. A label set that is known to be dropped or rejected
 //!    also costs only one look-up.
 //! 4. `resolve` handles unknown label sets: `label_set` parses and checks them, `forced_labels` adds those
@@ -41,7 +41,7 @@ mod forced_labels;
 pub mod ha;
 mod label_set;
 mod limits;
-pub mod otlp;
+mod otlp;
 mod outcome;
 mod persisted_state;
 mod receiver;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use varve_tsdb::bounds::Bounds;
 use varve_tsdb::histogram::{Histogram, InvalidHistogram};
 use varve_tsdb::{Sample, SeriesHandle};
+use varve_wire::Reader;
 
 use crate::admission::{Deferred, Denied, Permit, SeriesLimit, Team};
 use crate::append::{Outgoing, append, exemplars, metadata};
@@ -17,7 +18,6 @@ use crate::error::WriteError;
 use crate::outcome::{Example, ExemplarRejection, Reason, Rejects, SampleCounts, Written};
 use crate::relabel::Attribution;
 use crate::remote_write::histogram;
-use crate::remote_write::wire::Reader;
 use crate::resolve::{Resolved, Resolver};
 use crate::route::Route;
 

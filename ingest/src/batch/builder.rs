@@ -12,8 +12,9 @@ use prost::encoding::{encode_varint, encoded_len_varint};
 use varve_tsdb::Sample;
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::labels::MetricType;
+use varve_wire::Span;
 
-use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey, Span};
+use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey};
 use crate::admission::memory::Reservation;
 use crate::error::WriteError;
 use crate::limits::Limits;

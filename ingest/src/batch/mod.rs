@@ -12,6 +12,7 @@ use std::sync::Arc;
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::labels::MetricType;
 use varve_tsdb::{Sample, TimeRange};
+use varve_wire::Span;
 
 pub(crate) use builder::BatchBuilder;
 pub use label_hash::RouteHasher;
@@ -51,13 +52,6 @@ pub(crate) struct Symbol {
     /// The string.
     pub(crate) text: Span,
     pub(crate) hash: RouteKey,
-}
-
-/// A byte range of the message, end excluded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Span {
-    pub(crate) start: u32,
-    pub(crate) end: u32,
 }
 
 /// A series of the request.
@@ -259,25 +253,5 @@ impl DecodedBatch {
             + self.histograms.capacity() * size_of::<HistogramEntry>()
             + self.families.capacity() * size_of::<FamilyEntry>()
             + self.exemplars.capacity() * size_of::<ExemplarEntry>()
-    }
-}
-
-impl Span {
-    /// Creates a span of a message, which is at most `u32::MAX` bytes.
-    pub(crate) fn new(start: usize, end: usize) -> Self {
-        let position = |at: usize| u32::try_from(at).expect("decompressed_size_max is at most u32::MAX");
-        Self { start: position(start), end: position(end) }
-    }
-
-    pub(crate) fn of(self, message: &[u8]) -> &[u8] {
-        &message[self.start as usize..self.end as usize]
-    }
-
-    pub(crate) fn len(self) -> usize {
-        (self.end - self.start) as usize
-    }
-
-    pub(crate) fn is_empty(self) -> bool {
-        self.start == self.end
     }
 }

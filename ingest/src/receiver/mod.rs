@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
+use varve_otlp::{DeltaStreams, OtlpSettings};
 use varve_tsdb::{Db, Labels, Matcher, QueryContext};
 
 use crate::admission::{AdmissionControl, Budgets, Origin, Permit, TeamStatus};
@@ -18,7 +19,7 @@ use crate::error::WriteError;
 use crate::forced_labels::ForcedLabels;
 use crate::ha::{Elections, Ha, HaContext, HaSettings};
 use crate::limits::Limits;
-use crate::otlp::{self, DeltaStreams, OtlpSettings};
+use crate::otlp::OtlpSink;
 use crate::outcome::{Rejects, Written};
 use crate::relabel::{
     ActiveRules, DisabledByUse, DisabledRules, DroppingRule, EnabledRule, RelabelPreview, RuleState, RuleStats, Rules,
@@ -154,7 +155,7 @@ impl Receiver {
     pub fn write_otlp(
         &self,
         origin: &Origin<'_>,
-        (encoding, compression): (otlp::Encoding, Compression),
+        (encoding, compression): (varve_otlp::Encoding, Compression),
         body: &[u8],
     ) -> Result<Written, WriteError> {
         self.counted(body, |Buffers { message: encoded, batch, request }| {
@@ -162,12 +163,13 @@ impl Receiver {
             let mut permit = self.admit(origin, body.len(), body.len())?;
             let settings = Arc::clone(&self.otlp.read());
             let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
-            if encoding == otlp::Encoding::Json {
-                message = otlp::transcode(&message, &self.limits, &mut permit.memory)?;
+            if encoding == varve_otlp::Encoding::Json {
+                let check_size = |size| self.limits.check_decompressed(size as u64);
+                message = varve_otlp::transcode(&message, &check_size, &mut |size| permit.memory.grow(size))?;
             }
-            let mut rejects = Rejects::default();
-            let mut builder = self.builder(batch, encoded, &mut permit);
-            otlp::translate(&message, &settings, &self.delta_streams, &mut builder, &mut rejects)?;
+            let mut sink = OtlpSink { batch: self.builder(batch, encoded, &mut permit), rejects: Rejects::default() };
+            varve_otlp::translate(&message, &settings, &self.delta_streams, &mut sink)?;
+            let rejects = sink.rejects;
             self.store(permit, (encoded, batch), rejects, request)
         })
     }

@@ -3,12 +3,11 @@
 mod check;
 
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, InvalidHistogram, ResetHint};
+use varve_wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
 
 pub(crate) use self::check::check;
 
-use super::wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
 use crate::batch::Version;
-use crate::error::Malformed;
 
 /// A decoded histogram before its checks.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -50,7 +49,7 @@ struct Buckets {
 }
 
 /// Decodes a histogram that has passed the schema of its version.
-pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, Malformed> {
+pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, varve_wire::Error> {
     let mut sent = Sent::default();
     while let Some(key) = reader.key()? {
         match key {
@@ -74,7 +73,7 @@ pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, M
 }
 
 /// Decodes a repeated field, packed or not.
-fn decode_repeated(key: Key, reader: &mut Reader<'_>, sent: &mut Sent) -> Result<(), Malformed> {
+fn decode_repeated(key: Key, reader: &mut Reader<'_>, sent: &mut Sent) -> Result<(), varve_wire::Error> {
     match key >> 3 {
         NEGATIVE_DELTAS => each(key, reader, |r| push(&mut sent.negative.deltas, zigzag64(r.varint()?))),
         POSITIVE_DELTAS => each(key, reader, |r| push(&mut sent.positive.deltas, zigzag64(r.varint()?))),
@@ -85,7 +84,7 @@ fn decode_repeated(key: Key, reader: &mut Reader<'_>, sent: &mut Sent) -> Result
     }
 }
 
-fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), Malformed> {
+fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), varve_wire::Error> {
     numbers.push(number);
     Ok(())
 }
@@ -94,8 +93,8 @@ fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), Malformed> {
 fn each<'a>(
     key: Key,
     reader: &mut Reader<'a>,
-    mut take: impl FnMut(&mut Reader<'a>) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
+    mut take: impl FnMut(&mut Reader<'a>) -> Result<(), varve_wire::Error>,
+) -> Result<(), varve_wire::Error> {
     if key != len_key(key >> 3) {
         return take(reader);
     }
@@ -106,7 +105,7 @@ fn each<'a>(
     Ok(())
 }
 
-fn decode_span(mut reader: Reader<'_>) -> Result<BucketSpan, Malformed> {
+fn decode_span(mut reader: Reader<'_>) -> Result<BucketSpan, varve_wire::Error> {
     let mut span = BucketSpan { offset: 0, length: 0 };
     while let Some(key) = reader.key()? {
         match key {
@@ -118,7 +117,7 @@ fn decode_span(mut reader: Reader<'_>) -> Result<BucketSpan, Malformed> {
     Ok(span)
 }
 
-fn take_double(reader: &mut Reader<'_>) -> Result<f64, Malformed> {
+fn take_double(reader: &mut Reader<'_>) -> Result<f64, varve_wire::Error> {
     Ok(f64::from_bits(reader.fixed64()?))
 }
 

@@ -11,12 +11,11 @@ pub(crate) mod message;
 pub(crate) mod snappy;
 pub(crate) mod v1;
 pub(crate) mod v2;
-pub(crate) mod wire;
 
-use crate::batch::Span;
 pub use crate::batch::{DecodedBatch, RouteHasher, Version};
 pub use v1::decode as decode_v1;
 pub use v2::decode as decode_v2;
+use varve_wire::Span;
 
 /// Label names and values of either version, in the order of the message.
 #[derive(Debug)]

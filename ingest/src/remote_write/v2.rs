@@ -10,11 +10,11 @@
 
 use varve_tsdb::Sample;
 use varve_tsdb::labels::{METRIC_NAME, MetricType};
+use varve_wire::{Key, Reader, Span, fixed64_key, len_key, varint_key};
 
 use super::histogram;
 use super::v1::{EXEMPLAR_TIMESTAMP, EXEMPLAR_VALUE};
-use super::wire::{Key, Reader, fixed64_key, len_key, varint_key};
-use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, KeyLanes, RouteHasher, Span, Symbol, Version};
+use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, KeyLanes, RouteHasher, Symbol, Version};
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
-use varve_ingest::otlp::{OtlpSettings, PromotedAttributes, TranslationStrategy};
+use varve_otlp::{OtlpSettings, PromotedAttributes, TranslationStrategy};
 
 /// The section as written.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]

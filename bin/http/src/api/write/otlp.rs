@@ -5,7 +5,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use varve_ingest::Compression;
-use varve_ingest::otlp::Encoding;
+use varve_otlp::Encoding;
 
 use super::ingest::{ingest, respond};
 use crate::error::ApiError;

@@ -11,13 +11,13 @@
 //! Bounds: at most [`STREAMS_MAX`] streams with [`SIZE_MAX_BYTES`] in all; others are rejected.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::labels::LabelMap;
 use super::message::{Buckets, ExponentialPoint, HistogramPoint, Number, NumberPoint};
-use crate::batch::{RouteHasher, RouteKey};
 
 /// Maximum number of streams.
 const STREAMS_MAX: usize = 100_000;
@@ -30,17 +30,20 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(300);
 /// Interval of the removal of idle streams.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The hash of a stream's name and labels, with random keys, so that no sender can construct a collision.
+type StreamKey = [u64; 2];
+
 /// The totals of all streams.
 #[derive(Debug, Default)]
-pub(crate) struct DeltaStreams {
-    hasher: RouteHasher,
+pub struct DeltaStreams {
+    hashers: [RandomState; 2],
     streams: Mutex<Streams>,
 }
 
 #[derive(Debug, Default)]
 struct Streams {
     /// By name and labels.
-    totals: HashMap<RouteKey, Stream>,
+    totals: HashMap<StreamKey, Stream>,
     size: usize,
     /// When idle streams were last removed.
     swept: Option<Instant>,
@@ -95,7 +98,7 @@ impl DeltaStreams {
             // No string contains 0xff.
             identity.extend_from_slice(&[&[0xff], name.as_bytes(), &[0xff], value.as_bytes()].concat());
         }
-        let key = self.hasher.hash(&identity);
+        let key = self.hashers.each_ref().map(|hasher| hasher.hash_one(&identity));
         let mut streams = self.streams.lock();
         streams.sweep(now);
         let Streams { totals, size, .. } = &mut *streams;
@@ -135,7 +138,8 @@ impl DeltaStreams {
     }
 
     /// Returns the number of streams.
-    pub(crate) fn n_streams(&self) -> usize {
+    #[must_use]
+    pub fn n_streams(&self) -> usize {
         self.streams.lock().totals.len()
     }
 }
@@ -168,7 +172,7 @@ impl Total {
             Self::Exponential(point) => buckets(&point.positive) + buckets(&point.negative),
         };
         // Key and control byte of a table that is at least half full.
-        2 * (size_of::<(RouteKey, Stream)>() + 1) + numbers
+        2 * (size_of::<(StreamKey, Stream)>() + 1) + numbers
     }
 }
 

@@ -2,42 +2,70 @@
 //!
 //! Malformed are truncated messages, varints over 64 bits, field number 0, known fields with a wrong wire type, and
 //! groups (no message here has them, and skipping them would need unbounded recursion).
+//!
+//! Used by remote write and OTLP. The caller knows the fields; a [`Schema`] checks a message without decoding it.
 
-use crate::batch::Span;
-use crate::error::Malformed;
+#![forbid(unsafe_code)]
+
+mod span;
+
+pub use span::Span;
+
+/// A message is malformed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} at byte {offset}")]
+pub struct Error {
+    /// Byte offset of the error in the outermost message.
+    pub offset: usize,
+    /// What is wrong.
+    pub reason: &'static str,
+}
+
+/// The result of reading a part of a message.
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// Reads the fields of a message. Positions are byte offsets from the start of the outermost message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 /// The key of a field: its number and wire type.
-pub(crate) type Key = u32;
+pub type Key = u32;
 
-pub(crate) const fn varint_key(number: u32) -> Key {
+/// Returns the key of a varint field.
+#[must_use]
+pub const fn varint_key(number: u32) -> Key {
     number << 3 | VARINT
 }
 
-pub(crate) const fn fixed64_key(number: u32) -> Key {
+/// Returns the key of a field of eight bytes.
+#[must_use]
+pub const fn fixed64_key(number: u32) -> Key {
     number << 3 | FIXED64
 }
 
-pub(crate) const fn len_key(number: u32) -> Key {
+/// Returns the key of a length-delimited field: bytes, a string or a message.
+#[must_use]
+pub const fn len_key(number: u32) -> Key {
     number << 3 | LEN
 }
 
-/// The schema of a message, to check the message without decoding it.
+/// The schema of a message: numbers and types of its fields.
 #[derive(Debug)]
-pub(crate) struct Schema(pub(crate) &'static [(u32, Kind)]);
+pub struct Schema(pub &'static [(u32, Kind)]);
 
 /// The type of a field.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A varint.
     Varint,
+    /// Eight bytes.
     Fixed64,
+    /// Bytes or a string.
     Bytes,
+    /// Another message.
     Message(&'static Schema),
     /// Repeated, packed or not.
     Varints,
@@ -46,32 +74,47 @@ pub(crate) enum Kind {
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+    /// Creates a reader of a whole message.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
     /// Creates a reader of a part of a message.
-    pub(crate) fn over(message: &'a [u8], span: Span) -> Self {
+    #[inline]
+    #[must_use]
+    pub fn over(message: &'a [u8], span: Span) -> Self {
         Self { bytes: &message[..span.end as usize], at: span.start as usize }
     }
 
-    pub(crate) fn at(&self) -> usize {
+    /// Returns the position of the next byte.
+    #[inline]
+    #[must_use]
+    pub fn at(&self) -> usize {
         self.at
     }
 
     /// Returns the span of the remaining bytes.
-    pub(crate) fn span(&self) -> Span {
+    #[inline]
+    #[must_use]
+    pub fn span(&self) -> Span {
         Span::new(self.at, self.bytes.len())
     }
 
     /// Returns the remaining bytes.
-    pub(crate) fn rest(&self) -> &'a [u8] {
+    #[inline]
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
     /// Reads the key of the next field, or `None` at the end of the message.
+    ///
+    /// # Errors
+    /// If the key is not one, or truncated.
     #[inline]
-    pub(crate) fn key(&mut self) -> Result<Option<Key>, Malformed> {
+    pub fn key(&mut self) -> Result<Option<Key>> {
         if self.at == self.bytes.len() {
             return Ok(None);
         }
@@ -82,8 +125,12 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Reads a varint.
+    ///
+    /// # Errors
+    /// If it is truncated or exceeds 64 bits.
     #[inline]
-    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+    pub fn varint(&mut self) -> Result<u64> {
         // Fast path: one byte, as in keys and most lengths, or two bytes, as in the lengths of series.
         match self.rest() {
             [byte @ ..0x80, ..] => {
@@ -98,7 +145,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn long_varint(&mut self) -> Result<u64, Malformed> {
+    fn long_varint(&mut self) -> Result<u64> {
         let mut value = 0;
         for (i, &byte) in self.rest().iter().take(VARINT_SIZE_MAX).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * i);
@@ -115,8 +162,12 @@ impl<'a> Reader<'a> {
         Err(malformed(self.at, if whole { "varint exceeds 64 bits" } else { "truncated varint" }))
     }
 
+    /// Reads eight bytes, little endian.
+    ///
+    /// # Errors
+    /// If they are truncated.
     #[inline]
-    pub(crate) fn fixed64(&mut self) -> Result<u64, Malformed> {
+    pub fn fixed64(&mut self) -> Result<u64> {
         match self.rest().first_chunk() {
             Some(&bytes) => {
                 self.at += 8;
@@ -127,8 +178,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a length-delimited field: bytes, a string or a message.
+    ///
+    /// # Errors
+    /// If it is longer than the rest of the message.
     #[inline]
-    pub(crate) fn message(&mut self) -> Result<Self, Malformed> {
+    pub fn message(&mut self) -> Result<Self> {
         let start = self.at;
         let len = self.varint()?;
         if len > self.rest().len() as u64 {
@@ -140,7 +194,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips an unknown field. `known` has a bit for each known field number; such a field has a wrong wire type.
-    pub(crate) fn skip_unknown(&mut self, key: Key, known: u32) -> Result<(), Malformed> {
+    ///
+    /// # Errors
+    /// If the field is known, truncated or a group.
+    pub fn skip_unknown(&mut self, key: Key, known: u32) -> Result<()> {
         let number = key >> 3;
         if number < u32::BITS && known & 1 << number != 0 {
             return Err(malformed(self.at, "known field in a wrong wire type"));
@@ -161,7 +218,10 @@ impl<'a> Reader<'a> {
 
 impl Schema {
     /// Checks that the remaining bytes are a message of this schema. Recurses to the depth of the schema.
-    pub(crate) fn check(&self, mut reader: Reader<'_>) -> Result<(), Malformed> {
+    ///
+    /// # Errors
+    /// If they are not.
+    pub fn check(&self, mut reader: Reader<'_>) -> Result<()> {
         while let Some(key) = reader.key()? {
             match self.0.iter().find(|(number, _)| *number == key >> 3) {
                 Some((_, kind)) => kind.check(key & 7, &mut reader)?,
@@ -173,7 +233,7 @@ impl Schema {
 }
 
 impl Kind {
-    fn check(&self, wire_type: u32, reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    fn check(&self, wire_type: u32, reader: &mut Reader<'_>) -> Result<()> {
         match (self, wire_type) {
             (Self::Varint | Self::Varints, VARINT) => reader.varint().map(drop),
             (Self::Fixed64 | Self::Fixed64s, FIXED64) => reader.fixed64().map(drop),
@@ -186,18 +246,15 @@ impl Kind {
     }
 }
 
-fn each(
-    mut reader: Reader<'_>,
-    mut read: impl FnMut(&mut Reader<'_>) -> Result<(), Malformed>,
-) -> Result<(), Malformed> {
+fn each(mut reader: Reader<'_>, mut read: impl FnMut(&mut Reader<'_>) -> Result<()>) -> Result<()> {
     while !reader.rest().is_empty() {
         read(&mut reader)?;
     }
     Ok(())
 }
 
-fn malformed(offset: usize, reason: &'static str) -> Malformed {
-    Malformed::Protobuf { offset, reason }
+fn malformed(offset: usize, reason: &'static str) -> Error {
+    Error { offset, reason }
 }
 
 const VARINT: u32 = 0;
@@ -210,7 +267,7 @@ const VARINT_SIZE_MAX: usize = 10;
 mod tests {
     use super::*;
 
-    fn reason(result: Result<impl std::fmt::Debug, Malformed>) -> String {
+    fn reason(result: Result<impl std::fmt::Debug>) -> String {
         result.unwrap_err().to_string()
     }
 
@@ -227,16 +284,16 @@ mod tests {
             assert_eq!((reader.varint().unwrap(), reader.rest()), (expect, &b""[..]));
         }
         let over = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02";
-        assert_eq!(reason(Reader::new(over).varint()), "protobuf: varint exceeds 64 bits at byte 0");
-        assert_eq!(reason(Reader::new(&[0x80; 11]).varint()), "protobuf: varint exceeds 64 bits at byte 0");
-        assert_eq!(reason(Reader::new(&over[..9]).varint()), "protobuf: truncated varint at byte 0");
-        assert_eq!(reason(Reader::new(b"").varint()), "protobuf: truncated varint at byte 0");
+        assert_eq!(reason(Reader::new(over).varint()), "varint exceeds 64 bits at byte 0");
+        assert_eq!(reason(Reader::new(&[0x80; 11]).varint()), "varint exceeds 64 bits at byte 0");
+        assert_eq!(reason(Reader::new(&over[..9]).varint()), "truncated varint at byte 0");
+        assert_eq!(reason(Reader::new(b"").varint()), "truncated varint at byte 0");
     }
 
     #[test]
     fn keys_need_a_field_number_that_fits() {
         for bytes in [&b"\x00"[..], b"\x02", b"\x80\x80\x80\x80\x10"] {
-            assert_eq!(reason(Reader::new(bytes).key()), "protobuf: invalid field number at byte 0");
+            assert_eq!(reason(Reader::new(bytes).key()), "invalid field number at byte 0");
         }
         assert_eq!(Reader::new(b"\xf8\xff\xff\xff\x0f").key().unwrap(), Some(varint_key((1 << 29) - 1)));
         assert_eq!(Reader::new(b"").key().unwrap(), None);

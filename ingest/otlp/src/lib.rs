@@ -11,15 +11,21 @@
 //!
 //! Bounds: the outer messages are read in place. A decoded inner message has at most [`DECODED_SIZE_MAX`] bytes, and a
 //! resource gets at most [`TARGET_INFO_SAMPLES_MAX`] samples of `target_info`.
+//!
+//! The translated series go to a [`Sink`], which limits their number and their memory.
+
+#![forbid(unsafe_code)]
 
 mod data;
 mod delta;
+mod error;
 mod exemplar;
 mod histogram;
 mod json;
 mod labels;
 mod message;
 mod names;
+mod sink;
 mod translate;
 mod value;
 
@@ -27,10 +33,12 @@ use std::collections::BTreeSet;
 
 use varve_tsdb::staleness::STALE_NAN_BITS;
 
-pub(crate) use delta::DeltaStreams;
-pub(crate) use json::transcode;
+pub use delta::DeltaStreams;
+pub use error::Error;
+pub use json::transcode;
 pub use names::TranslationStrategy;
-pub(crate) use translate::translate;
+pub use sink::Sink;
+pub use translate::translate;
 
 /// The encoding of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
+use varve_tsdb::histogram::Histogram;
 use varve_tsdb::labels::{METRIC_NAME, MetricType};
+use varve_wire::{self as wire, Reader};
 
 use super::data::{self, Data, DataType, Times, count_points, decode, each_message, merge, n_points_of, note_times};
 use super::delta::{DeltaPoint, DeltaStreams};
@@ -14,45 +16,38 @@ use super::message::{
     Attributes, Exemplar, ExponentialPoint, HistogramPoint, Number, NumberPoint, Scope, SummaryPoint,
 };
 use super::names::{LabelNamer, metric_name, unit_name};
+use super::sink::Sink;
 use super::{OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or};
-use crate::batch::{BatchBuilder, RouteKey};
-use crate::error::WriteError;
-use crate::label_set::excerpt;
-use crate::outcome::{Reason, Rejects};
-use crate::remote_write::wire::Reader;
 
-/// Translates a request. Adds metrics and data points that cannot be translated to `rejects`.
+/// Translates a request in protobuf. Metrics and data points that cannot be translated are rejected.
 ///
 /// # Errors
-/// [`WriteError::Malformed`], [`WriteError::TooLarge`] and [`WriteError::Busy`]. The batch must not be used then.
-pub(crate) fn translate(
+/// Those of a malformed request, and those of the sink. What is in the sink must not be used then.
+pub fn translate<S: Sink>(
     message: &[u8],
     settings: &OtlpSettings,
     streams: &DeltaStreams,
-    to: &mut BatchBuilder<'_, '_>,
-    rejects: &mut Rejects,
-) -> Result<(), WriteError> {
+    to: &mut S,
+) -> Result<(), S::Error> {
     let namer = LabelNamer {
         escapes: settings.translation_strategy.escapes(),
         sanitizes_underscore: settings.label_name_underscore_sanitization,
         keeps_underscores: settings.label_name_preserve_multiple_underscores,
     };
-    let mut translator =
-        Translator { settings, namer, streams, to, rejects, families: BTreeSet::new(), infos: HashMap::new() };
+    let mut translator = Translator { settings, namer, streams, to, families: BTreeSet::new(), infos: HashMap::new() };
     each_message(Reader::new(message), data::RESOURCE_METRICS, data::REQUEST, |resource| translator.resource(resource))
 }
 
-struct Translator<'a, 'c, 'p> {
+struct Translator<'a, S: Sink> {
     settings: &'a OtlpSettings,
     namer: LabelNamer,
     streams: &'a DeltaStreams,
-    to: &'a mut BatchBuilder<'c, 'p>,
-    rejects: &'a mut Rejects,
-    /// Families whose metadata is in the batch.
+    to: &'a mut S,
+    /// Families whose metadata is in the sink.
     families: BTreeSet<String>,
-    /// Timestamps of the samples of `target_info` in the batch, by the key of the series, to add each only once: a
+    /// Timestamps of the samples of `target_info` in the sink, by the key of the series, to add each only once: a
     /// request may contain a resource several times.
-    infos: HashMap<RouteKey, BTreeSet<i64>>,
+    infos: HashMap<S::Key, BTreeSet<i64>>,
 }
 
 /// The name and data of a metric.
@@ -81,25 +76,19 @@ struct At {
 }
 
 /// An error that ends the translation of a data point, or of the whole request.
-enum Failure {
+enum Failure<E> {
     Point(String),
-    Request(WriteError),
+    Request(E),
 }
 
-impl From<String> for Failure {
+impl<E> From<String> for Failure<E> {
     fn from(reason: String) -> Self {
         Self::Point(reason)
     }
 }
 
-impl From<WriteError> for Failure {
-    fn from(error: WriteError) -> Self {
-        Self::Request(error)
-    }
-}
-
-impl Translator<'_, '_, '_> {
-    fn resource(&mut self, reader: Reader<'_>) -> Result<(), WriteError> {
+impl<S: Sink> Translator<'_, S> {
+    fn resource(&mut self, reader: Reader<'_>) -> Result<(), S::Error> {
         let (mut resource, mut size) = (Attributes::default(), 0);
         each_message(reader, data::RESOURCE, data::RESOURCE_METRICS_FIELDS, |inner| {
             merge(&mut resource, &mut size, inner)
@@ -108,7 +97,7 @@ impl Translator<'_, '_, '_> {
         let mut context = match Context::new(&attributes, self.settings, self.namer) {
             Ok(context) => context,
             Err(reason) => {
-                self.reject(reason, count_points(reader)?);
+                self.to.reject(count_points(reader)?, reason);
                 return Ok(());
             }
         };
@@ -123,32 +112,32 @@ impl Translator<'_, '_, '_> {
             Ok(Some(labels)) => self.target_info(&labels, times),
             Ok(None) => Ok(()),
             Err(reason) => {
-                self.reject(reason, 1);
+                self.to.reject(1, reason);
                 Ok(())
             }
         }
     }
 
-    fn scope(&mut self, reader: Reader<'_>, context: &mut Context, times: &mut Times) -> Result<(), WriteError> {
+    fn scope(&mut self, reader: Reader<'_>, context: &mut Context, times: &mut Times) -> Result<(), S::Error> {
         let (mut scope, mut size, mut schema_url) = (Scope::default(), 0, Cow::Borrowed(""));
         each_message(reader, data::SCOPE, data::SCOPE_METRICS_FIELDS, |inner| merge(&mut scope, &mut size, inner))?;
         each_message(reader, data::SCHEMA_URL, data::SCOPE_METRICS_FIELDS, |inner| {
             schema_url = String::from_utf8_lossy(inner.rest());
-            Ok(())
+            wire::Result::Ok(())
         })?;
         if let Err(reason) = context.set_scope(&scope, &schema_url, self.settings, self.namer) {
             let mut n_points = 0;
             each_message(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| {
                 n_points += n_points_of(metric)?;
-                Ok(())
+                wire::Result::Ok(())
             })?;
-            self.reject(reason, n_points);
+            self.to.reject(n_points, reason);
             return Ok(());
         }
         each_message(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| self.metric(metric, context, times))
     }
 
-    fn metric<'a>(&mut self, mut reader: Reader<'a>, context: &Context, times: &mut Times) -> Result<(), WriteError> {
+    fn metric<'a>(&mut self, mut reader: Reader<'a>, context: &Context, times: &mut Times) -> Result<(), S::Error> {
         let [mut name, mut help, mut unit] = [const { Cow::Borrowed("") }; 3];
         let (text, mut data) = (|message: Reader<'a>| String::from_utf8_lossy(message.rest()), None);
         while let Some(key) = reader.key()? {
@@ -163,10 +152,8 @@ impl Translator<'_, '_, '_> {
             }
         }
         let Some(data) = data else {
-            self.reject(
-                format!("could not get aggregation temporality for {name} as it has unsupported metric type"),
-                0,
-            );
+            let reason = format!("could not get aggregation temporality for {name} as it has unsupported metric type");
+            self.to.reject(0, reason);
             return Ok(());
         };
         let n_points = note_times(data.reader, times)?;
@@ -181,13 +168,13 @@ impl Translator<'_, '_, '_> {
                 self.points(&Metric { sent_name: &name, name: full_name, data }, context)
             }
             Err(reason) => {
-                self.reject(reason, n_points);
+                self.to.reject(n_points, reason);
                 Ok(())
             }
         }
     }
 
-    fn points(&mut self, metric: &Metric<'_>, context: &Context) -> Result<(), WriteError> {
+    fn points(&mut self, metric: &Metric<'_>, context: &Context) -> Result<(), S::Error> {
         each_message(metric.data.reader, data::DATA_POINTS, metric.data.known_fields(), |point| {
             let done = match metric.data.data_type {
                 DataType::Gauge | DataType::Sum => self.number(decode(point)?, metric, context),
@@ -199,15 +186,19 @@ impl Translator<'_, '_, '_> {
                 Ok(()) => Ok(()),
                 Err(Failure::Request(error)) => Err(error),
                 Err(Failure::Point(reason)) => {
-                    let name = excerpt(metric.sent_name.as_bytes()).into_owned();
-                    self.rejects.add(Reason::Untranslatable, 1, 1, || format!("metric {name:?}: {reason}"));
+                    self.to.reject_point(metric.sent_name, &reason);
                     Ok(())
                 }
             }
         })
     }
 
-    fn number(&mut self, mut point: NumberPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
+    fn number(
+        &mut self,
+        mut point: NumberPoint,
+        metric: &Metric<'_>,
+        context: &Context,
+    ) -> Result<(), Failure<S::Error>> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.accumulate(&mut point, metric, &labels)?;
         let value = point.value.map_or(0.0, Number::as_f64);
@@ -221,7 +212,12 @@ impl Translator<'_, '_, '_> {
         )
     }
 
-    fn explicit(&mut self, mut point: HistogramPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
+    fn explicit(
+        &mut self,
+        mut point: HistogramPoint,
+        metric: &Metric<'_>,
+        context: &Context,
+    ) -> Result<(), Failure<S::Error>> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.accumulate(&mut point, metric, &labels)?;
         if !self.settings.convert_histograms_to_nhcb {
@@ -231,7 +227,12 @@ impl Translator<'_, '_, '_> {
         self.histogram(histogram::custom(&point)?, at, labels, &point.exemplars, metric)
     }
 
-    fn classic(&mut self, point: &HistogramPoint, labels: LabelMap, metric: &Metric<'_>) -> Result<(), Failure> {
+    fn classic(
+        &mut self,
+        point: &HistogramPoint,
+        labels: LabelMap,
+        metric: &Metric<'_>,
+    ) -> Result<(), Failure<S::Error>> {
         let at = at(point.time_ns, point.start_ns);
         let stale_or = |value| stale_or(point.flags, value);
         let plain = |suffix, value| Part { suffix, label: None, value: stale_or(value), exemplars: &[] };
@@ -264,7 +265,12 @@ impl Translator<'_, '_, '_> {
         self.parts(labels, metric, at, &parts)
     }
 
-    fn summary(&mut self, point: &SummaryPoint, metric: &Metric<'_>, context: &Context) -> Result<(), Failure> {
+    fn summary(
+        &mut self,
+        point: &SummaryPoint,
+        metric: &Metric<'_>,
+        context: &Context,
+    ) -> Result<(), Failure<S::Error>> {
         let stale_or = |value| stale_or(point.flags, value);
         let quantiles: Vec<_> =
             point.quantiles.iter().map(|quantile| (bound_text(quantile.quantile), quantile.value)).collect();
@@ -282,7 +288,7 @@ impl Translator<'_, '_, '_> {
         mut point: ExponentialPoint,
         metric: &Metric<'_>,
         context: &Context,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Failure<S::Error>> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.accumulate(&mut point, metric, &labels)?;
         let at = at(point.time_ns, point.start_ns);
@@ -299,25 +305,50 @@ impl Translator<'_, '_, '_> {
 
     fn histogram(
         &mut self,
-        histogram: varve_tsdb::histogram::Histogram,
+        histogram: Histogram,
         at: At,
         mut labels: LabelMap,
         exemplars: &[Exemplar],
         metric: &Metric<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Failure<S::Error>> {
         check_exemplars(exemplars)?;
         labels.set(METRIC_NAME, &metric.name);
+        self.put_histogram(histogram, at, &labels, exemplars).map_err(Failure::Request)
+    }
+
+    fn put_histogram(
+        &mut self,
+        histogram: Histogram,
+        at: At,
+        labels: &LabelMap,
+        exemplars: &[Exemplar],
+    ) -> Result<(), S::Error> {
         self.to.series(labels.iter())?;
         self.to.histogram(at.timestamp_ms, histogram, at.start_ms)?;
         self.exemplars(exemplars)?;
-        Ok(self.to.end_series()?)
+        self.to.end_series()
     }
 
     /// Adds a series for each part. `labels` are the labels of the data point.
-    fn parts(&mut self, labels: LabelMap, metric: &Metric<'_>, at: At, parts: &[Part<'_>]) -> Result<(), Failure> {
+    fn parts(
+        &mut self,
+        labels: LabelMap,
+        metric: &Metric<'_>,
+        at: At,
+        parts: &[Part<'_>],
+    ) -> Result<(), Failure<S::Error>> {
         parts.iter().try_for_each(|part| check_exemplars(part.exemplars))?;
+        self.put_parts(labels, metric, at, parts).map_err(Failure::Request)
+    }
+
+    fn put_parts(
+        &mut self,
+        mut labels: LabelMap,
+        metric: &Metric<'_>,
+        at: At,
+        parts: &[Part<'_>],
+    ) -> Result<(), S::Error> {
         // Parts without a label come first, since the others replace the data point's label of the same name.
-        let mut labels = labels;
         for part in parts {
             labels.set(METRIC_NAME, &format!("{}{}", metric.name, part.suffix));
             if let Some((name, value)) = part.label {
@@ -331,7 +362,7 @@ impl Translator<'_, '_, '_> {
         Ok(())
     }
 
-    fn exemplars(&mut self, exemplars: &[Exemplar]) -> Result<(), WriteError> {
+    fn exemplars(&mut self, exemplars: &[Exemplar]) -> Result<(), S::Error> {
         for exemplar in exemplars {
             let labels = exemplar_labels(exemplar);
             let value = exemplar_value(exemplar).unwrap_or_default();
@@ -343,7 +374,7 @@ impl Translator<'_, '_, '_> {
 
     /// Adds samples of `target_info` from the first to the last timestamp, so close that queries find one at any time
     /// in between.
-    fn target_info(&mut self, labels: &LabelMap, times: Times) -> Result<(), WriteError> {
+    fn target_info(&mut self, labels: &LabelMap, times: Times) -> Result<(), S::Error> {
         let interval_ms = (self.settings.lookback_ms / 2).max(1);
         let (first_ms, last_ms) = (milliseconds(times.first_ns), milliseconds(times.last_ns));
         let first_ms = first_ms.max(last_ms.saturating_sub(interval_ms.saturating_mul(TARGET_INFO_SAMPLES_MAX)));
@@ -356,7 +387,7 @@ impl Translator<'_, '_, '_> {
         loop {
             let timestamp = timestamp_ms.min(last_ms);
             if added.insert(timestamp) {
-                self.to.grow(INFO_SIZE)?;
+                self.to.reserve(INFO_SIZE)?;
                 self.to.sample(timestamp, 1.0, 0)?;
             }
             if timestamp == last_ms {
@@ -364,10 +395,6 @@ impl Translator<'_, '_, '_> {
             }
             timestamp_ms = timestamp_ms.saturating_add(interval_ms);
         }
-    }
-
-    fn reject(&mut self, reason: String, n_points: u64) {
-        self.rejects.add(Reason::Untranslatable, n_points.max(1), n_points, || reason);
     }
 }
 
@@ -388,5 +415,5 @@ fn bound_text(bound: f64) -> String {
     }
 }
 
-/// Bytes of a sample of `target_info` in memory: in the batch, and its timestamp in a set.
+/// Bytes of a sample of `target_info` in memory: in the sink, and its timestamp in a set.
 const INFO_SIZE: usize = 32;

@@ -4,8 +4,8 @@
 //! be strings, enums may be names, and unknown fields are skipped. The ids of traces and spans are hexadecimal. `null`
 //! stands for an absent field.
 //!
-//! Bounds: `serde_json` limits the nesting to 128 levels. The message has at most the size of a decompressed body, and
-//! is charged to the request while it grows.
+//! Bounds: `serde_json` limits the nesting to 128 levels. The caller limits the size of the message, and charges it to
+//! the request while it grows.
 
 use std::fmt;
 
@@ -13,26 +13,29 @@ use base64::Engine as _;
 use prost::encoding::{encode_varint, encoded_len_varint};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use super::value::BASE64;
-use crate::admission::memory::Reservation;
-use crate::error::{Malformed, WriteError};
-use crate::limits::Limits;
-use crate::remote_write::wire::{fixed64_key, len_key, varint_key};
+use varve_wire::{fixed64_key, len_key, varint_key};
 
-/// Returns a request in protobuf.
+use super::Error;
+use super::value::BASE64;
+
+/// Returns a request in protobuf. `check_size` gets the size of the message, and `grow` the bytes to reserve before it
+/// grows.
 ///
 /// # Errors
-/// [`WriteError::Malformed`] if the body is not the JSON of a request, [`WriteError::TooLarge`] if the protobuf message
-/// exceeds the limit of a decompressed body, and [`WriteError::Busy`].
-pub(crate) fn transcode(body: &[u8], limits: &Limits, memory: &mut Reservation<'_>) -> Result<Vec<u8>, WriteError> {
-    let mut output = Output { bytes: Vec::new(), reserved: 0, limits, memory, failure: None };
+/// [`Error::Json`] if the body is not the JSON of a request, and the errors of `check_size` and `grow`.
+pub fn transcode<F: From<Error>>(
+    body: &[u8],
+    check_size: &dyn Fn(usize) -> Result<(), F>,
+    grow: &mut dyn FnMut(usize) -> Result<(), F>,
+) -> Result<Vec<u8>, F> {
+    let mut output = Output { bytes: Vec::new(), reserved: 0, check_size, grow, failure: None };
     let mut json = serde_json::Deserializer::from_slice(body);
     let read = Fields { message: &REQUEST, output: &mut output }.deserialize(&mut json).and_then(|()| json.end());
     match (read, output.failure.take()) {
         (_, Some(failure)) => Err(failure),
-        (Err(error), None) => Err(Malformed::Json(error.to_string()).into()),
+        (Err(error), None) => Err(Error::Json(error.to_string()).into()),
         (Ok(()), None) => {
-            limits.check_decompressed(output.bytes.len() as u64)?;
+            check_size(output.bytes.len())?;
             Ok(output.bytes)
         }
     }
@@ -196,23 +199,23 @@ static ARRAY_VALUE: Message = Message(&[list(&["values"], 1, Kind::Message(&ANY_
 static KEY_VALUE_LIST: Message = Message(&[list(&["values"], 1, Kind::Message(&KEY_VALUE))]);
 
 /// The message in protobuf.
-struct Output<'a, 'm> {
+struct Output<'a, F> {
     bytes: Vec<u8>,
-    /// Bytes that `memory` has reserved for `bytes`.
+    /// Bytes that are reserved for `bytes`.
     reserved: usize,
-    limits: &'a Limits,
-    memory: &'a mut Reservation<'m>,
+    check_size: &'a dyn Fn(usize) -> Result<(), F>,
+    grow: &'a mut dyn FnMut(usize) -> Result<(), F>,
     /// An error that is not one of the JSON.
-    failure: Option<WriteError>,
+    failure: Option<F>,
 }
 
-impl Output<'_, '_> {
+impl<F> Output<'_, F> {
     /// Appends bytes, reserving memory first.
     fn put<E: serde::de::Error>(&mut self, bytes: &[u8]) -> Result<(), E> {
         let size = self.bytes.len() + bytes.len();
         if size > self.reserved {
             let step = (size - self.reserved).max(RESERVE_STEP);
-            let grown = self.limits.check_decompressed(size as u64).and_then(|()| self.memory.grow(step));
+            let grown = (self.check_size)(size).and_then(|()| (self.grow)(step));
             if let Err(failure) = grown {
                 self.failure = Some(failure);
                 return Err(E::custom("the message exceeds a limit"));
@@ -248,12 +251,12 @@ impl Output<'_, '_> {
 }
 
 /// Reads an object and appends its fields.
-struct Fields<'o, 'a, 'm> {
+struct Fields<'o, 'a, F> {
     message: &'static Message,
-    output: &'o mut Output<'a, 'm>,
+    output: &'o mut Output<'a, F>,
 }
 
-impl<'de> DeserializeSeed<'de> for Fields<'_, '_, '_> {
+impl<'de, F> DeserializeSeed<'de> for Fields<'_, '_, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -261,7 +264,7 @@ impl<'de> DeserializeSeed<'de> for Fields<'_, '_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Fields<'_, '_, '_> {
+impl<'de, F> Visitor<'de> for Fields<'_, '_, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -280,13 +283,13 @@ impl<'de> Visitor<'de> for Fields<'_, '_, '_> {
 }
 
 /// Reads the value of a field, or an item of a repeated field, and appends the field.
-struct Value<'o, 'a, 'm> {
+struct Value<'o, 'a, F> {
     field: &'static Field,
     is_item: bool,
-    output: &'o mut Output<'a, 'm>,
+    output: &'o mut Output<'a, F>,
 }
 
-impl<'de> DeserializeSeed<'de> for Value<'_, '_, '_> {
+impl<'de, F> DeserializeSeed<'de> for Value<'_, '_, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -294,7 +297,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_, '_, '_> {
     }
 }
 
-impl Value<'_, '_, '_> {
+impl<F> Value<'_, '_, F> {
     fn is_list(&self) -> bool {
         self.field.is_repeated && !self.is_item
     }
@@ -325,7 +328,7 @@ impl Value<'_, '_, '_> {
     fn put_message<E: serde::de::Error>(
         self,
         message: &'static Message,
-        read: impl FnOnce(Fields<'_, '_, '_>) -> Result<(), E>,
+        read: impl FnOnce(Fields<'_, '_, F>) -> Result<(), E>,
     ) -> Result<(), E> {
         let Self { field, output, .. } = self;
         output.put_varint(u64::from(len_key(field.number)))?;
@@ -342,7 +345,7 @@ impl Value<'_, '_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for Value<'_, '_, '_> {
+impl<'de, F> Visitor<'de> for Value<'_, '_, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -456,12 +459,9 @@ const RESERVE_STEP: usize = 256 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::memory::Memory;
 
     fn check(json: &str, expect: Result<&[u8], &str>) {
-        let memory = Memory::new(1 << 30);
-        let mut reservation = memory.reserve(0).unwrap();
-        let transcoded = transcode(json.as_bytes(), &Limits::default(), &mut reservation);
+        let transcoded = transcode::<Error>(json.as_bytes(), &|_| Ok(()), &mut |_| Ok(()));
         match (transcoded, expect) {
             (Ok(bytes), Ok(expect)) => assert_eq!(bytes, expect, "{json}"),
             (Err(error), Err(expect)) => assert!(error.to_string().contains(expect), "{json}: {error}"),
@@ -535,15 +535,20 @@ mod tests {
             r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"histogram":{{"dataPoints":[{{"bucketCounts":[{}]}}]}}}}]}}]}}]}}"#,
             vec!["0"; 100_000].join(",")
         );
-        let transcoded = |limit: usize, size: usize| {
-            let limits = Limits { decompressed_size_max: limit, ..Limits::default() };
-            let memory = Memory::new(size);
-            let mut reservation = memory.reserve(0).unwrap();
-            transcode(zeros.as_bytes(), &limits, &mut reservation).map(|bytes| bytes.len())
+        let refused = |what| Error::TooLarge { what, size: 0, limit: 0 };
+        let transcoded = |limit: usize, memory: usize| {
+            let mut reserved = 0;
+            let check_size = |size: usize| if size > limit { Err(refused("size")) } else { Ok(()) };
+            let mut grow = |size: usize| {
+                reserved += size;
+                if reserved > memory { Err(refused("memory")) } else { Ok(()) }
+            };
+            transcode(zeros.as_bytes(), &check_size, &mut grow).map(|bytes| (bytes.len(), reserved))
         };
-        assert_eq!(transcoded(1 << 20, 1 << 30).unwrap() / 100_000, 9);
-        assert!(matches!(transcoded(800_000, 1 << 30), Err(WriteError::TooLarge { .. })));
-        let denied = transcoded(1 << 20, 256 << 10).unwrap_err();
-        assert!(denied.to_string().contains("memory of the request"), "{denied}");
+        let (size, reserved) = transcoded(1 << 20, 1 << 30).unwrap();
+        assert_eq!(size / 100_000, 9);
+        assert!(reserved >= size && reserved < size + RESERVE_STEP, "{reserved}");
+        assert_eq!(transcoded(size - 1, 1 << 30), Err(refused("size")));
+        assert_eq!(transcoded(size, size), Err(refused("memory")));
     }
 }

@@ -2,13 +2,100 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
 
+use varve_tsdb::histogram::Histogram;
+use varve_tsdb::labels::MetricType;
+
 use super::message::{Attributes, KeyValue, Number, NumberPoint, Value};
 use super::*;
-use crate::admission::memory::Memory;
-use crate::batch::{BatchBuilder, DecodedBatch, RouteHasher};
-use crate::error::WriteError;
-use crate::limits::Limits;
-use crate::outcome::Rejects;
+
+/// A series with its timestamps and the labels of its exemplars.
+#[derive(Debug, Default, PartialEq)]
+struct Series {
+    labels: String,
+    times_ms: Vec<i64>,
+    exemplars: Vec<String>,
+}
+
+/// Records the series of a request.
+#[derive(Debug)]
+struct Recorder {
+    series: Vec<Series>,
+    rejects: Vec<(u64, String)>,
+    /// Bytes that may be reserved.
+    room: usize,
+}
+
+fn print<'l>(labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> String {
+    let pairs: Vec<_> = labels.into_iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+    format!("{{{}}}", pairs.join(", "))
+}
+
+impl Recorder {
+    fn current(&mut self) -> &mut Series {
+        self.series.last_mut().expect("a series was started")
+    }
+
+    fn labels(&self) -> Vec<&str> {
+        self.series.iter().map(|series| series.labels.as_str()).collect()
+    }
+
+    fn times_ms(&self) -> Vec<i64> {
+        self.series.iter().flat_map(|series| series.times_ms.clone()).collect()
+    }
+}
+
+impl Sink for Recorder {
+    type Error = Error;
+    type Key = usize;
+
+    fn series<'l>(&mut self, labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> Result<usize, Error> {
+        self.series.push(Series { labels: print(labels), ..Series::default() });
+        let labels = &self.current().labels.clone();
+        Ok(self.series.iter().position(|series| series.labels == *labels).expect("it was added"))
+    }
+
+    fn sample(&mut self, timestamp_ms: i64, _value: f64, _start_ms: i64) -> Result<(), Error> {
+        self.current().times_ms.push(timestamp_ms);
+        Ok(())
+    }
+
+    fn histogram(&mut self, timestamp_ms: i64, _histogram: Histogram, _start_ms: i64) -> Result<(), Error> {
+        self.current().times_ms.push(timestamp_ms);
+        Ok(())
+    }
+
+    fn exemplar<'l>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+        _value: f64,
+        _timestamp_ms: i64,
+    ) -> Result<(), Error> {
+        self.current().exemplars.push(print(labels));
+        Ok(())
+    }
+
+    fn end_series(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn family(&mut self, _name: &str, _kind: MetricType, _help: &str, _unit: &str) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn reserve(&mut self, size: usize) -> Result<(), Error> {
+        let left = self.room.checked_sub(size);
+        self.room = left.ok_or(Error::TooLarge { what: "memory", size: size as u64, limit: 0 })?;
+        Ok(())
+    }
+
+    fn reject(&mut self, n_points: u64, reason: String) {
+        self.rejects.push((n_points, reason));
+    }
+
+    fn reject_point(&mut self, metric: &str, reason: &str) {
+        self.rejects.push((1, format!("{metric}: {reason}")));
+    }
+}
 
 /// Encodes a message as a field of another.
 fn field(number: u8, message: &[u8]) -> Vec<u8> {
@@ -35,17 +122,14 @@ fn point(time_ns: u64) -> NumberPoint {
     NumberPoint { time_ns, value: Some(Number::Int(1)), ..NumberPoint::default() }
 }
 
-fn translated(message: &[u8]) -> Result<(DecodedBatch, Vec<u8>, Rejects), WriteError> {
-    let (memory, hasher, limits) = (Memory::new(1 << 30), RouteHasher::new(), Limits::default());
-    let (mut batch, mut text, mut rejects) = (DecodedBatch::default(), Vec::new(), Rejects::default());
-    let mut reservation = memory.reserve(0)?;
-    let mut builder = BatchBuilder::new(&mut batch, &mut text, &mut reservation, &hasher, &limits);
-    translate(message, &OtlpSettings::default(), &DeltaStreams::default(), &mut builder, &mut rejects)?;
-    Ok((batch, text, rejects))
+fn translated_within(message: &[u8], room: usize) -> Result<Recorder, Error> {
+    let mut to = Recorder { series: Vec::new(), rejects: Vec::new(), room };
+    translate(message, &OtlpSettings::default(), &DeltaStreams::default(), &mut to)?;
+    Ok(to)
 }
 
-fn labels(batch: &DecodedBatch, text: &[u8], series_idx: usize) -> String {
-    crate::label_set::print(crate::remote_write::label_pairs(batch, text, batch.series[series_idx].labels))
+fn translated(message: &[u8]) -> Result<Recorder, Error> {
+    translated_within(message, usize::MAX)
 }
 
 #[test]
@@ -54,29 +138,27 @@ fn a_string_that_is_not_utf8_does_not_make_the_request_malformed() {
     let attributes = vec![KeyValue { key: b"k\xfe".to_vec(), value: Some(value) }];
     let points = [NumberPoint { attributes, ..point(5_000_000) }, point(7_000_000)];
     let mut request = gauge(&[("service.name", "shop")], &points);
-    let (batch, text, rejects) = translated(&request).unwrap();
-    assert!(rejects.is_empty());
+    let found = translated(&request).unwrap();
+    assert!(found.rejects.is_empty());
     let first = "{__name__=\"m\", job=\"shop\", k_=\"v\u{fffd}\"}";
-    assert_eq!([labels(&batch, &text, 0), labels(&batch, &text, 1)], [first, r#"{__name__="m", job="shop"}"#]);
+    assert_eq!(found.labels()[..2], [first, r#"{__name__="m", job="shop"}"#]);
 
     let name = request.windows(3).position(|bytes| bytes == [1 << 3 | 2, 1, b'm']).unwrap() + 2;
     request[name] = 0xff;
-    let (batch, _, rejects) = translated(&request).unwrap();
-    assert_eq!((batch.n_series(), rejects.n_samples()), (0, 2));
+    let found = translated(&request).unwrap();
+    assert!(found.series.is_empty());
     let reason = "normalization for metric \"\u{fffd}\" resulted in empty name";
-    assert!(rejects.to_string().contains(reason), "{rejects}");
+    assert_eq!(found.rejects, [(2, reason.to_owned())]);
 }
 
 #[test]
 fn a_resource_may_be_the_last_field() {
-    let (batch, text, rejects) =
+    let found =
         translated(&gauge(&[("service.name", "shop"), ("a", "b")], &[point(5_000_000), point(7_000_000)])).unwrap();
-    assert!(rejects.is_empty());
-    let series: Vec<_> = (0..batch.n_series()).map(|idx| labels(&batch, &text, idx)).collect();
+    assert!(found.rejects.is_empty());
     let of_point = r#"{__name__="m", job="shop"}"#;
-    assert_eq!(series, [of_point, of_point, r#"{__name__="target_info", a="b", job="shop"}"#]);
-    let times: Vec<_> = batch.samples.iter().map(|sample| sample.timestamp_ms).collect();
-    assert_eq!(times, [5, 7, 5, 7]);
+    assert_eq!(found.labels(), [of_point, of_point, r#"{__name__="target_info", a="b", job="shop"}"#]);
+    assert_eq!(found.times_ms(), [5, 7, 5, 7]);
 }
 
 #[test]
@@ -101,46 +183,39 @@ fn an_explicit_bound_of_infinity_and_attributes_named_like_the_trace_add_nothing
     let cumulative = [2 << 3, 2];
     let histogram = [field(1, &point.encode_to_vec()), cumulative.to_vec()].concat();
     let metric = [field(1, b"m"), field(9, &histogram)].concat();
-    let (batch, text, rejects) = translated(&field(1, &field(2, &field(2, &metric)))).unwrap();
-    assert!(rejects.is_empty(), "{rejects}");
-    let series: Vec<_> = (0..batch.n_series()).map(|idx| labels(&batch, &text, idx)).collect();
+    let found = translated(&field(1, &field(2, &field(2, &metric)))).unwrap();
+    assert!(found.rejects.is_empty());
     let bucket = |le: &str| format!("{{__name__=\"m_bucket\", le=\"{le}\"}}");
-    assert_eq!(series, [r#"{__name__="m_count"}"#.to_owned(), bucket("1"), bucket("+Inf")]);
-    let exemplar = crate::append::exemplars::parse(&text, &batch, &batch.exemplars[0]).expect("no label occurs twice");
-    assert_eq!(exemplar.exemplar.labels.to_string(), format!("{{span_id=\"x\", trace_id=\"{}\"}}", "01".repeat(16)));
+    assert_eq!(found.labels(), [r#"{__name__="m_count"}"#, &bucket("1"), &bucket("+Inf")]);
+    let labels = format!("{{span_id=\"x\", trace_id=\"{}\"}}", "01".repeat(16));
+    assert_eq!(found.series[1].exemplars, [labels]);
 }
 
 #[test]
 fn an_old_timestamp_adds_a_bounded_number_of_samples() {
     let now_ns = 1_700_000_000_000_000_000;
-    let (batch, ..) = translated(&gauge(&[("service.name", "x"), ("a", "b")], &[point(0), point(now_ns)])).unwrap();
-    assert_eq!(batch.n_samples() as i64, 2 + TARGET_INFO_SAMPLES_MAX + 1);
-    assert_eq!(batch.samples.last().unwrap().timestamp_ms, 1_700_000_000_000);
+    let found = translated(&gauge(&[("service.name", "x"), ("a", "b")], &[point(0), point(now_ns)])).unwrap();
+    let times_ms = found.times_ms();
+    assert_eq!(times_ms.len() as i64, 2 + TARGET_INFO_SAMPLES_MAX + 1);
+    assert_eq!(times_ms.last(), Some(&1_700_000_000_000));
 }
 
 #[test]
 fn added_samples_are_reserved() {
-    let (memory, hasher, limits) = (Memory::new(400 << 10), RouteHasher::new(), Limits::default());
-    // A request that runs alone may reserve more.
-    let _other = memory.reserve(1).unwrap();
     let resource = |i: usize| gauge(&[("service.name", &i.to_string()), ("a", "b")], &[point(0), point(1 << 60)]);
     let translate = |n_resources: usize| {
-        let mut reservation = memory.reserve(0).unwrap();
-        let (mut batch, mut text, mut rejects) = (DecodedBatch::default(), Vec::new(), Rejects::default());
-        let mut builder = BatchBuilder::new(&mut batch, &mut text, &mut reservation, &hasher, &limits);
         let message: Vec<u8> = (0..n_resources).flat_map(resource).collect();
-        super::translate(&message, &OtlpSettings::default(), &DeltaStreams::default(), &mut builder, &mut rejects)
-            .map(|()| batch.n_samples())
+        translated_within(&message, 144 << 10).map(|found| found.times_ms().len())
     };
-    assert_eq!(translate(1).unwrap(), 2 + TARGET_INFO_SAMPLES_MAX as usize + 1);
-    assert!(matches!(translate(10), Err(WriteError::Busy { .. })), "10,000 samples take more than 144 KiB");
+    assert_eq!(translate(1), Ok(2 + TARGET_INFO_SAMPLES_MAX as usize + 1));
+    assert!(translate(10).is_err(), "10,000 samples take more than 144 KiB");
 }
 
 #[test]
 fn the_size_of_a_data_point_is_bounded() {
     let large = "x".repeat(DECODED_SIZE_MAX);
     let refused = translated(&gauge(&[("a", &large)], &[point(1)])).unwrap_err();
-    assert!(matches!(refused, WriteError::TooLarge { .. }), "{refused}");
+    assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
     assert!(translated(&gauge(&[("a", &large[100..])], &[point(1)])).is_ok());
 }
 
@@ -152,7 +227,7 @@ fn the_parts_of_a_resource_or_scope_are_bounded_together() {
     let scope = |size| field(1, &field(2, &field(1, &empty_attributes(3, size)).repeat(3)));
     for message in [resource(DECODED_SIZE_MAX / 2), scope(DECODED_SIZE_MAX / 2)] {
         let refused = translated(&message).unwrap_err();
-        assert!(matches!(refused, WriteError::TooLarge { .. }), "{refused}");
+        assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
     }
     for message in [resource(1000), scope(1000)] {
         assert!(translated(&message).is_ok());
@@ -168,7 +243,7 @@ fn deeply_nested_values_are_malformed() {
     }
     let attribute = [field(1, b"a"), field(2, &value)].concat();
     let message = field(1, &field(1, &field(1, &attribute)));
-    assert!(matches!(translated(&message), Err(WriteError::Malformed(_))));
+    assert!(matches!(translated(&message), Err(Error::Message { .. })));
 }
 
 proptest! {

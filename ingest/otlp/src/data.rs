@@ -2,11 +2,10 @@
 
 use prost::Message;
 
-use super::DECODED_SIZE_MAX;
 use varve_tsdb::labels::MetricType;
+use varve_wire::{self as wire, Key, Reader, fixed64_key, len_key, varint_key};
 
-use crate::error::{Malformed, WriteError};
-use crate::remote_write::wire::{Key, Reader, fixed64_key, len_key, varint_key};
+use super::{DECODED_SIZE_MAX, Error};
 
 /// The data of a metric, by type.
 #[derive(Debug, Clone, Copy)]
@@ -70,7 +69,7 @@ impl Data<'_> {
     }
 }
 
-pub(super) fn decode_data(data_type: DataType, reader: Reader<'_>) -> Result<Data<'_>, Malformed> {
+pub(super) fn decode_data(data_type: DataType, reader: Reader<'_>) -> wire::Result<Data<'_>> {
     let mut data = Data { data_type, reader, temporality: 0, is_monotonic: false };
     let mut fields = reader;
     while let Some(key) = fields.key()? {
@@ -87,7 +86,7 @@ pub(super) fn decode_data(data_type: DataType, reader: Reader<'_>) -> Result<Dat
 }
 
 /// Extends `times` by the data points, translatable or not. Returns their number.
-pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, WriteError> {
+pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> wire::Result<u64> {
     let mut n_points = 0;
     each_message(data, DATA_POINTS, 0, |mut point| {
         let mut time_ns = 0;
@@ -106,7 +105,7 @@ pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, Wri
 }
 
 /// Returns the number of data points of a resource.
-pub(super) fn count_points(resource: Reader<'_>) -> Result<u64, WriteError> {
+pub(super) fn count_points(resource: Reader<'_>) -> wire::Result<u64> {
     let mut n_points = 0;
     each_message(resource, SCOPE_METRICS, RESOURCE_METRICS_FIELDS, |scope| {
         each_message(scope, METRICS, SCOPE_METRICS_FIELDS, |metric| {
@@ -117,7 +116,7 @@ pub(super) fn count_points(resource: Reader<'_>) -> Result<u64, WriteError> {
     Ok(n_points)
 }
 
-pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, WriteError> {
+pub(super) fn n_points_of(metric: Reader<'_>) -> wire::Result<u64> {
     let (mut times, mut n_points) = (Times { first_ns: u64::MAX, last_ns: 0 }, 0);
     for (key, _) in DATA_TYPES {
         each_message(metric, *key, METRIC, |data| {
@@ -130,12 +129,12 @@ pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, WriteError> {
 
 /// Calls `take` for each field with the key `wanted`, which holds a message. Skips other fields. A field with a `known`
 /// number and a wrong wire type is malformed.
-pub(super) fn each_message<'a>(
+pub(super) fn each_message<'a, E: From<wire::Error>>(
     mut reader: Reader<'a>,
     wanted: Key,
     known: u32,
-    mut take: impl FnMut(Reader<'a>) -> Result<(), WriteError>,
-) -> Result<(), WriteError> {
+    mut take: impl FnMut(Reader<'a>) -> Result<(), E>,
+) -> Result<(), E> {
     while let Some(key) = reader.key()? {
         if key == wanted {
             take(reader.message()?)?;
@@ -147,7 +146,7 @@ pub(super) fn each_message<'a>(
     Ok(())
 }
 
-pub(super) fn decode<M: Message + Default>(reader: Reader<'_>) -> Result<M, WriteError> {
+pub(super) fn decode<M: Message + Default>(reader: Reader<'_>) -> Result<M, Error> {
     let mut message = M::default();
     merge(&mut message, &mut 0, reader)?;
     Ok(message)
@@ -155,14 +154,14 @@ pub(super) fn decode<M: Message + Default>(reader: Reader<'_>) -> Result<M, Writ
 
 /// Decodes a message, or a part of it. `size` is the size of all its parts: a field that occurs several times is
 /// merged.
-pub(super) fn merge<M: Message>(to: &mut M, size: &mut usize, reader: Reader<'_>) -> Result<(), WriteError> {
+pub(super) fn merge<M: Message>(to: &mut M, size: &mut usize, reader: Reader<'_>) -> Result<(), Error> {
     *size += reader.rest().len();
     if *size > DECODED_SIZE_MAX {
         let what = "size in bytes of a resource, scope or data point";
-        return Err(WriteError::TooLarge { what, size: *size as u64, limit: DECODED_SIZE_MAX as u64, flag: "OTLP" });
+        return Err(Error::TooLarge { what, size: *size as u64, limit: DECODED_SIZE_MAX as u64 });
     }
-    let malformed = |error: prost::DecodeError| Malformed::Message { offset: reader.at(), reason: error.to_string() };
-    Ok(to.merge(reader.rest()).map_err(malformed)?)
+    let malformed = |error: prost::DecodeError| Error::Message { offset: reader.at(), reason: error.to_string() };
+    to.merge(reader.rest()).map_err(malformed)
 }
 
 pub(super) const REQUEST: u32 = 1 << 1;

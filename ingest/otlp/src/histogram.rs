@@ -5,7 +5,6 @@ use varve_tsdb::staleness::STALE_NAN_BITS;
 
 use super::message::{Buckets, ExponentialPoint, HistogramPoint};
 use super::{is_stale, stale_or};
-use crate::remote_write::histogram::check;
 
 /// Translates an exponential histogram.
 ///
@@ -36,9 +35,10 @@ pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String>
         },
         positive_spans,
         negative_spans,
+        schema: point.scale.min(SCHEMA_MAX) as i8,
         ..Histogram::default()
     };
-    check(histogram, point.scale.min(SCHEMA_MAX)).map_err(|invalid| invalid.to_string())
+    checked(histogram)
 }
 
 /// Translates a histogram with explicit bounds to one with custom buckets.
@@ -60,9 +60,15 @@ pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
         },
         positive_spans,
         custom_bounds: point.explicit_bounds.clone(),
+        schema: CUSTOM_BUCKETS_SCHEMA,
         ..Histogram::default()
     };
-    check(histogram, i32::from(CUSTOM_BUCKETS_SCHEMA)).map_err(|invalid| invalid.to_string())
+    checked(histogram)
+}
+
+fn checked(histogram: Histogram) -> Result<Histogram, String> {
+    histogram.validate().map_err(|invalid| invalid.to_string())?;
+    Ok(histogram)
 }
 
 /// Returns spans and counts of dense buckets, with each group of 2^`scale_down` buckets merged. Bucket 0 of an

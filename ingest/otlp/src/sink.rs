@@ -1,0 +1,69 @@
+//! [`Sink`]: where the series of a request go.
+
+use std::hash::Hash;
+
+use varve_tsdb::histogram::Histogram;
+use varve_tsdb::labels::MetricType;
+
+use super::Error;
+
+/// Takes the series of a request one by one: first the labels, then samples and exemplars, then the end.
+pub trait Sink {
+    /// The reason why the request must end, such as a limit.
+    type Error: From<Error> + From<varve_wire::Error>;
+    /// Identifies a label set within a request.
+    type Key: Copy + Eq + Hash;
+
+    /// Starts a series. `labels` are sorted by name.
+    ///
+    /// # Errors
+    /// If the request must end; likewise below.
+    fn series<'l>(&mut self, labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> Result<Self::Key, Self::Error>;
+
+    /// Adds a sample to the current series. `start_ms` is 0 if unknown.
+    ///
+    /// # Errors
+    /// If the request must end.
+    fn sample(&mut self, timestamp_ms: i64, value: f64, start_ms: i64) -> Result<(), Self::Error>;
+
+    /// Adds a valid histogram to the current series. `start_ms` is 0 if unknown.
+    ///
+    /// # Errors
+    /// If the request must end.
+    fn histogram(&mut self, timestamp_ms: i64, histogram: Histogram, start_ms: i64) -> Result<(), Self::Error>;
+
+    /// Adds an exemplar to the current series. `labels` are sorted by name.
+    ///
+    /// # Errors
+    /// If the request must end.
+    fn exemplar<'l>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+        value: f64,
+        timestamp_ms: i64,
+    ) -> Result<(), Self::Error>;
+
+    /// Ends the current series.
+    ///
+    /// # Errors
+    /// If the request must end.
+    fn end_series(&mut self) -> Result<(), Self::Error>;
+
+    /// Adds the metadata of a family.
+    ///
+    /// # Errors
+    /// If the request must end.
+    fn family(&mut self, name: &str, kind: MetricType, help: &str, unit: &str) -> Result<(), Self::Error>;
+
+    /// Reserves `size` bytes of memory, which the translation allocates next.
+    ///
+    /// # Errors
+    /// If the request must end.
+    fn reserve(&mut self, size: usize) -> Result<(), Self::Error>;
+
+    /// Counts `n_points` data points, or a metric or resource without any, that cannot be translated.
+    fn reject(&mut self, n_points: u64, reason: String);
+
+    /// Counts a data point of a metric that cannot be translated.
+    fn reject_point(&mut self, metric: &str, reason: &str);
+}
