@@ -30,9 +30,10 @@ use clap::Parser;
 use process::cpu_time;
 use varve_base::machine::allocator;
 use varve_fs::testing::ManualClock;
+use varve_ingest::admission::Origin;
 use varve_ingest::relabel::{RelabelConfig, Rules};
 use varve_ingest::remote_write::Version;
-use varve_ingest::{Limits, Origin, Receiver};
+use varve_ingest::{Limits, Receiver};
 use varve_tsdb::{Db, Options, WalSync};
 
 /// The allocator of the server.

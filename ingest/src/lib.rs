@@ -52,8 +52,6 @@ mod resolve;
 mod route;
 pub mod text;
 
-pub use admission::Origin;
-pub use compression::Compression;
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
 pub use outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written};

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use jiff::Timestamp;
-use varve_ingest::Compression;
+use varve_ingest::compression::Compression;
 use varve_ingest::text::{Import, TextFormat};
 
 use super::ingest::{ingest, respond};

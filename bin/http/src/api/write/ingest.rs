@@ -7,7 +7,8 @@ use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use varve_fs::{Clock, SystemClock};
-use varve_ingest::{Origin, Receiver, WriteError, Written};
+use varve_ingest::admission::Origin;
+use varve_ingest::{Receiver, WriteError, Written};
 use varve_server::active_requests::RequestClass;
 use varve_server::request_context::{RequestContext, User};
 

@@ -4,7 +4,7 @@
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use varve_ingest::Compression;
+use varve_ingest::compression::Compression;
 use varve_otlp::Encoding;
 
 use super::ingest::{ingest, respond};
