@@ -10,7 +10,7 @@
 //! ```
 //! A series has as many samples as its timestamp column has timestamps. Each row of the series contains
 //! [`ROW_SAMPLES_MAX`] samples and is preceded by its size as a varint, except the last row, which contains the rest
-//! and has no size. A row of floats is encoded by [`super::values`], a row with histograms by [`histograms`].
+//! and has no size. A row of floats is encoded by [`varve_codec::values`], a row with histograms by [`histograms`].
 
 mod bucket_columns;
 pub(crate) mod histograms;
