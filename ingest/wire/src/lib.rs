@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// If it is longer than the rest of the message.
-    #[inline]
+    #[inline(always)] // as a call, it costs a tenth of decoding a request
     pub fn message(&mut self) -> Result<Self> {
         let start = self.at;
         let len = self.varint()?;
