@@ -11,6 +11,8 @@ use varve_codec::Damaged;
 use crate::chunk;
 use crate::chunk::histogram::{Layout, decode_counts};
 use crate::chunk::{Chunk, ChunkArena, Newest, Tail};
+use crate::context::Charge;
+use crate::error::Result;
 use crate::sample::{Sample, SampleColumns, TimeRange, start_timestamps};
 
 /// Encoded bytes of several series, in a few large buffers.
@@ -80,6 +82,27 @@ impl HeadCopies {
         self.changes.clear();
     }
 
+    /// Makes room for `n` series, of which `n_done` were copied or have no samples, so that the copies do not grow by
+    /// doubling. The memory is used only if as many of the other series have samples.
+    ///
+    /// # Errors
+    /// If the memory exceeds the limit of the request.
+    pub(crate) fn reserve_for(&mut self, n_done: usize, n: usize, charge: &mut Charge) -> Result<()> {
+        let rest = |done: usize| done.saturating_mul(n - n_done) / n_done;
+        let rests = [self.bytes.len(), self.samples.len(), self.runs.len(), self.ends.len()].map(rest);
+        let sizes = [1, size_of::<Sample>(), size_of::<Run>(), size_of::<u32>()];
+        let charged = rests.iter().zip(sizes).map(|(rest, size)| rest.saturating_mul(size)).sum();
+        charge.grow(charged)?;
+        let before = self.size();
+        let Self { bytes, samples, runs, ends, .. } = self;
+        bytes.reserve_exact(rests[0]);
+        samples.reserve_exact(rests[1]);
+        runs.reserve_exact(rests[2]);
+        ends.reserve_exact(rests[3]);
+        charge.shrink(charged.saturating_sub(self.size() - before));
+        Ok(())
+    }
+
     /// Returns the number of series, including those without samples.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
@@ -102,6 +125,23 @@ impl HeadCopies {
     /// range.
     pub(crate) fn has(&self, idx: usize) -> bool {
         !self.runs_of(idx).is_empty()
+    }
+
+    /// Returns the first run of the `idx`-th series.
+    #[inline]
+    pub(crate) fn first_run(&self, idx: usize) -> usize {
+        idx.checked_sub(1).map_or(0, |before| self.ends[before] as usize)
+    }
+
+    /// Loads a run and its first byte into the processor's cache.
+    #[inline]
+    pub(crate) fn prefetch(&self, run: usize) -> u8 {
+        let first_byte = match self.runs.get(run) {
+            Some(Run::Chunk { bytes, .. }) => self.bytes.get(bytes.start).copied(),
+            Some(Run::Samples(samples)) => self.samples.get(samples.start).map(|sample| sample.timestamp_ms as u8),
+            Some(Run::Histograms(_)) | None => None,
+        };
+        first_byte.unwrap_or(0)
     }
 
     /// Returns an upper bound on the number of samples that [`HeadCopies::read`] returns for the `idx`-th series.
@@ -195,8 +235,7 @@ impl HeadCopies {
     }
 
     fn runs_of(&self, idx: usize) -> Range<usize> {
-        let start = idx.checked_sub(1).map_or(0, |before| self.ends[before]);
-        start as usize..self.ends[idx] as usize
+        self.first_run(idx)..self.ends[idx] as usize
     }
 
     /// Starts a new list of hidden ranges for the runs that follow.

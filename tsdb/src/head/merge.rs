@@ -7,6 +7,7 @@
 //! Threads: the heads are locked during [`HeadMerge::take`] only, so the caller decides how long.
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::ops::Deref;
 
 use super::{Head, SlotRef};
@@ -28,7 +29,26 @@ struct Input<S> {
     next: Option<SlotRef>,
     /// The rank of `next`, if it can be compared with the ranks of the other inputs.
     rank: Option<u32>,
+    /// The series after `next` that were prefetched.
+    upcoming: VecDeque<SlotRef>,
     rest: S,
+}
+
+impl<S: Iterator<Item = SlotRef>> Input<S> {
+    /// Extends the upcoming series to `n`. The loads of their ranks are independent of each other, so the processor
+    /// waits for all of them at once.
+    fn prefetch(&mut self, head: &Head, n: usize) {
+        let n_known = self.upcoming.len();
+        self.upcoming.extend(self.rest.by_ref().take(n.saturating_sub(n_known)));
+        let loads = self.upcoming.range(n_known..).map(|of| head.prefetch_order(of.slot));
+        std::hint::black_box(loads.fold(0, |a, b| a ^ b));
+    }
+
+    /// Returns the next series and advances to the one after it.
+    fn advance(&mut self) -> Option<SlotRef> {
+        let after = self.upcoming.pop_front().or_else(|| self.rest.next());
+        std::mem::replace(&mut self.next, after)
+    }
 }
 
 impl<S> Default for HeadMerge<S> {
@@ -40,7 +60,7 @@ impl<S> Default for HeadMerge<S> {
 impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
     /// Adds series of the head with index `head`, in label order.
     pub(crate) fn push(&mut self, head: usize, mut rest: S) {
-        self.inputs.push(Input { head, next: rest.next(), rank: None, rest });
+        self.inputs.push(Input { head, next: rest.next(), rank: None, upcoming: VecDeque::new(), rest });
     }
 
     /// Returns `true` if there are no more series.
@@ -62,6 +82,7 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
             let of = input.next.filter(|&of| has_common_ranks && heads[input.head].is_current(of))?;
             heads[input.head].rank(of.slot)
         };
+        inputs.iter_mut().for_each(|input| input.prefetch(&heads[input.head], n_max));
         // Since the last call, series may have been evicted and ranked.
         inputs.iter_mut().for_each(|input| input.rank = rank(input));
         equal_symbols.clear();
@@ -71,7 +92,7 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
         for n_taken in 0..n_max {
             let Some(first) = waiting.pop() else { return n_taken };
             let input = &mut inputs[first];
-            if let Some(of) = std::mem::replace(&mut input.next, input.rest.next())
+            if let Some(of) = input.advance()
                 && heads[input.head].is_current(of)
             {
                 visit(input.head, of);
@@ -84,6 +105,27 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
             }
         }
         n_max
+    }
+
+    /// Takes up to `n_max` series as [`HeadMerge::take`] does, but head by head, in the order of the inputs.
+    pub(crate) fn take_unmerged<H: Deref<Target = Head>>(
+        &mut self,
+        heads: &[H],
+        n_max: usize,
+        mut visit: impl FnMut(usize, SlotRef),
+    ) -> usize {
+        let mut n_taken = 0;
+        for input in &mut self.inputs {
+            while n_taken < n_max
+                && let Some(of) = input.advance()
+            {
+                n_taken += 1;
+                if heads[input.head].is_current(of) {
+                    visit(input.head, of);
+                }
+            }
+        }
+        n_taken
     }
 }
 

@@ -21,6 +21,7 @@ pub(crate) struct Projection {
     cache: HashMap<Box<[u32]>, Labels>,
     key: Vec<u32>,
     builder: PackedBuilder,
+    empty: Labels,
     /// The last labels built, if all labels are requested.
     built: Vec<Pair>,
 }
@@ -28,9 +29,12 @@ pub(crate) struct Projection {
 impl Projection {
     /// Returns the requested labels of a series. `requested` must be the same in all calls.
     pub(crate) fn labels(&mut self, head: &Head, slot: u32, requested: &LabelHint) -> Labels {
-        // Fast path: all labels are requested, so no two series share a set.
-        if matches!(requested, LabelHint::All) {
-            return self.all(head, slot);
+        match requested {
+            // Fast path: all labels are requested, so no two series share a set.
+            LabelHint::All => return self.all(head, slot),
+            // Fast path: `count(...)`.
+            LabelHint::None => return self.empty.clone(),
+            LabelHint::With(_) | LabelHint::Without(_) => {}
         }
         let words = head.table.label_words(slot);
         let Self { places, cache, key, builder, .. } = self;
@@ -100,6 +104,7 @@ mod tests {
                 [r#"{a="1", c="1"}"#, r#"{a="1", c="1"}"#, r#"{c="1"}"#, r#"{a="2", c="2"}"#],
             ),
             (LabelHint::Without(names(&["b", "c"])), [r#"{a="1"}"#, r#"{a="1"}"#, "{}", r#"{a="2"}"#]),
+            (LabelHint::None, ["{}"; 4]),
         ] {
             let mut projection = Projection::default();
             let sets = slots.map(|slot| projection.labels(&head, slot, &requested));

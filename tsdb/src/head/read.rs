@@ -31,6 +31,18 @@ impl Head {
         self.live.prefetch_chunks(slots, range, tails);
     }
 
+    /// Loads the place of a series in label order into the processor's cache.
+    #[inline]
+    pub(crate) fn prefetch_order(&self, slot: u32) -> u32 {
+        self.table.row(slot).map_or(0, |row| row.generation ^ self.table.rank(slot))
+    }
+
+    /// Loads the first word of a series' labels into the processor's cache.
+    #[inline]
+    pub(crate) fn prefetch_labels(&self, slot: u32) -> u32 {
+        self.table.prefetch_labels(slot)
+    }
+
     /// Copies one series as [`Head::copy`] does. Returns `true` if the series has samples. Otherwise `out` is
     /// unchanged.
     pub(crate) fn copy_one(&self, slot_ref: SlotRef, range: TimeRange, view: &ReadView, out: &mut HeadCopies) -> bool {

@@ -10,6 +10,8 @@ pub enum LabelHint {
     With(Vec<String>),
     /// Labels with other names.
     Without(Vec<String>),
+    /// No labels. The series may be in any order.
+    None,
 }
 
 impl LabelHint {
@@ -19,6 +21,7 @@ impl LabelHint {
             Self::All => true,
             Self::With(names) => names.iter().any(|with| with == name),
             Self::Without(names) => names.iter().all(|without| without != name),
+            Self::None => false,
         }
     }
 }

@@ -33,7 +33,11 @@ pub const LABELS_SIZE_MAX: usize = 1 << 20;
 
 /// A sorted set of label names and values. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Labels(Arc<str>);
+pub struct Labels {
+    /// The canonical string. `None` if it is empty: many threads clone the empty set, and would contend for its
+    /// reference count.
+    packed: Option<Arc<str>>,
+}
 
 /// The reason why a list of pairs is not a valid label set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +54,7 @@ impl Labels {
     /// Returns the empty label set.
     #[must_use]
     pub fn empty() -> Self {
-        Self(Arc::from(""))
+        Self { packed: None }
     }
 
     /// Builds a set from pairs in any order. Pairs with an empty value are skipped.
@@ -100,15 +104,15 @@ impl Labels {
     /// Iterates over names and values in ascending order of names.
     #[must_use]
     pub fn iter(&self) -> LabelsIter<'_> {
-        LabelsIter { rest: &self.0 }
+        LabelsIter { rest: self.as_packed() }
     }
 
     /// Returns the number of labels.
     #[must_use]
     pub fn len(&self) -> usize {
-        let (mut n_texts, mut at) = (0, 0);
-        while at < self.0.len() {
-            let (len, start) = unpack_len(self.0.as_bytes(), at);
+        let (packed, mut n_texts, mut at) = (self.as_packed().as_bytes(), 0, 0);
+        while at < packed.len() {
+            let (len, start) = unpack_len(packed, at);
             at = start + len;
             n_texts += 1;
         }
@@ -118,36 +122,40 @@ impl Labels {
     /// Returns `true` if the set has no labels.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.packed.is_none()
     }
 
     /// Returns the bytes that the set takes on the heap, for memory accounting.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.0.len() + 2 * size_of::<usize>()
+        self.packed.as_ref().map_or(0, |packed| packed.len() + 2 * size_of::<usize>())
     }
 
     /// Returns the canonical string of the set: equal sets have equal strings.
     #[must_use]
+    #[inline]
     pub fn as_packed(&self) -> &str {
-        &self.0
+        self.packed.as_deref().unwrap_or_default()
     }
 
     /// Creates a set from its canonical string.
     pub(crate) fn from_packed(packed: &str) -> Self {
-        Self(Arc::from(packed))
+        Self { packed: (!packed.is_empty()).then(|| Arc::from(packed)) }
     }
 
     /// Returns `true` if both share one string in memory. Other sets may be equal too.
     #[must_use]
     pub fn is_shared_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        match (&self.packed, &other.packed) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (a, b) => a.is_none() && b.is_none(),
+        }
     }
 
     /// Returns the set of the labels for which `keep` is true.
     #[must_use]
     pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
-        let mut builder = LabelsBuilder::with_capacity(self.0.len());
+        let mut builder = LabelsBuilder::with_capacity(self.as_packed().len());
         for (name, value) in self.iter().filter(|&(name, _)| keep(name)) {
             builder.push(name, value);
         }
@@ -157,7 +165,8 @@ impl Labels {
     /// Returns the set with one label set to `value`, or removed if `value` is empty.
     #[must_use]
     pub fn with(&self, name: &str, value: &str) -> Self {
-        let mut builder = LabelsBuilder::with_capacity(self.0.len() + name.len() + value.len() + 2 * LEN_SIZE_MAX);
+        let size_max = self.as_packed().len() + name.len() + value.len() + 2 * LEN_SIZE_MAX;
+        let mut builder = LabelsBuilder::with_capacity(size_max);
         let mut pending = Some((name, value));
         for (n, v) in self.iter() {
             if let Some((name, value)) = pending.take_if(|(name, _)| *name <= n) {
@@ -177,7 +186,7 @@ impl Labels {
 impl Ord for Labels {
     /// Compares pair by pair, name before value. A proper prefix is smaller. This is Prometheus' order of series.
     fn cmp(&self, other: &Self) -> Ordering {
-        compare_packed(&self.0, &other.0)
+        compare_packed(self.as_packed(), other.as_packed())
     }
 }
 
@@ -465,7 +474,7 @@ impl LabelsBuilder {
     /// Returns the set.
     #[must_use]
     pub fn finish(self) -> Labels {
-        Labels(Arc::from(self.text))
+        Labels::from_packed(&self.text)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The series of a selection in the heads of all shards, as one stream in label order.
+//! The series of a selection in the heads of all shards, as one stream in label order if it is needed.
 //!
 //! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few hundred series per
 //! acquisition of the locks. A shard sorts its series by rank or symbols, and `head::HeadMerge` merges the shards.
@@ -14,6 +14,7 @@ use roaring::RoaringBitmap;
 use varve_codec::Damaged;
 
 use super::selection::{BATCH_SERIES, Need, Place, Selection};
+use super::slot_index::SlotIndex;
 use crate::context::{Charge, QueryContext, scheduler};
 use crate::error::Result;
 use crate::head::{Head, HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};
@@ -23,12 +24,16 @@ use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::Shard;
 use crate::store::Store;
 
+/// Number of series after which the size of all copies is estimated.
+const ESTIMATE_AFTER_SERIES: usize = 64 * BATCH_SERIES;
+
 /// The selected series of all heads.
 pub(super) struct HeadStream {
     store: Arc<Store>,
     /// Ascending by shard, which is the lock order.
     heads: Vec<SelectedHead>,
     merge: HeadMerge<Slots>,
+    any_order: bool,
     labels: VecDeque<(Labels, Place)>,
     n_left: u64,
 }
@@ -43,9 +48,8 @@ struct SelectedHead {
 #[derive(Debug, Default)]
 pub(super) struct HeadReads {
     copies: HeadCopies,
-    /// The copied slots, ascending. A slot and its samples in `copies` have the same index. Empty if only labels are
-    /// needed.
-    copied: Vec<SlotRef>,
+    /// The copied slots. A slot and its samples in `copies` have the same index. Empty if only labels are needed.
+    copied: SlotIndex,
 }
 
 /// Series of a head in label order.
@@ -86,7 +90,8 @@ impl HeadStream {
             return Ok(None);
         }
         let store = Arc::clone(selection.store);
-        Ok(Some((Self { store, heads, merge, labels: VecDeque::new(), n_left }, reads)))
+        let any_order = selection.any_order;
+        Ok(Some((Self { store, heads, merge, any_order, labels: VecDeque::new(), n_left }, reads)))
     }
 
     /// Returns an upper bound for the number of remaining series.
@@ -105,13 +110,24 @@ impl HeadStream {
 
     /// Looks up the labels of a few hundred series.
     fn look_up(&mut self, requested: &LabelHint) {
-        let Self { store, heads, merge, labels, n_left } = self;
+        let Self { store, heads, merge, any_order, labels, n_left } = self;
         let locked = lock(store, heads);
-        let n_taken = merge.take(&locked, BATCH_SERIES, |head, of| {
-            let own = heads[head].projection.labels(&locked[head], of.slot, requested);
+        let mut taken = Vec::new();
+        let take = |head, of: SlotRef| taken.push((head, of.slot));
+        let n_taken = if *any_order {
+            merge.take_unmerged(&locked, BATCH_SERIES, take)
+        } else {
+            merge.take(&locked, BATCH_SERIES, take)
+        };
+        if !matches!(requested, LabelHint::None) {
+            let loads = taken.iter().map(|&(head, slot)| locked[head].prefetch_labels(slot));
+            std::hint::black_box(loads.fold(0, |a, b| a ^ b));
+        }
+        for (head, slot) in taken {
+            let own = heads[head].projection.labels(&locked[head], slot, requested);
             // There are fewer than 2^32 shards.
-            labels.push_back((own, Place { part: head as u32, at: of.slot }));
-        });
+            labels.push_back((own, Place { part: head as u32, at: slot }));
+        }
         *n_left = n_left.saturating_sub(n_taken as u64);
     }
 
@@ -153,13 +169,25 @@ impl HeadReads {
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
     pub(super) fn read(&self, slot: u32, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
-        self.copies.read(self.copied.partition_point(|of| of.slot < slot), range, out)
+        self.copies.read(self.copied.position(slot), range, out)
+    }
+
+    /// Returns the first run of samples of a copied slot.
+    #[inline]
+    pub(super) fn first_run(&self, slot: u32) -> usize {
+        self.copies.first_run(self.copied.position(slot))
+    }
+
+    /// Loads a run of samples into the processor's cache.
+    #[inline]
+    pub(super) fn prefetch(&self, run: usize) -> u8 {
+        self.copies.prefetch(run)
     }
 
     /// Copies the samples of a selection from the head of a shard. Returns them, and the selected series in lists, each
     /// in label order. Returns `None` if no series is selected.
     fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<Slots>)>> {
-        let Selection { ctx, store, matchers, range, need, .. } = *selection;
+        let Selection { ctx, store, matchers, range, need, any_order, .. } = *selection;
         let store_shard = &store.shards[shard];
         if need == Need::Labels
             && let Some(Found { shared, order, own }) = find(selection, store_shard, charge)?
@@ -180,10 +208,12 @@ impl HeadReads {
         if copied.is_empty() {
             return Ok(None);
         }
-        let sorted = sort(ctx, store_shard, &copied, charge)?;
         // Positions are needed only for reading samples.
-        let selected = if need == Need::Labels { Self::default() } else { Self { copies, copied } };
-        Ok(Some((selected, vec![Slots::Own(sorted.into_iter())])))
+        let positions = if need == Need::Labels { SlotIndex::default() } else { SlotIndex::new(&copied) };
+        charge.grow(positions.size())?;
+        let in_order = if any_order { copied } else { sort(ctx, store_shard, &copied, charge)? };
+        charge.shrink(size_of_val(&*in_order));
+        Ok(Some((Self { copies, copied: positions }, vec![Slots::Own(in_order.into_iter())])))
     }
 }
 
@@ -253,6 +283,9 @@ fn copy(
         scheduler::pause();
         let before = copies.size();
         let end = slots.len().min(first + BATCH_SERIES);
+        if first == ESTIMATE_AFTER_SERIES {
+            copies.reserve_for(first, slots.len(), charge)?;
+        }
         let head = store_shard.head();
         if need == Need::Samples {
             head.prefetch_chunks(&slots[first..end], range, &mut tails);

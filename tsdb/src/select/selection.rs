@@ -40,4 +40,6 @@ pub(super) struct Selection<'a> {
     pub(super) range: TimeRange,
     pub(super) need: Need,
     pub(super) view: &'a ReadView,
+    /// The series need not be in label order.
+    pub(super) any_order: bool,
 }

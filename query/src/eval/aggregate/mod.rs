@@ -60,12 +60,14 @@ fn is_grouping(aggregate: &Aggregate, name: &str) -> bool {
     if aggregate.without { !is_name_label(name) && !named } else { named }
 }
 
-/// Returns the labels that aggregations need: the grouping labels, and the metric name, which functions use.
+/// Returns the labels that aggregations need: the grouping labels, and the metric name, which functions use. Counting
+/// all series needs none.
 fn labels_for(aggregates: &[&Aggregate]) -> LabelHint {
     if aggregates.iter().map(|aggregate| aggregate.grouping.len()).sum::<usize>() > HINT_NAMES_MAX {
         return LabelHint::All;
     }
     match aggregates {
+        all if all.iter().all(|aggregate| counts_all(aggregate)) => LabelHint::None,
         [alone] if alone.without => {
             LabelHint::Without(alone.grouping.iter().filter(|name| *name != METRIC_NAME).cloned().collect())
         }
@@ -75,6 +77,13 @@ fn labels_for(aggregates: &[&Aggregate]) -> LabelHint {
             LabelHint::With(names.chain([METRIC_NAME.to_owned()]).collect())
         }
     }
+}
+
+/// Returns `true` if an aggregation has one group, and its result depends neither on the order nor on the values of the
+/// series.
+fn counts_all(aggregate: &Aggregate) -> bool {
+    let is_count = matches!(aggregate.op, AggregateOp::Count | AggregateOp::Group);
+    is_count && aggregate.grouping.is_empty() && !aggregate.without
 }
 
 impl Evaluator<'_> {

@@ -51,7 +51,12 @@ struct Groups {
 /// Returns the matching of two vectors, and the labels of the "many" side that a consumer of the labels in `hint`
 /// needs. Returns `None` if the consumer may need any label. Error messages contain no labels of the "many" side.
 pub(super) fn labels_of_many<'p>(link: &'p Link, hint: &LabelHint) -> Option<(&'p VectorMatching, LabelHint)> {
-    let (matching, LabelHint::With(names)) = (link.matching.as_ref()?, hint) else { return None };
+    let matching = link.matching.as_ref()?;
+    let names = match hint {
+        LabelHint::With(names) => &names[..],
+        LabelHint::None => &[],
+        LabelHint::All | LabelHint::Without(_) => return None,
+    };
     let VectorMatching { cardinality, labels, on, include, fill_left, fill_right } = matching;
     let is_simple = *on && include.is_empty() && fill_left.is_none() && fill_right.is_none();
     if labels.len() + names.len() > HINT_NAMES_MAX {

@@ -63,15 +63,15 @@ impl RangeEvaluation<'_> {
         out: &mut Batch<'_>,
     ) -> Result<()> {
         let mut samples = RangeSamples::new(self.limits.ctx.charge(), self.reads_starts);
-        for series in batch {
+        varve_tsdb::select::Series::for_each(batch, |series| {
             samples.read(series, skip_buckets)?;
             let input = Input { labels: series.labels(), drop_name: false, samples: &samples };
             self.evaluate(&input, true, out)?;
             for (at, sibling) in siblings.iter().enumerate() {
                 out.produce_sibling(at, |out| sibling.evaluate(&input, true, out));
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     pub(super) fn evaluate_columns(&self, batch: &[Series], inner: Grid, out: &mut Batch<'_>) -> Result<()> {

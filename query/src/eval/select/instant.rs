@@ -30,7 +30,8 @@ impl InstantSelection {
         out: &mut Batch<'_>,
     ) -> Result<()> {
         let mut samples = SampleColumns::default();
-        for series in batch {
+        out.reserve(batch.len());
+        varve_tsdb::select::Series::for_each(batch, |series| {
             samples.clear();
             series.read(&mut samples)?;
             if self.field == SampleField::InfoTimestamp && !samples.histograms.is_empty() {
@@ -40,9 +41,8 @@ impl InstantSelection {
             let column = self.column(&samples, limits)?;
             out.sample_stats.add_series();
             out.sample_stats.add_column(&column);
-            out.push(Series { labels: series.labels().clone(), drop_name: false, column })?;
-        }
-        Ok(())
+            out.push(Series { labels: series.labels().clone(), drop_name: false, column })
+        })
     }
 
     fn column(&self, samples: &SampleColumns, limits: &Limits) -> Result<Column> {

@@ -211,6 +211,14 @@ impl Selected {
             Self::Shared { .. } => true,
         }
     }
+
+    /// Returns an upper bound for the number of remaining series.
+    pub(in crate::eval) fn len_max(&self) -> usize {
+        match self {
+            Self::Own(set) => set.len_max(),
+            Self::Shared { series, next, .. } => series.len() - next,
+        }
+    }
 }
 
 impl Iterator for Selected {

@@ -212,6 +212,8 @@ impl Evaluator<'_> {
     fn source_labels(&self, source: &Plan, stages: &[Stage<'_>], hint: &LabelHint) -> LabelHint {
         let has_one_name = !self.settings.features.delayed_name_removal && source.reads_one_metric();
         let drops_name = stages.iter().any(Stage::drops_name);
+        let is_plain =
+            stages.is_empty() && matches!(&source.kind, PlanKind::Selector(selector) if selector.extension.is_none());
         let (keeps_names, needs_name) = match &source.kind {
             PlanKind::Selector(selector) => (!drops_name, !drops_name || selector.extension.is_some()),
             PlanKind::Call(call) => (false, call.keeps_name() && !drops_name),
@@ -219,6 +221,8 @@ impl Evaluator<'_> {
         };
         match hint {
             _ if !(keeps_names || has_one_name) || self.has_name_labels() => LabelHint::All,
+            // Functions use the metric name, and annotations are in the order of the series.
+            LabelHint::None if !is_plain => LabelHint::With(vec![METRIC_NAME.to_owned()]),
             hint if needs_name => hint.clone(),
             hint => without_metric_name(hint),
         }
@@ -252,6 +256,7 @@ impl Evaluator<'_> {
             pipeline.limits.check()?;
             let mut batch = Batch::new(pipeline)?;
             produce(input, &mut batch)?;
+            batch.charge_rest()?;
             Ok(batch)
         };
         workers.in_order(next, work, |mut batch: Batch<'_>| {
@@ -285,6 +290,7 @@ fn begins_with_scalar(plan: &Plan) -> bool {
 fn without_metric_name(hint: &LabelHint) -> LabelHint {
     match hint {
         LabelHint::All => LabelHint::All,
+        LabelHint::None => LabelHint::None,
         LabelHint::With(names) => LabelHint::With(names.iter().filter(|name| *name != METRIC_NAME).cloned().collect()),
         LabelHint::Without(names) => {
             LabelHint::Without(names.iter().cloned().chain([METRIC_NAME.to_owned()]).collect())

@@ -22,6 +22,9 @@ const BATCH_VALUES_MAX: usize = 1 << 14;
 /// Number of series in a batch that reads only the latest sample of each series.
 pub(in crate::eval) const LATEST_BATCH_SERIES: usize = 2048;
 
+/// Maximum bytes of a batch that are allocated before they are charged.
+const CHARGED_AT_ONCE: usize = 16 << 10;
+
 /// Returns the number of series per batch. It affects only the distribution of work to threads.
 pub(in crate::eval) fn batch_len(n_steps: usize) -> usize {
     (BATCH_VALUES_MAX / n_steps.max(1)).clamp(1, BATCH_SERIES_MAX)
@@ -33,7 +36,10 @@ pub(in crate::eval) fn batches(
     len: usize,
 ) -> impl FnMut() -> Result<Option<Vec<varve_tsdb::select::Series>>> {
     move || {
-        let batch: Vec<_> = set.by_ref().take(len).collect::<Result<_, _>>()?;
+        let mut batch = Vec::with_capacity(len.min(set.len_max()));
+        for series in set.by_ref().take(len) {
+            batch.push(series?);
+        }
         Ok((!batch.is_empty()).then_some(batch))
     }
 }
@@ -78,6 +84,8 @@ pub(in crate::eval) struct Batch<'w> {
     n_pushed: usize,
     /// Unchanged series of the source, if they are materialized.
     source_series: Vec<Series>,
+    /// Bytes of `series` that are not charged yet.
+    uncharged: usize,
     /// One batch for each sibling; `None` if the sibling failed.
     pub(in crate::eval) siblings: Vec<Option<Batch<'w>>>,
     charge: Charge,
@@ -100,9 +108,15 @@ impl<'w> Batch<'w> {
             outputs: vec![OutputCount::default(); pipeline.stages.len() + 1],
             n_pushed: 0,
             source_series: Vec::new(),
+            uncharged: 0,
             siblings: pipeline.siblings.iter().map(|sibling| Self::new(sibling).map(Some)).collect::<Result<_>>()?,
             charge,
         })
+    }
+
+    /// Makes room for `n` series.
+    pub(in crate::eval) fn reserve(&mut self, n: usize) {
+        self.series.reserve(n);
     }
 
     /// Produces the batch of the `at`-th sibling. A sibling that fails is dropped.
@@ -155,8 +169,21 @@ impl<'w> Batch<'w> {
         if !series.column.present.is_empty() {
             self.count_output(stages.len(), &series);
             series.column.histograms.shrink_to_fit();
-            self.charge.grow(series_size(&series))?;
+            self.uncharged += series_size(&series);
             self.series.push(series);
+            // Charging each series would take longer than computing it.
+            if self.uncharged >= CHARGED_AT_ONCE {
+                self.charge.grow(std::mem::take(&mut self.uncharged))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Charges the rest of the batch, after its last series. A sibling that fails is dropped.
+    pub(super) fn charge_rest(&mut self) -> Result<()> {
+        self.charge.grow(std::mem::take(&mut self.uncharged))?;
+        for sibling in &mut self.siblings {
+            sibling.take_if(|sibling| sibling.charge_rest().is_err());
         }
         Ok(())
     }

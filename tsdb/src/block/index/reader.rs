@@ -112,8 +112,9 @@ impl Index {
     pub(crate) fn projection(&self, requested: &LabelHint) -> Result<Option<Projection>> {
         let (names, is_included) = match requested {
             LabelHint::All => return Ok(None),
-            LabelHint::With(names) => (names, true),
-            LabelHint::Without(names) => (names, false),
+            LabelHint::With(names) => (&names[..], true),
+            LabelHint::Without(names) => (&names[..], false),
+            LabelHint::None => (&[][..], true),
         };
         let listed = names.iter().map(|name| self.dictionary.range(name, "")).collect::<Result<_>>()?;
         Ok(Some(Projection { listed, is_included }))

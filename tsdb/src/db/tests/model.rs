@@ -344,6 +344,13 @@ fn check_hints(db: &Db, range: TimeRange) {
     let all = newest(SelectHints::default());
     assert!(all.is_sorted_by(|a, b| a.0 < b.0), "series come in the order of their labels");
     let hinted = newest(SelectHints { only_newest: true, labels: without_i, ..SelectHints::default() });
+    let unlabelled = newest(SelectHints { only_newest: true, labels: LabelHint::None, ..SelectHints::default() });
+    let values = |list: &[(Labels, i64, u64, i64)]| {
+        let mut values: Vec<_> = list.iter().map(|&(_, time_ms, value, start_ms)| (time_ms, value, start_ms)).collect();
+        values.sort_unstable();
+        values
+    };
+    assert_eq!(values(&all), values(&unlabelled), "without labels, series come in any order");
     assert_eq!(all.len(), hinted.len());
     for (all, hinted) in all.iter().zip(hinted) {
         assert_eq!((all.1, all.2, all.3), (hinted.1, hinted.2, hinted.3), "{}", all.0);

@@ -324,6 +324,12 @@ impl Table {
         self.label_sets.words(self.rows[slot as usize].labels_at)
     }
 
+    /// Loads the first word of a series' labels into the processor's cache.
+    #[inline]
+    pub(in crate::head) fn prefetch_labels(&self, slot: u32) -> u32 {
+        self.rows.get(slot as usize).map_or(0, |row| self.label_sets.word(row.labels_at))
+    }
+
     /// Returns the positions of the label sets, by slot. Every slot must have a series.
     pub(in crate::head) fn label_places(&self) -> impl Iterator<Item = u32> + '_ {
         self.rows.iter().map(|row| row.labels_at)
