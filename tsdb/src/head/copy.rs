@@ -51,16 +51,20 @@ struct HistogramCopy {
     follows: bool,
 }
 
-/// Samples of a series in order of time.
+/// Samples of a series in order of time. There are millions of runs, so they are small: 48 bytes.
 #[derive(Debug)]
 enum Run {
     /// A chunk.
-    Chunk { bytes: Range<usize>, newest: Newest, hidden: Range<usize> },
+    Chunk { bytes_at: usize, n_bytes: u32, newest: Newest, hidden: Range<u32> },
+    /// A decoded sample, in the range and visible.
+    Sample(Sample),
     /// Decoded samples, all in the range and visible.
     Samples(Range<usize>),
     /// Histograms.
     Histograms(Range<usize>),
 }
+
+const _: () = assert!(size_of::<Run>() <= 48);
 
 impl HeadCopies {
     /// Creates copies that need to hold only the newest sample of each series. They may hold others.
@@ -137,7 +141,8 @@ impl HeadCopies {
     #[inline]
     pub(crate) fn prefetch(&self, run: usize) -> u8 {
         let first_byte = match self.runs.get(run) {
-            Some(Run::Chunk { bytes, .. }) => self.bytes.get(bytes.start).copied(),
+            Some(Run::Chunk { bytes_at, .. }) => self.bytes.get(*bytes_at).copied(),
+            Some(Run::Sample(sample)) => Some(sample.timestamp_ms as u8),
             Some(Run::Samples(samples)) => self.samples.get(samples.start).map(|sample| sample.timestamp_ms as u8),
             Some(Run::Histograms(_)) | None => None,
         };
@@ -149,6 +154,7 @@ impl HeadCopies {
     pub(crate) fn n_samples_max(&self, idx: usize) -> usize {
         let len = |run: &Run| match run {
             Run::Chunk { newest, .. } => usize::from(newest.n_samples),
+            Run::Sample(_) => 1,
             Run::Samples(range) | Run::Histograms(range) => range.len(),
         };
         self.runs[self.runs_of(idx)].iter().map(len).sum()
@@ -177,14 +183,16 @@ impl HeadCopies {
     fn read_run(&self, run: &Run, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
         let from = out.len();
         match run {
-            Run::Chunk { bytes, newest, hidden } => {
-                let bytes = &self.bytes[bytes.clone()];
+            Run::Chunk { bytes_at, n_bytes, newest, hidden } => {
+                let bytes = &self.bytes[*bytes_at..*bytes_at + *n_bytes as usize];
                 chunk::decode(*newest, range.start_ms, bytes, &mut out.timestamps_ms, &mut out.values)?;
                 cut(from, range, out);
-                for hidden in &self.hidden[hidden.clone()] {
+                for hidden in &self.hidden[hidden.start as usize..hidden.end as usize] {
                     drop_inside(from, *hidden, out);
                 }
             }
+            Run::Sample(sample) if range.contains(sample.timestamp_ms) => out.push(*sample),
+            Run::Sample(_) => {}
             Run::Samples(samples) => {
                 self.samples[samples.clone()].iter().for_each(|&sample| out.push(sample));
                 cut(from, range, out);
@@ -225,7 +233,7 @@ impl HeadCopies {
     pub(super) fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
         let plain = |run: &Run| match run {
             Run::Chunk { newest, hidden, .. } => hidden.is_empty() && range.contains(newest.timestamp_ms),
-            Run::Samples(_) | Run::Histograms(_) => true,
+            Run::Sample(_) | Run::Samples(_) | Run::Histograms(_) => true,
         };
         if self.runs[self.runs_of(idx)].iter().any(plain) {
             return true;
@@ -260,9 +268,11 @@ impl HeadCopies {
         if hidden.is_empty() && self.push_last(arena, chunk, range) {
             return;
         }
-        let at = self.bytes.len();
-        let size = chunk.copy_to(arena, &mut self.bytes);
-        self.runs.push(Run::Chunk { bytes: at..at + size, newest, hidden });
+        let bytes_at = self.bytes.len();
+        // A chunk has at most 255 samples.
+        let n_bytes = chunk.copy_to(arena, &mut self.bytes) as u32;
+        let hidden = small(hidden.start)..small(hidden.end);
+        self.runs.push(Run::Chunk { bytes_at, n_bytes, newest, hidden });
     }
 
     /// Decodes the last samples of a chunk if only few of its samples are requested and none of these is hidden.
@@ -291,8 +301,13 @@ impl HeadCopies {
 
     /// Ends a run of samples, all in the range and visible.
     fn end_samples(&mut self, from: usize) {
-        if self.samples.len() > from {
-            self.runs.push(Run::Samples(from..self.samples.len()));
+        match self.samples[from..] {
+            [] => {}
+            [sample] => {
+                self.samples.truncate(from);
+                self.runs.push(Run::Sample(sample));
+            }
+            _ => self.runs.push(Run::Samples(from..self.samples.len())),
         }
     }
 
@@ -342,8 +357,13 @@ impl HeadCopies {
 
     /// Ends the runs of a series.
     pub(super) fn end_series(&mut self) {
-        self.ends.push(u32::try_from(self.runs.len()).unwrap_or(u32::MAX));
+        self.ends.push(small(self.runs.len()));
     }
+}
+
+/// Converts the length of a list, which the memory limit of a request keeps below 2^32.
+fn small(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 /// Removes the samples from the `from`-th on that lie outside `range`. These samples ascend in time.

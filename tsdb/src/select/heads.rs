@@ -281,11 +281,11 @@ fn copy(
         ctx.check()?;
         // Otherwise many selections take the cores from writes, and lock the head in turn.
         scheduler::pause();
-        let before = copies.size();
-        let end = slots.len().min(first + BATCH_SERIES);
         if first == ESTIMATE_AFTER_SERIES {
             copies.reserve_for(first, slots.len(), charge)?;
         }
+        let before = copies.size();
+        let end = slots.len().min(first + BATCH_SERIES);
         let head = store_shard.head();
         if need == Need::Samples {
             head.prefetch_chunks(&slots[first..end], range, &mut tails);
