@@ -230,3 +230,21 @@ fn a_small_query_has_the_response_that_it_has_on_a_blocking_thread() {
     }
     assert!(server.metric("varve_requests_inline_total{class=\"query\"}") >= 1.0);
 }
+
+#[test]
+fn a_small_listing_has_the_response_that_it_has_on_a_blocking_thread() {
+    let server = server_with_data(&[]);
+    for path in ["/api/v1/labels", "/api/v1/label/job/values", "/api/v1/label/nosuch/values"] {
+        for selector in ["up", "{job=\"api\"}", "nothing", "{__name__=~\".+\"}"] {
+            let ask = |selectors: &[(&str, &str)]| server.http().query(path, selectors).expect_status(200).text();
+            // Two selectors are not small.
+            let (small, other) = (("match[]", selector), [("match[]", selector); 2]);
+            assert_eq!(ask(&[small]), ask(&other), "{path} {selector}");
+            assert_eq!(ask(&[small, ("limit", "1")]), ask(&[other[0], other[1], ("limit", "1")]), "{path} {selector}");
+        }
+        server.http().query(path, &[("match[]", "up{")]).expect_status(400);
+    }
+    let before = server.metric("varve_requests_inline_total{class=\"metadata\"}");
+    server.http().query("/api/v1/labels", &[]).expect_status(200);
+    assert_eq!(server.metric("varve_requests_inline_total{class=\"metadata\"}"), before + 1.0);
+}

@@ -7,6 +7,7 @@ use crate::context::QueryContext;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
+use crate::head::Head;
 use crate::isolation::Reader;
 use crate::isolation::changes::{NameGroups, ReadVersion};
 use crate::labels::{Families, Matcher, NAME_LABELS, StringSet};
@@ -97,11 +98,29 @@ impl Db {
     /// to wait for the replay of the WAL or for a writer, or reads a block. Cost: one lookup per matcher and shard.
     pub fn series_in_heads_max(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Option<u64> {
         let matchers = &*ctx.restricted(matchers);
+        self.sum_of_heads(range, |head| head.series_max(matchers))
+    }
+
+    /// Returns an upper bound for the strings and series that [`Db::label_names`] visits, or [`Db::label_values`] if
+    /// there is a `name`. Returns `None` in the same cases as [`Db::series_in_heads_max`], and costs the same.
+    pub fn label_strings_in_heads_max(
+        &self,
+        ctx: &QueryContext,
+        name: Option<&str>,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Option<u64> {
+        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
+        self.sum_of_heads(range, |head| head.label_strings_max(name, matchers))
+    }
+
+    /// Sums up a property of all heads. Returns `None` if a read of `range` has to wait or reads a block.
+    fn sum_of_heads(&self, range: TimeRange, property: impl Fn(&Head) -> u64) -> Option<u64> {
         let reads_block = || self.store.blocks.list().iter().any(|stored| stored.meta().range.overlaps(range));
         if !self.store.replay.is_done() || reads_block() {
             return None;
         }
-        self.store.shards.iter().map(|shard| Some(shard.try_head()?.series_max(matchers))).sum()
+        self.store.shards.iter().map(|shard| Some(property(&*shard.try_head()?))).sum()
     }
 
     /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.

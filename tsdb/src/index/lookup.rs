@@ -112,6 +112,18 @@ impl Index {
         equal.map(|matcher| n_series(matcher).map_or(0, |found| found.len())).min().unwrap_or_else(|| self.all.len())
     }
 
+    /// Returns an upper bound for the strings and series that [`Index::label_names`] visits, or [`Index::label_values`]
+    /// if there is a `name`.
+    pub(crate) fn label_strings_max(&self, symbols: &Symbols, name: Option<&str>, matchers: &[Matcher]) -> u64 {
+        if !matchers.is_empty() {
+            return self.series_max(symbols, matchers);
+        }
+        match name {
+            None => self.names.len() as u64,
+            Some(name) => self.values(symbols, name).map_or(0, |values| values.len() as u64),
+        }
+    }
+
     fn postings(&self, symbols: &Symbols, name: &str, value: &str) -> Option<Postings<'_>> {
         self.names.get(&symbols.find(name)?)?.get(symbols.find(value)?)
     }
@@ -141,8 +153,10 @@ impl Index {
         {
             return names_of(ctx, symbols, slots, labels, names);
         }
-        for (&name, values) in &self.names {
-            ctx.check()?;
+        // Names have many postings, of which all may be read if only some series are asked for.
+        let interval = if slots.is_some() { 1 } else { CHECK_INTERVAL };
+        for (i, (&name, values)) in self.names.iter().enumerate() {
+            ctx.check_every(interval, i)?;
             if slots.is_none_or(|(slots, _)| values.iter().any(|(_, postings)| postings.intersects(slots))) {
                 names.insert(symbols.resolve(name))?;
             }

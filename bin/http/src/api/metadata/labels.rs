@@ -5,16 +5,22 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::response::Response;
 use varve_advise::usage::Requester;
+use varve_query::Engine;
 use varve_query::usage::LabelSet;
+use varve_server::store::Store;
 use varve_tsdb::labels::StringSet;
-use varve_tsdb::{Matcher, TimeRange};
+use varve_tsdb::{Db, Matcher, QueryContext, TimeRange};
 
 use crate::error::ApiError;
 use crate::json;
-use crate::params::{Form, Verbatim, parse_selectors, unescape_label_name};
+use crate::params::{Form, Verbatim, parse_selector, parse_selectors, unescape_label_name};
 use crate::requester::RequestedBy;
-use crate::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
+use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run_job};
 use crate::serving::state::HttpState;
+
+/// Maximum number of strings and series that a listing visits on the thread of its connection. It takes about 0.1 us
+/// for each.
+const SMALL_COST_MAX: u64 = 1000;
 
 /// GET and POST /api/v1/labels.
 pub(crate) async fn names(
@@ -24,7 +30,7 @@ pub(crate) async fn names(
 ) -> Result<Response, ApiError> {
     // The request uses the names of labels, not their values.
     let used = Used { who, labels: LabelSet::none() };
-    respond(&state, &form, used, |work, matchers, range| work.store.db.label_names(&work.ctx, matchers, range)).await
+    respond(&state, &form, used, None).await
 }
 
 /// GET /api/v1/label/{name}/values.
@@ -43,10 +49,7 @@ pub(crate) async fn values(
         return Err(ApiError::bad_data("invalid label name: \"\""));
     }
     let used = Used { who, labels: LabelSet::Only([name.clone()].into()) };
-    respond(&state, &form, used, move |work, matchers, range| {
-        work.store.db.label_values(&work.ctx, &name, matchers, range)
-    })
-    .await
+    respond(&state, &form, used, Some(name)).await
 }
 
 /// Returns the path element of the label name in quotes, with the escapes that Go uses for invalid UTF-8.
@@ -55,16 +58,11 @@ fn quote(path: &str) -> String {
     format!("\"{}\"", element.replace('%', "\\x").to_ascii_lowercase())
 }
 
-/// Responds with the union of the results of `find` for all selectors.
-async fn respond(
-    state: &HttpState,
-    form: &Form,
-    used: Used,
-    find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<StringSet> + Send + 'static,
-) -> Result<Response, ApiError> {
+/// Responds with the values of the label `name`, or with the names of labels.
+async fn respond(state: &HttpState, form: &Form, used: Used, name: Option<String>) -> Result<Response, ApiError> {
     let request = Request::read(form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{used:?} {request:?}"));
-    run_shared(state, RequestClass::Metadata, timeout, parameters, move |work| request.respond(work, &used, find)).await
+    run_job(state, RequestClass::Metadata, timeout, parameters, Listing { request, used, name }).await
 }
 
 /// The requester, and the labels that it uses.
@@ -87,23 +85,55 @@ impl Request {
         let range = form.time_range()?;
         Ok(Self { selectors: form.selectors(), range, limit })
     }
+}
 
-    fn respond(
-        &self,
-        work: &mut Work,
-        used: &Used,
-        find: impl Fn(&Work, &[Matcher], TimeRange) -> varve_tsdb::Result<StringSet>,
-    ) -> Result<(), ApiError> {
-        let selectors = parse_selectors(&work.ctx, &self.selectors, ApiError::bad_data)?;
-        work.store.note_metadata(&work.ctx, &used.who, &selectors, &used.labels);
+/// The listing of the values of a label, or of the names of labels.
+struct Listing {
+    request: Request,
+    used: Used,
+    name: Option<String>,
+}
+
+impl Listing {
+    fn find(&self, work: &Work, matchers: &[Matcher]) -> varve_tsdb::Result<StringSet> {
+        let (db, range) = (&work.store.db, self.request.range);
+        match &self.name {
+            None => db.label_names(&work.ctx, matchers, range),
+            Some(name) => db.label_values(&work.ctx, name, matchers, range),
+        }
+    }
+
+    /// Returns an upper bound for the strings and series to visit. Returns `None` if that takes longer.
+    fn cost(&self, ctx: &QueryContext, db: &Db) -> Option<u64> {
+        let Request { selectors, range, .. } = &self.request;
+        let matchers = match &selectors[..] {
+            [] => Vec::new(),
+            // An error is reported when the request runs.
+            [selector] if Engine::is_small_text(selector) => parse_selector(ctx, selector, ApiError::bad_data).ok()?,
+            _ => return None,
+        };
+        db.label_strings_in_heads_max(ctx, self.name.as_deref(), &matchers, *range)
+    }
+}
+
+impl Job for Listing {
+    fn is_small(&mut self, ctx: &QueryContext, store: &Store) -> bool {
+        self.cost(ctx, &store.db).is_some_and(|cost| cost <= SMALL_COST_MAX)
+    }
+
+    /// Responds with the union of the results for all selectors.
+    fn run(self: Box<Self>, work: &mut Work) -> Result<(), ApiError> {
+        let Request { selectors, limit, .. } = &self.request;
+        let selectors = parse_selectors(&work.ctx, selectors, ApiError::bad_data)?;
+        work.store.note_metadata(&work.ctx, &self.used.who, &selectors, &self.used.labels);
         let mut selectors = selectors.into_iter();
-        let mut texts = find(work, &selectors.next().unwrap_or_default(), self.range)?;
+        let mut texts = self.find(work, &selectors.next().unwrap_or_default())?;
         for matchers in selectors {
-            texts.extend(&find(work, &matchers, self.range)?)?;
+            texts.extend(&self.find(work, &matchers)?)?;
         }
         work.open();
-        work.array(texts.iter().take(self.limit), |out, text| json::write_html_string(out, text.as_bytes()))?;
-        let warning = (texts.len() > self.limit).then(|| TRUNCATED.to_owned());
+        work.array(texts.iter().take(*limit), |out, text| json::write_html_string(out, text.as_bytes()))?;
+        let warning = (texts.len() > *limit).then(|| TRUNCATED.to_owned());
         work.close(&Vec::from_iter(warning), &[])
     }
 }
