@@ -16,7 +16,7 @@ const LIBRARIES: [&str; 17] = [
     "tsdb/codec",
     "tsdb/prometheus",
     "ingest",
-    "ingest/wire",
+    "ingest/protobuf",
     "ingest/otlp",
     "query",
     "query/promql",
@@ -133,7 +133,7 @@ fn arrows_between_crates_hold() {
     );
     let above_wire =
         ["varve-tsdb", "varve-otlp", "varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio"];
-    check("ingest/wire/Cargo.toml", &above_wire);
+    check("ingest/protobuf/Cargo.toml", &above_wire);
     check("ingest/otlp/Cargo.toml", &["varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio"]);
     check("ingest/Cargo.toml", &["varve-promql", "varve-query", "axum", "hyper", "tokio"]);
     check("query/Cargo.toml", &["varve-ingest", "varve-rules", "axum", "hyper", "tokio", "prost", "snap"]);

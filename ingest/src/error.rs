@@ -81,9 +81,9 @@ impl WriteError {
     }
 }
 
-impl From<varve_wire::Error> for WriteError {
+impl From<varve_protobuf::Error> for WriteError {
     #[inline]
-    fn from(error: varve_wire::Error) -> Self {
+    fn from(error: varve_protobuf::Error) -> Self {
         Self::Malformed(error.into())
     }
 }
@@ -153,7 +153,7 @@ pub enum Malformed {
     Json(String),
     /// The decompressed bytes are not the protobuf message.
     #[error("protobuf: {0}")]
-    Protobuf(#[from] varve_wire::Error),
+    Protobuf(#[from] varve_protobuf::Error),
 }
 
 /// An exhausted resource that is available again after a while.

@@ -6,7 +6,7 @@
 //!    it.
 //! 2. `remote_write` decompresses it into a reused buffer and decodes it in place: samples and the spans of label sets
 //!    go to flat columns (`batch`), strings are not copied. Each label set is hashed as it is encoded. `text`,
-//!    and the crate `varve_otlp`, build the same batch.
+//!    and `otlp` with the crate `varve_otlp`, build the same batch.
 //! 3. `route` looks the hashes up. A known series yields a handle. A label set that is known to be dropped or rejected
 //!    also costs only one look-up.
 //! 4. `resolve` handles unknown label sets: `label_set` parses and checks them, `forced_labels` adds those

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use varve_protobuf::Reader;
 use varve_tsdb::bounds::Bounds;
 use varve_tsdb::histogram::{Histogram, InvalidHistogram};
 use varve_tsdb::{Sample, SeriesHandle};
-use varve_wire::Reader;
 
 use crate::admission::{Deferred, Denied, Permit, SeriesLimit, Team};
 use crate::append::{Outgoing, append, exemplars, metadata};

@@ -2,8 +2,8 @@
 
 use prost::Message;
 
+use varve_protobuf::{self as wire, Key, Reader, fixed64_key, len_key, varint_key};
 use varve_tsdb::labels::MetricType;
-use varve_wire::{self as wire, Key, Reader, fixed64_key, len_key, varint_key};
 
 use super::{DECODED_SIZE_MAX, Error};
 

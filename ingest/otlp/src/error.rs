@@ -5,7 +5,7 @@
 pub enum Error {
     /// The protobuf message is malformed.
     #[error("protobuf: {0}")]
-    Protobuf(#[from] varve_wire::Error),
+    Protobuf(#[from] varve_protobuf::Error),
     /// An inner message is malformed.
     #[error("protobuf: {reason}, in the message at byte {offset}")]
     Message {

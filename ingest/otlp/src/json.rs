@@ -13,13 +13,13 @@ use base64::Engine as _;
 use prost::encoding::{encode_varint, encoded_len_varint};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
 
-use varve_wire::{fixed64_key, len_key, varint_key};
+use varve_protobuf::{fixed64_key, len_key, varint_key};
 
 use super::Error;
 use super::value::BASE64;
 
-/// Returns a request in protobuf. `check_size` gets the size of the message, and `grow` the bytes to reserve before it
-/// grows.
+/// Returns a request in protobuf. Before the message grows, `check_size` is called with its new size, and `grow` with
+/// the bytes to reserve.
 ///
 /// # Errors
 /// [`Error::Json`] if the body is not the JSON of a request, and the errors of `check_size` and `grow`.

@@ -10,7 +10,7 @@ use super::Error;
 /// Takes the series of a request one by one: first the labels, then samples and exemplars, then the end.
 pub trait Sink {
     /// The reason why the request must end, such as a limit.
-    type Error: From<Error> + From<varve_wire::Error>;
+    type Error: From<Error> + From<varve_protobuf::Error>;
     /// Identifies a label set within a request.
     type Key: Copy + Eq + Hash;
 
@@ -61,7 +61,7 @@ pub trait Sink {
     /// If the request must end.
     fn reserve(&mut self, size: usize) -> Result<(), Self::Error>;
 
-    /// Counts `n_points` data points, or a metric or resource without any, that cannot be translated.
+    /// Counts `n_points` rejected data points; 0 for a rejected metric or resource without points.
     fn reject(&mut self, n_points: u64, reason: String);
 
     /// Counts a data point of a metric that cannot be translated.

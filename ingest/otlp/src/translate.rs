@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
+use varve_protobuf::{self as wire, Reader};
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::labels::{METRIC_NAME, MetricType};
-use varve_wire::{self as wire, Reader};
 
 use super::data::{self, Data, DataType, Times, count_points, decode, each_message, merge, n_points_of, note_times};
 use super::delta::{DeltaPoint, DeltaStreams};
@@ -22,7 +22,7 @@ use super::{OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or};
 /// Translates a request in protobuf. Metrics and data points that cannot be translated are rejected.
 ///
 /// # Errors
-/// Those of a malformed request, and those of the sink. What is in the sink must not be used then.
+/// If the request is malformed, or the sink fails. Discard the contents of the sink after an error.
 pub fn translate<S: Sink>(
     message: &[u8],
     settings: &OtlpSettings,

@@ -9,10 +9,10 @@
 use std::sync::Arc;
 
 use prost::encoding::{encode_varint, encoded_len_varint};
+use varve_protobuf::Span;
 use varve_tsdb::Sample;
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::labels::MetricType;
-use varve_wire::Span;
 
 use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey};
 use crate::admission::memory::Reservation;

@@ -9,10 +9,10 @@ mod label_hash;
 
 use std::sync::Arc;
 
+use varve_protobuf::Span;
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::labels::MetricType;
 use varve_tsdb::{Sample, TimeRange};
-use varve_wire::Span;
 
 pub(crate) use builder::BatchBuilder;
 pub use label_hash::RouteHasher;

@@ -2,8 +2,8 @@
 
 mod check;
 
+use varve_protobuf::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, InvalidHistogram, ResetHint};
-use varve_wire::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
 
 pub(crate) use self::check::check;
 
@@ -49,7 +49,7 @@ struct Buckets {
 }
 
 /// Decodes a histogram that has passed the schema of its version.
-pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, varve_wire::Error> {
+pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, varve_protobuf::Error> {
     let mut sent = Sent::default();
     while let Some(key) = reader.key()? {
         match key {
@@ -73,7 +73,7 @@ pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, v
 }
 
 /// Decodes a repeated field, packed or not.
-fn decode_repeated(key: Key, reader: &mut Reader<'_>, sent: &mut Sent) -> Result<(), varve_wire::Error> {
+fn decode_repeated(key: Key, reader: &mut Reader<'_>, sent: &mut Sent) -> Result<(), varve_protobuf::Error> {
     match key >> 3 {
         NEGATIVE_DELTAS => each(key, reader, |r| push(&mut sent.negative.deltas, zigzag64(r.varint()?))),
         POSITIVE_DELTAS => each(key, reader, |r| push(&mut sent.positive.deltas, zigzag64(r.varint()?))),
@@ -84,7 +84,7 @@ fn decode_repeated(key: Key, reader: &mut Reader<'_>, sent: &mut Sent) -> Result
     }
 }
 
-fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), varve_wire::Error> {
+fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), varve_protobuf::Error> {
     numbers.push(number);
     Ok(())
 }
@@ -93,8 +93,8 @@ fn push<T>(numbers: &mut Vec<T>, number: T) -> Result<(), varve_wire::Error> {
 fn each<'a>(
     key: Key,
     reader: &mut Reader<'a>,
-    mut take: impl FnMut(&mut Reader<'a>) -> Result<(), varve_wire::Error>,
-) -> Result<(), varve_wire::Error> {
+    mut take: impl FnMut(&mut Reader<'a>) -> Result<(), varve_protobuf::Error>,
+) -> Result<(), varve_protobuf::Error> {
     if key != len_key(key >> 3) {
         return take(reader);
     }
@@ -105,7 +105,7 @@ fn each<'a>(
     Ok(())
 }
 
-fn decode_span(mut reader: Reader<'_>) -> Result<BucketSpan, varve_wire::Error> {
+fn decode_span(mut reader: Reader<'_>) -> Result<BucketSpan, varve_protobuf::Error> {
     let mut span = BucketSpan { offset: 0, length: 0 };
     while let Some(key) = reader.key()? {
         match key {
@@ -117,7 +117,7 @@ fn decode_span(mut reader: Reader<'_>) -> Result<BucketSpan, varve_wire::Error> 
     Ok(span)
 }
 
-fn take_double(reader: &mut Reader<'_>) -> Result<f64, varve_wire::Error> {
+fn take_double(reader: &mut Reader<'_>) -> Result<f64, varve_protobuf::Error> {
     Ok(f64::from_bits(reader.fixed64()?))
 }
 

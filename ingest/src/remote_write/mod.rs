@@ -15,7 +15,7 @@ pub(crate) mod v2;
 pub use crate::batch::{DecodedBatch, RouteHasher, Version};
 pub use v1::decode as decode_v1;
 pub use v2::decode as decode_v2;
-use varve_wire::Span;
+use varve_protobuf::Span;
 
 /// Label names and values of either version, in the order of the message.
 #[derive(Debug)]

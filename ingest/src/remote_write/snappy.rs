@@ -4,7 +4,7 @@
 //! <https://github.com/google/snappy/blob/main/format_description.txt>. The length is checked before
 //! allocation, against the limit and against the maximum for a block of this size.
 
-use varve_wire::Reader;
+use varve_protobuf::Reader;
 
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;

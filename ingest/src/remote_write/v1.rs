@@ -4,9 +4,9 @@
 //! The whole message is checked, so that a body that other protobuf decoders reject is rejected completely. Histograms
 //! and exemplars are decoded only when they are stored, since they take many times their encoded size.
 
+use varve_protobuf::{Key, Kind, Reader, Schema, Span, fixed64_key, len_key, varint_key};
 use varve_tsdb::Sample;
 use varve_tsdb::labels::MetricType;
-use varve_wire::{Key, Kind, Reader, Schema, Span, fixed64_key, len_key, varint_key};
 
 use super::histogram;
 use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher};
@@ -48,7 +48,7 @@ pub(crate) fn decode_routed(
 ///
 /// # Errors
 /// If the message is not a sequence of fields, or the tenant is not UTF-8.
-pub(crate) fn tenant(message: &[u8]) -> Result<&str, varve_wire::Error> {
+pub(crate) fn tenant(message: &[u8]) -> Result<&str, varve_protobuf::Error> {
     let (mut tenant, mut reader) = (Reader::new(b""), Reader::new(message));
     while let Some(key) = reader.key()? {
         match key {
@@ -56,7 +56,7 @@ pub(crate) fn tenant(message: &[u8]) -> Result<&str, varve_wire::Error> {
             _ => reader.skip_unknown(key, 0)?,
         }
     }
-    let invalid = |_| varve_wire::Error { offset: tenant.at(), reason: "tenant is not UTF-8" };
+    let invalid = |_| varve_protobuf::Error { offset: tenant.at(), reason: "tenant is not UTF-8" };
     std::str::from_utf8(tenant.rest()).map_err(invalid)
 }
 
@@ -90,7 +90,7 @@ fn decode_fields(
 }
 
 /// Checks the labels of an unknown series.
-pub(crate) fn check_labels(message: &[u8], labels: Span) -> Result<(), varve_wire::Error> {
+pub(crate) fn check_labels(message: &[u8], labels: Span) -> Result<(), varve_protobuf::Error> {
     // Fast path: labels as senders encode them.
     let mut reader = Reader::over(message, labels);
     loop {
@@ -214,7 +214,7 @@ fn decode_series(
 }
 
 #[inline]
-fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, varve_wire::Error> {
+fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, varve_protobuf::Error> {
     let mut sample = Sample { timestamp_ms: 0, value: 0.0 };
     while let Some(key) = reader.key()? {
         match key {
@@ -275,7 +275,7 @@ fn plain_label(label: &[u8]) -> Option<(&[u8], &[u8])> {
     (usize::from(*value_size) == value.len()).then_some((name, value))
 }
 
-fn decode_label(mut reader: Reader<'_>) -> Result<(&[u8], &[u8]), varve_wire::Error> {
+fn decode_label(mut reader: Reader<'_>) -> Result<(&[u8], &[u8]), varve_protobuf::Error> {
     if let Some(plain) = plain_label(reader.rest()) {
         return Ok(plain);
     }
@@ -290,7 +290,7 @@ fn decode_label(mut reader: Reader<'_>) -> Result<(&[u8], &[u8]), varve_wire::Er
     Ok((name, value))
 }
 
-fn decode_family(mut reader: Reader<'_>) -> Result<FamilyEntry, varve_wire::Error> {
+fn decode_family(mut reader: Reader<'_>) -> Result<FamilyEntry, varve_protobuf::Error> {
     let mut family = FamilyEntry::default();
     while let Some(key) = reader.key()? {
         match key {

@@ -8,9 +8,9 @@
 //! Bounds: a label set of a few bytes may refer to long symbols. The total size of all label sets of a request with
 //! resolved symbols is at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message.
 
+use varve_protobuf::{Key, Reader, Span, fixed64_key, len_key, varint_key};
 use varve_tsdb::Sample;
 use varve_tsdb::labels::{METRIC_NAME, MetricType};
-use varve_wire::{Key, Reader, Span, fixed64_key, len_key, varint_key};
 
 use super::histogram;
 use super::v1::{EXEMPLAR_TIMESTAMP, EXEMPLAR_VALUE};

@@ -282,6 +282,43 @@ fn results_do_not_depend_on_threads_or_on_where_the_data_is() {
 }
 
 #[test]
+fn counts_do_not_depend_on_the_order_of_series() {
+    let (_folder, db) = store();
+    let check = || {
+        for engine in [plain_engine(), plain_engine_with(true), engine(usize::MAX)] {
+            for (query, otherwise) in [
+                ("count(m)", "sum(m * 0 + 1)"),
+                ("group(m)", "max(m * 0 + 1)"),
+                ("count({__name__=~\".+\"})", "sum({__name__=~\".+\"} * 0 + 1)"),
+                ("count(m > 90)", "sum((m > 90) * 0 + 1)"),
+                ("count(rate(m[9s]))", "sum(rate(m[9s]) * 0 + 1)"),
+                ("count(m) + count(m)", "2 * sum(m * 0 + 1)"),
+                ("count(m) + sum(m)", "sum(m * 0 + 1) + sum(m)"),
+                ("count(m * on (i) group_left () m{i=~\"7|8\"})", "sum(m{i=~\"7|8\"} * 0 + 1)"),
+                ("count(m offset 40s)", "sum((m offset 40s) * 0 + 1)"),
+            ] {
+                for times in [Times::Instant(120_000), Times::Range { start_ms: 0, end_ms: 120_000, step_ms: 7_000 }] {
+                    let run = |query| engine.run(&db, &QueryContext::unbounded(), &Request::new(query, times));
+                    let (value, expect) = (run(query).unwrap().value, run(otherwise).unwrap().value);
+                    assert_eq!(format!("{value:?}"), format!("{expect:?}"), "{query}");
+                }
+            }
+        }
+    };
+    check();
+    db.flush().unwrap();
+    check();
+    // Some series are in a block and in the heads, others only in one of them.
+    let mut batch = WriteBatch::default();
+    for i in 50..150 {
+        let labels = Labels::from_pairs([("__name__", "m"), ("i", &i.to_string())]).unwrap();
+        batch.push(db.series(&labels).unwrap(), Sample { timestamp_ms: 110_000, value: f64::from(i) }, 0);
+    }
+    db.append(&mut batch).unwrap();
+    check();
+}
+
+#[test]
 fn a_request_overrides_the_use_of_start_timestamps() {
     let (_folder, db) = store();
     let engine = plain_engine();

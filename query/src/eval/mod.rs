@@ -14,7 +14,8 @@
 //!
 //! Invariants
 //! 1. Each stored series is decoded once per selector, for any number of steps.
-//! 2. Computations across series run in label order, so results do not depend on how the data is stored.
+//! 2. Computations across series run in label order, unless they only count, so results do not depend on how the data
+//!    is stored.
 
 mod aggregate;
 mod binary;

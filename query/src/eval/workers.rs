@@ -1,6 +1,6 @@
 //! The worker pool: threads that read, decode and compute series for all queries of an engine.
 //!
-//! A query submits its series in batches, in label order, and consumes the results on its own thread, in the same
+//! A query submits its series in batches, in the order of its selection, and consumes the results on its own thread, in the same
 //! order. So computations across series do not depend on the number of threads.
 //!
 //! Invariants

@@ -8,7 +8,7 @@
 //! 2. No input makes a decoder panic, read beyond its slice, or reserve more memory than the number of elements that
 //!    its caller asks for.
 //!
-//! This crate knows no files, labels or samples.
+//! This crate knows no files, no labels and no series.
 
 #![forbid(unsafe_code)]
 

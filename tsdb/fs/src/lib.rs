@@ -5,7 +5,7 @@
 //! whatever a disk may lose. [`StateFile`] is a kind of small file that is replaced as a whole. A
 //! [`DamageReport`](damage::DamageReport) lists the parts of files that cannot be read.
 //!
-//! This crate knows no data directory and no format of one.
+//! This crate knows neither the layout of a data directory nor the contents of its files.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ use crate::chunk;
 use crate::chunk::histogram::{Layout, decode_counts};
 use crate::chunk::{Chunk, ChunkArena, Newest, Tail};
 use crate::context::Charge;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sample::{Sample, SampleColumns, TimeRange, start_timestamps};
 
 /// Encoded bytes of several series, in a few large buffers.
@@ -86,25 +86,40 @@ impl HeadCopies {
         self.changes.clear();
     }
 
-    /// Makes room for `n` series, of which `n_done` were copied or have no samples, so that the copies do not grow by
-    /// doubling. The memory is used only if as many of the other series have samples.
-    ///
-    /// # Errors
-    /// If the memory exceeds the limit of the request.
-    pub(crate) fn reserve_for(&mut self, n_done: usize, n: usize, charge: &mut Charge) -> Result<()> {
-        let rest = |done: usize| done.saturating_mul(n - n_done) / n_done;
+    /// Reserves memory for `n` series, estimated from the first `n_done`, so that buffers do not grow by doubling. Does
+    /// nothing if memory is scarce. The estimate is too high if later series have fewer samples.
+    pub(crate) fn reserve_for(&mut self, n_done: usize, n: usize, charge: &mut Charge) {
+        // Later series may be a little larger.
+        let rest = |done: usize| done.saturating_mul(n - n_done) / n_done * 17 / 16;
         let rests = [self.bytes.len(), self.samples.len(), self.runs.len(), self.ends.len()].map(rest);
         let sizes = [1, size_of::<Sample>(), size_of::<Run>(), size_of::<u32>()];
-        let charged = rests.iter().zip(sizes).map(|(rest, size)| rest.saturating_mul(size)).sum();
-        charge.grow(charged)?;
+        let size = rests.iter().zip(sizes).map(|(rest, size)| rest.saturating_mul(size)).sum();
+        if !charge.grow_if_plenty(size) {
+            return;
+        }
         let before = self.size();
         let Self { bytes, samples, runs, ends, .. } = self;
         bytes.reserve_exact(rests[0]);
         samples.reserve_exact(rests[1]);
         runs.reserve_exact(rests[2]);
         ends.reserve_exact(rests[3]);
-        charge.shrink(charged.saturating_sub(self.size() - before));
-        Ok(())
+        charge.shrink(size.saturating_sub(self.size() - before));
+    }
+
+    /// Checks that the copies can be addressed: they are 200 GB then.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub(crate) fn check_size(&self) -> Result<()> {
+        let (n_max, limit) = (self.runs.len().max(self.hidden.len()), u32::MAX);
+        if n_max < limit as usize / 2 {
+            return Ok(());
+        }
+        Err(Error::Limit {
+            what: "runs of samples in the heads per query",
+            used: n_max as u64,
+            limit: u64::from(limit),
+        })
     }
 
     /// Returns the number of series, including those without samples.
@@ -269,7 +284,7 @@ impl HeadCopies {
             return;
         }
         let bytes_at = self.bytes.len();
-        // A chunk has at most 255 samples.
+        // Fits 32 bits: a chunk has at most 255 samples.
         let n_bytes = chunk.copy_to(arena, &mut self.bytes) as u32;
         let hidden = small(hidden.start)..small(hidden.end);
         self.runs.push(Run::Chunk { bytes_at, n_bytes, newest, hidden });
@@ -361,7 +376,7 @@ impl HeadCopies {
     }
 }
 
-/// Converts the length of a list, which the memory limit of a request keeps below 2^32.
+/// Converts the length of a list, which [`HeadCopies::check_size`] keeps below 2^32.
 fn small(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

@@ -4,6 +4,8 @@
 //! is an iterator over series of one head in label order. Inputs are compared by ranks if both heads have ranks of
 //! the same ranking, and otherwise label by label.
 //!
+//! [`HeadMerge::take_unmerged`] takes the series head by head instead, for selections in any order.
+//!
 //! Threads: the heads are locked during [`HeadMerge::take`] only, so the caller decides how long.
 
 use std::cmp::Ordering;
@@ -82,7 +84,8 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
             let of = input.next.filter(|&of| has_common_ranks && heads[input.head].is_current(of))?;
             heads[input.head].rank(of.slot)
         };
-        inputs.iter_mut().for_each(|input| input.prefetch(&heads[input.head], n_max));
+        let n_each = n_max / inputs.len().max(1) + 1;
+        inputs.iter_mut().for_each(|input| input.prefetch(&heads[input.head], n_each));
         // Since the last call, series may have been evicted and ranked.
         inputs.iter_mut().for_each(|input| input.rank = rank(input));
         equal_symbols.clear();

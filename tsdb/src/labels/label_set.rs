@@ -34,7 +34,7 @@ pub const LABELS_SIZE_MAX: usize = 1 << 20;
 /// A sorted set of label names and values. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels {
-    /// The canonical string. `None` if it is empty: many threads clone the empty set, and would contend for its
+    /// The canonical string, never empty. `None` for the empty set: many threads clone the empty set, and would contend for its
     /// reference count.
     packed: Option<Arc<str>>,
 }
@@ -143,7 +143,7 @@ impl Labels {
         Self { packed: (!packed.is_empty()).then(|| Arc::from(packed)) }
     }
 
-    /// Returns `true` if both share one string in memory. Other sets may be equal too.
+    /// Returns `true` if both share one string in memory, or are empty. Other sets may be equal too.
     #[must_use]
     pub fn is_shared_with(&self, other: &Self) -> bool {
         match (&self.packed, &other.packed) {

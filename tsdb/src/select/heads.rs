@@ -1,4 +1,5 @@
-//! The series of a selection in the heads of all shards, as one stream in label order if it is needed.
+//! The series of a selection in the heads of all shards, as one stream in label order, or by slot if no order is
+//! requested.
 //!
 //! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few hundred series per
 //! acquisition of the locks. A shard sorts its series by rank or symbols, and `head::HeadMerge` merges the shards.
@@ -282,7 +283,7 @@ fn copy(
         // Otherwise many selections take the cores from writes, and lock the head in turn.
         scheduler::pause();
         if first == ESTIMATE_AFTER_SERIES {
-            copies.reserve_for(first, slots.len(), charge)?;
+            copies.reserve_for(first, slots.len(), charge);
         }
         let before = copies.size();
         let end = slots.len().min(first + BATCH_SERIES);
@@ -304,6 +305,7 @@ fn copy(
         }
         drop(head);
         charge.grow(copies.size() - before)?;
+        copies.check_size()?;
     }
     slots.truncate(n_copied);
     Ok((copies, slots))

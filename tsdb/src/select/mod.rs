@@ -36,8 +36,6 @@ use selection::{BATCH_SERIES, Place, Selection};
 
 /// Number of series in the first batch. Each batch is twice the previous one, up to [`BATCH_SERIES`].
 const FIRST_BATCH_SERIES: usize = 16;
-/// Of this many consecutive slots of a head, one read checks the context.
-const CHECKED_SLOTS: u32 = 16;
 /// Number of series whose memory is prefetched together.
 const PREFETCHED_SERIES: usize = 64;
 /// Maximum bytes of a batch that are allocated before they are charged.
@@ -146,7 +144,7 @@ impl SeriesSet {
         let copying = store.block_list_readers.enter(ctx)?;
         let blocks = store.blocks.list();
         let copy = store.isolation.begin_read(ctx)?;
-        // Streams are merged in label order.
+        // A block is merged by labels, so the heads must be in label order too.
         let has_blocks = blocks.iter().any(|stored| stored.meta().range.overlaps(range));
         let any_order = matches!(hints.labels, LabelHint::None) && !has_blocks;
         let selection = Selection { ctx, store, matchers, range, need, view: &copy.view, any_order };
@@ -301,7 +299,8 @@ fn labels_and_projection(streams: &[Stream], hints: SelectHints) -> Result<(Labe
     if matches!(labels, LabelHint::All) {
         return Ok((labels, None));
     }
-    for stream in streams {
+    let may_need_all = !matches!(labels, LabelHint::None);
+    for stream in streams.iter().filter(|_| may_need_all) {
         if stream.has_label(whole_where)? {
             return Ok((LabelHint::All, None));
         }
@@ -415,9 +414,9 @@ impl Series {
     ///
     /// # Errors
     /// The first error of `visit`.
-    pub fn for_each<E>(batch: &[Self], mut visit: impl FnMut(&Self) -> Result<(), E>) -> Result<(), E> {
+    pub fn try_for_each<E>(batch: &[Self], mut visit: impl FnMut(&Self) -> Result<(), E>) -> Result<(), E> {
         for series in batch.chunks(PREFETCHED_SERIES) {
-            // Two passes, because where the samples are is read first.
+            // Two passes: the first loads the positions of the samples, the second the samples.
             let mut runs = [None; PREFETCHED_SERIES];
             for (run, series) in runs.iter_mut().zip(series) {
                 *run = series.in_head().map(|(head, slot)| head.first_run(slot));
@@ -482,10 +481,7 @@ impl Reads {
     fn read(&self, (stream, place): (usize, Place), range: TimeRange, out: &mut SampleColumns) -> Result<()> {
         match &self.streams[stream] {
             StreamReads::Heads(heads) => {
-                // A series of a head takes less time than looking at the clock, so most reads do not.
-                if place.at.is_multiple_of(CHECKED_SLOTS) {
-                    self.ctx.check()?;
-                }
+                self.ctx.check()?;
                 heads[place.part as usize].read(place.at, range, out).map_err(|_damaged| Error::Corrupt {
                     path: "head".into(),
                     offset: 0,

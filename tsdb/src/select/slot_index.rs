@@ -2,7 +2,7 @@
 //!
 //! Series are read in label order, so the position of each is looked up. A binary search in millions of slots waits for
 //! memory at most of its steps. A bitmap with the number of slots before each block of 512 bits (rank, in the literature
-//! of succinct data structures) answers from two places, and is smaller than the list unless the slots are sparse.
+//! of succinct data structures) needs two memory accesses, and is smaller than the list unless the slots are sparse.
 
 use crate::head::SlotRef;
 

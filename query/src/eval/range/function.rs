@@ -63,7 +63,7 @@ impl RangeEvaluation<'_> {
         out: &mut Batch<'_>,
     ) -> Result<()> {
         let mut samples = RangeSamples::new(self.limits.ctx.charge(), self.reads_starts);
-        varve_tsdb::select::Series::for_each(batch, |series| {
+        varve_tsdb::select::Series::try_for_each(batch, |series| {
             samples.read(series, skip_buckets)?;
             let input = Input { labels: series.labels(), drop_name: false, samples: &samples };
             self.evaluate(&input, true, out)?;

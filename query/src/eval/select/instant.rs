@@ -30,8 +30,8 @@ impl InstantSelection {
         out: &mut Batch<'_>,
     ) -> Result<()> {
         let mut samples = SampleColumns::default();
-        out.reserve(batch.len());
-        varve_tsdb::select::Series::for_each(batch, |series| {
+        out.reserve(batch.len())?;
+        varve_tsdb::select::Series::try_for_each(batch, |series| {
             samples.clear();
             series.read(&mut samples)?;
             if self.field == SampleField::InfoTimestamp && !samples.histograms.is_empty() {

@@ -7,7 +7,7 @@
 //! stream into a vector.
 //!
 //! Invariants
-//! 1. Series leave the pipeline in ascending order of their labels in the store.
+//! 1. Series leave the pipeline in ascending order of their labels in the store, unless [`LabelHint::None`] is requested.
 //! 2. A batch is charged until its series have been consumed.
 
 mod materialize;
@@ -219,10 +219,11 @@ impl Evaluator<'_> {
             PlanKind::Call(call) => (false, call.keeps_name() && !drops_name),
             _ => (false, true),
         };
+        // Functions use the metric name, and annotations are in the order of the series.
+        let ordered = LabelHint::With(vec![METRIC_NAME.to_owned()]);
+        let hint = if matches!(hint, LabelHint::None) && !is_plain { &ordered } else { hint };
         match hint {
             _ if !(keeps_names || has_one_name) || self.has_name_labels() => LabelHint::All,
-            // Functions use the metric name, and annotations are in the order of the series.
-            LabelHint::None if !is_plain => LabelHint::With(vec![METRIC_NAME.to_owned()]),
             hint if needs_name => hint.clone(),
             hint => without_metric_name(hint),
         }

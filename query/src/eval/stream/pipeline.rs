@@ -22,7 +22,7 @@ const BATCH_VALUES_MAX: usize = 1 << 14;
 /// Number of series in a batch that reads only the latest sample of each series.
 pub(in crate::eval) const LATEST_BATCH_SERIES: usize = 2048;
 
-/// Maximum bytes of a batch that are allocated before they are charged.
+/// A batch charges its series when this many bytes are uncharged.
 const CHARGED_AT_ONCE: usize = 16 << 10;
 
 /// Returns the number of series per batch. It affects only the distribution of work to threads.
@@ -114,9 +114,13 @@ impl<'w> Batch<'w> {
         })
     }
 
-    /// Makes room for `n` series.
-    pub(in crate::eval) fn reserve(&mut self, n: usize) {
-        self.series.reserve(n);
+    /// Makes room for `n` series, unless stages may drop most of them.
+    pub(in crate::eval) fn reserve(&mut self, n: usize) -> Result<()> {
+        if self.pipeline.stages.is_empty() {
+            self.charge.grow(n * size_of::<Series>())?;
+            self.series.reserve(n);
+        }
+        Ok(())
     }
 
     /// Produces the batch of the `at`-th sibling. A sibling that fails is dropped.

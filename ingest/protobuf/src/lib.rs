@@ -1,7 +1,7 @@
 //! The protobuf wire format, read in place: <https://protobuf.dev/programming-guides/encoding/>.
 //!
-//! Malformed are truncated messages, varints over 64 bits, field number 0, known fields with a wrong wire type, and
-//! groups (no message here has them, and skipping them would need unbounded recursion).
+//! A message is malformed if it is truncated, or has a varint over 64 bits, field number 0, a known field with a wrong
+//! wire type, or a group (no message here has groups, and skipping them would need unbounded recursion).
 //!
 //! Used by remote write and OTLP. The caller knows the fields; a [`Schema`] checks a message without decoding it.
 
@@ -82,6 +82,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Creates a reader of a part of a message.
+    ///
+    /// # Panics
+    /// If the span lies outside of the message.
     #[inline]
     #[must_use]
     pub fn over(message: &'a [u8], span: Span) -> Self {
@@ -181,7 +184,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// If it is longer than the rest of the message.
-    #[inline(always)] // as a call, it costs a tenth of decoding a request
+    #[inline(always)] // as a call, it took a tenth of the time of decoding a request of known series
     pub fn message(&mut self) -> Result<Self> {
         let start = self.at;
         let len = self.varint()?;

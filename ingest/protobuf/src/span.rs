@@ -22,6 +22,9 @@ impl Span {
     }
 
     /// Returns the bytes of the span.
+    ///
+    /// # Panics
+    /// If the span lies outside of the message.
     #[inline]
     #[must_use]
     pub fn of(self, message: &[u8]) -> &[u8] {
