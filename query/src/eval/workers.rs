@@ -1,7 +1,7 @@
 //! The worker pool: threads that read, decode and compute series for all queries of an engine.
 //!
-//! A query submits its series in batches, in the order of its selection, and consumes the results on its own thread, in the same
-//! order. So computations across series do not depend on the number of threads.
+//! A query submits its series in batches, in the order of its selection, and consumes the results on its own thread, in
+//! the same order. So computations across series do not depend on the number of threads.
 //!
 //! Invariants
 //! 1. A query has at most [`BATCHES_PER_THREAD`] batches per thread in flight, so concurrent queries share the threads

@@ -34,7 +34,7 @@ pub const LABELS_SIZE_MAX: usize = 1 << 20;
 /// A sorted set of label names and values. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels {
-    /// The canonical string, never empty. `None` for the empty set: many threads clone the empty set, and would contend for its
+    /// The canonical string, never empty. `None` for the empty set: many threads clone that, and would contend for its
     /// reference count.
     packed: Option<Arc<str>>,
 }

@@ -1,8 +1,9 @@
 //! A sorted list of slots that finds the position of a slot.
 //!
 //! Series are read in label order, so the position of each is looked up. A binary search in millions of slots waits for
-//! memory at most of its steps. A bitmap with the number of slots before each block of 512 bits (rank, in the literature
-//! of succinct data structures) needs two memory accesses, and is smaller than the list unless the slots are sparse.
+//! memory at most of its steps. A bitmap with the number of slots before each block of 512 bits (rank, in the
+//! literature of succinct data structures) needs two memory accesses, and is smaller than the list unless the slots are
+//! sparse.
 
 use crate::head::SlotRef;
 

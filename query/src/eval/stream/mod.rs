@@ -7,7 +7,8 @@
 //! stream into a vector.
 //!
 //! Invariants
-//! 1. Series leave the pipeline in ascending order of their labels in the store, unless [`LabelHint::None`] is requested.
+//! 1. Series leave the pipeline in ascending order of their labels in the store, unless [`LabelHint::None`] is
+//!    requested.
 //! 2. A batch is charged until its series have been consumed.
 
 mod materialize;
