@@ -90,11 +90,11 @@ pub fn replace_file(fs: &dyn Fs, new: &Path, path: &Path) -> Result<(), Error> {
 /// Removes a file, if it exists.
 ///
 /// # Errors
-/// As reported by the operating system.
-pub fn remove_if_exists(fs: &dyn Fs, path: &Path) -> io::Result<()> {
+/// If the operating system cannot remove it.
+pub fn remove_if_exists(fs: &dyn Fs, path: &Path) -> Result<(), Error> {
     match fs.remove(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        removed => removed,
+        removed => removed.map_err(Error::at("remove", path)),
     }
 }
 

@@ -74,7 +74,7 @@ impl StateFile {
     pub fn replace(&self, fs: &dyn Fs, path: &Path, payload: &[u8]) -> io::Result<()> {
         let temporary = path.with_extension("new");
         // Left by a write that a crash or a full disk interrupted.
-        remove_if_exists(fs, &temporary)?;
+        remove_if_exists(fs, &temporary).map_err(|error| error.source)?;
         let file = fs.create(&temporary)?;
         file.append(&self.head(payload))?;
         file.append(payload)?;

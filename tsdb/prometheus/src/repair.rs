@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, replace_file, save_original};
+use varve_fs::{Fs, remove_if_exists, replace_file, save_original};
 use varve_tsdb::{Error, Result};
 
 use super::wal::{PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
@@ -143,14 +143,6 @@ fn unreadable(record: &RawRecord) -> Option<String> {
         return Some("cannot decompress record".to_owned());
     };
     RecordContent::decode(RecordType::of(&bytes)?, &bytes).1.map(|error| error.to_string())
-}
-
-/// Removes a file if it exists.
-pub(crate) fn remove_if_exists(fs: &dyn Fs, path: &Path) -> Result<()> {
-    match fs.remove(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path)(error)),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

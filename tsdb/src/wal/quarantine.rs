@@ -25,7 +25,7 @@ pub(crate) fn copy_range(fs: &dyn Fs, quarantine: &Path, path: &Path, range: Ran
         return fs.sync_dir(quarantine).map_err(Error::io("sync", quarantine));
     }
     let unfinished = copy.with_added_extension("tmp");
-    remove_if_exists(fs, &unfinished).map_err(Error::io("remove", &unfinished))?;
+    remove_if_exists(fs, &unfinished)?;
     let file = fs.create(&unfinished).map_err(Error::io("create", &unfinished))?;
     let src = fs.open(path).map_err(Error::io("open", path))?;
     let mut buffer = vec![0; WINDOW_SIZE];

@@ -69,7 +69,7 @@ impl Reserve {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn release(&self) -> Result<()> {
-        remove_if_exists(&*self.fs, &self.path).map_err(Error::io("remove", &self.path))
+        Ok(remove_if_exists(&*self.fs, &self.path)?)
     }
 
     /// Returns the size of the file.

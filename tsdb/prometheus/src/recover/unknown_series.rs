@@ -4,14 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
-use varve_fs::Fs;
+use varve_fs::{Fs, remove_if_exists};
 use varve_tsdb::Result;
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
 
 use super::report::{Report, UNKNOWN_SERIES_MAX, UnknownSeries};
 use super::shard::Value;
 use crate::block::buffered_file::BufferedFile;
-use crate::repair::remove_if_exists;
 
 /// The file inside the target for samples of unknown series, one JSON object per line. The first sample creates it.
 pub const UNKNOWN_SAMPLES: &str = "unknown-series.jsonl";

@@ -75,7 +75,7 @@ impl PendingImport {
     /// [`Error::Io`]. Then [`PendingImport::undo`] or the next start removes the blocks if the marker still exists.
     pub(crate) fn end(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         let path = dir.join(self.file_name());
-        remove_if_exists(fs, &path).map_err(Error::io("remove", &path))?;
+        remove_if_exists(fs, &path)?;
         fs.sync_dir(dir).map_err(Error::io("sync", dir))
     }
 
@@ -87,7 +87,7 @@ impl PendingImport {
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
         let is_ours = |name: &&String| BlockId::parse(name).is_some_and(|id| self.has(id));
         for path in names.iter().filter(is_ours).map(|name| dir.join(name)) {
-            remove_if_exists(fs, &path).map_err(Error::io("remove", &path))?;
+            remove_if_exists(fs, &path)?;
         }
         // The marker must not be removed before the blocks are.
         fs.sync_dir(dir).map_err(Error::io("sync", dir))?;

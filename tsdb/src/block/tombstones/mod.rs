@@ -164,7 +164,7 @@ impl Tombstones {
     fn replace(&mut self, rules: Vec<Deletion>) -> Result<()> {
         let bytes = encode(self.last_number, &rules)?;
         let tmp = self.path.with_extension("tmp");
-        remove_if_exists(&*self.fs, &tmp).map_err(Error::io("remove", &tmp))?;
+        remove_if_exists(&*self.fs, &tmp)?;
         let file = self.fs.create(&tmp).map_err(Error::io("create", &tmp))?;
         file.append(&bytes).map_err(Error::io("write", &tmp))?;
         file.sync().map_err(Error::io("sync", &tmp))?;

@@ -36,7 +36,7 @@ pub(in crate::wal) fn write<'a>(
     for name in fs.list(dir).map_err(Error::io("list", dir))? {
         if kind.parse_tmp(&name).is_some() {
             let path = dir.join(name);
-            remove_if_exists(fs, &path).map_err(Error::io("remove", &path))?;
+            remove_if_exists(fs, &path)?;
         }
     }
     let written = || {

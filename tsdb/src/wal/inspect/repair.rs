@@ -215,7 +215,7 @@ fn tmp_path(fs: &dyn Fs, file: &LogFile) -> Result<PathBuf> {
     let mut name = file.path.file_name().unwrap_or_default().to_owned();
     name.push(TMP_SUFFIX);
     let tmp = file.path.with_file_name(name);
-    remove_if_exists(fs, &tmp).map_err(Error::io("remove", &tmp))?;
+    remove_if_exists(fs, &tmp)?;
     Ok(tmp)
 }
 
