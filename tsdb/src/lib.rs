@@ -82,13 +82,6 @@ pub mod bounds {
     pub use crate::head::Bounds;
 }
 
-/// Collections that grow without copying all of their elements.
-///
-/// Used by the heads of the store, and by `varve-prometheus`, whose series tables grow in the same way.
-pub mod collections {
-    pub use crate::index::{Arena, Column, Piece};
-}
-
 /// Which samples changed since a read, for caches of results.
 pub mod changes {
     pub use crate::isolation::changes::{NameGroups, ReadVersion};

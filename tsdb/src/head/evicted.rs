@@ -8,8 +8,8 @@ use std::hash::BuildHasher;
 
 use hashbrown::DefaultHashBuilder;
 
-use crate::index::WideTable;
 use crate::labels::Labels;
+use varve_collections::WideTable;
 
 /// Maximum number of stored timestamps per shard, of 16 bytes each plus free space in the table. Series evicted above
 /// this limit return as new series.
@@ -36,7 +36,7 @@ impl EvictedSeries {
     /// Removes a series and returns its newest timestamp, if it is stored.
     pub(super) fn take(&mut self, labels: &Labels) -> Option<i64> {
         // Fast path: the table is empty.
-        if self.lasts.len() == 0 {
+        if self.lasts.is_empty() {
             return None;
         }
         let hash = self.hasher.hash_one(labels.as_packed());

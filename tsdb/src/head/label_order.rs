@@ -13,7 +13,7 @@ use roaring::RoaringBitmap;
 use super::Head;
 use super::table::{SlotRef, UNRANKED};
 use crate::context::Charge;
-use crate::index::Column;
+use varve_collections::Column;
 
 /// Maximum number of series sorted in one step.
 const RUN_SERIES: usize = 1024;

@@ -13,9 +13,10 @@ use super::Head;
 use super::table::label_sets::LabelSets;
 use super::table::{Table, full};
 use crate::error::Result;
-use crate::index::{Column, LabelBuilder, SymbolId};
+use crate::index::{LabelBuilder, SymbolId};
 use crate::labels::Labels;
 use crate::sample::SeriesRef;
+use varve_collections::Column;
 
 impl Head {
     /// Returns the symbol of a string, for a series that is loaded next.

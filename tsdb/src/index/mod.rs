@@ -4,9 +4,7 @@
 //! It finds the series that matchers select, and their label names and values. Matching works on the values of a label,
 //! not on series: a regular expression runs once per distinct value.
 
-mod arena;
 mod build;
-mod column;
 mod id_allocator;
 mod label_counts;
 mod lookup;
@@ -16,15 +14,11 @@ mod select;
 mod slot_set;
 mod symbols;
 mod value_order;
-mod wide_table;
 
-pub use arena::{Arena, Piece};
 pub(crate) use build::LabelBuilder;
-pub use column::Column;
 pub(crate) use id_allocator::IdAllocator;
 pub(crate) use label_counts::LabelCounts;
 pub(crate) use lookup::{Index, SlotLabels};
 pub(crate) use postings::SLOTS_MAX;
 pub(crate) use select::{TERMS_PER_CHECK, Terms, ValueTest, select};
 pub(crate) use symbols::{SymbolId, Symbols};
-pub(crate) use wide_table::WideTable;

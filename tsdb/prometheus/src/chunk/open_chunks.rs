@@ -8,8 +8,8 @@
 //! 1. A chunk has the bytes that an `Encoder` without start timestamps encodes from the same samples.
 //! 2. A block belongs to one chunk or is free.
 
+use varve_collections::Column;
 use varve_tsdb::Sample;
-use varve_tsdb::collections::Column;
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink, push_bits};

@@ -4,7 +4,7 @@
 //! after a freeze, growing moves no rows, and pages whose series have no new samples cost nothing.
 
 use crate::chunk::{Chunk, ChunkRow};
-use crate::index::Column;
+use varve_collections::Column;
 
 /// Number of rows per page.
 const PAGE_ROWS: usize = 256;

@@ -1,6 +1,6 @@
 //! Interned label pairs. A million series have about ten million labels, of which few are different.
 
-use varve_tsdb::collections::{Arena, Column};
+use varve_collections::{Arena, Column};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::hash_index::HashIndex;

@@ -10,7 +10,7 @@ mod refs;
 use hash_index::HashIndex;
 use label_pairs::{LabelPairs, NewPair, PairId};
 use refs::SeriesRefs;
-use varve_tsdb::collections::{Arena, Column};
+use varve_collections::{Arena, Column};
 
 use crate::wal::{DefinedLabel, RecordError, for_each_definition};
 

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use varve_tsdb::collections::Column;
+use varve_collections::Column;
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::{Result, Sample, TimeRange};
 

@@ -13,7 +13,7 @@ const SPLIT_LEN: usize = 1024;
 
 /// Entries by hash.
 #[derive(Debug)]
-pub(crate) struct WideTable<T> {
+pub struct WideTable<T> {
     /// One piece, or [`N_PIECES`].
     pieces: Vec<HashTable<T>>,
     len: usize,
@@ -24,19 +24,19 @@ pub(crate) struct WideTable<T> {
 impl<T> WideTable<T> {
     /// Returns the entry with a hash for which `is_it` is true.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&T> {
+    pub fn find(&self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&T> {
         self.pieces[self.piece(hash)].find(hash, is_it)
     }
 
     /// Returns a mutable reference to the entry with a hash for which `is_it` is true. Its hash must not change.
     #[inline]
-    pub(crate) fn find_mut(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&mut T> {
+    pub fn find_mut(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&mut T> {
         let piece = self.piece(hash);
         self.pieces[piece].find_mut(hash, is_it)
     }
 
     /// Adds a new entry. `hash_of` returns the hash of any entry.
-    pub(crate) fn insert_unique(&mut self, hash: u64, entry: T, hash_of: impl Fn(&T) -> u64) {
+    pub fn insert_unique(&mut self, hash: u64, entry: T, hash_of: impl Fn(&T) -> u64) {
         if self.len == SPLIT_LEN && self.pieces.len() == 1 {
             self.split(&hash_of);
         }
@@ -71,7 +71,7 @@ impl<T> WideTable<T> {
     }
 
     /// Removes the entry with a hash for which `is_it` is true, if it exists.
-    pub(crate) fn remove(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) {
+    pub fn remove(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) {
         let piece = self.piece(hash);
         if let Ok(found) = self.pieces[piece].find_entry(hash, is_it) {
             found.remove();
@@ -80,7 +80,7 @@ impl<T> WideTable<T> {
     }
 
     /// Removes the entries of a piece that `keep` rejects.
-    pub(crate) fn retain_piece(&mut self, piece: usize, mut keep: impl FnMut(&T) -> bool) {
+    pub fn retain_piece(&mut self, piece: usize, mut keep: impl FnMut(&T) -> bool) {
         let Some(table) = self.pieces.get_mut(piece) else { return };
         let len = table.len();
         table.retain(|entry| keep(entry));
@@ -88,7 +88,7 @@ impl<T> WideTable<T> {
     }
 
     /// Shrinks a piece that is less than a quarter full. Returns `false` if the piece does not exist.
-    pub(crate) fn shrink_piece(&mut self, piece: usize, hash_of: impl Fn(&T) -> u64) -> bool {
+    pub fn shrink_piece(&mut self, piece: usize, hash_of: impl Fn(&T) -> u64) -> bool {
         let Some(table) = self.pieces.get_mut(piece) else { return false };
         if table.capacity() / 4 > table.len() {
             let size = table.allocation_size();
@@ -100,27 +100,34 @@ impl<T> WideTable<T> {
 
     /// Returns the entries of a piece. Returns `None` if the piece does not exist. The table has several pieces only
     /// once it has more entries than one piece holds.
-    pub(crate) fn entries_of(&self, piece: usize) -> Option<impl Iterator<Item = &T>> {
+    pub fn entries_of(&self, piece: usize) -> Option<impl Iterator<Item = &T>> {
         self.pieces.get(piece).map(HashTable::iter)
     }
 
     /// Returns the number of pieces.
-    pub(crate) fn n_pieces(&self) -> usize {
+    pub fn n_pieces(&self) -> usize {
         self.pieces.len()
     }
 
     /// Iterates over all entries, in no particular order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.pieces.iter().flatten()
     }
 
     /// Returns the number of entries.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.len
     }
 
+    /// Returns `true` if there are no entries.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Returns the size of the table in bytes: 0 while it is empty.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.size + (self.pieces.len() - 1) * size_of::<HashTable<T>>()
     }
 }
