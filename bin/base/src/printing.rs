@@ -1,8 +1,8 @@
 //! Printing of the tools. A closed pipe (`varve wal dump ... | head -1`) ends the process with exit code 0.
 //!
 //! The macros of the standard library panic instead, so they are replaced: `print!` and `println!` exit, `eprint!` and
-//! `eprintln!` ignore errors. Another crate gets them with `#[macro_use]` before `extern crate varve_base`. [`stdout`] is
-//! a writer for bulk output.
+//! `eprintln!` ignore errors. Another crate gets them with `#[macro_use]` before `extern crate varve_base`. [`stdout`]
+//! is a writer for bulk output.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};

@@ -258,8 +258,8 @@ impl Head {
         self.table.index.series_max(&self.table.symbols, matchers)
     }
 
-    /// Returns an upper bound for the strings and series that [`Head::label_names`] visits, or [`Head::label_values`] if
-    /// there is a `name`.
+    /// Returns an upper bound for the strings and series that [`Head::label_names`] visits, or [`Head::label_values`]
+    /// if there is a `name`.
     pub(crate) fn label_strings_max(&self, name: Option<&str>, matchers: &[Matcher]) -> u64 {
         self.table.index.label_strings_max(&self.table.symbols, name, matchers)
     }

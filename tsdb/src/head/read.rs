@@ -31,13 +31,15 @@ impl Head {
         self.live.prefetch_chunks(slots, range, tails);
     }
 
-    /// Loads the place of a series in label order into the processor's cache.
+    /// Loads the place of a series in label order into the processor's cache. The result is a part of it, which the
+    /// caller passes to `black_box`.
     #[inline]
     pub(crate) fn prefetch_order(&self, slot: u32) -> u32 {
         self.table.row(slot).map_or(0, |row| row.generation ^ self.table.rank(slot))
     }
 
-    /// Loads the first word of a series' labels into the processor's cache.
+    /// Loads the first word of a series' labels into the processor's cache, and returns it, as
+    /// [`Head::prefetch_order`] does.
     #[inline]
     pub(crate) fn prefetch_labels(&self, slot: u32) -> u32 {
         self.table.prefetch_labels(slot)

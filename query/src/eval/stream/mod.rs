@@ -220,11 +220,11 @@ impl Evaluator<'_> {
             PlanKind::Call(call) => (false, call.keeps_name() && !drops_name),
             _ => (false, true),
         };
-        // Functions use the metric name, and annotations are in the order of the series.
-        let ordered = LabelHint::With(vec![METRIC_NAME.to_owned()]);
-        let hint = if matches!(hint, LabelHint::None) && !is_plain { &ordered } else { hint };
         match hint {
             _ if !(keeps_names || has_one_name) || self.has_name_labels() => LabelHint::All,
+            // Annotations are in the order of the series.
+            LabelHint::None if !is_plain && needs_name => LabelHint::With(vec![METRIC_NAME.to_owned()]),
+            LabelHint::None if !is_plain => LabelHint::With(Vec::new()),
             hint if needs_name => hint.clone(),
             hint => without_metric_name(hint),
         }

@@ -18,8 +18,7 @@ use crate::requester::RequestedBy;
 use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run_job};
 use crate::serving::state::HttpState;
 
-/// Maximum number of strings and series that a listing visits on the thread of its connection. It takes about 0.1 us
-/// for each.
+/// Maximum number of strings and series that a listing visits on the thread of its connection.
 const SMALL_COST_MAX: u64 = 1000;
 
 /// GET and POST /api/v1/labels.
@@ -103,7 +102,8 @@ impl Listing {
         }
     }
 
-    /// Returns an upper bound for the strings and series to visit. Returns `None` if that takes longer.
+    /// Returns an upper bound for the strings and series to visit, or `None` if there is none: the listing reads a block,
+    /// has to wait, or has selectors that are long, many or invalid.
     fn cost(&self, ctx: &QueryContext, db: &Db) -> Option<u64> {
         let Request { selectors, range, .. } = &self.request;
         let matchers = match &selectors[..] {
