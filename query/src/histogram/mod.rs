@@ -1,7 +1,7 @@
 //! Native histograms of PromQL: all counts are floats, and buckets are identified by index.
 //!
 //! ```text
-//! varve_tsdb::histogram::Histogram -> from_storage (counter reset hints) -> FloatHistogram -> arithmetic, quantile, trim -> text, JSON
+//! stored Histogram -> from_storage (counter reset hints) -> FloatHistogram -> arithmetic, quantile, trim -> text, JSON
 //! ```
 //!
 //! Used by `functions` and `eval`, which share histograms by [`std::sync::Arc`] and copy them before changing them.
@@ -130,9 +130,9 @@ impl FloatHistogram {
         let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
         let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
         negative
-            .map(|bucket| self.beside_zero(bucket))
+            .map(|bucket| self.clipped_at_zero_bucket(bucket))
             .chain(self.zero_bucket())
-            .chain(positive.map(|bucket| self.beside_zero(bucket)))
+            .chain(positive.map(|bucket| self.clipped_at_zero_bucket(bucket)))
     }
 
     /// Returns all buckets from the highest to the lowest.
@@ -140,9 +140,9 @@ impl FloatHistogram {
         let positive = self.positive.iter().rev().map(|(index, count)| self.positive_bucket(index, count));
         let negative = self.negative.iter().map(|(index, count)| self.negative_bucket(index, count));
         positive
-            .map(|bucket| self.beside_zero(bucket))
+            .map(|bucket| self.clipped_at_zero_bucket(bucket))
             .chain(self.zero_bucket())
-            .chain(negative.map(|bucket| self.beside_zero(bucket)))
+            .chain(negative.map(|bucket| self.clipped_at_zero_bucket(bucket)))
     }
 
     /// Returns the zero bucket if it has observations.
@@ -175,8 +175,8 @@ impl FloatHistogram {
         Bucket { lower_inclusive, upper_inclusive, ..bucket }
     }
 
-    /// Removes the part of a bucket that lies in the zero bucket.
-    fn beside_zero(&self, mut bucket: Bucket) -> Bucket {
+    /// Returns a bucket without the part that lies in the zero bucket.
+    fn clipped_at_zero_bucket(&self, mut bucket: Bucket) -> Bucket {
         if bucket.upper < 0.0 && bucket.upper > -self.zero_threshold {
             bucket.upper = -self.zero_threshold;
         } else if bucket.lower > 0.0 && bucket.lower < self.zero_threshold {
@@ -191,7 +191,8 @@ impl FloatHistogram {
         self.negative.compact(None);
     }
 
-    /// Returns `true` if two histograms are equal bit for bit, ignoring counter reset hints.
+    /// Returns `true` if two histograms are equal, ignoring counter reset hints. Counts and sums are compared bit for
+    /// bit.
     pub(crate) fn bits_eq(&self, other: &Self) -> bool {
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
         self.schema == other.schema
@@ -254,7 +255,7 @@ impl From<&Histogram> for FloatHistogram {
                 Buckets::from_spans(&stored.negative_spans, negative.iter().copied()),
             ),
         };
-        let exponential = Self {
+        let histogram = Self {
             reset_hint,
             schema,
             zero_threshold,
@@ -265,12 +266,12 @@ impl From<&Histogram> for FloatHistogram {
             negative,
             custom_bounds: None,
         };
-        if exponential.is_custom() {
+        if histogram.is_custom() {
             let custom_bounds = Some(Arc::from(&stored.custom_bounds[..]));
             let (zero_threshold, zero_count, negative) = (0.0, 0.0, Buckets::default());
-            return Self { zero_threshold, zero_count, negative, custom_bounds, ..exponential };
+            return Self { zero_threshold, zero_count, negative, custom_bounds, ..histogram };
         }
-        if schema > bounds::SCHEMA_MAX { exponential.in_schema(bounds::SCHEMA_MAX) } else { exponential }
+        if schema > bounds::SCHEMA_MAX { histogram.in_schema(bounds::SCHEMA_MAX) } else { histogram }
     }
 }
 
