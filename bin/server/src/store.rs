@@ -66,13 +66,13 @@ impl Store {
     /// Opens a data directory. Returns when the series of its WAL are known.
     ///
     /// # Errors
-    /// The errors of [`Db::open`].
+    /// The errors of [`Db::open`], and if the configuration is invalid.
     pub fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let (lookback_delta_ms, delta_to_cumulative) = (options.engine.lookback_delta_ms, options.delta_to_cumulative);
         // The open database holds the lock of the directory.
         let (usage, found) = Usage::open(Arc::new(RealFs), path.join(USAGE_FILE), SystemClock.now_ms());
-        report(outcome(found), "the usage record", "a new record starts");
+        report(load_outcome(found), "the usage record", "a new record starts");
         let (elections, found) = Elections::open(Arc::new(RealFs), path.join(HA_FILE));
         report(found, "HA pairs", "leaders are elected again");
         let elections = Arc::new(elections);
@@ -114,7 +114,7 @@ impl Store {
                 selector: print_matchers(matchers),
                 who: who.to_string(),
             };
-            // As above, a failure is the failure of the request.
+            // As in `record`: if this fails, so does the request.
             let Ok(rules) = self.receiver.note_use(ctx, matchers, by) else { return };
             for UsedRule { name: rule, is_disabled } in rules {
                 let (selector, who) = (print_matchers(matchers), who.to_string());
@@ -141,8 +141,8 @@ impl Store {
         true
     }
 
-    /// Returns an info for each rule that drops the series of a query with an empty result: of its selectors by name
-    /// for which the store has no recent samples at `end_ms`, the end of the query. Returns at most
+    /// Returns an info for each relabel rule that drops the series of a query with an empty result. Considers the
+    /// selectors with a metric name that have no recent samples at `end_ms`, the end of the query. Returns at most
     /// [`DROPPED_INFOS_MAX`] infos.
     ///
     /// # Errors
@@ -210,8 +210,7 @@ impl Store {
             .map_err(Error::io("write", &path))
     }
 
-    /// Applies the sections `ingest` and `otlp` of a configuration. Active requests continue with the old one. Other
-    /// sections are applied at start only.
+    /// Applies the sections `ingest` and `otlp` of a configuration. Active requests continue with the old one.
     ///
     /// # Errors
     /// If the configuration is invalid. Nothing has changed then.
@@ -259,7 +258,7 @@ fn dropped_info(metric: Option<&Matcher>, DroppingRule { name, is_disabled }: &D
 /// Maximum number of infos about dropped metrics in a response.
 const DROPPED_INFOS_MAX: usize = 10;
 
-fn outcome(found: Result<(), StateFileError>) -> LoadOutcome {
+fn load_outcome(found: Result<(), StateFileError>) -> LoadOutcome {
     match found {
         Ok(()) => LoadOutcome::Valid,
         Err(StateFileError::Newer(version)) => LoadOutcome::NewerVersion(version),
@@ -269,23 +268,23 @@ fn outcome(found: Result<(), StateFileError>) -> LoadOutcome {
 }
 
 /// Logs that a state file cannot be used, and the consequence.
-fn report(found: LoadOutcome, of: &str, outcome: &str) {
+fn report(found: LoadOutcome, of: &str, consequence: &str) {
     match found {
         LoadOutcome::Valid => {}
         LoadOutcome::NewerVersion(version) => {
             tracing::warn!(
                 version,
-                "The file of {of} is of a newer version; it stays unchanged, new state is not saved, and {outcome}"
+                "The file of {of} is of a newer version; it stays unchanged, new state is not saved, and {consequence}"
             );
         }
         LoadOutcome::Unreadable(reason) => {
             tracing::error!(
                 reason,
-                "The file of {of} cannot be read; it stays unchanged, new state is not saved, and {outcome}"
+                "The file of {of} cannot be read; it stays unchanged, new state is not saved, and {consequence}"
             );
         }
         LoadOutcome::Damaged(reason) => {
-            tracing::error!(reason, "The file of {of} is damaged; it is renamed, and {outcome}");
+            tracing::error!(reason, "The file of {of} is damaged; it is renamed, and {consequence}");
         }
     }
 }
