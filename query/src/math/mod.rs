@@ -1,9 +1,9 @@
-//! Elementary functions whose results have the same bits as in Go's `math` package on amd64 with fused multiplication,
-//! and so as in Prometheus. Also compensated sums, and floating-point operations of Go.
+//! Elementary functions with the same results, bit for bit, as Go's `math` package on amd64 with fused multiply-add,
+//! and therefore as Prometheus. Also compensated sums, and floating-point operations of Go.
 //!
 //! The results of the C library differ from Go's in the last digits. Each function here performs the steps of Go in the
-//! same order: the reductions and polynomials of Cephes and of FreeBSD's msun, and Go's own for powers. Quirks are the
-//! same, too: [`exp`] overflows from 709.44 on, and [`ln`] treats numbers below 2.2e-308 as normal. Square roots and
+//! same order: the reductions and polynomials of Cephes and of FreeBSD's msun, and Go's own for powers. The quirks are
+//! the same: [`exp`] overflows from 709.44 on, and [`ln`] treats numbers below 2.2e-308 as normal. Square roots and
 //! rounding are exact on all platforms and come from the standard library.
 //!
 //! `golden.txt` contains results of Go 1.26.8. Tests compare them bit for bit.

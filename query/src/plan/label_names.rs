@@ -1,4 +1,4 @@
-//! Label names of `by`, `on`, `group_left` and similar lists, of any length, and the labels that make up a name.
+//! The label names of `by`, `on`, `group_left` and similar lists, and the labels that are removed with a metric name.
 
 use varve_tsdb::labels::{METRIC_NAME, NAME_LABELS};
 
@@ -11,7 +11,7 @@ pub(super) fn sort(mut names: Vec<String>) -> Vec<String> {
 
 /// Returns `true` if `name` is in `names`, which must ascend. Cost: logarithmic.
 pub(crate) fn contains_name(names: &[String], name: &str) -> bool {
-    // Fast path: a few names differ in their lengths more often than not.
+    // Fast path: most names differ in length, which is compared first.
     if names.len() <= SCANNED_MAX {
         return names.iter().any(|known| known == name);
     }

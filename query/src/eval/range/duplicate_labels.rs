@@ -12,7 +12,7 @@ use crate::plan::is_name_label;
 pub(super) struct DuplicateLabels {
     /// The dropped labels of the first series. If all series drop the same labels, the remaining labels are unique.
     dropped: Option<Labels>,
-    /// 128-bit hashes of the label sets. A collision is expected once in 10^26 queries.
+    /// 128-bit hashes of the label sets. Among a million series, a collision is expected once in 10^26 queries.
     hashes: HashSet<u128>,
     /// Series with different dropped labels have been seen.
     is_mixed: bool,

@@ -31,10 +31,10 @@ impl Sibling<'_> {
 }
 
 impl<'a> Evaluator<'a> {
-    /// Returns the functions to compute together with `source`, a function of the same range.
+    /// Returns the other functions over the range of `source` that are computed in its scan.
     pub(in crate::eval) fn scan_siblings(&self, source: &Plan) -> Vec<(usize, &'a Plan)> {
         let PlanKind::Call(call) = &source.kind else { return Vec::new() };
-        // Functions differ in whether start timestamps are read.
+        // Only some functions need start timestamps, so their samples are read differently.
         if self.settings.features.use_start_timestamps {
             return Vec::new();
         }
@@ -42,9 +42,9 @@ impl<'a> Evaluator<'a> {
         if self.shared.scanned.contains(&own) {
             return Vec::new();
         }
-        let is_open = |class| class != own && !self.shared.contains(class) && !self.shared.scanned.contains(&class);
+        let is_pending = |class| class != own && !self.shared.contains(class) && !self.shared.scanned.contains(&class);
         let others = self.subexpressions.functions_of_same_range(call).iter().copied();
-        others.filter(|(class, plan)| is_open(*class) && has_constant_params(plan)).collect()
+        others.filter(|(class, plan)| is_pending(*class) && has_constant_params(plan)).collect()
     }
 
     /// Starts the siblings of a function. Returns their evaluations and the receivers of their results.
