@@ -1,5 +1,5 @@
-//! Separate stores of a tenth of the size: many parts, many shards, and samples that a real Prometheus recorded. And
-//! the memory of the large store after its series have left.
+//! Separate stores of a tenth of the size: many parts, many shards, and samples that a real Prometheus recorded. Also
+//! the memory of the large store after its series were evicted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::{Args, Bench, FLUSH_ROUNDS, SeriesId, line, sizes};
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/prometheus-data/mixed");
 
 impl Bench {
-    /// Ends half of the series with a staleness marker, then lets all others but one fall silent until they are
-    /// evicted.
+    /// Prints the memory of the store after half of its series ended with a staleness marker, and after all others but
+    /// one fell silent and were evicted.
     pub(crate) fn series_leave(&mut self) {
         let db = self.open(2);
         self.resolve(&db);
@@ -48,7 +48,7 @@ impl Bench {
         line("the same, an hour after the others fell silent", format!("{:.0} MiB", mib(after[1])));
     }
 
-    /// Opens a store of a hundred parts.
+    /// Prints how long opening a store of a hundred parts takes.
     pub(crate) fn many_blocks(&self) {
         const N_BLOCKS: i64 = 100;
         let mut small = self.a_tenth(self.args.shards);
@@ -66,7 +66,7 @@ impl Bench {
         line(&format!("opening {N_BLOCKS} parts of {} series", small.args.series), format!("{took:.2?}"));
     }
 
-    /// Appends the same samples to stores with more and more shards.
+    /// Prints the log size and the CPU time of a sample for several numbers of shards.
     pub(crate) fn many_shards(&self) {
         let mut few = None;
         for shards in [self.args.shards, 16, 64] {
