@@ -20,7 +20,7 @@
 //!
 //! The queue timeout is `--ingest.queue-timeout`, which applies to steps 3 to 5 together, to step 6, and to steps 8 and
 //! 9 together. The queue status is `--ingest.queue-timeout-status`, 503 or 429. Steps 1 and 2 stay in `bin/http`
-//! (`request_body`, `admission`): a request waits there as a task, before it occupies a thread. Steps 8 and 9 repeat,
+//! (`request_body`, `gate`): a request waits there as a task, before it occupies a thread. Steps 8 and 9 repeat,
 //! with one pass over the deferred series each, until all series are stored. The first pass takes a permit of step 9
 //! only if one is free.
 //!

@@ -106,7 +106,8 @@ fn the_preset_drops_what_kube_prometheus_drops() {
     }
 }
 
-/// `golden.txt` has configurations and the results of a real Prometheus; `tests/relabel` checks that they are current.
+/// `golden.txt` has configurations and the results of a real Prometheus. `tests/ingest/relabel.rs` checks that they are
+/// current.
 #[test]
 fn rules_match_the_results_of_prometheus() {
     let golden = include_str!("../../../../../tests/data/relabel/golden.txt");
@@ -123,7 +124,7 @@ fn rules_match_the_results_of_prometheus() {
             }
             idx => {
                 let left = rules.relabel(&series[idx.parse::<usize>().unwrap()]);
-                // A label without a name is sent by Prometheus, but stored by nobody.
+                // Prometheus sends labels with an empty name, but no store accepts them.
                 let agrees = match (rest, &left) {
                     ("-", left) => matches!(left, Ok(None)),
                     (_, Ok(Some(left))) => !rest.contains("\"\":") && *left == labels(rest),
