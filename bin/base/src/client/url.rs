@@ -39,16 +39,16 @@ impl Url {
         if path.contains(['?', '#']) || path.parse::<hyper::Uri>().is_err() && !path.is_empty() {
             return Err(expected());
         }
-        let (user, authority) = match authority.rsplit_once('@') {
-            Some((user, authority)) => (Some(user), authority),
+        let (userinfo, authority) = match authority.rsplit_once('@') {
+            Some((userinfo, authority)) => (Some(userinfo), authority),
             None => (None, authority),
         };
         let (host, port) = split_port(authority).ok_or_else(expected)?;
         let port = port.unwrap_or(if is_https { 443 } else { 80 });
         let (host, path) = (host.to_owned(), path.trim_end_matches('/').to_owned());
-        let basic = user.map(|user| {
-            let mut decoded = Cow::from(percent_decode_str(user)).into_owned();
-            if !user.contains(':') {
+        let basic = userinfo.map(|userinfo| {
+            let mut decoded = Cow::from(percent_decode_str(userinfo)).into_owned();
+            if !userinfo.contains(':') {
                 decoded.push(b':');
             }
             STANDARD.encode(decoded)
@@ -66,7 +66,7 @@ impl Url {
     }
 }
 
-/// Does not print the password.
+/// Prints the URL without its userinfo.
 impl std::fmt::Display for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.is_https { "https" } else { "http" };
