@@ -54,7 +54,7 @@ impl HttpState {
             };
             Gate::new(flag, n_permits, queue, metrics)
         };
-        // One queue per class. The write queue is bounded only by the number of connections and by the query timeout.
+        // One queue per class. The number of connections bounds the queue of writes, which have their own deadline.
         let queue = Queue { max: settings.args.query_max_queued, timeout: settings.args.query_queue_timeout };
         let write_queue = Queue { max: settings.args.max_connections, timeout: settings.args.query_timeout };
         let gates = Gates {
