@@ -118,12 +118,12 @@ impl<'a> Encoder<'a> {
     }
 
     fn scrape(&self, machine: &Machine, round: i64, request: &mut WriteRequest, sink: &mut Sink<'_>) -> Result<()> {
-        let mut known = machine.labels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = machine.labels.lock().unwrap_or_else(PoisonError::into_inner);
         let mut result = Ok(());
         self.fleet.scrape(machine.places.clone(), round, |series, sample| {
             if result.is_ok() {
                 let at = (series.place - machine.places.start) as usize;
-                self.push(&mut known, at, series, sample, request);
+                self.push(&mut cached, at, series, sample, request);
                 if request.n_samples() == self.samples_per_request {
                     result = Request::new(request).and_then(&mut *sink);
                 }
@@ -134,7 +134,7 @@ impl<'a> Encoder<'a> {
 
     fn push(
         &self,
-        known: &mut Vec<CachedLabels>,
+        cached: &mut Vec<CachedLabels>,
         at: usize,
         series: SeriesId,
         sample: Sample,
@@ -144,12 +144,12 @@ impl<'a> Encoder<'a> {
             let labels = EncodedLabels::new(&self.fleet.labels(series), self.version);
             CachedLabels { generation: series.generation, labels }
         };
-        match known.get_mut(at) {
-            Some(known) if known.generation == series.generation => {}
-            Some(known) => *known = encode(),
-            None => known.push(encode()),
+        match cached.get_mut(at) {
+            Some(labels) if labels.generation == series.generation => {}
+            Some(labels) => *labels = encode(),
+            None => cached.push(encode()),
         }
-        request.push(&known[at].labels, sample);
+        request.push(&cached[at].labels, sample);
     }
 }
 

@@ -6,7 +6,8 @@ use super::tables::table;
 
 const JOB: Job = Job::Kubelet;
 const SECONDS: &str = "0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10";
-const OPERATIONS: &str = "container_status create_container exec_sync list_containers list_podsandbox podsandbox_status remove_container version";
+const OPERATIONS: &str = "container_status create_container exec_sync list_containers list_podsandbox \
+    podsandbox_status remove_container version";
 
 const RUNTIME: Histogram = Histogram::new(
     "kubelet_runtime_operations_duration_seconds",
