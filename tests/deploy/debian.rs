@@ -1,4 +1,4 @@
-//! The Debian package: built by cargo-deb from the binary of this test, unpacked, and run. And what `dist` adds to it.
+//! The Debian package: built by cargo-deb from the binary under test, unpacked, and run. Also what `dist` adds to it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -83,8 +83,8 @@ fn a_partially_invalid_request_reports_exact_counts() {
 #[test]
 fn an_invalid_reference_rejects_the_request() {
     let server = Server::start(&[]);
-    let astray = TimeSeries { labels_refs: vec![1, 9], ..up(0) };
-    let answer = server.http().write_v2(&request(vec![up(0), astray])).expect_status(400);
+    let invalid = TimeSeries { labels_refs: vec![1, 9], ..up(0) };
+    let answer = server.http().write_v2(&request(vec![up(0), invalid])).expect_status(400);
     assert!(answer.text().contains("labelRefs 9 outside of symbols table (size 9)"), "{answer:?}");
     assert_eq!(written(&answer), ["0", "0", "0"]);
     assert!(everything(server.http()).is_empty());

@@ -100,6 +100,7 @@ fn layout(counts: &[u64], offset: i32, scale_down: i32, adjusts: bool) -> (Vec<B
     (buckets.spans, buckets.counts)
 }
 
+/// The buckets of a native histogram under construction.
 struct Sparse {
     spans: Vec<BucketSpan>,
     counts: Vec<u64>,
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_laid_out_like_in_prometheus() {
+    fn buckets_are_laid_out_as_in_prometheus() {
         check(&[], 5, 0, &[], &[]);
         check(&[4, 3, 2, 1], 0, 0, &[(1, 4)], &[4, 3, 2, 1]);
         check(&[4, 0, 0, 1], -3, 0, &[(-2, 4)], &[4, 0, 0, 1]);

@@ -80,9 +80,9 @@ fn if_all_routes_are_used_an_eighth_is_evicted_at_a_time() {
 fn unused_routes_are_evicted_before_the_cache_grows() {
     let (mut table, hasher, mut now) = (Table::default(), RouteHasher::new(), Instant::now());
     (0..1_000).for_each(|n| table.insert(key(&hasher, n), A, usize::MAX, now));
-    for hour in 1..20 {
+    for round in 1..20 {
         // Each round replaces one series in ten; the thousand are always sent.
-        (0..100).for_each(|n| table.insert(key(&hasher, hour * 1_000 + n), B, usize::MAX, now));
+        (0..100).for_each(|n| table.insert(key(&hasher, round * 1_000 + n), B, usize::MAX, now));
         (0..1_000).for_each(|n| table.find(key(&hasher, n)).expect("it is in use").set_used());
         now += EVICTED_AFTER;
     }
@@ -93,7 +93,7 @@ fn unused_routes_are_evicted_before_the_cache_grows() {
     table.insert(key(&hasher, u32::MAX - 1), B, usize::MAX, now + EVICTED_AFTER);
     assert_eq!((table.len, table.slots.len()), (1, SLOTS_MIN));
     table.insert(key(&hasher, u32::MAX - 2), B, usize::MAX, now + EVICTED_AFTER);
-    assert_eq!(table.len, 2, "not before the time is over once more");
+    assert_eq!(table.len, 2, "nothing is evicted until EVICTED_AFTER has passed again");
 }
 
 proptest! {

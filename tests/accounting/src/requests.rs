@@ -90,7 +90,7 @@ impl Request {
         Ok(Completed::Other)
     }
 
-    /// Returns a description of at most some 400 characters.
+    /// Returns a description of about 400 characters at most.
     pub(crate) fn summary(&self) -> String {
         match self {
             Self::Query(text, times) => format!("query of {} bytes, {times:?}: {}", text.len(), cut(text)),
@@ -121,6 +121,7 @@ fn times(random: &mut Random) -> Times {
     Times::Range { start_ms, end_ms: start_ms.saturating_add(n_steps.saturating_mul(step_ms)), step_ms }
 }
 
+/// Selectors. The first ten have no modifiers, so that they can have a range.
 const SELECTORS: &[&str] = &[
     "m",
     "m{i=~\"1.*\"}",
