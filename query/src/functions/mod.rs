@@ -134,7 +134,7 @@ pub(crate) enum Params {
     Any,
     /// A quantile. A value outside of [0, 1] causes a warning.
     Quantile,
-    /// The number of a rule of `integral`. Any other number causes a warning.
+    /// The number of an integration rule of `integral`. Any other number causes a warning.
     Strategy,
     /// Two factors. A value outside of (0, 1) is an error.
     SmoothingFactors,

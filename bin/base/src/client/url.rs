@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// The bytes that an element of a URL escapes: all but the unreserved characters of RFC 3986.
+/// The bytes that are percent-encoded in a component of a URL: all but the unreserved characters of RFC 3986.
 pub const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The URL of a server: `http://host:port/path` or `https://host:port/path`.

@@ -31,7 +31,8 @@ fn errors_name_their_place() {
 fn budgets_are_read_and_checked() {
     let parse = |text: &str| serde_yaml_ng::from_str::<IngestConfig>(text).map_err(anyhow::Error::from)?.budgets();
     let text = "{team_label: namespace, budget: {active_series: 100}, team_maximum: {samples_per_second: 5}, \
-                teams: {a: {guaranteed: {active_series: 60}, senders: [x]}, '': {maximum: {new_series_per_second: 1}}}}";
+                teams: {a: {guaranteed: {active_series: 60}, senders: [x]}, \
+                '': {maximum: {new_series_per_second: 1}}}}";
     let budgets = parse(text).unwrap();
     assert_eq!((budgets.team_label.as_deref(), budgets.total.active_series), (Some("namespace"), Some(100)));
     assert_eq!(budgets.teams["a"].guaranteed.active_series, Some(60));
