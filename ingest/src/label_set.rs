@@ -65,7 +65,7 @@ fn build(strings: &mut [(&str, &str)]) -> Result<Labels, Reason> {
     check(Labels::from_unsorted(strings).map_err(|refused| reason(&refused))?)
 }
 
-/// Checks the properties that relabelling can break: the metric name, and the size.
+/// Checks the properties that relabeling can break: the metric name, and the size.
 pub(crate) fn check(labels: Labels) -> Result<Labels, Reason> {
     if labels.metric_name().is_empty() {
         return Err(Reason::MissingMetricName);

@@ -38,7 +38,7 @@ fn instruction(name: &str) -> String {
 }
 
 #[test]
-fn image_is_minimal_and_labelled() {
+fn image_is_minimal_and_labeled() {
     let file = text(CONTAINERFILE);
     assert_eq!(instruction("FROM"), "scratch");
     let copied: Vec<_> = file.lines().filter(|line| line.starts_with("COPY ") || line.starts_with("ADD ")).collect();

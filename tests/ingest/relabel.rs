@@ -1,4 +1,4 @@
-//! Relabelling: the results of rules are those of a real Prometheus, recorded in `tests/data/relabel/golden.txt`; and
+//! Relabeling: the results of rules are those of a real Prometheus, recorded in `tests/data/relabel/golden.txt`; and
 //! rules in a running server.
 //!
 //! Prometheus receives the label sets by remote write and sends them to a server of this test, once for each case with
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::harness::{ConfigFile, Http, Prometheus, Server, WriteRequest, missing, now_ms, series, wait_until};
 
-/// Relabelled label sets by the number of the original one.
-type Relabelled = BTreeMap<usize, BTreeMap<String, String>>;
+/// Relabeled label sets by the number of the original one.
+type Relabeled = BTreeMap<usize, BTreeMap<String, String>>;
 
 const SERIES: &[&[(&str, &str)]] = &[
     &[("__name__", "up"), ("instance", "h1:80"), ("job", "a")],
@@ -40,7 +40,7 @@ fn the_golden_table_is_that_of_a_real_prometheus() {
         return;
     }
     let cases: Vec<_> = read("cases.txt").lines().map(str::to_owned).collect();
-    let taken: Arc<Mutex<Vec<Relabelled>>> = Arc::new(Mutex::new(vec![Relabelled::new(); cases.len()]));
+    let taken: Arc<Mutex<Vec<Relabeled>>> = Arc::new(Mutex::new(vec![Relabeled::new(); cases.len()]));
     let address = receive(&taken);
     let remotes: Vec<_> = (0..).zip(&cases).map(|(i, case)| remote(i, case, &address)).collect();
     let prometheus = Prometheus::start(&json!({ "remote_write": remotes }).to_string(), &[]);
@@ -54,10 +54,10 @@ fn the_golden_table_is_that_of_a_real_prometheus() {
         let labels: BTreeMap<_, _> = labels.iter().copied().collect();
         golden += &format!("series {}\n", json!(labels));
     }
-    for (case, relabelled) in cases.iter().zip(&*taken.lock().unwrap()) {
+    for (case, relabeled) in cases.iter().zip(&*taken.lock().unwrap()) {
         golden += &format!("case {case}\n");
         for idx in 0..SERIES.len() {
-            let left = relabelled.get(&idx).map_or_else(|| "-".to_owned(), |labels| json!(labels).to_string());
+            let left = relabeled.get(&idx).map_or_else(|| "-".to_owned(), |labels| json!(labels).to_string());
             golden += &format!("{idx} {left}\n");
         }
     }
@@ -108,7 +108,7 @@ fn done(http: &Http) -> BTreeMap<String, f64> {
 }
 
 /// Starts a server that accepts remote writes. The path is the number of the case. It ends with the process.
-fn receive(taken: &Arc<Mutex<Vec<Relabelled>>>) -> String {
+fn receive(taken: &Arc<Mutex<Vec<Relabeled>>>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
     let address = listener.local_addr().expect("an address").to_string();
     let taken = Arc::clone(taken);
@@ -122,7 +122,7 @@ fn receive(taken: &Arc<Mutex<Vec<Relabelled>>>) -> String {
 }
 
 /// Serves the requests of one connection.
-fn serve(stream: TcpStream, taken: &Mutex<Vec<Relabelled>>) -> std::io::Result<()> {
+fn serve(stream: TcpStream, taken: &Mutex<Vec<Relabeled>>) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     loop {
         let (mut line, mut size) = (String::new(), 0);
@@ -148,7 +148,7 @@ fn serve(stream: TcpStream, taken: &Mutex<Vec<Relabelled>>) -> std::io::Result<(
     }
 }
 
-fn note(of_case: &mut Relabelled, body: &[u8]) {
+fn note(of_case: &mut Relabeled, body: &[u8]) {
     let message = snap::raw::Decoder::new().decompress_vec(body).expect("a snappy block");
     for series in WriteRequest::decode(&message[..]).expect("a write request").timeseries {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("labels are UTF-8");

@@ -1,4 +1,4 @@
-//! HTTP/2: limits hold per stream, and slow, failed or cancelled streams do not affect others of the connection.
+//! HTTP/2: limits hold per stream, and slow, failed or canceled streams do not affect others of the connection.
 
 use super::running::running;
 use super::{SERIES_PER_REQUEST, held, ingest};
@@ -48,7 +48,7 @@ fn a_response_that_is_not_read_is_reset_and_the_connection_stays_open() {
 }
 
 #[test]
-fn a_request_that_its_client_resets_is_cancelled() {
+fn a_request_that_its_client_resets_is_canceled() {
     let server = Server::start(&["--query.metadata-concurrency=1"]);
     ingest(&server, 4 * SERIES_PER_REQUEST);
     let client = Http2::connect(server.http().address());

@@ -1,4 +1,4 @@
-//! Active requests: listed, cancelled by their client or an operator, coalesced, and logged.
+//! Active requests: listed, canceled by their client or an operator, coalesced, and logged.
 
 use std::thread;
 use std::time::{Duration, Instant};

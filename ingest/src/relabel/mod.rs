@@ -1,4 +1,4 @@
-//! Relabelling: rules that rewrite, keep or drop series before they reach the store.
+//! Relabeling: rules that rewrite, keep or drop series before they reach the store.
 //!
 //! A rule is one of Prometheus' relabel configurations (`config`), with its defaults, regular expressions and errors;
 //! `rule` applies it to a label set. The rules are applied to each label set once, when it is first seen. The route
@@ -149,7 +149,7 @@ impl Rules {
         self.dropped.len() + self.dropped_by_others.len()
     }
 
-    /// Returns the relabelled label set, which may be empty, or `None` if a rule drops it.
+    /// Returns the relabeled label set, which may be empty, or `None` if a rule drops it.
     ///
     /// # Errors
     /// If the result is not a valid label set.

@@ -24,14 +24,14 @@ pub(crate) fn read(samples: &SampleColumns, skip_buckets: bool, charge: &mut Cha
     let mut before: Option<(u32, &Histogram, Arc<FloatHistogram>)> = None;
     let mut totals = Totals::default();
     for (index, stored) in &samples.histograms {
-        let neighbour = before.as_ref().filter(|(at, ..)| at + 1 == *index).map(|(_, stored, read)| (*stored, &**read));
+        let neighbor = before.as_ref().filter(|(at, ..)| at + 1 == *index).map(|(_, stored, read)| (*stored, &**read));
         let mut histogram = FloatHistogram::from(&**stored);
         if let Some((_, _, before)) = &before
             && before.custom_bounds() == histogram.custom_bounds()
         {
             histogram.custom_bounds.clone_from(&before.custom_bounds);
         }
-        histogram.reset_hint = hint(&histogram, *index == 0, stored, neighbour);
+        histogram.reset_hint = hint(&histogram, *index == 0, stored, neighbor);
         let histogram = Arc::new(histogram);
         let converted = if skip_buckets { totals.convert(&histogram) } else { Arc::clone(&histogram) };
         charge.grow(converted.size())?;

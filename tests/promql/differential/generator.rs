@@ -142,7 +142,7 @@ impl Generator {
             54..74 => self.binary(depth),
             74..79 => self.set_operation(depth),
             79..88 => self.call(depth),
-            88..91 => self.relabelled(depth),
+            88..91 => self.relabeled(depth),
             91..95 => self.of_buckets(depth),
             95 => self.absent(depth),
             96 => self.info(),
@@ -276,7 +276,7 @@ impl Generator {
         }
     }
 
-    fn relabelled(&mut self, depth: usize) -> String {
+    fn relabeled(&mut self, depth: usize) -> String {
         let inner = self.vector(depth - 1);
         let args = self.of(&[
             r#""host", "$1", "instance", "(.*):.*""#,

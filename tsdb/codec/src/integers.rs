@@ -38,7 +38,7 @@ const NIBBLE_MAX: u64 = 15;
 pub struct IntegerEncoder {
     /// The differences from the first integer, divided by their common divisor.
     quotients: Vec<i64>,
-    /// The differences between neighbouring quotients.
+    /// The differences between neighboring quotients.
     steps: Vec<i64>,
 }
 

@@ -1,4 +1,4 @@
-//! Expansion of a template with the groups of a regular expression, for `label_replace` and relabelling.
+//! Expansion of a template with the groups of a regular expression, for `label_replace` and relabeling.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 

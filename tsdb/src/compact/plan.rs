@@ -242,14 +242,14 @@ fn keeps_order(unit: &[&BlockMeta], first_flush: u64, strangers: &[&BlockMeta]) 
     })
 }
 
-/// Returns neighbours of the lowest level with enough blocks, and blocks of lower levels between them.
+/// Returns neighbors of the lowest level with enough blocks, and blocks of lower levels between them.
 fn crowd<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
     let level_of = |unit: &Unit<'_>| unit.iter().map(|block| block.origin.level).max().unwrap_or(0);
     let levels: BTreeSet<u8> = run.iter().map(level_of).collect();
     levels.into_iter().find_map(|level| {
         let is_crowd = |units: &&Run<'_>| units.iter().filter(|unit| level_of(unit) == level).count() >= FAN_IN;
-        let mut neighbours = run.split(|unit| level_of(unit) > level).filter(is_crowd);
-        neighbours.next().map(|units| units[..first_units(units)].concat())
+        let mut neighbors = run.split(|unit| level_of(unit) > level).filter(is_crowd);
+        neighbors.next().map(|units| units[..first_units(units)].concat())
     })
 }
 
@@ -273,7 +273,7 @@ fn is_worth_it(run: &Run<'_>) -> bool {
     rest > 0 && rest >= largest / OUT_OF_ORDER_SHARE
 }
 
-/// Returns all blocks of a run, or the smallest neighbours if there are too many, or `None` if there is a single block
+/// Returns all blocks of a run, or the smallest neighbors if there are too many, or `None` if there is a single block
 /// that is not a part.
 fn whole<'a>(run: impl AsRef<Run<'a>>) -> Option<Vec<&'a BlockMeta>> {
     let run = run.as_ref();
@@ -286,11 +286,11 @@ fn whole<'a>(run: impl AsRef<Run<'a>>) -> Option<Vec<&'a BlockMeta>> {
     }
 }
 
-/// Returns the neighbours with the smallest total size, at least half as many as can be merged at once. They exist if
-/// there are more blocks than that: either the first neighbours are enough, or the unit after them is.
+/// Returns the neighbors with the smallest total size, at least half as many as can be merged at once. They exist if
+/// there are more blocks than that: either the first neighbors are enough, or the unit after them is.
 fn smallest<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
-    let neighbours = (0..run.len()).map(|start| run[start..start + first_units(&run[start..])].concat());
-    neighbours
+    let neighbors = (0..run.len()).map(|start| run[start..start + first_units(&run[start..])].concat());
+    neighbors
         .filter(|blocks| blocks.len() >= SOURCES_MAX / 2)
         .min_by_key(|blocks| blocks.iter().fold(0_u64, |sum, block| sum.saturating_add(block.size)))
 }

@@ -64,7 +64,7 @@ impl Projection {
     }
 
     fn all(&mut self, head: &Head, slot: u32) -> Labels {
-        // Neighbours in label order usually share their first labels.
+        // Neighbors in label order usually share their first labels.
         let n_same = self.built.iter().copied().zip(head.pairs(slot)).take_while(|(built, pair)| built == pair).count();
         self.built.truncate(n_same);
         self.builder.truncate(n_same);

@@ -2,7 +2,7 @@
 //!
 //! A series that is added alone looks up each of its labels in tables larger than the processor's caches, and its lists
 //! grow one slot at a time. When all series of a head are known, the series of one label are sorted by value instead.
-//! This is a counting sort, as values are integers. Each list is then allocated once with its final size. Neighbours
+//! This is a counting sort, as values are integers. Each list is then allocated once with its final size. Neighbors
 //! often share a value, so runs of slots are counted and sorted.
 //!
 //! Used to load series during replay (`head::load`). Besides the postings it takes about twenty bytes per run of the
@@ -16,7 +16,7 @@ use super::symbols::SymbolId;
 /// Builds the postings of one label after the other, and reuses its memory.
 #[derive(Debug, Default)]
 pub(crate) struct LabelBuilder {
-    /// Ascending by slot, with the value: neighbours with the same value form one run.
+    /// Ascending by slot, with the value: neighbors with the same value form one run.
     runs: Vec<(SymbolId, Range<u32>)>,
     /// The runs sorted by value.
     by_value: Vec<Range<u32>>,

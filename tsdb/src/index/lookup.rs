@@ -258,7 +258,7 @@ fn values_of(
     for (i, slot) in slots.iter().enumerate() {
         ctx.check_every(CHECK_INTERVAL, i)?;
         let value = labels.value(slot, name);
-        // Neighbours often share a value.
+        // Neighbors often share a value.
         if value != last {
             value.into_iter().try_for_each(|value| values.insert(symbols.resolve(value)))?;
             last = value;

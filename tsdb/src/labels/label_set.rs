@@ -326,7 +326,7 @@ fn unpack_len(packed: &[u8], mut at: usize) -> (usize, usize) {
 /// Returns the first position at which two strings differ. Returns `None` if one is a prefix of the other.
 fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     const STEP: usize = 16;
-    // Skips equal pieces quickly: neighbours share most of their labels.
+    // Skips equal pieces quickly: neighbors share most of their labels.
     let n_equal = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).take_while(|(a, b)| a == b).count() * STEP;
     let rest = a[n_equal..].iter().zip(&b[n_equal..]).position(|(a, b)| a != b)?;
     Some(n_equal + rest)

@@ -63,7 +63,7 @@ impl ShardLog {
 }
 
 /// Returns the series of a shard, sorted by ref. That is the order of creation, in which senders mostly write them. A
-/// restart assigns slots in this order, so the samples of a request go to neighbouring slots.
+/// restart assigns slots in this order, so the samples of a request go to neighboring slots.
 fn by_ref(shard: &Shard) -> Vec<(SeriesRef, SlotRef)> {
     let mut all = Vec::new();
     for step in 0.. {

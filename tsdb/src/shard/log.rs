@@ -2,7 +2,7 @@
 //!
 //! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A request writes one
 //! record to each log of its series, for any number of shards. With one record per shard, records would be smaller and
-//! compress worse, because a sample is encoded relative to its neighbours. A log is written to the disk far faster than
+//! compress worse, because a sample is encoded relative to its neighbors. A log is written to the disk far faster than
 //! heads accept samples, so a few logs serve any number of shards.
 //!
 //! The number of logs is a power of two, at most the number of shards. The lowest bits of the hash of a series select

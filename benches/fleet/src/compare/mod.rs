@@ -2,7 +2,7 @@
 //! directory.
 //!
 //! docs/development/bench.md lists the steps. The order of servers alternates between rounds, so that a temporarily
-//! busy machine favours none. Results are medians over the rounds.
+//! busy machine favors none. Results are medians over the rounds.
 
 mod report;
 mod server;

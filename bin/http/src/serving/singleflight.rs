@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. A request sees all writes acknowledged before it arrived: a computation that has begun accepts no followers after
 //!    a write.
-//! 2. A computation is cancelled only when its leader and all followers have disconnected.
+//! 2. A computation is canceled only when its leader and all followers have disconnected.
 //! 3. There are never more computations than requests.
 
 use std::collections::HashMap;
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_computation_is_cancelled_with_its_last_request() {
+    fn a_computation_is_canceled_with_its_last_request() {
         let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
         let first = leader(join(&group, &ctx));
         let second = follower(join(&group, &ctx));

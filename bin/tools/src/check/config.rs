@@ -1,7 +1,7 @@
 //! `varve check config`: configuration files of Varve, and of a Prometheus that writes to Varve.
 //!
 //! In a Prometheus file it checks keys and values at any depth (`schema`), the parts that Varve also has (external
-//! labels, relabelling, storage and OTLP settings), jobs, and rule files. It lists the sections that it does not check.
+//! labels, relabeling, storage and OTLP settings), jobs, and rule files. It lists the sections that it does not check.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -29,7 +29,7 @@ const ALTERNATIVES: [&[&str]; 8] = [
 /// Kinds of authentication of which a mapping may have one.
 const AUTHENTICATION: [&str; 5] = ["basic_auth", "authorization", "oauth2", "bearer_token", "bearer_token_file"];
 /// Keys of lists of relabel rules.
-const RELABELLING: [&str; 4] =
+const RELABELING: [&str; 4] =
     ["alert_relabel_configs", "metric_relabel_configs", "relabel_configs", "write_relabel_configs"];
 /// Mappings whose keys users choose.
 const NAMED_BY_USERS: [&str; 4] = ["labels", "external_labels", "params", "endpoint_params"];
@@ -103,8 +103,8 @@ fn check_tree(value: &Value, scope: Scope<'_>) -> Result<()> {
 
 fn check_mapping(value: &Value, scope: Scope<'_>) -> Result<()> {
     check_proxy(value)?;
-    for key in RELABELLING {
-        check_relabelling(value.get(key), scope.is_legacy).context(key)?;
+    for key in RELABELING {
+        check_relabeling(value.get(key), scope.is_legacy).context(key)?;
     }
     for (discovery, i) in items(value.get("file_sd_configs")).zip(1..) {
         check_files(discovery, scope.folder).with_context(|| format!("file_sd_configs: entry {i}"))?;
@@ -203,7 +203,7 @@ fn check_remote(remote: &Value, section: &str) -> Result<()> {
 }
 
 /// Checks relabel rules with Varve's parser, which accepts what Prometheus accepts.
-fn check_relabelling(rules: Option<&Value>, is_legacy: bool) -> Result<()> {
+fn check_relabeling(rules: Option<&Value>, is_legacy: bool) -> Result<()> {
     let Some(rules) = rules.filter(|rules| items(Some(rules)).next().is_some()) else { return Ok(()) };
     parse_rules(&serde_yaml_ng::to_string(rules)?)?;
     for rule in items(Some(rules)).filter(|_| is_legacy) {

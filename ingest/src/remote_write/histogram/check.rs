@@ -20,7 +20,7 @@ pub(crate) fn check(mut histogram: Histogram, mut schema: i32) -> Checked<Histog
     Ok(histogram)
 }
 
-/// Merges each group of 2^`finer` neighbouring buckets into one.
+/// Merges each group of 2^`finer` neighboring buckets into one.
 fn reduce(histogram: &mut Histogram, finer: u32) -> Checked {
     let Histogram { counts, positive_spans, negative_spans, .. } = histogram;
     match counts {

@@ -22,7 +22,7 @@ impl Evaluator<'_> {
         let dst = dst.ok_or_else(|| invalid("destination label name", &printed(&args[1])))?;
         let ctx = self.limits.ctx.clone();
         let n_references = template.matches('$').count();
-        self.relabelled(&args[0], grid, dst, |labels, charge| {
+        self.relabeled(&args[0], grid, dst, |labels, charge| {
             let value = src.and_then(|src| labels.get(src)).unwrap_or("");
             // Each reference expands to at most the whole value.
             charge.grow(template.len().saturating_add(n_references.saturating_mul(value.len())))?;
@@ -35,7 +35,7 @@ impl Evaluator<'_> {
         let sources = args[3..].iter().map(|arg| joined_label("source", arg)).collect::<Result<Vec<_>>>()?;
         let (dst, separator) = (joined_label("destination", &args[1])?, string_arg(&args[2])?);
         let limits = self.limits.clone();
-        self.relabelled(&args[0], grid, dst, |labels, charge| {
+        self.relabeled(&args[0], grid, dst, |labels, charge| {
             charge.grow(sources.len() * size_of::<&str>())?;
             // Finding a label takes time that is linear in the number of labels.
             let value_of = |source: &&str| {
@@ -50,7 +50,7 @@ impl Evaluator<'_> {
 
     /// Evaluates a vector, and sets the label `dst` of each series to the result of `value` for its labels. `value`
     /// must charge its result before building it.
-    fn relabelled(
+    fn relabeled(
         &mut self,
         arg: &Plan,
         grid: Grid,

@@ -37,7 +37,7 @@ impl<T: Clone> SharedSets<T> {
     }
 }
 
-/// Mixes the address: neighbours in memory are a few words apart.
+/// Mixes the address: neighbors in memory are a few words apart.
 fn slot(labels: &Labels) -> usize {
     let address = labels.as_packed().as_ptr().addr() / 16;
     (address ^ (address / SLOTS) ^ (address / SLOTS / SLOTS)) % SLOTS

@@ -268,7 +268,7 @@ impl SegmentReader {
             if self.read(READ_SIZE.min(usize::try_from(left).unwrap_or(READ_SIZE))).is_ok() {
                 return true;
             }
-            // A bad sector loses its page, not the neighbouring pages.
+            // A bad sector loses its page, not the neighboring pages.
             match self.read(PAGE_SIZE.min(usize::try_from(left).unwrap_or(PAGE_SIZE))) {
                 Ok(()) => return true,
                 Err(error) => {

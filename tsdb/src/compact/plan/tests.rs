@@ -94,7 +94,7 @@ fn blocks_across_days_are_not_merged_and_merges_do_not_pass_over_them() {
 }
 
 #[test]
-fn a_merge_is_bounded_and_takes_the_smallest_neighbours() {
+fn a_merge_is_bounded_and_takes_the_smallest_neighbors() {
     let mut parts: Vec<_> = (1..=100).map(|flush| (0, 2, 0, flush, flush, 1000 - flush)).collect();
     let smallest: Vec<u64> = (37..=100).collect();
     check(&parts, 100.0, Some((&smallest[32..], 0, 2, 1)));

@@ -13,8 +13,8 @@
 //! ```
 //! A symbol is a label name and value, numbered from 0 in the file. A symbols frame precedes the first series frame
 //! that needs its symbols. Series are in the order of their refs, shard by shard: a sender creates the series of a
-//! scrape target in succession. So neighbouring series share many symbols ([`series`]), and a replay gives them
-//! neighbouring slots.
+//! scrape target in succession. So neighboring series share many symbols ([`series`]), and a replay gives them
+//! neighboring slots.
 //!
 //! Crash: the file is written under a temporary name, synced and renamed; then the directory is synced. Only then are
 //! older checkpoints removed. Segments before the rotation are removed only after this removal is durable. So for every

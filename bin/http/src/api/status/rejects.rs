@@ -46,7 +46,7 @@ schema! {
     pub(crate) struct RejectedExample {
         /// The error that the sender got.
         text: String,
-        /// The labels as they were sent, before relabelling, truncated. Empty if the reject is not of a series.
+        /// The labels as they were sent, before relabeling, truncated. Empty if the reject is not of a series.
         labels: String,
         /// The timestamp of the sample, if it is one.
         timestamp_ms: Option<i64>,

@@ -12,7 +12,7 @@ use crate::sample::SeriesRef;
 
 /// Number of ones before a distance in full.
 const ESCAPE: u32 = 12;
-/// Maximum K. Series at larger distances are not neighbours.
+/// Maximum K. Series at larger distances are not neighbors.
 pub(super) const K_MAX: u32 = 20;
 
 /// Appends the refs except the first.

@@ -1,8 +1,8 @@
 //! The values of a samples record: one value for each of many series, in request order.
 //!
-//! Neighbouring values belong to different series, so each value is encoded independently: a prefix code for a symbol
+//! Neighboring values belong to different series, so each value is encoded independently: a prefix code for a symbol
 //! (the kind of the value), a prefix code for the number of bits, then the bits. Decimals are converted to exact
-//! integers first. Neighbouring values are often of the same kind, so the code of a symbol depends on the previous
+//! integers first. Neighboring values are often of the same kind, so the code of a symbol depends on the previous
 //! symbol.
 //!
 //! ```text
