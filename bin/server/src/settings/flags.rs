@@ -265,7 +265,8 @@ pub struct ServeArgs {
     #[arg(long = "query.cache-size", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub query_cache_size: usize,
 
-    /// Memory available to the server, from which other memory limits are derived [0: memory of the cgroup or machine]
+    /// Memory available to the server, from which other memory limits are derived; a lower limit of the cgroup takes
+    /// precedence [0: memory of the machine]
     #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub memory_limit: usize,
 
