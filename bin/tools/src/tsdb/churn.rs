@@ -25,7 +25,7 @@ pub(super) fn compact(args: &CompactArgs) -> Result<DamageReport> {
     db.compact_fully().context("compact")?;
     let after = db.stats();
     println!(
-        "{} blocks of {} bytes are now {} of {}, {} samples, {} bytes of index",
+        "compacted {} blocks ({} bytes) to {} blocks ({} bytes) with {} samples and {} bytes of index",
         before.n_blocks,
         before.blocks_size_bytes,
         after.n_blocks,
@@ -52,7 +52,7 @@ pub(super) fn churn(args: &ChurnArgs) -> Result<DamageReport> {
     Ok(damage)
 }
 
-/// Returns a report for people, with at most `limit` labels and metrics, without those of less than a percent.
+/// Returns the report as text, with at most `limit` labels and metrics. Omits those with less than 1 % of the new series.
 fn print(found: &ChurnReport, limit: usize) -> String {
     let ChurnReport { series, new_series, new_combinations, .. } = found;
     if found.earlier_series == 0 {
@@ -72,7 +72,7 @@ fn print(found: &ChurnReport, limit: usize) -> String {
         let [n_series, n_values, n_alone] = numbers;
         [part(label.new_series), n_series, n_values, n_alone, label.label.clone(), label.metrics.join(", ")]
     });
-    let head = ["new", "series", "new values", "by nothing else", "label", "metrics"];
+    let head = ["new", "series", "new values", "alone", "label", "metrics"];
     text.push_str(&table(&head, labels));
     let metrics = found.metrics.iter().filter(|metric| is_large(metric.new_series)).take(limit).map(|metric| {
         let by = match metric.label.as_str() {
@@ -126,7 +126,7 @@ mod tests {
             metrics: vec![metric],
         };
         let text = print(&found, 10);
-        assert!(text.contains("  75.0 %     750           3                2  pod    a, b\n"), "{text}");
+        assert!(text.contains("  75.0 %     750           3      2  pod    a, b\n"), "{text}");
         assert!(text.contains("uid") && !text.contains("tiny") && text.contains("a       100 % by pod"), "{text}");
         assert!(!print(&found, 1).contains("uid"));
         assert!(print(&ChurnReport { earlier_series: 0, ..found }, 10).contains("the store is too young"));
