@@ -5,8 +5,9 @@
 //! config: {bucket: metrics, endpoint: s3.eu-west-1.amazonaws.com, access_key: …, secret_key: …}
 //! prefix: ""
 //! ```
-//! Keys that have no effect here are accepted with any value ([`WITHOUT_EFFECT`]), other keys of Thanos only with an
-//! empty value: a complete example of its documentation can be used as it is.
+//! Keys that have no effect here ([`WITHOUT_EFFECT`]) are accepted with any value. Keys that are not supported
+//! ([`UNSUPPORTED`]) are accepted only with an empty value. So a complete example from Thanos' documentation works
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,13 +21,14 @@ use varve_base::tls::Secret;
 use super::MIB;
 use varve_base::config::yaml_error;
 
-/// Maximum size of the file.
+/// Maximum size of the file in bytes.
 const FILE_SIZE_MAX: u64 = MIB;
-/// Parts of a multipart upload: the minimum of S3, and the memory that one takes at most.
+/// Allowed sizes of a part of a multipart upload, in bytes. S3 sets the minimum. The maximum bounds the memory of a
+/// part.
 const PART_SIZES: std::ops::RangeInclusive<u64> = 5 * MIB..=64 * MIB;
-/// Size from which an object is sent in parts of this size.
+/// Default size of a part in bytes. Larger objects are sent in parts.
 const PART_SIZE: u64 = 16 * MIB;
-/// Attempts of a request after the first one.
+/// Default maximum number of retries of a request.
 const RETRIES_MAX: u32 = 6;
 
 /// Types of Thanos that Varve does not have.
@@ -34,7 +36,7 @@ const OTHER_TYPES: [&str; 8] = ["GCS", "AZURE", "SWIFT", "COS", "ALIYUNOSS", "BO
 /// Keys of S3 with no effect: uploads always carry a checksum, lists are always of version 2, and nothing is traced.
 const WITHOUT_EFFECT: [&str; 5] =
     ["disable_dualstack", "send_content_md5", "list_objects_version", "trace", "disable_multipart"];
-/// Keys of its `http_config` with no effect.
+/// Keys of `http_config` with no effect.
 const HTTP_WITHOUT_EFFECT: [&str; 8] = [
     "idle_conn_timeout",
     "response_header_timeout",
@@ -45,10 +47,10 @@ const HTTP_WITHOUT_EFFECT: [&str; 8] = [
     "max_conns_per_host",
     "disable_compression",
 ];
-/// Keys of S3 that are not supported.
+/// Keys of S3 that are not supported: they must be empty.
 const UNSUPPORTED: [&str; 4] = ["aws_sdk_auth", "signature_version2", "sts_endpoint", "put_user_metadata"];
 
-/// A bucket of S3, or a directory.
+/// An S3 bucket or a directory.
 #[derive(Debug, Clone)]
 pub struct BucketConfig {
     pub(super) backend: BackendConfig,
@@ -62,7 +64,7 @@ pub(super) enum BackendConfig {
     S3(Box<S3Config>),
 }
 
-/// Where a bucket is found, and how to sign for it.
+/// The address of an S3 bucket, its credentials and the settings of uploads.
 #[derive(Debug, Clone)]
 pub(super) struct S3Config {
     pub(super) bucket: String,
@@ -152,8 +154,8 @@ impl BucketConfig {
         Self::parse(&text, folder, |name| std::env::var(name).unwrap_or_default()).with_context(about)
     }
 
-    /// Returns the bucket that an argument of a tool names. It is `s3://bucket/prefix`, with credentials, endpoint and
-    /// region from the environment, or a configuration file, or a directory, which need not exist.
+    /// Returns the bucket that an argument of a tool names. The argument is a URL `s3://bucket/prefix` (credentials,
+    /// endpoint and region come from the environment), a configuration file, or a directory, which need not exist.
     ///
     /// # Errors
     /// If the configuration file is invalid, or the environment has no credentials.
@@ -229,10 +231,10 @@ impl S3Section {
         };
         ensure!(
             !access_key.is_empty() && !secret_key.0.is_empty(),
-            "access_key and secret_key are missing, also as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            "access_key and secret_key are missing; set them, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         );
         let is_virtual_hosted = match self.bucket_lookup_type.as_str() {
-            // A name with a dot matches no certificate.
+            // A bucket name with a dot does not match the wildcard certificate of the provider.
             "" | "auto" => {
                 let host = self.endpoint.split(':').next().unwrap_or_default();
                 let hosts = ["amazonaws.com", "googleapis.com", "aliyuncs.com"];
@@ -245,7 +247,7 @@ impl S3Section {
         let part_size = if self.part_size == 0 { PART_SIZE } else { self.part_size };
         ensure!(
             PART_SIZES.contains(&part_size),
-            "part_size {part_size} is not between {} and {}",
+            "part_size {part_size} is not between {} and {} bytes",
             PART_SIZES.start(),
             PART_SIZES.end()
         );
@@ -285,7 +287,7 @@ impl SseSection {
     }
 }
 
-/// Returns `true` for a value that Thanos treats as not set.
+/// Returns `true` if Thanos treats a value as not set.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -295,7 +297,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the region in the name of an endpoint of AWS, or the default region.
+/// Returns the region in the host name of an AWS endpoint, or the default region.
 fn endpoint_region(endpoint: &str) -> &str {
     let host = endpoint.split(':').next().unwrap_or_default();
     let name = host.strip_suffix(".amazonaws.com").or_else(|| host.strip_suffix(".amazonaws.com.cn"));
