@@ -38,7 +38,7 @@ pub struct RulesArgs {
     #[arg(long)]
     debug: bool,
 
-    /// Print the differing lines instead of the expected and the found alerts
+    /// Print the lines that differ, instead of all expected and found alerts
     #[arg(long)]
     diff: bool,
 
@@ -57,7 +57,7 @@ pub struct RulesArgs {
 /// Maximum number of rule files of a test file.
 const RULE_FILES_MAX: usize = 20_000;
 
-/// The results of a test file: of its test groups, or the reason why none ran.
+/// A test file with the results of its test groups, or with the reason why none ran.
 type Suite<'a> = (&'a Path, Result<Vec<TestResult>, String>);
 
 /// Runs `varve test ...`.
@@ -162,7 +162,7 @@ fn print(results: &Result<Vec<TestResult>, String>) {
     println!();
 }
 
-/// Returns the results in the format of JUnit. Time and skipped tests are left out.
+/// Returns the results in the format of JUnit, without times and skipped tests.
 fn junit(suites: &[Suite<'_>]) -> String {
     let mut out = String::from("<testsuites>");
     for (path, results) in suites {

@@ -28,7 +28,7 @@ pub struct Stats {
     pub requests_failed: u64,
     /// Bytes of request bodies as received.
     pub received_bytes: u64,
-    /// Samples stored, exact repetitions included. This and the next two counters include histograms.
+    /// Samples stored, including exact duplicates. This and the next two counters include histograms.
     pub samples_stored: u64,
     /// Samples that relabel rules dropped.
     pub samples_dropped: u64,
@@ -49,7 +49,7 @@ pub struct Stats {
     pub admission: AdmissionStats,
 }
 
-/// One lock, taken once per request for a few steps.
+/// The counters behind one lock, which each request takes once, briefly.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Stats>);
 
@@ -92,7 +92,7 @@ impl Counters {
         self.0.lock().add(written);
     }
 
-    /// Counts the samples of a rule.
+    /// Counts samples that a rule stored.
     pub(crate) fn note_rule(&self, n_stored: u64) {
         self.0.lock().samples_stored += n_stored;
     }

@@ -124,8 +124,8 @@ impl SampleColumns {
         if self.starts_ms.is_empty() { 0 } else { start_timestamps::at(&self.starts_ms, idx) }
     }
 
-    /// Sets the start timestamps of the samples from the index `from` on, which must exist. Indexes in `changes` are
-    /// relative to `from`.
+    /// Sets the start timestamps of the samples from the index `from` on. These samples must exist. Indexes in
+    /// `changes` are relative to `from`.
     pub(crate) fn set_starts(&mut self, from: usize, changes: &[Change]) {
         start_timestamps::append(&mut self.starts_ms, from, changes);
     }
@@ -206,7 +206,7 @@ impl SampleColumns {
         }
     }
 
-    /// Removes the samples from an index on.
+    /// Keeps the first `len` samples and removes the others.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.timestamps_ms.truncate(len);
         self.values.truncate(len);
@@ -214,7 +214,7 @@ impl SampleColumns {
         self.starts_ms.truncate(self.starts_ms.partition_point(|(place, _)| (*place as usize) < len));
     }
 
-    /// Resets the hint of a histogram whose predecessor changed.
+    /// Sets the reset hint of a histogram to unknown, unless it is a gauge, because its predecessor changed.
     fn unfollow(&mut self, idx: usize) {
         let Ok(at) = self.histograms.binary_search_by_key(&(idx as u32), |(place, _)| *place) else { return };
         let histogram = &mut self.histograms[at].1;
@@ -235,7 +235,8 @@ impl SampleColumns {
             return 0;
         }
         let (mut our, mut their, mut n_conflicts) = (0, 0, 0);
-        // Indexes at which both continue to follow their predecessors: ours follow the samples kept before them.
+        // Indexes at which the next sample of each side would follow its own predecessor. The first of `ours` follows
+        // the samples that stay in `self`.
         let (mut our_next, mut their_next) = (self.len(), usize::MAX);
         while our < ours.len() || their < other.len() {
             let our_ms = ours.timestamps_ms.get(our).copied();
@@ -272,7 +273,7 @@ impl SampleColumns {
         self.append(&mut ours);
     }
 
-    /// Splits off the samples from an index on.
+    /// Splits off the samples from the index `at` on.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let starts_ms = start_timestamps::slice(&self.starts_ms, at..self.len());
         start_timestamps::drain(&mut self.starts_ms, at..self.timestamps_ms.len(), self.timestamps_ms.len());
@@ -287,8 +288,8 @@ impl SampleColumns {
         }
     }
 
-    /// Appends a sample of `other`. The sample keeps its reset hint if its index is `next`, because it then follows its
-    /// predecessor. Returns `next` for the following sample.
+    /// Appends a sample of `other`. The sample keeps its reset hint if its index in `self` is `next`, because it then
+    /// follows its predecessor. Returns `next` for the following sample.
     pub(crate) fn push_from(&mut self, other: &Self, idx: usize, next: usize) -> usize {
         if !(self.starts_ms.is_empty() && other.starts_ms.is_empty()) {
             start_timestamps::push(&mut self.starts_ms, self.timestamps_ms.len(), other.start_ms(idx));

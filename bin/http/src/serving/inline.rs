@@ -24,7 +24,7 @@ impl InlinePolicy {
         self.suspended_until.lock().is_none_or(|until| now >= until)
     }
 
-    /// Records the time that a thread has spent on a job, until `now`.
+    /// Records the duration of a job that ended at `now`.
     pub(super) fn record(&self, duration: Duration, now: Instant) {
         if duration > TIME_MAX {
             let mut suspended_until = self.suspended_until.lock();

@@ -52,7 +52,8 @@ pub(super) fn churn(args: &ChurnArgs) -> Result<DamageReport> {
     Ok(damage)
 }
 
-/// Returns the report as text, with at most `limit` labels and metrics. Omits those with less than 1 % of the new series.
+/// Returns the report as text, with at most `limit` labels and metrics. Omits those with less than 1 % of the new
+/// series.
 fn print(found: &ChurnReport, limit: usize) -> String {
     let ChurnReport { series, new_series, new_combinations, .. } = found;
     if found.earlier_series == 0 {

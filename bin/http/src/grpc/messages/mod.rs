@@ -1,5 +1,5 @@
-//! Messages of Thanos' protocols, by hand: `protoc` rejects its files together, because two of them define
-//! `thanos.UNKNOWN`. The field numbers are those of Thanos 0.42.
+//! Messages of Thanos' protocols, written by hand: `protoc` cannot compile Thanos' files together, because two of them
+//! define `thanos.UNKNOWN`. The field numbers are those of Thanos 0.42.
 
 pub(super) mod info;
 pub(super) mod query;
