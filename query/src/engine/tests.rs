@@ -149,8 +149,8 @@ fn common_subexpressions_are_read_once() {
         let (found, other) = (run(query, 1000), run(otherwise, 1000));
         assert!(found == (n_reads, other.1), "{query}: read {} times", found.0);
     }
-    // The second result (100 series at 49,501 steps) exceeds the limit, which does not apply if a join needs all series
-    // at once.
+    // The result that is kept for the second function (100 series at 49,501 steps) exceeds the limit. The limit does
+    // not apply if a join needs all series at once.
     assert_eq!(run("sum(max_over_time(m[9s])) - sum(min_over_time(m[9s]))", 2).0, 2);
     assert_eq!(run("sum(max_over_time(m[9s]) - min_over_time(m[9s]))", 2).0, 1);
 }
@@ -545,7 +545,7 @@ fn subqueries_end_at_the_last_step_and_their_samples_count_by_window() {
         let stats = plain_engine().run(&db, &QueryContext::unbounded(), &request).unwrap().stats.unwrap();
         (stats.samples.queryable, stats.samples.read, stats.samples.series)
     };
-    // The steps are 20 and 40 s. Their windows have 4 and 4 of the inner steps, which are 5 to 40 s.
+    // The steps are 20 and 40 s, the inner steps 5 to 40 s. The window of each step has 4 of them.
     assert_eq!(stats("sum_over_time(m{i=\"1\"}[20s:5s])"), (8, 8, 1));
     assert_eq!(stats("sum_over_time(m{i=\"1\"}[30s:5s])"), (11, 9, 1));
     assert_eq!(stats("m{i=\"1\"} + m"), (202, 202, 101));

@@ -55,7 +55,7 @@ use crate::plan::{CommonSubexpressions, Plan, PlanKind, Subquery};
 /// Settings of an evaluation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
-    /// A step uses samples younger than this.
+    /// Lookback delta: a step uses samples younger than this.
     pub(crate) lookback_ms: i64,
     /// Default step of subqueries.
     pub(crate) subquery_step_ms: i64,
@@ -84,7 +84,7 @@ pub(crate) struct Evaluator<'a> {
     /// Sample statistics of the steps that are being evaluated.
     pub(crate) sample_stats: StepSampleStats,
     pub(crate) profile: Profile,
-    /// `false` if a value may depend on the order of series that depends on the steps, see [`Plan::order`].
+    /// `false` if a value may depend on the order of series, and this order on the steps. See [`Plan::order`].
     pub(crate) is_order_fixed: bool,
     /// The span of the whole query. A range query sorts the series of its result by labels, so their order does not
     /// matter there.
@@ -126,8 +126,8 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Returns `true` if series of one metric may have the same labels when their metric name is removed: type and unit
-    /// are removed with it.
+    /// Returns `true` if series of one metric may have the same labels after their metric name is removed, because type
+    /// and unit are removed with it.
     fn has_name_labels(&self) -> bool {
         self.settings.features.type_and_unit_labels || *self.name_labels.get_or_init(|| self.db.has_name_labels())
     }
@@ -344,6 +344,6 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Maximum number of sets of all steps that operators hold at a time, besides the columns of series. A subquery may
-/// have any number of steps, so they are charged.
+/// Maximum number of step sets that operators hold at a time, besides those of columns. They are charged, because a
+/// subquery may have any number of steps.
 const STEP_SETS_MAX: usize = 4;

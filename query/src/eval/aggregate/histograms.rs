@@ -42,7 +42,8 @@ enum State {
     },
 }
 
-/// Sizes of a step in the map of steps, whose nodes are at least half full, and in the list of results.
+/// Copies of a step that are charged: two in the map of steps, whose nodes may be half empty, and one in the list of
+/// results.
 const STEP_COPIES: usize = 3;
 
 impl HistogramFold {

@@ -284,8 +284,8 @@ impl Join<'_> {
         Ok(combined)
     }
 
-    /// Sorts the results by the position of their pairs, unless the match is one-to-one: a sum over a result does not
-    /// depend on how the series of the "many" side are grouped.
+    /// Sorts the results by the position of their pairs, so that a sum over them does not depend on how the series of
+    /// the "many" side are grouped. The results of a one-to-one match stay as they are.
     fn sort(&mut self) {
         if self.matching.cardinality == Cardinality::OneToOne || self.order.is_sorted() {
             return;

@@ -32,7 +32,7 @@ struct Classic {
     labels: Labels,
     /// Upper bounds, ascending, each with the index of its series.
     buckets: Vec<(f64, usize)>,
-    /// The steps at which a native histogram has the same labels; they are skipped.
+    /// The steps that are skipped, because a native histogram has the same labels.
     blocked: Option<StepSet>,
 }
 
@@ -108,7 +108,7 @@ impl Evaluator<'_> {
         let delayed = self.settings.features.delayed_name_removal;
         for quantiles in &quantiles {
             self.each_quantile(&histograms, quantiles, grid, &mut |mut series| {
-                // Before the label is set, which may be the name.
+                // First drops the name: the label that is set next may be the name.
                 series.drop_name(delayed);
                 split_by_quantile(&series, quantiles, label, &limits, &mut out)
             })?;
@@ -240,7 +240,8 @@ impl Evaluator<'_> {
         for histogram in &mut classic {
             self.limits.check()?;
             histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // The counts of three buckets are added in the order of their series.
+            // Counts of buckets with equal bounds are added in the order of their series. With three or more, the order
+            // can change the sum.
             self.is_order_fixed &= histogram.buckets.windows(3).all(|equal| equal[0].0 != equal[2].0);
         }
         for native in &mut native {

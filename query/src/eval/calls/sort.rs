@@ -16,8 +16,8 @@ use crate::functions::sort::{compare, natural_order};
 use crate::plan::Plan;
 
 impl Evaluator<'_> {
-    /// Sorts by value, NaN last in either direction, and drops histograms. Does not sort in a range query, whose series
-    /// are in label order.
+    /// Sorts by value, NaN last in either direction, and drops histograms. With several steps it does not sort: the
+    /// series of a range query are in label order.
     pub(super) fn sort(&mut self, plan: &Plan, arg: &Plan, direction: Direction, grid: Grid) -> Result<Vector> {
         self.warn_if_range(plan, grid);
         let mut vector = self.vector(arg, grid)?;

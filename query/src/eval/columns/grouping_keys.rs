@@ -1,4 +1,4 @@
-//! Grouping keys: label sets that identify a group, reduced to the labels of `by` or `on`, for example.
+//! Grouping keys: the labels that identify a group, for example those of `by` or `on`.
 //!
 //! Looking up a label set does not build its key. Each key is built once.
 

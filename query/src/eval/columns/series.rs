@@ -9,7 +9,7 @@ use crate::plan::is_name_label;
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub(crate) labels: Labels,
-    /// Remove the metric name at the end of the evaluation (delayed name removal).
+    /// Whether the metric name is removed at the end of the evaluation (delayed name removal).
     pub(crate) drop_name: bool,
     pub(crate) column: Column,
 }

@@ -1,7 +1,7 @@
-//! Scans that several instant queries at the same time share: the rules of a group.
+//! Scans that several instant queries with the same timestamp share: the rules of a group.
 //!
-//! [`ScanPlan`] finds selectors with equal matchers in several expressions, whatever their offsets and ranges. Each is
-//! scanned once, over all times that any of them needs. A query reads its part of the samples.
+//! [`ScanPlan`] finds selectors with equal matchers in several expressions, whatever their offsets and ranges. The
+//! series of equal matchers are scanned once, over all times that the queries need. A query reads its part.
 //!
 //! Invariants
 //! 1. A query gets the same samples as from a scan of its own, unless a sample was appended after the shared scan. The
@@ -32,15 +32,15 @@ pub struct ScanPlan {
 struct Window {
     matchers: Vec<Matcher>,
     n_uses: usize,
-    /// Earliest time, without and with the lookback delta that is subtracted from it.
+    /// Earliest start: of the uses without lookback, and of those from whose start the lookback delta is subtracted.
     starts_ms: [i64; 2],
-    /// Latest time, without and with the lookback delta that is added to it.
+    /// Latest end: of the uses without lookahead, and of those to whose end the lookback delta is added.
     ends_ms: [i64; 2],
     /// All uses need only the newest sample.
     only_newest: bool,
 }
 
-/// The scans of queries at one time.
+/// The scans of queries with one timestamp.
 #[derive(Debug)]
 pub struct SharedScans {
     plan: Arc<ScanPlan>,
@@ -166,7 +166,7 @@ impl SharedScans {
         let window = self.plan.by_matchers.get(&key)?;
         let whole = window.at(self.time_ms, self.lookback_ms);
         let is_part = range.start_ms >= whole.start_ms && range.end_ms <= whole.end_ms;
-        // The newest sample of the whole range is not that of a part.
+        // The newest sample of the whole range may lie outside of a part.
         if !is_part || (window.only_newest && !(only_newest && range == whole)) {
             return None;
         }
@@ -236,7 +236,7 @@ impl Iterator for Selected {
     }
 }
 
-/// Returns a text that determines what matchers match.
+/// Returns the matchers as a key. Lists of the same matchers, in any order, have equal keys.
 fn key(matchers: &[Matcher]) -> String {
     let part =
         |matcher: &Matcher| format!("{:?}{}\0{}", matcher.op(), matcher.name(), matcher.value_bytes().escape_ascii());
