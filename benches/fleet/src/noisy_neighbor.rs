@@ -1,7 +1,7 @@
 //! `varve-bench noisy-neighbor`: how long small queries of one user take beside heavy queries of another.
 //!
-//! The server stores a fleet. A client sends small queries one after the other, alone and beside many clients that send
-//! heavy queries in loops, in turns, so that a change of the machine's speed reaches both.
+//! The server stores a fleet. A client sends small queries one after the other. Phases alternate: in one the client is
+//! alone, in the next many clients send heavy queries in loops. So a change of the machine's speed affects both.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -15,7 +15,7 @@ use crate::table::table;
 
 /// Number of pairs of a phase alone and a phase beside the heavy queries.
 const ROUNDS: u32 = 4;
-/// Time until all heavy clients have a query that runs or waits.
+/// Time after which each heavy client has a query that runs or waits.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// A small query: the load of one machine, over an hour.
 const SMALL: &str = r#"node_load1{instance="gpu-00001"}"#;
@@ -55,7 +55,7 @@ pub(crate) fn noisy_neighbor(args: &NoisyNeighborArgs) -> Result<()> {
     Ok(())
 }
 
-/// Sends small queries for a part of the time.
+/// Sends small queries for the time of one phase.
 fn send_small(args: &NoisyNeighborArgs, times: &mut Vec<Duration>) -> Result<()> {
     let client = Client::new(&args.url).with_token(args.token.as_deref());
     let path = range_query(args, SMALL, 60);
@@ -86,7 +86,7 @@ fn while_busy(args: &NoisyNeighborArgs, measure: impl FnOnce() -> Result<()>) ->
                         if is_over.load(Ordering::Relaxed) {
                             break;
                         }
-                        // Each query is another one, so that no result is shared or cached.
+                        // Each query differs from the others, so that no result is shared or cached.
                         let query = args.heavy.replace('@', &format!("no!=\"{number}-{i}\""));
                         let response = client.get(&range_query(args, &query, 15)).context("send a heavy query")?;
                         n_sent.fetch_add(1, Ordering::Relaxed);

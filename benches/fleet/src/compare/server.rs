@@ -73,7 +73,7 @@ impl Server {
         line.unwrap_or_else(|| self.program.display().to_string())
     }
 
-    /// Starts it on an empty data directory at its defaults.
+    /// Starts the server with default settings on an empty data directory.
     pub(crate) fn start(&self) -> Result<Running<'_>> {
         let scratch = Scratch::new(self.name())?;
         let peer = Some(self.start_on(scratch.path())?);
@@ -124,7 +124,7 @@ impl Running<'_> {
         drop(self.peer.take());
     }
 
-    /// Starts it again on the files that the crash left.
+    /// Starts the server again on the files that the crash left.
     pub(crate) fn restart(&mut self) -> Result<()> {
         self.peer = Some(self.server.start_on(self.scratch.path())?);
         Ok(())
@@ -137,7 +137,8 @@ impl Running<'_> {
         match self.server.kind {
             ServerKind::Varve => {
                 post(&client, "/api/v1/admin/tsdb/compact")?;
-                let index_bytes = metric(&client, "varve_tsdb_blocks_index_bytes")?.context("find its index")?;
+                let index_bytes =
+                    metric(&client, "varve_tsdb_blocks_index_bytes")?.context("find varve_tsdb_blocks_index_bytes")?;
                 Ok(Disk { total_bytes: size_bytes(&data, None), index_bytes })
             }
             ServerKind::Prometheus => {
@@ -173,7 +174,7 @@ fn post(client: &Client, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads a metric of the server itself.
+/// Reads a metric from the `/metrics` of the server.
 fn metric(client: &Client, series: &str) -> Result<Option<u64>> {
     let metrics = client.get("/metrics")?;
     let text = String::from_utf8_lossy(&metrics.body).into_owned();

@@ -2,7 +2,7 @@
 //!
 //! Integer arithmetic only, so that every machine computes the same numbers.
 
-/// Rounds between two anchors of a [`walk`]. A number costs one hash per round of its block.
+/// Steps between two anchors of a [`walk`]. A number costs one hash per step of its block.
 const BLOCK: u64 = 16;
 
 /// Returns a hash whose bits depend on all bits of `seed` (the finalizer of splitmix64).
@@ -24,7 +24,7 @@ pub(super) fn below(random: u64, bound: u64) -> u64 {
     u64::try_from(product >> 64).expect("less than the bound")
 }
 
-/// Returns the sum of `n` noisy steps of `mean` on average. It never decreases with `n`.
+/// Returns the sum of the first `n` steps of a random walk. Steps are never negative, and `mean` on average.
 ///
 /// A random walk has no random access, so this one has an anchor every [`BLOCK`] steps: a line plus noise. Between two
 /// anchors, steps are drawn from `0..mean * 3 / 4`, and the remainder to the next anchor is spread evenly. The

@@ -13,8 +13,7 @@ mod tables;
 
 use super::template::{Row, Rows};
 
-/// Returns exactly `n_series` rows: the series of a machine, including the series of other exporters about it and its
-/// pods.
+/// Returns exactly `n_series` rows: the series that all exporters have about a machine and its pods.
 pub(super) fn machine(n_series: usize) -> Vec<Row> {
     let mut rows = Rows::default();
     node_exporter::list(&mut rows);
