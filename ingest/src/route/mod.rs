@@ -17,6 +17,7 @@
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use varve_collections::prefetch;
 use varve_tsdb::SeriesHandle;
 
 use crate::admission::Team;
@@ -210,7 +211,10 @@ impl Slot {
 
 impl Table {
     fn find_all(&mut self, wanted: &[(u32, RouteKey)], found: &mut [Option<Route>]) {
-        self.prefetch(wanted);
+        // Fetches the home slots together, where `find` then looks.
+        let home_tag =
+            |(_, key): &(u32, RouteKey)| self.slots.get(home(key.0[1], self.slots.len()))?.tag.first().copied();
+        prefetch(wanted.iter().filter_map(home_tag));
         let mut hits = 0;
         for &(idx, key) in wanted {
             let route = self.find(key).map(|slot| {
@@ -222,14 +226,6 @@ impl Table {
         }
         self.hits += hits;
         self.misses += wanted.len() as u64 - hits;
-    }
-
-    /// Reads the home slot of each key. The loads are independent of each other, so the processor waits for all of them
-    /// at once, and [`Self::find`] then finds the slots in its cache.
-    fn prefetch(&self, wanted: &[(u32, RouteKey)]) {
-        let home_tag =
-            |(_, key): &(u32, RouteKey)| self.slots.get(home(key.0[1], self.slots.len()))?.tag.first().copied();
-        std::hint::black_box(wanted.iter().filter_map(home_tag).fold(0, |a, b| a ^ b));
     }
 
     fn insert(&mut self, key: RouteKey, route: Route, slots_max: usize, now: Instant) {

@@ -166,9 +166,9 @@ impl Chunk {
         }
     }
 
-    /// Reads a byte near the position of the next append, to load it into the cache of the processor.
+    /// Returns the byte before the position of the next append; 0 for an empty chunk.
     #[inline]
-    pub(crate) fn prefetch_tail(&self, arena: &ChunkArena) -> u8 {
+    pub(crate) fn last_byte(&self, arena: &ChunkArena) -> u8 {
         if self.tail == 0 { 0 } else { arena.payload(self.tail)[usize::from(self.used) - 1] }
     }
 

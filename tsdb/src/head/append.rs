@@ -1,5 +1,7 @@
 //! Appending to the head: which samples are accepted, and how they are stored.
 
+use varve_collections::prefetch;
+
 use super::Head;
 use super::samples::AnySample;
 use super::table::SlotRef;
@@ -151,9 +153,9 @@ impl Head {
     #[inline]
     fn prefetch(&self, slots: impl Iterator<Item = u32> + Clone) {
         let row = |slot| self.table.row(slot).map_or(0, |row| row.generation);
-        let near: u32 = slots.clone().map(|slot| row(slot) ^ self.live.prefetch_row(slot)).fold(0, |a, b| a ^ b);
-        let tail: u8 = slots.map(|slot| self.live.prefetch_tail(slot)).fold(0, |a, b| a ^ b);
-        std::hint::black_box((near, tail));
+        // Two passes: the first loads the positions of the last bytes, the second these bytes.
+        prefetch(slots.clone().map(|slot| row(slot) ^ self.live.row_word(slot)));
+        prefetch(slots.map(|slot| self.live.last_byte(slot)));
     }
 
     /// Appends a sample unless it is rejected.

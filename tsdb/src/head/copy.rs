@@ -152,9 +152,9 @@ impl HeadCopies {
         idx.checked_sub(1).map_or(0, |before| self.ends[before] as usize)
     }
 
-    /// Loads a run and its first byte into the processor's cache.
+    /// Returns the first byte of a run, for [`prefetch`](varve_collections::prefetch).
     #[inline]
-    pub(crate) fn prefetch(&self, run: usize) -> u8 {
+    pub(crate) fn first_byte(&self, run: usize) -> u8 {
         let first_byte = match self.runs.get(run) {
             Some(Run::Chunk { bytes_at, .. }) => self.bytes.get(*bytes_at).copied(),
             Some(Run::Sample(sample)) => Some(sample.timestamp_ms as u8),

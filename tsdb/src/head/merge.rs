@@ -12,6 +12,8 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Deref;
 
+use varve_collections::prefetch;
+
 use super::{Head, SlotRef};
 use crate::index::SymbolId;
 
@@ -37,13 +39,11 @@ struct Input<S> {
 }
 
 impl<S: Iterator<Item = SlotRef>> Input<S> {
-    /// Extends the upcoming series to `n`. The loads of their ranks are independent of each other, so the processor
-    /// waits for all of them at once.
+    /// Extends the upcoming series to `n`, and prefetches their ranks.
     fn prefetch(&mut self, head: &Head, n: usize) {
         let n_known = self.upcoming.len();
         self.upcoming.extend(self.rest.by_ref().take(n.saturating_sub(n_known)));
-        let loads = self.upcoming.range(n_known..).map(|of| head.prefetch_order(of.slot));
-        std::hint::black_box(loads.fold(0, |a, b| a ^ b));
+        prefetch(self.upcoming.range(n_known..).map(|of| head.order_word(of.slot)));
     }
 
     /// Returns the next series and advances to the one after it.

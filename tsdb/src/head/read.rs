@@ -31,18 +31,17 @@ impl Head {
         self.live.prefetch_chunks(slots, range, tails);
     }
 
-    /// Loads the place of a series in label order into the processor's cache. The result is a part of it, which the
-    /// caller passes to `black_box`.
+    /// Returns a word of the place of a series in label order, for
+    /// [`prefetch`](varve_collections::prefetch).
     #[inline]
-    pub(crate) fn prefetch_order(&self, slot: u32) -> u32 {
+    pub(crate) fn order_word(&self, slot: u32) -> u32 {
         self.table.row(slot).map_or(0, |row| row.generation ^ self.table.rank(slot))
     }
 
-    /// Loads the first word of a series' labels into the processor's cache, and returns it, as
-    /// [`Head::prefetch_order`] does.
+    /// Returns the first word of a series' labels, for [`prefetch`](varve_collections::prefetch).
     #[inline]
-    pub(crate) fn prefetch_labels(&self, slot: u32) -> u32 {
-        self.table.prefetch_labels(slot)
+    pub(crate) fn first_label_word(&self, slot: u32) -> u32 {
+        self.table.first_label_word(slot)
     }
 
     /// Copies one series as [`Head::copy`] does. Returns `true` if the series has samples. Otherwise `out` is

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
 use varve_codec::Damaged;
+use varve_collections::prefetch;
 
 use super::selection::{BATCH_SERIES, Need, Place, Selection};
 use super::slot_index::SlotIndex;
@@ -121,8 +122,7 @@ impl HeadStream {
             merge.take(&locked, BATCH_SERIES, take)
         };
         if !matches!(requested, LabelHint::None) {
-            let loads = taken.iter().map(|&(head, slot)| locked[head].prefetch_labels(slot));
-            std::hint::black_box(loads.fold(0, |a, b| a ^ b));
+            prefetch(taken.iter().map(|&(head, slot)| locked[head].first_label_word(slot)));
         }
         for (head, slot) in taken {
             let own = heads[head].projection.labels(&locked[head], slot, requested);
@@ -179,10 +179,10 @@ impl HeadReads {
         self.copies.first_run(self.copied.position(slot))
     }
 
-    /// Loads a run of samples into the processor's cache.
+    /// Returns the first byte of a run of samples, for [`prefetch`].
     #[inline]
-    pub(super) fn prefetch(&self, run: usize) -> u8 {
-        self.copies.prefetch(run)
+    pub(super) fn first_byte(&self, run: usize) -> u8 {
+        self.copies.first_byte(run)
     }
 
     /// Copies the samples of a selection from the head of a shard. Returns them, and the selected series in lists, each

@@ -22,6 +22,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::vec;
 
+use varve_collections::prefetch;
+
 use crate::context::{Charge, QueryContext};
 use crate::error::{Error, Result};
 use crate::isolation::Reader;
@@ -421,8 +423,8 @@ impl Series {
             for (run, series) in runs.iter_mut().zip(series) {
                 *run = series.in_head().map(|(head, slot)| head.first_run(slot));
             }
-            let loads = series.iter().zip(runs).filter_map(|(series, run)| Some(series.in_head()?.0.prefetch(run?)));
-            std::hint::black_box(loads.fold(0, |a, b| a ^ b));
+            let first_byte = |(series, run): (&Self, Option<usize>)| Some(series.in_head()?.0.first_byte(run?));
+            prefetch(series.iter().zip(runs).filter_map(first_byte));
             series.iter().try_for_each(&mut visit)?;
         }
         Ok(())

@@ -140,8 +140,8 @@ impl OpenChunk {
         first_ms(&dst[start..]).expect("a chunk begins with the time of its first sample")
     }
 
-    /// Loads the blocks into the CPU cache. The return value keeps the compiler from removing the loads.
-    pub(crate) fn prefetch(&self, chunks: &OpenChunks) -> u64 {
+    /// Returns the exclusive or of the first words of all blocks, for [`prefetch`](varve_collections::prefetch).
+    pub(crate) fn first_words(&self, chunks: &OpenChunks) -> u64 {
         self.blocks(chunks).fold(0, |sum, block| sum ^ chunks.blocks[block as usize][0])
     }
 

@@ -102,16 +102,16 @@ impl Samples {
         self.open.get(slot).len() + closed + out_of_order + self.histograms.get(&slot).map_or(0, Histograms::len)
     }
 
-    /// Loads the row of a slot's open chunk into the processor's cache.
+    /// Returns a word of the row of a slot's open chunk, for [`prefetch`](varve_collections::prefetch).
     #[inline]
-    pub(in crate::head) fn prefetch_row(&self, slot: u32) -> u32 {
+    pub(in crate::head) fn row_word(&self, slot: u32) -> u32 {
         self.open.get(slot).append_id
     }
 
-    /// Loads the last byte written to a slot's open chunk into the processor's cache.
+    /// Returns the last byte written to a slot's open chunk, for [`prefetch`](varve_collections::prefetch).
     #[inline]
-    pub(in crate::head) fn prefetch_tail(&self, slot: u32) -> u8 {
-        self.open.get(slot).prefetch_tail(&self.arena)
+    pub(in crate::head) fn last_byte(&self, slot: u32) -> u8 {
+        self.open.get(slot).last_byte(&self.arena)
     }
 
     /// Appends a sample that is newer than all in-order samples of its series.

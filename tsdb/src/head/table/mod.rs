@@ -325,9 +325,9 @@ impl Table {
         self.label_sets.words(self.rows[slot as usize].labels_at)
     }
 
-    /// Loads the first word of a series' labels into the processor's cache.
+    /// Returns the first word of a series' labels; 0 if there is no such series.
     #[inline]
-    pub(in crate::head) fn prefetch_labels(&self, slot: u32) -> u32 {
+    pub(in crate::head) fn first_label_word(&self, slot: u32) -> u32 {
         self.rows.get(slot as usize).map_or(0, |row| self.label_sets.word(row.labels_at))
     }
 

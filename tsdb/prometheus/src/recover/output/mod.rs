@@ -11,6 +11,7 @@ use std::sync::Arc;
 use pipeline::produce_in_order;
 use rayon::ThreadPool;
 use rayon::prelude::*;
+use varve_collections::prefetch;
 use varve_fs::Fs;
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_tsdb::{Result, SampleColumns, TimeRange};
@@ -180,7 +181,11 @@ impl Output<'_> {
     }
 
     fn prepare(&self, positions: &[Position]) -> Result<Prepared> {
-        self.prefetch(positions);
+        // In label order the series are scattered in memory.
+        prefetch(positions.iter().map(|&position| {
+            let (shard, slot) = self.replayed.locate(self.order.series[position as usize]);
+            shard.first_words(slot, self.window)
+        }));
         let (mut prepared, mut buffers) = (Prepared::default(), Buffers::default());
         for &position in positions {
             let series = self.order.series[position as usize];
@@ -201,16 +206,6 @@ impl Output<'_> {
             }
         }
         Ok(prepared)
-    }
-
-    /// Loads what is needed of the series into the CPU cache. In label order they are scattered in memory: requesting
-    /// many at once avoids waiting for one after the other.
-    fn prefetch(&self, positions: &[Position]) {
-        let prefetch = |&position: &Position| {
-            let (shard, slot) = self.replayed.locate(self.order.series[position as usize]);
-            shard.prefetch(slot, self.window)
-        };
-        std::hint::black_box(positions.iter().map(prefetch).fold(0, |sum, it| sum ^ it));
     }
 
     /// Returns `true` if a chunk can be copied into the block, provided that it decodes.

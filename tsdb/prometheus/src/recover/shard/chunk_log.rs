@@ -132,8 +132,8 @@ impl ChunkLog {
         }
     }
 
-    /// Loads a chunk in memory into the CPU cache. The return value keeps the compiler from removing the load.
-    pub(crate) fn prefetch(&self, at: ChunkRef) -> u64 {
+    /// Returns the first byte of a chunk in memory, for [`prefetch`](varve_collections::prefetch); 0 if it is in the file.
+    pub(crate) fn first_byte(&self, at: ChunkRef) -> u64 {
         match at.0.checked_sub(1).filter(|&position| position >= self.file.size()) {
             Some(position) => u64::from(self.in_memory(position)[0]),
             None => 0,

@@ -17,7 +17,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use varve_collections::Column;
+use varve_collections::{Column, prefetch};
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::{Result, Sample, TimeRange};
 
@@ -196,9 +196,7 @@ impl Shard {
     /// Applies samples to their series.
     pub(crate) fn apply(&mut self, share: &ShardBatch<'_>, head: HeadChunkList<'_>) {
         for items in share.items.chunks(PREFETCH_LEN) {
-            // Loads the series into the CPU cache at once, instead of waiting for one after the other.
-            let prefetch = |sum, item: &RoutedSample| sum ^ self.states[item.slot as usize].open.last_ms();
-            std::hint::black_box(items.iter().fold(0, prefetch));
+            prefetch(items.iter().map(|item| self.states[item.slot as usize].open.last_ms()));
             self.apply_some(items, share, head);
         }
     }
@@ -427,13 +425,12 @@ impl Shard {
         self.states[slot as usize].windows.may_have_samples(window)
     }
 
-    /// Loads what [`Shard::find`] and [`Shard::read`] need first into the CPU cache. The return value keeps the
-    /// compiler from removing the loads.
-    pub(crate) fn prefetch(&self, slot: u32, window: i64) -> u64 {
+    /// Returns a combination of the first words that [`Shard::find`] and [`Shard::read`] need, for [`prefetch`].
+    pub(crate) fn first_words(&self, slot: u32, window: i64) -> u64 {
         let state = &self.states[slot as usize];
         let is_open = window_of(state.open.last_ms()) == window;
-        let growing = if is_open { state.open.prefetch(&self.open) } else { 0 };
-        growing ^ self.finished.prefetch(state.last)
+        let growing = if is_open { state.open.first_words(&self.open) } else { 0 };
+        growing ^ self.finished.first_byte(state.last)
     }
 
     /// Finds the chunks of a series that overlap a window, by time, and out-of-order chunks in the order in which
