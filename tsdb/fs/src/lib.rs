@@ -20,7 +20,6 @@ mod memory;
 mod read_only;
 mod real;
 mod state_file;
-pub mod steady_clock;
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
