@@ -55,7 +55,6 @@ pub mod text;
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
 pub use outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written};
-pub use persisted_state::LoadOutcome;
 pub use receiver::rule_samples::{RejectedRuleSample, RuleBudget, RuleSample};
 pub use receiver::{Receiver, stats::Stats};
 pub use route::RouteStats;

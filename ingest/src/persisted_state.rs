@@ -5,24 +5,10 @@
 //!
 //! Threads: the caller holds the lock of the state during a write. Crash: leaves the old file or the new one.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use varve_fs::{Fs, StateFile, StateFileError};
-
-/// The outcome of loading a state file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LoadOutcome {
-    /// The file is valid, or there is none.
-    Valid,
-    /// The file has this newer version. It is not changed, and nothing is persisted.
-    NewerVersion(u8),
-    /// The file system cannot read the file, for this reason. It is not changed, and nothing is persisted.
-    Unreadable(String),
-    /// The file is damaged, for this reason. It is renamed to `*.damaged`; nothing is persisted if that fails.
-    Damaged(String),
-}
+use varve_fs::{Error, Fs, Loaded, StateFile, StateFileError};
 
 /// The file of a state.
 #[derive(Debug)]
@@ -40,27 +26,17 @@ impl PersistedState {
         Self { kind, location: None, is_dirty: false, n_write_failures: 0 }
     }
 
-    /// Reads a state from the file `path`, whose directory must exist. `decode` returns `None` for an invalid payload.
+    /// Loads a state from the file `path`, whose directory must exist, as [`StateFile::load`] does. Nothing is persisted
+    /// if the file must stay unchanged.
     pub(crate) fn open<T: Default>(
         kind: StateFile,
         fs: Arc<dyn Fs>,
         path: PathBuf,
         decode: impl FnOnce(&[u8]) -> Option<T>,
-    ) -> (T, Self, LoadOutcome) {
-        let read = kind.read(&*fs, &path).and_then(|payload| match payload {
-            None => Ok(T::default()),
-            Some(payload) => decode(&payload).ok_or_else(|| StateFileError::damaged("its payload is invalid")),
-        });
-        let (state, is_persisted, outcome) = match read {
-            Ok(state) => (state, true, LoadOutcome::Valid),
-            Err(StateFileError::Newer(version)) => (T::default(), false, LoadOutcome::NewerVersion(version)),
-            Err(StateFileError::Unreadable(reason)) => (T::default(), false, LoadOutcome::Unreadable(reason)),
-            Err(StateFileError::Damaged(reason)) => {
-                let is_renamed = fs.rename(&path, &path.with_extension("damaged")).is_ok();
-                (T::default(), is_renamed, LoadOutcome::Damaged(reason))
-            }
-        };
-        (state, Self { location: is_persisted.then_some((fs, path)), ..Self::in_memory(kind) }, outcome)
+    ) -> (T, Self, Result<(), StateFileError>) {
+        let Loaded { state, found, is_replaceable } = kind.load(&*fs, &path, decode);
+        let location = is_replaceable.then_some((fs, path));
+        (state.unwrap_or_default(), Self { location, ..Self::in_memory(kind) }, found)
     }
 
     /// Returns the number of failed writes.
@@ -77,11 +53,11 @@ impl PersistedState {
     ///
     /// # Errors
     /// If the write fails again. The file is unchanged then.
-    pub(crate) fn save(&mut self, payload: impl FnOnce() -> Vec<u8>) -> io::Result<()> {
+    pub(crate) fn save(&mut self, payload: impl FnOnce() -> Vec<u8>) -> Result<(), Error> {
         if self.is_dirty { self.replace(&payload()) } else { Ok(()) }
     }
 
-    fn replace(&mut self, payload: &[u8]) -> io::Result<()> {
+    fn replace(&mut self, payload: &[u8]) -> Result<(), Error> {
         let Some((fs, path)) = &self.location else { return Ok(()) };
         let replaced = self.kind.replace(&**fs, path, payload);
         self.is_dirty = replaced.is_err();
@@ -131,6 +107,7 @@ impl<'a> Cursor<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::ErrorKind;
     use std::path::Path;
 
     use varve_fs::testing::{Fault, MemFs, PowerCut};
@@ -147,7 +124,7 @@ mod tests {
         fs
     }
 
-    fn open(fs: &MemFs) -> (String, PersistedState, LoadOutcome) {
+    fn open(fs: &MemFs) -> (String, PersistedState, Result<(), StateFileError>) {
         let decode = |payload: &[u8]| {
             let mut cursor = Cursor::new(payload);
             let string = cursor.string(8)?.to_owned();
@@ -165,10 +142,10 @@ mod tests {
     #[test]
     fn a_damaged_file_is_renamed_and_a_newer_one_stays() {
         let fs = disk();
-        let (_, mut file, outcome) = open(&fs);
-        assert_eq!(outcome, LoadOutcome::Valid);
+        let (_, mut file, found) = open(&fs);
+        assert_eq!(found, Ok(()));
         file.write(&payload("state"));
-        assert_eq!((open(&fs).0.as_str(), open(&fs).2), ("state", LoadOutcome::Valid));
+        assert_eq!((open(&fs).0.as_str(), open(&fs).2), ("state", Ok(())));
         let bytes = fs.read(Path::new(PATH), 1_000).unwrap();
         let put = |bytes: &[u8]| {
             let fs = disk();
@@ -181,10 +158,10 @@ mod tests {
             for damaged in [&flipped[..], &bytes[..at]] {
                 let fs = put(damaged);
                 match open(&fs).2 {
-                    LoadOutcome::Damaged(_) => {
+                    Err(StateFileError::Damaged(_)) => {
                         assert_eq!(fs.read(Path::new("/data/state.damaged"), 1_000).unwrap(), damaged);
                     }
-                    LoadOutcome::NewerVersion(_) => assert_eq!(at, 4, "the version"),
+                    Err(StateFileError::Newer(_)) => assert_eq!(at, 4, "the version"),
                     found => panic!("{at}: {found:?}"),
                 }
             }
@@ -192,8 +169,8 @@ mod tests {
         let mut newer = bytes;
         newer[4] = 2;
         let fs = put(&newer);
-        let (state, mut file, outcome) = open(&fs);
-        assert_eq!((state.as_str(), outcome), ("", LoadOutcome::NewerVersion(2)));
+        let (state, mut file, found) = open(&fs);
+        assert_eq!((state.as_str(), found), ("", Err(StateFileError::Newer(2))));
         file.write(&payload("other"));
         assert_eq!(fs.read(Path::new(PATH), 1_000).unwrap(), newer);
     }
@@ -204,8 +181,8 @@ mod tests {
         open(&fs).1.write(&payload("state"));
         fs.set_bad_sector(Path::new(PATH), 0..1).unwrap();
         for _ in 0..2 {
-            let (state, mut file, outcome) = open(&fs);
-            assert!(state.is_empty() && matches!(outcome, LoadOutcome::Unreadable(_)), "{outcome:?}");
+            let (state, mut file, found) = open(&fs);
+            assert!(state.is_empty() && matches!(found, Err(StateFileError::Unreadable(_))), "{found:?}");
             file.write(&payload("other"));
         }
         assert!(fs.open(Path::new(PATH)).is_ok());
@@ -215,7 +192,7 @@ mod tests {
     fn a_failed_write_is_counted_and_repeated() {
         let fs = disk();
         let (_, mut file, _) = open(&fs);
-        fs.fail_at(fs.n_operations() + 1, Fault::Fails(io::ErrorKind::StorageFull));
+        fs.fail_at(fs.n_operations() + 1, Fault::Fails(ErrorKind::StorageFull));
         file.write(&payload("state"));
         assert_eq!(file.n_write_failures(), 1);
         file.save(|| payload("state")).unwrap();
@@ -227,7 +204,7 @@ mod tests {
         for invalid in [&[9, 0][..], &[1, 0], &[1, 0, 0xff], &[1, 0, b'a', 0]] {
             let fs = disk();
             open(&fs).1.write(invalid);
-            assert_eq!(open(&fs).2, LoadOutcome::Damaged("its payload is invalid".into()), "{invalid:?}");
+            assert_eq!(open(&fs).2, Err(StateFileError::damaged("its payload is invalid")), "{invalid:?}");
         }
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use varve_advise::usage::{Requester, Usage};
 use varve_base::config::Config;
 use varve_fs::{Clock, RealFs, StateFileError, SystemClock};
+use varve_ingest::Receiver;
 use varve_ingest::ha::Elections;
 use varve_ingest::relabel::{DisabledByUse, DisabledRules, DroppingRule, UsedRule};
-use varve_ingest::{LoadOutcome, Receiver};
 use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
@@ -72,7 +72,7 @@ impl Store {
         let (lookback_delta_ms, delta_to_cumulative) = (options.engine.lookback_delta_ms, options.delta_to_cumulative);
         // The open database holds the lock of the directory.
         let (usage, found) = Usage::open(Arc::new(RealFs), path.join(USAGE_FILE), SystemClock.now_ms());
-        report(load_outcome(found), "the usage record", "a new record starts");
+        report(found, "the usage record", "a new record starts");
         let (elections, found) = Elections::open(Arc::new(RealFs), path.join(HA_FILE));
         report(found, "HA pairs", "leaders are elected again");
         let elections = Arc::new(elections);
@@ -258,33 +258,12 @@ fn dropped_info(metric: Option<&Matcher>, DroppingRule { name, is_disabled }: &D
 /// Maximum number of infos about dropped metrics in a response.
 const DROPPED_INFOS_MAX: usize = 10;
 
-fn load_outcome(found: Result<(), StateFileError>) -> LoadOutcome {
-    match found {
-        Ok(()) => LoadOutcome::Valid,
-        Err(StateFileError::Newer(version)) => LoadOutcome::NewerVersion(version),
-        Err(StateFileError::Unreadable(reason)) => LoadOutcome::Unreadable(reason),
-        Err(StateFileError::Damaged(reason)) => LoadOutcome::Damaged(reason),
-    }
-}
-
 /// Logs that a state file cannot be used, and the consequence.
-fn report(found: LoadOutcome, of: &str, consequence: &str) {
-    match found {
-        LoadOutcome::Valid => {}
-        LoadOutcome::NewerVersion(version) => {
-            tracing::warn!(
-                version,
-                "The file of {of} is of a newer version; it stays unchanged, new state is not saved, and {consequence}"
-            );
-        }
-        LoadOutcome::Unreadable(reason) => {
-            tracing::error!(
-                reason,
-                "The file of {of} cannot be read; it stays unchanged, new state is not saved, and {consequence}"
-            );
-        }
-        LoadOutcome::Damaged(reason) => {
-            tracing::error!(reason, "The file of {of} is damaged; it is renamed, and {consequence}");
-        }
-    }
+fn report(found: Result<(), StateFileError>, of: &str, consequence: &str) {
+    let Err(error) = found else { return };
+    let kept = match error {
+        StateFileError::Damaged(_) => "it is renamed",
+        StateFileError::Newer(_) | StateFileError::Unreadable(_) => "it stays unchanged, new state is not saved",
+    };
+    tracing::error!(%error, "The file of {of} cannot be used: {kept}, and {consequence}");
 }

@@ -22,18 +22,17 @@
 mod election;
 mod file;
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use varve_fs::{Clock, Fs, SystemClock};
+use varve_fs::{Clock, Error, Fs, StateFileError, SystemClock};
 use varve_tsdb::Labels;
 
 use crate::batch::RouteHasher;
 use crate::outcome::Reason;
-use crate::persisted_state::{LoadOutcome, PersistedState};
+use crate::persisted_state::PersistedState;
 use election::{Decision, Election, Moment, NAME_SIZE_MAX};
 
 pub use election::{HaCluster, HaReplica};
@@ -64,9 +63,9 @@ struct State {
 
 impl Elections {
     /// Reads the leaders from the file `path`, whose directory must exist.
-    pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, LoadOutcome) {
-        let (election, file, outcome) = PersistedState::open(file::FILE, fs, path, file::decode);
-        (Self { started: Instant::now(), state: Mutex::new(State { election, file }) }, outcome)
+    pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, Result<(), StateFileError>) {
+        let (election, file, found) = PersistedState::open(file::FILE, fs, path, file::decode);
+        (Self { started: Instant::now(), state: Mutex::new(State { election, file }) }, found)
     }
 
     /// Returns the clusters by name.
@@ -85,7 +84,7 @@ impl Elections {
     ///
     /// # Errors
     /// If the write fails again. The file is unchanged then.
-    pub fn save(&self) -> io::Result<()> {
+    pub fn save(&self) -> Result<(), Error> {
         let State { election, file } = &mut *self.state.lock();
         file.save(|| file::encode(election))
     }

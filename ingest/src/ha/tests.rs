@@ -15,7 +15,7 @@ fn disk() -> MemFs {
     fs
 }
 
-fn open(fs: &MemFs) -> (Elections, LoadOutcome) {
+fn open(fs: &MemFs) -> (Elections, Result<(), StateFileError>) {
     Elections::open(Arc::new(fs.clone()), PATH.into())
 }
 
@@ -30,8 +30,8 @@ fn leaders(elections: &Elections) -> Vec<(String, String)> {
 #[test]
 fn a_leader_is_on_disk_before_its_decision_returns() {
     let fs = disk();
-    let (elections, outcome) = open(&fs);
-    assert_eq!(outcome, LoadOutcome::Valid);
+    let (elections, found) = open(&fs);
+    assert_eq!(found, Ok(()));
     assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
     assert_eq!(elections.decide(pair("c", "b"), TIMEOUT), Decision::Standby);
     let (after, _) = open(&fs.crash(PowerCut::LosesAll));
@@ -47,8 +47,8 @@ fn a_leader_is_on_disk_before_its_decision_returns() {
 #[test]
 fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_new_one() {
     let elect = |fs: &MemFs| {
-        let (elections, outcome) = open(fs);
-        assert_eq!(outcome, LoadOutcome::Valid);
+        let (elections, found) = open(fs);
+        assert_eq!(found, Ok(()));
         assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
         // With a timeout of zero the other replica takes over at once.
         assert_eq!(elections.decide(pair("c", "b"), Duration::ZERO), Decision::Leader);
@@ -63,8 +63,8 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
             fs.fail_at(operation, fault);
             let elections = elect(&fs);
             for cut in [PowerCut::LosesAll, PowerCut::KeepsAll] {
-                let (after, outcome) = open(&fs.crash(cut));
-                assert_eq!(outcome, LoadOutcome::Valid, "{operation} {fault:?}");
+                let (after, found) = open(&fs.crash(cut));
+                assert_eq!(found, Ok(()), "{operation} {fault:?}");
                 let leaders = leaders(&after);
                 assert!(leaders.len() <= 1, "{leaders:?}");
             }

@@ -12,18 +12,17 @@
 //! Crash: the old file or the new one.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_fs::{Fs, StateFile};
+use varve_fs::{Error, Fs, StateFile, StateFileError};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::config::{RelabelConfig, RuleState};
 use super::rule::DisabledByUse;
 use super::{RULES_MAX, Rules};
-use crate::persisted_state::{Cursor, LoadOutcome, PersistedState, put_string};
+use crate::persisted_state::{Cursor, PersistedState, put_string};
 
 /// Maximum persisted bytes of a selector, and of the sender of the query.
 const SELECTOR_SIZE_MAX: usize = 1_024;
@@ -61,9 +60,9 @@ impl Default for DisabledRules {
 
 impl DisabledRules {
     /// Reads the file `path`, whose directory must exist.
-    pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, LoadOutcome) {
-        let (disabled, file, outcome) = PersistedState::open(FILE, fs, path, decode);
-        (Self { state: Mutex::new(State { disabled, file }) }, outcome)
+    pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, Result<(), StateFileError>) {
+        let (disabled, file, found) = PersistedState::open(FILE, fs, path, decode);
+        (Self { state: Mutex::new(State { disabled, file }) }, found)
     }
 
     /// Returns the number of failed writes of the file.
@@ -76,7 +75,7 @@ impl DisabledRules {
     ///
     /// # Errors
     /// If the write fails again. The file is unchanged then.
-    pub fn save(&self) -> io::Result<()> {
+    pub fn save(&self) -> Result<(), Error> {
         let State { disabled, file } = &mut *self.state.lock();
         file.save(|| encode(disabled))
     }
@@ -194,7 +193,7 @@ mod tests {
         fs
     }
 
-    fn open(fs: &MemFs) -> (DisabledRules, LoadOutcome) {
+    fn open(fs: &MemFs) -> (DisabledRules, Result<(), StateFileError>) {
         DisabledRules::open(Arc::new(fs.clone()), PATH.into())
     }
 
@@ -234,8 +233,8 @@ mod tests {
     #[test]
     fn a_disabled_rule_stays_disabled_after_a_restart_until_its_entry_changes() {
         let fs = disk();
-        let (state, outcome) = open(&fs);
-        assert_eq!(outcome, LoadOutcome::Valid);
+        let (state, found) = open(&fs);
+        assert_eq!(found, Ok(()));
         let configs = [drop_job("a", "x"), drop_job("b", "y")];
         let in_force = rules(&configs);
         disable(&in_force, "x", &"é".repeat(WHO_SIZE_MAX));

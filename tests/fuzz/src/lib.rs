@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 use varve_codec::timestamps::{decode_timestamps, encode_timestamps};
 use varve_codec::values::{ValueEncoder, decode_values};
-use varve_fs::Fs;
 use varve_fs::testing::MemFs;
+use varve_fs::{Fs, StateFileError};
+use varve_ingest::Limits;
 use varve_ingest::ha::Elections;
 use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2};
-use varve_ingest::{Limits, LoadOutcome};
 use varve_promql::Features;
 use varve_promql::{parse, print};
 
@@ -59,8 +59,8 @@ pub fn ha_file(input: &[u8]) {
     let head = [&b"VHAP\x01\0\0\0"[..], &crc32c::crc32c(input).to_le_bytes()].concat();
     fs.create(path).and_then(|file| file.append(&[&head, input].concat())).expect("there is room");
     let (_, found) = Elections::open(Arc::clone(&fs), path.to_owned());
-    assert!(!matches!(found, LoadOutcome::NewerVersion(_)), "{found:?}");
-    assert_eq!(Elections::open(fs, path.to_owned()).1, LoadOutcome::Valid);
+    assert!(!matches!(found, Err(StateFileError::Newer(_))), "{found:?}");
+    assert_eq!(Elections::open(fs, path.to_owned()).1, Ok(()));
 }
 
 /// Decodes a message of remote write 1.0, twice into the same batch.

@@ -31,7 +31,7 @@ pub use clock::{Clock, SystemClock};
 pub use error::{Error, is_out_of_files};
 pub use read_only::ReadOnlyFs;
 pub use real::RealFs;
-pub use state_file::{StateFile, StateFileError};
+pub use state_file::{Loaded, StateFile, StateFileError};
 
 /// Doubles of the disk and of the clock, for tests.
 #[cfg(any(test, feature = "testing"))]
@@ -53,11 +53,11 @@ pub fn size_of_files(fs: &dyn Fs, dir: &Path) -> u64 {
 /// Returns the names in a directory, sorted. A missing directory has none.
 ///
 /// # Errors
-/// As reported by the operating system.
-pub fn list_if_exists(fs: &dyn Fs, dir: &Path) -> io::Result<Vec<String>> {
+/// If the operating system cannot list it.
+pub fn list_if_exists(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>, Error> {
     match fs.list(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
-        names => names,
+        names => names.map_err(Error::at("list", dir)),
     }
 }
 

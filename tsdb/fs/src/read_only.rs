@@ -26,7 +26,7 @@ impl Fs for ReadOnlyFs {
 
     /// A missing directory counts as created and empty.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        list_if_exists(&*self.0, dir)
+        list_if_exists(&*self.0, dir).map_err(|error| error.source)
     }
 
     fn read(&self, path: &Path, size_max: u64) -> io::Result<Vec<u8>> {

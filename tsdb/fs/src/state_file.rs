@@ -6,10 +6,10 @@
 //! Crash: at any time the old or the new file exists, and possibly a partial new one under another name, which the next
 //! change replaces.
 
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::path::Path;
 
-use super::{Fs, remove_if_exists};
+use super::{Error, Fs, remove_if_exists, replace_file};
 
 const VERSION_OFFSET: usize = 4;
 const RESERVED_OFFSET: usize = 5;
@@ -28,14 +28,28 @@ pub struct StateFile {
 }
 
 /// Why a file was rejected.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateFileError {
     /// It has this version, which is newer.
+    #[error("its version {0} is newer than this program")]
     Newer(u8),
     /// The file system cannot read it, for this reason. It may be intact.
+    #[error("it cannot be read: {0}")]
     Unreadable(String),
     /// It is damaged, for this reason.
+    #[error("it is damaged: {0}")]
     Damaged(String),
+}
+
+/// The state that a process starts with.
+#[derive(Debug)]
+pub struct Loaded<T> {
+    /// The state in the file. `None` if the file does not exist or was rejected.
+    pub state: Option<T>,
+    /// Why the file was rejected, if it was.
+    pub found: Result<(), StateFileError>,
+    /// `true` if the process may replace the file. A file that may be intact must stay unchanged.
+    pub is_replaceable: bool,
 }
 
 impl StateFileError {
@@ -66,21 +80,35 @@ impl StateFile {
         }
     }
 
+    /// Loads the state in a file that this process replaces later. A damaged file is renamed to `*.damaged`. `decode`
+    /// returns `None` for an invalid payload.
+    pub fn load<T>(&self, fs: &dyn Fs, path: &Path, decode: impl FnOnce(&[u8]) -> Option<T>) -> Loaded<T> {
+        let invalid = || StateFileError::damaged("its payload is invalid");
+        let read = self.read(fs, path);
+        match read.and_then(|payload| payload.map(|bytes| decode(&bytes).ok_or_else(invalid)).transpose()) {
+            Ok(state) => Loaded { state, found: Ok(()), is_replaceable: true },
+            Err(error) => {
+                let is_damaged = matches!(error, StateFileError::Damaged(_));
+                let is_replaceable = is_damaged && fs.rename(path, &path.with_extension("damaged")).is_ok();
+                Loaded { state: None, found: Err(error), is_replaceable }
+            }
+        }
+    }
+
     /// Creates or replaces a file. `path` has a parent directory, in which no other file has its name with the
     /// extension `new`.
     ///
     /// # Errors
-    /// As reported by the file system; the old or the new file exists then.
-    pub fn replace(&self, fs: &dyn Fs, path: &Path, payload: &[u8]) -> io::Result<()> {
+    /// The first operation that fails. The old or the new file exists then.
+    pub fn replace(&self, fs: &dyn Fs, path: &Path, payload: &[u8]) -> Result<(), Error> {
         let temporary = path.with_extension("new");
         // Left by a write that a crash or a full disk interrupted.
-        remove_if_exists(fs, &temporary).map_err(|error| error.source)?;
-        let file = fs.create(&temporary)?;
-        file.append(&self.head(payload))?;
-        file.append(payload)?;
-        file.sync()?;
-        fs.rename(&temporary, path)?;
-        fs.sync_dir(path.parent().ok_or(ErrorKind::InvalidInput)?)
+        remove_if_exists(fs, &temporary)?;
+        let file = fs.create(&temporary).map_err(Error::at("create", &temporary))?;
+        file.append(&self.head(payload)).map_err(Error::at("write", &temporary))?;
+        file.append(payload).map_err(Error::at("write", &temporary))?;
+        file.sync().map_err(Error::at("sync", &temporary))?;
+        replace_file(fs, &temporary, path)
     }
 
     fn head(&self, payload: &[u8]) -> [u8; PAYLOAD_OFFSET] {

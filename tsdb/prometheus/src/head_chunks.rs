@@ -12,12 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, ReadFile};
+use varve_fs::{Fs, ReadFile, list_if_exists};
 use varve_tsdb::{Error, Result};
 
 use super::chunk::{Encoding, n_samples};
 use super::cursor::Cursor;
-use super::wal::list;
 
 /// Maximum size of a file that is read. Prometheus cuts files at 128 MiB.
 pub const FILE_SIZE_MAX: u64 = 1 << 30;
@@ -65,7 +64,7 @@ impl HeadChunkFiles {
     /// # Errors
     /// [`Error::Io`] if the directory cannot be listed.
     pub fn scan(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<(Self, Vec<HeadChunk>)> {
-        let names = list(fs, dir)?;
+        let names = list_if_exists(fs, dir)?;
         let (mut found, mut chunks) = (Self::default(), Vec::new());
         let is_number = |name: &&String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
         let names: Vec<_> = names.iter().filter(is_number).collect();

@@ -71,7 +71,7 @@ impl LogReplay {
     /// Lists the files of a log and chooses its checkpoint.
     pub(super) fn open(dir: PathBuf, home: Option<usize>, context: &ReplayContext<'_>) -> Result<Self> {
         // The directory is missing if the process ended after it created only the directory of the epoch.
-        let names = list_if_exists(context.fs, &dir).map_err(Error::io("list", &dir))?;
+        let names = list_if_exists(context.fs, &dir)?;
         let checkpoints = SegmentKind::Checkpoint.numbers(&names);
         let mut log = Self {
             dir,

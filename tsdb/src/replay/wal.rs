@@ -9,7 +9,7 @@ use super::context::ReplayContext;
 use super::locations::SeriesLocations;
 use super::log::LogReplay;
 use super::stats::ReplayStats;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::wal::reader::check_version;
 use crate::wal::{Epoch, SegmentKind};
 
@@ -30,7 +30,7 @@ pub(crate) struct Replay<'a> {
 pub(crate) fn check_versions(fs: &dyn Fs, wal_dir: &Path, epochs: &[Epoch]) -> Result<()> {
     for epoch in epochs {
         for dir in (0..epoch.logs).map(|log| epoch.log_dir(wal_dir, log)) {
-            let names = list_if_exists(fs, &dir).map_err(Error::io("list", &dir))?;
+            let names = list_if_exists(fs, &dir)?;
             for kind in SegmentKind::ALL {
                 let ours = names.iter().filter(|name| kind.parse(name).is_some());
                 ours.map(|name| dir.join(name)).try_for_each(|path| check_version(fs, &path, kind))?;

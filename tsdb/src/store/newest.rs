@@ -213,10 +213,10 @@ impl Mark {
             return Err(Error::io("create", &self.path)(kind.into()));
         }
         if let Err(error) = UNBOUNDED_FILE.replace(&*self.fs, &self.path, &found_sent_max_ms.to_le_bytes()) {
-            if self.failed.replace((elapsed, error.kind())).is_none() {
+            if self.failed.replace((elapsed, error.source.kind())).is_none() {
                 tracing::error!(path = ?self.path, %error, "no samples are appended until this file can be created");
             }
-            return Err(Error::io("create", &self.path)(error));
+            return Err(Error::io("create", &self.path)(error.source));
         }
         (self.exists, self.is_needed, self.failed) = (true, true, None);
         Ok(())

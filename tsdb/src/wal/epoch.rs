@@ -46,7 +46,7 @@ impl Epoch {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn list(fs: &dyn Fs, wal_dir: &Path) -> Result<Vec<Self>> {
-        let names = list_if_exists(fs, wal_dir).map_err(Error::io("list", wal_dir))?;
+        let names = list_if_exists(fs, wal_dir)?;
         let mut epochs: Vec<Self> = names.iter().filter_map(|name| Self::parse(name)).collect();
         epochs.sort_unstable();
         Ok(epochs)

@@ -13,13 +13,12 @@
 mod file;
 mod record;
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use varve_fs::{Fs, StateFileError};
+use varve_fs::{Error, Fs, Loaded, StateFileError};
 use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_tsdb::labels::METRIC_NAME;
@@ -43,24 +42,10 @@ pub struct Usage {
 impl Usage {
     /// Reads the record in the file `path`, or starts a new one. Also returns why an existing file was not used.
     pub fn open(fs: Arc<dyn Fs>, path: PathBuf, now_ms: i64) -> (Self, Result<(), StateFileError>) {
-        let read = file::FILE.read(&*fs, &path).and_then(|payload| {
-            let decode = |payload: Vec<u8>| {
-                file::decode(&payload).ok_or_else(|| StateFileError::damaged("it is not a valid record"))
-            };
-            payload.map(decode).transpose()
-        });
-        let is_saved = match &read {
-            Ok(_) => true,
-            Err(StateFileError::Damaged(_)) => fs.rename(&path, &path.with_extension("damaged")).is_ok(),
-            Err(StateFileError::Newer(_) | StateFileError::Unreadable(_)) => false,
-        };
-        let (record, found) = match read {
-            Ok(record) => (record, Ok(())),
-            Err(error) => (None, Err(error)),
-        };
-        let record = record.unwrap_or_else(|| Record::new(now_ms));
-        let location = is_saved.then_some((fs, path));
-        (Self { record: Mutex::new(record), location, is_changed: AtomicBool::new(false) }, found)
+        let Loaded { state, found, is_replaceable } = file::FILE.load(&*fs, &path, file::decode);
+        let record = Mutex::new(state.unwrap_or_else(|| Record::new(now_ms)));
+        let location = is_replaceable.then_some((fs, path));
+        (Self { record, location, is_changed: AtomicBool::new(false) }, found)
     }
 
     /// Records the uses of a query or metadata request.
@@ -86,7 +71,7 @@ impl Usage {
     ///
     /// # Errors
     /// If it cannot be written. The old file remains.
-    pub fn save(&self) -> io::Result<()> {
+    pub fn save(&self) -> Result<(), Error> {
         let Some((fs, path)) = &self.location else { return Ok(()) };
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Ok(());

@@ -30,5 +30,4 @@ pub use record::{
     RecordContent, RecordError, RecordType, RefExemplar, RefHistogram, RefMetadata, RefSample, RefTombstone,
     SeriesDefinition,
 };
-pub(crate) use segments::list;
 pub use segments::{Segment, WalFiles};

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, size_of_file};
-use varve_tsdb::{Error, Result};
+use varve_fs::{Fs, list_if_exists, size_of_file};
+use varve_tsdb::Result;
 
 const CHECKPOINT: &str = "checkpoint.";
 
@@ -44,7 +44,7 @@ impl WalFiles {
     /// # Errors
     /// [`Error::Io`] if a directory cannot be listed.
     pub fn list(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
-        let names = list(fs, dir)?;
+        let names = list_if_exists(fs, dir)?;
         let newest = names.iter().filter_map(|name| Some((number(name.strip_prefix(CHECKPOINT)?)?, name))).max();
         let checkpoint = newest.map(|(number, _)| number);
         let segments = newest.map(|(_, name)| numbered(fs, &dir.join(name), true, damage)).transpose()?;
@@ -75,7 +75,7 @@ impl WalFiles {
 /// Returns the segments of a directory by number.
 fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, damage: &mut DamageReport) -> Result<Vec<Segment>> {
     let mut files: Vec<(u64, String)> =
-        list(fs, dir)?.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
+        list_if_exists(fs, dir)?.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
     files.sort_unstable();
     for pair in files.windows(2) {
         if pair[1].0 > pair[0].0 + 1 {
@@ -97,13 +97,4 @@ fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, damage: &mut DamageRep
 fn number(name: &str) -> Option<u64> {
     let digits = !name.is_empty() && name.len() <= 18 && name.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| name.parse().ok()).flatten()
-}
-
-/// Returns the names in a directory, or none if it does not exist.
-pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
-    match fs.list(dir) {
-        Ok(names) => Ok(names),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(Error::io("list", dir)(error)),
-    }
 }

@@ -88,7 +88,7 @@ struct Found {
 impl Found {
     /// Opens all blocks that can be opened. Changes nothing.
     fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
-        let names = list_if_exists(fs, dir).map_err(Error::io("list", dir))?;
+        let names = list_if_exists(fs, dir)?;
         let importing = names.iter().filter_map(|name| PendingImport::find(fs, dir, name).transpose());
         let importing = importing.collect::<Result<Vec<_>>>()?;
         let last_id = importing.iter().map(|import| import.last().0).max().unwrap_or(0);
@@ -167,7 +167,7 @@ pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<Vec<BlockMeta>> {
 pub(crate) fn check_in(fs: &dyn Fs, data_dir: &Path, reads_all: bool) -> Result<(u64, DamageReport)> {
     let (dir, cache) = (data_dir.join("blocks"), Arc::new(PageCache::new(0)));
     let (mut n_sound, mut damage) = (0, DamageReport::default());
-    for name in list_if_exists(fs, &dir).map_err(Error::io("list", &dir))? {
+    for name in list_if_exists(fs, &dir)? {
         let Some(id) = BlockId::parse(&name) else { continue };
         let opened = Block::open_numbered(fs, &dir, id, &cache);
         let ctx = QueryContext::unbounded();

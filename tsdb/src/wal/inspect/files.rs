@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use varve_fs::{Fs, list_if_exists, size_of_file};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::wal::checkpoint;
 use crate::wal::epoch::Epoch;
 use crate::wal::file_name::{SegmentKind, is_closed};
@@ -76,7 +76,7 @@ pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
 
 fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Vec<LogFile>> {
     let dir = epoch.log_dir(wal_dir, log);
-    let names = list_if_exists(fs, &dir).map_err(Error::io("list", &dir))?;
+    let names = list_if_exists(fs, &dir)?;
     let mut files = Vec::new();
     for kind in SegmentKind::ALL {
         let numbers = kind.numbers(&names);

@@ -3,7 +3,6 @@
 //! It only saves work: without it, every window is exported again and compared with the blocks of the bucket.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -29,7 +28,7 @@ pub(super) struct State {
 impl State {
     /// Reads a file. Returns an empty state if it does not exist or cannot be read.
     pub(super) fn load(path: &Path) -> Self {
-        let read = FILE.read(&RealFs, path).map_err(|error| format!("{error:?}"));
+        let read = FILE.read(&RealFs, path).map_err(|error| error.to_string());
         let parsed = read.and_then(|bytes| match bytes {
             Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
             None => Ok(Self::default()),
@@ -44,8 +43,8 @@ impl State {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub(super) fn save(&self, path: &Path) -> io::Result<()> {
-        FILE.replace(&RealFs, path, &serde_json::to_vec(self)?)
+    pub(super) fn save(&self, path: &Path) -> anyhow::Result<()> {
+        Ok(FILE.replace(&RealFs, path, &serde_json::to_vec(self)?)?)
     }
 
     pub(super) fn is_bound_to(&self, bucket: &str, labels: &[(String, String)]) -> bool {
