@@ -100,7 +100,7 @@ fn print_sizes(n: usize, rows: &[Row], n_samples: usize, pages: &[Page]) {
 fn decode(page: &Page, mut raw: &[u8], values: &mut Vec<f64>) {
     for &n in &page.row_lens {
         values.clear();
-        assert!(decode_values(&mut raw, n, values).is_ok(), "the page was encoded");
+        assert!(decode_values(&mut raw, n, values).is_some(), "the page was encoded");
         black_box(&values);
     }
 }

@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 
 use varve_fs::is_out_of_files;
 
+/// Bytes that do not decode. Who knows their place makes an [`Error::Corrupt`] of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Damaged;
+
 /// The result of an operation of the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

@@ -5,7 +5,9 @@
 //!
 //! Invariants
 //! 1. Decoding restores every bit of what was encoded.
-//! 2. No input makes a decoder panic, read beyond its slice, or reserve more memory than the number of elements that
+//! 2. A decoder returns `None` for bytes that it did not write. Which file they are in, and where, only its caller knows
+//!    and reports.
+//! 3. No input makes a decoder panic, read beyond its slice, or reserve more memory than the number of elements that
 //!    its caller asks for.
 //!
 //! This crate knows no files, no labels and no series.
@@ -21,7 +23,3 @@ pub mod values;
 
 pub mod bits;
 pub mod prefix_code;
-
-/// Bytes that do not decode.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damaged;

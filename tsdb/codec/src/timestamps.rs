@@ -12,7 +12,6 @@
 
 use std::ops::Range;
 
-use crate::Damaged;
 use crate::integers::{IntegerEncoder, decode_integers};
 use crate::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
 
@@ -41,15 +40,15 @@ pub fn encode_timestamps(times_ms: &[i64], dst: &mut Vec<u8>) {
 ///
 /// Regular timestamps take a few bytes, whatever their number. So the caller must bound `n`.
 ///
-/// # Errors
-/// [`Damaged`], and `dst` is unchanged, if the bytes are not such a column or `n` is zero.
-pub fn decode_timestamps(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> Result<(), Damaged> {
+/// Returns `None`, and `dst` is unchanged, if the bytes are not such a column or `n` is zero.
+#[must_use]
+pub fn decode_timestamps(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> Option<()> {
     let start = dst.len();
     let decoded = decode_column(src, n, dst);
     if decoded.is_none() {
         dst.truncate(start);
     }
-    decoded.ok_or(Damaged)
+    decoded
 }
 
 fn decode_column(src: &mut &[u8], n: usize, dst: &mut Vec<i64>) -> Option<()> {
@@ -83,14 +82,14 @@ fn line(start_ms: i64, step_ms: i64) -> impl Iterator<Item = i64> {
 
 /// Timestamps at equal steps, as of most scrapes. They need no list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line {
+pub struct RegularTimestamps {
     start_ms: i64,
     /// Positive.
     step_ms: i64,
     n: usize,
 }
 
-impl Line {
+impl RegularTimestamps {
     /// Decodes `n` timestamps if they are regular and ascend. Returns `None` if they are not, or if they are damaged.
     #[must_use]
     pub fn decode(mut src: &[u8], n: usize) -> Option<Self> {
@@ -113,7 +112,7 @@ impl Line {
     #[inline]
     #[must_use]
     pub fn cut(self, from_ms: i64, to_ms: i64) -> Range<usize> {
-        // Cannot overflow: see `Line::decode`.
+        // Cannot overflow: see `RegularTimestamps::decode`.
         let end_ms = self.start_ms + self.step_ms * (self.n as i64 - 1);
         // Fast path: all of them.
         if from_ms <= self.start_ms && end_ms <= to_ms {
@@ -130,8 +129,8 @@ impl Line {
 
     /// Appends the timestamps at `wanted`.
     pub fn append(self, wanted: Range<usize>, dst: &mut Vec<i64>) {
-        debug_assert!(wanted.end <= self.n, "range outside the line");
-        // Overflows only if `wanted` is empty: see `Line::decode`.
+        debug_assert!(wanted.end <= self.n, "range outside the column");
+        // Overflows only if `wanted` is empty: see `RegularTimestamps::decode`.
         let first_ms = self.start_ms.wrapping_add(self.step_ms.wrapping_mul(wanted.start as i64));
         dst.extend(line(first_ms, self.step_ms).take(wanted.len()));
     }
@@ -158,19 +157,19 @@ mod tests {
     }
 
     /// Decodes with other bytes after the column, which must remain.
-    fn decoded(bytes: &[u8], n: usize) -> Result<Vec<i64>, Damaged> {
+    fn decoded(bytes: &[u8], n: usize) -> Option<Vec<i64>> {
         let mut times_ms = vec![7];
         let bytes = [bytes, b"behind"].concat();
         let mut src = &bytes[..];
         decode_timestamps(&mut src, n, &mut times_ms)?;
         assert_eq!(src, b"behind");
         assert_eq!(times_ms.remove(0), 7);
-        Ok(times_ms)
+        Some(times_ms)
     }
 
     fn check(times_ms: &[i64], size_max: usize) {
         let bytes = encoded(times_ms);
-        assert_eq!(decoded(&bytes, times_ms.len()), Ok(times_ms.to_vec()));
+        assert_eq!(decoded(&bytes, times_ms.len()), Some(times_ms.to_vec()));
         assert!(bytes.len() <= size_max, "{} timestamps in {} bytes", times_ms.len(), bytes.len());
     }
 
@@ -200,41 +199,41 @@ mod tests {
 
     /// The timestamp after the last one overflowed.
     #[test]
-    fn an_empty_range_at_the_end_of_a_line_appends_nothing() {
-        let line = Line { start_ms: i64::MIN, step_ms: i64::MAX, n: 3 };
+    fn an_empty_range_at_the_end_appends_nothing() {
+        let regular = RegularTimestamps { start_ms: i64::MIN, step_ms: i64::MAX, n: 3 };
         let mut listed = Vec::new();
-        line.append(3..3, &mut listed);
+        regular.append(3..3, &mut listed);
         assert!(listed.is_empty());
     }
 
     proptest! {
         #[test]
-        fn a_line_equals_the_list_of_its_timestamps(
+        fn regular_timestamps_equal_their_list(
             start_ms in prop_oneof![-50_i64..50, any::<i64>()], step_ms in prop_oneof![1_i64..20, 1..1_i64 << 61],
             n in 2..30_usize, range in (-100_i64..700, -100_i64..700),
         ) {
             let times_ms: Vec<_> = (0..n as i64).map(|i| start_ms.wrapping_add(i.wrapping_mul(step_ms))).collect();
-            let Some(line) = Line::decode(&encoded(&times_ms), n) else {
+            let Some(regular) = RegularTimestamps::decode(&encoded(&times_ms), n) else {
                 prop_assert!(step_ms > 20 || !times_ms.is_sorted(), "no timestamp overflows");
                 return Ok(());
             };
             for (from_ms, to_ms) in [range, (i64::MIN, i64::MAX)] {
                 let start = times_ms.partition_point(|&time_ms| time_ms < from_ms);
                 let end = times_ms.partition_point(|&time_ms| time_ms <= to_ms).max(start);
-                let indexes = line.cut(from_ms, to_ms);
+                let indexes = regular.cut(from_ms, to_ms);
                 prop_assert!(indexes == (start..end) || indexes.is_empty() && start == end, "{indexes:?}");
                 let mut listed = vec![7];
-                line.append(start..end, &mut listed);
+                regular.append(start..end, &mut listed);
                 prop_assert_eq!(&listed[1..], &times_ms[start..end]);
             }
         }
 
         #[test]
-        fn damaged_lines_are_rejected_or_ascend(bytes in proptest::collection::vec(any::<u8>(), 0..20), n in 0..100_usize) {
-            if let Some(line) = Line::decode(&bytes, n) {
+        fn damaged_regular_timestamps_are_rejected_or_ascend(bytes in proptest::collection::vec(any::<u8>(), 0..20), n in 0..100_usize) {
+            if let Some(regular) = RegularTimestamps::decode(&bytes, n) {
                 let mut listed = Vec::new();
-                line.append(0..n, &mut listed);
-                prop_assert_eq!(decoded(&bytes, n), Ok(listed.clone()));
+                regular.append(0..n, &mut listed);
+                prop_assert_eq!(decoded(&bytes, n), Some(listed.clone()));
                 prop_assert!(listed.is_sorted_by(|a, b| a < b));
             }
         }
@@ -247,7 +246,7 @@ mod tests {
             ],
         ) {
             let times_ms: Vec<_> = times_ms.into_iter().collect();
-            prop_assert_eq!(decoded(&encoded(&times_ms), times_ms.len()), Ok(times_ms));
+            prop_assert_eq!(decoded(&encoded(&times_ms), times_ms.len()), Some(times_ms));
         }
 
         #[test]
@@ -256,7 +255,7 @@ mod tests {
         ) {
             let mut times_ms = vec![7];
             let decoded = decode_timestamps(&mut &bytes[..], n, &mut times_ms);
-            prop_assert_eq!(times_ms.len(), if decoded.is_ok() { n + 1 } else { 1 });
+            prop_assert_eq!(times_ms.len(), if decoded.is_some() { n + 1 } else { 1 });
         }
     }
 
@@ -264,7 +263,7 @@ mod tests {
     fn every_truncation_is_rejected() {
         let bytes = encoded(&(0..100).map(|i| i * 1_000 + i % 7).collect::<Vec<_>>());
         for size in 0..bytes.len() {
-            assert_eq!(decode_timestamps(&mut &bytes[..size], 100, &mut Vec::new()), Err(Damaged), "{size}");
+            assert_eq!(decode_timestamps(&mut &bytes[..size], 100, &mut Vec::new()), None, "{size}");
         }
     }
 }

@@ -49,13 +49,13 @@ pub(crate) use index::{DictionaryCursor, Projection, SeriesCursor};
 pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX, precedence, superseded};
 pub(crate) use page::{Access, PageCache};
 pub(crate) use reader::{Block, ReadCache};
-use varve_codec::Damaged;
 use varve_codec::varint::take_byte;
 
 pub(crate) use scan::BlockScan;
 pub(crate) use set::{BlockSet, Replaced, StoredBlock};
 pub(crate) use writer::BlockWriter;
 
+use crate::error::Damaged;
 use crate::sample::TimeRange;
 
 /// The version of the format: of new blocks, and the newest that can be read.

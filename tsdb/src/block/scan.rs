@@ -5,8 +5,6 @@
 
 use std::sync::Arc;
 
-use varve_codec::Damaged;
-
 use super::Symbol;
 use super::directory::{Group, RowsRef};
 use super::index::SeriesCursor;
@@ -15,7 +13,7 @@ use super::reader::Block;
 use super::rows::{Rows, RowsPlace};
 use super::timestamps::TimestampColumnId;
 use super::timestamps::TimestampColumns;
-use crate::error::Result;
+use crate::error::{Damaged, Result};
 use crate::sample::{SampleColumns, TimeRange};
 
 /// Reads the series of a block in order.

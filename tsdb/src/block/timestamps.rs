@@ -14,16 +14,15 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-use varve_codec::Damaged;
 use varve_codec::byte_planes::{BytePlanes, put_byte_planes};
-use varve_codec::timestamps::{Line, decode_timestamps, encode_timestamps};
+use varve_codec::timestamps::{RegularTimestamps, decode_timestamps, encode_timestamps};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::block::directory::{DIRECTORY_PAGE_SIZE, put_timestamp_columns};
 use crate::block::page::{ListWriter, PageRef, PageWriter};
 use crate::block::rows::SERIES_SAMPLES_MAX;
 use crate::block::{Unreadable, take_flags};
-use crate::error::{Error, Result};
+use crate::error::{Damaged, Error, Result};
 
 /// The id of a timestamp column in its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,14 +164,13 @@ impl<'a> TimestampColumns<'a> {
     /// Appends the timestamps of the `i`-th timestamp column of the page.
     pub(crate) fn decode(self, i: usize, dst: &mut Vec<i64>) -> Result<(), Unreadable> {
         let (mut src, n) = self.encoded(i)?;
-        decode_timestamps(&mut src, n, dst)?;
-        if src.is_empty() { Ok(()) } else { Err(Unreadable::Damaged) }
+        Ok(decode_timestamps(&mut src, n, dst).filter(|()| src.is_empty()).ok_or(Damaged)?)
     }
 
     /// Returns the `i`-th timestamp column of the page if its timestamps are regular.
-    pub(crate) fn line(self, i: usize) -> Option<Line> {
+    pub(crate) fn regular(self, i: usize) -> Option<RegularTimestamps> {
         let (src, n) = self.encoded(i).ok()?;
-        Line::decode(src, n)
+        RegularTimestamps::decode(src, n)
     }
 
     /// Returns the bytes of a timestamp column and its number of timestamps.
@@ -220,7 +218,7 @@ mod tests {
                 let decoded = damaged.decode(i, &mut times_ms).is_ok();
                 let n_stored = damaged.counts.get(i) as usize;
                 prop_assert!(!decoded || times_ms.len() == 1 + n_stored);
-                prop_assert!(damaged.line(i).is_none_or(|line| line.n_timestamps() == n_stored));
+                prop_assert!(damaged.regular(i).is_none_or(|times| times.n_timestamps() == n_stored));
             }
         }
     }

@@ -18,8 +18,9 @@
 //! of integers and decimals are exact in both directions. Counters that grow by integers take two or three bytes per
 //! sample, constants about one bit.
 
-use varve_codec::Damaged;
 use varve_codec::varint::{take_byte, take_bytes, take_i64, zigzag};
+
+use crate::error::Damaged;
 
 /// Maximum number of samples in a run.
 pub(super) const RUN_MAX: u8 = 30;

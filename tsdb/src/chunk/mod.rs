@@ -13,8 +13,7 @@ mod arena;
 mod float;
 pub(crate) mod histogram;
 
-use varve_codec::Damaged;
-
+use crate::error::Damaged;
 use crate::sample::{Sample, TimeRange};
 pub(crate) use arena::ChunkArena;
 pub(crate) use float::{Newest, decode};

@@ -6,13 +6,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use varve_codec::Damaged;
-
 use crate::chunk;
 use crate::chunk::histogram::{Layout, decode_counts};
 use crate::chunk::{Chunk, ChunkArena, Newest, Tail};
 use crate::context::Charge;
-use crate::error::{Error, Result};
+use crate::error::{Damaged, Error, Result};
 use crate::sample::{Sample, SampleColumns, TimeRange, start_timestamps};
 
 /// Encoded bytes of several series, in a few large buffers.

@@ -5,11 +5,10 @@
 
 use std::sync::Arc;
 
-use varve_codec::Damaged;
-
 use super::Head;
 use super::copy::HeadCopies;
 use super::samples::{AnySample, Samples};
+use crate::error::Damaged;
 use crate::isolation::{ReadView, before};
 use crate::sample::{SampleColumns, TimeRange};
 

@@ -12,13 +12,12 @@ use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
-use varve_codec::Damaged;
 use varve_collections::prefetch;
 
 use super::selection::{BATCH_SERIES, Need, Place, Selection};
 use super::slot_index::SlotIndex;
 use crate::context::{Charge, QueryContext, scheduler};
-use crate::error::Result;
+use crate::error::{Damaged, Result};
 use crate::head::{Head, HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};
 use crate::labels::LabelHint;
 use crate::labels::Labels;

@@ -23,12 +23,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hashbrown::{HashMap, HashSet};
-use varve_codec::Damaged;
 
 use crate::block::{Block, BlockOrigin, BlockWriter, Symbol};
 use crate::compact::window_of;
 use crate::context::QueryContext;
-use crate::error::{Error, Result};
+use crate::error::{Damaged, Error, Result};
 use crate::head::{Frozen, HeadCopies, Pair, SeriesOrder, SlotRef, StaleSeries};
 use crate::labels::Matcher;
 use crate::options::Options;

@@ -25,7 +25,6 @@ mod tests;
 use decimal::Exponent;
 use exceptions::Exception;
 
-use crate::Damaged;
 use crate::integers::{IntegerEncoder, decode_integers};
 use crate::varint::{put_i64, put_u64, take_i64, take_u64};
 
@@ -127,18 +126,18 @@ fn put_tag(form: u8, parameter: u8, exceptions: &[Exception], dst: &mut Vec<u8>)
 
 /// Decodes a row of `n` values from the front of `src` and appends them to `dst`.
 ///
-/// # Errors
-/// [`Damaged`], and `dst` is unchanged, if the bytes are not such a row or `n` is not in 1..=[`ROW_SAMPLES_MAX`].
-pub fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+/// Returns `None`, and `dst` is unchanged, if the bytes are not such a row or `n` is not in 1..=[`ROW_SAMPLES_MAX`].
+#[must_use]
+pub fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()> {
     if !(1..=ROW_SAMPLES_MAX).contains(&n) {
-        return Err(Damaged);
+        return None;
     }
     let start = dst.len();
     let decoded = decode_row(src, n, dst);
     if decoded.is_none() {
         dst.truncate(start);
     }
-    decoded.ok_or(Damaged)
+    decoded
 }
 
 fn decode_row(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()> {

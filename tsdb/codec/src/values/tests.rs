@@ -20,7 +20,7 @@ fn check(values: &[f64]) -> usize {
     for behind in [&[][..], &[0xff; 100]] {
         let bytes = [&row, behind].concat();
         let (mut src, mut decoded) = (&bytes[..], vec![7.0]);
-        assert_eq!(decode_values(&mut src, values.len(), &mut decoded), Ok(()), "{values:?} as {row:?}");
+        assert_eq!(decode_values(&mut src, values.len(), &mut decoded), Some(()), "{values:?} as {row:?}");
         assert_eq!(src, behind, "bytes after the row remain");
         assert_eq!(bits(&decoded[1..]), bits(values), "{values:?} as {row:?}");
     }
@@ -167,7 +167,7 @@ proptest! {
 fn check_damaged(bytes: &[u8], n: usize) -> Result<(), TestCaseError> {
     let mut decoded = vec![7.0];
     let result = decode_values(&mut &bytes[..], n, &mut decoded);
-    prop_assert_eq!(decoded.len(), if result.is_ok() { n + 1 } else { 1 });
+    prop_assert_eq!(decoded.len(), if result.is_some() { n + 1 } else { 1 });
     Ok(())
 }
 
@@ -183,7 +183,7 @@ fn every_truncation_of_a_row_is_rejected() {
     for row in rows {
         let bytes = encoded(&row);
         for size in 0..bytes.len() {
-            assert_eq!(decode_values(&mut &bytes[..size], 100, &mut Vec::new()), Err(Damaged), "{size} of {bytes:?}");
+            assert_eq!(decode_values(&mut &bytes[..size], 100, &mut Vec::new()), None, "{size} of {bytes:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use varve_codec::timestamps::Line;
+use varve_codec::timestamps::RegularTimestamps;
 
 use super::block::Block;
 use crate::block::directory::Group;
@@ -70,7 +70,7 @@ pub(crate) struct CachedPage {
 
 #[derive(Debug, Clone)]
 enum CachedTimes {
-    Line(Line),
+    Regular(RegularTimestamps),
     /// A range of [`ReadCache::times_ms`].
     Listed(Range<usize>),
 }
@@ -78,7 +78,7 @@ enum CachedTimes {
 /// The timestamps of a timestamp column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Times<'a> {
-    Line(Line),
+    Regular(RegularTimestamps),
     Listed(&'a [i64]),
 }
 
@@ -160,7 +160,7 @@ impl ReadCache {
             None => self.read_times(block, group, id)?,
         };
         Ok(match times {
-            CachedTimes::Line(line) => Times::Line(line),
+            CachedTimes::Regular(times) => Times::Regular(times),
             CachedTimes::Listed(range) => Times::Listed(&self.times_ms[range]),
         })
     }
@@ -175,8 +175,8 @@ impl ReadCache {
         self.unchecked_left = 0;
         let unreadable = |why| block.pages.unreadable(at.page, why);
         let timestamp_columns = TimestampColumns::parse(&payload, at.n).map_err(unreadable)?;
-        let times = match timestamp_columns.line(in_page) {
-            Some(line) => CachedTimes::Line(line),
+        let times = match timestamp_columns.regular(in_page) {
+            Some(times) => CachedTimes::Regular(times),
             None => {
                 timestamp_columns.decode(in_page, &mut self.times_ms).map_err(unreadable)?;
                 CachedTimes::Listed(self.n_cached_times..self.times_ms.len())
@@ -209,7 +209,7 @@ impl Times<'_> {
     /// Returns the number of timestamps.
     pub(crate) fn len(self) -> usize {
         match self {
-            Self::Line(line) => line.n_timestamps(),
+            Self::Regular(times) => times.n_timestamps(),
             Self::Listed(times_ms) => times_ms.len(),
         }
     }
@@ -217,7 +217,7 @@ impl Times<'_> {
     /// Returns the indexes of the timestamps in a time range.
     pub(crate) fn cut(self, range: TimeRange) -> Range<usize> {
         match self {
-            Self::Line(line) => line.cut(range.start_ms, range.end_ms),
+            Self::Regular(times) => times.cut(range.start_ms, range.end_ms),
             // Fast path: all of them.
             Self::Listed(times_ms @ ([start_ms, .., end_ms] | [start_ms @ end_ms]))
                 if range.start_ms <= *start_ms && *end_ms <= range.end_ms =>
@@ -234,7 +234,7 @@ impl Times<'_> {
     /// Appends the timestamps at `wanted`.
     pub(crate) fn append(self, wanted: Range<usize>, dst: &mut Vec<i64>) {
         match self {
-            Self::Line(line) => line.append(wanted, dst),
+            Self::Regular(times) => times.append(wanted, dst),
             Self::Listed(times_ms) => dst.extend_from_slice(&times_ms[wanted]),
         }
     }

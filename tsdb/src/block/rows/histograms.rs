@@ -23,13 +23,13 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use varve_codec::Damaged;
 use varve_codec::integers;
 use varve_codec::values::{ValueEncoder, decode_values};
 use varve_codec::varint::{put_u64, take_int, take_u64};
 
 use super::bucket_columns::BucketColumns;
 use crate::chunk::histogram::Layout;
+use crate::error::Damaged;
 use crate::sample::SampleColumns;
 use crate::sample::histogram::{Histogram, HistogramCounts, ResetHint};
 
@@ -265,7 +265,7 @@ pub(crate) fn decode_row(
         at += n;
         if head & 1 == 0 {
             let start = dst.values.len();
-            decode_values(src, n, &mut dst.values)?;
+            decode_values(src, n, &mut dst.values).ok_or(Damaged)?;
             dst.values.truncate(start + of_run.end);
             dst.values.drain(start..start + of_run.start);
             continue;
@@ -320,7 +320,7 @@ impl Run {
         }
         let hints = take_hints(src, n)?;
         let mut sums = Vec::with_capacity(n);
-        decode_values(src, n, &mut sums).ok()?;
+        decode_values(src, n, &mut sums)?;
         let cells = Cells::decode(src, is_float, FIRST_BUCKETS + columns.len(), n)?;
         let places = layouts.iter().map(|layout| columns.columns_of(layout)).collect();
         Some(Self { n, layouts, places, uses, hints, sums, cells })
@@ -354,7 +354,7 @@ impl Cells {
     fn decode(src: &mut &[u8], is_float: bool, n_columns: usize, n: usize) -> Option<Self> {
         if is_float {
             let mut cells = Vec::with_capacity(n_columns * n);
-            (0..n_columns).try_for_each(|_| decode_values(src, n, &mut cells).ok())?;
+            (0..n_columns).try_for_each(|_| decode_values(src, n, &mut cells))?;
             return Some(Self::Floats(cells));
         }
         let mut cells = vec![0; n_columns * n];

@@ -19,11 +19,11 @@ mod start_timestamps;
 use std::ops::Range;
 
 use super::{Unreadable, take_flags};
+use crate::error::Damaged;
 use crate::sample::SampleColumns;
 use crate::sample::start_timestamps::Change;
 use histograms::{RowSamples, SERIES_CELLS_MAX};
 use start_timestamps::{StartTimestampsBuilder, StartTimestampsColumn};
-use varve_codec::Damaged;
 use varve_codec::byte_planes::{BytePlanes, put_byte_planes};
 use varve_codec::values::{ROW_SAMPLES_MAX, ValueEncoder, decode_values};
 use varve_codec::varint::{put_sized, take_bytes, take_sized};
@@ -227,8 +227,7 @@ fn each_row(
 }
 
 fn decode_row(mut row: &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
-    decode_values(&mut row, n, dst)?;
-    if row.is_empty() { Ok(()) } else { Err(Damaged) }
+    decode_values(&mut row, n, dst).filter(|()| row.is_empty()).ok_or(Damaged)
 }
 
 #[cfg(test)]

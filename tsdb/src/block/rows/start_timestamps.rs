@@ -12,9 +12,9 @@
 
 use std::ops::Range;
 
-use varve_codec::Damaged;
 use varve_codec::varint::{put_i64, put_sized, put_u64, take_i64, take_int, take_sized, take_u64};
 
+use crate::error::Damaged;
 use crate::sample::start_timestamps::{Change, slice};
 
 /// Builds the column.

@@ -32,7 +32,7 @@ fn cached_timestamp_columns_are_bounded() {
     let model: Model = (0..n).map(|i| columns([(START_MS + i, 1.0), (START_MS + HOUR_MS + i, 1.0)])).collect();
     let (most, fewest) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
     read_all(&model, |n_timestamp_columns, n_times, _| {
-        assert_eq!(n_times, 0, "two timestamps form a line");
+        assert_eq!(n_times, 0, "two timestamps are regular");
         most.fetch_max(n_timestamp_columns as u64, Ordering::Relaxed);
         fewest.fetch_min(n_timestamp_columns as u64, Ordering::Relaxed);
     });

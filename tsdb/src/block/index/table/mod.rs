@@ -15,11 +15,10 @@ mod writer;
 
 use std::sync::Arc;
 
-use varve_codec::Damaged;
 use varve_codec::varint::{take_int, take_sized};
 
 use crate::block::page::{PageRef, Pages};
-use crate::error::Result;
+use crate::error::{Damaged, Result};
 
 pub(super) use cursor::TableCursor;
 pub(super) use writer::TableWriter;
