@@ -54,6 +54,7 @@ pub mod text;
 
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
+pub use otlp::OtlpEncoding;
 pub use outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written};
 pub use receiver::rule_samples::{RejectedRuleSample, RuleBudget, RuleSample};
 pub use receiver::{Receiver, stats::Stats};

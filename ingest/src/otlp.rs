@@ -9,6 +9,15 @@ use crate::error::WriteError;
 use crate::label_set::excerpt;
 use crate::outcome::{Reason, Rejects};
 
+/// The encoding of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtlpEncoding {
+    /// Protobuf.
+    Protobuf,
+    /// JSON.
+    Json,
+}
+
 /// Puts the series of a request into a batch.
 #[derive(Debug)]
 pub(crate) struct OtlpSink<'a, 'p> {

@@ -1,11 +1,21 @@
 //! Reads the outer messages of a request in place, and decodes the inner ones.
 
-use prost::Message;
+use std::borrow::Cow;
 
-use varve_protobuf::{self as wire, Key, Reader, fixed64_key, len_key, varint_key};
+use prost::Message;
+use varve_protobuf::{Key, Reader, fixed64_key, len_key, varint_key};
 use varve_tsdb::labels::MetricType;
 
 use super::{DECODED_SIZE_MAX, Error};
+
+/// A metric of a request.
+#[derive(Debug, Default)]
+pub(super) struct SentMetric<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) help: Cow<'a, str>,
+    pub(super) unit: Cow<'a, str>,
+    pub(super) data: Option<Data<'a>>,
+}
 
 /// The data of a metric, by type.
 #[derive(Debug, Clone, Copy)]
@@ -69,7 +79,24 @@ impl Data<'_> {
     }
 }
 
-pub(super) fn decode_data(data_type: DataType, reader: Reader<'_>) -> wire::Result<Data<'_>> {
+/// Reads a metric. Its data points are read later.
+pub(super) fn read_metric(mut reader: Reader<'_>) -> Result<SentMetric<'_>, Error> {
+    let mut metric = SentMetric::default();
+    while let Some(key) = reader.key()? {
+        match key {
+            METRIC_NAME_FIELD => metric.name = String::from_utf8_lossy(reader.message()?.rest()),
+            METRIC_HELP => metric.help = String::from_utf8_lossy(reader.message()?.rest()),
+            METRIC_UNIT => metric.unit = String::from_utf8_lossy(reader.message()?.rest()),
+            _ => match DATA_TYPES.iter().find(|(field, _)| *field == key) {
+                Some((_, data_type)) => metric.data = Some(decode_data(*data_type, reader.message()?)?),
+                None => reader.skip_unknown(key, METRIC)?,
+            },
+        }
+    }
+    Ok(metric)
+}
+
+fn decode_data(data_type: DataType, reader: Reader<'_>) -> Result<Data<'_>, Error> {
     let mut data = Data { data_type, reader, temporality: 0, is_monotonic: false };
     let mut fields = reader;
     while let Some(key) = fields.key()? {
@@ -86,9 +113,9 @@ pub(super) fn decode_data(data_type: DataType, reader: Reader<'_>) -> wire::Resu
 }
 
 /// Extends `times` by the data points, translatable or not. Returns their number.
-pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> wire::Result<u64> {
+pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, Error> {
     let mut n_points = 0;
-    each_message(data, DATA_POINTS, 0, |mut point| {
+    each_message::<Error>(data, DATA_POINTS, 0, |mut point| {
         let mut time_ns = 0;
         while let Some(key) = point.key()? {
             // The time has the same field number in all types.
@@ -105,9 +132,9 @@ pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> wire::Result<u6
 }
 
 /// Returns the number of data points of a resource.
-pub(super) fn count_points(resource: Reader<'_>) -> wire::Result<u64> {
+pub(super) fn count_points(resource: Reader<'_>) -> Result<u64, Error> {
     let mut n_points = 0;
-    each_message(resource, SCOPE_METRICS, RESOURCE_METRICS_FIELDS, |scope| {
+    each_message::<Error>(resource, SCOPE_METRICS, RESOURCE_METRICS_FIELDS, |scope| {
         each_message(scope, METRICS, SCOPE_METRICS_FIELDS, |metric| {
             n_points += n_points_of(metric)?;
             Ok(())
@@ -116,10 +143,10 @@ pub(super) fn count_points(resource: Reader<'_>) -> wire::Result<u64> {
     Ok(n_points)
 }
 
-pub(super) fn n_points_of(metric: Reader<'_>) -> wire::Result<u64> {
+pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, Error> {
     let (mut times, mut n_points) = (Times { first_ns: u64::MAX, last_ns: 0 }, 0);
     for (key, _) in DATA_TYPES {
-        each_message(metric, *key, METRIC, |data| {
+        each_message::<Error>(metric, *key, METRIC, |data| {
             n_points += note_times(data, &mut times)?;
             Ok(())
         })?;
@@ -129,18 +156,19 @@ pub(super) fn n_points_of(metric: Reader<'_>) -> wire::Result<u64> {
 
 /// Calls `take` for each field with the key `wanted`, which holds a message. Skips other fields. A field with a `known`
 /// number and a wrong wire type is malformed.
-pub(super) fn each_message<'a, E: From<wire::Error>>(
+pub(super) fn each_message<'a, E: From<Error>>(
     mut reader: Reader<'a>,
     wanted: Key,
     known: u32,
     mut take: impl FnMut(Reader<'a>) -> Result<(), E>,
 ) -> Result<(), E> {
-    while let Some(key) = reader.key()? {
+    while let Some(key) = reader.key().map_err(Error::from)? {
         if key == wanted {
-            take(reader.message()?)?;
+            take(reader.message().map_err(Error::from)?)?;
         } else {
             let is_message = key & 7 == len_key(0);
-            reader.skip_unknown(key, if is_message { 0 } else { known & 1 << (wanted >> 3) })?;
+            let known = if is_message { 0 } else { known & 1 << (wanted >> 3) };
+            reader.skip_unknown(key, known).map_err(Error::from)?;
         }
     }
     Ok(())
@@ -173,11 +201,11 @@ pub(super) const SCOPE: Key = len_key(1);
 pub(super) const METRICS: Key = len_key(2);
 pub(super) const SCHEMA_URL: Key = len_key(3);
 pub(super) const SCOPE_METRICS_FIELDS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
-pub(super) const METRIC_NAME_FIELD: Key = len_key(1);
-pub(super) const METRIC_HELP: Key = len_key(2);
-pub(super) const METRIC_UNIT: Key = len_key(3);
-pub(super) const METRIC: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 11;
-pub(super) const DATA_TYPES: &[(Key, DataType)] = &[
+const METRIC_NAME_FIELD: Key = len_key(1);
+const METRIC_HELP: Key = len_key(2);
+const METRIC_UNIT: Key = len_key(3);
+const METRIC: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 7 | 1 << 9 | 1 << 10 | 1 << 11;
+const DATA_TYPES: &[(Key, DataType)] = &[
     (len_key(5), DataType::Gauge),
     (len_key(7), DataType::Sum),
     (len_key(9), DataType::Histogram),

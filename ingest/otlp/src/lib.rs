@@ -40,15 +40,6 @@ pub use names::TranslationStrategy;
 pub use sink::Sink;
 pub use translate::translate;
 
-/// The encoding of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
-    /// Protobuf.
-    Protobuf,
-    /// JSON.
-    Json,
-}
-
 /// The settings of the translation, with the names of Prometheus' configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtlpSettings {

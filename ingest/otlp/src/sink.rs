@@ -10,7 +10,7 @@ use super::Error;
 /// Takes the series of a request one by one: first the labels, then samples and exemplars, then the end.
 pub trait Sink {
     /// The reason why the request must end, such as a limit.
-    type Error: From<Error> + From<varve_protobuf::Error>;
+    type Error: From<Error>;
     /// Identifies a label set within a request.
     type Key: Copy + Eq + Hash;
 

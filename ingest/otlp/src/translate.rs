@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use varve_protobuf::{self as wire, Reader};
+use varve_protobuf::Reader;
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::labels::{METRIC_NAME, MetricType};
 
-use super::data::{self, Data, DataType, Times, count_points, decode, each_message, merge, n_points_of, note_times};
+use super::data::{
+    self, Data, DataType, SentMetric, Times, count_points, decode, each_message, merge, n_points_of, note_times,
+};
 use super::delta::{DeltaPoint, DeltaStreams};
 use super::exemplar::{check_exemplars, exemplar_labels, exemplar_value};
 use super::labels::{Context, LabelMap, TARGET_INFO};
@@ -17,7 +19,7 @@ use super::message::{
 };
 use super::names::{LabelNamer, metric_name, unit_name};
 use super::sink::Sink;
-use super::{OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or};
+use super::{Error, OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or};
 
 /// Translates a request in protobuf. Metrics and data points that cannot be translated are rejected.
 ///
@@ -121,15 +123,15 @@ impl<S: Sink> Translator<'_, S> {
     fn scope(&mut self, reader: Reader<'_>, context: &mut Context, times: &mut Times) -> Result<(), S::Error> {
         let (mut scope, mut size, mut schema_url) = (Scope::default(), 0, Cow::Borrowed(""));
         each_message(reader, data::SCOPE, data::SCOPE_METRICS_FIELDS, |inner| merge(&mut scope, &mut size, inner))?;
-        each_message(reader, data::SCHEMA_URL, data::SCOPE_METRICS_FIELDS, |inner| {
+        each_message::<Error>(reader, data::SCHEMA_URL, data::SCOPE_METRICS_FIELDS, |inner| {
             schema_url = String::from_utf8_lossy(inner.rest());
-            wire::Result::Ok(())
+            Ok(())
         })?;
         if let Err(reason) = context.set_scope(&scope, &schema_url, self.settings, self.namer) {
             let mut n_points = 0;
-            each_message(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| {
+            each_message::<Error>(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| {
                 n_points += n_points_of(metric)?;
-                wire::Result::Ok(())
+                Ok(())
             })?;
             self.to.reject(n_points, reason);
             return Ok(());
@@ -137,20 +139,8 @@ impl<S: Sink> Translator<'_, S> {
         each_message(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| self.metric(metric, context, times))
     }
 
-    fn metric<'a>(&mut self, mut reader: Reader<'a>, context: &Context, times: &mut Times) -> Result<(), S::Error> {
-        let [mut name, mut help, mut unit] = [const { Cow::Borrowed("") }; 3];
-        let (text, mut data) = (|message: Reader<'a>| String::from_utf8_lossy(message.rest()), None);
-        while let Some(key) = reader.key()? {
-            match key {
-                data::METRIC_NAME_FIELD => name = text(reader.message()?),
-                data::METRIC_HELP => help = text(reader.message()?),
-                data::METRIC_UNIT => unit = text(reader.message()?),
-                _ => match data::DATA_TYPES.iter().find(|(field, _)| *field == key) {
-                    Some((_, data_type)) => data = Some(data::decode_data(*data_type, reader.message()?)?),
-                    None => reader.skip_unknown(key, data::METRIC)?,
-                },
-            }
-        }
+    fn metric(&mut self, reader: Reader<'_>, context: &Context, times: &mut Times) -> Result<(), S::Error> {
+        let SentMetric { name, help, unit, data } = data::read_metric(reader)?;
         let Some(data) = data else {
             let reason = format!("could not get aggregation temporality for {name} as it has unsupported metric type");
             self.to.reject(0, reason);

@@ -19,7 +19,7 @@ use crate::error::WriteError;
 use crate::forced_labels::ForcedLabels;
 use crate::ha::{Elections, Ha, HaContext, HaSettings};
 use crate::limits::Limits;
-use crate::otlp::OtlpSink;
+use crate::otlp::{OtlpEncoding, OtlpSink};
 use crate::outcome::{Rejects, Written};
 use crate::relabel::{
     ActiveRules, DisabledByUse, DisabledRules, DroppingRule, EnabledRule, RelabelPreview, RuleState, RuleStats, Rules,
@@ -155,7 +155,7 @@ impl Receiver {
     pub fn write_otlp(
         &self,
         origin: &Origin<'_>,
-        (encoding, compression): (varve_otlp::Encoding, Compression),
+        (encoding, compression): (OtlpEncoding, Compression),
         body: &[u8],
     ) -> Result<Written, WriteError> {
         self.counted(body, |Buffers { message: encoded, batch, request }| {
@@ -163,7 +163,7 @@ impl Receiver {
             let mut permit = self.admit(origin, body.len(), body.len())?;
             let settings = Arc::clone(&self.otlp.read());
             let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
-            if encoding == varve_otlp::Encoding::Json {
+            if encoding == OtlpEncoding::Json {
                 let check_size = |size| self.limits.check_decompressed(size as u64);
                 message = varve_otlp::transcode(&message, &check_size, &mut |size| permit.memory.grow(size))?;
             }

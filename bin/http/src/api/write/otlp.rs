@@ -4,8 +4,8 @@
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
+use varve_ingest::OtlpEncoding;
 use varve_ingest::compression::Compression;
-use varve_otlp::Encoding;
 
 use super::ingest::{ingest, respond};
 use crate::error::ApiError;
@@ -22,10 +22,10 @@ pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> R
     respond(&write.await?, StatusCode::OK)
 }
 
-fn format(headers: &HeaderMap) -> Result<(Encoding, Compression), String> {
+fn format(headers: &HeaderMap) -> Result<(OtlpEncoding, Compression), String> {
     let encoding = match header_text(headers, header::CONTENT_TYPE) {
-        PROTOBUF => Encoding::Protobuf,
-        JSON => Encoding::Json,
+        PROTOBUF => OtlpEncoding::Protobuf,
+        JSON => OtlpEncoding::Json,
         other => return Err(format!("unsupported content type: {other}, supported: [{JSON}, {PROTOBUF}]")),
     };
     match header_text(headers, header::CONTENT_ENCODING) {
