@@ -12,6 +12,7 @@ pub mod printing;
 pub mod client;
 pub mod config;
 pub mod excerpt;
+pub mod grpc;
 pub mod log;
 pub mod machine;
 pub mod protobuf;

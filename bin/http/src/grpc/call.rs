@@ -21,7 +21,7 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use prost::Message;
 use varve_advise::usage::Requester;
-use varve_base::protobuf::frame::{ACCEPTED, Coding, write};
+use varve_base::grpc::{ACCEPTED, Coding, write};
 use varve_server::app::App;
 use varve_server::request_context::{Parameters, RequestContext};
 use varve_tsdb::context::Charge;

@@ -5,7 +5,7 @@
 use std::io::Read;
 
 use prost::Message;
-use varve_base::protobuf::frame::{Coding, HEADER_SIZE, end_frame, write};
+use varve_base::grpc::{Coding, HEADER_SIZE, end_frame, write};
 use varve_ingest::compression::{GzipReader, snappy_frames};
 use varve_ingest::{Malformed, WriteError};
 use varve_tsdb::context::Charge;

@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use varve_base::client::{AsyncClient, ClientOptions};
 use varve_base::config::tracing::{ClientType, Compression, TracingConfig};
+use varve_base::grpc::{self, Coding};
 use varve_base::printing::error_chain;
-use varve_base::protobuf::frame::{self, Coding};
 use varve_base::version::{self, USER_AGENT};
 
 use super::TraceMetrics;
@@ -182,7 +182,7 @@ fn encode(spans: Vec<Span>, client_type: ClientType, compression: Compression) -
     let mut body = Vec::new();
     let written = match client_type {
         ClientType::Http => coding.compress(&message, &mut body),
-        ClientType::Grpc => frame::write(coding, &message, &mut body),
+        ClientType::Grpc => grpc::write(coding, &message, &mut body),
     };
     written.context("compress")?;
     Ok(body.into())

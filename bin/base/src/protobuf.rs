@@ -1,6 +1,4 @@
-//! Declaration of protobuf messages, and their frames in gRPC.
-
-pub mod frame;
+//! Declaration of protobuf messages.
 
 /// Declares messages: each field with its type and, in brackets, its protobuf type and number. A `oneof` is an enum.
 #[macro_export]
