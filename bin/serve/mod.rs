@@ -64,11 +64,11 @@ const THREADS_SPARE: usize = 8;
 ///
 /// # Errors
 /// The reason why it could not start or stop cleanly, in one sentence.
-pub(crate) fn serve(mut args: ServeArgs, flags: BTreeMap<String, String>) -> Result<()> {
+pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) -> Result<()> {
     let config = args.config_file.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     log::start(args.log_level, args.log_format);
     log::set_level(config.runtime.log_level);
-    options::limit_connections(&mut args, raise_open_files_limit());
+    options::limit_connections(&mut args, &mut flags, raise_open_files_limit());
     let features = options::features(&args);
     let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
     let web = WebConfig::load(args.web_config_file.as_deref())?;

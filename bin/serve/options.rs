@@ -55,8 +55,8 @@ pub(super) fn features(args: &ServeArgs) -> Features {
 
 /// Lowers the maximum number of connections to half of the files that the process may open, with a warning. The store
 /// needs the other half, for blocks and WAL segments: a write fails if it cannot open a file, but a connection above
-/// the maximum only closes an idle one.
-pub(super) fn limit_connections(args: &mut ServeArgs, open_files: Option<u64>) {
+/// the maximum only closes an idle one. `flags` are the values that the API shows.
+pub(super) fn limit_connections(args: &mut ServeArgs, flags: &mut BTreeMap<String, String>, open_files: Option<u64>) {
     let Some(open_files) = open_files else { return };
     let limit = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(1);
     if args.max_connections > limit {
@@ -66,6 +66,7 @@ pub(super) fn limit_connections(args: &mut ServeArgs, open_files: Option<u64>) {
             args.max_connections
         );
         args.max_connections = limit;
+        flags.insert("web.max-connections".to_owned(), limit.to_string());
     }
 }
 

@@ -37,7 +37,10 @@ fn args(flags: &[&str]) -> ServeArgs {
 fn connections_use_at_most_half_of_the_open_files() {
     let limited = |open_files| {
         let mut args = args(&["--web.max-connections=600"]);
-        options::limit_connections(&mut args, open_files);
+        let mut flags = BTreeMap::from([("web.max-connections".to_owned(), "600".to_owned())]);
+        options::limit_connections(&mut args, &mut flags, open_files);
+        // As in Prometheus, the API shows the value in force.
+        assert_eq!(flags["web.max-connections"], args.max_connections.to_string());
         args.max_connections
     };
     assert_eq!([None, Some(1201), Some(1024), Some(0)].map(limited), [600, 600, 512, 1]);
