@@ -231,6 +231,19 @@ fn a_small_query_has_the_response_that_it_has_on_a_blocking_thread() {
     assert!(server.metric("varve_requests_inline_total{class=\"query\"}") >= 1.0);
 }
 
+/// The cost of a query is an estimate, which does not contain the time to print long labels.
+#[test]
+fn a_query_that_takes_longer_than_expected_suspends_small_queries() {
+    let server = Server::start(&[]);
+    let long = "x".repeat(60_000);
+    let labelled = |i: usize| series(&[("__name__", "long"), ("i", &i.to_string()), ("x", &long)], &[(T0, 1.0)]);
+    server.http().write(&WriteRequest::new((0..50).map(labelled))).expect_status(204);
+    let time = (T0 / 1000).to_string();
+    server.http().query("/api/v1/query", &[("query", "long"), ("time", &time)]).expect_status(200);
+    assert_eq!(server.metric("varve_requests_inline_total{class=\"query\"}"), 1.0);
+    assert_eq!(server.metric("varve_requests_inline_suspensions_total{class=\"query\"}"), 1.0);
+}
+
 #[test]
 fn a_small_listing_has_the_response_that_it_has_on_a_blocking_thread() {
     let server = server_with_data(&[]);

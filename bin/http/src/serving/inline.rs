@@ -24,13 +24,15 @@ impl InlinePolicy {
         self.suspended_until.lock().is_none_or(|until| now >= until)
     }
 
-    /// Records the duration of a job that ended at `now`.
-    pub(super) fn record(&self, duration: Duration, now: Instant) {
-        if duration > TIME_MAX {
+    /// Records the duration of a job that ended at `now`. Returns `true` if it suspends small jobs.
+    pub(super) fn record(&self, duration: Duration, now: Instant) -> bool {
+        let is_long = duration > TIME_MAX;
+        if is_long {
             let mut suspended_until = self.suspended_until.lock();
             // `None` is less than any time.
             *suspended_until = (*suspended_until).max(now.checked_add(duration * SUSPENSION_FACTOR));
         }
+        is_long
     }
 }
 
@@ -41,10 +43,10 @@ mod tests {
     #[test]
     fn a_long_job_suspends_the_others_for_a_multiple_of_its_duration() {
         let (inline, now) = (InlinePolicy::default(), Instant::now());
-        inline.record(TIME_MAX, now);
+        assert!(!inline.record(TIME_MAX, now));
         assert!(inline.is_allowed(now));
-        inline.record(Duration::from_millis(50), now);
-        inline.record(Duration::from_millis(1), now);
+        assert!(inline.record(Duration::from_millis(50), now));
+        assert!(inline.record(Duration::from_millis(1), now));
         assert!(!inline.is_allowed(now + Duration::from_millis(999)));
         assert!(inline.is_allowed(now + Duration::from_secs(1)));
     }

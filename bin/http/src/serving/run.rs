@@ -284,15 +284,20 @@ fn run_or_spawn(state: &HttpState, admitted: Admitted, mut job: BoxedJob) {
     let is_small = inline.is_allowed(started)
         && admitted.ctx.memory().has_plenty(FREE_MEMORY_MIN)
         && catch_unwind(AssertUnwindSafe(&mut is_small)).unwrap_or(false);
+    let class = admitted.registration.request.class.name();
+    let record = || {
+        if inline.record(started.elapsed(), Instant::now()) {
+            app.metrics.inline_suspensions.with_label_values(&[class]).inc();
+        }
+    };
     if !is_small {
-        inline.record(started.elapsed(), Instant::now());
-        spawn(Arc::clone(app), admitted, job);
-        return;
+        record();
+        return spawn(Arc::clone(app), admitted, job);
     }
-    app.metrics.requests_inline.with_label_values(&[admitted.registration.request.class.name()]).inc();
+    app.metrics.requests_inline.with_label_values(&[class]).inc();
     // The same thread serves the client, so the job must not wait for it.
     admitted.run(app, app.settings.response.without_streaming(), job);
-    inline.record(started.elapsed(), Instant::now());
+    record();
 }
 
 /// Runs `job` on a blocking thread.

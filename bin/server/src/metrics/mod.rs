@@ -80,6 +80,8 @@ pub struct Metrics {
     pub requests_coalesced: IntCounterVec,
     /// Requests that ran on the thread of their connection, by `class`.
     pub requests_inline: IntCounterVec,
+    /// Requests that took so long there that further ones run elsewhere for a while, by `class`.
+    pub inline_suspensions: IntCounterVec,
     limits_hit: IntCounterVec,
     /// Seconds of queries, by Prometheus' names of their phases.
     query_seconds: SummaryVec,
@@ -144,6 +146,7 @@ impl Metrics {
             queued: gauges("varve_requests_queued")?,
             requests_coalesced: counters("varve_requests_coalesced_total")?,
             requests_inline: counters("varve_requests_inline_total")?,
+            inline_suspensions: counters("varve_requests_inline_suspensions_total")?,
             limits_hit: counters("varve_limits_hit_total")?,
             query_seconds: registered(&registry, SummaryVec::new("prometheus_engine_query_duration_seconds")?)?,
             query_log: QueryLog::new(
