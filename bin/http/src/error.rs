@@ -11,6 +11,9 @@ use varve_tsdb::Interrupt;
 use super::json;
 use super::response::plain;
 
+/// The result of a request, or of a part of it.
+pub(crate) type Result<T = Response, E = ApiError> = std::result::Result<T, E>;
+
 /// The error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {

@@ -16,7 +16,7 @@ use varve_query::Times;
 use varve_server::request_context::Parameters;
 use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
-use super::error::{ApiError, ErrorKind};
+use super::error::{ApiError, ErrorKind, Result};
 use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 
 /// Maximum number of parameters of a request.
@@ -70,7 +70,7 @@ impl Form {
     ///
     /// # Errors
     /// If there are more than [`PARAMETERS_MAX`].
-    pub(crate) fn add(&mut self, encoded: &[u8]) -> Result<(), ApiError> {
+    pub(crate) fn add(&mut self, encoded: &[u8]) -> Result<()> {
         for pair in encoded.split(|&b| b == b'&').filter(|pair| !pair.is_empty()) {
             if self.pairs.len() == PARAMETERS_MAX {
                 let text = format!("more than {PARAMETERS_MAX} parameters");
@@ -88,7 +88,7 @@ impl Form {
     ///
     /// # Errors
     /// The first invalid encoding.
-    pub(crate) fn check_encoding(&self) -> Result<(), ApiError> {
+    pub(crate) fn check_encoding(&self) -> Result<()> {
         match &self.damage {
             None => Ok(()),
             Some(damage) => Err(ApiError::bad_data(format!("error parsing form values: {damage}"))),
@@ -101,7 +101,7 @@ impl Form {
     }
 
     /// Returns the values of `match[]`, of which there must be at least one.
-    pub(crate) fn required_selectors(&self) -> Result<Vec<Verbatim>, ApiError> {
+    pub(crate) fn required_selectors(&self) -> Result<Vec<Verbatim>> {
         Some(self.selectors())
             .filter(|selectors| !selectors.is_empty())
             .ok_or_else(|| ApiError::bad_data("no match[] parameter provided"))
@@ -136,7 +136,7 @@ impl Form {
     }
 
     /// Parses `limit`; `None` means no limit.
-    pub(crate) fn limit(&self) -> Result<Option<usize>, ApiError> {
+    pub(crate) fn limit(&self) -> Result<Option<usize>> {
         let text = self.first("limit");
         if text.is_empty() {
             return Ok(None);
@@ -149,7 +149,7 @@ impl Form {
     }
 
     /// Parses an optional time, in milliseconds.
-    pub(crate) fn optional_time_ms(&self, name: &str) -> Result<Option<i64>, ApiError> {
+    pub(crate) fn optional_time_ms(&self, name: &str) -> Result<Option<i64>> {
         self.plain_time_ms(name).map_err(|reason| ApiError::invalid_parameter(name, reason))
     }
 
@@ -165,14 +165,14 @@ impl Form {
     }
 
     /// Parses the optional `start` and `end` of a metadata request.
-    pub(crate) fn time_range(&self) -> Result<TimeRange, ApiError> {
+    pub(crate) fn time_range(&self) -> Result<TimeRange> {
         let start_ms = self.optional_time_ms("start")?.unwrap_or(TimeRange::ALL.start_ms);
         let end_ms = self.optional_time_ms("end")?.unwrap_or(TimeRange::ALL.end_ms);
         Ok(TimeRange { start_ms, end_ms })
     }
 
     /// Parses an optional boolean as Go's `strconv.ParseBool` does.
-    pub(crate) fn boolean(&self, name: &str) -> Result<bool, ApiError> {
+    pub(crate) fn boolean(&self, name: &str) -> Result<bool> {
         match self.first(name) {
             "" => Ok(false),
             text => parse_bool(quotable(text))
@@ -181,7 +181,7 @@ impl Form {
     }
 
     /// Parses `start`, `end` and `step` of a range query of at most `points_max` steps.
-    pub(crate) fn steps(&self, points_max: usize) -> Result<Times, ApiError> {
+    pub(crate) fn steps(&self, points_max: usize) -> Result<Times> {
         let time = |name| parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason));
         let (start, end) = (time("start")?, time("end")?);
         if end < start {
@@ -210,7 +210,7 @@ impl Form {
     }
 
     /// Parses `timeout`; `None` if it is missing.
-    pub(crate) fn timeout(&self) -> Result<Option<Duration>, ApiError> {
+    pub(crate) fn timeout(&self) -> Result<Option<Duration>> {
         let text = self.first("timeout");
         if text.is_empty() {
             return Ok(None);
@@ -227,7 +227,7 @@ impl Form {
 
     /// Parses `lookback_delta` in milliseconds; `None` means the server's, as do values of 0 and less. A value below a
     /// millisecond is rounded up to one, which includes samples at exactly the time of a step.
-    pub(crate) fn lookback_delta_ms(&self) -> Result<Option<i64>, ApiError> {
+    pub(crate) fn lookback_delta_ms(&self) -> Result<Option<i64>> {
         let text = self.first("lookback_delta");
         if text.is_empty() {
             return Ok(None);
@@ -246,7 +246,7 @@ pub(crate) fn parse_selectors(
     ctx: &QueryContext,
     texts: &[Verbatim],
     invalid: impl Fn(String) -> ApiError,
-) -> Result<Vec<Vec<Matcher>>, ApiError> {
+) -> Result<Vec<Vec<Matcher>>> {
     let parse = |text: &Verbatim| parse_selector(ctx, text, &invalid);
     let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
     match selectors.iter().all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty())) {
@@ -263,7 +263,7 @@ pub(crate) fn parse_selector(
     ctx: &QueryContext,
     text: &str,
     invalid: impl Fn(String) -> ApiError,
-) -> Result<Vec<Matcher>, ApiError> {
+) -> Result<Vec<Matcher>> {
     ctx.check()?;
     let size = text.len();
     if size > SELECTOR_SIZE_MAX {

@@ -9,14 +9,13 @@ use std::io::Write as _;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::Response;
 use varve_advise::usage::Requester;
 use varve_tsdb::staleness::is_stale_nan;
 use varve_tsdb::{Labels, SampleColumns, TimeRange};
 
 use super::selector_union::SelectorUnion;
 use crate::api::remote_read::size_of_columns;
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, Verbatim, parse_selectors};
 use crate::requester::RequestedBy;
@@ -31,11 +30,7 @@ const ROWS_PER_LINE: usize = 10_000;
 const STEP_ROWS: usize = 1_000;
 
 /// GET and POST /api/v1/export.
-pub(crate) async fn export(
-    State(state): State<HttpState>,
-    RequestedBy(who): RequestedBy,
-    form: Form,
-) -> Result<Response, ApiError> {
+pub(crate) async fn export(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
     let (request, timeout) = (Request::read(&form)?, form.timeout()?);
     let response = run(&state, RequestClass::RemoteRead, timeout, move |work| request.respond(work, &who));
     let mut response = response.await?;
@@ -52,7 +47,7 @@ struct Request {
 }
 
 impl Request {
-    fn read(form: &Form) -> Result<Self, ApiError> {
+    fn read(form: &Form) -> Result<Self> {
         form.check_encoding()?;
         let rows_per_line = match form.first("max_rows_per_line") {
             "" | "0" => ROWS_PER_LINE,
@@ -63,7 +58,7 @@ impl Request {
         Ok(Self { selectors: form.required_selectors()?, range: form.time_range()?, rows_per_line })
     }
 
-    fn respond(&self, work: &mut Work, who: &Requester) -> Result<(), ApiError> {
+    fn respond(&self, work: &mut Work, who: &Requester) -> Result<()> {
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
         let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
         work.store.note_selectors(&work.ctx, who, &selectors);
@@ -79,7 +74,7 @@ impl Request {
         Ok(())
     }
 
-    fn write(&self, work: &mut Work, labels: &Labels, columns: &SampleColumns) -> Result<(), ApiError> {
+    fn write(&self, work: &mut Work, labels: &Labels, columns: &SampleColumns) -> Result<()> {
         let is_float = |idx: &usize| columns.histogram(*idx).is_none() && !is_stale_nan(columns.values[*idx]);
         let mut floats = (0..columns.len()).filter(is_float).peekable();
         let mut charge = work.ctx.charge();
@@ -97,12 +92,7 @@ impl Request {
     }
 }
 
-fn write_list(
-    work: &mut Work,
-    name: &str,
-    rows: &[usize],
-    write: impl Fn(&mut Vec<u8>, usize),
-) -> Result<(), ApiError> {
+fn write_list(work: &mut Work, name: &str, rows: &[usize], write: impl Fn(&mut Vec<u8>, usize)) -> Result<()> {
     work.out.buffer().extend_from_slice(format!(",\"{name}\":[").as_bytes());
     for (part, part_idx) in rows.chunks(STEP_ROWS).zip(0..) {
         for (row, idx) in part.iter().zip(0..) {

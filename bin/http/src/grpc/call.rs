@@ -28,7 +28,7 @@ use varve_tsdb::context::Charge;
 
 use super::frame::{self, Frames};
 use super::status::{CONTENT_TYPE, Code, Status};
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::requester::RequestedBy;
 use crate::serving::request_body::{self, BodyLimits, header_text};
 use crate::serving::run::{RequestClass, Work, run};
@@ -66,7 +66,7 @@ pub(super) trait Method: Message + Default + Send + 'static {
     ///
     /// # Errors
     /// The status of the call.
-    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError>;
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()>;
 }
 
 /// The server, and the client of a call.

@@ -7,7 +7,7 @@ use varve_promql::print_label;
 use varve_promql::quote::quoted;
 use varve_tsdb::{MatchOp, Matcher, QueryContext};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::protobuf::LabelMatcher;
 
 pub(super) type ExternalLabels = BTreeMap<String, String>;
@@ -21,7 +21,7 @@ pub(super) fn own_matchers(
     ctx: &QueryContext,
     matchers: &[LabelMatcher],
     external: &ExternalLabels,
-) -> Result<Option<Vec<Matcher>>, ApiError> {
+) -> Result<Option<Vec<Matcher>>> {
     let matchers = matchers.iter().map(LabelMatcher::parse).collect::<Result<_, _>>().map_err(ApiError::bad_data)?;
     without_external(ctx, matchers, external)
 }
@@ -34,7 +34,7 @@ pub(super) fn without_external(
     ctx: &QueryContext,
     matchers: Vec<Matcher>,
     external: &ExternalLabels,
-) -> Result<Option<Vec<Matcher>>, ApiError> {
+) -> Result<Option<Vec<Matcher>>> {
     let mut own = Vec::with_capacity(matchers.len());
     for matcher in matchers {
         match external.get(matcher.name()) {

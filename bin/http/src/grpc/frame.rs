@@ -11,7 +11,7 @@ use varve_ingest::{Malformed, WriteError};
 use varve_tsdb::context::Charge;
 
 use super::status::{Code, Status};
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::serving::run::Work;
 
 /// A window of 8 MiB, the maximum that HTTP allows.
@@ -144,7 +144,7 @@ impl Frames {
     ///
     /// # Errors
     /// If the call must end: its deadline has passed, the client is gone or too slow, or memory is short.
-    pub(super) fn send(&mut self, work: &mut Work, message: &impl Message) -> Result<(), ApiError> {
+    pub(super) fn send(&mut self, work: &mut Work, message: &impl Message) -> Result<()> {
         self.send_encoded(work, |out| message.encode(out).expect("a vector grows"))
     }
 
@@ -152,7 +152,7 @@ impl Frames {
     ///
     /// # Errors
     /// As [`Frames::send`].
-    pub(super) fn send_encoded(&mut self, work: &mut Work, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), ApiError> {
+    pub(super) fn send_encoded(&mut self, work: &mut Work, encode: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         encode(self.open(work));
         self.close(work)
     }
@@ -175,7 +175,7 @@ impl Frames {
     ///
     /// # Errors
     /// As [`Frames::send`].
-    pub(super) fn close(&mut self, work: &mut Work) -> Result<(), ApiError> {
+    pub(super) fn close(&mut self, work: &mut Work) -> Result<()> {
         let Some(start) = self.start.take() else { return Ok(()) };
         let out = work.out.buffer();
         let written = match self.coding {

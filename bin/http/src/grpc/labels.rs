@@ -10,7 +10,7 @@ use super::call::{Caller, Method};
 use super::external::{own_matchers, shown};
 use super::frame::Frames;
 use super::messages::store::{LabelNamesRequest, LabelTexts, LabelValuesRequest};
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::serving::run::{TRUNCATED, Work};
 
 impl Method for LabelNamesRequest {
@@ -21,7 +21,7 @@ impl Method for LabelNamesRequest {
         parameters(shown(&self.matchers), self.start, self.end)
     }
 
-    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let Some(matchers) = own_matchers(&work.ctx, &self.matchers, &caller.external)? else {
             return send(work, out, [], self.limit);
         };
@@ -45,7 +45,7 @@ impl Method for LabelValuesRequest {
         parameters(format!("{} of {}", self.label, shown(&self.matchers)), self.start, self.end)
     }
 
-    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         if self.label.is_empty() {
             return Err(ApiError::bad_data("label name is empty"));
         }
@@ -68,7 +68,7 @@ impl Method for LabelValuesRequest {
     }
 }
 
-fn has_series(work: &Work, matchers: &[Matcher], range: TimeRange) -> Result<bool, ApiError> {
+fn has_series(work: &Work, matchers: &[Matcher], range: TimeRange) -> Result<bool> {
     if matchers.is_empty() && work.ctx.restriction().is_empty() {
         return Ok(work.store.db.time_range().is_some_and(|stored| stored.overlaps(range)));
     }
@@ -80,12 +80,7 @@ fn parameters(text: String, start: i64, end: i64) -> Parameters {
 }
 
 /// Sends sorted texts, at most `limit` of them if it is positive.
-fn send<'a>(
-    work: &mut Work,
-    out: &mut Frames,
-    texts: impl IntoIterator<Item = &'a str>,
-    limit: i64,
-) -> Result<(), ApiError> {
+fn send<'a>(work: &mut Work, out: &mut Frames, texts: impl IntoIterator<Item = &'a str>, limit: i64) -> Result<()> {
     let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let mut texts = texts.into_iter();
     let mut charge = work.ctx.charge();

@@ -14,7 +14,7 @@ use super::messages::query::{ExemplarData, ExemplarMessage, ExemplarsRequest, Ex
 use super::messages::status::{
     FamilyMetadata, MetadataEntry, MetadataRequest, MetadataResponse, MetricMetadata, TargetsRequest,
 };
-use crate::error::ApiError;
+use crate::error::Result;
 use crate::serving::run::{RequestClass, Work};
 
 impl Method for ExemplarsRequest {
@@ -30,7 +30,7 @@ impl Method for ExemplarsRequest {
         Parameters { text: self.query.clone(), start, end, ..Parameters::default() }
     }
 
-    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, &self.query, &caller.app.settings.features)?;
         let mut selectors = Vec::new();
         for matchers in varve_promql::selectors(&expr) {
@@ -67,7 +67,7 @@ impl Method for MetadataRequest {
     }
 
     /// Sends a message per family, as a client merges them by name.
-    fn respond(self, _: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, _: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let families = work.store.db.metadata();
         let wanted = families.iter().filter(|(family, _)| self.metric.is_empty() || ***family == *self.metric);
@@ -86,7 +86,7 @@ impl Method for TargetsRequest {
     const PATH: &'static str = "/thanos.Targets/Targets";
 
     /// Sends nothing: targets are with whoever scrapes them.
-    fn respond(self, _: &Caller, _: &mut Work, _: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, _: &Caller, _: &mut Work, _: &mut Frames) -> Result<()> {
         Ok(())
     }
 }

@@ -19,7 +19,7 @@ use super::messages::query::{
 };
 use crate::api::query::evaluate::{evaluate_in, note_times};
 use crate::api::remote_read::message::{TimeSeries, labels};
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::serving::run::{RequestClass, Work};
 
 /// Maximum number of series in a message.
@@ -41,7 +41,7 @@ impl Method for QueryRequest {
         Parameters { text: self.query.clone(), start: self.time_seconds.to_string(), ..Parameters::default() }
     }
 
-    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let time_ms = if self.time_seconds == 0 { SystemClock.now_ms() } else { milliseconds(self.time_seconds) };
         let request = QueryRangeRequest {
             query: self.query,
@@ -78,7 +78,7 @@ impl Method for QueryRangeRequest {
         }
     }
 
-    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         if self.interval_seconds <= 0 {
             return Err(ApiError::bad_data(format!("step of {} s is not positive", self.interval_seconds)));
         }
@@ -107,7 +107,7 @@ fn positive_seconds(seconds: i64) -> Option<Duration> {
 
 impl QueryRangeRequest {
     /// Evaluates the query at `times`, and sends its result. The times of the request are not read.
-    fn evaluate(&self, times: Times, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn evaluate(&self, times: Times, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         if self.shard_info.as_ref().is_some_and(|shard| shard.total_shards > 1) {
             return Err(ApiError::new(ErrorKind::Disabled, "a query cannot be sharded"));
         }
@@ -137,7 +137,7 @@ impl QueryRangeRequest {
     }
 
     /// Returns `true` if the external labels match one of the store matchers, if there are any.
-    fn selects_this_store(&self, work: &Work, external: &ExternalLabels) -> Result<bool, ApiError> {
+    fn selects_this_store(&self, work: &Work, external: &ExternalLabels) -> Result<bool> {
         for StoreMatchers { matchers } in &self.store_matchers {
             if own_matchers(&work.ctx, matchers, external)?.is_some() {
                 return Ok(true);
@@ -146,7 +146,7 @@ impl QueryRangeRequest {
         Ok(self.store_matchers.is_empty())
     }
 
-    fn send_value(&self, work: &mut Work, out: &mut Frames, value: Value) -> Result<(), ApiError> {
+    fn send_value(&self, work: &mut Work, out: &mut Frames, value: Value) -> Result<()> {
         match value {
             Value::Scalar(point) => {
                 let sample = Sample { timestamp_ms: point.timestamp_ms, value: point.value };
@@ -160,12 +160,7 @@ impl QueryRangeRequest {
         }
     }
 
-    fn send_series(
-        &self,
-        work: &mut Work,
-        out: &mut Frames,
-        series: impl Iterator<Item = TimeSeries>,
-    ) -> Result<(), ApiError> {
+    fn send_series(&self, work: &mut Work, out: &mut Frames, series: impl Iterator<Item = TimeSeries>) -> Result<()> {
         let batch_size = usize::try_from(self.response_batch_size).unwrap_or_default().min(BATCH_SERIES_MAX);
         let mut batch = Vec::new();
         for series in series {
@@ -182,7 +177,7 @@ impl QueryRangeRequest {
     }
 }
 
-fn send(work: &mut Work, out: &mut Frames, part: QueryPart) -> Result<(), ApiError> {
+fn send(work: &mut Work, out: &mut Frames, part: QueryPart) -> Result<()> {
     out.send(work, &QueryResponse { part: Some(part) })
 }
 

@@ -14,7 +14,7 @@ use super::messages::rules::{
 };
 use super::messages::{LabelSet, Timestamp};
 use crate::api::rules::Filter;
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::params::{Verbatim, parse_selectors};
 use crate::serving::run::Work;
 
@@ -24,7 +24,7 @@ const ABORT: i32 = 1;
 impl Method for RulesRequest {
     const PATH: &'static str = "/thanos.Rules/Rules";
 
-    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let texts: Vec<Verbatim> = self.selectors.iter().map(|text| Verbatim::from(text.as_str())).collect();
         let lists = [&self.rule_names, &self.groups, &self.files];
         let lists = lists.map(|texts| texts.iter().map(String::as_str).collect());

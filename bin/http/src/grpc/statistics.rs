@@ -8,7 +8,7 @@ use super::frame::Frames;
 use super::messages::status::{
     HeadStatistics, Statistic, Statistics, StatisticsRequest, StatisticsResponse, TenantStatistics,
 };
-use crate::error::ApiError;
+use crate::error::Result;
 use crate::serving::run::Work;
 
 /// The tenant of a store without tenants, as of `thanos receive`.
@@ -19,7 +19,7 @@ const LIMIT_MAX: usize = 10_000;
 impl Method for StatisticsRequest {
     const PATH: &'static str = "/thanos.Status/TSDBStatistics";
 
-    fn respond(self, _: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, _: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let limit = usize::try_from(self.limit).ok().filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
         let found = work.store.db.cardinality(&work.ctx, limit.min(LIMIT_MAX))?;
         let range = found.range.unwrap_or(TimeRange { start_ms: i64::MAX, end_ms: i64::MIN });

@@ -1,7 +1,7 @@
 use varve_base::excerpt::QUOTED_SIZE_MAX;
 
 use super::*;
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, Result};
 
 fn form(encoded: &str) -> Form {
     let mut form = Form::default();
@@ -9,7 +9,7 @@ fn form(encoded: &str) -> Form {
     form
 }
 
-fn message<T: std::fmt::Debug>(result: Result<T, ApiError>) -> String {
+fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
     result.unwrap_err().message
 }
 

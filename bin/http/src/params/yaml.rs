@@ -7,7 +7,7 @@
 use varve_tsdb::context::Charge;
 
 use super::Form;
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 
 /// Maximum bytes of a parameter in YAML. All rules of kube-prometheus have some 400 KiB.
 pub(crate) const YAML_SIZE_MAX: usize = 1 << 20;
@@ -22,7 +22,7 @@ impl Form {
     ///
     /// # Errors
     /// If it exceeds [`YAML_SIZE_MAX`] or [`YAML_BRACKETS_MAX`], has an alias, or memory is exhausted.
-    pub(crate) fn yaml(&self, name: &'static str, charge: &mut Charge) -> Result<&str, ApiError> {
+    pub(crate) fn yaml(&self, name: &'static str, charge: &mut Charge) -> Result<&str> {
         let text = self.first(name);
         let check = |what: &'static str, found: usize, max: usize| {
             if found <= max {

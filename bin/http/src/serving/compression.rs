@@ -25,7 +25,7 @@ use varve_ingest::compression::GzipReader;
 use varve_tsdb::context::Charge;
 
 use super::state::HttpState;
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 
 /// Smaller responses are not compressed.
 const SIZE_MIN: u64 = 1 << 10;
@@ -71,7 +71,7 @@ impl Coding {
     ///
     /// # Errors
     /// If the input is invalid, its output exceeds `size_max` bytes, or memory is exhausted.
-    pub(crate) fn decode(self, coded: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>, ApiError> {
+    pub(crate) fn decode(self, coded: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>> {
         let invalid = |error: io::Error| ApiError::bad_data(format!("decode {} form: {error}", self.name()));
         let mut reader: Box<dyn Read + '_> = match self {
             Self::Gzip => Box::new(GzipReader::new(coded)),

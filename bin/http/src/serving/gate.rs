@@ -15,7 +15,7 @@ use varve_server::metrics::Counted;
 use varve_server::request_context::fair_semaphore::{Denied, FairPermit, FairSemaphore};
 use varve_tsdb::{Interrupt, QueryContext};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 
 /// Bounds the number of concurrent requests. Clones share the gate.
 #[derive(Debug, Clone)]
@@ -77,7 +77,7 @@ impl Gate {
         user: &Arc<str>,
         reads: Option<&FairSemaphore>,
         ctx: &QueryContext,
-    ) -> Result<Permit, ApiError> {
+    ) -> Result<Permit> {
         let started = Instant::now();
         let of_tenant = match reads {
             Some(reads) => Some(self.admit_to_tenant(reads, ctx).await?),
@@ -101,7 +101,7 @@ impl Gate {
     }
 
     /// Waits for a permit of a tenant, whose users are served in the order of arrival.
-    async fn admit_to_tenant(&self, reads: &FairSemaphore, ctx: &QueryContext) -> Result<FairPermit, ApiError> {
+    async fn admit_to_tenant(&self, reads: &FairSemaphore, ctx: &QueryContext) -> Result<FairPermit> {
         let anyone = Arc::from("");
         // Fast path: a permit is free.
         if let Some(permit) = reads.try_acquire(&anyone) {
@@ -119,12 +119,7 @@ impl Gate {
         }
     }
 
-    async fn acquire(
-        &self,
-        user: &Arc<str>,
-        ctx: &QueryContext,
-        queued_max: Option<usize>,
-    ) -> Result<FairPermit, ApiError> {
+    async fn acquire(&self, user: &Arc<str>, ctx: &QueryContext, queued_max: Option<usize>) -> Result<FairPermit> {
         let permit = self.permits.acquire(user, queued_max);
         let permit = match ctx.remaining() {
             // A free permit is granted even after the request's deadline. The work itself then reports the timeout.
@@ -176,7 +171,7 @@ impl Permit {
     ///
     /// # Errors
     /// The errors of [`Gate::admit`].
-    pub(crate) async fn reacquire(&mut self, ctx: &QueryContext) -> Result<(), ApiError> {
+    pub(crate) async fn reacquire(&mut self, ctx: &QueryContext) -> Result<()> {
         if self.permit.is_none() {
             self.permit = Some(self.gate.acquire(&self.user, ctx, None).await?);
             self.gate.metrics.active.inc();

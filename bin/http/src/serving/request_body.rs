@@ -14,7 +14,7 @@ use varve_tsdb::context::Charge;
 
 use super::compression::Coding;
 use super::state::HttpState;
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
 
 /// Maximum size of a form in bytes, as in Go.
@@ -168,7 +168,7 @@ impl From<BodyError> for ApiError {
 impl FromRequest<HttpState> for Form {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &HttpState) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &HttpState) -> Result<Self> {
         read_form(request, &state.app).await
     }
 }
@@ -180,7 +180,7 @@ pub(crate) fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
 
 /// Reads the parameters of a request: from its body if the body is a form, then from its URL. They are charged until
 /// the request ends.
-async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
+async fn read_form(request: Request, app: &App) -> Result<Form> {
     let (parts, body) = request.into_parts();
     let mut form = Form::default();
     let mut charge = app.context(None).charge();
@@ -210,7 +210,7 @@ async fn read_form(request: Request, app: &App) -> Result<Form, ApiError> {
 }
 
 /// Parses a form whose bytes are charged already. Returns the charge of its parameters.
-fn parse_form(body: &[u8], mut charge: Charge) -> Result<(Form, Charge), ApiError> {
+fn parse_form(body: &[u8], mut charge: Charge) -> Result<(Form, Charge)> {
     let mut form = Form::default();
     charge.grow_without_waiting(LOSSY_GROWTH * body.len())?;
     form.add(body)?;

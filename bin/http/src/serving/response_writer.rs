@@ -30,7 +30,7 @@ use varve_tsdb::{Interrupt, QueryContext};
 
 use super::gate::Permit;
 use super::singleflight::Completion;
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 
 /// Size of the chunks of a streamed response, in bytes.
 const CHUNK_SIZE: usize = 64 << 10;
@@ -179,7 +179,7 @@ impl ResponseWriter {
     /// # Errors
     /// If the request must end: its deadline has passed, the client has disconnected or is too slow, memory is short,
     /// or the response is too long.
-    pub(crate) fn step(&mut self) -> Result<(), ApiError> {
+    pub(crate) fn step(&mut self) -> Result<()> {
         scheduler::pause();
         self.ctx.check()?;
         self.check_size()?;
@@ -210,7 +210,7 @@ impl ResponseWriter {
         Outcome::Complete
     }
 
-    fn check_size(&self) -> Result<(), ApiError> {
+    fn check_size(&self) -> Result<()> {
         const FLAG: &str = "--web.max-response-size";
         let size_max = self.limits.size_max;
         if self.n_sent.saturating_add(self.buffer.len()) > size_max {
@@ -225,7 +225,7 @@ impl ResponseWriter {
     }
 
     /// Doubles the buffer when it has little room left, up to the size at which it is sent.
-    fn make_room(&mut self) -> Result<(), ApiError> {
+    fn make_room(&mut self) -> Result<()> {
         if self.buffer.capacity() - self.buffer.len() < STEP_ROOM {
             let size_max = self.threshold().saturating_add(STEP_ROOM);
             let size = (2 * self.buffer.capacity()).min(size_max).max(self.buffer.len() + STEP_ROOM);
@@ -236,11 +236,11 @@ impl ResponseWriter {
         self.charge_up_to(self.buffer.capacity())
     }
 
-    fn charge_up_to(&mut self, size: usize) -> Result<(), ApiError> {
+    fn charge_up_to(&mut self, size: usize) -> Result<()> {
         Ok(self.charge.grow(size.saturating_sub(self.charge.size()))?)
     }
 
-    fn send_buffer(&mut self) -> Result<(), ApiError> {
+    fn send_buffer(&mut self) -> Result<()> {
         if matches!(self.stage, Stage::Buffering(_)) {
             self.start_streaming()?;
         }
@@ -248,7 +248,7 @@ impl ResponseWriter {
         self.send(Chunk::Data(bytes, charge))
     }
 
-    fn start_streaming(&mut self) -> Result<(), ApiError> {
+    fn start_streaming(&mut self) -> Result<()> {
         let (sender, receiver) = mpsc::channel(CHUNKS_QUEUED_MAX);
         if let Stage::Buffering(output) = std::mem::replace(&mut self.stage, Stage::Streaming(sender))
             && output.send(Output::stream(receiver)).is_err()
@@ -264,7 +264,7 @@ impl ResponseWriter {
         (Bytes::from(std::mem::take(&mut self.buffer)), charge)
     }
 
-    fn send_rest(&mut self) -> Result<(), ApiError> {
+    fn send_rest(&mut self) -> Result<()> {
         self.ctx.check()?;
         self.check_size()?;
         let (bytes, charge) = self.take_buffer();
@@ -281,7 +281,7 @@ impl ResponseWriter {
     }
 
     /// Sends a chunk, waiting until the channel has room. This applies the backpressure of a slow client.
-    fn send(&mut self, chunk: Chunk) -> Result<(), ApiError> {
+    fn send(&mut self, chunk: Chunk) -> Result<()> {
         let Stage::Streaming(chunks) = &self.stage else { return Err(self.client_disconnected()) };
         // Fast path: the channel has room.
         if let Ok(room) = chunks.try_reserve() {
@@ -291,7 +291,7 @@ impl ResponseWriter {
         scheduler::blocking(|| self.wait_and_send(chunk))
     }
 
-    fn wait_and_send(&mut self, chunk: Chunk) -> Result<(), ApiError> {
+    fn wait_and_send(&mut self, chunk: Chunk) -> Result<()> {
         let Stage::Streaming(chunks) = &self.stage else { return Err(self.client_disconnected()) };
         let started = Instant::now();
         loop {
@@ -362,7 +362,7 @@ mod tests {
     }
 
     /// Runs a writer on a blocking thread, as the server does, until it has ended. Nobody reads the stream.
-    fn run(write: impl FnOnce(&mut ResponseWriter) -> Result<(), ApiError> + Send + 'static) -> Run {
+    fn run(write: impl FnOnce(&mut ResponseWriter) -> Result<()> + Send + 'static) -> Run {
         let runtime = runtime();
         let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 1 << 20));
         let (sender, receiver) = oneshot::channel();
@@ -390,7 +390,7 @@ mod tests {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
     }
 
-    fn write(writer: &mut ResponseWriter, n_bytes: usize) -> Result<(), ApiError> {
+    fn write(writer: &mut ResponseWriter, n_bytes: usize) -> Result<()> {
         for _ in 0..n_bytes / 100 {
             writer.buffer().extend_from_slice(&[b'x'; 100]);
             writer.step()?;

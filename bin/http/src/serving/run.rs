@@ -37,7 +37,7 @@ use super::response_body::{ComputationGuard, ResponseBody};
 use super::response_writer::{CancelOnDrop, Outcome, Output, OutputSender, ResponseWriter};
 use super::singleflight::{Completion, Computation, Role};
 use super::state::HttpState;
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::json;
 
 pub(crate) use varve_server::active_requests::RequestClass;
@@ -55,19 +55,19 @@ pub struct Work {
 
 impl Work {
     /// Writes a successful response whose data `write` writes.
-    pub(crate) fn respond(&mut self, write: impl FnOnce(&mut Self) -> Result<(), ApiError>) -> Result<(), ApiError> {
+    pub(crate) fn respond(&mut self, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.open();
         write(self)?;
         self.close(&[], &[])
     }
 
     /// Writes a successful response with small data.
-    pub(crate) fn respond_json(&mut self, data: &impl Serialize) -> Result<(), ApiError> {
+    pub(crate) fn respond_json(&mut self, data: &impl Serialize) -> Result<()> {
         self.respond(|work| serde_json::to_writer(work.out.buffer(), data).map_err(ApiError::internal))
     }
 
     /// Writes a successful response whose data is this JSON.
-    pub fn respond_encoded(&mut self, json: &str) -> Result<(), ApiError> {
+    pub fn respond_encoded(&mut self, json: &str) -> Result<()> {
         self.respond(|work| {
             work.out.buffer().extend_from_slice(json.as_bytes());
             Ok(())
@@ -75,7 +75,7 @@ impl Work {
     }
 
     /// Appends bytes, in steps.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         for part in bytes.chunks(STEP_SIZE) {
             self.out.buffer().extend_from_slice(part);
             self.out.step()?;
@@ -89,7 +89,7 @@ impl Work {
     }
 
     /// Writes the end of a successful response, after its data. Adds a warning if replay has not restored all data yet.
-    pub(crate) fn close(&mut self, warnings: &[String], infos: &[String]) -> Result<(), ApiError> {
+    pub(crate) fn close(&mut self, warnings: &[String], infos: &[String]) -> Result<()> {
         let partial = self.ctx.partial().map(str::to_owned);
         let warnings: Vec<&String> = warnings.iter().chain(&partial).collect();
         for (name, texts) in [("warnings", warnings), ("infos", infos.iter().collect())] {
@@ -107,7 +107,7 @@ impl Work {
         &mut self,
         items: impl IntoIterator<Item = T>,
         write: impl Fn(&mut Vec<u8>, T),
-    ) -> Result<(), ApiError> {
+    ) -> Result<()> {
         self.out.buffer().push(b'[');
         for (i, item) in items.into_iter().enumerate() {
             self.comma(i);
@@ -148,11 +148,11 @@ pub(crate) trait Job: Send {
     }
 
     /// Does the work, and writes the response.
-    fn run(self: Box<Self>, work: &mut Work) -> Result<(), ApiError>;
+    fn run(self: Box<Self>, work: &mut Work) -> Result<()>;
 }
 
-impl<F: FnOnce(&mut Work) -> Result<(), ApiError> + Send> Job for F {
-    fn run(self: Box<Self>, work: &mut Work) -> Result<(), ApiError> {
+impl<F: FnOnce(&mut Work) -> Result<()> + Send> Job for F {
+    fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
         self(work)
     }
 }
@@ -168,8 +168,8 @@ pub fn run(
     state: &HttpState,
     class: RequestClass,
     timeout: Option<Duration>,
-    job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) -> impl Future<Output = Result<Response, ApiError>> {
+    job: impl FnOnce(&mut Work) -> Result<()> + Send + 'static,
+) -> impl Future<Output = Result> {
     run_alone(state, class, timeout, Box::new(job))
 }
 
@@ -181,8 +181,8 @@ pub(crate) fn run_shared(
     class: RequestClass,
     timeout: Option<Duration>,
     parameters: String,
-    job: impl FnOnce(&mut Work) -> Result<(), ApiError> + Send + 'static,
-) -> impl Future<Output = Result<Response, ApiError>> {
+    job: impl FnOnce(&mut Work) -> Result<()> + Send + 'static,
+) -> impl Future<Output = Result> {
     join_or_run(state, class, timeout, parameters, Box::new(job))
 }
 
@@ -194,16 +194,11 @@ pub(crate) fn run_job(
     timeout: Option<Duration>,
     parameters: String,
     job: impl Job + 'static,
-) -> impl Future<Output = Result<Response, ApiError>> {
+) -> impl Future<Output = Result> {
     join_or_run(state, class, timeout, parameters, Box::new(job))
 }
 
-async fn run_alone(
-    state: &HttpState,
-    class: RequestClass,
-    timeout: Option<Duration>,
-    job: BoxedJob,
-) -> Result<Response, ApiError> {
+async fn run_alone(state: &HttpState, class: RequestClass, timeout: Option<Duration>, job: BoxedJob) -> Result {
     let ctx = state.app.context(timeout);
     let cancel = CancelOnDrop(ctx.clone());
     let (sender, output) = oneshot::channel();
@@ -218,7 +213,7 @@ async fn join_or_run(
     timeout: Option<Duration>,
     parameters: String,
     job: BoxedJob,
-) -> Result<Response, ApiError> {
+) -> Result {
     let started = Instant::now();
     let context = RequestContext::current();
     context.note_read();
@@ -413,7 +408,7 @@ fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
     });
 }
 
-fn respond(output: Output, guard: ComputationGuard) -> Result<Response, ApiError> {
+fn respond(output: Output, guard: ComputationGuard) -> Result {
     match output {
         Output::Complete(bytes, _) if bytes.is_empty() => Ok(StatusCode::NO_CONTENT.into_response()),
         Output::Complete(bytes, charge) => Ok(json_body(ResponseBody::complete(bytes, charge, guard))),

@@ -12,7 +12,7 @@ use varve_tsdb::QueryContext;
 use super::gate::{Gate, GateMetrics, Permit, Queue};
 use super::inline::InlinePolicy;
 use super::singleflight::Singleflight;
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::web_config::WebConfig;
 
 /// [`App`] and the state that only HTTP needs. Clones share it.
@@ -86,7 +86,7 @@ impl HttpState {
     /// # Errors
     /// The errors of [`Gate::admit`], 503 if the memory limit (`--memory.refuse-at`) is reached, and 422 if the query
     /// breaker is open.
-    pub(crate) async fn admit(&self, class: RequestClass, ctx: &QueryContext) -> Result<Permit, ApiError> {
+    pub(crate) async fn admit(&self, class: RequestClass, ctx: &QueryContext) -> Result<Permit> {
         let pressure = &self.app.pressure;
         let checked = if class == RequestClass::Write { pressure.check_writes() } else { pressure.check_queries() };
         checked.map_err(|reason| ApiError::unavailable(reason).with_limit("--memory.refuse-at"))?;

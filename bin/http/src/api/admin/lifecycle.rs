@@ -9,10 +9,10 @@ use varve_server::app::App;
 use varve_server::request_context::RequestContext;
 
 use super::audit;
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 
 /// POST and PUT /-/reload.
-pub(crate) async fn reload(State(app): State<Arc<App>>, method: Method) -> Result<Response, ApiError> {
+pub(crate) async fn reload(State(app): State<Arc<App>>, method: Method) -> Result {
     if let Some(rejected) = reject(&app, &method) {
         return Ok(rejected);
     }

@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use varve_base::excerpt::truncate;
 use varve_server::app::App;
 use varve_server::request_context::RequestContext;
 use varve_server::store::Store;
 
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::serving::log_limiter::LogLimiter;
 
 /// Log rate limiter of failed requests: a client may repeat them without an effect.
@@ -28,10 +28,7 @@ static FAILED: LogLimiter = LogLimiter::new();
 const LOGGED_SIZE_MAX: usize = 1_000;
 
 /// Runs `job` on a blocking thread, to its end in any case.
-async fn run(
-    app: Arc<App>,
-    job: impl FnOnce(&Store) -> Result<Response, ApiError> + Send + 'static,
-) -> Result<Response, ApiError> {
+async fn run(app: Arc<App>, job: impl FnOnce(&Store) -> Result + Send + 'static) -> Result {
     check_enabled(&app)?;
     let store = app.store().ok_or_else(ApiError::stopping)?;
     let context = RequestContext::current();
@@ -44,7 +41,7 @@ async fn run(
 }
 
 /// Returns an error unless `--web.enable-admin-api` is set.
-pub(crate) fn check_enabled(app: &App) -> Result<(), ApiError> {
+pub(crate) fn check_enabled(app: &App) -> Result<()> {
     match app.settings.args.enable_admin_api {
         true => Ok(()),
         false => Err(ApiError::new(ErrorKind::Disabled, "admin APIs disabled")),
@@ -74,6 +71,6 @@ pub(crate) fn audit(context: &RequestContext, failure: Option<&str>) {
 }
 
 /// Returns a successful response without a body.
-fn no_content() -> Result<Response, ApiError> {
+fn no_content() -> Result {
     Ok(StatusCode::NO_CONTENT.into_response())
 }

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_ingest::relabel::EnabledRule;
 use varve_server::app::App;
 
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::openapi::schema;
 use crate::params::Form;
 use crate::response::success;
@@ -23,7 +22,7 @@ schema! {
 }
 
 /// Enables the rule `name`.
-pub(crate) async fn enable(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn enable(State(app): State<Arc<App>>, form: Form) -> Result {
     super::run(app, move |store| {
         form.check_encoding()?;
         let name = form.first("name");

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
 use jiff::Timestamp;
 use varve_base::excerpt::quotable;
 use varve_fs::{Fs, RealFs};
@@ -14,7 +13,7 @@ use varve_server::request_context::RequestContext;
 use varve_tsdb::{Db, QueryContext};
 
 use super::{no_content, run};
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::openapi::schema;
 use crate::params::{Form, Verbatim, parse_selector};
 use crate::response::success;
@@ -36,7 +35,7 @@ schema! {
 }
 
 /// Deletes samples of matching series.
-pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Result {
     let ctx = app.context_without_deadline();
     let tenant = RequestContext::current().tenant.clone();
     run(app, move |store| {
@@ -66,12 +65,12 @@ pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
 }
 
 /// Rewrites the blocks that hold deleted samples.
-pub(crate) async fn clean_tombstones(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(crate) async fn clean_tombstones(State(app): State<Arc<App>>) -> Result {
     change(app, Db::clean_tombstones).await
 }
 
 /// Creates a snapshot and responds with its name.
-pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Result {
     let (ctx, config) = (app.context_without_deadline(), app.config.current());
     run(app, move |store| {
         let db = &store.db;
@@ -113,17 +112,17 @@ fn export_blocks(db: &Db, name: &str, ctx: &QueryContext) -> varve_tsdb::Result<
 }
 
 /// Removes all blocks that are too old, however many there are.
-pub(crate) async fn confirm_retention(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(crate) async fn confirm_retention(State(app): State<Arc<App>>) -> Result {
     change(app, Db::confirm_retention).await
 }
 
 /// Flushes the head and merges all blocks.
-pub(crate) async fn compact(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(crate) async fn compact(State(app): State<Arc<App>>) -> Result {
     change(app, Db::compact_fully).await
 }
 
 /// Imports the blocks in the directory `import` of the data directory.
-pub(crate) async fn import(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(crate) async fn import(State(app): State<Arc<App>>) -> Result {
     run(app, |store| {
         let n_blocks = store.db.import().map_err(failed)?;
         Ok(success(&Imported { blocks: n_blocks as u64 }))
@@ -132,7 +131,7 @@ pub(crate) async fn import(State(app): State<Arc<App>>) -> Result<Response, ApiE
 }
 
 /// Runs an operation of the store and responds with 204.
-async fn change(app: Arc<App>, operation: fn(&Db) -> varve_tsdb::Result<()>) -> Result<Response, ApiError> {
+async fn change(app: Arc<App>, operation: fn(&Db) -> varve_tsdb::Result<()>) -> Result {
     run(app, move |store| {
         operation(&store.db).map_err(failed)?;
         no_content()

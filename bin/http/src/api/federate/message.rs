@@ -10,7 +10,7 @@ use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
 use super::format::Format;
 use super::{Kind, Latest};
-use crate::error::ApiError;
+use crate::error::Result;
 use crate::protobuf::SpanMessage;
 use crate::serving::run::Work;
 
@@ -27,12 +27,7 @@ impl Family {
     }
 
     /// Adds a sample.
-    pub(super) fn push(
-        &mut self,
-        latest: &Latest,
-        external: &BTreeMap<String, String>,
-        format: Format,
-    ) -> Result<(), ApiError> {
+    pub(super) fn push(&mut self, latest: &Latest, external: &BTreeMap<String, String>, format: Format) -> Result<()> {
         let message = MetricMessage::of(latest, external, format);
         // Charged twice: as a sample, and as encoded bytes.
         self.charge.grow(2 * message.encoded_len() + size_of::<MetricMessage>())?;
@@ -41,7 +36,7 @@ impl Family {
     }
 
     /// Writes the family and starts the next one.
-    pub(super) fn finish(&mut self, work: &mut Work, name: &str, kind: Kind) -> Result<(), ApiError> {
+    pub(super) fn finish(&mut self, work: &mut Work, name: &str, kind: Kind) -> Result<()> {
         let kind = match kind {
             Kind::Untyped => 3,
             Kind::Histogram => 4,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use varve_advise::usage::Requester;
 use varve_fs::{Clock, SystemClock};
 use varve_tsdb::context::Charge;
@@ -28,7 +28,7 @@ use varve_tsdb::staleness::is_stale_nan;
 use varve_tsdb::{Labels, Matcher, QueryContext, SampleColumns, TimeRange};
 
 use super::selector_union::SelectorUnion;
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::params::{Form, parse_selector};
 use crate::requester::RequestedBy;
 use crate::serving::run::{RequestClass, Work, run};
@@ -44,11 +44,11 @@ pub(crate) async fn federate(
     RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
-) -> Result<Response, ApiError> {
+) -> Result {
     respond(&state, who, &headers, form).await.map_err(ApiError::plain)
 }
 
-async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: Form) -> Result<Response, ApiError> {
+async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: Form) -> Result {
     let timeout = form.timeout()?;
     let format = Format::negotiate(headers);
     let now_ms = SystemClock.now_ms();
@@ -71,11 +71,11 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: F
     Ok(response)
 }
 
-fn read_selectors(ctx: &QueryContext, form: &Form) -> Result<Vec<Vec<Matcher>>, ApiError> {
+fn read_selectors(ctx: &QueryContext, form: &Form) -> Result<Vec<Vec<Matcher>>> {
     form.check_encoding()?;
     let parse = |text| parse_selector(ctx, text, ApiError::bad_data);
     // As in Prometheus, a selector without matchers selects nothing.
-    let selects = |selector: &Result<Vec<Matcher>, ApiError>| !selector.as_ref().is_ok_and(Vec::is_empty);
+    let selects = |selector: &Result<Vec<Matcher>>| !selector.as_ref().is_ok_and(Vec::is_empty);
     form.all("match[]").map(parse).filter(selects).collect()
 }
 
@@ -97,7 +97,7 @@ enum Kind {
 
 impl Latest {
     /// Reads the latest sample of a series. Returns `None` if there is none, or if it is a staleness marker.
-    fn read(series: &Series, columns: &mut SampleColumns) -> Result<Option<Self>, ApiError> {
+    fn read(series: &Series, columns: &mut SampleColumns) -> Result<Option<Self>> {
         columns.clear();
         series.read(columns)?;
         let Some(idx) = columns.len().checked_sub(1) else { return Ok(None) };
@@ -142,7 +142,7 @@ struct Buffered {
 }
 
 impl Buffered {
-    fn push(&mut self, latest: Latest) -> Result<(), ApiError> {
+    fn push(&mut self, latest: Latest) -> Result<()> {
         self.charge.grow(latest.size())?;
         self.series.entry(latest.labels.metric_name().to_owned()).or_default().push(latest);
         Ok(())
@@ -162,7 +162,7 @@ fn write(
     range: TimeRange,
     format: Format,
     external: BTreeMap<String, String>,
-) -> Result<(), ApiError> {
+) -> Result<()> {
     let mut families = Families { format, external, open: None, message: message::Family::new(&work.ctx) };
     let mut early = Buffered { series: BTreeMap::new(), charge: work.ctx.charge() };
     let mut columns = SampleColumns::default();
@@ -198,7 +198,7 @@ struct Families {
 }
 
 impl Families {
-    fn write(&mut self, work: &mut Work, latest: &Latest) -> Result<(), ApiError> {
+    fn write(&mut self, work: &mut Work, latest: &Latest) -> Result<()> {
         let (name, kind) = (latest.labels.metric_name(), latest.kind());
         if self.open.as_ref().is_none_or(|(open, of)| open != name || *of != kind) {
             self.end(work)?;
@@ -215,7 +215,7 @@ impl Families {
         work.out.step()
     }
 
-    fn end(&mut self, work: &mut Work) -> Result<(), ApiError> {
+    fn end(&mut self, work: &mut Work) -> Result<()> {
         if let Some((name, kind)) = self.open.take()
             && self.format.is_protobuf()
         {

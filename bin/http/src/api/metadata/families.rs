@@ -1,18 +1,17 @@
 //! /api/v1/metadata: type, help and unit of metric families.
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_tsdb::TimeRange;
 use varve_tsdb::labels::{METRIC_NAME, Metadata, StringSet};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, parse_int};
 use crate::serving::run::{RequestClass, Work, run};
 use crate::serving::state::HttpState;
 
 /// GET /api/v1/metadata.
-pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result {
     let request = Request::read(&form)?;
     run(&state, RequestClass::Metadata, form.timeout()?, move |work| request.respond(work)).await
 }
@@ -26,14 +25,14 @@ struct Request {
 }
 
 impl Request {
-    fn read(form: &Form) -> Result<Self, ApiError> {
+    fn read(form: &Form) -> Result<Self> {
         let limit = number(form, "limit")?;
         // Varve has one entry per family, so no limit per family has an effect.
         let _no_effect = number(form, "limit_per_metric")?;
         Ok(Self { metric: form.first("metric").to_owned(), limit: usize::try_from(limit).unwrap_or(usize::MAX) })
     }
 
-    fn respond(&self, work: &mut Work) -> Result<(), ApiError> {
+    fn respond(&self, work: &mut Work) -> Result<()> {
         let families = work.store.db.metadata();
         let visible = visible_names(work)?;
         let wanted = families.iter().filter(|(family, _)| {
@@ -54,7 +53,7 @@ impl Request {
 }
 
 /// Returns the metric names that the tenant of the request sees, or `None` without a tenant.
-fn visible_names(work: &Work) -> Result<Option<StringSet>, ApiError> {
+fn visible_names(work: &Work) -> Result<Option<StringSet>> {
     if work.ctx.restriction().is_empty() {
         return Ok(None);
     }
@@ -68,7 +67,7 @@ fn is_visible(family: &str, names: &StringSet) -> bool {
 }
 
 /// Reads a number. A missing number is -1. As in Prometheus, negative numbers mean no limit.
-fn number(form: &Form, name: &str) -> Result<i64, ApiError> {
+fn number(form: &Form, name: &str) -> Result<i64> {
     match form.first(name) {
         "" => Ok(-1),
         text => parse_int(text).map_err(|_| ApiError::bad_data(format!("{name} must be a number"))),

@@ -3,7 +3,6 @@
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::Uri;
-use axum::response::Response;
 use varve_advise::usage::Requester;
 use varve_query::Engine;
 use varve_query::usage::LabelSet;
@@ -11,7 +10,7 @@ use varve_server::store::Store;
 use varve_tsdb::labels::StringSet;
 use varve_tsdb::{Db, Matcher, QueryContext, TimeRange};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, Verbatim, parse_selector, parse_selectors, unescape_label_name};
 use crate::requester::RequestedBy;
@@ -22,11 +21,7 @@ use crate::serving::state::HttpState;
 const SMALL_COST_MAX: u64 = 1000;
 
 /// GET and POST /api/v1/labels.
-pub(crate) async fn names(
-    State(state): State<HttpState>,
-    RequestedBy(who): RequestedBy,
-    form: Form,
-) -> Result<Response, ApiError> {
+pub(crate) async fn names(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
     // The request uses the names of labels, not their values.
     let used = Used { who, labels: LabelSet::none() };
     respond(&state, &form, used, None).await
@@ -39,7 +34,7 @@ pub(crate) async fn values(
     RequestedBy(who): RequestedBy,
     uri: Uri,
     form: Form,
-) -> Result<Response, ApiError> {
+) -> Result {
     let Ok(Path(name)) = name else {
         return Err(ApiError::bad_data(format!("invalid label name: {}", quote(uri.path()))));
     };
@@ -58,7 +53,7 @@ fn quote(path: &str) -> String {
 }
 
 /// Responds with the values of the label `name`, or with the names of labels.
-async fn respond(state: &HttpState, form: &Form, used: Used, name: Option<String>) -> Result<Response, ApiError> {
+async fn respond(state: &HttpState, form: &Form, used: Used, name: Option<String>) -> Result {
     let request = Request::read(form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{used:?} {request:?}"));
     run_job(state, RequestClass::Metadata, timeout, parameters, Listing { request, used, name }).await
@@ -79,7 +74,7 @@ struct Request {
 }
 
 impl Request {
-    fn read(form: &Form) -> Result<Self, ApiError> {
+    fn read(form: &Form) -> Result<Self> {
         let limit = form.limit()?.unwrap_or(usize::MAX);
         let range = form.time_range()?;
         Ok(Self { selectors: form.selectors(), range, limit })
@@ -122,7 +117,7 @@ impl Job for Listing {
     }
 
     /// Responds with the union of the results for all selectors.
-    fn run(self: Box<Self>, work: &mut Work) -> Result<(), ApiError> {
+    fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
         let Request { selectors, limit, .. } = &self.request;
         let selectors = parse_selectors(&work.ctx, selectors, ApiError::bad_data)?;
         work.store.note_metadata(&work.ctx, &self.used.who, &selectors, &self.used.labels);

@@ -1,12 +1,11 @@
 //! /api/v1/series: the label sets of matching series, streamed.
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_advise::usage::Requester;
 use varve_query::usage::LabelSet;
 use varve_tsdb::{Labels, Matcher, QueryContext, TimeRange};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::{Form, Verbatim, parse_selectors};
 use crate::requester::RequestedBy;
@@ -14,11 +13,7 @@ use crate::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/series.
-pub(crate) async fn series(
-    State(state): State<HttpState>,
-    RequestedBy(who): RequestedBy,
-    form: Form,
-) -> Result<Response, ApiError> {
+pub(crate) async fn series(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
     let request = Request::read(&form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{who:?} {request:?}"));
     run_shared(&state, RequestClass::Metadata, timeout, parameters, move |work| request.respond(work, &who)).await
@@ -32,14 +27,14 @@ struct Request {
 }
 
 impl Request {
-    fn read(form: &Form) -> Result<Self, ApiError> {
+    fn read(form: &Form) -> Result<Self> {
         form.check_encoding()?;
         let selectors = form.required_selectors()?;
         let limit = form.limit()?.unwrap_or(usize::MAX);
         Ok(Self { selectors, range: form.time_range()?, limit })
     }
 
-    fn respond(&self, work: &mut Work, who: &Requester) -> Result<(), ApiError> {
+    fn respond(&self, work: &mut Work, who: &Requester) -> Result<()> {
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
         let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
         work.store.note_metadata(&work.ctx, who, &selectors, &LabelSet::all());
@@ -55,7 +50,7 @@ impl Request {
     ///
     /// A series that an earlier selector matches was written already. Testing the earlier selectors, instead of
     /// remembering the written series, takes no memory.
-    fn write_series(&self, work: &mut Work, selectors: &[Vec<Matcher>]) -> Result<bool, ApiError> {
+    fn write_series(&self, work: &mut Work, selectors: &[Vec<Matcher>]) -> Result<bool> {
         let mut n_written = 0;
         for (i, matchers) in selectors.iter().enumerate() {
             for series in work.store.db.select_labels(&work.ctx, matchers, self.range)? {
@@ -77,7 +72,7 @@ impl Request {
 }
 
 /// Returns `true` if one of the selectors matches a series.
-fn is_selected(ctx: &QueryContext, selectors: &[Vec<Matcher>], labels: &Labels) -> Result<bool, ApiError> {
+fn is_selected(ctx: &QueryContext, selectors: &[Vec<Matcher>], labels: &Labels) -> Result<bool> {
     let matches = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).unwrap_or(""));
     for matchers in selectors {
         ctx.check()?;

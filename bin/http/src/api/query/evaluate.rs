@@ -6,7 +6,6 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::CACHE_CONTROL;
-use axum::response::Response;
 use varve_advise::usage::Requester;
 use varve_fs::{Clock, SystemClock};
 use varve_query::stats::StatsMode;
@@ -18,7 +17,7 @@ use varve_server::store::Store;
 use varve_tsdb::QueryContext;
 
 use super::result::write_result;
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::params::{Form, Verbatim, parse_bool};
 use crate::requester::RequestedBy;
 use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run, run_job};
@@ -30,7 +29,7 @@ pub(crate) async fn instant(
     RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
-) -> Result<Response, ApiError> {
+) -> Result {
     // The order is Prometheus': the first invalid parameter is reported.
     let limit = form.limit()?;
     let times = instant_of(&form)?;
@@ -46,7 +45,7 @@ pub(crate) async fn range(
     RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
-) -> Result<Response, ApiError> {
+) -> Result {
     let limit = form.limit()?;
     let times = form.steps(state.app.settings.args.query_max_points)?;
     evaluate(&state, who, Options::read(&form, &headers, limit)?, times).await
@@ -59,7 +58,7 @@ pub(crate) async fn explain(
     RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
-) -> Result<Response, ApiError> {
+) -> Result {
     let is_instant = ["start", "end", "step"].iter().all(|name| form.first(name).is_empty());
     let times = if is_instant { instant_of(&form)? } else { form.steps(state.app.settings.args.query_max_points)? };
     let options = Options { stats: StatsLevel::Plan, use_cache: false, ..Options::read(&form, &headers, None)? };
@@ -80,11 +79,11 @@ pub(crate) async fn explain(
     .await
 }
 
-fn instant_of(form: &Form) -> Result<Times, ApiError> {
+fn instant_of(form: &Form) -> Result<Times> {
     Ok(Times::Instant(form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms())))
 }
 
-async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Times) -> Result<Response, ApiError> {
+async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Times) -> Result {
     let context = RequestContext::current();
     note_times(&context, times);
     let is_logged = state.app.query_log.is_enabled();
@@ -119,7 +118,7 @@ impl Job for Evaluation {
         self.parsed.is_some()
     }
 
-    fn run(self: Box<Self>, work: &mut Work) -> Result<(), ApiError> {
+    fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
         let Self { options, who, times, is_logged, context, parsed } = *self;
         // The query log has statistics even where the response has none.
         let asked = if is_logged { options.stats.asked_for_log() } else { options.stats.asked() };
@@ -164,7 +163,7 @@ struct Options {
 const USE_START_TIMESTAMPS: &str = "X-Prometheus-Use-Start-Timestamps";
 
 impl Options {
-    fn read(form: &Form, headers: &HeaderMap, limit: Option<usize>) -> Result<Self, ApiError> {
+    fn read(form: &Form, headers: &HeaderMap, limit: Option<usize>) -> Result<Self> {
         let timeout = form.timeout()?;
         let lookback_delta_ms = form.lookback_delta_ms()?;
         let use_start_timestamps = use_start_timestamps(headers)?;
@@ -189,7 +188,7 @@ impl Options {
         parsed: Option<ParsedQuery>,
         times: Times,
         stats: StatsMode,
-    ) -> Result<(QueryResult, Vec<String>), ApiError> {
+    ) -> Result<(QueryResult, Vec<String>)> {
         let note = if self.stats == StatsLevel::Plan { Store::note_without_samples } else { Store::note_query };
         evaluate_in(work, who, parsed, &self.request(times, stats), note)
     }
@@ -205,7 +204,7 @@ pub(crate) fn evaluate_in(
     parsed: Option<ParsedQuery>,
     request: &Request<'_>,
     note: Note,
-) -> Result<(QueryResult, Vec<String>), ApiError> {
+) -> Result<(QueryResult, Vec<String>)> {
     let Work { store, ctx, context, .. } = work;
     let (Times::Instant(end_ms) | Times::Range { end_ms, .. }) = request.times;
     let part = context.part("parse");
@@ -238,7 +237,7 @@ fn is_no_cache(nocache: &str, headers: &HeaderMap) -> bool {
 }
 
 /// Returns the value of the header, or `None` without it.
-fn use_start_timestamps(headers: &HeaderMap) -> Result<Option<bool>, ApiError> {
+fn use_start_timestamps(headers: &HeaderMap) -> Result<Option<bool>> {
     let Some(value) = headers.get(USE_START_TIMESTAMPS).filter(|value| !value.is_empty()) else { return Ok(None) };
     let invalid = |reason| ApiError::bad_data(format!("error parsing {USE_START_TIMESTAMPS} header: {reason}"));
     parse_bool(&String::from_utf8_lossy(value.as_bytes())).map(Some).map_err(invalid)

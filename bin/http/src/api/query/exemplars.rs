@@ -1,14 +1,13 @@
 //! /api/v1/query_exemplars: the exemplars of the series that an expression selects.
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_advise::usage::Requester;
 use varve_promql::Features;
 use varve_query::usage::LabelSet;
 use varve_tsdb::TimeRange;
 use varve_tsdb::exemplars::{Exemplar, SeriesExemplars};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::json;
 use crate::params::Form;
 use crate::requester::RequestedBy;
@@ -20,14 +19,14 @@ pub(crate) async fn query_exemplars(
     State(state): State<HttpState>,
     RequestedBy(who): RequestedBy,
     form: Form,
-) -> Result<Response, ApiError> {
+) -> Result {
     let features = state.app.settings.features;
     let (range, timeout) = (read_range(&form)?, form.timeout()?);
     run(&state, RequestClass::Query, timeout, move |work| respond(work, &who, form.first("query"), &features, range))
         .await
 }
 
-fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
+fn read_range(form: &Form) -> Result<TimeRange> {
     let range = form.time_range()?;
     if range.end_ms < range.start_ms {
         return Err(ApiError::bad_data("end timestamp must not be before start timestamp"));
@@ -35,13 +34,7 @@ fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
     Ok(range)
 }
 
-fn respond(
-    work: &mut Work,
-    who: &Requester,
-    query: &str,
-    features: &Features,
-    range: TimeRange,
-) -> Result<(), ApiError> {
+fn respond(work: &mut Work, who: &Requester, query: &str, features: &Features, range: TimeRange) -> Result<()> {
     let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, query, features).map_err(|error| match error {
         // Prometheus does not name the parameter here.
         varve_promql::Error::Parse(error) => ApiError { limit: error.limit(), ..ApiError::bad_data(error.to_string()) },
@@ -67,7 +60,7 @@ fn respond(
     })
 }
 
-fn write_series(work: &mut Work, series: &SeriesExemplars) -> Result<(), ApiError> {
+fn write_series(work: &mut Work, series: &SeriesExemplars) -> Result<()> {
     let out = work.out.buffer();
     out.extend_from_slice(b"{\"seriesLabels\":");
     json::write_labels(out, &series.labels);

@@ -1,16 +1,15 @@
 //! /api/v1/format_query and /api/v1/parse_query.
 
 use axum::extract::State;
-use axum::response::Response;
 
-use crate::error::ApiError;
+use crate::error::Result;
 use crate::json;
 use crate::params::Form;
 use crate::serving::run::{RequestClass, run};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/format_query.
-pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result {
     let features = state.app.settings.features;
     run(&state, RequestClass::Query, None, move |work| {
         let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
@@ -24,7 +23,7 @@ pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result
 }
 
 /// GET and POST /api/v1/parse_query.
-pub(crate) async fn parse(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn parse(State(state): State<HttpState>, form: Form) -> Result {
     let features = state.app.settings.features;
     run(&state, RequestClass::Query, None, move |work| {
         let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;

@@ -4,7 +4,7 @@ use varve_query::stats::QueryStats;
 use varve_query::{MatrixSeries, Value, VectorSample};
 use varve_server::queries::query_stats::{self, StatsLevel};
 
-use crate::error::ApiError;
+use crate::error::Result;
 use crate::json;
 use crate::serving::run::Work;
 
@@ -17,7 +17,7 @@ pub(crate) fn write_result(
     value: Value,
     stats: Option<(&QueryStats, StatsLevel)>,
     limit: usize,
-) -> Result<bool, ApiError> {
+) -> Result<bool> {
     // The value outlives its evaluation: it is freed once the client has read it.
     let mut charge = work.ctx.charge();
     charge.grow(size_of_value(&value))?;
@@ -53,7 +53,7 @@ fn size_of_value(value: &Value) -> usize {
 }
 
 /// Writes a value with its type, as the start of an object. Returns `true` if `limit` truncated it.
-fn write_value(work: &mut Work, value: Value, limit: usize) -> Result<bool, ApiError> {
+fn write_value(work: &mut Work, value: Value, limit: usize) -> Result<bool> {
     let kind = match value {
         Value::Scalar(_) => "scalar",
         Value::String { .. } => "string",
@@ -105,7 +105,7 @@ fn write_sample(out: &mut Vec<u8>, sample: VectorSample) {
     out.push(b'}');
 }
 
-fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = MatrixSeries>) -> Result<(), ApiError> {
+fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = MatrixSeries>) -> Result<()> {
     work.out.buffer().push(b'[');
     for (i, series) in matrix.enumerate() {
         work.comma(i);
@@ -125,12 +125,7 @@ fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = MatrixSeries>) -> 
 }
 
 /// Writes the points of a series as an array after its key, unless there are none.
-fn write_points<P>(
-    work: &mut Work,
-    key: &[u8],
-    points: &[P],
-    write: impl Fn(&mut Vec<u8>, &P),
-) -> Result<(), ApiError> {
+fn write_points<P>(work: &mut Work, key: &[u8], points: &[P], write: impl Fn(&mut Vec<u8>, &P)) -> Result<()> {
     for (n, points) in points.chunks(POINTS_PER_STEP).enumerate() {
         let out = work.out.buffer();
         if n == 0 {

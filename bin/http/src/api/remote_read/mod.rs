@@ -23,7 +23,7 @@ use varve_prometheus::chunk::{Encoder, StartTimestamps};
 use varve_tsdb::context::Charge;
 use varve_tsdb::{Labels, SampleColumns};
 
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
 use crate::requester::RequestedBy;
 use crate::serving::request_body;
@@ -46,15 +46,11 @@ const SAMPLES: i32 = 0;
 const STREAMED_XOR_CHUNKS: i32 = 1;
 
 /// POST /api/v1/read.
-pub(crate) async fn read(
-    State(state): State<HttpState>,
-    RequestedBy(who): RequestedBy,
-    request: Request,
-) -> Result<Response, ApiError> {
+pub(crate) async fn read(State(state): State<HttpState>, RequestedBy(who): RequestedBy, request: Request) -> Result {
     respond(&state, who, request).await.map_err(ApiError::plain)
 }
 
-async fn respond(state: &HttpState, who: Requester, request: Request) -> Result<Response, ApiError> {
+async fn respond(state: &HttpState, who: Requester, request: Request) -> Result {
     let settings = &state.app.settings;
     let timeout = timeout(&request)?;
     let mut charge = state.app.context(None).charge();
@@ -85,13 +81,13 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result<
 }
 
 /// Returns the timeout in the URL. The body is the message, not a form.
-fn timeout(request: &Request) -> Result<Option<Duration>, ApiError> {
+fn timeout(request: &Request) -> Result<Option<Duration>> {
     let mut form = Form::default();
     form.add(request.uri().query().unwrap_or_default().as_bytes())?;
     form.timeout()
 }
 
-fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge), ApiError> {
+fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge)> {
     let bad = |reason: &dyn std::fmt::Display| ApiError::bad_data(reason.to_string());
     let size = snap::raw::decompress_len(body).map_err(|error| bad(&error))?;
     if size > REQUEST_SIZE_MAX {
@@ -142,8 +138,8 @@ impl Reader {
         &self,
         work: &mut Work,
         query: &Query,
-        mut visit: impl FnMut(&mut Work, &Labels, &SampleColumns) -> Result<(), ApiError>,
-    ) -> Result<(), ApiError> {
+        mut visit: impl FnMut(&mut Work, &Labels, &SampleColumns) -> Result<()>,
+    ) -> Result<()> {
         let matchers = query.matchers(&self.external).map_err(ApiError::bad_data)?;
         if matchers.is_empty() {
             // As in Prometheus, such a query selects nothing.
@@ -171,7 +167,7 @@ impl Reader {
     }
 
     /// Responds with all samples in one message.
-    fn send(&self, work: &mut Work, queries: &[Query]) -> Result<(), ApiError> {
+    fn send(&self, work: &mut Work, queries: &[Query]) -> Result<()> {
         const TAG_AND_LENGTH_SIZE: usize = 11;
         let mut charge = work.ctx.charge();
         let (mut response, mut result) = (Vec::new(), Vec::new());
@@ -197,7 +193,7 @@ impl Reader {
     }
 
     /// Responds with chunks, frame by frame.
-    fn stream(&self, work: &mut Work, queries: &[Query]) -> Result<(), ApiError> {
+    fn stream(&self, work: &mut Work, queries: &[Query]) -> Result<()> {
         let mut encoder = Encoder::new(StartTimestamps::Drop);
         for (query, query_index) in queries.iter().zip(0..) {
             self.visit(work, query, |work, of, columns| {
@@ -237,7 +233,7 @@ pub(crate) fn size_of_columns(columns: &SampleColumns) -> usize {
 }
 
 /// Writes a frame with the collected chunks, if there are any, and removes them.
-fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> Result<(), ApiError> {
+fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> Result<()> {
     if frame.chunks.is_empty() {
         return Ok(());
     }
@@ -254,7 +250,7 @@ fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> 
 
 /// Writes a message as one block of snappy's raw format: the length, then elements. Parts are compressed on their own,
 /// as the encoder does too, and written one by one, so that an interrupt is noticed.
-fn write_snappy(work: &mut Work, message: &[u8]) -> Result<(), ApiError> {
+fn write_snappy(work: &mut Work, message: &[u8]) -> Result<()> {
     let failed = |error| ApiError::new(ErrorKind::Execution, format!("compress the response: {error}"));
     let too_large =
         |_| ApiError::new(ErrorKind::Execution, format!("response of {} bytes exceeds 4 GiB", message.len()));

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
 use parking_lot::Mutex;
 use varve_promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
@@ -20,7 +19,7 @@ use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::select::SelectHints;
 use varve_tsdb::{Labels, MatchOp, Matcher, QueryContext, Sample, TimeRange};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::openapi::schema;
 use crate::params::Form;
 use crate::serving::run::{RequestClass, Work, run};
@@ -73,7 +72,7 @@ schema! {
 }
 
 /// POST /api/v1/rules/backtest.
-pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Result {
     let missing = |name| ApiError::invalid_parameter(name, "the parameter is required");
     let time = |name| form.optional_time_ms(name)?.ok_or_else(|| missing(name));
     let (start_ms, end_ms) = (time("start")?, time("end")?);
@@ -112,7 +111,7 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
     .await
 }
 
-fn parse(text: &str, features: varve_promql::Features) -> Result<file::Parsed, ApiError> {
+fn parse(text: &str, features: varve_promql::Features) -> Result<file::Parsed> {
     let options = file::Options { features, ..file::Options::default() };
     file::parse(text, &options).map_err(|errors| {
         let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
@@ -129,7 +128,7 @@ fn only_alerts(mut file: RuleFile) -> RuleFile {
 }
 
 /// Returns a warning for each metric that the file records, that its alerts read, and that the store does not have.
-fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<String>, ApiError> {
+fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<String>> {
     let rules = || file.groups.iter().flat_map(|group| &group.rules);
     let is_alert = |rule: &&file::Rule| matches!(rule.kind, RuleKind::Alerting(_));
     let recorded: BTreeSet<&str> = rules().filter(|rule| !is_alert(rule)).map(|rule| rule.name.as_str()).collect();
@@ -156,7 +155,7 @@ fn run_group(
     settings: &Settings,
     (start_ms, end_ms): (i64, i64),
     firings: &mut Firings,
-) -> Result<Vec<BacktestedRule>, ApiError> {
+) -> Result<Vec<BacktestedRule>> {
     let schedule = group.schedule();
     let mut tick = schedule.at_or_before(Time::from_ms(start_ms));
     if tick.ms() < start_ms {
@@ -254,7 +253,7 @@ impl Firings {
     }
 
     /// Ends the alerts that [`Firings::note`] did not get at this time.
-    fn end_others(&mut self, time_ms: i64) -> Result<(), ApiError> {
+    fn end_others(&mut self, time_ms: i64) -> Result<()> {
         let ended = self.open.extract_if(.., |_, open| !std::mem::take(&mut open.is_continued));
         ended
             .collect::<Vec<_>>()
@@ -263,7 +262,7 @@ impl Firings {
     }
 
     /// Returns the periods by rule. Those of alerts that still fire have no end.
-    fn finish(&mut self) -> Result<Vec<Vec<Firing>>, ApiError> {
+    fn finish(&mut self) -> Result<Vec<Vec<Firing>>> {
         for ((rule_idx, labels), open) in std::mem::take(&mut self.open) {
             self.end(rule_idx, &labels, &open, 0)?;
         }
@@ -273,7 +272,7 @@ impl Firings {
         Ok(std::mem::take(&mut self.ended))
     }
 
-    fn end(&mut self, rule_idx: usize, labels: &Labels, open: &Open, resolved_at_ms: i64) -> Result<(), ApiError> {
+    fn end(&mut self, rule_idx: usize, labels: &Labels, open: &Open, resolved_at_ms: i64) -> Result<()> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
         self.left = left;
         self.charge.grow(labels.size() + labels.len() * LABEL_SIZE + size_of::<Firing>())?;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_base::excerpt::quotable;
 use varve_fs::{Clock, SystemClock};
 use varve_promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
@@ -18,7 +17,7 @@ use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::{Alert, AlertState, Group, Time};
 use varve_tsdb::Labels;
 
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::openapi::schema;
 use crate::params::Form;
 use crate::serving::run::{RequestClass, Work, run};
@@ -94,7 +93,7 @@ schema! {
 }
 
 /// GET /api/v1/rules/explain.
-pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Result {
     let name = match form.first("alert") {
         "" => return Err(ApiError::bad_data("missing required parameter \"alert\"")),
         name => name.to_owned(),
@@ -122,12 +121,7 @@ pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Resul
 }
 
 /// Explains a rule as if it were evaluated at a time, with this query offset.
-fn explain_rule(
-    work: &Work,
-    group: &Group,
-    rule: &Rule,
-    (time_ms, offset): (i64, Duration),
-) -> Result<Explanation, ApiError> {
+fn explain_rule(work: &Work, group: &Group, rule: &Rule, (time_ms, offset): (i64, Duration)) -> Result<Explanation> {
     let at_ms = (Time::from_ms(time_ms) - offset).ms();
     let steps = steps(&rule.definition.expr.tree, |expr| evaluate(work, expr, at_ms))?;
     let status = rule.status();
@@ -169,7 +163,7 @@ struct Step<'e> {
 type Found = (u64, Vec<ExampleSeries>);
 
 /// Evaluates an expression and its parts that are vectors.
-fn steps<'e>(expr: &'e Expr, evaluate: impl Fn(&Expr) -> Result<Found, ApiError>) -> Result<Vec<Step<'e>>, ApiError> {
+fn steps<'e>(expr: &'e Expr, evaluate: impl Fn(&Expr) -> Result<Found>) -> Result<Vec<Step<'e>>> {
     let (mut steps, mut pending) = (Vec::new(), vec![(expr, 0)]);
     while let Some((expr, depth)) = pending.pop() {
         let is_step = matches!(expr.value_type(), ValueType::Vector | ValueType::Matrix)
@@ -190,7 +184,7 @@ fn steps<'e>(expr: &'e Expr, evaluate: impl Fn(&Expr) -> Result<Found, ApiError>
     Ok(steps)
 }
 
-fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found, ApiError> {
+fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found> {
     let text = print(expr);
     let result = work.store.engine.run(&work.store.db, &work.ctx, &Request::new(&text, Times::Instant(time_ms)));
     let value = match result {

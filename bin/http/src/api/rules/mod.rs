@@ -7,7 +7,6 @@ pub mod explain;
 mod list;
 
 use axum::extract::State;
-use axum::response::Response;
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use varve_base::excerpt::quotable;
@@ -16,7 +15,7 @@ use varve_rules::rule::Rule;
 use varve_server::rules::Rules;
 use varve_tsdb::{Matcher, QueryContext};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::params::{Form, go_reason, parse_bool, parse_selectors};
 use crate::response::html_safe_json;
 use crate::serving::run::{RequestClass, run};
@@ -25,7 +24,7 @@ pub(crate) use list::{Alerts, RuleGroups};
 use list::{GroupJson, RuleJson, Shown};
 
 /// GET /api/v1/alerts.
-pub(crate) async fn alerts(State(state): State<HttpState>) -> Result<Response, ApiError> {
+pub(crate) async fn alerts(State(state): State<HttpState>) -> Result {
     let app = state.app.clone();
     run(&state, RequestClass::Metadata, None, move |work| {
         let set = app.rules.set();
@@ -38,7 +37,7 @@ pub(crate) async fn alerts(State(state): State<HttpState>) -> Result<Response, A
 }
 
 /// GET /api/v1/rules.
-pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn rules(State(state): State<HttpState>, form: Form) -> Result {
     let app = state.app.clone();
     run(&state, RequestClass::Metadata, None, move |work| {
         let groups = Filter::read(&work.ctx, &form)?.apply(&app.rules, work.ctx.restriction())?;
@@ -71,7 +70,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Reads the parameters. The order of the checks is Prometheus'.
-    fn read(ctx: &QueryContext, form: &'a Form) -> Result<Self, ApiError> {
+    fn read(ctx: &QueryContext, form: &'a Form) -> Result<Self> {
         form.check_encoding()?;
         let selectors = parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
         let kind = form.first("type").to_lowercase();
@@ -89,7 +88,7 @@ impl<'a> Filter<'a> {
 
     /// Returns the groups with selected rules. Rules and alerts are left out if their labels do not pass the matchers of
     /// `tenant`.
-    fn apply(&self, rules: &Rules, tenant: &[Matcher]) -> Result<RuleGroups, ApiError> {
+    fn apply(&self, rules: &Rules, tenant: &[Matcher]) -> Result<RuleGroups> {
         let set = rules.set();
         let skips = self.limit.is_some() && !self.token.is_empty();
         let mut page = RuleGroups { groups: Vec::new(), group_next_token: None };
@@ -145,13 +144,13 @@ fn token(group: &Group) -> String {
     HEXLOWER.encode(digest(&SHA256, group.key().as_bytes()).as_ref())
 }
 
-fn parse_exclude_alerts(text: &str) -> Result<bool, ApiError> {
+fn parse_exclude_alerts(text: &str) -> Result<bool> {
     let invalid =
         |reason| ApiError::invalid_parameter("exclude_alerts", format!("error converting exclude_alerts: {reason}"));
     if text.is_empty() { Ok(false) } else { parse_bool(quotable(text)).map_err(invalid) }
 }
 
-fn parse_group_limit(limit: &str, token: &str) -> Result<Option<usize>, ApiError> {
+fn parse_group_limit(limit: &str, token: &str) -> Result<Option<usize>> {
     let invalid = |name, reason: &str| ApiError::invalid_parameter(name, reason);
     if limit.is_empty() {
         return match token {

@@ -9,7 +9,7 @@ use axum::response::Response;
 use varve_base::excerpt::quotable;
 use varve_server::app::App;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::openapi::{Untyped, schema};
 use crate::params::{Form, parse_int, parse_selector};
 use crate::response::success;
@@ -64,7 +64,7 @@ pub(crate) async fn targets(form: Form) -> Response {
 }
 
 /// GET /api/v1/targets/metadata.
-pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result {
     run(&state, RequestClass::Metadata, None, move |work| {
         if !form.first("limit").is_empty() && parse_int(form.first("limit")).is_err() {
             return Err(ApiError::bad_data("limit must be a number"));

@@ -8,7 +8,6 @@ mod score;
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
-use axum::response::Response;
 use varve_advise::usage::Requester;
 use varve_base::excerpt::quotable;
 use varve_fs::{Clock, SystemClock};
@@ -16,7 +15,7 @@ use varve_query::usage::LabelSet;
 use varve_tsdb::labels::{Families, METRIC_NAME, Metadata, StringSet};
 use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::json;
 use crate::params::{Form, parse_int, parse_selectors};
 use crate::requester::RequestedBy;
@@ -58,30 +57,18 @@ impl Field {
 }
 
 /// GET and POST /api/v1/search/metric_names.
-pub(crate) async fn metric_names(
-    State(state): State<HttpState>,
-    RequestedBy(who): RequestedBy,
-    form: Form,
-) -> Result<Response, ApiError> {
+pub(crate) async fn metric_names(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
     let field = |form: &Form| Ok(Field::MetricNames { with_metadata: boolean(form, "include_metadata", false)? });
     search(&state, who, form, "metric_names", field).await
 }
 
 /// GET and POST /api/v1/search/label_names.
-pub(crate) async fn label_names(
-    State(state): State<HttpState>,
-    RequestedBy(who): RequestedBy,
-    form: Form,
-) -> Result<Response, ApiError> {
+pub(crate) async fn label_names(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
     search(&state, who, form, "label_names", |_| Ok(Field::LabelNames)).await
 }
 
 /// GET and POST /api/v1/search/label_values.
-pub(crate) async fn label_values(
-    State(state): State<HttpState>,
-    RequestedBy(who): RequestedBy,
-    form: Form,
-) -> Result<Response, ApiError> {
+pub(crate) async fn label_values(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
     let field = |form: &Form| match form.first("label") {
         "" => Err(ApiError::bad_data("missing required parameter \"label\"")),
         label => Ok(Field::LabelValues { label: label.to_owned() }),
@@ -94,8 +81,8 @@ async fn search(
     who: Requester,
     form: Form,
     endpoint: &'static str,
-    field: impl FnOnce(&Form) -> Result<Field, ApiError> + Send + 'static,
-) -> Result<Response, ApiError> {
+    field: impl FnOnce(&Form) -> Result<Field> + Send + 'static,
+) -> Result {
     let settings = &state.app.settings;
     if !settings.search {
         return Err(ApiError::new(ErrorKind::Disabled, "search API disabled"));
@@ -134,7 +121,7 @@ enum Order {
 
 impl Search {
     /// Parses the parameters in Prometheus' order, so that the same invalid parameter is reported.
-    fn read(ctx: &QueryContext, form: &Form, endpoint: &str, limit_max: usize) -> Result<Self, ApiError> {
+    fn read(ctx: &QueryContext, form: &Form, endpoint: &str, limit_max: usize) -> Result<Self> {
         form.check_encoding()?;
         let range = read_range(form)?;
         let selectors = parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
@@ -166,7 +153,7 @@ impl Search {
         Ok(Self { selectors, range, terms, case_sensitive, include_score, order, limit, batch_size })
     }
 
-    fn respond(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<(), ApiError> {
+    fn respond(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<()> {
         work.store.note_metadata(&work.ctx, who, &self.selectors, &field.labels());
         let names = self.find(work, field)?;
         let mut charge = work.ctx.charge();
@@ -244,7 +231,7 @@ impl Search {
         found: &[(&str, f64)],
         has_more: bool,
         metadata: Option<&Families>,
-    ) -> Result<(), ApiError> {
+    ) -> Result<()> {
         let key: &[u8] = if matches!(field, Field::LabelValues { .. }) { b"{\"value\":" } else { b"{\"name\":" };
         // An empty result has one empty batch.
         let batches = found.chunks(self.batch_size).chain(found.is_empty().then_some(&[][..]));
@@ -305,7 +292,7 @@ fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
     }
 }
 
-fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
+fn read_range(form: &Form) -> Result<TimeRange> {
     let now_ms = SystemClock.now_ms();
     // Unlike elsewhere, the message names the parameter only once.
     let time = |name| form.plain_time_ms(name).map_err(ApiError::bad_data);
@@ -317,7 +304,7 @@ fn read_range(form: &Form) -> Result<TimeRange, ApiError> {
     }
 }
 
-fn read_threshold(text: &str) -> Result<f64, ApiError> {
+fn read_threshold(text: &str) -> Result<f64> {
     match text {
         "" => Ok(0.0),
         _ => match parse_int(text) {
@@ -327,7 +314,7 @@ fn read_threshold(text: &str) -> Result<f64, ApiError> {
     }
 }
 
-fn read_algorithm(text: &str) -> Result<Algorithm, ApiError> {
+fn read_algorithm(text: &str) -> Result<Algorithm> {
     match text {
         "" | "subsequence" => Ok(Algorithm::Subsequence),
         "jarowinkler" => Ok(Algorithm::JaroWinkler),
@@ -339,7 +326,7 @@ fn read_algorithm(text: &str) -> Result<Algorithm, ApiError> {
 }
 
 /// Parses the order. The caller reports an unknown one later.
-fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>, ApiError> {
+fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>> {
     let invalid = |reason: &str| Err(ApiError::bad_data(reason));
     let (by, direction) = (form.first("sort_by"), form.first("sort_dir"));
     match (by, direction) {
@@ -361,7 +348,7 @@ fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>, Api
     })
 }
 
-fn read_limit(text: &str, limit_max: usize) -> Result<usize, ApiError> {
+fn read_limit(text: &str, limit_max: usize) -> Result<usize> {
     let is_bounded = limit_max > 0;
     match positive(text, "limit")? {
         None if is_bounded => Ok(LIMIT_DEFAULT.min(limit_max)),
@@ -373,7 +360,7 @@ fn read_limit(text: &str, limit_max: usize) -> Result<usize, ApiError> {
     }
 }
 
-fn positive(text: &str, name: &str) -> Result<Option<usize>, ApiError> {
+fn positive(text: &str, name: &str) -> Result<Option<usize>> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -383,7 +370,7 @@ fn positive(text: &str, name: &str) -> Result<Option<usize>, ApiError> {
     }
 }
 
-fn boolean(form: &Form, name: &str, default: bool) -> Result<bool, ApiError> {
+fn boolean(form: &Form, name: &str, default: bool) -> Result<bool> {
     match form.first(name) {
         "" => Ok(default),
         text => form

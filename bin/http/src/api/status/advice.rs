@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_advise::Advice;
 use varve_advise::findings::{self, Finding, Kind, Totals};
 use varve_advise::inventory::Stored;
@@ -15,7 +14,7 @@ use varve_rules::RuleSet;
 use varve_server::self_scrape;
 use varve_tsdb::TimeRange;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::openapi::schema;
 use crate::params::Form;
 use crate::serving::run::{RequestClass, Work, run_shared};
@@ -88,7 +87,7 @@ schema! {
 }
 
 /// GET /api/v1/status/advice. `since` limits the usage record, `labels=true` also finds unused labels.
-pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result {
     form.check_encoding()?;
     let (timeout, limit, labels) = (form.timeout()?, form.limit()?.unwrap_or(usize::MAX), form.boolean("labels")?);
     let used_since_ms = form.optional_time_ms("since")?.unwrap_or(i64::MIN);

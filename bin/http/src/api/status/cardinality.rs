@@ -4,13 +4,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_advise::usage::Entry;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::stats::{Cost, Costs};
 
 use super::tsdb::read_limit;
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::openapi::schema;
 use crate::params::{Form, Verbatim, parse_selectors};
 use crate::serving::run::{RequestClass, Work, run_shared};
@@ -100,7 +99,7 @@ impl From<Cost> for SeriesCosts {
 }
 
 /// GET and POST /api/v1/status/cardinality.
-pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result {
     form.check_encoding()?;
     let request = Request::read(&form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{request:?}"));
@@ -123,7 +122,7 @@ enum SortKey {
 }
 
 impl Request {
-    fn read(form: &Form) -> Result<Self, ApiError> {
+    fn read(form: &Form) -> Result<Self> {
         let sort = match form.first("sort") {
             "" | "series" => SortKey::Series,
             "memory" => SortKey::Memory,
@@ -133,7 +132,7 @@ impl Request {
         Ok(Self { selectors: form.selectors(), focus: form.first("focus").into(), limit: read_limit(form)?, sort })
     }
 
-    fn respond(&self, work: &mut Work) -> Result<(), ApiError> {
+    fn respond(&self, work: &mut Work) -> Result<()> {
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
         let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
         let costs = work.store.db.costs(&work.ctx, &selectors)?;

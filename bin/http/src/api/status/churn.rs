@@ -1,11 +1,10 @@
 //! /api/v1/status/churn: which labels created the new series of an hour.
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_advise::churn::{self, Churn, LabelChurn, MetricChurn};
 use varve_fs::{Clock, SystemClock};
 
-use crate::error::ApiError;
+use crate::error::Result;
 use crate::openapi::schema;
 use crate::params::Form;
 use crate::serving::run::{RequestClass, run};
@@ -59,7 +58,7 @@ schema! {
 }
 
 /// GET /api/v1/status/churn: the hour before `time`, which is now by default.
-pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result {
     let (time_ms, timeout) = (form.optional_time_ms("time")?, form.timeout()?);
     let limit = form.limit()?.unwrap_or(usize::MAX);
     let time_ms = time_ms.unwrap_or_else(|| SystemClock.now_ms());

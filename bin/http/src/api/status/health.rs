@@ -9,7 +9,7 @@ use varve_server::app::App;
 use varve_server::metrics;
 use varve_tsdb::stats::ReplayState;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::response::plain;
 
@@ -44,7 +44,7 @@ fn readiness(app: &App, form: &Form) -> Response {
 }
 
 /// GET /metrics.
-pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(crate) async fn metrics(State(app): State<Arc<App>>) -> Result {
     let printed = tokio::task::spawn_blocking(move || metrics::print(&app.gather())).await;
     let text = printed.map_err(|panicked| ApiError::internal(panicked).plain())?;
     let text = text.map_err(|error| ApiError::internal(error).plain())?;

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::State as Extracted;
-use axum::response::Response;
 use varve_server::active_requests::log::{self, Record};
 use varve_server::app::App;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::openapi::schema;
 use crate::response::success;
 
@@ -56,12 +55,12 @@ schema! {
 }
 
 /// GET /api/v1/status/last_words.
-pub(crate) async fn status(Extracted(app): Extracted<Arc<App>>) -> Result<Response, ApiError> {
+pub(crate) async fn status(Extracted(app): Extracted<Arc<App>>) -> Result {
     let read = tokio::task::spawn_blocking(move || read(&app)).await.map_err(ApiError::internal)?;
     Ok(success(&LastWords { process: read? }))
 }
 
-fn read(app: &App) -> Result<Option<PreviousProcess>, ApiError> {
+fn read(app: &App) -> Result<Option<PreviousProcess>> {
     let path = app.settings.args.tsdb_path.join(log::PREVIOUS_FILE);
     if !path.exists() {
         return Ok(None);

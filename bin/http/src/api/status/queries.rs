@@ -17,7 +17,7 @@ use varve_server::queries::query_breaker::FailedQuery;
 use varve_server::request_context::RequestContext;
 
 use crate::api::admin::{audit, check_enabled};
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::openapi::schema;
 use crate::response::success;
 
@@ -32,7 +32,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
 }
 
 /// DELETE /api/v1/status/queries/{id}: 204 once the request is interrupted.
-pub(crate) async fn kill(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
+pub(crate) async fn kill(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode> {
     check_enabled(&app)?;
     let id = id.parse().map_err(|_| ApiError::invalid_parameter("id", "must be a number"))?;
     if !app.active_requests.kill(id) {
@@ -73,7 +73,7 @@ pub(crate) async fn list_rejected(State(app): State<Arc<App>>) -> Response {
 }
 
 /// POST /api/v1/admin/rejected_queries/reset: evaluates all of them again. Responds with 204.
-pub(crate) async fn reset_rejected(State(app): State<Arc<App>>) -> Result<StatusCode, ApiError> {
+pub(crate) async fn reset_rejected(State(app): State<Arc<App>>) -> Result<StatusCode> {
     check_enabled(&app)?;
     app.query_breaker.reset();
     audit(&RequestContext::current(), None);

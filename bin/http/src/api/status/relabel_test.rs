@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_base::config;
 use varve_ingest::relabel::{RelabelPreview, RelabelStep, Rules};
 use varve_tsdb::{Labels, MatchOp};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::openapi::schema;
 use crate::params::{Form, parse_selector};
 use crate::serving::run::{RequestClass, Work, run};
@@ -42,12 +41,12 @@ schema! {
 }
 
 /// GET and POST /api/v1/status/relabel/test.
-pub(crate) async fn test(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn test(State(state): State<HttpState>, form: Form) -> Result {
     form.check_encoding()?;
     run(&state, RequestClass::Metadata, form.timeout()?, move |work| respond(work, &form)).await
 }
 
-fn respond(work: &mut Work, form: &Form) -> Result<(), ApiError> {
+fn respond(work: &mut Work, form: &Form) -> Result<()> {
     let labels = read_series(work, form.first("series"))?;
     let mut charge = work.ctx.charge();
     let rules = form.yaml("rules", &mut charge)?;
@@ -65,7 +64,7 @@ fn respond(work: &mut Work, form: &Form) -> Result<(), ApiError> {
     work.respond_json(&RelabelTest { steps, result: result.map(map), error })
 }
 
-fn read_series(work: &Work, text: &str) -> Result<Labels, ApiError> {
+fn read_series(work: &Work, text: &str) -> Result<Labels> {
     let invalid = |reason| ApiError::invalid_parameter("series", reason);
     let matchers = parse_selector(&work.ctx, text, invalid)?;
     if matchers.iter().any(|matcher| matcher.op() != MatchOp::Equal) {
@@ -75,7 +74,7 @@ fn read_series(work: &Work, text: &str) -> Result<Labels, ApiError> {
     Labels::from_unsorted(&mut pairs).map_err(|error| invalid(error.to_string()))
 }
 
-fn read_rules(text: &str) -> Result<Rules, ApiError> {
+fn read_rules(text: &str) -> Result<Rules> {
     let invalid = |reason| ApiError::invalid_parameter("rules", reason);
     config::parse_rules(text).map_err(|error| invalid(format!("{error:#}")))
 }

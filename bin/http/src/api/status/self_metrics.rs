@@ -4,18 +4,17 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use serde_json::{Map, Value, json};
 use varve_regexp::Regexp;
 use varve_server::app::App;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::response::success;
 
 /// GET /api/v1/status/self_metrics.
-pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Result {
     let described = tokio::task::spawn_blocking(move || {
         let pattern = Some(form.first("metric_name_pattern")).filter(|pattern| !pattern.is_empty());
         let wanted = pattern.map(Regexp::parse).transpose();

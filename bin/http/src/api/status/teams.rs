@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_ingest::admission::{Amounts, TeamStatus, Usage};
 use varve_server::app::App;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::openapi::schema;
 use crate::response::success;
 
@@ -108,7 +107,7 @@ impl From<TeamStatus> for TeamUse {
 }
 
 /// GET /api/v1/status/teams.
-pub(crate) async fn teams(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(crate) async fn teams(State(app): State<Arc<App>>) -> Result {
     let (all, teams) = app.store().ok_or_else(ApiError::stopping)?.receiver.team_stats();
     let all = AllTeams {
         maximum: all.budget.maximum.into(),

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_fs::{Clock, SystemClock};
 use varve_server::app::App;
 use varve_server::queries::top_queries::Cost;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::openapi::schema;
 use crate::params::Form;
 use crate::response::success;
@@ -45,7 +44,7 @@ schema! {
 }
 
 /// GET /api/v1/status/top_queries.
-pub(crate) async fn status(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn status(State(app): State<Arc<App>>, form: Form) -> Result {
     let range_ms = match form.first("range") {
         "" | "hour" => HOUR_MS,
         "day" => 24 * HOUR_MS,

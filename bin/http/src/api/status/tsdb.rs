@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Response;
 use varve_prometheus::block::Ulid;
 use varve_server::app::App;
 use varve_tsdb::TimeRange;
 use varve_tsdb::stats::{BlockSummary, Cardinality, NameCount};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::openapi::schema;
 use crate::params::{Form, parse_int};
 use crate::response::success;
@@ -78,7 +77,7 @@ impl From<Cardinality> for TsdbStatus {
 }
 
 /// GET /api/v1/status/tsdb.
-pub(crate) async fn cardinality(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn cardinality(State(state): State<HttpState>, form: Form) -> Result {
     let (limit, timeout) = (read_limit(&form)?, form.timeout()?);
     run(&state, RequestClass::Metadata, timeout, move |work| {
         let found = TsdbStatus::from(work.store.db.cardinality(&work.ctx, limit)?);
@@ -87,7 +86,7 @@ pub(crate) async fn cardinality(State(state): State<HttpState>, form: Form) -> R
     .await
 }
 
-pub(super) fn read_limit(form: &Form) -> Result<usize, ApiError> {
+pub(super) fn read_limit(form: &Form) -> Result<usize> {
     let limit = match form.first("limit") {
         "" => LIMIT_DEFAULT,
         text => parse_int(text)
@@ -160,7 +159,7 @@ impl From<&BlockSummary> for BlockMeta {
 }
 
 /// GET /api/v1/status/tsdb/blocks.
-pub(crate) async fn blocks(State(app): State<Arc<App>>) -> Result<Response, ApiError> {
+pub(crate) async fn blocks(State(app): State<Arc<App>>) -> Result {
     let store = app.store().ok_or_else(ApiError::stopping)?;
     Ok(success(&Blocks { blocks: store.db.blocks().iter().map(BlockMeta::from).collect() }))
 }

@@ -1,22 +1,21 @@
 //! /api/v1/status/usage: which metrics and selectors were queried, by whom, and when last.
 
 use axum::extract::State;
-use axum::response::Response;
 use serde_json::{Value, json};
 use varve_advise::usage::{Entry, Requester};
 
-use crate::error::ApiError;
+use crate::error::Result;
 use crate::params::Form;
 use crate::serving::run::{RequestClass, Work, run};
 use crate::serving::state::HttpState;
 
 /// GET /api/v1/status/usage: the most recently used first. `metric` selects one metric, `limit` bounds each list.
-pub(crate) async fn usage(State(state): State<HttpState>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn usage(State(state): State<HttpState>, form: Form) -> Result {
     let (limit, timeout) = (form.limit()?.unwrap_or(usize::MAX), form.timeout()?);
     run(&state, RequestClass::Metadata, timeout, move |work| respond(work, form.first("metric"), limit)).await
 }
 
-fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<(), ApiError> {
+fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<()> {
     let mut record = work.store.usage.snapshot();
     let mut charge = work.ctx.charge();
     charge.grow(record.metrics.iter().chain(&record.selectors).map(Entry::size).sum())?;

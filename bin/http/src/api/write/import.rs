@@ -5,19 +5,18 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::Response;
 use jiff::Timestamp;
 use varve_ingest::compression::Compression;
 use varve_ingest::text::{Import, TextFormat};
 
 use super::ingest::{ingest, respond};
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
 use crate::serving::request_body::header_text;
 use crate::serving::state::HttpState;
 
 /// POST /api/v1/import/prometheus.
-pub(crate) async fn prometheus(State(state): State<HttpState>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn prometheus(State(state): State<HttpState>, request: Request) -> Result {
     let is_openmetrics =
         header_text(request.headers(), header::CONTENT_TYPE).starts_with("application/openmetrics-text");
     let format = if is_openmetrics { TextFormat::OpenMetrics } else { TextFormat::Prometheus };
@@ -25,11 +24,11 @@ pub(crate) async fn prometheus(State(state): State<HttpState>, request: Request)
 }
 
 /// POST /api/v1/import.
-pub(crate) async fn json_lines(State(state): State<HttpState>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn json_lines(State(state): State<HttpState>, request: Request) -> Result {
     import(&state, request, TextFormat::JsonLines).await
 }
 
-async fn import(state: &HttpState, request: Request, format: TextFormat) -> Result<Response, ApiError> {
+async fn import(state: &HttpState, request: Request, format: TextFormat) -> Result {
     let timeout = state.app.settings.args.read_timeout;
     let query = request.uri().query().unwrap_or_default();
     let import = read(request.headers(), query, format, timeout).map_err(ApiError::plain)?;
@@ -37,7 +36,7 @@ async fn import(state: &HttpState, request: Request, format: TextFormat) -> Resu
     respond(&write.await?, StatusCode::NO_CONTENT)
 }
 
-fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration) -> Result<Import, ApiError> {
+fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration) -> Result<Import> {
     let encoding = header_text(headers, header::CONTENT_ENCODING);
     let compression = Compression::from_content_encoding(encoding).ok_or_else(|| {
         let reason = format!("{encoding} encoding is not accepted; gzip, zstd, deflate and snappy are");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::Request;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use varve_fs::{Clock, SystemClock};
 use varve_ingest::admission::Origin;
 use varve_ingest::{Receiver, WriteError, Written};
@@ -13,7 +13,7 @@ use varve_server::active_requests::RequestClass;
 use varve_server::request_context::{RequestContext, User};
 
 use super::team::named_team;
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::serving::log_limiter::LogLimiter;
 use crate::serving::request_body::{BodyError, BodyLimits, read};
 use crate::serving::state::HttpState;
@@ -32,7 +32,7 @@ pub(crate) async fn ingest(
     state: &HttpState,
     request: Request,
     work: impl FnOnce(&Receiver, &Origin<'_>, &[u8]) -> Result<Written, WriteError> + Send + 'static,
-) -> Result<Written, ApiError> {
+) -> Result<Written> {
     let settings = &state.app.settings;
     let ctx = state.app.write_context(settings.args.read_timeout + QUEUE_TIME_MAX);
     let mut charge = ctx.charge();
@@ -88,7 +88,7 @@ pub(crate) async fn ingest(
 ///
 /// # Errors
 /// 400 with the rejected samples and the reasons.
-pub(super) fn respond(written: &Written, success: StatusCode) -> Result<Response, ApiError> {
+pub(super) fn respond(written: &Written, success: StatusCode) -> Result {
     match written.rejects.is_empty() {
         true => Ok(success.into_response()),
         false => Err(ApiError::bad_data(written.rejects.to_string()).plain()),

@@ -3,12 +3,11 @@
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::Response;
 use varve_ingest::OtlpEncoding;
 use varve_ingest::compression::Compression;
 
 use super::ingest::{ingest, respond};
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::serving::request_body::header_text;
 use crate::serving::state::HttpState;
 
@@ -16,7 +15,7 @@ const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
 /// POST /api/v1/otlp/v1/metrics.
-pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> Result {
     let format = format(request.headers()).map_err(|reason| ApiError::bad_data(reason).plain())?;
     let write = ingest(&state, request, move |receiver, origin, body| receiver.write_otlp(origin, format, body));
     respond(&write.await?, StatusCode::OK)

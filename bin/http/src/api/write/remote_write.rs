@@ -8,7 +8,7 @@ use varve_ingest::Written;
 use varve_ingest::remote_write::Version;
 
 use super::ingest::{ingest, respond};
-use crate::error::{ApiError, ErrorKind};
+use crate::error::{ApiError, ErrorKind, Result};
 use crate::serving::request_body::header_text;
 use crate::serving::state::HttpState;
 
@@ -19,7 +19,7 @@ const MESSAGE_V2: &str = "io.prometheus.write.v2.Request";
 const MEDIA_TYPE: &str = "application/x-protobuf";
 
 /// POST /api/v1/write.
-pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> Result<Response, ApiError> {
+pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> Result {
     let unsupported = |reason| ApiError::new(ErrorKind::UnsupportedMedia, reason).plain();
     let version = negotiate(request.headers()).map_err(unsupported)?;
     let outcome = ingest(&state, request, move |receiver, origin, body| receiver.write(origin, version, body)).await;

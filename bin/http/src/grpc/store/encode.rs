@@ -7,7 +7,7 @@ use varve_tsdb::select::Series;
 use varve_tsdb::{Labels, SampleColumns};
 
 use crate::api::remote_read::size_of_columns;
-use crate::error::ApiError;
+use crate::error::Result;
 use crate::grpc::frame::Frames;
 use crate::serving::run::Work;
 
@@ -36,13 +36,13 @@ impl<'a> SeriesWriter<'a> {
     }
 
     /// Writes a series without chunks.
-    pub(super) fn write_labels(&mut self, work: &mut Work, labels: &Labels) -> Result<(), ApiError> {
+    pub(super) fn write_labels(&mut self, work: &mut Work, labels: &Labels) -> Result<()> {
         let start = self.begin_series(work, labels);
         self.end_series(work, start)
     }
 
     /// Writes a series with its samples, unless it has none.
-    pub(super) fn write(&mut self, work: &mut Work, labels: &Labels, series: &Series) -> Result<(), ApiError> {
+    pub(super) fn write(&mut self, work: &mut Work, labels: &Labels, series: &Series) -> Result<()> {
         self.columns.clear();
         series.read(&mut self.columns)?;
         if self.columns.is_empty() {
@@ -76,7 +76,7 @@ impl<'a> SeriesWriter<'a> {
     }
 
     /// Ends a series that begins at `start`.
-    fn end_series(&mut self, work: &mut Work, start: usize) -> Result<(), ApiError> {
+    fn end_series(&mut self, work: &mut Work, start: usize) -> Result<()> {
         let message = self.out.open(work);
         end_field(start, message);
         self.n_series += 1;
@@ -85,7 +85,7 @@ impl<'a> SeriesWriter<'a> {
     }
 
     /// Sends the series that were not sent yet.
-    pub(super) fn flush(&mut self, work: &mut Work) -> Result<(), ApiError> {
+    pub(super) fn flush(&mut self, work: &mut Work) -> Result<()> {
         if self.n_series > 0 && self.batch_size > 1 {
             end_field(self.start, self.out.open(work));
         }

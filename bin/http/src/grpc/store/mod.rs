@@ -12,7 +12,7 @@ use super::call::{Caller, Method};
 use super::external::{self, own_matchers};
 use super::frame::Frames;
 use super::messages::store::SeriesRequest;
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::serving::run::{RequestClass, Work};
 use encode::SeriesWriter;
 use shard::Shard;
@@ -31,7 +31,7 @@ impl Method for SeriesRequest {
         Parameters { text, start, end, ..Parameters::default() }
     }
 
-    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<(), ApiError> {
+    fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let Some(matchers) = own_matchers(&work.ctx, &self.matchers, &caller.external)? else { return Ok(()) };
         if matchers.is_empty() {
             return Err(ApiError::bad_data("no matchers specified, except of external labels"));
@@ -53,7 +53,7 @@ impl SeriesRequest {
         out: &mut Frames,
         matchers: &[Matcher],
         range: TimeRange,
-    ) -> Result<(), ApiError> {
+    ) -> Result<()> {
         let selectors = [matchers.to_vec()];
         let set = match self.skip_chunks {
             true => {

@@ -23,7 +23,7 @@ use varve_server::app::App;
 use varve_server::request_context::RequestContext;
 
 use super::{audit, check_enabled};
-use crate::error::ApiError;
+use crate::error::{ApiError, Result};
 use crate::params::Form;
 use crate::response::plain;
 
@@ -40,7 +40,7 @@ const SECONDS_MAX: u64 = 120;
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// GET /debug/pprof/profile.
-pub(crate) async fn profile(State(app): State<Arc<App>>, form: Form) -> Result<Response, ApiError> {
+pub(crate) async fn profile(State(app): State<Arc<App>>, form: Form) -> Result {
     let result = take(&app, &form).await;
     audit(&RequestContext::current(), result.as_ref().err().map(|error| &*error.message));
     result.map_err(ApiError::plain)
@@ -54,7 +54,7 @@ pub(crate) async fn heap() -> Response {
     )
 }
 
-async fn take(app: &App, form: &Form) -> Result<Response, ApiError> {
+async fn take(app: &App, form: &Form) -> Result {
     let duration = Duration::from_secs(seconds(form.first("seconds"))?);
     check_enabled(app)?;
     // The first profile reads the unwind tables of the program.
@@ -77,7 +77,7 @@ async fn take(app: &App, form: &Form) -> Result<Response, ApiError> {
 }
 
 /// Parses the parameter `seconds`.
-fn seconds(text: &str) -> Result<u64, ApiError> {
+fn seconds(text: &str) -> Result<u64> {
     let seconds = if text.is_empty() { Ok(SECONDS_DEFAULT) } else { text.parse() };
     match seconds {
         Ok(seconds @ 1..=SECONDS_MAX) => Ok(seconds),
@@ -86,7 +86,7 @@ fn seconds(text: &str) -> Result<u64, ApiError> {
 }
 
 /// Ends a profile and returns it, compressed.
-fn finish(profiler: ProfilerGuard<'static>) -> Result<Vec<u8>, ApiError> {
+fn finish(profiler: ProfilerGuard<'static>) -> Result<Vec<u8>> {
     let report = profiler.report().build();
     drop(profiler);
     // The symbolizer keeps the debug information of the program otherwise.
