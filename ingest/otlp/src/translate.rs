@@ -77,6 +77,9 @@ struct At {
     start_ms: i64,
 }
 
+/// The result of the translation of a data point.
+type PointResult<S> = Result<(), Failure<<S as Sink>::Error>>;
+
 /// An error that ends the translation of a data point, or of the whole request.
 enum Failure<E> {
     Point(String),
@@ -183,12 +186,7 @@ impl<S: Sink> Translator<'_, S> {
         })
     }
 
-    fn number(
-        &mut self,
-        mut point: NumberPoint,
-        metric: &Metric<'_>,
-        context: &Context,
-    ) -> Result<(), Failure<S::Error>> {
+    fn number(&mut self, mut point: NumberPoint, metric: &Metric<'_>, context: &Context) -> PointResult<S> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.accumulate(&mut point, metric, &labels)?;
         let value = point.value.map_or(0.0, Number::as_f64);
@@ -202,12 +200,7 @@ impl<S: Sink> Translator<'_, S> {
         )
     }
 
-    fn explicit(
-        &mut self,
-        mut point: HistogramPoint,
-        metric: &Metric<'_>,
-        context: &Context,
-    ) -> Result<(), Failure<S::Error>> {
+    fn explicit(&mut self, mut point: HistogramPoint, metric: &Metric<'_>, context: &Context) -> PointResult<S> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.accumulate(&mut point, metric, &labels)?;
         if !self.settings.convert_histograms_to_nhcb {
@@ -217,12 +210,7 @@ impl<S: Sink> Translator<'_, S> {
         self.histogram(histogram::custom(&point)?, at, labels, &point.exemplars, metric)
     }
 
-    fn classic(
-        &mut self,
-        point: &HistogramPoint,
-        labels: LabelMap,
-        metric: &Metric<'_>,
-    ) -> Result<(), Failure<S::Error>> {
+    fn classic(&mut self, point: &HistogramPoint, labels: LabelMap, metric: &Metric<'_>) -> PointResult<S> {
         let at = at(point.time_ns, point.start_ns);
         let stale_or = |value| stale_or(point.flags, value);
         let plain = |suffix, value| Part { suffix, label: None, value: stale_or(value), exemplars: &[] };
@@ -255,12 +243,7 @@ impl<S: Sink> Translator<'_, S> {
         self.parts(labels, metric, at, &parts)
     }
 
-    fn summary(
-        &mut self,
-        point: &SummaryPoint,
-        metric: &Metric<'_>,
-        context: &Context,
-    ) -> Result<(), Failure<S::Error>> {
+    fn summary(&mut self, point: &SummaryPoint, metric: &Metric<'_>, context: &Context) -> PointResult<S> {
         let stale_or = |value| stale_or(point.flags, value);
         let quantiles: Vec<_> =
             point.quantiles.iter().map(|quantile| (bound_text(quantile.quantile), quantile.value)).collect();
@@ -273,12 +256,7 @@ impl<S: Sink> Translator<'_, S> {
         self.parts(labels, metric, at(point.time_ns, point.start_ns), &parts)
     }
 
-    fn exponential(
-        &mut self,
-        mut point: ExponentialPoint,
-        metric: &Metric<'_>,
-        context: &Context,
-    ) -> Result<(), Failure<S::Error>> {
+    fn exponential(&mut self, mut point: ExponentialPoint, metric: &Metric<'_>, context: &Context) -> PointResult<S> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.accumulate(&mut point, metric, &labels)?;
         let at = at(point.time_ns, point.start_ns);
@@ -300,7 +278,7 @@ impl<S: Sink> Translator<'_, S> {
         mut labels: LabelMap,
         exemplars: &[Exemplar],
         metric: &Metric<'_>,
-    ) -> Result<(), Failure<S::Error>> {
+    ) -> PointResult<S> {
         check_exemplars(exemplars)?;
         labels.set(METRIC_NAME, &metric.name);
         self.put_histogram(histogram, at, &labels, exemplars).map_err(Failure::Request)
@@ -320,13 +298,7 @@ impl<S: Sink> Translator<'_, S> {
     }
 
     /// Adds a series for each part. `labels` are the labels of the data point.
-    fn parts(
-        &mut self,
-        labels: LabelMap,
-        metric: &Metric<'_>,
-        at: At,
-        parts: &[Part<'_>],
-    ) -> Result<(), Failure<S::Error>> {
+    fn parts(&mut self, labels: LabelMap, metric: &Metric<'_>, at: At, parts: &[Part<'_>]) -> PointResult<S> {
         parts.iter().try_for_each(|part| check_exemplars(part.exemplars))?;
         self.put_parts(labels, metric, at, parts).map_err(Failure::Request)
     }
