@@ -8,11 +8,12 @@ use varve_query::Engine;
 use varve_query::usage::LabelSet;
 use varve_server::store::Store;
 use varve_tsdb::labels::StringSet;
-use varve_tsdb::{Db, Matcher, QueryContext, TimeRange};
+use varve_tsdb::{Db, Matcher, QueryContext};
 
+use super::Request;
 use crate::error::{ApiError, Result};
 use crate::json;
-use crate::params::{Form, Verbatim, parse_selector, parse_selectors, unescape_label_name};
+use crate::params::{Form, parse_selector, parse_selectors, unescape_label_name};
 use crate::requester::RequestedBy;
 use crate::serving::run::{Job, RequestClass, TRUNCATED, Work, run_job};
 use crate::serving::state::HttpState;
@@ -54,7 +55,7 @@ fn quote(path: &str) -> String {
 
 /// Responds with the values of the label `name`, or with the names of labels.
 async fn respond(state: &HttpState, form: &Form, used: Used, name: Option<String>) -> Result {
-    let request = Request::read(form)?;
+    let request = Request::read(form, form.selectors())?;
     let (timeout, parameters) = (form.timeout()?, format!("{used:?} {request:?}"));
     run_job(state, RequestClass::Metadata, timeout, parameters, Listing { request, used, name }).await
 }
@@ -64,21 +65,6 @@ async fn respond(state: &HttpState, form: &Form, used: Used, name: Option<String
 struct Used {
     who: Requester,
     labels: LabelSet,
-}
-
-#[derive(Debug)]
-struct Request {
-    selectors: Vec<Verbatim>,
-    range: TimeRange,
-    limit: usize,
-}
-
-impl Request {
-    fn read(form: &Form) -> Result<Self> {
-        let limit = form.limit()?.unwrap_or(usize::MAX);
-        let range = form.time_range()?;
-        Ok(Self { selectors: form.selectors(), range, limit })
-    }
 }
 
 /// The listing of the values of a label, or of the names of labels.

@@ -3,37 +3,29 @@
 use axum::extract::State;
 use varve_advise::usage::Requester;
 use varve_query::usage::LabelSet;
-use varve_tsdb::{Labels, Matcher, QueryContext, TimeRange};
+use varve_tsdb::{Labels, Matcher, QueryContext};
 
+use super::Request;
 use crate::error::{ApiError, Result};
 use crate::json;
-use crate::params::{Form, Verbatim, parse_selectors};
+use crate::params::{Form, parse_selectors};
 use crate::requester::RequestedBy;
 use crate::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/series.
 pub(crate) async fn series(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
-    let request = Request::read(&form)?;
+    let request = read(&form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{who:?} {request:?}"));
     run_shared(&state, RequestClass::Metadata, timeout, parameters, move |work| request.respond(work, &who)).await
 }
 
-#[derive(Debug)]
-struct Request {
-    selectors: Vec<Verbatim>,
-    range: TimeRange,
-    limit: usize,
+fn read(form: &Form) -> Result<Request> {
+    form.check_encoding()?;
+    Request::read(form, form.required_selectors()?)
 }
 
 impl Request {
-    fn read(form: &Form) -> Result<Self> {
-        form.check_encoding()?;
-        let selectors = form.required_selectors()?;
-        let limit = form.limit()?.unwrap_or(usize::MAX);
-        Ok(Self { selectors, range: form.time_range()?, limit })
-    }
-
     fn respond(&self, work: &mut Work, who: &Requester) -> Result<()> {
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
         let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
@@ -90,7 +82,7 @@ mod tests {
     fn check(encoded: &str, expect: &str) {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        assert_eq!(Request::read(&form).unwrap_err().message, expect);
+        assert_eq!(read(&form).unwrap_err().message, expect);
     }
 
     #[test]
