@@ -43,7 +43,7 @@ impl Digits {
         if value == 0.0 || !value.is_finite() {
             return None;
         }
-        let mut buffer = ryu::Buffer::new();
+        let mut buffer = zmij::Buffer::new();
         let printed = buffer.format_finite(value.abs()).as_bytes();
         let (mut text, mut len, mut point, mut exponent) = ([0; DIGITS_MAX], 0, None, 0);
         let mut n_leading = 0;
@@ -145,12 +145,12 @@ fn write_special(out: &mut dyn fmt::Write, value: f64) -> fmt::Result {
     })
 }
 
-/// Values whose absolute value is in this range are formatted without an exponent by `ryu`, as by Go.
-const PLAIN_IN_RYU: Range<f64> = 1e-5..1e16;
+/// Values whose absolute value is in this range are formatted without an exponent by `zmij`, as by Go.
+const PLAIN_IN_ZMIJ: Range<f64> = 1e-5..1e16;
 
-/// Returns the text of `value`, or `None` if it is an integer or outside [`PLAIN_IN_RYU`].
-fn as_fraction(value: f64, buffer: &mut ryu::Buffer) -> Option<&str> {
-    let is_fraction = PLAIN_IN_RYU.contains(&value.abs()) && value as i64 as f64 != value;
+/// Returns the text of `value`, or `None` if it is an integer or outside [`PLAIN_IN_ZMIJ`].
+fn as_fraction(value: f64, buffer: &mut zmij::Buffer) -> Option<&str> {
+    let is_fraction = PLAIN_IN_ZMIJ.contains(&value.abs()) && value as i64 as f64 != value;
     is_fraction.then(|| buffer.format_finite(value))
 }
 
@@ -168,7 +168,7 @@ impl Display for Plain {
             return Display::fmt(&integer, f);
         }
         // Fast path: most other samples.
-        if let Some(fraction) = as_fraction(self.0, &mut ryu::Buffer::new()) {
+        if let Some(fraction) = as_fraction(self.0, &mut zmij::Buffer::new()) {
             return f.write_str(fraction);
         }
         match Digits::of(self.0) {
@@ -214,7 +214,7 @@ pub fn write_json(out: &mut Vec<u8>, value: f64) {
     // Fast paths without the formatting of `std`, which takes longer than the digits.
     if let Some(integer) = as_integer(value) {
         out.extend_from_slice(itoa::Buffer::new().format(integer).as_bytes());
-    } else if let Some(fraction) = as_fraction(value, &mut ryu::Buffer::new()) {
+    } else if let Some(fraction) = as_fraction(value, &mut zmij::Buffer::new()) {
         out.extend_from_slice(fraction.as_bytes());
     } else {
         out.extend_from_slice(Json(value).to_string().as_bytes());

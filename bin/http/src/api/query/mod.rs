@@ -3,4 +3,5 @@
 pub(crate) mod evaluate;
 pub(crate) mod exemplars;
 pub(crate) mod format;
+mod points;
 mod result;

@@ -1,9 +1,10 @@
 //! Writes the value of a query as Prometheus' JSON.
 
 use varve_query::stats::QueryStats;
-use varve_query::{MatrixSeries, Value, VectorSample};
+use varve_query::{HistogramPoint, MatrixSeries, Value, VectorSample};
 use varve_server::queries::query_stats::{self, StatsLevel};
 
+use super::points::PointWriter;
 use crate::error::Result;
 use crate::json;
 use crate::serving::run::Work;
@@ -106,35 +107,40 @@ fn write_sample(out: &mut Vec<u8>, sample: VectorSample) {
 }
 
 fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = MatrixSeries>) -> Result<()> {
+    let mut writer = PointWriter::default();
     work.out.buffer().push(b'[');
     for (i, series) in matrix.enumerate() {
         work.comma(i);
         let out = work.out.buffer();
         out.extend_from_slice(b"{\"metric\":");
         json::write_labels(out, &series.labels);
-        write_points(work, b",\"values\":", &series.points, |out, point| {
-            json::write_point(out, point.timestamp_ms, point.value);
-        })?;
-        write_points(work, b",\"histograms\":", &series.histograms, |out, point| {
-            json::write_histogram_point(out, point.timestamp_ms, &point.histogram);
-        })?;
+        write_points(work, b",\"values\":", &series.points, |out, points| writer.write(out, points))?;
+        write_points(work, b",\"histograms\":", &series.histograms, write_histograms)?;
         work.out.buffer().push(b'}');
     }
     work.out.buffer().push(b']');
     Ok(())
 }
 
-/// Writes the points of a series as an array after its key, unless there are none.
-fn write_points<P>(work: &mut Work, key: &[u8], points: &[P], write: impl Fn(&mut Vec<u8>, &P)) -> Result<()> {
+fn write_histograms(out: &mut Vec<u8>, points: &[HistogramPoint]) {
+    for (i, point) in points.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        json::write_histogram_point(out, point.timestamp_ms, &point.histogram);
+    }
+}
+
+/// Writes the points of a series as an array after its key, unless there are none. `write` writes some of them, with
+/// commas between them.
+fn write_points<P>(work: &mut Work, key: &[u8], points: &[P], mut write: impl FnMut(&mut Vec<u8>, &[P])) -> Result<()> {
     for (n, points) in points.chunks(POINTS_PER_STEP).enumerate() {
         let out = work.out.buffer();
         if n == 0 {
             out.extend_from_slice(key);
         }
-        for (i, point) in points.iter().enumerate() {
-            out.push(if n + i == 0 { b'[' } else { b',' });
-            write(out, point);
-        }
+        out.push(if n == 0 { b'[' } else { b',' });
+        write(out, points);
         work.out.step()?;
     }
     if !points.is_empty() {
