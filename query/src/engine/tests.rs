@@ -156,7 +156,7 @@ fn common_subexpressions_are_read_once() {
 }
 
 #[test]
-fn a_failing_sibling_of_a_shared_scan_fails_at_its_own_position() {
+fn a_failing_sibling_in_a_scan_fails_at_its_own_position() {
     let ctx = QueryContext::unbounded();
     let error = |query: &str| range(&plain_engine(), &ctx, query).unwrap_err().to_string();
     let alone = error("double_exponential_smoothing(m[10s], 2, 0.5)");

@@ -18,7 +18,7 @@ use crate::plan::Plan;
 #[derive(Debug, Default)]
 pub(super) struct SharedResults {
     results: HashMap<usize, SharedResult>,
-    /// Classes of range functions that were computed in a shared scan.
+    /// Classes of range functions that were computed in one scan with their siblings.
     pub(super) scanned: HashSet<usize>,
     /// Classes of sources that were materialized while streaming, or that exceeded the size limit for this.
     pub(super) materialized: HashSet<usize>,

@@ -5,7 +5,7 @@
 
 mod duplicate_labels;
 mod function;
-mod shared_scan;
+mod siblings;
 mod windows;
 
 use std::sync::Arc;

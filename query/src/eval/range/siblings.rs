@@ -1,12 +1,13 @@
-//! Shared scans: compute several functions of the same range in one pass over its series.
+//! Siblings: functions over the same range in one query, which one pass over its series computes.
 //!
 //! Example: `max_over_time(x[1h]) - min_over_time(x[1h])`. The first function reads the series, and computes the second
-//! function, its sibling, from the same samples. The result of the sibling is stored until its use.
+//! function, its sibling, from the same samples. The result of the sibling is stored until its use. Scans that several
+//! queries share are in `eval/select/shared_scans.rs`.
 //!
 //! Invariants
 //! 1. A sibling that fails or exceeds its limit is dropped, and evaluated separately at its use. Errors, annotations
 //!    and statistics are always those of a separate evaluation.
-//! 2. A function takes part in a shared scan at most once.
+//! 2. A function takes part in a scan of siblings at most once.
 
 use super::duplicate_labels::DuplicateLabels;
 use super::function::RangeEvaluation;
