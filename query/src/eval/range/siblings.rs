@@ -14,7 +14,7 @@ use super::function::RangeEvaluation;
 use crate::error::Result;
 use crate::eval::Evaluator;
 use crate::eval::grid::Grid;
-use crate::eval::stream::{Batch, Materializer, UNNEEDED_SIZE_MAX};
+use crate::eval::stream::{Batch, Materializer, OPTIONAL_RESULT_SIZE_MAX};
 use crate::plan::{Call, Plan, PlanKind};
 
 /// Receives the result of a sibling function.
@@ -61,7 +61,7 @@ impl<'a> Evaluator<'a> {
 
     fn start_sibling(&mut self, plan: &'a Plan, grid: Grid) -> Result<Option<(RangeEvaluation<'a>, Sibling<'a>)>> {
         let PlanKind::Call(call) = &plan.kind else { return Ok(None) };
-        let size_max = if self.subexpressions.needs_all_series(plan) { usize::MAX } else { UNNEEDED_SIZE_MAX };
+        let size_max = if self.subexpressions.needs_all_series(plan) { usize::MAX } else { OPTIONAL_RESULT_SIZE_MAX };
         let evaluation = self.range_evaluation(call, grid)?;
         let materializer = self.materializer_of(plan, size_max, grid.n_steps);
         let duplicates = DuplicateLabels::new(self.limits.ctx.charge());

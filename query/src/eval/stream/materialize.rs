@@ -16,7 +16,7 @@ use crate::eval::shared_results::SideEffects;
 use crate::plan::Plan;
 
 /// Maximum size in bytes of a result that is stored only to avoid reading its series again.
-pub(in crate::eval) const UNNEEDED_SIZE_MAX: usize = 16 << 20;
+pub(in crate::eval) const OPTIONAL_RESULT_SIZE_MAX: usize = 16 << 20;
 
 /// An expression to materialize, and the number of remaining uses.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ impl Evaluator<'_> {
         let (class, n_uses) = self.subexpressions.uses(source);
         let uses_left = n_uses.saturating_sub(n_served);
         let is_new = uses_left > 0 && !self.shared.contains(class) && self.shared.materialized.insert(class);
-        is_new.then_some(Materialization { class, uses_left, plan: source, size_max: UNNEEDED_SIZE_MAX })
+        is_new.then_some(Materialization { class, uses_left, plan: source, size_max: OPTIONAL_RESULT_SIZE_MAX })
     }
 
     /// Starts to materialize the result of an expression for all of its uses.

@@ -15,7 +15,7 @@ mod materialize;
 mod pipeline;
 mod stage;
 
-pub(super) use materialize::{Materializer, UNNEEDED_SIZE_MAX};
+pub(super) use materialize::{Materializer, OPTIONAL_RESULT_SIZE_MAX};
 pub(super) use pipeline::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
 pub(super) use stage::{Stage, StageKind};
 use varve_promql::ast::{UnaryOp, ValueType};
