@@ -144,6 +144,13 @@ fn common_subexpressions_are_read_once() {
             1,
             "max(last_over_time(m[9s])) - min(increase(m{i!=\"x\"}[9s])) + sum(changes(m{i!=\"x\"}[9s]))",
         ),
+        // The parameter is evaluated first, and computes the sibling.
+        (
+            "sum(quantile_over_time(scalar(max(max_over_time(m[9s]))) / 200, m[9s])) - sum(min_over_time(m[9s]))",
+            2,
+            "sum(quantile_over_time(scalar(max(max_over_time(m{i!=\"x\"}[9s]))) / 200, m[9s])) \
+             - sum(min_over_time(m{i!=\"x\"}[9s]))",
+        ),
         ("max_over_time(m[10s]) - min_over_time(m[20s])", 2, "max_over_time(m[10s]) - min_over_time(m{i!=\"x\"}[20s])"),
     ] {
         let (found, other) = (run(query, 1000), run(otherwise, 1000));

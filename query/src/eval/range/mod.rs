@@ -41,7 +41,7 @@ impl Evaluator<'_> {
         &mut self,
         plan: &Plan,
         call: &Call,
-        pipeline: &Pipeline<'_>,
+        mut pipeline: Pipeline<'_>,
         grid: Grid,
         sink: Sink<'_>,
     ) -> Result<()> {
@@ -52,6 +52,7 @@ impl Evaluator<'_> {
         match &arg.kind {
             PlanKind::Range(range) => {
                 let (others, mut siblings) = self.start_siblings(plan, grid);
+                pipeline.add_siblings(others.iter().map(|_| self.pipeline(Vec::new(), grid)));
                 let set = self.select_range(range, function.windows, grid, pipeline.hints())?;
                 function.has_all_labels &= set.has_all_labels();
                 let skip_buckets = range.selector.skip_buckets;
@@ -62,7 +63,7 @@ impl Evaluator<'_> {
                     siblings.iter_mut().zip(sibling_batches).for_each(|(sibling, batch)| sibling.add(batch));
                     duplicates.check(&batch.renamed)
                 };
-                self.run(plan.id, pipeline, batches(set, batch_len(grid.n_steps)), produce, check, sink)?;
+                self.run(plan.id, &pipeline, batches(set, batch_len(grid.n_steps)), produce, check, sink)?;
                 siblings.into_iter().for_each(|sibling| self.share_materialized(sibling.materializer));
                 Ok(())
             }
@@ -71,7 +72,7 @@ impl Evaluator<'_> {
                 let mut batches = vector.series.chunks(batch_len(grid.n_steps));
                 let produce = |batch: &[Series], out: &mut Batch<'_>| function.evaluate_columns(batch, inner, out);
                 let check = |batch: &mut Batch<'_>| duplicates.check(&batch.renamed);
-                self.run(plan.id, pipeline, || Ok(batches.next()), produce, check, sink)
+                self.run(plan.id, &pipeline, || Ok(batches.next()), produce, check, sink)
             }
             _ => Err(Error::mistyped(ValueType::Matrix)),
         }

@@ -33,7 +33,7 @@ impl Sibling<'_> {
 
 impl<'a> Evaluator<'a> {
     /// Returns the other functions over the range of `source` that are computed in its scan.
-    pub(in crate::eval) fn scan_siblings(&self, source: &Plan) -> Vec<(usize, &'a Plan)> {
+    fn scan_siblings(&self, source: &Plan) -> Vec<(usize, &'a Plan)> {
         let PlanKind::Call(call) = &source.kind else { return Vec::new() };
         // Only some functions need start timestamps, so their samples are read differently.
         if self.settings.features.use_start_timestamps {

@@ -81,15 +81,14 @@ impl Evaluator<'_> {
         let source = self.source(plan).ok_or_else(|| Error::mistyped(ValueType::Vector))?;
         let stages = self.stages(plan, source, grid)?;
         let materialize = self.materialization(source, if std::ptr::eq(source, plan) { n_uses } else { 1 });
-        let siblings: Vec<_> = self.scan_siblings(source).iter().map(|_| self.pipeline(Vec::new(), grid)).collect();
-        let labels = match (&materialize, &siblings[..]) {
-            (None, []) => self.source_labels(source, &stages, hint),
-            _ => LabelHint::All,
+        let labels = match materialize {
+            None => self.source_labels(source, &stages, hint),
+            Some(_) => LabelHint::All,
         };
-        let pipeline = Pipeline { labels, materialize, siblings, ..self.pipeline(stages, grid) };
+        let pipeline = Pipeline { labels, materialize, ..self.pipeline(stages, grid) };
         match &source.kind {
             PlanKind::Selector(selector) => self.each_selected(source, selector, &pipeline, grid, sink),
-            PlanKind::Call(call) => self.each_over_range(source, call, &pipeline, grid, sink),
+            PlanKind::Call(call) => self.each_over_range(source, call, pipeline, grid, sink),
             _ => Err(Error::mistyped(ValueType::Vector)),
         }
     }

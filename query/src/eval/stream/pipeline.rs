@@ -65,6 +65,14 @@ impl Pipeline<'_> {
     pub(in crate::eval) fn hints(&self) -> SelectHints {
         SelectHints { only_newest: false, labels: self.labels.clone(), whole_where: &NAME_LABELS }
     }
+
+    /// Adds a pipeline without stages for each sibling. Their series need all labels.
+    pub(in crate::eval) fn add_siblings(&mut self, siblings: impl ExactSizeIterator<Item = Self>) {
+        if siblings.len() > 0 {
+            self.labels = LabelHint::All;
+        }
+        self.siblings.extend(siblings);
+    }
 }
 
 /// The series computed from a batch, with their annotations and statistics.
