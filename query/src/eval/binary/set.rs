@@ -69,7 +69,7 @@ fn keep_matched(
         match signature.map(|signature| &other.steps[signature]) {
             Some(steps) if matched => present.intersect_with(steps),
             Some(steps) => present.subtract(steps),
-            None if matched => present.subtract(&present.clone()),
+            None if matched => present.clear(),
             None => {}
         }
     }

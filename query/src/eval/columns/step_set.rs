@@ -47,6 +47,11 @@ impl StepSet {
         self.words[step / 64] &= !(1 << (step % 64));
     }
 
+    /// Removes all steps.
+    pub(crate) fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
     /// Removes the steps for which `keep` is false.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
         for (at, word) in self.words.iter_mut().enumerate() {
