@@ -6,56 +6,57 @@ use varve_promql::ast::{AggregateOp, BinaryOp};
 
 use super::{Plan, PlanKind};
 
-/// The functions above an expression.
+/// What the functions above an expression need of its histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Parents {
-    Other,
-    /// A function that needs only count and sum.
+enum Need {
+    /// No function determines the need. Buckets are read.
+    Unknown,
+    /// Only count and sum.
     Totals,
-    /// A function that needs the buckets; takes precedence over the other functions above the expression.
+    /// The buckets. Takes precedence over all functions below.
     Buckets,
 }
 
 /// Marks the selectors of a plan.
 pub(super) fn mark(plan: &mut Plan) {
-    mark_below(plan, Parents::Other);
+    mark_below(plan, Need::Unknown);
 }
 
-fn mark_below(plan: &mut Plan, parents: Parents) {
+fn mark_below(plan: &mut Plan, need: Need) {
     match &mut plan.kind {
         PlanKind::Number(_) | PlanKind::String(_) => {}
-        PlanKind::Selector(selector) => selector.skip_buckets = parents == Parents::Totals,
-        PlanKind::Range(range) => range.selector.skip_buckets = parents == Parents::Totals,
-        PlanKind::Subquery(subquery) => mark_below(&mut subquery.expr, Parents::Buckets),
+        PlanKind::Selector(selector) => selector.skip_buckets = need == Need::Totals,
+        PlanKind::Range(range) => range.selector.skip_buckets = need == Need::Totals,
+        PlanKind::Subquery(subquery) => mark_below(&mut subquery.expr, Need::Buckets),
         PlanKind::Call(call) => {
-            let parents = match call.function.name {
-                _ if parents == Parents::Buckets => parents,
-                "histogram_count" | "histogram_sum" | "histogram_avg" => Parents::Totals,
+            let need = match call.function.name {
+                _ if need == Need::Buckets => need,
+                "histogram_count" | "histogram_sum" | "histogram_avg" => Need::Totals,
                 // These functions do not read values.
-                "timestamp" | "start_timestamp" | "absent" => Parents::Totals,
-                "histogram_quantile" | "histogram_quantiles" | "histogram_fraction" => Parents::Buckets,
-                "histogram_stddev" | "histogram_stdvar" | "changes" => Parents::Buckets,
-                _ => parents,
+                "timestamp" | "start_timestamp" | "absent" => Need::Totals,
+                "histogram_quantile" | "histogram_quantiles" | "histogram_fraction" => Need::Buckets,
+                "histogram_stddev" | "histogram_stdvar" | "changes" => Need::Buckets,
+                _ => need,
             };
-            call.args.iter_mut().for_each(|arg| mark_below(arg, parents));
+            call.args.iter_mut().for_each(|arg| mark_below(arg, need));
         }
         PlanKind::Aggregate(aggregate) => {
-            let parents = if aggregate.op == AggregateOp::CountValues { Parents::Buckets } else { parents };
-            aggregate.param.iter_mut().for_each(|param| mark_below(param, parents));
-            mark_below(&mut aggregate.expr, parents);
+            let need = if aggregate.op == AggregateOp::CountValues { Need::Buckets } else { need };
+            aggregate.param.iter_mut().for_each(|param| mark_below(param, need));
+            mark_below(&mut aggregate.expr, need);
         }
         PlanKind::Chain(chain) => {
             use BinaryOp::{Eq, Ne, TrimLower, TrimUpper};
             let reads_buckets = |op: BinaryOp| matches!(op, TrimUpper | TrimLower | Eq | Ne);
             // An operator is a parent of its right side and of all operands to its left.
             let last = chain.links.iter().rposition(|link| reads_buckets(link.op));
-            let parents_of = |at: usize| if last.is_some_and(|last| at <= last) { Parents::Buckets } else { parents };
-            mark_below(&mut chain.first, parents_of(0));
+            let need_of = |at: usize| if last.is_some_and(|last| at <= last) { Need::Buckets } else { need };
+            mark_below(&mut chain.first, need_of(0));
             for (at, link) in chain.links.iter_mut().enumerate() {
-                mark_below(&mut link.rhs, parents_of(at));
+                mark_below(&mut link.rhs, need_of(at));
             }
         }
-        PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => mark_below(inner, parents),
+        PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => mark_below(inner, need),
     }
 }
 
