@@ -76,7 +76,7 @@ pub(crate) fn combine(op: BinaryOp, lhs: Element<'_>, rhs: Element<'_>) -> Outco
         }
         (Element::Histogram(lhs), BinaryOp::Add | BinaryOp::Sub, Element::Histogram(rhs)) => sum(op, lhs, rhs),
         (Element::Histogram(lhs), BinaryOp::Eq | BinaryOp::Ne, Element::Histogram(rhs)) => {
-            let holds = lhs.bits_eq(rhs) == (op == BinaryOp::Eq);
+            let holds = lhs.equals(rhs) == (op == BinaryOp::Eq);
             Outcome { holds, ..Outcome::of(SampleValue::Histogram(Arc::clone(lhs))) }
         }
         _ => {

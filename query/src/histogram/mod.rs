@@ -192,8 +192,8 @@ impl FloatHistogram {
     }
 
     /// Returns `true` if two histograms are equal, ignoring counter reset hints. Counts and sums are compared bit for
-    /// bit.
-    pub(crate) fn bits_eq(&self, other: &Self) -> bool {
+    /// bit, bounds and zero threshold as numbers, as in `Equals` of Go.
+    pub(crate) fn equals(&self, other: &Self) -> bool {
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
         self.schema == other.schema
             && same(self.count, other.count)
@@ -208,13 +208,13 @@ impl FloatHistogram {
     /// Returns `true` if two histograms are equal, ignoring empty buckets.
     pub(crate) fn eq_compacted(&self, other: &Self) -> bool {
         // Fast path: the histograms are equal without compaction.
-        if self.bits_eq(other) {
+        if self.equals(other) {
             return true;
         }
         let (mut ours, mut theirs) = (self.clone(), other.clone());
         ours.compact();
         theirs.compact();
-        ours.bits_eq(&theirs)
+        ours.equals(&theirs)
     }
 
     /// Converts the histogram to the type used for storage.
