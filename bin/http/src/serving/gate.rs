@@ -1,7 +1,7 @@
 //! Concurrency limits: one gate per class of requests, with a bounded queue.
 //!
 //! Invariants
-//! 1. A gate has a fixed number of permits, and at most [`Queue::max`] requests wait for their first one. For each
+//! 1. A gate has a fixed number of permits, and at most [`Queue::len_max`] requests wait for their first one. For each
 //!    tenant with a limit of reads, at most as many requests wait for a permit of that tenant.
 //! 2. Waiting users get permits in turn, as [`FairSemaphore`] describes. Classes do not wait for each other.
 //! 3. A request waits at most until its deadline, at most [`Queue::timeout`] for a permit of its tenant, and at most as
@@ -27,11 +27,15 @@ pub(crate) struct Gate {
     metrics: GateMetrics,
 }
 
-/// Bounds of the queue before a gate: at most `max` requests, each of which waits at most `timeout`.
+/// Bounds of the queue before a gate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queue {
-    pub(crate) max: usize,
-    pub(crate) timeout: Duration,
+    /// Maximum number of requests.
+    len_max: usize,
+    /// The flag that sets `len_max`, for errors.
+    len_flag: &'static str,
+    /// Maximum time of a request, set by [`QUEUE_TIMEOUT_FLAG`]. A write has only its own deadline.
+    timeout: Duration,
 }
 
 /// Metrics of a gate.
@@ -42,9 +46,11 @@ pub(crate) struct GateMetrics {
     pub(crate) queue_seconds: Histogram,
 }
 
-/// The flag that bounds the length of a queue.
-const QUEUE_FLAG: &str = "--query.max-queued";
-/// The flag that bounds the time in a queue.
+/// The flag that bounds the length of a queue of reads.
+const READS_QUEUED_FLAG: &str = "--query.max-queued";
+/// The flag that bounds the length of the queue of writes. HTTP/2 allows more requests than connections.
+const WRITES_QUEUED_FLAG: &str = "--web.max-connections";
+/// The flag that bounds the time in a queue of reads.
 const QUEUE_TIMEOUT_FLAG: &str = "--query.queue-timeout";
 /// The reason of a request whose own deadline ends its waiting.
 const DEADLINE: &str = "deadline of the request";
@@ -61,6 +67,18 @@ pub(crate) struct Permit {
     permit: Option<FairPermit>,
     /// The permit of the request's tenant, held until the request ends.
     _of_tenant: Option<FairPermit>,
+}
+
+impl Queue {
+    /// Returns the queue of a class of reads.
+    pub(crate) fn of_reads(len_max: usize, timeout: Duration) -> Self {
+        Self { len_max, len_flag: READS_QUEUED_FLAG, timeout }
+    }
+
+    /// Returns the queue of writes. Only the deadline of a write bounds its time.
+    pub(crate) fn of_writes(connections_max: usize) -> Self {
+        Self { len_max: connections_max, len_flag: WRITES_QUEUED_FLAG, timeout: Duration::MAX }
+    }
 }
 
 impl Gate {
@@ -90,7 +108,7 @@ impl Gate {
                 // Also decremented if the client disconnects, because the future is dropped.
                 let queued = Counted::new(&self.metrics.queued);
                 let permit =
-                    tokio::time::timeout(self.queue.timeout, self.acquire(user, ctx, Some(self.queue.max))).await;
+                    tokio::time::timeout(self.queue.timeout, self.acquire(user, ctx, Some(self.queue.len_max))).await;
                 drop(queued);
                 permit.unwrap_or_else(|_elapsed| Err(self.timed_out(QUEUE_TIMEOUT_FLAG, QUEUE_TIMEOUT_FLAG)))?
             }
@@ -109,7 +127,7 @@ impl Gate {
         }
         let _queued = Counted::new(&self.metrics.queued);
         let timeout = ctx.remaining().map_or(self.queue.timeout, |left| left.min(self.queue.timeout));
-        match tokio::time::timeout(timeout, reads.acquire(&anyone, Some(self.queue.max))).await {
+        match tokio::time::timeout(timeout, reads.acquire(&anyone, Some(self.queue.len_max))).await {
             Ok(permit) => permit.map_err(|denied| self.denied(denied, TENANT_READS_KEY)),
             Err(_elapsed) => {
                 let reason = if timeout < self.queue.timeout { DEADLINE } else { QUEUE_TIMEOUT_FLAG };
@@ -140,9 +158,9 @@ impl Gate {
         match denied {
             Denied::Closed => ApiError::unavailable(Interrupt::Shutdown.to_string()),
             Denied::QueueFull => {
-                let max = self.queue.max;
-                let text = format!("{max} requests are queued, the limit of {QUEUE_FLAG}, for a permit of {limit}");
-                ApiError::unavailable(text).with_limit(QUEUE_FLAG)
+                let Queue { len_max, len_flag, .. } = self.queue;
+                let text = format!("{len_max} requests are queued, the limit of {len_flag}, for a permit of {limit}");
+                ApiError::unavailable(text).with_limit(len_flag)
             }
         }
     }
@@ -199,7 +217,7 @@ mod tests {
             queued: IntGauge::new("queued", "x").unwrap(),
             queue_seconds: Histogram::with_opts(HistogramOpts::new("queue", "x")).unwrap(),
         };
-        let queue = Queue { max: queued_max, timeout };
+        let queue = Queue::of_reads(queued_max, timeout);
         (Gate::new("--query.max-concurrency", n_permits, queue, metrics.clone()), metrics)
     }
 
@@ -253,7 +271,7 @@ mod tests {
             assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err());
             assert_eq!(metrics.queued.get(), 2);
             let rejected = gate.admit(&user, None, &long).await.unwrap_err();
-            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(QUEUE_FLAG)));
+            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(READS_QUEUED_FLAG)));
             drop(first);
             assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err(), "the second arrived first");
             drop(second.await.unwrap());
@@ -268,6 +286,33 @@ mod tests {
             assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(QUEUE_TIMEOUT_FLAG)));
         });
         assert_eq!(metrics.queued.get(), 0);
+    }
+
+    #[test]
+    fn the_queue_of_writes_is_bounded_by_connections_and_its_deadline() {
+        let (of_reads, metrics) = gate_with(1, 1, Duration::ZERO);
+        let writes = Gate::new("--ingest.concurrency-max", 1, Queue::of_writes(1), of_reads.metrics);
+        let (user, long) = (user(), ctx(60_000));
+        block_on(async {
+            let first = writes.admit(&user, None, &long).await.unwrap();
+            let mut second = Box::pin(writes.admit(&user, None, &long));
+            assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+            let rejected = writes.admit(&user, None, &long).await.unwrap_err();
+            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some("--web.max-connections")));
+            assert_eq!(
+                rejected.message,
+                "1 requests are queued, the limit of --web.max-connections, for a permit of --ingest.concurrency-max"
+            );
+            drop(first);
+            let _second = second.await.unwrap();
+            let rejected = writes.admit(&user, None, &ctx(1)).await.unwrap_err();
+            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some("--ingest.concurrency-max")));
+            assert_eq!(
+                rejected.message,
+                "no permit of --ingest.concurrency-max became free in time (deadline of the request)"
+            );
+        });
+        assert_eq!((metrics.active.get(), metrics.queued.get()), (0, 0));
     }
 
     #[test]

@@ -54,9 +54,9 @@ impl HttpState {
             };
             Gate::new(flag, n_permits, queue, metrics)
         };
-        // One queue per class. The number of connections bounds the queue of writes, which have their own deadline.
-        let queue = Queue { max: settings.args.query_max_queued, timeout: settings.args.query_queue_timeout };
-        let write_queue = Queue { max: settings.args.max_connections, timeout: settings.args.query_timeout };
+        // One queue per class.
+        let queue = Queue::of_reads(settings.args.query_max_queued, settings.args.query_queue_timeout);
+        let write_queue = Queue::of_writes(settings.args.max_connections);
         let gates = Gates {
             queries: gate("--query.max-concurrency", RequestClass::Query, settings.args.query_max_concurrency, queue),
             metadata: gate(
