@@ -350,7 +350,7 @@ fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: BoxedJob) ->
     };
     let error = failed.or(truncated);
     let reason = error.as_ref().map(|error| error.message.as_str());
-    if request.class == RequestClass::Query && error.as_ref().is_none_or(ApiError::is_memory_limit) {
+    if request.class == RequestClass::Query.into() && error.as_ref().is_none_or(ApiError::is_memory_limit) {
         app.query_breaker.record(&request.context, reason, Instant::now());
     }
     note_cost(app, request, reason.is_some());
@@ -363,7 +363,7 @@ fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: BoxedJob) ->
 
 /// Adds a query that has ended to the most expensive ones.
 fn note_cost(app: &App, request: &ActiveRequest, has_failed: bool) {
-    if request.class != RequestClass::Query || request.context.times().is_none() {
+    if request.class != RequestClass::Query.into() || request.context.times().is_none() {
         return;
     }
     let evaluated = request.age().saturating_sub(request.queued());

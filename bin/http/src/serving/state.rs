@@ -97,7 +97,7 @@ impl HttpState {
             return Err(ApiError::new(ErrorKind::Execution, reason).with_limit("--query.breaker-failures"));
         }
         let gate = match class {
-            RequestClass::Query | RequestClass::Rule => &self.gates.queries,
+            RequestClass::Query => &self.gates.queries,
             RequestClass::RemoteRead => &self.gates.remote_reads,
             RequestClass::Write => &self.gates.writes,
             RequestClass::Metadata => {

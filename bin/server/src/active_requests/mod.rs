@@ -24,8 +24,6 @@ use super::request_context::RequestContext;
 pub enum RequestClass {
     /// A query.
     Query,
-    /// The query of a rule, which waits for no gate.
-    Rule,
     /// A request for series or labels.
     Metadata,
     /// A remote read.
@@ -39,11 +37,35 @@ impl RequestClass {
     pub fn name(self) -> &'static str {
         match self {
             Self::Query => "query",
-            Self::Rule => "rule",
             Self::Metadata => "metadata",
             Self::RemoteRead => "remote_read",
             Self::Write => "write",
         }
+    }
+}
+
+/// The class of an active request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ActiveClass {
+    /// A request of a client.
+    Client(RequestClass),
+    /// The query of a rule, which waits for no gate.
+    Rule,
+}
+
+impl ActiveClass {
+    /// Returns the name of the class in metrics and lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client(class) => class.name(),
+            Self::Rule => "rule",
+        }
+    }
+}
+
+impl From<RequestClass> for ActiveClass {
+    fn from(class: RequestClass) -> Self {
+        Self::Client(class)
     }
 }
 
@@ -53,7 +75,7 @@ pub struct ActiveRequest {
     /// The sender and the parameters.
     pub context: Arc<RequestContext>,
     /// The class.
-    pub class: RequestClass,
+    pub class: ActiveClass,
     /// Deadline, cancellation and memory.
     pub ctx: QueryContext,
     arrived: Instant,
@@ -127,12 +149,12 @@ impl ActiveRequests {
     pub fn register(
         self: &Arc<Self>,
         context: Arc<RequestContext>,
-        class: RequestClass,
+        class: impl Into<ActiveClass>,
         ctx: &QueryContext,
     ) -> Registration {
         let request = Arc::new(ActiveRequest {
             context,
-            class,
+            class: class.into(),
             ctx: ctx.clone(),
             arrived: Instant::now(),
             queued: OnceLock::new(),
@@ -152,7 +174,7 @@ impl ActiveRequests {
         let requests = self.requests.lock();
         requests
             .get(&id)
-            .filter(|request| request.class != RequestClass::Write)
+            .filter(|request| request.class != RequestClass::Write.into())
             .inspect(|request| request.ctx.interrupt(Interrupt::Killed))
             .is_some()
     }
@@ -184,7 +206,7 @@ impl ActiveRequests {
         let others: Vec<_> = requests
             .values()
             // Writes hold little memory, and an interrupted one would be retried.
-            .filter(|request| request.class != RequestClass::Write && held(request) > 0)
+            .filter(|request| request.class != RequestClass::Write.into() && held(request) > 0)
             .filter(|request| !asking.is_some_and(|asking| asking.is(request.ctx.memory())))
             .collect();
         if others.iter().any(|request| request.ctx.interrupted().is_some()) {

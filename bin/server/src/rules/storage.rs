@@ -16,7 +16,7 @@ use varve_tsdb::select::SelectHints;
 use varve_tsdb::{Labels, Matcher, QueryContext, Sample, SampleColumns, TimeRange};
 
 use super::now;
-use crate::active_requests::RequestClass;
+use crate::active_requests::ActiveClass;
 use crate::app::App;
 use crate::notifier::Alert;
 use crate::queries::query_log::{LoggedQuery, Origin};
@@ -98,7 +98,7 @@ impl Storage for RuleStorage<'_> {
             trace.note("rule.name", from.rule);
             context.note_trace(trace);
         }
-        let registration = self.app.active_requests.register(Arc::clone(&context), RequestClass::Rule, &ctx);
+        let registration = self.app.active_requests.register(Arc::clone(&context), ActiveClass::Rule, &ctx);
         let request = &registration.request;
         request.begin();
         self.app.record_start(request);

@@ -27,7 +27,8 @@ const LISTED_SIZE_MAX: usize = 16 << 10;
 /// GET /api/v1/status/queries: the oldest first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
     let all = app.active_requests.list();
-    let requests = all.iter().filter(|request| request.class != RequestClass::Write).map(|request| describe(request));
+    let requests =
+        all.iter().filter(|request| request.class != RequestClass::Write.into()).map(|request| describe(request));
     success(&requests.collect::<Vec<Value>>())
 }
 
