@@ -202,9 +202,9 @@ impl Store {
             }
         }
         let path = dir.join(CONFIG_FILE);
-        config
-            .self_contained()
-            .and_then(|config| std::fs::write(&path, config.to_yaml()))
+        // It fails only if the working directory is unknown.
+        let config = config.self_contained().map_err(Error::io("resolve", Path::new(".")))?;
+        std::fs::write(&path, config.to_yaml())
             .and_then(|()| File::open(&path)?.sync_all())
             .and_then(|()| File::open(&dir)?.sync_all())
             .map_err(Error::io("write", &path))
