@@ -74,7 +74,7 @@ pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) ->
     let web = WebConfig::load(args.web_config_file.as_deref())?;
     let settings = options::settings(&args, &memory, features, flags, web.current().tls.is_some());
     // Checked before the store is opened, which may take long.
-    config.storage.tsdb.retention.rules(settings.retention(&config).0)?;
+    config.storage.tsdb.retention.rules(settings.retention(&config).time)?;
     let options = options::store_options(&args, &memory, config.clone(), features);
     let uploads = options::uploads(&args, &config)?;
     let prepared = Prepared::new(&config)?;

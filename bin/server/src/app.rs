@@ -229,7 +229,7 @@ impl App {
     /// Collects all metrics. Blocks, so it must not run on a tokio task.
     pub fn gather(&self) -> Vec<MetricFamily> {
         let (used_bytes, limit_bytes) = self.pressure.stats();
-        let (retention, retention_bytes) = self.settings.retention(&self.config.current());
+        let retention = self.settings.retention(&self.config.current());
         let n_dropped = self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped);
         let mut own = counts([
             ("varve_active_request_log_dropped_total", n_dropped),
@@ -239,8 +239,8 @@ impl App {
             ("varve_ingest_body_bytes", self.write_memory.used() as u64),
             ("varve_query_memory_max_bytes", self.query_memory.limit() as u64),
             ("prometheus_engine_queries_concurrent_max", self.settings.args.query_max_concurrency as u64),
-            ("prometheus_tsdb_retention_limit_seconds", retention.as_secs()),
-            ("prometheus_tsdb_retention_limit_bytes", retention_bytes as u64),
+            ("prometheus_tsdb_retention_limit_seconds", retention.time.as_secs()),
+            ("prometheus_tsdb_retention_limit_bytes", retention.size as u64),
         ]);
         own.extend(families([("varve_requests_turn_wait_seconds_total", self.scheduler.waited().as_secs_f64())]));
         self.metrics.gather(self.store().as_deref(), Some(&self.rules), own, self.config.status())

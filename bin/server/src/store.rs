@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use varve_advise::usage::{Requester, Usage};
 use varve_base::config::Config;
@@ -18,6 +17,8 @@ use varve_query::{Engine, EngineOptions};
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::retention::RetentionRule;
 use varve_tsdb::{Db, Error, MatchOp, Matcher, Options, QueryContext, TimeRange};
+
+use crate::settings::Retention;
 
 /// The store that requests use.
 #[derive(Debug)]
@@ -230,8 +231,8 @@ impl Store {
         Ok(())
     }
 
-    /// Replaces the limits of retention, time and bytes, and its rules. 0 is no limit.
-    pub(crate) fn set_retention(&self, (time, size): (Duration, usize), rules: Vec<RetentionRule>) {
+    /// Replaces the retention of all series, and the rules for some of them.
+    pub(crate) fn set_retention(&self, Retention { time, size }: Retention, rules: Vec<RetentionRule>) {
         let time_ms = i64::try_from(time.as_millis()).ok().filter(|&ms| ms > 0);
         self.db.set_retention(time_ms, Some(size as u64).filter(|&size| size > 0), rules);
     }

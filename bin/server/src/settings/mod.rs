@@ -58,14 +58,26 @@ pub struct Settings {
     pub flags: BTreeMap<String, String>,
 }
 
+/// Limits of the retention of all series. 0 is no limit.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Retention {
+    /// Maximum age of samples.
+    pub time: Duration,
+    /// Maximum bytes of blocks.
+    pub size: usize,
+}
+
 impl Settings {
-    /// Returns the retention of a configuration, with the flags as defaults: time and bytes. 0 is no limit. With
+    /// Returns the retention of a configuration, with the flags as defaults. With
     /// `--storage.tsdb.retention.local-after-upload` there is none: uploads remove blocks.
-    pub fn retention(&self, config: &Config) -> (Duration, usize) {
+    pub fn retention(&self, config: &Config) -> Retention {
         let RetentionConfig { time, size, .. } = config.storage.tsdb.retention;
         match self.args.objstore.local_retention {
-            Some(_) => (Duration::ZERO, 0),
-            None => (time.unwrap_or(self.args.retention_time), size.unwrap_or(self.args.retention_size)),
+            Some(_) => Retention::default(),
+            None => Retention {
+                time: time.unwrap_or(self.args.retention_time),
+                size: size.unwrap_or(self.args.retention_size),
+            },
         }
     }
 
@@ -75,7 +87,7 @@ impl Settings {
     /// # Errors
     /// If the time of a rule exceeds the time of [`Settings::retention`].
     pub(crate) fn retention_rules(&self, config: &Config) -> Result<Vec<RetentionRule>> {
-        let rules = config.storage.tsdb.retention.rules(self.retention(config).0)?;
+        let rules = config.storage.tsdb.retention.rules(self.retention(config).time)?;
         if rules.is_empty() || self.args.objstore.local_retention.is_none() {
             return Ok(rules);
         }

@@ -99,7 +99,7 @@ pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result
     let now_ms = SystemClock.now_ms();
     let settings = &state.app.settings;
     let range = TimeRange { start_ms: now_ms - settings.lookback_delta_ms + 1, end_ms: now_ms };
-    let (retention, _) = settings.retention(&state.app.config.current());
+    let retention = settings.retention(&state.app.config.current()).time;
     let request = Request { range, used_since_ms, labels, retention, dialect };
     let app = state.app.clone();
     let parameters = format!("{labels} {used_since_ms} {limit} {dialect:?}");

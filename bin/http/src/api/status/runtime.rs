@@ -11,6 +11,7 @@ use varve_base::machine;
 use varve_base::quantity::{print_duration, print_size};
 use varve_base::version as this;
 use varve_server::app::App;
+use varve_server::settings::Retention;
 use varve_tsdb::stats::ReplayState;
 
 use crate::openapi::schema;
@@ -123,7 +124,7 @@ fn retention(app: &App) -> String {
     if let Some(age) = app.settings.args.objstore.local_retention {
         return format!("{} after upload", print_duration(age));
     }
-    let (time, size) = app.settings.retention(&app.config.current());
+    let Retention { time, size } = app.settings.retention(&app.config.current());
     let time = (!time.is_zero()).then(|| print_duration(time));
     let size = (size > 0).then(|| print_size(size));
     time.into_iter().chain(size).collect::<Vec<_>>().join(" or ")
