@@ -136,7 +136,7 @@ impl<R: Round> Shared<'_, R> {
     /// Runs one connection.
     fn connection(&self, mut sender: Sender<'_>) -> Result<Written> {
         for round in self.rounds {
-            if let Err(error) = round.share(&mut |request| sender.send(&request)) {
+            if let Err(error) = round.for_each_request(&mut |request| sender.send(&request)) {
                 // The other connections see it at the end of the round, where all stop.
                 self.failed().get_or_insert(error);
             }

@@ -30,7 +30,7 @@ pub(crate) trait Round: Sync {
     ///
     /// # Errors
     /// The first error of `sink`, or if a request cannot be compressed.
-    fn share(&self, sink: &mut Sink<'_>) -> Result<()>;
+    fn for_each_request(&self, sink: &mut Sink<'_>) -> Result<()>;
 }
 
 /// Encodes the scrapes of a fleet as requests of equal size.
@@ -98,7 +98,7 @@ impl<'a> Encoder<'a> {
         let round = self.round(number);
         let gather = || {
             let mut requests = Vec::new();
-            round.share(&mut |request| {
+            round.for_each_request(&mut |request| {
                 requests.push(request);
                 Ok(())
             })?;
@@ -154,7 +154,7 @@ impl<'a> Encoder<'a> {
 }
 
 impl Round for LiveRound<'_> {
-    fn share(&self, sink: &mut Sink<'_>) -> Result<()> {
+    fn for_each_request(&self, sink: &mut Sink<'_>) -> Result<()> {
         let mut request = WriteRequest::default();
         while let Some(machine) = self.encoder.machines.get(self.n_taken.fetch_add(1, Ordering::Relaxed)) {
             self.encoder.scrape(machine, self.number, &mut request, sink)?;
@@ -164,7 +164,7 @@ impl Round for LiveRound<'_> {
 }
 
 impl Round for PreparedRound {
-    fn share(&self, sink: &mut Sink<'_>) -> Result<()> {
+    fn for_each_request(&self, sink: &mut Sink<'_>) -> Result<()> {
         while let Some(request) = self.requests.get(self.n_taken.fetch_add(1, Ordering::Relaxed)) {
             sink(request.clone())?;
         }
@@ -192,7 +192,7 @@ mod tests {
         let encoder = Encoder::new(&fleet, Version::V1, 300);
         let sizes = |round: &dyn Round| {
             let mut sizes = Vec::new();
-            round.share(&mut |request| {
+            round.for_each_request(&mut |request| {
                 sizes.push((request.n_samples, request.body.len()));
                 Ok(())
             })?;
