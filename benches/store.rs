@@ -5,10 +5,10 @@
 //! its memory before the store was opened. Run it with MIMALLOC_PURGE_DELAY=10, as the server runs. See
 //! docs/performance.md.
 
-#[path = "store/apart.rs"]
-mod apart;
 #[path = "store/process.rs"]
 mod process;
+#[path = "store/small_stores.rs"]
+mod small_stores;
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ impl Bench {
         self.reads(&db);
         self.restart(db);
         self.series_leave();
-        self.many_blocks();
+        self.many_parts();
         self.many_shards();
         self.recorded();
     }

@@ -49,12 +49,12 @@ impl Bench {
     }
 
     /// Prints how long opening a store of a hundred parts takes.
-    pub(crate) fn many_blocks(&self) {
-        const N_BLOCKS: i64 = 100;
-        let mut small = self.a_tenth(self.args.shards);
+    pub(crate) fn many_parts(&self) {
+        const N_PARTS: i64 = 100;
+        let mut small = self.with_a_tenth(self.args.shards);
         let db = small.open(1);
         small.resolve(&db);
-        for _ in 0..N_BLOCKS {
+        for _ in 0..N_PARTS {
             small.rounds(&db, 1);
             db.flush().expect("write to disk");
         }
@@ -62,15 +62,15 @@ impl Bench {
         let started = Instant::now();
         let db = small.open(2);
         let took = started.elapsed();
-        assert!(db.stats().n_blocks >= N_BLOCKS as u64);
-        line(&format!("opening {N_BLOCKS} parts of {} series", small.args.series), format!("{took:.2?}"));
+        assert!(db.stats().n_blocks >= N_PARTS as u64);
+        line(&format!("opening {N_PARTS} parts of {} series", small.args.series), format!("{took:.2?}"));
     }
 
     /// Prints the log size and the CPU time of a sample for several numbers of shards.
     pub(crate) fn many_shards(&self) {
         let mut few = None;
         for shards in [self.args.shards, 16, 64] {
-            let mut small = self.a_tenth(shards);
+            let mut small = self.with_a_tenth(shards);
             let db = small.open(1);
             small.resolve(&db);
             let wal = small.dir.path().join("wal");
@@ -89,7 +89,7 @@ impl Bench {
     pub(crate) fn recorded(&self) {
         let what = "recorded data, a sample: all = values + timestamps + index";
         let Ok(blocks) = std::fs::read_dir(RECORDED) else { return line(what, "skipped, no data".to_owned()) };
-        let small = self.a_tenth(self.args.shards);
+        let small = self.with_a_tenth(self.args.shards);
         let db = small.open(1);
         let (fs, import_dir): (Arc<dyn Fs>, _) = (Arc::new(RealFs), small.dir.path().join("import"));
         let mut number = 1;
@@ -102,7 +102,7 @@ impl Bench {
     }
 
     /// Returns a bench with a tenth of the series.
-    fn a_tenth(&self, shards: usize) -> Self {
+    fn with_a_tenth(&self, shards: usize) -> Self {
         Self::new(Args { series: (self.args.series / 10).max(1), shards, ..self.args })
     }
 
