@@ -4,29 +4,28 @@
 //! names. docs/metrics.md lists all of them.
 
 mod process;
+mod registrar;
 mod rules;
 mod store;
 mod summary;
 mod table;
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::proto::MetricFamily;
-use prometheus::{
-    Gauge, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
-};
+use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder};
 use varve_base::version;
 
 use super::live_config::ReloadStatus;
 use super::queries::query_log::QueryLog;
 use super::store::Store;
-use crate::notifier::{LATENCY_SECONDS, NotifierMetrics};
-use crate::objstore::{OPERATION_SECONDS, ObjstoreMetrics, UploadMetrics};
+use crate::notifier::NotifierMetrics;
+use crate::objstore::ObjstoreMetrics;
 use crate::rules::Rules;
 use crate::traces::TraceMetrics;
+pub(crate) use registrar::Registrar;
 pub(crate) use rules::RuleMetrics;
-use table::{describe, family, opts};
+use table::family;
 
 pub(crate) use summary::SummaryVec;
 pub(super) use table::{counts, families};
@@ -117,75 +116,39 @@ impl Metrics {
     /// If two have the same name, or a name is not valid.
     pub(crate) fn new() -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let counter = |name| registered(&registry, IntCounter::with_opts(opts(name))?);
-        let counters = |name| registered(&registry, IntCounterVec::new(opts(name), &describe(name).labels)?);
-        let gauge = |name| registered(&registry, IntGauge::with_opts(opts(name))?);
-        let gauges = |name| registered(&registry, IntGaugeVec::new(opts(name), &describe(name).labels)?);
-        let histograms = |name, buckets: &[f64]| {
-            let opts = HistogramOpts { common_opts: opts(name), buckets: buckets.to_vec() };
-            registered(&registry, HistogramVec::new(opts, &describe(name).labels)?)
-        };
+        let registrar = Registrar(&registry);
         let metrics = Self {
             started_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
-            http_requests: counters("prometheus_http_requests_total")?,
-            http_seconds: histograms("prometheus_http_request_duration_seconds", &HTTP_SECONDS)?,
-            grpc_requests: counters("varve_grpc_requests_total")?,
-            responses_truncated: counter("varve_http_responses_truncated_total")?,
-            panics: counter("varve_http_panics_total")?,
-            connections: gauge("varve_http_connections")?,
-            connections_evicted: counter("varve_http_connections_evicted_total")?,
-            connections_evicted_slow: counter("varve_http_connections_evicted_slow_total")?,
-            connections_stalled: counter("varve_http_connections_stalled_total")?,
-            streams_stalled: counter("varve_http_streams_stalled_total")?,
-            requests_denied: counter("varve_http_requests_denied_total")?,
-            web_config_failures: counter("varve_web_config_reload_failures_total")?,
-            handshakes_failed: counter("varve_http_tls_handshakes_failed_total")?,
-            self_scrapes_failed: counter("varve_self_scrapes_failed_total")?,
-            active: gauges("varve_requests_active")?,
-            queue_seconds: histograms("varve_request_queue_duration_seconds", &QUEUE_SECONDS)?,
-            queued: gauges("varve_requests_queued")?,
-            requests_coalesced: counters("varve_requests_coalesced_total")?,
-            requests_inline: counters("varve_requests_inline_total")?,
-            inline_suspensions: counters("varve_requests_inline_suspensions_total")?,
-            limits_hit: counters("varve_limits_hit_total")?,
-            query_seconds: registered(&registry, SummaryVec::new("prometheus_engine_query_duration_seconds")?)?,
+            http_requests: registrar.counters("prometheus_http_requests_total")?,
+            http_seconds: registrar.histograms("prometheus_http_request_duration_seconds", &HTTP_SECONDS)?,
+            grpc_requests: registrar.counters("varve_grpc_requests_total")?,
+            responses_truncated: registrar.counter("varve_http_responses_truncated_total")?,
+            panics: registrar.counter("varve_http_panics_total")?,
+            connections: registrar.gauge("varve_http_connections")?,
+            connections_evicted: registrar.counter("varve_http_connections_evicted_total")?,
+            connections_evicted_slow: registrar.counter("varve_http_connections_evicted_slow_total")?,
+            connections_stalled: registrar.counter("varve_http_connections_stalled_total")?,
+            streams_stalled: registrar.counter("varve_http_streams_stalled_total")?,
+            requests_denied: registrar.counter("varve_http_requests_denied_total")?,
+            web_config_failures: registrar.counter("varve_web_config_reload_failures_total")?,
+            handshakes_failed: registrar.counter("varve_http_tls_handshakes_failed_total")?,
+            self_scrapes_failed: registrar.counter("varve_self_scrapes_failed_total")?,
+            active: registrar.gauges("varve_requests_active")?,
+            queue_seconds: registrar.histograms("varve_request_queue_duration_seconds", &QUEUE_SECONDS)?,
+            queued: registrar.gauges("varve_requests_queued")?,
+            requests_coalesced: registrar.counters("varve_requests_coalesced_total")?,
+            requests_inline: registrar.counters("varve_requests_inline_total")?,
+            inline_suspensions: registrar.counters("varve_requests_inline_suspensions_total")?,
+            limits_hit: registrar.counters("varve_limits_hit_total")?,
+            query_seconds: registrar.summary("prometheus_engine_query_duration_seconds")?,
             query_log: QueryLog::new(
-                gauge("prometheus_engine_query_log_enabled")?,
-                counter("prometheus_engine_query_log_failures_total")?,
+                registrar.gauge("prometheus_engine_query_log_enabled")?,
+                registrar.counter("prometheus_engine_query_log_failures_total")?,
             ),
-            notifications: NotifierMetrics {
-                latency: registered(&registry, SummaryVec::new("prometheus_notifications_latency_seconds")?)?,
-                latency_histogram: histograms("prometheus_notifications_latency_histogram_seconds", &LATENCY_SECONDS)?,
-                errors: counters("prometheus_notifications_errors_total")?,
-                sent: counters("prometheus_notifications_sent_total")?,
-                dropped: counters("prometheus_notifications_dropped_total")?,
-                queue_length: gauges("prometheus_notifications_queue_length")?,
-                queue_capacity: gauge("prometheus_notifications_queue_capacity")?,
-                discovered: gauge("prometheus_notifications_alertmanagers_discovered")?,
-                senders: Arc::default(),
-            },
-            traces: TraceMetrics {
-                sent: counter("varve_traces_spans_sent_total")?,
-                dropped: counter("varve_traces_spans_dropped_total")?,
-            },
-            rules: RuleMetrics::new(&registry)?,
-            objstore: ObjstoreMetrics {
-                seconds: histograms("varve_objstore_operation_duration_seconds", &OPERATION_SECONDS)?,
-                failures: counters("varve_objstore_operation_failures_total")?,
-                retries: counter("varve_objstore_retries_total")?,
-                sent_bytes: counter("varve_objstore_sent_bytes_total")?,
-                received_bytes: counter("varve_objstore_received_bytes_total")?,
-                uploads: UploadMetrics {
-                    blocks: counter("varve_uploads_blocks_total")?,
-                    failures: counter("varve_uploads_failures_total")?,
-                    pending: gauge("varve_uploads_pending_blocks")?,
-                    uploaded_until: registered(
-                        &registry,
-                        Gauge::with_opts(opts("varve_uploads_until_timestamp_seconds"))?,
-                    )?,
-                    removed: counter("varve_uploads_local_blocks_removed_total")?,
-                },
-            },
+            notifications: NotifierMetrics::new(&registrar)?,
+            traces: TraceMetrics::new(&registrar)?,
+            rules: RuleMetrics::new(&registrar)?,
+            objstore: ObjstoreMetrics::new(&registrar)?,
             registry,
         };
         Ok(metrics)
@@ -245,14 +208,6 @@ impl Metrics {
 /// If a family is not valid.
 pub fn print(families: &[MetricFamily]) -> prometheus::Result<String> {
     TextEncoder::new().encode_to_string(families)
-}
-
-fn registered<C>(registry: &Registry, collector: C) -> prometheus::Result<C>
-where
-    C: prometheus::core::Collector + Clone + 'static,
-{
-    registry.register(Box::new(collector.clone()))?;
-    Ok(collector)
 }
 
 #[cfg(test)]

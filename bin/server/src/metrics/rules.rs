@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus::proto::MetricFamily;
-use prometheus::{Histogram, HistogramOpts, IntCounter, Registry};
+use prometheus::{Histogram, IntCounter};
 use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::waiting::SenderStatus;
 use varve_rules::{Group, GroupStatus, Iteration, Mode};
 
-use super::registered;
+use super::registrar::Registrar;
 use super::summary::SummaryVec;
-use super::table::{counts, family, opts};
+use super::table::{counts, family};
 use crate::rules::Rules;
 
 /// Bucket bounds of durations, as in Prometheus.
@@ -41,24 +41,18 @@ impl RuleMetrics {
     ///
     /// # Errors
     /// If another metric has the same name.
-    pub(super) fn new(registry: &Registry) -> prometheus::Result<Self> {
-        let counter = |name| registered(registry, IntCounter::with_opts(opts(name))?);
-        let histogram = |name, buckets: &[f64]| {
-            let opts = HistogramOpts { common_opts: opts(name), buckets: buckets.to_vec() };
-            registered(registry, Histogram::with_opts(opts)?)
-        };
-        let summary =
-            |name, quantiles: &'static [f64]| registered(registry, SummaryVec::new(name)?.with_quantiles(quantiles));
+    pub(super) fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
         Ok(Self {
-            rule_summary: summary("prometheus_rule_evaluation_duration_seconds", &[0.5, 0.9, 0.99])?,
-            rule_seconds: histogram("prometheus_rule_evaluation_duration_histogram_seconds", &SECONDS)?,
-            group_summary: summary("prometheus_rule_group_duration_seconds", &[0.01, 0.05, 0.5, 0.9, 0.99])?,
-            group_seconds: histogram("prometheus_rule_group_duration_histogram_seconds", &SECONDS)?,
-            start_delay_seconds: histogram("varve_rule_group_start_delay_seconds", &DELAY_SECONDS)?,
-            incomplete: counter("varve_rule_group_iterations_incomplete_total")?,
-            caught_up: counter("varve_rule_group_iterations_caught_up_total")?,
-            expansions: counter("prometheus_template_text_expansions_total")?,
-            expansions_failed: counter("prometheus_template_text_expansion_failures_total")?,
+            rule_summary: registrar.summary_of("prometheus_rule_evaluation_duration_seconds", &[0.5, 0.9, 0.99])?,
+            rule_seconds: registrar.histogram("prometheus_rule_evaluation_duration_histogram_seconds", &SECONDS)?,
+            group_summary: registrar
+                .summary_of("prometheus_rule_group_duration_seconds", &[0.01, 0.05, 0.5, 0.9, 0.99])?,
+            group_seconds: registrar.histogram("prometheus_rule_group_duration_histogram_seconds", &SECONDS)?,
+            start_delay_seconds: registrar.histogram("varve_rule_group_start_delay_seconds", &DELAY_SECONDS)?,
+            incomplete: registrar.counter("varve_rule_group_iterations_incomplete_total")?,
+            caught_up: registrar.counter("varve_rule_group_iterations_caught_up_total")?,
+            expansions: registrar.counter("prometheus_template_text_expansions_total")?,
+            expansions_failed: registrar.counter("prometheus_template_text_expansion_failures_total")?,
         })
     }
 

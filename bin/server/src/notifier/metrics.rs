@@ -7,10 +7,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
 
-use crate::metrics::SummaryVec;
+use crate::metrics::{Registrar, SummaryVec};
 
 /// Bucket bounds of `prometheus_notifications_latency_histogram_seconds`, as in Prometheus.
-pub(crate) const LATENCY_SECONDS: [f64; 4] = [0.01, 0.1, 1.0, 10.0];
+const LATENCY_SECONDS: [f64; 4] = [0.01, 0.1, 1.0, 10.0];
 
 /// The metrics. Clones share them.
 #[derive(Debug, Clone)]
@@ -28,6 +28,25 @@ pub(crate) struct NotifierMetrics {
 }
 
 impl NotifierMetrics {
+    /// Creates the metrics of all Alertmanagers.
+    ///
+    /// # Errors
+    /// If another metric has the same name.
+    pub(crate) fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            latency: registrar.summary("prometheus_notifications_latency_seconds")?,
+            latency_histogram: registrar
+                .histograms("prometheus_notifications_latency_histogram_seconds", &LATENCY_SECONDS)?,
+            errors: registrar.counters("prometheus_notifications_errors_total")?,
+            sent: registrar.counters("prometheus_notifications_sent_total")?,
+            dropped: registrar.counters("prometheus_notifications_dropped_total")?,
+            queue_length: registrar.gauges("prometheus_notifications_queue_length")?,
+            queue_capacity: registrar.gauge("prometheus_notifications_queue_capacity")?,
+            discovered: registrar.gauge("prometheus_notifications_alertmanagers_discovered")?,
+            senders: Arc::default(),
+        })
+    }
+
     /// Creates the metrics of a sender's Alertmanager, at zero unless another sender to it has created them.
     pub(super) fn create(&self, url: &str) {
         let mut senders = self.senders.lock();

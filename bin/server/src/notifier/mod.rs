@@ -37,7 +37,7 @@ use varve_ingest::relabel::Rules;
 
 pub(crate) use alert::Alert;
 pub use discovery::read_target_files;
-pub(crate) use metrics::{LATENCY_SECONDS, NotifierMetrics};
+pub(crate) use metrics::NotifierMetrics;
 
 use discovery::{Discovery, Source};
 use sender::{Sender, SenderSettings};

@@ -5,8 +5,10 @@ use std::time::Instant;
 use anyhow::Result;
 use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge};
 
+use crate::metrics::{Metrics, Registrar};
+
 /// Bucket bounds of `varve_objstore_operation_duration_seconds`.
-pub(crate) const OPERATION_SECONDS: [f64; 6] = [0.01, 0.1, 1.0, 10.0, 60.0, 300.0];
+const OPERATION_SECONDS: [f64; 6] = [0.01, 0.1, 1.0, 10.0, 60.0, 300.0];
 
 /// The metrics. Clones share them.
 #[derive(Debug, Clone)]
@@ -33,9 +35,30 @@ pub(crate) struct UploadMetrics {
 }
 
 impl ObjstoreMetrics {
+    /// Creates the metrics, at zero.
+    ///
+    /// # Errors
+    /// If another metric has the same name.
+    pub(crate) fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            seconds: registrar.histograms("varve_objstore_operation_duration_seconds", &OPERATION_SECONDS)?,
+            failures: registrar.counters("varve_objstore_operation_failures_total")?,
+            retries: registrar.counter("varve_objstore_retries_total")?,
+            sent_bytes: registrar.counter("varve_objstore_sent_bytes_total")?,
+            received_bytes: registrar.counter("varve_objstore_received_bytes_total")?,
+            uploads: UploadMetrics {
+                blocks: registrar.counter("varve_uploads_blocks_total")?,
+                failures: registrar.counter("varve_uploads_failures_total")?,
+                pending: registrar.gauge("varve_uploads_pending_blocks")?,
+                uploaded_until: registrar.float_gauge("varve_uploads_until_timestamp_seconds")?,
+                removed: registrar.counter("varve_uploads_local_blocks_removed_total")?,
+            },
+        })
+    }
+
     /// Returns metrics that no registry has, for tools.
     pub fn unregistered() -> Self {
-        crate::metrics::Metrics::new().expect("its names are valid and differ").objstore
+        Metrics::new().expect("its names are valid and differ").objstore
     }
 
     /// Runs an operation, and counts it.

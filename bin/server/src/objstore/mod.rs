@@ -32,7 +32,6 @@ use varve_prometheus::block::Ulid;
 pub use checksum::file_checksum;
 pub use config::BucketConfig;
 pub use metrics::ObjstoreMetrics;
-pub(crate) use metrics::{OPERATION_SECONDS, UploadMetrics};
 pub use pace::Pace;
 pub(crate) use pace::Stop;
 

@@ -29,6 +29,8 @@ pub(crate) use message::AnyValue;
 use message::{KeyValue, Span, Status};
 use parent::{Parent, random};
 
+use crate::metrics::Registrar;
+
 /// Starts traces while the configuration has a receiver.
 #[derive(Debug)]
 pub struct Tracer {
@@ -44,6 +46,19 @@ pub(crate) struct TraceMetrics {
     pub(crate) sent: IntCounter,
     /// Spans that did not fit into the queue, or whose batch was not accepted.
     pub(crate) dropped: IntCounter,
+}
+
+impl TraceMetrics {
+    /// Creates the metrics, at zero.
+    ///
+    /// # Errors
+    /// If another metric has the same name.
+    pub(crate) fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            sent: registrar.counter("varve_traces_spans_sent_total")?,
+            dropped: registrar.counter("varve_traces_spans_dropped_total")?,
+        })
+    }
 }
 
 /// The spans of a request.
