@@ -36,6 +36,7 @@ use varve_server::app::App;
 use varve_server::live_config::{LiveConfig, Prepared};
 use varve_server::notifications::{SHUTTING_DOWN, STARTING_UP};
 use varve_server::notifier;
+use varve_server::objstore::Stop;
 use varve_server::objstore::uploads::{self, UploadOptions};
 use varve_server::pressure::Pressure;
 use varve_server::senders::observer::Observer;
@@ -145,20 +146,9 @@ async fn run(
     if let Some(path) = args.config_file.clone().filter(|_| app.settings.auto_reload) {
         tokio::spawn(auto_reload::run(Arc::clone(&app), path, args.config_auto_reload_interval, seen));
     }
-    // Starting reads certificates, on a thread that may block.
-    let of_uploads = Arc::clone(&app);
-    let start_uploads = move || uploads.map(|options| uploads::start(&of_uploads, options)).transpose();
-    let uploads = tokio::task::spawn_blocking(start_uploads).await.context("start uploads")??;
+    let uploads = start_uploads(&app, uploads).await?;
     let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
-    let of_replay = Arc::clone(&app);
-    let of_rules = Arc::clone(&store);
-    let mut replay = Replay::watch(store, of_error, started, move || {
-        of_replay.notifications.set(STARTING_UP, false);
-        if let Err(error) = rules::start(&of_replay, &of_rules) {
-            tracing::error!(%error, "Rules are not evaluated: cannot start their threads");
-        }
-    });
-
+    let mut replay = watch_replay(&app, store, of_error, started);
     let scraping = (!args.self_scrape_interval.is_zero())
         .then(|| tokio::spawn(self_scrape::run(Arc::clone(&app), address, args.self_scrape_interval)));
     let ended = tokio::select! {
@@ -176,6 +166,25 @@ async fn run(
         closed = shut_down(&state, server, &stop, scraping) => ended.and(closed),
         signal = signals.next_end() => bail!("killed by a second {signal} during shutdown"),
     }
+}
+
+/// Starts uploads, if there is a bucket.
+async fn start_uploads(app: &Arc<App>, options: Option<UploadOptions>) -> Result<Option<Arc<Stop>>> {
+    let app = Arc::clone(app);
+    // Starting reads certificates, on a thread that may block.
+    let start = move || options.map(|options| uploads::start(&app, options)).transpose();
+    tokio::task::spawn_blocking(start).await.context("start uploads")?
+}
+
+/// Watches the replay that began at `started`. Rules start when it ends.
+fn watch_replay(app: &Arc<App>, store: Arc<Store>, data_dir: PathBuf, started: Instant) -> Replay {
+    let (app, of_rules) = (Arc::clone(app), Arc::clone(&store));
+    Replay::watch(store, data_dir, started, move || {
+        app.notifications.set(STARTING_UP, false);
+        if let Err(error) = rules::start(&app, &of_rules) {
+            tracing::error!(%error, "Rules are not evaluated: cannot start their threads");
+        }
+    })
 }
 
 /// Waits until a signal or a request stops the server, and returns which. Reloads the configuration on SIGHUP.

@@ -32,8 +32,7 @@ use varve_prometheus::block::Ulid;
 pub use checksum::file_checksum;
 pub use config::BucketConfig;
 pub use metrics::ObjstoreMetrics;
-pub use pace::Pace;
-pub(crate) use pace::Stop;
+pub use pace::{Pace, Stop};
 
 use checksum::Checksum;
 use config::BackendConfig;

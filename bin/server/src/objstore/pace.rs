@@ -24,6 +24,7 @@ pub struct Pace {
 }
 
 impl Stop {
+    /// Requests the end.
     pub fn stop(&self) {
         *self.is_stopped.lock() = true;
         self.changed.notify_all();
