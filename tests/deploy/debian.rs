@@ -61,14 +61,9 @@ fn generate(deb: &Path) {
     }
 }
 
-#[test]
-fn package_is_built_unpacked_and_run() {
-    if missing(&["cargo-deb", "dpkg-deb", "gzip"]) {
-        return;
-    }
-    // cargo-deb reads the manifest, so the package is built from a copy of what the manifest names.
-    let dir = tempfile::tempdir().unwrap();
-    let copy = dir.path().join("varve");
+/// Builds the package in a directory. cargo-deb reads the manifest, so it works on a copy of what the manifest names.
+fn build(dir: &Path) -> PathBuf {
+    let copy = dir.join("varve");
     std::fs::create_dir(&copy).unwrap();
     let listed = run(Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -84,13 +79,17 @@ fn package_is_built_unpacked_and_run() {
         }
     }
     generate(&copy.join("target/deb"));
-    let deb = dir.path().join("varve.deb");
+    let deb = dir.join("varve.deb");
     run(Command::new("cargo-deb")
         .args(["deb", "--fast", "--no-build", "--no-strip", "--offline", "--output"])
         .arg(&deb)
         .current_dir(&copy));
+    deb
+}
 
-    let content = run(Command::new("dpkg-deb").arg("--contents").arg(&deb));
+/// Checks the files of the package, and its scripts, which it extracts to `control`.
+fn check_content(deb: &Path, control: &Path) {
+    let content = run(Command::new("dpkg-deb").arg("--contents").arg(deb));
     let files: Vec<_> = content.lines().filter_map(|line| line.split_whitespace().last()).collect();
     for file in [
         "./usr/bin/varve",
@@ -103,8 +102,7 @@ fn package_is_built_unpacked_and_run() {
     ] {
         assert!(files.contains(&file), "{file} is not in\n{content}");
     }
-    let control = dir.path().join("control");
-    run(Command::new("dpkg-deb").arg("--control").arg(&deb).arg(&control));
+    run(Command::new("dpkg-deb").arg("--control").arg(deb).arg(control));
     let script = |name: &str| std::fs::read_to_string(control.join(name)).unwrap();
     assert_eq!(script("conffiles").trim(), "/etc/default/varve");
     assert!(script("postinst").contains("deb-systemd-invoke") && script("postrm").contains("/var/lib/varve"));
@@ -112,7 +110,16 @@ fn package_is_built_unpacked_and_run() {
         run(Command::new("sh").arg("-n").arg(control.join(name)));
         assert!(!script(name).contains("#DEBHELPER#"), "{name}");
     }
+}
 
+#[test]
+fn package_is_built_unpacked_and_run() {
+    if missing(&["cargo-deb", "dpkg-deb", "gzip"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let deb = build(dir.path());
+    check_content(&deb, &dir.path().join("control"));
     let root = dir.path().join("root");
     run(Command::new("dpkg-deb").arg("--extract").arg(&deb).arg(&root));
     let installed = root.join("usr/bin/varve");
