@@ -89,6 +89,37 @@ impl Input {
             servers.iter().for_each(|http| drop(http.write(&request).expect_status(204)));
         }
     }
+
+    /// Writes the samples of each step until the comparison ends, and polls the alerts. Returns the time from which
+    /// samples were late, and the alerts.
+    fn write_until_end(&self, servers: &[&Http], alertmanagers: Option<&[Alertmanager; 2]>) -> (i64, Notifications) {
+        let Comparison { step_s, offset_s, duration, .. } = self.comparison;
+        let (started, mut polled) = (Instant::now(), Instant::now());
+        let (mut last, mut late_from, mut notifications) = (self.started_ms, i64::MAX, Notifications::default());
+        while started.elapsed() < duration {
+            if aligned_ms(step_s) > last {
+                last += step_s * 1000;
+                self.write(servers, &[last]);
+                // A slow machine writes samples after their evaluation: these are not compared.
+                if now_ms() - last > (offset_s - step_s.min(5)) * 1000 {
+                    late_from = late_from.min(last);
+                }
+            }
+            if let Some(alertmanagers) = alertmanagers
+                && polled.elapsed() > Duration::from_secs(10)
+            {
+                polled = Instant::now();
+                notifications.poll(alertmanagers, step_s);
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        (late_from, notifications)
+    }
+}
+
+/// Returns the present time, rounded down to a multiple of the step.
+fn aligned_ms(step_s: i64) -> i64 {
+    now_ms() / (step_s * 1000) * step_s * 1000
 }
 
 fn recorded(http: &Http, comparison: Comparison) -> Recorded {
@@ -104,6 +135,41 @@ fn recorded(http: &Http, comparison: Comparison) -> Recorded {
         (series["metric"].to_string(), values.iter().map(sample).collect())
     };
     data["result"].as_array().expect("a matrix").iter().map(samples).collect()
+}
+
+/// Returns the samples between the first and the last time that can be compared, and these times. The first evaluations
+/// of both servers and those after the last common one are left out.
+fn in_common(both: [Recorded; 2], step_s: i64, late_from: i64) -> ([Recorded; 2], (i64, i64)) {
+    let times = both.each_ref().map(|of| of.values().flat_map(|samples| samples.keys().copied()).collect::<Vec<_>>());
+    let first = times.iter().map(|of| of.iter().min().expect("both write")).max().expect("there are two");
+    let last = times.iter().map(|of| of.iter().max().expect("both write")).min().expect("there are two");
+    let (first, end) = (first + step_s * 4_000, (last - step_s * 2_000).min(late_from - 1));
+    assert!(end > first + step_s * 4_000, "too little to compare: samples are late from {late_from}");
+    let common = both.map(|of| {
+        let keep = |(series, samples): (String, BTreeMap<i64, f64>)| {
+            (series, samples.range(first..=end).map(|(time, value)| (*time, *value)).collect::<BTreeMap<_, _>>())
+        };
+        of.into_iter().map(keep).filter(|(_, samples)| !samples.is_empty()).collect()
+    });
+    (common, (first, end))
+}
+
+/// Returns the samples that differ, and twice the number of those that differ in their bits.
+fn differences(ours: &Recorded, theirs: &Recorded, step_s: i64) -> (Vec<String>, usize) {
+    let (mut differences, mut n_unequal) = (Vec::new(), 0);
+    for series in ours.keys().chain(theirs.keys()) {
+        let empty = BTreeMap::new();
+        let (a, b) = (ours.get(series).unwrap_or(&empty), theirs.get(series).unwrap_or(&empty));
+        for time in a.keys().chain(b.keys()) {
+            let (a, b) = (a.get(time), b.get(time));
+            n_unequal += usize::from(a != b);
+            if !matches!((a, b), (Some(&a), Some(&b)) if is_same(series, a, b, step_s)) {
+                differences.push(format!("{series} at {time}: {a:?}, in Prometheus {b:?}"));
+            }
+        }
+    }
+    differences.dedup();
+    (differences, n_unequal)
 }
 
 /// Returns `true` if two values differ at most by the order in which Prometheus adds up series, which is that of their
@@ -196,7 +262,7 @@ fn the_rules_of_kube_prometheus_have_the_results_of_prometheus_for_45_minutes() 
 }
 
 fn compare(comparison: Comparison) {
-    let Comparison { step_s, offset_s, history_min, duration, has_incident } = comparison;
+    let Comparison { step_s, offset_s, history_min, has_incident, .. } = comparison;
     let programs = ["prometheus", "prometheus-alertmanager"];
     if missing(&programs[..1 + usize::from(has_incident)]) || !kube_prometheus::is_there() {
         return;
@@ -220,68 +286,22 @@ fn compare(comparison: Comparison) {
     let prometheus = Prometheus::start(&config(1), &[url, "--web.route-prefix=/"]);
     let servers = [varve.http(), prometheus.http()];
 
-    let aligned = || now_ms() / (step_s * 1000) * step_s * 1000;
-    let now = aligned();
+    let now = aligned_ms(step_s);
     let input = Input::new(comparison, now);
     let history: Vec<_> = (0..history_min * 2).map(|i| now - (history_min * 2 - i) * 30_000).collect();
     input.write(&servers, &history);
     let n_rules = copy_rules(dir.path(), !has_incident);
     servers.iter().for_each(|http| drop(http.post("/-/reload", &[], &[]).expect_status(200)));
-    let started = Instant::now();
-    let (mut last, mut late_from, mut notifications) = (now, i64::MAX, Notifications::default());
-    let mut polled = Instant::now();
-    while started.elapsed() < duration {
-        if aligned() > last {
-            last += step_s * 1000;
-            input.write(&servers, &[last]);
-            // A slow machine writes samples after their evaluation: these are not compared.
-            if now_ms() - last > (offset_s - step_s.min(5)) * 1000 {
-                late_from = late_from.min(last);
-            }
-        }
-        if let Some(alertmanagers) = &alertmanagers
-            && polled.elapsed() > Duration::from_secs(10)
-        {
-            polled = Instant::now();
-            notifications.poll(alertmanagers, step_s);
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
+    let (late_from, notifications) = input.write_until_end(&servers, alertmanagers.as_ref());
 
     let n_scans = scans_per_round(&varve);
     eprintln!("{n_scans} selections per round");
     assert!((200..=SCANS_MAX).contains(&n_scans), "{n_scans} selections");
-    let [ours, theirs] = servers.map(|http| recorded(http, comparison));
-    let times = |of: &Recorded| of.values().flat_map(|samples| samples.keys().copied()).collect::<Vec<_>>();
-    // The first evaluations of both and those after the last common one are left out.
-    let first = times(&ours).into_iter().min().max(times(&theirs).into_iter().min()).expect("both write");
-    let first = first + step_s * 4_000;
-    let end = times(&ours).into_iter().max().min(times(&theirs).into_iter().max()).expect("both write");
-    let end = (end - step_s * 2_000).min(late_from - 1);
-    assert!(end > first + step_s * 4_000, "too little to compare: samples are late from {late_from}");
-    let in_common = |of: Recorded| -> Recorded {
-        let keep = |(series, samples): (String, BTreeMap<i64, f64>)| {
-            (series, samples.range(first..=end).map(|(time, value)| (*time, *value)).collect::<BTreeMap<_, _>>())
-        };
-        of.into_iter().map(keep).filter(|(_, samples)| !samples.is_empty()).collect()
-    };
-    let (ours, theirs) = (in_common(ours), in_common(theirs));
+    let ([ours, theirs], (first, end)) = in_common(servers.map(|http| recorded(http, comparison)), step_s, late_from);
     let n_samples: usize = theirs.values().map(BTreeMap::len).sum();
     eprintln!("{n_rules} rules, {} series, {n_samples} samples, from {first} to {end}", theirs.len());
     assert!(theirs.len() > 300, "too little to compare");
-    let (mut differences, mut n_unequal) = (Vec::new(), 0);
-    for series in ours.keys().chain(theirs.keys()) {
-        let empty = BTreeMap::new();
-        let (a, b) = (ours.get(series).unwrap_or(&empty), theirs.get(series).unwrap_or(&empty));
-        for time in a.keys().chain(b.keys()) {
-            let (a, b) = (a.get(time), b.get(time));
-            n_unequal += usize::from(a != b);
-            if !matches!((a, b), (Some(&a), Some(&b)) if is_same(series, a, b, step_s)) {
-                differences.push(format!("{series} at {time}: {a:?}, in Prometheus {b:?}"));
-            }
-        }
-    }
-    differences.dedup();
+    let (differences, n_unequal) = differences(&ours, &theirs, step_s);
     let n_alerts = theirs.keys().filter(|series| series.contains("\"ALERTS\"")).count();
     eprintln!("{} values differ in bits, {n_alerts} series of ALERTS", n_unequal / 2);
     let shown = differences.iter().take(40).cloned().collect::<Vec<_>>().join("\n");
