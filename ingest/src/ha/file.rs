@@ -44,7 +44,7 @@ mod tests {
 
     use proptest::prelude::*;
     use varve_fs::Fs;
-    use varve_fs::testing::MemFs;
+    use varve_fs::testing::{MemFs, assert_shown};
 
     use super::*;
 
@@ -69,8 +69,8 @@ mod tests {
         let fs = MemFs::new();
         FILE.replace(&fs, Path::new("/ha"), &payload).unwrap();
         let bytes = fs.read(Path::new("/ha"), 1 << 10).unwrap();
-        let shown: String = bytes.chunks(16).map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], "")).collect();
-        assert!(include_str!("../../../docs/format/ha.md").contains(&shown), "the page does not show\n{shown}");
+        assert_shown(include_str!("../../../docs/format/ha.md"), &bytes);
+        assert_eq!(contents(&decode(&payload).unwrap()), contents(&election));
     }
 
     #[test]

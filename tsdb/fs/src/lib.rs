@@ -20,6 +20,8 @@ mod memory;
 mod read_only;
 mod real;
 mod state_file;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
@@ -32,13 +34,6 @@ pub use error::{Error, is_out_of_files};
 pub use read_only::ReadOnlyFs;
 pub use real::RealFs;
 pub use state_file::{Loaded, StateFile, StateFileError};
-
-/// Doubles of the disk and of the clock, for tests.
-#[cfg(any(test, feature = "testing"))]
-pub mod testing {
-    pub use crate::manual_clock::ManualClock;
-    pub use crate::memory::{Fault, MemFs, PowerCut};
-}
 
 /// Returns the size of a file in bytes; 0 if it cannot be opened.
 pub fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {

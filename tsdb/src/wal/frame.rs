@@ -184,8 +184,9 @@ fn read_u64(bytes: &[u8], at: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use varve_fs::testing::assert_shown;
+
     use super::*;
-    use crate::block::tests::assert_shown;
     use crate::labels::Labels;
     use crate::sample::Sample;
     use crate::sample::SeriesRef;

@@ -148,7 +148,7 @@ mod tests {
 
     use proptest::prelude::*;
     use varve_fs::Fs;
-    use varve_fs::testing::MemFs;
+    use varve_fs::testing::{MemFs, assert_shown};
 
     use super::super::record::Use;
     use super::*;
@@ -182,8 +182,8 @@ mod tests {
         let fs = MemFs::new();
         FILE.replace(&fs, Path::new("/usage"), &encode(&record)).unwrap();
         let bytes = fs.read(Path::new("/usage"), 1 << 10).unwrap();
-        let shown: String = bytes.chunks(16).map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], "")).collect();
-        assert!(include_str!("../../../../docs/format/usage.md").contains(&shown), "the page does not show\n{shown}");
+        assert_shown(include_str!("../../../../docs/format/usage.md"), &bytes);
+        assert_eq!(decode(&encode(&record)).unwrap().snapshot(), record.snapshot());
     }
 
     #[test]

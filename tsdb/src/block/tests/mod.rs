@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use varve_fs::testing::MemFs;
+use varve_fs::testing::{MemFs, assert_shown};
 use varve_fs::{Fs, RealFs};
 
 use super::footer::{HEADER_SIZE, TRAILER_SIZE};
@@ -99,13 +99,6 @@ fn check_scan(block: &Block, model: &Model) {
         assert_eq!(labels.labels().unwrap().get("n"), Some(&*format!("{i:06}")));
     }
     assert!(scan.next(&mut samples).unwrap().is_none(), "the scan has ended");
-}
-
-/// Asserts that a page of docs/format shows these bytes, 16 per line.
-#[track_caller]
-pub(crate) fn assert_shown(page: &str, bytes: &[u8]) {
-    let shown: String = bytes.chunks(16).map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], "")).collect();
-    assert!(page.contains(&shown), "the page does not show\n{shown}");
 }
 
 /// The example helps to write a reader.

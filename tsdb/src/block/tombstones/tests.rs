@@ -42,7 +42,7 @@ fn the_example_of_the_page_is_correct() {
     let matchers = vec![Matcher::equal("job", "a"), Matcher::new(MatchOp::NotRegexp, "x", "1|2").unwrap()];
     let rule = Deletion { number: 2, matchers, range: range(-5, 1_000), flush: 9 };
     let bytes = encode(3, std::slice::from_ref(&rule)).unwrap();
-    crate::block::tests::assert_shown(include_str!("../../../../docs/format/tombstones.md"), &bytes);
+    varve_fs::testing::assert_shown(include_str!("../../../../docs/format/tombstones.md"), &bytes);
     assert_eq!(decode(&bytes).unwrap(), (3, vec![rule]));
 }
 
