@@ -336,6 +336,16 @@ fn every_page_on_a_format_is_named_in_the_overview() {
     }
 }
 
+/// A unit test of each format compares the example with the bytes that it writes, and reads them.
+#[test]
+fn every_page_on_a_format_has_an_example() {
+    // The data directory is no file, and the example of a block has an index.
+    let has_none = |page: &Path| page.ends_with("directory.md") || page.ends_with("block-index.md");
+    for page in files("docs/format", ".md").iter().filter(|page| !has_none(page)) {
+        assert!(text(page).contains("\n## Example"), "{} has no example", page.display());
+    }
+}
+
 /// Returns the lines of a page outside of code blocks.
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut is_code = false;

@@ -179,7 +179,7 @@ fn decode(payload: &[u8]) -> Option<ByRule> {
 mod tests {
     use std::path::Path;
 
-    use varve_fs::testing::{MemFs, PowerCut};
+    use varve_fs::testing::{MemFs, PowerCut, assert_shown};
     use varve_tsdb::{Labels, Matcher, QueryContext};
 
     use super::*;
@@ -216,7 +216,8 @@ mod tests {
     /// Disables the rule that drops a job, as a query does.
     fn disable(rules: &Rules, job: &str, who: &str) {
         rules.relabel(&Labels::from_pairs([("__name__", "up"), ("job", job)]).unwrap()).unwrap();
-        let by = || DisabledByUse { at_ms: 7, selector: format!("up{{job={job:?}}}"), who: who.to_owned() };
+        let by =
+            || DisabledByUse { at_ms: 1_763_683_200_000, selector: format!("up{{job={job:?}}}"), who: who.to_owned() };
         let matchers = [Matcher::equal("__name__", "up"), Matcher::equal("job", job)];
         assert_eq!(rules.note_use(&QueryContext::unbounded(), &matchers, by).unwrap().len(), 1);
     }
@@ -254,6 +255,22 @@ mod tests {
             // It was not in force for a while, and is a new rule.
             assert!(disabled(&open(&fs).0, &configs).is_empty(), "{changed:?}");
         }
+    }
+
+    #[test]
+    fn the_format_page_shows_the_written_bytes() {
+        let fs = disk();
+        let in_force = rules(&[drop_job("debug", "x")]);
+        disable(&in_force, "x", "curl");
+        let mut state = State { disabled: ByRule::default(), file: PersistedState::in_memory(FILE) };
+        state.update(&in_force);
+        let payload = encode(&state.disabled);
+        FILE.replace(&fs, Path::new(PATH), &payload).unwrap();
+        assert_shown(
+            include_str!("../../../docs/format/disabled-rules.md"),
+            &fs.read(Path::new(PATH), 1 << 10).unwrap(),
+        );
+        assert_eq!(decode(&payload), Some(state.disabled));
     }
 
     #[test]

@@ -236,6 +236,7 @@ fn u64_at<const N: usize>(bytes: &[u8; N], at: usize) -> u64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use varve_fs::testing::assert_shown;
 
     #[test]
     fn long_strings_are_truncated() {
@@ -244,6 +245,34 @@ mod tests {
         let read = Record::decode(&record.encode()).unwrap().unwrap();
         assert_eq!((read.route.len(), read.text.len()), (96, SIZE - STRINGS_OFFSET - 96));
         assert_eq!((read.state, read.id), (State::Failed, 1));
+    }
+
+    #[test]
+    fn the_format_page_shows_the_written_bytes() {
+        let page = include_str!("../../../../../docs/format/active-requests.md");
+        let header = Header { n_slots: 2, pid: 4321, started_ms: 1_763_683_200_000, is_clean_shutdown: false };
+        assert_shown(page, &header.encode());
+        assert_eq!(Header::decode(&header.encode()), Ok(header));
+        let record = Record {
+            state: State::Working,
+            id: 7,
+            started_ms: 1_763_683_260_000,
+            recorded_ms: 1_763_683_260_100,
+            held_bytes: 4096,
+            peak_bytes: 8192,
+            n_series: 3,
+            n_samples: 720,
+            route: "/api/v1/query".into(),
+            client: "10.0.0.1:4000".into(),
+            user_agent: "curl".into(),
+            text: "sum(up)".into(),
+            ..Record::default()
+        };
+        let slot = record.encode();
+        let (used, rest) = slot.split_at(STRINGS_OFFSET + 48);
+        assert_shown(page, used);
+        assert!(rest.iter().all(|&byte| byte == 0));
+        assert_eq!(Record::decode(&slot), Ok(Some(record)));
     }
 
     #[test]

@@ -71,6 +71,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use varve_fs::testing::assert_shown;
+
     use super::*;
 
     fn labels(replica: &str) -> ExternalLabels {
@@ -94,6 +96,18 @@ mod tests {
         assert!(!loaded.has(-3));
         std::fs::write(&path, "damaged").unwrap();
         assert_eq!(State::load(&path), State::default());
+    }
+
+    #[test]
+    fn the_format_page_shows_the_written_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("uploads");
+        let mut state = State::default();
+        state.bind("b".to_owned(), labels("a"));
+        state.add(244_956, Ulid::new(1_763_683_200_000, 1));
+        state.save(&path).unwrap();
+        assert_shown(include_str!("../../../../../docs/format/uploads.md"), &std::fs::read(&path).unwrap());
+        assert_eq!(State::load(&path), state);
     }
 
     #[test]
