@@ -169,14 +169,18 @@ fn arrows_between_crates_hold() {
     check("tsdb/Cargo.toml", &[&outside_of_engine[..], &above_engine].concat());
     check(
         "tsdb/prometheus/Cargo.toml",
-        &["varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio", "prost", "serde"],
+        &["varve-ingest", "varve-otlp", "varve-promql", "varve-query", "axum", "hyper", "tokio", "prost", "serde"],
     );
     let above_wire =
         ["varve-tsdb", "varve-otlp", "varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio"];
     check("ingest/protobuf/Cargo.toml", &above_wire);
     check("ingest/otlp/Cargo.toml", &["varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio"]);
-    check("ingest/Cargo.toml", &["varve-promql", "varve-query", "axum", "hyper", "tokio"]);
-    check("query/Cargo.toml", &["varve-ingest", "varve-rules", "axum", "hyper", "tokio", "prost", "snap"]);
+    let above_query = ["varve-template", "varve-rules", "varve-advise", "varve-base"];
+    let other_than_ingest = ["varve-promql", "varve-query", "varve-prometheus", "axum", "hyper", "tokio"];
+    check("ingest/Cargo.toml", &[&above_query[..], &other_than_ingest].concat());
+    let other_than_query =
+        ["varve-ingest", "varve-otlp", "varve-prometheus", "axum", "hyper", "tokio", "prost", "snap"];
+    check("query/Cargo.toml", &[&above_query[..], &other_than_query].concat());
     let above_promql =
         ["varve-query", "varve-template", "varve-rules", "varve-advise", "varve-ingest", "varve-prometheus"];
     check("query/promql/Cargo.toml", &[&outside_of_engine[..], &above_promql].concat());
