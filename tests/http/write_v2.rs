@@ -1,6 +1,7 @@
 //! Remote write 2.0: the response headers report what is stored.
 
 use prost::Message;
+use serde_json::json;
 
 use super::{T0, everything};
 use crate::harness::v2::{Exemplar, Metadata, Request, Sample, TimeSeries};
@@ -44,7 +45,11 @@ fn everything_in_a_request_is_stored_and_counted() {
     ];
     let answer = server.http().write_v2(&request(series.to_vec())).expect_status(204);
     assert_eq!(written(&answer), ["1", "1", "1"]);
-    assert_eq!(everything(server.http())[0], "{\"__name__\":\"h\"} null");
+    assert_eq!(everything(server.http())[0], "{\"__name__\":\"h\"} null", "it has no floats");
+    let found = server.http().query("/api/v1/query", &[("query", "h[1m]"), ("time", "1700000000")]).data();
+    let buckets = json!([[0, "-Inf", "1", "1"], [0, "1", "2", "2"]]);
+    let expect = json!([[1_700_000_000, {"count": "3", "sum": "4.5", "buckets": buckets}]]);
+    assert_eq!(found["result"][0]["histograms"], expect);
     assert_eq!(everything(server.http())[1], "{\"__name__\":\"up\",\"job\":\"é\"} [[1700000000,\"1\"]]");
     let metadata = server.http().get("/api/v1/metadata").data();
     assert_eq!(metadata.to_string(), r#"{"up":[{"help":"Whether.","type":"gauge","unit":""}]}"#);
