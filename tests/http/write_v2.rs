@@ -64,7 +64,7 @@ fn everything_in_a_request_is_stored_and_counted() {
 
 #[test]
 fn a_partially_invalid_request_reports_exact_counts() {
-    let server = Server::start(&["--config.file=/dev/null"]);
+    let server = Server::start(&[]);
     let sample = Sample { value: 2_f64.to_bits(), timestamp_ms: T0, start_ms: 0 };
     let old = TimeSeries { samples: vec![sample], ..up(0) };
     server.http().write_v2(&request(vec![up(0)])).expect_status(204);
