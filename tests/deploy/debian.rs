@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::{packaged, text};
+use super::{repository_path, text};
 use crate::harness::{Process, missing, new_data_dir};
 
 fn run(command: &mut Command) -> String {
@@ -33,12 +33,12 @@ fn version_has_commit_and_date() {
 
 #[test]
 fn dist_script_is_valid_shell_and_names_files_that_exist() {
-    run(Command::new("sh").arg("-n").arg(packaged("docs/deploy/dist")));
+    run(Command::new("sh").arg("-n").arg(repository_path("docs/deploy/dist")));
     let manifest = text("Cargo.toml");
     let assets = manifest.split("\nassets = [").nth(1).unwrap().split("\n]").next().unwrap();
     for asset in assets.lines().filter_map(|line| line.trim().strip_prefix("[\"")) {
         let path = asset.split('"').next().unwrap();
-        assert!(path.starts_with("target/deb/") || packaged(path).exists(), "{path}");
+        assert!(path.starts_with("target/deb/") || repository_path(path).exists(), "{path}");
     }
 }
 
@@ -67,15 +67,15 @@ fn build(dir: &Path) -> PathBuf {
     std::fs::create_dir(&copy).unwrap();
     let listed = run(Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-        .current_dir(packaged("")));
+        .current_dir(repository_path("")));
     let is_needed = |path: &&str| {
         path.ends_with("Cargo.toml") || path.ends_with(".rs") || path.starts_with("docs/deploy") || !path.contains('/')
     };
     for path in listed.split('\0').filter(|path| !path.is_empty()).filter(is_needed) {
         let target = copy.join(path);
         std::fs::create_dir_all(target.parent().unwrap()).unwrap();
-        if packaged(path).is_file() {
-            std::fs::copy(packaged(path), target).unwrap();
+        if repository_path(path).is_file() {
+            std::fs::copy(repository_path(path), target).unwrap();
         }
     }
     generate(&copy.join("target/deb"));

@@ -8,7 +8,7 @@ use std::process::Command;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{packaged, text};
+use super::{repository_path, text};
 use crate::harness::{Process, Server, missing, new_data_dir};
 
 const BASE: &str = "docs/deploy/kubernetes";
@@ -29,7 +29,7 @@ fn objects(all: Vec<Value>) -> BTreeMap<String, Value> {
 fn from_files() -> BTreeMap<String, Value> {
     let kustomization = documents(&text(&format!("{BASE}/kustomization.yaml"))).remove(0);
     let files: Vec<_> = list(&kustomization["resources"]).iter().map(|file| file.as_str().unwrap()).collect();
-    let present = std::fs::read_dir(packaged(BASE)).unwrap().map(|entry| entry.unwrap().file_name());
+    let present = std::fs::read_dir(repository_path(BASE)).unwrap().map(|entry| entry.unwrap().file_name());
     let present: BTreeSet<_> =
         present.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".yaml")).collect();
     let named: BTreeSet<_> = files.iter().copied().chain(["kustomization.yaml"]).map(str::to_owned).collect();
@@ -127,7 +127,7 @@ fn the_arguments_start_a_server_whose_probes_succeed() {
     let objects = from_files();
     let container = container(&objects);
     let (_dir, data_dir) = new_data_dir();
-    let config = packaged(BASE).join("varve.yml");
+    let config = repository_path(BASE).join("varve.yml");
     let args = strings(&container["args"]).into_iter().map(|arg| match arg.split_once('=') {
         Some(("--config.file", _)) => format!("--config.file={}", config.display()),
         Some(("--storage.tsdb.path", _)) => format!("--storage.tsdb.path={}", data_dir.display()),
@@ -156,7 +156,7 @@ fn remote_write_of_kube_prometheus_names_the_service_and_the_ha_labels_of_the_op
         (service["metadata"]["name"].as_str().unwrap(), kustomization["namespace"].as_str().unwrap());
     assert_eq!(url, format!("http://{name}.{namespace}.svc:{POD_PORT}/api/v1/write"));
     // The path exists: a body of one byte is malformed, not unknown.
-    let server = Server::start(&[&format!("--config.file={}", packaged(BASE).join("varve.yml").display())]);
+    let server = Server::start(&[&format!("--config.file={}", repository_path(BASE).join("varve.yml").display())]);
     assert_eq!(server.http().post("/api/v1/write", &[], b"x").status, 400);
     let config = documents(&text(&format!("{BASE}/varve.yml"))).remove(0);
     let ha = &config["ingest"]["ha"];
@@ -168,7 +168,7 @@ fn kustomize_renders_what_the_files_say() {
     if missing(&["kubectl"]) {
         return;
     }
-    let output = Command::new("kubectl").arg("kustomize").arg(packaged(BASE)).output().unwrap();
+    let output = Command::new("kubectl").arg("kustomize").arg(repository_path(BASE)).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let rendered = objects(documents(&String::from_utf8(output.stdout).unwrap()));
     let kinds: Vec<_> = rendered.keys().map(String::as_str).collect();

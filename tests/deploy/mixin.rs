@@ -8,7 +8,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use varve_bench::{Fleet, FleetOptions};
 
-use super::{packaged, text};
+use super::{repository_path, text};
 use crate::harness::kube_prometheus::{is_there, shared};
 use crate::harness::{ConfigFile, Server, WriteRequest, now_ms, series, wait_until};
 
@@ -81,8 +81,11 @@ fn names(expr: &str, prefixes: &[&str]) -> BTreeSet<String> {
 fn check_alerts(rule_file: &str, prefix: &str) {
     let dir = Path::new(rule_file).parent().unwrap().display().to_string();
     let tests_file = format!("{dir}/tests.yaml");
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_varve")).args(["test", "rules"]).arg(packaged(&tests_file)).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["test", "rules"])
+        .arg(repository_path(&tests_file))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
     let tests = yaml(&tests_file);
     let cases: Vec<_> = list(&tests["tests"]).iter().flat_map(|test| list(&test["alert_rule_test"])).collect();
@@ -187,7 +190,7 @@ fn a_server_exports_every_metric_of_its_mixin_and_accepts_every_query() {
     let exported = exported(&server);
     let expr = |rule: Value| (string(&rule["alert"]).to_owned(), string(&rule["expr"]).to_owned());
     let mut all: Vec<(String, String)> = rules(MIXIN).into_iter().map(expr).collect();
-    let dashboards = files(&packaged("docs/mixin/dashboards"), ".json");
+    let dashboards = files(&repository_path("docs/mixin/dashboards"), ".json");
     let found: Vec<_> = dashboards.iter().map(|path| path.file_stem().unwrap().to_string_lossy()).collect();
     assert_eq!(found, ["ingestion", "overview", "queries", "rules", "storage", "teams"]);
     for path in &dashboards {
@@ -234,7 +237,7 @@ fn the_cluster_pack_uses_metrics_of_the_fleet_and_of_kube_prometheus() {
     let recorded: BTreeSet<_> =
         rules.iter().map(|rule| string(&rule["record"])).filter(|name| !name.is_empty()).collect();
     let mut all: Vec<_> = rules.iter().map(|rule| string(&rule["expr"]).to_owned()).collect();
-    for path in files(&packaged("docs/mixin/cluster/dashboards"), ".json") {
+    for path in files(&repository_path("docs/mixin/cluster/dashboards"), ".json") {
         let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         all.extend(queries(&dashboard).into_iter().map(|(_, query)| query));
     }
@@ -294,7 +297,7 @@ fn grafana_provisioning_names_the_data_source_of_the_dashboards() {
     let mut uids = BTreeSet::new();
     for provider in list(&providers["providers"]) {
         let path = string(&provider["options"]["path"]).replace("/etc/varve/", "docs/");
-        let dashboards = files(&packaged(&path), ".json");
+        let dashboards = files(&repository_path(&path), ".json");
         assert!(!dashboards.is_empty(), "{path}");
         for file in dashboards {
             let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();

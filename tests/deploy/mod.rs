@@ -12,11 +12,11 @@ mod systemd;
 use std::path::{Path, PathBuf};
 
 /// Returns the path of a file of the repository.
-fn packaged(path: &str) -> PathBuf {
+fn repository_path(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
 /// Returns the text of a file of the repository.
 fn text(path: &str) -> String {
-    std::fs::read_to_string(packaged(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+    std::fs::read_to_string(repository_path(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{packaged, text};
+use super::{repository_path, text};
 
 const TARGET: &str = "x86_64-unknown-linux-musl";
 const HEAD: &str = "Varve
@@ -45,7 +45,7 @@ impl Part {
 fn crates() -> Vec<Part> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--locked", "--format-version=1", "--filter-platform", TARGET])
-        .current_dir(packaged(""))
+        .current_dir(repository_path(""))
         .output()
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -80,7 +80,7 @@ fn packages() -> Vec<Part> {
     let shipped = all.iter().filter(|(path, of)| !path.is_empty() && of["dev"] != true);
     let part = |(path, of): (&String, &Value)| {
         let name = path.trim_start_matches("node_modules/").to_owned();
-        Part { name, ..Part::new(of, packaged("bin/ui").join(path)) }
+        Part { name, ..Part::new(of, repository_path("bin/ui").join(path)) }
     };
     shipped.map(part).collect()
 }
@@ -143,7 +143,7 @@ fn notice() -> String {
 #[test]
 fn notice_names_everything_in_the_binary() {
     if std::env::var_os("VARVE_WRITE_NOTICE").is_some() {
-        std::fs::write(packaged("NOTICE"), notice()).unwrap();
+        std::fs::write(repository_path("NOTICE"), notice()).unwrap();
     }
     let notice = text("NOTICE");
     let lines: BTreeSet<_> = notice.lines().collect();

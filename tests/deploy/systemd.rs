@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::Command;
 
-use super::{packaged, text};
+use super::{repository_path, text};
 use crate::harness::{ConfigFile, Http, PATIENCE, Process, Server, missing, new_data_dir, serve_command, wait_until};
 
 const UNIT: &str = "docs/deploy/systemd/varve.service";
@@ -128,7 +128,7 @@ fn the_unit_is_valid_and_its_exposure_is_low() {
     };
     let threshold = format!("--threshold={EXPOSURE_MAX}");
     let security = ["security", "--offline=true", "--no-pager", &threshold];
-    let (is_low, report) = analyze(&security, &packaged(UNIT));
+    let (is_low, report) = analyze(&security, &repository_path(UNIT));
     assert!(is_low, "{report}");
     let last = report.lines().rev().find(|line| line.contains("exposure level")).unwrap();
     println!("{last}");
@@ -159,7 +159,7 @@ fn the_flags_of_the_unit_start_a_server() {
 
 #[test]
 fn the_unit_runs_under_a_real_systemd() {
-    let script = packaged("tests/deploy/systemd_pid1.sh");
+    let script = repository_path("tests/deploy/systemd_pid1.sh");
     let output = Command::new("sh").arg(script).args([env!("CARGO_BIN_EXE_varve"), UNIT]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     match output.status.code() {
