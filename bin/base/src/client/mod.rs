@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub use access::{Access, HttpClientConfig, RESERVED_HEADERS, RESERVED_HTTP_HEADERS, TlsSettings};
 pub(crate) use access::{Authorization, BasicAuth, Header, is_reserved, set_folder};
-pub use url::{RESERVED, Url, escape};
+pub use url::{PERCENT_ENCODED, Url, escape};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bytes::Bytes;

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// The bytes that are percent-encoded in a component of a URL: all but the unreserved characters of RFC 3986.
-pub const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+pub const PERCENT_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
 /// The URL of a server: `http://host:port/path` or `https://host:port/path`.
 #[derive(Clone, PartialEq, Eq)]
@@ -101,7 +101,7 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
 
 /// Escapes text for a query string.
 pub fn escape(text: &str) -> String {
-    utf8_percent_encode(text, RESERVED).to_string()
+    utf8_percent_encode(text, PERCENT_ENCODED).to_string()
 }
 
 #[cfg(test)]

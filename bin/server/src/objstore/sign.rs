@@ -9,7 +9,7 @@ use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use ring::hmac;
-use varve_base::client::RESERVED;
+use varve_base::client::PERCENT_ENCODED;
 
 use super::checksum::checksum;
 
@@ -74,8 +74,8 @@ impl Signer {
 
 /// Encodes text for a path, where slashes stay, or for a query.
 pub(super) fn encode(text: &str, is_path: bool) -> String {
-    const IN_PATH: &AsciiSet = &RESERVED.remove(b'/');
-    let escaped = if is_path { IN_PATH } else { RESERVED };
+    const IN_PATH: &AsciiSet = &PERCENT_ENCODED.remove(b'/');
+    let escaped = if is_path { IN_PATH } else { PERCENT_ENCODED };
     utf8_percent_encode(text, escaped).to_string()
 }
 
