@@ -142,7 +142,7 @@ mod tests {
 
     fn serve(args: &[&str]) -> Result<(ServeArgs, BTreeMap<String, String>), String> {
         let args = ["varve", "serve"].iter().chain(args).map(OsString::from);
-        let invocation = parse(args).map_err(|refused| refused.to_string())?;
+        let invocation = parse(args).map_err(|rejected| rejected.to_string())?;
         let Command::Serve(args) = invocation.command else { panic!("it is `serve`") };
         Ok((*args, invocation.flags))
     }
@@ -169,19 +169,19 @@ mod tests {
         assert_eq!((flags["query.timeout"].as_str(), flags["enable-feature"].as_str()), ("1h30m", "a,b"));
     }
 
-    fn check_refused(arg: &str, expect: &str) {
-        let refused = serve(&[arg]).unwrap_err();
-        assert!(refused.contains(expect), "{refused}");
+    fn check_rejected(arg: &str, expect: &str) {
+        let rejected = serve(&[arg]).unwrap_err();
+        assert!(rejected.contains(expect), "{rejected}");
     }
 
     #[test]
     fn invalid_values_are_rejected_with_the_flag_and_the_reason() {
-        check_refused("--query.timeout=5", "--query.timeout <DURATION>': not a valid duration string");
-        check_refused("--query.timeout=0", "must be more than 0");
-        check_refused("--query.max-concurrency=0", "--query.max-concurrency <N>': must be at least 1");
-        check_refused("--web.listen-address=nowhere", "expected HOST:PORT");
-        check_refused("--web.listen-address=::1:80", "must be in brackets");
-        check_refused("--storage.wal.sync=sometimes", "[possible values: interval, always, never]");
-        check_refused("--query.time=5m", "unexpected argument '--query.time'");
+        check_rejected("--query.timeout=5", "--query.timeout <DURATION>': not a valid duration string");
+        check_rejected("--query.timeout=0", "must be more than 0");
+        check_rejected("--query.max-concurrency=0", "--query.max-concurrency <N>': must be at least 1");
+        check_rejected("--web.listen-address=nowhere", "expected HOST:PORT");
+        check_rejected("--web.listen-address=::1:80", "must be in brackets");
+        check_rejected("--storage.wal.sync=sometimes", "[possible values: interval, always, never]");
+        check_rejected("--query.time=5m", "unexpected argument '--query.time'");
     }
 }

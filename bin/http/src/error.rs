@@ -221,7 +221,7 @@ impl From<varve_query::Error> for ApiError {
     fn from(error: varve_query::Error) -> Self {
         use varve_query::Error;
         let (kind, limit) = match error {
-            Error::Parse(refused) => return refused.into(),
+            Error::Parse(rejected) => return rejected.into(),
             Error::Invalid(_) => return Self::invalid_parameter("query", error),
             Error::Limit { what, .. } => (ErrorKind::Execution, Some(what)),
             Error::Execution(_) | Error::Unsupported(_) => (ErrorKind::Execution, None),

@@ -254,7 +254,7 @@ fn last_words(args: &LastWordsArgs) -> Result<()> {
             }
             // After the first start there is no log of a previous process.
             Err(_) if !path.exists() => {}
-            Err(refused) => refusals.push(format!("{refused:#}")),
+            Err(rejected) => refusals.push(format!("{rejected:#}")),
         }
     }
     match (n_read, &refusals[..]) {

@@ -324,7 +324,7 @@ mod tests {
     fn check(text: &str, expect: Result<Duration, &str>) {
         match (Config::parse(text), expect) {
             (Ok(config), Ok(age)) => assert_eq!(config.storage.tsdb.in_order_max_age, age),
-            (Err(refused), Err(part)) => assert!(refused.to_string().contains(part), "{refused}"),
+            (Err(rejected), Err(part)) => assert!(rejected.to_string().contains(part), "{rejected}"),
             (got, expect) => panic!("{text:?}: {got:?}, expected {expect:?}"),
         }
     }

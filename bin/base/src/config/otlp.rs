@@ -119,10 +119,10 @@ mod tests {
     fn check(text: &str, expect: Result<PromotedAttributes, &str>) {
         let config: OtlpConfig = serde_yaml_ng::from_str(text).unwrap();
         let settings =
-            config.settings(1, false).map(|settings| settings.promoted).map_err(|refused| refused.to_string());
+            config.settings(1, false).map(|settings| settings.promoted).map_err(|rejected| rejected.to_string());
         match (settings, expect) {
             (Ok(promoted), Ok(expect)) => assert_eq!(promoted, expect),
-            (Err(refused), Err(part)) => assert!(refused.contains(part), "{refused}"),
+            (Err(rejected), Err(part)) => assert!(rejected.contains(part), "{rejected}"),
             (got, expect) => panic!("{text}: {got:?}, expected {expect:?}"),
         }
     }

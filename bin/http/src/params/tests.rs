@@ -32,12 +32,12 @@ fn an_invalid_pair_is_skipped_and_reported() {
 
 #[test]
 fn too_many_parameters_are_rejected() {
-    let refused = Form::default().add("a&".repeat(PARAMETERS_MAX + 1).as_bytes());
-    assert_eq!(message(refused), "more than 10000 parameters");
+    let rejected = Form::default().add("a&".repeat(PARAMETERS_MAX + 1).as_bytes());
+    assert_eq!(message(rejected), "more than 10000 parameters");
 }
 
 fn check_limit(encoded: &str, expect: Result<Option<usize>, &str>) {
-    assert_eq!(form(encoded).limit().map_err(|refused| refused.message), expect.map_err(str::to_owned), "{encoded}");
+    assert_eq!(form(encoded).limit().map_err(|rejected| rejected.message), expect.map_err(str::to_owned), "{encoded}");
 }
 
 #[test]
@@ -75,16 +75,16 @@ fn times_are_unix_seconds_or_rfc3339() {
     for bad in ["2015-06-03T14:21:58+0100", "2015-06-03T14:21:60Z", "2015-06-03T14:21:58.Z", "2015-06-03t14:21:58z"] {
         check_time(bad, None);
     }
-    let refused = form("time=x").optional_time_ms("time");
+    let rejected = form("time=x").optional_time_ms("time");
     assert_eq!(
-        message(refused),
+        message(rejected),
         "invalid parameter \"time\": invalid time value for 'time': cannot parse \"x\" to a valid timestamp"
     );
 }
 
 fn check_steps(encoded: &str, expect: Result<(i64, i64, i64), &str>) {
     let expect = expect.map(|(start_ms, end_ms, step_ms)| Times::Range { start_ms, end_ms, step_ms });
-    let got = form(encoded).steps(11_000).map_err(|refused| refused.message);
+    let got = form(encoded).steps(11_000).map_err(|rejected| rejected.message);
     assert_eq!(got, expect.map_err(str::to_owned), "{encoded}");
 }
 

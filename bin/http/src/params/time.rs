@@ -183,11 +183,11 @@ mod tests {
 
     #[test]
     fn a_number_out_of_range_is_invalid_but_infinity_is_valid() {
-        let refused = |text: &str| parse_signed_duration(text).unwrap_err();
-        assert_eq!(refused("1e400"), "cannot parse \"1e400\" to a valid duration");
-        assert_eq!(refused("-1e400"), "cannot parse \"-1e400\" to a valid duration");
+        let rejected = |text: &str| parse_signed_duration(text).unwrap_err();
+        assert_eq!(rejected("1e400"), "cannot parse \"1e400\" to a valid duration");
+        assert_eq!(rejected("-1e400"), "cannot parse \"-1e400\" to a valid duration");
         for text in ["Inf", "-inf", "+Infinity", "1e300"] {
-            assert!(refused(text).ends_with("It overflows int64"), "{text}");
+            assert!(rejected(text).ends_with("It overflows int64"), "{text}");
         }
     }
 

@@ -398,8 +398,8 @@ mod tests {
     #[test]
     fn invalid_users_and_tokens_are_rejected() {
         let check = |text: &str, expect: &str| {
-            let refused = Auth::new(&parse(text).unwrap(), Path::new(""), &mut Vec::new()).unwrap_err();
-            assert!(format!("{refused:#}").contains(expect), "{refused:#}");
+            let rejected = Auth::new(&parse(text).unwrap(), Path::new(""), &mut Vec::new()).unwrap_err();
+            assert!(format!("{rejected:#}").contains(expect), "{rejected:#}");
         };
         check("basic_auth_users: {ann: s3cret}", "basic_auth_users.ann: the value is not a bcrypt hash");
         check("bearer_tokens: [{name: x, scopes: [read]}]", "bearer_tokens[0]: the token is empty");

@@ -149,11 +149,11 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expect: &str) {
-        let refused = parse(text)
+        let rejected = parse(text)
             .map_err(|error| error.to_string())
             .and_then(|file| file.http_server_config.headers().map_err(|error| error.to_string()));
-        let refused = refused.unwrap_err();
-        assert!(refused.contains(expect), "{refused}");
+        let rejected = rejected.unwrap_err();
+        assert!(rejected.contains(expect), "{rejected}");
     }
 
     #[test]

@@ -512,7 +512,7 @@ fn parse_points(text: &str) -> Result<usize, String> {
 }
 
 fn parse_regexp(text: &str) -> Result<Regexp, String> {
-    Regexp::parse(text).map_err(|refused| refused.to_string())
+    Regexp::parse(text).map_err(|rejected| rejected.to_string())
 }
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {

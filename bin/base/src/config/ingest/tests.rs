@@ -7,21 +7,21 @@ fn parse(text: &str) -> Result<Rules> {
 }
 
 #[track_caller]
-fn refused(text: &str, expect: &str) {
-    let refused = format!("{:#}", parse(text).unwrap_err());
-    assert!(refused.contains(expect), "{text}: {refused}, expected {expect}");
+fn rejected(text: &str, expect: &str) {
+    let rejected = format!("{:#}", parse(text).unwrap_err());
+    assert!(rejected.contains(expect), "{text}: {rejected}, expected {expect}");
 }
 
 #[test]
 fn errors_name_their_place() {
-    refused("{metric_relabel_configs: [{action: drop, x: 1}]}", "unknown field `x`");
-    refused("{metric_relabel_configs: [{action: drop, state: on}]}", "state");
-    refused(
+    rejected("{metric_relabel_configs: [{action: drop, x: 1}]}", "unknown field `x`");
+    rejected("{metric_relabel_configs: [{action: drop, state: on}]}", "state");
+    rejected(
         "{metric_relabel_configs: [{target_label: a, disable_on_use: true}]}",
         "'disable_on_use' is only for rules that drop series",
     );
-    refused("{presets: [x]}", "unknown preset \"x\", known are: kube-prometheus");
-    refused(
+    rejected("{presets: [x]}", "unknown preset \"x\", known are: kube-prometheus");
+    rejected(
         "{metric_relabel_configs: [{action: keep}, {action: nothing}]}",
         "rule 1: unknown relabel action \"nothing\"",
     );
@@ -52,8 +52,8 @@ fn budgets_are_read_and_checked() {
             "all guarantees, 10, exceed the budget 9",
         ),
     ] {
-        let refused = format!("{:#}", parse(text).unwrap_err());
-        assert!(refused.contains(expect), "{text}: {refused}, expected {expect}");
+        let rejected = format!("{:#}", parse(text).unwrap_err());
+        assert!(rejected.contains(expect), "{text}: {rejected}, expected {expect}");
     }
 }
 
@@ -72,8 +72,8 @@ fn ha_labels_default_to_those_of_the_operator() {
         ("{ha: {failover_timeout: 500ms}}", "must be from 1s to 1h"),
         ("{ha: {failover_timeout: 2h}}", "must be from 1s to 1h"),
     ] {
-        let refused = ha(text).unwrap_err().to_string();
-        assert!(refused.contains(expect), "{text}: {refused}");
+        let rejected = ha(text).unwrap_err().to_string();
+        assert!(rejected.contains(expect), "{text}: {rejected}");
     }
 }
 

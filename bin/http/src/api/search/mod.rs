@@ -386,7 +386,7 @@ mod tests {
     fn search(encoded: &str) -> Result<Search, String> {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        Search::read(&QueryContext::unbounded(), &form, "label_names", 1000).map_err(|refused| refused.message)
+        Search::read(&QueryContext::unbounded(), &form, "label_names", 1000).map_err(|rejected| rejected.message)
     }
 
     #[test]
