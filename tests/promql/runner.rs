@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use varve_promql::Features;
-use varve_query::histogram::FloatHistogram;
 use varve_query::{Engine, EngineOptions, Error, QueryResult, Request, Times, Value};
-use varve_tsdb::histogram::{Histogram, ResetHint};
 use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};
 
 use super::at_modifier;
@@ -96,7 +94,7 @@ impl Store {
                         before = None;
                     }
                     Some(Item::Histogram(literal)) => {
-                        let histogram = Arc::new(with_hint(literal.histogram.clone(), before.as_deref()));
+                        let histogram = Arc::new(literal.appended_after(before.as_deref()));
                         batch.push_histogram_with_start(handle, timestamp_ms, Arc::clone(&histogram), start_ms, 0);
                         before = Some(histogram);
                     }
@@ -106,18 +104,6 @@ impl Store {
         self.db.append(&mut batch).unwrap();
         assert!(batch.rejected().is_empty(), "{:?}", batch.rejected());
     }
-}
-
-/// Sets the counter reset hint of a histogram after its predecessor. Prometheus' storage computes it when it appends a
-/// histogram; Varve stores the hint of the sender.
-fn with_hint(mut histogram: Histogram, before: Option<&Histogram>) -> Histogram {
-    if matches!(histogram.reset_hint, ResetHint::Unknown | ResetHint::NoReset) {
-        let counter = before.filter(|before| before.reset_hint != ResetHint::Gauge);
-        let continues = |before| FloatHistogram::from(&histogram).continues(&FloatHistogram::from(before));
-        let known = if counter.is_some_and(continues) { ResetHint::NoReset } else { ResetHint::Unknown };
-        histogram.reset_hint = known;
-    }
-    histogram
 }
 
 struct Runner {

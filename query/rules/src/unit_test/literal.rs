@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use varve_query::histogram::FloatHistogram;
 use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 
 use super::scanner::Scanner;
@@ -15,6 +16,22 @@ pub struct Literal {
     pub histogram: Histogram,
     /// `true` if the literal has a counter reset hint.
     pub has_hint: bool,
+}
+
+impl Literal {
+    /// Returns the histogram with the counter reset hint that Prometheus' storage computes when it appends the
+    /// histogram after `before`. Varve stores the hint of the sender.
+    #[must_use]
+    pub fn appended_after(&self, before: Option<&Histogram>) -> Histogram {
+        let mut histogram = self.histogram.clone();
+        if matches!(histogram.reset_hint, ResetHint::Unknown | ResetHint::NoReset) {
+            let counter = before.filter(|before| before.reset_hint != ResetHint::Gauge);
+            let continues = |before| FloatHistogram::from(&histogram).continues(&FloatHistogram::from(before));
+            let known = if counter.is_some_and(continues) { ResetHint::NoReset } else { ResetHint::Unknown };
+            histogram.reset_hint = known;
+        }
+        histogram
+    }
 }
 
 /// The fields of a literal.

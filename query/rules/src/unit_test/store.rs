@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use varve_query::histogram::FloatHistogram;
 use varve_query::{Engine, Request, Times, Value, VectorSample};
-use varve_tsdb::histogram::{Histogram, ResetHint};
+use varve_tsdb::histogram::Histogram;
 use varve_tsdb::{Db, Labels, Matcher, QueryContext, RejectReason, Sample, TimeRange, WriteBatch};
 
 use super::sequence::{Item, Sequence};
@@ -58,7 +57,7 @@ impl Store {
                     }
                     Some(Item::Histogram(literal)) => {
                         literal.histogram.validate().map_err(|error| error.to_string())?;
-                        let histogram = Arc::new(with_hint(literal.histogram.clone(), input.last.as_deref()));
+                        let histogram = Arc::new(literal.appended_after(input.last.as_deref()));
                         batch.push_histogram(handle, timestamp_ms, Arc::clone(&histogram), 0);
                         input.last = Some(histogram);
                     }
@@ -124,15 +123,4 @@ impl Storage for Store {
     }
 
     fn notify(&self, _alerts: Vec<Notification>) {}
-}
-
-/// Sets the counter reset hint of a histogram after its predecessor, as Prometheus' storage does.
-fn with_hint(mut histogram: Histogram, before: Option<&Histogram>) -> Histogram {
-    if matches!(histogram.reset_hint, ResetHint::Unknown | ResetHint::NoReset) {
-        let counter = before.filter(|before| before.reset_hint != ResetHint::Gauge);
-        let continues = |before| FloatHistogram::from(&histogram).continues(&FloatHistogram::from(before));
-        let known = if counter.is_some_and(continues) { ResetHint::NoReset } else { ResetHint::Unknown };
-        histogram.reset_hint = known;
-    }
-    histogram
 }
