@@ -117,13 +117,6 @@ mod tests {
     const KIND: StateFile = StateFile { magic: *b"TEST", version: 1, payload_size_max: 100 };
     const PATH: &str = "/data/state";
 
-    fn disk() -> MemFs {
-        let fs = MemFs::new();
-        fs.create_dir(Path::new("/data")).unwrap();
-        fs.sync_dir(Path::new("/")).unwrap();
-        fs
-    }
-
     fn open(fs: &MemFs) -> (String, PersistedState, Result<(), StateFileError>) {
         let decode = |payload: &[u8]| {
             let mut cursor = Cursor::new(payload);
@@ -141,14 +134,14 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_renamed_and_a_newer_one_stays() {
-        let fs = disk();
+        let fs = MemFs::with_dir("/data");
         let (_, mut file, found) = open(&fs);
         assert_eq!(found, Ok(()));
         file.write(&payload("state"));
         assert_eq!((open(&fs).0.as_str(), open(&fs).2), ("state", Ok(())));
         let bytes = fs.read(Path::new(PATH), 1_000).unwrap();
         let put = |bytes: &[u8]| {
-            let fs = disk();
+            let fs = MemFs::with_dir("/data");
             fs.create(Path::new(PATH)).unwrap().append(bytes).unwrap();
             fs
         };
@@ -177,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_file_that_the_disk_does_not_return_stays() {
-        let fs = disk();
+        let fs = MemFs::with_dir("/data");
         open(&fs).1.write(&payload("state"));
         fs.set_bad_sector(Path::new(PATH), 0..1).unwrap();
         for _ in 0..2 {
@@ -190,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_failed_write_is_counted_and_repeated() {
-        let fs = disk();
+        let fs = MemFs::with_dir("/data");
         let (_, mut file, _) = open(&fs);
         fs.fail_at(fs.n_operations() + 1, Fault::Fails(ErrorKind::StorageFull));
         file.write(&payload("state"));
@@ -202,7 +195,7 @@ mod tests {
     #[test]
     fn a_payload_beyond_a_bound_is_invalid() {
         for invalid in [&[9, 0][..], &[1, 0], &[1, 0, 0xff], &[1, 0, b'a', 0]] {
-            let fs = disk();
+            let fs = MemFs::with_dir("/data");
             open(&fs).1.write(invalid);
             assert_eq!(open(&fs).2, Err(StateFileError::damaged("its payload is invalid")), "{invalid:?}");
         }

@@ -1,5 +1,4 @@
 use std::io::ErrorKind;
-use std::path::Path;
 
 use varve_fs::testing::{Fault, MemFs, PowerCut};
 
@@ -7,13 +6,6 @@ use super::*;
 
 const PATH: &str = "/data/ha";
 const TIMEOUT: Duration = Duration::from_secs(30);
-
-fn disk() -> MemFs {
-    let fs = MemFs::new();
-    fs.create_dir(Path::new("/data")).unwrap();
-    fs.sync_dir(Path::new("/")).unwrap();
-    fs
-}
 
 fn open(fs: &MemFs) -> (Elections, Result<(), StateFileError>) {
     Elections::open(Arc::new(fs.clone()), PATH.into())
@@ -29,7 +21,7 @@ fn leaders(elections: &Elections) -> Vec<(String, String)> {
 
 #[test]
 fn a_leader_is_on_disk_before_its_decision_returns() {
-    let fs = disk();
+    let fs = MemFs::with_dir("/data");
     let (elections, found) = open(&fs);
     assert_eq!(found, Ok(()));
     assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
@@ -54,12 +46,12 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
         assert_eq!(elections.decide(pair("c", "b"), Duration::ZERO), Decision::Leader);
         elections
     };
-    let fs = disk();
+    let fs = MemFs::with_dir("/data");
     let before = fs.n_operations();
     elect(&fs);
     for operation in before..fs.n_operations() {
         for fault in [Fault::Fails(ErrorKind::StorageFull), Fault::Cut, Fault::Dies] {
-            let fs = disk();
+            let fs = MemFs::with_dir("/data");
             fs.fail_at(operation, fault);
             let elections = elect(&fs);
             for cut in [PowerCut::LosesAll, PowerCut::KeepsAll] {
@@ -80,7 +72,7 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
 fn a_pair_has_two_short_names_in_utf8() {
     let settings =
         HaSettings { cluster_label: "c".to_owned(), replica_label: "r".to_owned(), failover_timeout: TIMEOUT };
-    let ha = Ha::new(settings, Arc::new(open(&disk()).0));
+    let ha = Ha::new(settings, Arc::new(open(&MemFs::with_dir("/data")).0));
     let long = "x".repeat(NAME_SIZE_MAX + 1);
     let check = |labels: &[(&str, &[u8])], expect: Option<Pair<'_>>| {
         assert_eq!(ha.pair(labels.iter().map(|(name, value)| (name.as_bytes(), *value))), expect, "{labels:?}");

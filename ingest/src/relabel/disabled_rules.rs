@@ -186,13 +186,6 @@ mod tests {
 
     const PATH: &str = "/data/disabled-rules";
 
-    fn disk() -> MemFs {
-        let fs = MemFs::new();
-        fs.create_dir(Path::new("/data")).unwrap();
-        fs.sync_dir(Path::new("/")).unwrap();
-        fs
-    }
-
     fn open(fs: &MemFs) -> (DisabledRules, Result<(), StateFileError>) {
         DisabledRules::open(Arc::new(fs.clone()), PATH.into())
     }
@@ -233,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_disabled_rule_stays_disabled_after_a_restart_until_its_entry_changes() {
-        let fs = disk();
+        let fs = MemFs::with_dir("/data");
         let (state, found) = open(&fs);
         assert_eq!(found, Ok(()));
         let configs = [drop_job("a", "x"), drop_job("b", "y")];
@@ -259,7 +252,7 @@ mod tests {
 
     #[test]
     fn the_format_page_shows_the_written_bytes() {
-        let fs = disk();
+        let fs = MemFs::with_dir("/data");
         let in_force = rules(&[drop_job("debug", "x")]);
         disable(&in_force, "x", "curl");
         let mut state = State { disabled: ByRule::default(), file: PersistedState::in_memory(FILE) };

@@ -358,8 +358,9 @@ impl SegmentSummary {
 mod tests {
     use super::*;
     use crate::recover::{RecoverOptions, recover};
-    use crate::testing::{copy_dir, fs, recorded};
+    use crate::testing::{fs, recorded};
     use varve_fs::RealFs;
+    use varve_fs::testing::copy_dir;
 
     #[test]
     fn the_recorded_directory_is_sound() {

@@ -26,15 +26,6 @@ pub(crate) fn recorded_3_16() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/prometheus-3.16")
 }
 
-pub(crate) fn copy_dir(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() { copy_dir(&path, &target) } else { std::fs::copy(&path, &target).map(|_| ()).unwrap() }
-    }
-}
-
 pub(crate) fn fs() -> Arc<dyn Fs> {
     Arc::new(RealFs)
 }

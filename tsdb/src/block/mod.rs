@@ -90,4 +90,4 @@ pub(crate) fn take_flags(src: &mut &[u8], known: u8) -> Result<u8, Unreadable> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use varve_codec::varint::put_i64;
 use varve_fs::RealFs;
 use varve_fs::damage::DamageReport;
+use varve_fs::testing::copy_dir;
 use varve_tsdb::{Db, Options, QueryContext, SampleColumns, TimeRange};
 
 use super::*;
@@ -17,9 +18,7 @@ use crate::chunk::{Encoding, StartTimestamps};
 use crate::export::{ExportOptions, export};
 use crate::import::import_block;
 use crate::inspect::{Depth, inspect};
-use crate::testing::{
-    Samples, add, copy_dir, fs, n_samples, read_block, recorded, recorded_3_16, series_record, wal_of,
-};
+use crate::testing::{Samples, add, fs, n_samples, read_block, recorded, recorded_3_16, series_record, wal_of};
 use crate::wal::RecordType;
 use crate::wal::tests::segment;
 

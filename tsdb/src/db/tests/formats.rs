@@ -8,6 +8,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use varve_fs::testing::copy_dir;
+
 use super::*;
 use crate::sample::SeriesRef;
 
@@ -41,14 +43,6 @@ fn files_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     files
-}
-
-fn copy_dir(from: &Path, to: &Path) {
-    for (path, bytes) in files_of(from) {
-        let to = to.join(path.strip_prefix(from).unwrap());
-        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-        std::fs::write(to, bytes).unwrap();
-    }
 }
 
 fn print(contents: &Contents) -> String {

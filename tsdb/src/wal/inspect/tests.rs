@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use varve_fs::damage::DamageReport;
+use varve_fs::testing::{copy_dir, random};
 use varve_fs::{Fs, RealFs};
 
 use super::*;
@@ -16,15 +17,6 @@ use crate::sample::{Sample, SampleColumns, TimeRange, WriteBatch};
 
 /// Number of damaged copies that are repaired.
 const VARIANTS: u64 = 36;
-
-fn copy_dir(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let target = to.join(path.file_name().unwrap());
-        if path.is_dir() { copy_dir(&path, &target) } else { std::fs::copy(&path, &target).map(|_| ()).unwrap() }
-    }
-}
 
 /// A copy of the fixture.
 fn fixture() -> tempfile::TempDir {
@@ -105,15 +97,6 @@ fn the_sizes_of_the_parts_add_up_to_the_size_of_the_files() {
     let size: u64 = found.files.iter().map(|file| file.integrity.size).sum();
     assert_eq!(8 * (bytes + series + metadata + checkpoints + damaged) + bits, 8 * size);
     assert!(n_samples > 0 && samples.values > 0 && series > 0 && checkpoints > 0);
-}
-
-/// A generator of numbers below a bound.
-fn random(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    move |end: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % end.max(1)
-    }
 }
 
 /// Damages a file of the WAL: a bit, some bytes or its header.

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use varve_fs::damage;
+use varve_fs::testing::random;
 
 use super::*;
 use crate::chunk;
@@ -186,14 +187,6 @@ fn damage(kind: Damage, dir: &Path, random: &mut impl FnMut(usize) -> usize) -> 
     };
     std::fs::write(&path, bytes).unwrap();
     (path, range.start as u64..range.end as u64)
-}
-
-fn random(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    move |end: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % end.max(1)
-    }
 }
 
 /// Seeds of damage that once went unreported: a page of a WAL, and series of an index, filled with zeros.
