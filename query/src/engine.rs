@@ -348,7 +348,7 @@ impl Evaluation<'_> {
         let joined = cached.join(self.ctx, found, version, fresh.value, &mut charge);
         let Ok(Some(value)) = joined else { return Ok(None) };
         if let Value::Matrix(matrix) = &value
-            && matrix.iter().map(n_samples).sum::<usize>() > self.engine.options.samples_max
+            && matrix.iter().map(|series| n_samples(series)).sum::<usize>() > self.engine.options.samples_max
         {
             return Ok(None);
         }
@@ -463,7 +463,7 @@ fn range_value(
         let point = |(timestamp_ms, value)| Point { timestamp_ms, value };
         let points = grid.times_ms().zip(values.iter().copied()).map(point).collect();
         let (labels, histograms) = (varve_tsdb::Labels::empty(), Vec::new());
-        return Ok(Value::Matrix(vec![MatrixSeries { labels, points, histograms }]));
+        return Ok(Value::Matrix(vec![Arc::new(MatrixSeries { labels, points, histograms })]));
     }
     let mut vector = evaluator.vector(plan, grid)?;
     evaluator.finish(&mut vector)?;
@@ -472,15 +472,15 @@ fn range_value(
 
 /// Converts columns to points and sorts the series by labels. Charges the points, and releases each column after its
 /// conversion.
-fn matrix(vector: Vector, grid: Grid, limits: &Limits, charge: &mut Charge) -> Result<Vec<MatrixSeries>> {
+fn matrix(vector: Vector, grid: Grid, limits: &Limits, charge: &mut Charge) -> Result<Vec<Arc<MatrixSeries>>> {
     let (columns, mut columns_charge) = vector.into_parts();
-    charge.grow(columns.len() * size_of::<MatrixSeries>())?;
+    charge.grow(columns.len() * MatrixSeries::FIXED_SIZE)?;
     let mut series = Vec::with_capacity(columns.len());
     for column in columns {
         limits.check()?;
         let column_size = series_size(&column);
         let converted = matrix_series(column, grid, charge)?;
-        series.push(converted);
+        series.push(Arc::new(converted));
         columns_charge.shrink(column_size);
     }
     sort_by(&mut series, limits, |a, b| a.labels.cmp(&b.labels))?;

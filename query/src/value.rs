@@ -20,8 +20,8 @@ pub enum Value {
     },
     /// At most one sample per label set, all at one time.
     Vector(Vec<VectorSample>),
-    /// Samples over time; series ascend by labels.
-    Matrix(Vec<MatrixSeries>),
+    /// Samples over time; series ascend by labels. The result cache may share them.
+    Matrix(Vec<Arc<MatrixSeries>>),
 }
 
 /// A float at a time.
@@ -63,4 +63,35 @@ pub struct MatrixSeries {
     /// Histograms in ascending order of time; none has the time of a float. A series has at least one float or
     /// histogram.
     pub histograms: Vec<HistogramPoint>,
+}
+
+impl Value {
+    /// Returns the size in memory. Shared label sets, series and histograms count in full.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Scalar(_) => 0,
+            Self::String { value, .. } => value.len(),
+            Self::Vector(samples) => samples.iter().map(VectorSample::size).sum(),
+            Self::Matrix(matrix) => matrix.iter().map(|series| series.size()).sum(),
+        }
+    }
+}
+
+impl VectorSample {
+    fn size(&self) -> usize {
+        let of_histogram = self.histogram.as_ref().map_or(0, |histogram| histogram.size());
+        size_of::<Self>() + self.labels.size() + of_histogram
+    }
+}
+
+impl MatrixSeries {
+    /// Size of a series in a matrix without its labels and points: with a pointer and two reference counts.
+    pub(crate) const FIXED_SIZE: usize = size_of::<Self>() + 3 * size_of::<usize>();
+
+    /// Returns the size in memory. A shared label set and shared histograms count in full.
+    pub(crate) fn size(&self) -> usize {
+        let histograms = self.histograms.iter().map(|point| size_of::<HistogramPoint>() + point.histogram.size());
+        Self::FIXED_SIZE + self.labels.size() + size_of_val(&*self.points) + histograms.sum::<usize>()
+    }
 }

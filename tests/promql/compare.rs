@@ -77,13 +77,13 @@ pub(super) fn unordered(eval: &Eval, value: &Value) -> Check {
 }
 
 /// Checks that series ascend by labels.
-pub(super) fn sorted(matrix: &[MatrixSeries]) -> Check {
+pub(super) fn sorted(matrix: &[Arc<MatrixSeries>]) -> Check {
     let ascending = matrix.is_sorted_by(|a, b| a.labels < b.labels);
     if ascending { Ok(()) } else { Err("series are not sorted by labels".into()) }
 }
 
 /// Extracts the points of one time from a matrix, as a vector or scalar.
-pub(super) fn slice(matrix: &[MatrixSeries], time_ms: i64, expected: &Expected) -> Value {
+pub(super) fn slice(matrix: &[Arc<MatrixSeries>], time_ms: i64, expected: &Expected) -> Value {
     let samples = matrix.iter().filter_map(|series| {
         let labels = series.labels.clone();
         if let Some(found) = series.histograms.iter().find(|point| point.timestamp_ms == time_ms) {
@@ -101,7 +101,12 @@ pub(super) fn slice(matrix: &[MatrixSeries], time_ms: i64, expected: &Expected) 
 }
 
 /// Checks the series of a range; the first expected value is at `start_ms`.
-pub(super) fn matrix(expected: &[(Labels, Sequence)], found: &[MatrixSeries], start_ms: i64, step_ms: i64) -> Check {
+pub(super) fn matrix(
+    expected: &[(Labels, Sequence)],
+    found: &[Arc<MatrixSeries>],
+    start_ms: i64,
+    step_ms: i64,
+) -> Check {
     let points = |sequence: &Sequence| -> Vec<(i64, Item)> {
         let values = sequence.values.iter().enumerate();
         values.filter_map(|(i, value)| Some((start_ms + i as i64 * step_ms, value.clone()?))).collect()

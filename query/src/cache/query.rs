@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::eval::Settings;
 use crate::eval::grid::Grid;
 use crate::plan::Plan;
-use crate::value::{Value, VectorSample};
+use crate::value::Value;
 
 /// A query that may be cached.
 #[derive(Debug)]
@@ -165,7 +165,7 @@ impl CachedQuery<'_> {
                 Value::Matrix(join::join(ctx, matrix, times, Vec::new(), charge)?)
             }
             value => {
-                charge.grow(size_of_value(value))?;
+                charge.grow(value.size())?;
                 value.clone()
             }
         };
@@ -230,25 +230,12 @@ impl CachedQuery<'_> {
 
     /// Returns `true` if the cache may have an entry of this size: checked before the value is copied.
     fn fits(&self, value: &Value) -> bool {
-        size_of_value(value) <= self.cache.entry_size_max()
+        value.size() <= self.cache.entry_size_max()
     }
 
     fn insert(&self, grid: Grid, version: ReadVersion, value: Value, annotations: Annotations, is_divisible: bool) {
-        let size = ENTRY_OVERHEAD + 2 * self.key.len() + self.query.len() + size_of_value(&value) + annotations.size();
+        let size = ENTRY_OVERHEAD + 2 * self.key.len() + self.query.len() + value.size() + annotations.size();
         let entry = Entry { query: self.query.into(), grid, version, value, annotations, is_divisible, size };
         self.cache.insert(Arc::clone(&self.key), entry);
-    }
-}
-
-/// Returns the size of a value in memory. Shared label sets and histograms count in full.
-fn size_of_value(value: &Value) -> usize {
-    match value {
-        Value::Scalar(_) => 0,
-        Value::String { value, .. } => value.len(),
-        Value::Vector(samples) => {
-            let histogram = |sample: &VectorSample| sample.histogram.as_ref().map_or(0, |histogram| histogram.size());
-            samples.iter().map(|sample| size_of::<VectorSample>() + sample.labels.size() + histogram(sample)).sum()
-        }
-        Value::Matrix(matrix) => matrix.iter().map(join::size_of_series).sum(),
     }
 }

@@ -2,6 +2,7 @@ mod limits;
 mod random;
 mod shared_scans;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -41,7 +42,7 @@ fn plain_engine_with(type_and_unit_labels: bool) -> Engine {
 }
 
 /// Runs a range query of 100 steps.
-fn range(engine: &Engine, ctx: &QueryContext, query: &str) -> Result<Vec<MatrixSeries>> {
+fn range(engine: &Engine, ctx: &QueryContext, query: &str) -> Result<Vec<Arc<MatrixSeries>>> {
     let (_folder, db) = store();
     let times = Times::Range { start_ms: 0, end_ms: 99_000, step_ms: 1000 };
     match engine.run(&db, ctx, &Request::new(query, times))?.value {

@@ -156,7 +156,7 @@ impl QueryRangeRequest {
             }
             Value::String { .. } => Ok(()),
             Value::Vector(samples) => self.send_series(work, out, samples.into_iter().map(of_sample)),
-            Value::Matrix(series) => self.send_series(work, out, series.into_iter().map(of_series)),
+            Value::Matrix(series) => self.send_series(work, out, series.into_iter().map(|series| of_series(&series))),
         }
     }
 
@@ -185,19 +185,19 @@ fn of_sample(VectorSample { labels, point, histogram }: VectorSample) -> TimeSer
     match histogram {
         Some(histogram) => {
             let histograms = vec![HistogramPoint { timestamp_ms: point.timestamp_ms, histogram }];
-            of_series(MatrixSeries { labels, points: Vec::new(), histograms })
+            of_series(&MatrixSeries { labels, points: Vec::new(), histograms })
         }
-        None => of_series(MatrixSeries { labels, points: vec![point], histograms: Vec::new() }),
+        None => of_series(&MatrixSeries { labels, points: vec![point], histograms: Vec::new() }),
     }
 }
 
 /// Floats and histograms are separate lists in the message too.
-fn of_series(MatrixSeries { labels: own, points, histograms }: MatrixSeries) -> TimeSeries {
+fn of_series(MatrixSeries { labels: own, points, histograms }: &MatrixSeries) -> TimeSeries {
     let (mut floats, mut columns) = (SampleColumns::default(), SampleColumns::default());
     points.iter().for_each(|point| floats.push(Sample { timestamp_ms: point.timestamp_ms, value: point.value }));
-    for HistogramPoint { timestamp_ms, histogram } in &histograms {
+    for HistogramPoint { timestamp_ms, histogram } in histograms {
         columns.push_histogram(*timestamp_ms, Arc::new(histogram.to_stored()));
     }
     let histograms = TimeSeries::new(Vec::new(), &columns).histograms;
-    TimeSeries { histograms, ..TimeSeries::new(labels(&own, &ExternalLabels::new()), &floats) }
+    TimeSeries { histograms, ..TimeSeries::new(labels(own, &ExternalLabels::new()), &floats) }
 }

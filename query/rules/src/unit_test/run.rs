@@ -202,10 +202,10 @@ impl<'a> Run<'a> {
         if let Ok(Value::Matrix(matrix)) = self.store.value(&expr, self.start_ms + range_ms) {
             for series in matrix {
                 let _ = writeln!(out, "{} =>", series.labels);
-                for point in series.points {
+                for point in &series.points {
                     let _ = writeln!(out, "{} @[{}]", General(point.value), point.timestamp_ms);
                 }
-                for point in series.histograms {
+                for point in &series.histograms {
                     let _ = writeln!(out, "{} @[{}]", point.histogram, point.timestamp_ms);
                 }
             }

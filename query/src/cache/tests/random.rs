@@ -372,9 +372,9 @@ fn are_same(a: &Result<QueryResult, Error>, b: &Result<QueryResult, Error>) -> b
         _ => return false,
     };
     let is_same = |a: f64, b: f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
-    let is_same_matrix = |a: &Vec<MatrixSeries>, b: &Vec<MatrixSeries>| {
+    let is_same_matrix = |a: &[Arc<MatrixSeries>], b: &[Arc<MatrixSeries>]| {
         let is_same_point = |(a, b): (&Point, &Point)| a.timestamp_ms == b.timestamp_ms && is_same(a.value, b.value);
-        let is_same_series = |(a, b): (&MatrixSeries, &MatrixSeries)| {
+        let is_same_series = |(a, b): (&Arc<MatrixSeries>, &Arc<MatrixSeries>)| {
             a.labels == b.labels
                 && a.points.len() == b.points.len()
                 && a.points.iter().zip(&b.points).all(is_same_point)

@@ -190,7 +190,12 @@ impl Evaluator<'_> {
     }
 
     /// Returns the samples of each series in a range at one time, in ascending order of labels.
-    pub(crate) fn range_vector(&mut self, plan: &Plan, time_ms: i64, charge: &mut Charge) -> Result<Vec<MatrixSeries>> {
+    pub(crate) fn range_vector(
+        &mut self,
+        plan: &Plan,
+        time_ms: i64,
+        charge: &mut Charge,
+    ) -> Result<Vec<Arc<MatrixSeries>>> {
         let grid = Grid::instant(time_ms);
         let (extension, started) = (extension_of(plan), self.profile.now());
         let (windows, mut n_samples) = (self.windows(plan, grid), 0);
@@ -214,9 +219,11 @@ impl Evaluator<'_> {
                 held.grow(n_points)?;
                 let histograms_size: usize = histograms.iter().map(|point| point.histogram.size()).sum();
                 let size = points.len() * size_of::<Point>() + histograms.len() * size_of::<HistogramPoint>();
-                charge.grow(size + histograms_size + input.labels.size() + 2 * size_of::<MatrixSeries>())?;
+                charge.grow(
+                    size + histograms_size + input.labels.size() + MatrixSeries::FIXED_SIZE + size_of::<usize>(),
+                )?;
                 if !(points.is_empty() && histograms.is_empty()) {
-                    result.push(MatrixSeries { labels: input.labels.clone(), points, histograms });
+                    result.push(Arc::new(MatrixSeries { labels: input.labels.clone(), points, histograms }));
                 }
                 Ok(())
             })

@@ -1,5 +1,7 @@
 //! Writes the value of a query as Prometheus' JSON.
 
+use std::sync::Arc;
+
 use varve_query::stats::QueryStats;
 use varve_query::{HistogramPoint, MatrixSeries, Value, VectorSample};
 use varve_server::queries::query_stats::{self, StatsLevel};
@@ -21,7 +23,7 @@ pub(crate) fn write_result(
 ) -> Result<bool> {
     // The value outlives its evaluation: it is freed once the client has read it.
     let mut charge = work.ctx.charge();
-    charge.grow(size_of_value(&value))?;
+    charge.grow(value.size())?;
     work.open();
     let is_truncated = write_value(work, value, limit)?;
     if let Some((stats, level)) = stats {
@@ -31,26 +33,6 @@ pub(crate) fn write_result(
     }
     work.out.buffer().push(b'}');
     Ok(is_truncated)
-}
-
-/// Returns the size of a value in memory. Shared label sets count in full.
-fn size_of_value(value: &Value) -> usize {
-    match value {
-        Value::Scalar(_) => 0,
-        Value::String { value, .. } => value.len(),
-        Value::Vector(samples) => {
-            let of_histogram = |s: &VectorSample| s.histogram.as_ref().map_or(0, |histogram| histogram.size());
-            samples.iter().map(|s| size_of::<VectorSample>() + s.labels.size() + of_histogram(s)).sum()
-        }
-        Value::Matrix(matrix) => {
-            let size = |s: &MatrixSeries| {
-                let of_points =
-                    size_of_val(&*s.points) + s.histograms.iter().map(|h| h.histogram.size()).sum::<usize>();
-                size_of::<MatrixSeries>() + s.labels.size() + of_points
-            };
-            matrix.iter().map(size).sum()
-        }
-    }
 }
 
 /// Writes a value with its type, as the start of an object. Returns `true` if `limit` truncated it.
@@ -106,7 +88,7 @@ fn write_sample(out: &mut Vec<u8>, sample: VectorSample) {
     out.push(b'}');
 }
 
-fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = MatrixSeries>) -> Result<()> {
+fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = Arc<MatrixSeries>>) -> Result<()> {
     let mut writer = PointWriter::default();
     work.out.buffer().push(b'[');
     for (i, series) in matrix.enumerate() {

@@ -220,7 +220,7 @@ struct History<'a> {
 
 struct Results {
     until_ms: i64,
-    series: Vec<MatrixSeries>,
+    series: Vec<Arc<MatrixSeries>>,
     _charge: Charge,
 }
 
