@@ -174,6 +174,15 @@ impl ResponseWriter {
         &mut self.buffer
     }
 
+    /// Makes room for about `size` more bytes at once, up to the size at which the buffer is sent.
+    ///
+    /// # Errors
+    /// If memory is short.
+    pub(crate) fn reserve(&mut self, size: usize) -> Result<()> {
+        let size = self.buffer.len().saturating_add(size).min(self.size_when_full());
+        self.grow_to(size)
+    }
+
     /// Charges the bytes in the buffer to the memory budget, and sends them once they fill a chunk.
     ///
     /// # Errors
@@ -220,20 +229,36 @@ impl ResponseWriter {
         Ok(())
     }
 
-    fn threshold(&self) -> usize {
-        if matches!(self.stage, Stage::Buffering(_)) { self.limits.buffer_size } else { CHUNK_SIZE }
+    fn is_streaming(&self) -> bool {
+        !matches!(self.stage, Stage::Buffering(_))
     }
 
-    /// Doubles the buffer when it has little room left, up to the size at which it is sent.
+    fn threshold(&self) -> usize {
+        if self.is_streaming() { CHUNK_SIZE } else { self.limits.buffer_size }
+    }
+
+    /// Grows the buffer when it has little room left: to a whole chunk of a streamed response, otherwise to the double
+    /// size, up to the size at which it is sent.
     fn make_room(&mut self) -> Result<()> {
         if self.buffer.capacity() - self.buffer.len() < STEP_ROOM {
-            let size_max = self.threshold().saturating_add(STEP_ROOM);
-            let size = (2 * self.buffer.capacity()).min(size_max).max(self.buffer.len() + STEP_ROOM);
-            self.charge_up_to(size)?;
-            self.buffer.reserve_exact(size - self.buffer.len());
+            let size_max = self.size_when_full();
+            let grown = if self.is_streaming() { size_max } else { size_max.min(2 * self.buffer.capacity()) };
+            self.grow_to(grown.max(self.buffer.len() + STEP_ROOM))?;
         }
         // A step may have written more than STEP_ROOM.
         self.charge_up_to(self.buffer.capacity())
+    }
+
+    /// Returns the size of a buffer that is about to be sent.
+    fn size_when_full(&self) -> usize {
+        self.threshold().saturating_add(STEP_ROOM)
+    }
+
+    /// Grows the buffer to at least `size` bytes in all.
+    fn grow_to(&mut self, size: usize) -> Result<()> {
+        self.charge_up_to(size)?;
+        self.buffer.reserve_exact(size.saturating_sub(self.buffer.len()));
+        Ok(())
     }
 
     fn charge_up_to(&mut self, size: usize) -> Result<()> {
@@ -241,7 +266,7 @@ impl ResponseWriter {
     }
 
     fn send_buffer(&mut self) -> Result<()> {
-        if matches!(self.stage, Stage::Buffering(_)) {
+        if !self.is_streaming() {
             self.start_streaming()?;
         }
         let (bytes, charge) = self.take_buffer();

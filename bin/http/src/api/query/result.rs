@@ -22,9 +22,11 @@ pub(crate) fn write_result(
     limit: usize,
 ) -> Result<bool> {
     // The value outlives its evaluation: it is freed once the client has read it.
-    let mut charge = work.ctx.charge();
-    charge.grow(value.size())?;
+    let (mut charge, size) = (work.ctx.charge(), value.size());
+    charge.grow(size)?;
     work.open();
+    // The text of most values is a little longer than the value in memory.
+    work.out.reserve(size)?;
     let is_truncated = write_value(work, value, limit)?;
     if let Some((stats, level)) = stats {
         work.out.buffer().extend_from_slice(b",\"stats\":");
