@@ -28,7 +28,8 @@ pub struct Stats {
     pub requests_failed: u64,
     /// Bytes of request bodies as received.
     pub received_bytes: u64,
-    /// Samples stored, including exact duplicates. This and the next two counters include histograms.
+    /// Samples of requests that were stored, including exact duplicates. This and the next two counters include
+    /// histograms.
     pub samples_stored: u64,
     /// Samples that relabel rules dropped.
     pub samples_dropped: u64,
@@ -90,11 +91,6 @@ impl Counters {
     /// Counts what a request stored and rejected before it failed.
     pub(crate) fn note_partial(&self, written: &Written) {
         self.0.lock().add(written);
-    }
-
-    /// Counts samples that a rule stored.
-    pub(crate) fn note_rule(&self, n_stored: u64) {
-        self.0.lock().samples_stored += n_stored;
     }
 
     pub(crate) fn read(&self, route: RouteStats, admission: AdmissionStats) -> Stats {
