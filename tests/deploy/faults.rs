@@ -19,7 +19,7 @@ use crate::protection::{endless_query, ingest};
 const INJECTED_BY_UNIT_TESTS: [&str; 1] = ["VarvePanics"];
 
 /// Alerts whose fault a test of this file injects.
-const INJECTED: [&str; 31] = [
+const INJECTED: [&str; 32] = [
     "VarveAlertsNearMaximum",
     "VarveBlocksDamaged",
     "VarveCompactionsFailing",
@@ -37,6 +37,7 @@ const INJECTED: [&str; 31] = [
     "VarveNotificationsDropped",
     "VarveQueriesQueued",
     "VarveQueriesSlow",
+    "VarveRelabelRuleDisabled",
     "VarveReplaySlow",
     "VarveRestarting",
     "VarveRetentionHeld",
@@ -237,6 +238,17 @@ fn alerts_of_a_sender() {
     // Another server scrapes from now on: it has seen no sample arrive.
     let monitor = Monitor::new();
     monitor.expect("VarveNoSamples", &server, || {});
+}
+
+#[test]
+fn alert_of_a_disabled_relabel_rule() {
+    let rule = "{source_labels: [__name__], regex: m, action: drop, name: no-m, disable_on_use: true}";
+    let config = ConfigFile::new(&format!("ingest: {{metric_relabel_configs: [{rule}]}}"));
+    let (server, monitor) = (Server::start(&[&config.flag()]), Monitor::new());
+    assert_eq!(write(&server, &[], now_ms()), 204);
+    monitor.expect("VarveRelabelRuleDisabled", &server, || {
+        server.http().query("/api/v1/query", &[("query", "m")]).data();
+    });
 }
 
 #[test]

@@ -131,7 +131,8 @@ fn alerts_of_the_cluster_have_unit_tests_and_runbooks() {
     check_alerts(CLUSTER, "");
 }
 
-/// Starts a server with teams, an HA pair, rules and an Alertmanager that does not respond, and uses all of it.
+/// Starts a server with teams, a relabel rule, an HA pair, rules and an Alertmanager that does not respond, and uses all
+/// of it.
 fn used_server() -> (Server, ConfigFile) {
     let config = ConfigFile::new(
         &json!({
@@ -144,6 +145,10 @@ fn used_server() -> (Server, ConfigFile) {
                 "budget": {"active_series": 1000},
                 "teams": {"a": {"guaranteed": {"active_series": 1}, "maximum": {"active_series": 2}},
                           "b": {"maximum": {"samples_per_second": 1}}},
+                "metric_relabel_configs": [{
+                    "name": "unused", "source_labels": ["__name__"], "regex": "unused", "action": "drop",
+                    "disable_on_use": true,
+                }],
                 "ha": {"cluster_label": "cluster", "replica_label": "replica", "failover_timeout": "30s"},
             },
         })

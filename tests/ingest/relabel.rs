@@ -246,7 +246,7 @@ fn a_query_for_dropped_series_disables_the_rule() {
     assert_eq!([&rule["state"], &rule["disableOnUse"], &rule["samples"]], [&json!("dry_run"), &json!(true), &json!(3)]);
     assert_eq!([&used["selector"], &used["who"]], [&json!("{__name__=\"up\"}"), &json!("Grafana/12 (dashboard d1)")]);
     assert_eq!(server.metric("varve_ingest_samples_stored_total"), 1.0);
-    assert_eq!(server.metric("varve_ingest_rules_disabled_total{rule=\"no-up\"}"), 1.0);
+    assert_eq!(server.metric("varve_ingest_rules_disabled{rule=\"no-up\"}"), 1.0);
     wait_until("the log line", || server.log().contains("Rule disabled because"));
 
     // The rule stays disabled after a restart or a kill, until its entry changes or an operator enables it.

@@ -164,10 +164,7 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
     let mut may_be_disabled = rules.iter().filter(|rule| rule.disable_on_use).peekable();
     if may_be_disabled.peek().is_some() {
         for (name, query) in [
-            (
-                "varve_ingest_rules_disabled_total",
-                (|rule| &rule.disabled_by_use) as fn(&RuleStats) -> &Option<DisabledByUse>,
-            ),
+            ("varve_ingest_rules_disabled", (|rule| &rule.disabled_by_use) as fn(&RuleStats) -> &Option<DisabledByUse>),
             ("varve_ingest_rules_would_be_disabled", |rule| &rule.would_be_disabled_by),
         ] {
             let is_used = |rule: &RuleStats| f64::from(u8::from(query(rule).is_some()));
