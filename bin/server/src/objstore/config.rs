@@ -27,9 +27,11 @@ const FILE_SIZE_MAX: u64 = MIB;
 /// part.
 const PART_SIZES: std::ops::RangeInclusive<u64> = 5 * MIB..=64 * MIB;
 /// Default size of a part in bytes. Larger objects are sent in parts.
-const PART_SIZE: u64 = 16 * MIB;
-/// Default maximum number of retries of a request.
-const RETRIES_MAX: u32 = 6;
+const PART_SIZE_DEFAULT: u64 = 16 * MIB;
+/// Maximum of `max_retries`.
+const RETRIES_MAX: u32 = 20;
+/// Default of `max_retries`.
+const RETRIES_DEFAULT: u32 = 6;
 
 /// Types of Thanos that Varve does not have.
 const OTHER_TYPES: [&str; 8] = ["GCS", "AZURE", "SWIFT", "COS", "ALIYUNOSS", "BOS", "OCI", "OBS"];
@@ -244,13 +246,15 @@ impl S3Section {
             "path" => false,
             other => bail!("bucket_lookup_type {other:?} is not auto, path or virtual-hosted"),
         };
-        let part_size = if self.part_size == 0 { PART_SIZE } else { self.part_size };
+        let part_size = if self.part_size == 0 { PART_SIZE_DEFAULT } else { self.part_size };
         ensure!(
             PART_SIZES.contains(&part_size),
             "part_size {part_size} is not between {} and {} bytes",
             PART_SIZES.start(),
             PART_SIZES.end()
         );
+        let retries_max = if self.max_retries == 0 { RETRIES_DEFAULT } else { self.max_retries };
+        ensure!(retries_max <= RETRIES_MAX, "max_retries {retries_max} exceeds the maximum of {RETRIES_MAX}");
         let mut tls_config = self.http_config.tls_config;
         tls_config.set_folder(folder);
         let access = Access::new(&HttpClientConfig { tls_config, ..HttpClientConfig::default() })
@@ -268,7 +272,7 @@ impl S3Section {
             access,
             encryption: self.sse_config.headers().context("sse_config")?,
             part_size,
-            retries_max: if self.max_retries == 0 { RETRIES_MAX } else { self.max_retries.min(20) },
+            retries_max,
         })
     }
 }
@@ -350,8 +354,23 @@ mod tests {
         ] {
             let config = s3(fields);
             assert_eq!((config.is_virtual_hosted, &*config.region), (is_virtual_hosted, region), "{fields}");
-            assert_eq!((config.part_size, config.retries_max), (PART_SIZE, RETRIES_MAX));
+            assert_eq!((config.part_size, config.retries_max), (PART_SIZE_DEFAULT, RETRIES_DEFAULT));
             assert!(config.session_token.0.is_empty(), "the environment counts only without keys in the file");
+        }
+    }
+
+    #[test]
+    fn part_size_and_max_retries_have_bounds() {
+        for part_size in [5 * MIB, 64 * MIB] {
+            assert_eq!(s3(&format!("endpoint: e, part_size: {part_size}")).part_size, part_size);
+        }
+        assert_eq!(s3("endpoint: e, max_retries: 20").retries_max, 20);
+        for (field, expect) in [
+            ("part_size: 5242879", "part_size 5242879 is not between 5242880 and 67108864 bytes"),
+            ("part_size: 67108865", "part_size 67108865 is not between 5242880 and 67108864 bytes"),
+            ("max_retries: 21", "max_retries 21 exceeds the maximum of 20"),
+        ] {
+            check(&format!("type: S3\nconfig: {{{S3}, endpoint: e, {field}}}"), expect);
         }
     }
 
@@ -380,7 +399,6 @@ mod tests {
         check_s3(&format!("{S3}, endpoint: e, sts_endpoint: x"), "sts_endpoint is not supported");
         check_s3(&format!("{S3}, endpoint: e, colour: red"), "unknown key colour");
         check_s3(&format!("{S3}, endpoint: e, http_config: {{insecure: true}}"), "http_config: unknown key insecure");
-        check_s3(&format!("{S3}, endpoint: e, part_size: 1"), "part_size 1 is not between 5242880 and 67108864");
         check_s3(&format!("{S3}, endpoint: e, sse_config: {{type: SSE-C}}"), "type \"SSE-C\" is not SSE-S3 or SSE-KMS");
     }
 
