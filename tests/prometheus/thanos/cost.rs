@@ -15,7 +15,7 @@ const N_SAMPLES: i64 = 240;
 const STEP_MS: i64 = 15_000;
 const SERIES_PER_REQUEST: usize = 500;
 /// Alternating calls of each store, and calls in a row.
-const N_ROUNDS: usize = 4;
+const N_ROUNDS: usize = 5;
 const N_CALLS: usize = 3;
 
 /// Returns the number of series of the environment.
@@ -134,8 +134,8 @@ fn a_series_call_costs_less_than_that_of_a_sidecar_and_of_receive() {
             }
         }
         for store in &mut stores {
-            let size = store.call(&message);
             let per_series = store.cpu * 1e6 / (N_ROUNDS * N_CALLS * n_series) as f64;
+            let size = store.call(&message);
             let memory = store.resident_size() as f64 / 1e6;
             println!("{what}, {}: {per_series:.2} us of CPU per series, {size} bytes, {memory:.0} MB", store.name);
         }
