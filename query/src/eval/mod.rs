@@ -321,7 +321,7 @@ impl<'a> Evaluator<'a> {
     /// Removes the metric names of a vector whose values they no longer describe, or marks them for delayed removal.
     fn without_names(&self, mut vector: Vector) -> Result<Vector> {
         let delayed = self.settings.features.delayed_name_removal;
-        vector.relabel(|series| {
+        vector.update_labels(|series| {
             series.drop_name(delayed);
             Ok(())
         })?;
@@ -334,7 +334,7 @@ impl<'a> Evaluator<'a> {
         if !self.settings.features.delayed_name_removal {
             return Ok(());
         }
-        vector.relabel(|series| {
+        vector.update_labels(|series| {
             if series.drop_name {
                 series.labels = without_name(&series.labels);
             }

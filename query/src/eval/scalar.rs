@@ -29,7 +29,7 @@ impl Evaluator<'_> {
                 let mut values = self.scalar(&chain.first, grid)?;
                 for link in &chain.links {
                     let rhs = self.scalar(&link.rhs, grid)?;
-                    arithmetic::scalars(link.op, &mut values, &rhs);
+                    arithmetic::apply_to_scalars(link.op, &mut values, &rhs);
                 }
                 Ok(values)
             }

@@ -4,8 +4,8 @@ use varve_promql::ast::BinaryOp;
 
 use crate::math;
 
-/// Returns `true` if the metric name no longer describes the result of an operator.
-pub(crate) fn changes_meaning(op: BinaryOp) -> bool {
+/// Returns `true` if the metric name does not describe the result of an operator, so that it is dropped.
+pub(crate) fn drops_metric_name(op: BinaryOp) -> bool {
     use BinaryOp::{Add, Atan2, Div, Mod, Mul, Pow, Sub};
     matches!(op, Add | Sub | Mul | Div | Mod | Pow | Atan2)
 }
@@ -24,16 +24,16 @@ pub(crate) fn comparison(op: BinaryOp) -> Option<fn(f64, f64) -> bool> {
 }
 
 /// Applies an operator to two scalars at every step, and stores the results in `lhs`. Comparisons return 0 or 1.
-pub(crate) fn scalars(op: BinaryOp, lhs: &mut [f64], rhs: &[f64]) {
+pub(crate) fn apply_to_scalars(op: BinaryOp, lhs: &mut [f64], rhs: &[f64]) {
     match comparison(op) {
         Some(compare) => zip(lhs, rhs, false, |a, b| f64::from(u8::from(compare(a, b)))),
-        None => columns(op, lhs, rhs, false),
+        None => apply(op, lhs, rhs, false),
     }
 }
 
 /// Applies an arithmetic operator to two columns, and stores the results in `column`. `column` is the left operand
 /// unless `swapped`.
-pub(crate) fn columns(op: BinaryOp, column: &mut [f64], other: &[f64], swapped: bool) {
+pub(crate) fn apply(op: BinaryOp, column: &mut [f64], other: &[f64], swapped: bool) {
     match op {
         BinaryOp::Add => zip(column, other, swapped, |a, b| a + b),
         BinaryOp::Sub => zip(column, other, swapped, |a, b| a - b),
@@ -64,10 +64,10 @@ mod tests {
     fn operators_follow_ieee_754() {
         let check = |op, a: f64, b: f64, expect: f64| {
             let (mut left, mut right) = ([a], [b]);
-            scalars(op, &mut left, &[b]);
+            apply_to_scalars(op, &mut left, &[b]);
             assert!(left[0] == expect || (left[0].is_nan() && expect.is_nan()), "{op:?}: {}", left[0]);
             if comparison(op).is_none() {
-                columns(op, &mut right, &[a], true);
+                apply(op, &mut right, &[a], true);
                 assert_eq!(left[0].to_bits(), right[0].to_bits(), "{op:?} swapped");
             }
         };

@@ -96,7 +96,7 @@ fn floats(op: BinaryOp, lhs: f64, rhs: f64) -> Outcome {
         Some(compare) => Outcome { holds: compare(lhs, rhs), ..Outcome::of(SampleValue::Float(lhs)) },
         None => {
             let mut result = [lhs];
-            arithmetic::columns(op, &mut result, &[rhs], false);
+            arithmetic::apply(op, &mut result, &[rhs], false);
             Outcome::of(SampleValue::Float(result[0]))
         }
     }

@@ -204,7 +204,7 @@ impl Builder<'_> {
             // Constant folding.
             if let (PlanKind::Number(a), PlanKind::Number(b)) = (&lhs.plan.kind, &rhs.plan.kind) {
                 let mut value = [*a];
-                arithmetic::scalars(operator.op, &mut value, &[*b]);
+                arithmetic::apply_to_scalars(operator.op, &mut value, &[*b]);
                 lhs.plan = Plan { kind: PlanKind::Number(value[0]), span, ..lhs.plan };
                 continue;
             }

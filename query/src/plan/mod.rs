@@ -277,7 +277,7 @@ impl Aggregate {
 impl Link {
     /// Returns `true` if the result certainly has no metric name.
     fn drops_name(&self) -> bool {
-        arithmetic::changes_meaning(self.op)
+        arithmetic::drops_metric_name(self.op)
             && self.matching.as_ref().is_none_or(|matching| matching.include.is_empty())
     }
 }

@@ -25,8 +25,8 @@ pub(super) struct HistogramFold {
 #[derive(Default)]
 struct Step {
     state: State,
-    resets: bool,
-    no_resets: bool,
+    has_reset: bool,
+    has_no_reset: bool,
 }
 
 #[derive(Default)]
@@ -44,7 +44,7 @@ enum State {
 
 /// Copies of a step that are charged: two in the map of steps, whose nodes may be half empty, and one in the list of
 /// results.
-const STEP_COPIES: usize = 3;
+const CHARGED_STEP_COPIES: usize = 3;
 
 impl HistogramFold {
     pub(super) fn new(op: AggregateOp, limits: &Limits) -> Self {
@@ -63,7 +63,7 @@ impl HistogramFold {
             limits.check()?;
             match self.steps.get_mut(&step) {
                 Some(known) => {
-                    known.note_hint(histogram);
+                    known.record_hint(histogram);
                     let added = known.state.add(histogram, series, annotations);
                     if added.is_none() {
                         known.state = State::Incompatible { had_floats: floats.contains(step) };
@@ -73,8 +73,8 @@ impl HistogramFold {
                 None => {
                     let state = if floats.contains(step) { State::Mixed } else { State::new(self.op, histogram) };
                     let mut new = Step { state, ..Step::default() };
-                    self.charge.grow(STEP_COPIES * size_of::<Step>() + new.state.size())?;
-                    new.note_hint(histogram);
+                    self.charge.grow(CHARGED_STEP_COPIES * size_of::<Step>() + new.state.size())?;
+                    new.record_hint(histogram);
                     self.steps.insert(step, new);
                 }
             }
@@ -85,7 +85,7 @@ impl HistogramFold {
     /// Writes the results to `column`, which holds the results of the floats.
     pub(super) fn finish(self, column: &mut Column, annotations: &mut AnnotationList) {
         let floats = column.present.clone();
-        for (step, Step { state, resets, no_resets }) in self.steps {
+        for (step, Step { state, has_reset, has_no_reset }) in self.steps {
             column.present.remove(step);
             let mut result = match state {
                 State::Incompatible { had_floats: false } => continue,
@@ -99,7 +99,7 @@ impl HistogramFold {
             };
             result.compact();
             column.push_histogram(step, Arc::new(result));
-            if resets && no_resets {
+            if has_reset && has_no_reset {
                 annotations.add(Annotation::CounterResetCollision(HistogramOperation::Aggregation), Span::default());
             }
         }
@@ -107,10 +107,10 @@ impl HistogramFold {
 }
 
 impl Step {
-    fn note_hint(&mut self, histogram: &FloatHistogram) {
+    fn record_hint(&mut self, histogram: &FloatHistogram) {
         if !matches!(self.state, State::Mixed | State::Incompatible { .. }) {
-            self.resets |= histogram.reset_hint == ResetHint::Reset;
-            self.no_resets |= histogram.reset_hint == ResetHint::NoReset;
+            self.has_reset |= histogram.reset_hint == ResetHint::Reset;
+            self.has_no_reset |= histogram.reset_hint == ResetHint::NoReset;
         }
     }
 }

@@ -66,30 +66,30 @@ pub(super) fn labels_of_many<'p>(link: &'p Link, hint: &LabelHint) -> Option<(&'
     (is_simple && *cardinality != Cardinality::ManyToMany).then_some((matching, LabelHint::With(names)))
 }
 
-/// Applies an operator to two vectors. If `narrow`, labels of the "many" side were not read, so distinct series may
-/// have equal labels.
+/// Applies an operator to two vectors. If `has_partial_labels`, labels of the "many" side were not read, so distinct
+/// series may have equal labels.
 pub(super) fn combine(
     link: &Link,
     matching: &VectorMatching,
     lhs: Vector,
     rhs: Vector,
     n_steps: usize,
-    narrow: bool,
+    has_partial_labels: bool,
     evaluator: &mut Evaluator<'_>,
 ) -> Result<Vector> {
-    let swapped = matching.cardinality == Cardinality::OneToMany;
-    let (many, one) = if swapped { (rhs, lhs) } else { (lhs, rhs) };
+    let is_swapped = matching.cardinality == Cardinality::OneToMany;
+    let (many, one) = if is_swapped { (rhs, lhs) } else { (lhs, rhs) };
     // Series that differ only in labels that are removed with the name can be told apart only by all labels.
     let has_name_labels = |series: &Series| NAME_LABELS.iter().any(|name| series.labels.get(name).is_some());
-    let narrow = narrow && !many.series.iter().any(has_name_labels);
+    let has_partial_labels = has_partial_labels && !many.series.iter().any(has_name_labels);
     let mut join = Join {
         link,
         matching,
-        swapped,
-        delayed: evaluator.settings.features.delayed_name_removal,
+        is_swapped,
+        is_name_removal_delayed: evaluator.settings.features.delayed_name_removal,
         active: active_steps(&many, &one, matching, n_steps, &evaluator.limits)?,
         n_steps,
-        narrow,
+        has_partial_labels,
         out: evaluator.limits.vector(),
         order: Vec::new(),
         annotations: OperatorAnnotations::default(),
@@ -108,7 +108,7 @@ pub(super) fn combine(
     join.sort();
     let Join { mut out, annotations, .. } = join;
     annotations.add_to(&mut evaluator.annotations, link.span);
-    if !narrow {
+    if !has_partial_labels {
         out.merge_same_labels()?;
     }
     Ok(out)
@@ -161,12 +161,12 @@ struct Join<'a> {
     link: &'a Link,
     matching: &'a VectorMatching,
     /// The "many" side is the right side.
-    swapped: bool,
-    delayed: bool,
+    is_swapped: bool,
+    is_name_removal_delayed: bool,
     active: StepSet,
     n_steps: usize,
     /// Labels of the "many" side were not read: distinct many-to-one results may have equal labels.
-    narrow: bool,
+    has_partial_labels: bool,
     out: Vector,
     /// For each result, the position of its pair in Prometheus' order of evaluation.
     order: Vec<usize>,
@@ -195,7 +195,7 @@ impl Join<'_> {
         }
         let Some((_, a, b)) = earliest else { return Ok(()) };
         let (a, b) = (&one.series[a].labels, &one.series[b].labels);
-        let side = if self.swapped { "left" } else { "right" };
+        let side = if self.is_swapped { "left" } else { "right" };
         let mut printed = [a.to_string(), b.to_string()];
         printed.sort_unstable();
         Err(Error::Execution(format!(
@@ -210,8 +210,8 @@ impl Join<'_> {
     /// Combines all series of one signature.
     fn group(&mut self, group: &Group, many: &Vector, one: &Vector) -> Result<()> {
         let VectorMatching { fill_left, fill_right, .. } = *self.matching;
-        let (fill_many, fill_one) = if self.swapped { (fill_right, fill_left) } else { (fill_left, fill_right) };
-        let mut taken = MatchedSteps { steps: HashMap::new(), charge: self.limits.ctx.charge() };
+        let (fill_many, fill_one) = if self.is_swapped { (fill_right, fill_left) } else { (fill_left, fill_right) };
+        let mut matched_steps = MatchedSteps { steps: HashMap::new(), charge: self.limits.ctx.charge() };
         let mut matched = StepSet::empty(self.n_steps);
         // At most one series per step: `check_one_side` rejects series that overlap at active steps.
         let is_active = |at: &&usize| one.series[**at].column.present.overlaps(&self.active);
@@ -224,11 +224,11 @@ impl Join<'_> {
                 let o = &one.series[o];
                 let steps = alone.intersection(&o.column.present);
                 alone.subtract(&steps);
-                matched.union_with(&self.pair((m, o), steps, index, &mut taken)?);
+                matched.union_with(&self.pair((m, o), steps, index, &mut matched_steps)?);
             }
             if let Some(fill) = fill_one {
                 let o = self.filled(&m.labels, fill);
-                matched.union_with(&self.pair((m, &o), alone, index, &mut taken)?);
+                matched.union_with(&self.pair((m, &o), alone, index, &mut matched_steps)?);
             }
         }
         if let Some(fill) = fill_many {
@@ -238,7 +238,7 @@ impl Join<'_> {
                 let mut alone = o.column.present.clone();
                 alone.subtract(&matched);
                 let m = self.filled(&o.labels, fill);
-                self.pair((&m, o), alone, many.series.len() + index, &mut taken)?;
+                self.pair((&m, o), alone, many.series.len() + index, &mut matched_steps)?;
             }
         }
         Ok(())
@@ -257,13 +257,13 @@ impl Join<'_> {
         (many, one): (&Series, &Series),
         steps: StepSet,
         order: usize,
-        taken: &mut MatchedSteps,
+        matched_steps: &mut MatchedSteps,
     ) -> Result<StepSet> {
         if steps.is_empty() {
             return Ok(steps);
         }
         let labels = self.result_labels(&many.labels, &one.labels);
-        let (lhs, rhs) = if self.swapped { (&one.column, &many.column) } else { (&many.column, &one.column) };
+        let (lhs, rhs) = if self.is_swapped { (&one.column, &many.column) } else { (&many.column, &one.column) };
         let Link { op, return_bool, .. } = *self.link;
         // Fast path: floats only.
         let (column, combined) = if lhs.histograms.is_empty() && rhs.histograms.is_empty() && !is_trim(op) {
@@ -275,8 +275,8 @@ impl Join<'_> {
             let combined = combine_steps(&steps, return_bool, outcome, annotate, &self.limits, &mut column)?;
             (column, combined)
         };
-        if !self.narrow || self.matching.cardinality == Cardinality::OneToOne {
-            taken.add(self.matching.cardinality, &labels, &combined, self.n_steps)?;
+        if !self.has_partial_labels || self.matching.cardinality == Cardinality::OneToOne {
+            matched_steps.add(self.matching.cardinality, &labels, &combined, self.n_steps)?;
         }
         self.out.push(Series { labels, drop_name: return_bool, column })?;
         // A result without values is not pushed.
@@ -300,7 +300,8 @@ impl Join<'_> {
     /// matches.
     fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
         let VectorMatching { cardinality, labels: names, on, include, .. } = self.matching;
-        let unnamed = (self.link.return_bool && !self.delayed) || arithmetic::changes_meaning(self.link.op);
+        let unnamed =
+            (self.link.return_bool && !self.is_name_removal_delayed) || arithmetic::drops_metric_name(self.link.op);
         let one_to_one = *cardinality == Cardinality::OneToOne;
         let keeps =
             |name: &str| !(unnamed && is_name_label(name)) && (!one_to_one || contains_name(names, name) == *on);
@@ -327,13 +328,13 @@ fn floats(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: St
     let mut column = Column { values: lhs.values.clone(), present: steps, histograms: Vec::new() };
     if let Some(compare) = arithmetic::comparison(op) {
         if return_bool {
-            arithmetic::scalars(op, &mut column.values, &rhs.values);
+            arithmetic::apply_to_scalars(op, &mut column.values, &rhs.values);
         } else {
             let values = &column.values;
             column.present.retain(|step| compare(values[step], rhs.values[step]));
         }
     } else {
-        arithmetic::columns(op, &mut column.values, &rhs.values, false);
+        arithmetic::apply(op, &mut column.values, &rhs.values, false);
     }
     column
 }

@@ -35,7 +35,7 @@ impl Evaluator<'_> {
             let rhs = self.operand(&link.rhs, grid)?;
             lhs = match (lhs, rhs) {
                 (Operand::Scalar(mut lhs), Operand::Scalar(rhs)) => {
-                    arithmetic::scalars(link.op, &mut lhs, &rhs);
+                    arithmetic::apply_to_scalars(link.op, &mut lhs, &rhs);
                     Operand::Scalar(lhs)
                 }
                 (Operand::Vector(lhs), Operand::Scalar(rhs)) => {

@@ -33,7 +33,7 @@ struct Classic {
     /// Upper bounds, ascending, each with the index of its series.
     buckets: Vec<(f64, usize)>,
     /// The steps that are skipped, because a native histogram has the same labels.
-    blocked: Option<StepSet>,
+    conflicting: Option<StepSet>,
 }
 
 /// A series of native histograms.
@@ -74,7 +74,7 @@ impl Classic {
     /// Collects the buckets at a step into `buckets`.
     fn at(&self, vector: &Vector, step: usize, buckets: &mut Vec<Bucket>) {
         buckets.clear();
-        if self.blocked.as_ref().is_some_and(|blocked| blocked.contains(step)) {
+        if self.conflicting.as_ref().is_some_and(|conflicting| conflicting.contains(step)) {
             return;
         }
         let present = self.buckets.iter().filter_map(|&(upper, at)| {
@@ -233,7 +233,7 @@ impl Evaluator<'_> {
             if is_new {
                 let labels = groups.labels()[group].clone();
                 charge.grow(GroupingKeys::size(&labels) + 2 * size_of::<Classic>())?;
-                classic.push(Classic { labels, buckets: Vec::new(), blocked: None });
+                classic.push(Classic { labels, buckets: Vec::new(), conflicting: None });
             }
             classic[group].buckets.push((upper, at));
         }
@@ -246,7 +246,7 @@ impl Evaluator<'_> {
         }
         for native in &mut native {
             if let Some(group) = groups.get(&native.labels, |_| true)
-                && block(&mut classic[group], native, &vector, grid, &self.limits)?
+                && drop_conflicts(&mut classic[group], native, &vector, grid, &self.limits)?
             {
                 let metric_name = self.known_name(&native.labels);
                 self.annotations.add(Annotation::ClassicAndNative(metric_name), span);
@@ -263,19 +263,25 @@ impl Evaluator<'_> {
 }
 
 /// Drops the steps that have both a classic and a native histogram. Returns `true` if there are such steps.
-fn block(classic: &mut Classic, native: &mut Native, vector: &Vector, grid: Grid, limits: &Limits) -> Result<bool> {
-    let mut blocked = StepSet::empty(grid.n_steps);
+fn drop_conflicts(
+    classic: &mut Classic,
+    native: &mut Native,
+    vector: &Vector,
+    grid: Grid,
+    limits: &Limits,
+) -> Result<bool> {
+    let mut conflicting = StepSet::empty(grid.n_steps);
     let mut buckets = Vec::new();
     for (step, _) in &native.steps {
         limits.check()?;
         classic.at(vector, *step, &mut buckets);
         if !buckets.is_empty() {
-            blocked.insert(*step);
+            conflicting.insert(*step);
         }
     }
-    native.steps.retain(|(step, _)| !blocked.contains(*step));
-    let any = !blocked.is_empty();
-    classic.blocked = Some(blocked);
+    native.steps.retain(|(step, _)| !conflicting.contains(*step));
+    let any = !conflicting.is_empty();
+    classic.conflicting = Some(conflicting);
     Ok(any)
 }
 

@@ -58,7 +58,7 @@ impl Evaluator<'_> {
         value: impl Fn(&Labels, &mut Charge) -> Result<Option<String>>,
     ) -> Result<Vector> {
         let mut vector = self.vector(arg, grid)?;
-        vector.relabel(|series| {
+        vector.update_labels(|series| {
             self.limits.check()?;
             let mut charge = self.limits.ctx.charge();
             if let Some(value) = value(&series.labels, &mut charge)? {

@@ -81,9 +81,9 @@ pub(crate) fn combine_steps(
     Ok(combined)
 }
 
-/// Returns `true` if the metric name no longer describes the result of an operator.
-pub(crate) fn changes_meaning(link: &Link) -> bool {
-    arithmetic::changes_meaning(link.op) || link.return_bool
+/// Returns `true` if the metric name does not describe the result of an operator, so that it is dropped.
+pub(crate) fn drops_metric_name(link: &Link) -> bool {
+    arithmetic::drops_metric_name(link.op) || link.return_bool
 }
 
 /// Applies an operator to the column of the `order`-th series and a scalar. The scalar is the left operand if
@@ -114,7 +114,7 @@ pub(crate) fn with_scalar(
 fn column_and_scalar(link: &Link, column: &mut Column, scalar: &[f64], swapped: bool) {
     let Column { values, present, .. } = column;
     let Some(compare) = arithmetic::comparison(link.op) else {
-        return arithmetic::columns(link.op, values, scalar, swapped);
+        return arithmetic::apply(link.op, values, scalar, swapped);
     };
     let holds = |value: f64, step: usize| match swapped {
         true => compare(scalar[step], value),

@@ -100,7 +100,7 @@ impl Vector {
     ///
     /// # Errors
     /// The first error of `change`; [`Error::Limit`] if the query exceeds its memory limit.
-    pub(crate) fn relabel(&mut self, mut change: impl FnMut(&mut Series) -> Result<()>) -> Result<()> {
+    pub(crate) fn update_labels(&mut self, mut change: impl FnMut(&mut Series) -> Result<()>) -> Result<()> {
         for series in &mut self.series {
             self.ctx.check()?;
             let before = series.labels.size();

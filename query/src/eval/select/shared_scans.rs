@@ -24,18 +24,22 @@ use crate::plan::{self, Plan, PlanKind, QueryTimes, Selector};
 /// The selectors that expressions have in common.
 #[derive(Debug, Default)]
 pub struct ScanPlan {
-    by_matchers: HashMap<String, Window>,
+    by_matchers: HashMap<String, PlannedScan>,
 }
 
-/// The times that the uses of a selector need, relative to the time of the query.
+/// The scan of equal matchers. Its times are those that the uses need, relative to the time of the query.
 #[derive(Debug, Clone)]
-struct Window {
+struct PlannedScan {
     matchers: Vec<Matcher>,
     n_uses: usize,
-    /// Earliest start: of the uses without lookback, and of those from whose start the lookback delta is subtracted.
-    starts_ms: [i64; 2],
-    /// Latest end: of the uses without lookahead, and of those to whose end the lookback delta is added.
-    ends_ms: [i64; 2],
+    /// Earliest start of the uses without lookback.
+    start_ms: i64,
+    /// Earliest start of the uses from whose start the lookback delta is subtracted.
+    lookback_start_ms: i64,
+    /// Latest end of the uses without lookahead.
+    end_ms: i64,
+    /// Latest end of the uses to whose end the lookback delta is added.
+    lookahead_end_ms: i64,
     /// All uses need only the newest sample.
     only_newest: bool,
 }
@@ -79,7 +83,7 @@ impl ScanPlan {
                 found.add(&plan, (0, 0));
             }
         }
-        found.by_matchers.retain(|_, window| window.n_uses > 1);
+        found.by_matchers.retain(|_, planned| planned.n_uses > 1);
         found
     }
 
@@ -106,21 +110,23 @@ impl ScanPlan {
         let offset_ms = selector.shift.offset_ms;
         let (start_ms, end_ms) = (times.0.saturating_sub(offset_ms), times.1.saturating_sub(offset_ms));
         let matchers = &selector.matchers;
-        let window = self.by_matchers.entry(key(matchers)).or_insert_with(|| Window {
+        let planned = self.by_matchers.entry(key(matchers)).or_insert_with(|| PlannedScan {
             matchers: matchers.clone(),
             n_uses: 0,
-            starts_ms: [i64::MAX; 2],
-            ends_ms: [i64::MIN; 2],
+            start_ms: i64::MAX,
+            lookback_start_ms: i64::MAX,
+            end_ms: i64::MIN,
+            lookahead_end_ms: i64::MIN,
             only_newest: true,
         });
         let looks_back = range_ms.is_none() || selector.extension.is_some();
         let looks_ahead = selector.extension == Some(RangeExtension::Smoothed);
-        let is_first_or_same = window.n_uses == 0 || window.ends_ms[0] == end_ms;
-        window.only_newest &= range_ms.is_none() && start_ms == end_ms && !looks_ahead && is_first_or_same;
-        window.n_uses += 1;
-        let earliest = &mut window.starts_ms[usize::from(looks_back)];
+        let is_first_or_same = planned.n_uses == 0 || planned.end_ms == end_ms;
+        planned.only_newest &= range_ms.is_none() && start_ms == end_ms && !looks_ahead && is_first_or_same;
+        planned.n_uses += 1;
+        let earliest = if looks_back { &mut planned.lookback_start_ms } else { &mut planned.start_ms };
         *earliest = (*earliest).min(start_ms.saturating_sub(range_ms.unwrap_or(0)));
-        let latest = &mut window.ends_ms[usize::from(looks_ahead)];
+        let latest = if looks_ahead { &mut planned.lookahead_end_ms } else { &mut planned.end_ms };
         *latest = (*latest).max(end_ms);
     }
 }
@@ -141,7 +147,7 @@ impl SharedScans {
     /// Ends the scans whose selector passes `reads`: later queries scan again.
     pub fn end(&self, reads: impl Fn(&[Matcher]) -> bool) {
         let mut scans = self.by_matchers.lock();
-        scans.retain(|key, _| self.plan.by_matchers.get(key).is_none_or(|window| !reads(&window.matchers)));
+        scans.retain(|key, _| self.plan.by_matchers.get(key).is_none_or(|planned| !reads(&planned.matchers)));
     }
 
     /// Returns the series of a selector from a shared scan. Returns `None` if the query must scan on its own.
@@ -163,39 +169,39 @@ impl SharedScans {
 
     fn find(&self, db: &Db, selector: &Selector, range: TimeRange, only_newest: bool) -> Option<Arc<[Series]>> {
         let key = key(&selector.matchers[..selector.n_written]);
-        let window = self.plan.by_matchers.get(&key)?;
-        let whole = window.at(self.time_ms, self.lookback_ms);
+        let planned = self.plan.by_matchers.get(&key)?;
+        let whole = planned.at(self.time_ms, self.lookback_ms);
         let is_part = range.start_ms >= whole.start_ms && range.end_ms <= whole.end_ms;
         // The newest sample of the whole range may lie outside of a part.
-        if !is_part || (window.only_newest && !(only_newest && range == whole)) {
+        if !is_part || (planned.only_newest && !(only_newest && range == whole)) {
             return None;
         }
         let scan = {
             let mut scans = self.by_matchers.lock();
-            let new = || Arc::new(Scan { series: OnceLock::new(), n_uses_left: AtomicUsize::new(window.n_uses) });
+            let new = || Arc::new(Scan { series: OnceLock::new(), n_uses_left: AtomicUsize::new(planned.n_uses) });
             let scan = Arc::clone(scans.entry_ref(key.as_str()).or_insert_with(new));
             if scan.n_uses_left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 scans.remove(&key);
             }
             scan
         };
-        scan.series.get_or_init(|| self.scan(db, window, whole)).clone()
+        scan.series.get_or_init(|| self.scan(db, planned, whole)).clone()
     }
 
-    fn scan(&self, db: &Db, window: &Window, range: TimeRange) -> Option<Arc<[Series]>> {
-        let hints = SelectHints { only_newest: window.only_newest, ..SelectHints::default() };
-        let set = db.select_with(&self.ctx, &window.matchers, range, hints).ok()?;
+    fn scan(&self, db: &Db, planned: &PlannedScan, range: TimeRange) -> Option<Arc<[Series]>> {
+        let hints = SelectHints { only_newest: planned.only_newest, ..SelectHints::default() };
+        let set = db.select_with(&self.ctx, &planned.matchers, range, hints).ok()?;
         let series = set.collect::<Result<Arc<[Series]>, _>>().ok()?;
         self.n_scans.fetch_add(1, Ordering::Relaxed);
         Some(series)
     }
 }
 
-impl Window {
+impl PlannedScan {
     /// Returns the range of a scan for queries at `time_ms`.
     fn at(&self, time_ms: i64, lookback_ms: i64) -> TimeRange {
-        let start_ms = self.starts_ms[0].min(self.starts_ms[1].saturating_sub(lookback_ms));
-        let end_ms = self.ends_ms[0].max(self.ends_ms[1].saturating_add(lookback_ms));
+        let start_ms = self.start_ms.min(self.lookback_start_ms.saturating_sub(lookback_ms));
+        let end_ms = self.end_ms.max(self.lookahead_end_ms.saturating_add(lookback_ms));
         TimeRange {
             start_ms: time_ms.saturating_add(start_ms).saturating_add(1),
             end_ms: time_ms.saturating_add(end_ms),

@@ -2,7 +2,7 @@
 
 use crate::annotations::Annotations;
 use crate::error::Result;
-use crate::eval::columns::combine::{OperatorAnnotations, changes_meaning, with_scalar};
+use crate::eval::columns::combine::{OperatorAnnotations, drops_metric_name, with_scalar};
 use crate::eval::columns::{Column, Limits, Scalars, Series};
 use crate::histogram::FloatHistogram;
 use crate::plan::Link;
@@ -33,7 +33,7 @@ impl Stage<'_> {
     pub(super) fn drops_name(&self) -> bool {
         match &self.kind {
             StageKind::Floats(_) | StageKind::Histograms(_) | StageKind::Negate => true,
-            StageKind::WithScalar { link, .. } => changes_meaning(link),
+            StageKind::WithScalar { link, .. } => drops_metric_name(link),
         }
     }
 
