@@ -303,7 +303,7 @@ impl Receiver {
         write: impl FnOnce(&mut Buffers) -> Result<Written, WriteError>,
     ) -> Result<Written, WriteError> {
         let outcome = self.buffers.with(write);
-        self.counters.note(body.len(), &outcome);
+        self.counters.record(body.len(), &outcome);
         outcome
     }
 

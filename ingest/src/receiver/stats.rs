@@ -69,7 +69,7 @@ impl Stats {
 
 impl Counters {
     /// Counts a request.
-    pub(crate) fn note(&self, body_size: usize, outcome: &Result<Written, WriteError>) {
+    pub(crate) fn record(&self, body_size: usize, outcome: &Result<Written, WriteError>) {
         let stats = &mut *self.0.lock();
         stats.received_bytes += body_size as u64;
         let requests = match outcome.as_ref().map_err(WriteError::cause) {
@@ -89,7 +89,7 @@ impl Counters {
     }
 
     /// Counts what a request stored and rejected before it failed.
-    pub(crate) fn note_partial(&self, written: &Written) {
+    pub(crate) fn record_partial(&self, written: &Written) {
         self.0.lock().add(written);
     }
 

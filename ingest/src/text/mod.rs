@@ -110,7 +110,7 @@ impl Receiver {
             let mut importer = Importer { receiver: self, origin, import, started, buffers, written };
             let imported = importer.run(body);
             if imported.is_err() {
-                self.counters.note_partial(&importer.written);
+                self.counters.record_partial(&importer.written);
             }
             imported
         })

@@ -150,7 +150,7 @@ impl SampleColumns {
         if self.histograms.is_empty() {
             return None;
         }
-        let at = self.histograms.binary_search_by_key(&(idx as u32), |(place, _)| *place).ok()?;
+        let at = self.histograms.binary_search_by_key(&(idx as u32), |(idx, _)| *idx).ok()?;
         Some(&self.histograms[at].1)
     }
 
@@ -167,13 +167,13 @@ impl SampleColumns {
         }
         let first = self.len() as u32;
         if first > 0 {
-            later.unfollow(0);
+            later.clear_reset_hint(0);
         }
         start_timestamps::append(&mut self.starts_ms, self.timestamps_ms.len(), &later.starts_ms);
         later.starts_ms.clear();
         self.timestamps_ms.append(&mut later.timestamps_ms);
         self.values.append(&mut later.values);
-        self.histograms.extend(later.histograms.drain(..).map(|(place, histogram)| (first + place, histogram)));
+        self.histograms.extend(later.histograms.drain(..).map(|(idx, histogram)| (first + idx, histogram)));
     }
 
     /// Removes the samples inside `range`.
@@ -193,16 +193,16 @@ impl SampleColumns {
         }
     }
 
-    fn drain(&mut self, places: std::ops::Range<usize>) {
-        start_timestamps::drain(&mut self.starts_ms, places.clone(), self.timestamps_ms.len());
-        self.timestamps_ms.drain(places.clone());
-        self.values.drain(places.clone());
-        let place = |at: usize| self.histograms.partition_point(|(place, _)| (*place as usize) < at);
-        let (start, end) = (place(places.start), place(places.end));
+    fn drain(&mut self, removed: std::ops::Range<usize>) {
+        start_timestamps::drain(&mut self.starts_ms, removed.clone(), self.timestamps_ms.len());
+        self.timestamps_ms.drain(removed.clone());
+        self.values.drain(removed.clone());
+        let first_from = |at: usize| self.histograms.partition_point(|(idx, _)| (*idx as usize) < at);
+        let (start, end) = (first_from(removed.start), first_from(removed.end));
         self.histograms.drain(start..end);
-        self.histograms[start..].iter_mut().for_each(|(place, _)| *place -= places.len() as u32);
-        if !places.is_empty() {
-            self.unfollow(places.start);
+        self.histograms[start..].iter_mut().for_each(|(idx, _)| *idx -= removed.len() as u32);
+        if !removed.is_empty() {
+            self.clear_reset_hint(removed.start);
         }
     }
 
@@ -210,13 +210,13 @@ impl SampleColumns {
     pub(crate) fn truncate(&mut self, len: usize) {
         self.timestamps_ms.truncate(len);
         self.values.truncate(len);
-        self.histograms.truncate(self.histograms.partition_point(|(place, _)| (*place as usize) < len));
-        self.starts_ms.truncate(self.starts_ms.partition_point(|(place, _)| (*place as usize) < len));
+        self.histograms.truncate(self.histograms.partition_point(|(idx, _)| (*idx as usize) < len));
+        self.starts_ms.truncate(self.starts_ms.partition_point(|(idx, _)| (*idx as usize) < len));
     }
 
     /// Sets the reset hint of a histogram to unknown, unless it is a gauge, because its predecessor changed.
-    fn unfollow(&mut self, idx: usize) {
-        let Ok(at) = self.histograms.binary_search_by_key(&(idx as u32), |(place, _)| *place) else { return };
+    fn clear_reset_hint(&mut self, idx: usize) {
+        let Ok(at) = self.histograms.binary_search_by_key(&(idx as u32), |(idx, _)| *idx) else { return };
         let histogram = &mut self.histograms[at].1;
         let reset_hint = histogram.reset_hint.after_another();
         if reset_hint != histogram.reset_hint {
@@ -259,13 +259,13 @@ impl SampleColumns {
 
     /// Merges the samples from the index `from` on, which have another source, with the samples from `start` to `from`.
     /// Of two samples at one timestamp, the one with the lower index wins.
-    pub(crate) fn join(&mut self, start: usize, from: usize) {
+    pub(crate) fn merge_from(&mut self, start: usize, from: usize) {
         if start == from || from == self.len() {
             return;
         }
         // Fast path: all samples are newer and stay in place.
         if self.timestamps_ms[from - 1] < self.timestamps_ms[from] {
-            return self.unfollow(from);
+            return self.clear_reset_hint(from);
         }
         let theirs = self.split_off(from);
         let mut ours = self.split_off(start);
@@ -277,9 +277,9 @@ impl SampleColumns {
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let starts_ms = start_timestamps::slice(&self.starts_ms, at..self.len());
         start_timestamps::drain(&mut self.starts_ms, at..self.timestamps_ms.len(), self.timestamps_ms.len());
-        let from = self.histograms.partition_point(|(place, _)| (*place as usize) < at);
+        let from = self.histograms.partition_point(|(idx, _)| (*idx as usize) < at);
         let mut histograms = self.histograms.split_off(from);
-        histograms.iter_mut().for_each(|(place, _)| *place -= at as u32);
+        histograms.iter_mut().for_each(|(idx, _)| *idx -= at as u32);
         Self {
             timestamps_ms: self.timestamps_ms.split_off(at),
             values: self.values.split_off(at),
@@ -296,10 +296,10 @@ impl SampleColumns {
         }
         match other.histogram(idx) {
             Some(histogram) => {
-                let place = self.len();
+                let at = self.len();
                 self.push_histogram(other.timestamps_ms[idx], Arc::clone(histogram));
-                if place > 0 && place != next {
-                    self.unfollow(place);
+                if at > 0 && at != next {
+                    self.clear_reset_hint(at);
                 }
             }
             None => self.push(Sample { timestamp_ms: other.timestamps_ms[idx], value: other.values[idx] }),
@@ -375,7 +375,7 @@ mod tests {
             let (start, mut joined) = (kept_before.len(), columns(&kept_before));
             joined.append(&mut columns(&ours));
             joined.append(&mut columns(&theirs));
-            joined.join(start, start + ours.len());
+            joined.merge_from(start, start + ours.len());
             let behind = joined.split_off(start);
             prop_assert_eq!((map(&joined), map(&behind)), (kept_before, map(&merged)));
 
@@ -400,7 +400,7 @@ mod tests {
 
     fn unknown(columns: &SampleColumns) -> Vec<i64> {
         let of = columns.histograms.iter().filter(|(_, histogram)| histogram.reset_hint == ResetHint::Unknown);
-        of.map(|(place, _)| columns.timestamps_ms[*place as usize]).collect()
+        of.map(|(idx, _)| columns.timestamps_ms[*idx as usize]).collect()
     }
 
     #[test]

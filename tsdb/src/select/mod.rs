@@ -473,7 +473,7 @@ impl Series {
         for &source in [&self.found.first].into_iter().chain(&self.found.others) {
             let from = out.len();
             reads.read(source, range, out)?;
-            out.join(start, from);
+            out.merge_from(start, from);
         }
         Ok(())
     }
