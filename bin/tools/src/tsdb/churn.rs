@@ -1,43 +1,17 @@
-//! `varve tsdb churn` and `varve tsdb compact`.
+//! `varve tsdb churn`.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use varve_advise::churn;
-use varve_fs::RealFs;
 use varve_fs::damage::DamageReport;
 use varve_http::api::status::churn::ChurnReport;
 use varve_tsdb::QueryContext;
 
-use super::args::{ChurnArgs, CompactArgs};
-use super::source::{OfflineDb, open_varve, varve_damage};
+use super::args::ChurnArgs;
+use super::source::OfflineDb;
 use crate::output::table;
 use crate::wal::time;
-
-/// Runs `varve tsdb compact`: flushes, merges everything, and prints the result. Returns the damage that was found.
-///
-/// # Errors
-/// If the directory does not exist, is open elsewhere, or cannot be read or written.
-pub(super) fn compact(args: &CompactArgs) -> Result<DamageReport> {
-    let db = open_varve(&args.path, Arc::new(RealFs))?;
-    let (before, damage) = (db.stats(), varve_damage(&db, &args.path)?);
-    db.compact_fully().context("compact")?;
-    let after = db.stats();
-    println!(
-        "compacted {} blocks ({} bytes) to {} blocks ({} bytes) with {} samples and {} bytes of index",
-        before.n_blocks,
-        before.blocks_size_bytes,
-        after.n_blocks,
-        after.blocks_size_bytes,
-        after.blocks_samples,
-        after.blocks_index_bytes
-    );
-    if before.replayed.is_damaged() {
-        eprintln!("the damaged bytes of the WAL are in {:?}", args.path.join("quarantine"));
-    }
-    Ok(damage)
-}
 
 /// Runs `varve tsdb churn` on a server or a data directory. Returns the damage of the directory.
 ///
@@ -45,8 +19,8 @@ pub(super) fn compact(args: &CompactArgs) -> Result<DamageReport> {
 /// If the server cannot be reached, or the directory does not exist, is open elsewhere, or cannot be read.
 pub(super) fn churn(args: &ChurnArgs) -> Result<DamageReport> {
     let (found, damage) = match &args.path {
-        Some(path) => churn_of(path)?,
-        None => (churn_at(args)?, DamageReport::default()),
+        Some(path) => churn_of_directory(path)?,
+        None => (churn_of_server(args)?, DamageReport::default()),
     };
     args.view.output.print(|| print(&found, args.limit), || &found);
     Ok(damage)
@@ -85,12 +59,12 @@ fn print(found: &ChurnReport, limit: usize) -> String {
     text + "\n" + &table(&["new", "series", "metric", "cause"], metrics)
 }
 
-fn churn_at(args: &ChurnArgs) -> Result<ChurnReport> {
+fn churn_of_server(args: &ChurnArgs) -> Result<ChurnReport> {
     let mut client = args.view.server.client()?;
     serde_json::from_value(client.get_data("/api/v1/status/churn")?).context("parse the response")
 }
 
-fn churn_of(path: &Path) -> Result<(ChurnReport, DamageReport)> {
+fn churn_of_directory(path: &Path) -> Result<(ChurnReport, DamageReport)> {
     let store = OfflineDb::open(path)?;
     let Some(newest_ms) = store.db.stats().newest_ms else { bail!("data directory {path:?} has no samples") };
     let found =

@@ -13,6 +13,7 @@ mod backup;
 mod chunk_sizes;
 mod churn;
 mod columns;
+mod compact;
 mod dump;
 mod export;
 mod import;
@@ -53,7 +54,7 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
         TsdbCommand::Backup(args) => exit_code(backup::backup(args)),
         TsdbCommand::Restore(args) => exit_code(backup::restore(args)),
         TsdbCommand::Churn(args) => end(churn::churn(args)),
-        TsdbCommand::Compact(args) => end(churn::compact(args)),
+        TsdbCommand::Compact(args) => end(compact::compact(args)),
     }
 }
 
