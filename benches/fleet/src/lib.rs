@@ -19,11 +19,11 @@ mod fleet;
 mod message;
 mod mixed;
 mod noisy_neighbor;
-mod peer;
 #[path = "../../../bin/base/src/machine/process.rs"]
 #[expect(unreachable_pub, reason = "the file belongs to varve-base, which has dependencies that are not needed here")]
 mod process;
 mod query;
+mod server_process;
 mod table;
 mod unbounded;
 mod verify;

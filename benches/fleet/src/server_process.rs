@@ -21,7 +21,7 @@ pub(crate) struct Scratch(PathBuf);
 
 /// A running server.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub(crate) struct ServerProcess {
     name: &'static str,
     child: Child,
     port: u16,
@@ -46,7 +46,7 @@ impl Drop for Scratch {
     }
 }
 
-impl Peer {
+impl ServerProcess {
     /// Starts `program` and waits until GET `ready` succeeds. `flags` adds the listen address to the command.
     pub(crate) fn start(
         name: &'static str,
@@ -94,7 +94,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // An error means that it has exited.
         let _ = self.child.kill();

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::args::{CompareArgs, ServerKind};
 use crate::client::Client;
-use crate::peer::{Peer, Scratch, size_bytes};
+use crate::server_process::{Scratch, ServerProcess, size_bytes};
 
 /// Maximum time for a server to flush and merge everything.
 const TIMEOUT: Duration = Duration::from_secs(1800);
@@ -25,7 +25,7 @@ pub(crate) struct Server {
 pub(crate) struct Running<'a> {
     server: &'a Server,
     scratch: Scratch,
-    peer: Option<Peer>,
+    process: Option<ServerProcess>,
 }
 
 /// Disk usage of a server.
@@ -76,14 +76,14 @@ impl Server {
     /// Starts the server with default settings on an empty data directory.
     pub(crate) fn start(&self) -> Result<Running<'_>> {
         let scratch = Scratch::new(self.name())?;
-        let peer = Some(self.start_on(scratch.path())?);
-        Ok(Running { server: self, scratch, peer })
+        let process = Some(self.start_on(scratch.path())?);
+        Ok(Running { server: self, scratch, process })
     }
 
-    fn start_on(&self, dir: &Path) -> Result<Peer> {
+    fn start_on(&self, dir: &Path) -> Result<ServerProcess> {
         let data = dir.join("data");
         match self.kind {
-            ServerKind::Varve => Peer::start(self.name(), &self.program, "/-/ready", |command, address| {
+            ServerKind::Varve => ServerProcess::start(self.name(), &self.program, "/-/ready", |command, address| {
                 command.args(["serve", "--web.enable-admin-api", "--self-scrape-interval=0"]);
                 command.arg(format!("--web.listen-address={address}"));
                 command.arg(format!("--storage.tsdb.path={}", data.display()));
@@ -91,42 +91,44 @@ impl Server {
             ServerKind::Prometheus => {
                 let config = dir.join("prometheus.yml");
                 std::fs::write(&config, "global: {}\n").context("write a configuration")?;
-                Peer::start(self.name(), &self.program, "/-/ready", |command, address| {
+                ServerProcess::start(self.name(), &self.program, "/-/ready", |command, address| {
                     command.args(["--web.enable-remote-write-receiver", "--web.enable-admin-api"]);
                     command.arg(format!("--config.file={}", config.display()));
                     command.arg(format!("--storage.tsdb.path={}", data.display()));
                     command.arg(format!("--web.listen-address={address}"));
                 })
             }
-            ServerKind::VictoriaMetrics => Peer::start(self.name(), &self.program, "/health", |command, address| {
-                command.arg(format!("-storageDataPath={}", data.display()));
-                command.arg(format!("-httpListenAddr={address}"));
-            }),
+            ServerKind::VictoriaMetrics => {
+                ServerProcess::start(self.name(), &self.program, "/health", |command, address| {
+                    command.arg(format!("-storageDataPath={}", data.display()));
+                    command.arg(format!("-httpListenAddr={address}"));
+                })
+            }
         }
     }
 }
 
 impl Running<'_> {
     pub(crate) fn pid(&self) -> u32 {
-        self.peer().pid()
+        self.process().pid()
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        self.peer().url(path)
+        self.process().url(path)
     }
 
-    fn peer(&self) -> &Peer {
-        self.peer.as_ref().expect("runs except between `kill` and `restart`")
+    fn process(&self) -> &ServerProcess {
+        self.process.as_ref().expect("runs except between `kill` and `restart`")
     }
 
     /// Sends SIGKILL.
     pub(crate) fn kill(&mut self) {
-        drop(self.peer.take());
+        drop(self.process.take());
     }
 
     /// Starts the server again on the files that the crash left.
     pub(crate) fn restart(&mut self) -> Result<()> {
-        self.peer = Some(self.server.start_on(self.scratch.path())?);
+        self.process = Some(self.server.start_on(self.scratch.path())?);
         Ok(())
     }
 
@@ -152,8 +154,8 @@ impl Running<'_> {
                     let response = client.get(path)?;
                     ensure!(response.is_success(), "{path} returned {}: {}", response.status, response.text());
                 }
-                let peer = self.peer.as_mut().expect("is running");
-                peer.wait("merge", TIMEOUT, |_| is_merged(&client))?;
+                let process = self.process.as_mut().expect("is running");
+                process.wait("merge", TIMEOUT, |_| is_merged(&client))?;
                 let index_bytes = ["indexdb", "data/indexdb"].map(|dir| size_bytes(&data.join(dir), None)).iter().sum();
                 Ok(Disk { total_bytes: size_bytes(&data, None), index_bytes })
             }
