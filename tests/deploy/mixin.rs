@@ -131,8 +131,8 @@ fn alerts_of_the_cluster_have_unit_tests_and_runbooks() {
     check_alerts(CLUSTER, "");
 }
 
-/// Starts a server with teams, a relabel rule, an HA pair, rules and an Alertmanager that does not respond, and uses all
-/// of it.
+/// Starts a server with teams, a relabel rule, an HA pair, rules and an Alertmanager that does not respond, and uses
+/// all of it.
 fn used_server() -> (Server, ConfigFile) {
     let config = ConfigFile::new(
         &json!({
