@@ -111,6 +111,6 @@ fn the_label_that_created_new_series_is_reported() {
     let args = ["tsdb", "churn", "--path", path.to_str().expect("a path of UTF-8")];
     let printed = Command::new(env!("CARGO_BIN_EXE_varve")).args(args).output().expect("run varve");
     let text = String::from_utf8(printed.stdout).expect("it prints UTF-8");
-    let row = "  90.0 %       9           9                9  pod       DCGM_FI_DEV_GPU_UTIL\n";
+    let row = "  90.0 %       9           9      9  pod       DCGM_FI_DEV_GPU_UTIL\n";
     assert!(text.contains(row), "{text}");
 }

@@ -47,7 +47,7 @@ fn everything_in_a_request_is_stored_and_counted() {
     assert_eq!(written(&answer), ["1", "1", "1"]);
     assert_eq!(everything(server.http())[0], "{\"__name__\":\"h\"} null", "it has no floats");
     let found = server.http().query("/api/v1/query", &[("query", "h[1m]"), ("time", "1700000000")]).data();
-    let buckets = json!([[0, "-Inf", "1", "1"], [0, "1", "2", "2"]]);
+    let buckets = json!([[3, "-Inf", "1", "1"], [0, "1", "2", "2"]]);
     let expect = json!([[1_700_000_000, {"count": "3", "sum": "4.5", "buckets": buckets}]]);
     assert_eq!(found["result"][0]["histograms"], expect);
     assert_eq!(everything(server.http())[1], "{\"__name__\":\"up\",\"job\":\"é\"} [[1700000000,\"1\"]]");
