@@ -10,7 +10,8 @@ use varve_query::Point;
 
 use crate::json;
 
-/// Maximum number of times whose texts are stored: 40 bytes each. Other times are formatted for each point.
+/// Maximum number of times whose texts are stored: 40 bytes each. Other times, and times before the newest stored one,
+/// are formatted for each point.
 const TIMES_MAX: usize = 1024;
 
 /// Size of the longest start of a point: `[-9223372036854775.808,"`.
@@ -66,12 +67,13 @@ impl PointWriter {
                 Ok(idx) => self.next = idx,
                 Err(idx) => {
                     self.format(timestamp_ms);
-                    if self.times.len() == TIMES_MAX {
+                    // Series whose times differ, as those of an instant range selector, would insert each time.
+                    if idx < self.times.len() || idx == TIMES_MAX {
                         out.extend_from_slice(&self.start);
                         return;
                     }
                     self.next = idx;
-                    self.times.insert(idx, TimeText::new(timestamp_ms, &self.start));
+                    self.times.push(TimeText::new(timestamp_ms, &self.start));
                 }
             }
         }
