@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use varve_fs::{Error, Fs, Loaded, StateFile, StateFileError};
+use varve_fs::{Error, Fs, StateFile, StateFileError};
 
 /// The file of a state.
 #[derive(Debug)]
@@ -26,17 +26,17 @@ impl PersistedState {
         Self { kind, location: None, is_dirty: false, n_write_failures: 0 }
     }
 
-    /// Loads a state from the file `path`, whose directory must exist, as [`StateFile::load`] does. Nothing is persisted
-    /// if the file must stay unchanged.
+    /// Loads a state from the file `path` as [`StateFile::load`] does. Its directory must exist. Nothing is persisted if
+    /// the file must stay unchanged.
     pub(crate) fn open<T: Default>(
         kind: StateFile,
         fs: Arc<dyn Fs>,
         path: PathBuf,
         decode: impl FnOnce(&[u8]) -> Option<T>,
     ) -> (T, Self, Result<(), StateFileError>) {
-        let Loaded { state, found, is_replaceable } = kind.load(&*fs, &path, decode);
-        let location = is_replaceable.then_some((fs, path));
-        (state.unwrap_or_default(), Self { location, ..Self::in_memory(kind) }, found)
+        let loaded = kind.load(&*fs, &path, decode);
+        let location = loaded.is_replaceable().then_some((fs, path));
+        (loaded.state.unwrap_or_default(), Self { location, ..Self::in_memory(kind) }, loaded.found)
     }
 
     /// Returns the number of failed writes.
@@ -166,6 +166,17 @@ mod tests {
         assert_eq!((state.as_str(), found), ("", Err(StateFileError::Newer(2))));
         file.write(&payload("other"));
         assert_eq!(fs.read(Path::new(PATH), 1_000).unwrap(), newer);
+    }
+
+    #[test]
+    fn a_damaged_file_that_cannot_be_renamed_stays() {
+        let fs = MemFs::with_dir("/data");
+        fs.create(Path::new(PATH)).unwrap().append(b"damaged").unwrap();
+        fs.fail_at(fs.n_operations(), Fault::Fails(ErrorKind::PermissionDenied));
+        let (state, mut file, found) = open(&fs);
+        assert!(state.is_empty() && matches!(found, Err(StateFileError::NotRenamed(_))), "{found:?}");
+        file.write(&payload("other"));
+        assert_eq!(fs.read(Path::new(PATH), 1_000).unwrap(), b"damaged");
     }
 
     #[test]

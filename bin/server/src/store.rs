@@ -264,7 +264,9 @@ fn report(found: Result<(), StateFileError>, of: &str, consequence: &str) {
     let Err(error) = found else { return };
     let kept = match error {
         StateFileError::Damaged(_) => "it is renamed",
-        StateFileError::Newer(_) | StateFileError::Unreadable(_) => "it stays unchanged, new state is not saved",
+        StateFileError::Newer(_) | StateFileError::Unreadable(_) | StateFileError::NotRenamed(_) => {
+            "it stays unchanged, new state is not saved"
+        }
     };
     tracing::error!(%error, "The file of {of} cannot be used: {kept}, and {consequence}");
 }

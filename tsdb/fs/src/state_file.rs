@@ -6,7 +6,7 @@
 //! Crash: at any time the old or the new file exists, and possibly a partial new one under another name, which the next
 //! change replaces.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use super::{Error, Fs, remove_if_exists, replace_file};
@@ -30,8 +30,8 @@ pub struct StateFile {
 /// Why a file was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateFileError {
-    /// It has this version, which is newer.
-    #[error("its version {0} is newer than this program")]
+    /// It has this version, which is newer than the one that this program reads.
+    #[error("its version {0} is newer than this program supports")]
     Newer(u8),
     /// The file system cannot read it, for this reason. It may be intact.
     #[error("it cannot be read: {0}")]
@@ -39,6 +39,9 @@ pub enum StateFileError {
     /// It is damaged, for this reason.
     #[error("it is damaged: {0}")]
     Damaged(String),
+    /// It is damaged, and cannot be renamed for this reason.
+    #[error("it is damaged and cannot be renamed: {0}")]
+    NotRenamed(String),
 }
 
 /// The state that a process starts with.
@@ -48,8 +51,15 @@ pub struct Loaded<T> {
     pub state: Option<T>,
     /// Why the file was rejected, if it was.
     pub found: Result<(), StateFileError>,
-    /// `true` if the process may replace the file. A file that may be intact must stay unchanged.
-    pub is_replaceable: bool,
+}
+
+impl<T> Loaded<T> {
+    /// Returns `true` if the process may replace the file: it was read, or damaged and renamed. A file that may be intact
+    /// must stay unchanged.
+    #[must_use]
+    pub fn is_replaceable(&self) -> bool {
+        matches!(self.found, Ok(()) | Err(StateFileError::Damaged(_)))
+    }
 }
 
 impl StateFileError {
@@ -86,12 +96,13 @@ impl StateFile {
         let invalid = || StateFileError::damaged("its payload is invalid");
         let read = self.read(fs, path);
         match read.and_then(|payload| payload.map(|bytes| decode(&bytes).ok_or_else(invalid)).transpose()) {
-            Ok(state) => Loaded { state, found: Ok(()), is_replaceable: true },
-            Err(error) => {
-                let is_damaged = matches!(error, StateFileError::Damaged(_));
-                let is_replaceable = is_damaged && fs.rename(path, &path.with_extension("damaged")).is_ok();
-                Loaded { state: None, found: Err(error), is_replaceable }
+            Ok(state) => Loaded { state, found: Ok(()) },
+            Err(error @ StateFileError::Damaged(_)) => {
+                let renamed = fs.rename(path, &path.with_extension("damaged"));
+                let not_renamed = |error: io::Error| StateFileError::NotRenamed(error.to_string());
+                Loaded { state: None, found: Err(renamed.map_or_else(not_renamed, |()| error)) }
             }
+            Err(error) => Loaded { state: None, found: Err(error) },
         }
     }
 
@@ -99,7 +110,7 @@ impl StateFile {
     /// extension `new`.
     ///
     /// # Errors
-    /// The first operation that fails. The old or the new file exists then.
+    /// If an operation on the file system fails. The old or the new file exists then.
     pub fn replace(&self, fs: &dyn Fs, path: &Path, payload: &[u8]) -> Result<(), Error> {
         let temporary = path.with_extension("new");
         // Left by a write that a crash or a full disk interrupted.

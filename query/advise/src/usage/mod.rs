@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use varve_fs::{Error, Fs, Loaded, StateFileError};
+use varve_fs::{Error, Fs, StateFileError};
 use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_tsdb::labels::METRIC_NAME;
@@ -42,10 +42,10 @@ pub struct Usage {
 impl Usage {
     /// Reads the record in the file `path`, or starts a new one. Also returns why an existing file was not used.
     pub fn open(fs: Arc<dyn Fs>, path: PathBuf, now_ms: i64) -> (Self, Result<(), StateFileError>) {
-        let Loaded { state, found, is_replaceable } = file::FILE.load(&*fs, &path, file::decode);
-        let record = Mutex::new(state.unwrap_or_else(|| Record::new(now_ms)));
-        let location = is_replaceable.then_some((fs, path));
-        (Self { record, location, is_changed: AtomicBool::new(false) }, found)
+        let loaded = file::FILE.load(&*fs, &path, file::decode);
+        let location = loaded.is_replaceable().then_some((fs, path));
+        let record = Mutex::new(loaded.state.unwrap_or_else(|| Record::new(now_ms)));
+        (Self { record, location, is_changed: AtomicBool::new(false) }, loaded.found)
     }
 
     /// Records the uses of a query or metadata request.
