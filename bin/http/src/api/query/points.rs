@@ -1,7 +1,7 @@
-//! Writes the points of the series of a range query.
+//! Writes the points of a matrix.
 //!
-//! The series of a result have the same times, and a value often equals the one before it. So the text of each time is
-//! formatted once per result, and the text of a repeated value is copied.
+//! The series of a range query have the same times, and a value often equals the one before it. So the text of each
+//! time is formatted once per result, and the text of a repeated value is copied.
 
 use std::ops::Range;
 
@@ -10,18 +10,18 @@ use varve_query::Point;
 
 use crate::json;
 
-/// Maximum number of times whose texts are stored: 40 bytes each. Other times, and times before the newest stored one,
-/// are formatted for each point.
+/// Maximum number of times whose texts are stored. Other times, and times before the newest stored one, are formatted
+/// for each point.
 const TIMES_MAX: usize = 1024;
 
-/// Size of the longest start of a point: `[-9223372036854775.808,"`.
-const TEXT_SIZE: usize = 24;
+/// Size of the longest prefix of a point: `[-9223372036854775.808,"`.
+const PREFIX_SIZE: usize = 24;
 
-/// A time and the start of its points: `[1435781451.781,"`.
+/// A time, and the prefix of its points: `[1435781451.781,"`.
 #[derive(Debug, Clone, Copy)]
 struct TimeText {
     timestamp_ms: i64,
-    text: [u8; TEXT_SIZE],
+    prefix: [u8; PREFIX_SIZE],
     len: usize,
 }
 
@@ -30,21 +30,22 @@ struct TimeText {
 pub(super) struct PointWriter {
     /// Ascending by time.
     times: Vec<TimeText>,
-    /// The index of the time that is expected next.
-    next: usize,
-    /// The start of a point whose time is not in `times`.
-    start: Vec<u8>,
+    /// Index of the next expected time in `times`.
+    next_idx: usize,
 }
 
 impl PointWriter {
-    /// Appends points with a comma between two of them. Fast if they ascend in time.
+    /// Maximum size of the stored texts in bytes.
+    pub(super) const SIZE_MAX: usize = TIMES_MAX * size_of::<TimeText>();
+
+    /// Appends points, separated by commas. Fastest if all series have the same ascending times.
     pub(super) fn write(&mut self, out: &mut Vec<u8>, points: &[Point]) {
         let mut last: Option<(u64, Range<usize>)> = None;
         for (i, point) in points.iter().enumerate() {
             if i > 0 {
                 out.push(b',');
             }
-            self.write_start(out, point.timestamp_ms);
+            self.write_prefix(out, point.timestamp_ms);
             let bits = point.value.to_bits();
             match &last {
                 Some((last_bits, text)) if *last_bits == bits => out.extend_from_within(text.clone()),
@@ -58,46 +59,36 @@ impl PointWriter {
         }
     }
 
-    /// Appends the start of a point at a time.
-    fn write_start(&mut self, out: &mut Vec<u8>, timestamp_ms: i64) {
+    fn write_prefix(&mut self, out: &mut Vec<u8>, timestamp_ms: i64) {
         // Fast path: the series has the same times as the one before.
-        let is_next = self.times.get(self.next).is_some_and(|time| time.timestamp_ms == timestamp_ms);
+        let is_next = self.times.get(self.next_idx).is_some_and(|time| time.timestamp_ms == timestamp_ms);
         if !is_next {
             match self.times.binary_search_by_key(&timestamp_ms, |time| time.timestamp_ms) {
-                Ok(idx) => self.next = idx,
-                Err(idx) => {
-                    self.format(timestamp_ms);
-                    // Series whose times differ, as those of an instant range selector, would insert each time.
-                    if idx < self.times.len() || idx == TIMES_MAX {
-                        out.extend_from_slice(&self.start);
-                        return;
-                    }
-                    self.next = idx;
-                    self.times.push(TimeText::new(timestamp_ms, &self.start));
-                }
+                Ok(idx) => self.next_idx = idx,
+                Err(idx) => return self.format_prefix(out, timestamp_ms, idx),
             }
         }
-        let time = &self.times[self.next];
-        // A copy of a fixed size takes less time than one of an exact size.
-        let end = out.len() + time.len;
-        out.extend_from_slice(&time.text);
+        let TimeText { prefix, len, .. } = &self.times[self.next_idx];
+        self.next_idx += 1;
+        // A copy of constant size needs no call of `memcpy`.
+        let end = out.len() + len;
+        out.extend_from_slice(prefix);
         out.truncate(end);
-        self.next += 1;
     }
 
-    fn format(&mut self, timestamp_ms: i64) {
-        self.start.clear();
-        self.start.push(b'[');
-        json::write_timestamp(&mut self.start, timestamp_ms);
-        self.start.extend_from_slice(b",\"");
-    }
-}
-
-impl TimeText {
-    fn new(timestamp_ms: i64, start: &[u8]) -> Self {
-        let mut text = [0; TEXT_SIZE];
-        text[..start.len()].copy_from_slice(start);
-        Self { timestamp_ms, text, len: start.len() }
+    /// Appends the prefix of a time that belongs at `idx` of `times`. Stores it if it is the newest one: inserting the
+    /// times of an instant range selector, which differ between series, would move the others each time.
+    fn format_prefix(&mut self, out: &mut Vec<u8>, timestamp_ms: i64, idx: usize) {
+        let start = out.len();
+        out.push(b'[');
+        json::write_timestamp(out, timestamp_ms);
+        out.extend_from_slice(b",\"");
+        if idx == self.times.len() && idx < TIMES_MAX {
+            let (mut prefix, len) = ([0; PREFIX_SIZE], out.len() - start);
+            prefix[..len].copy_from_slice(&out[start..]);
+            self.times.push(TimeText { timestamp_ms, prefix, len });
+            self.next_idx = idx + 1;
+        }
     }
 }
 

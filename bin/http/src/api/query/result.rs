@@ -17,17 +17,19 @@ const POINTS_PER_STEP: usize = 64;
 /// Writes the data of a response: a value and its statistics. Returns `true` if `limit` truncated the value.
 pub(crate) fn write_result(
     work: &mut Work,
-    value: Value,
+    mut value: Value,
     stats: Option<(&QueryStats, StatsLevel)>,
     limit: usize,
 ) -> Result<bool> {
+    let is_truncated = truncate(&mut value, limit);
+    let size_of_texts = if matches!(value, Value::Matrix(_)) { PointWriter::SIZE_MAX } else { 0 };
     // The value outlives its evaluation: it is freed once the client has read it.
     let (mut charge, size) = (work.ctx.charge(), value.size());
-    charge.grow(size)?;
+    charge.grow(size.saturating_add(size_of_texts))?;
     work.open();
     // The text of most values is a little longer than the value in memory.
     work.out.reserve(size)?;
-    let is_truncated = write_value(work, value, limit)?;
+    write_value(work, value)?;
     if let Some((stats, level)) = stats {
         work.out.buffer().extend_from_slice(b",\"stats\":");
         let memory_peak = work.ctx.memory().peak();
@@ -37,8 +39,22 @@ pub(crate) fn write_result(
     Ok(is_truncated)
 }
 
-/// Writes a value with its type, as the start of an object. Returns `true` if `limit` truncated it.
-fn write_value(work: &mut Work, value: Value, limit: usize) -> Result<bool> {
+/// Removes the series after the first `limit`. Returns `true` if there are any.
+fn truncate(value: &mut Value, limit: usize) -> bool {
+    fn cut<T>(series: &mut Vec<T>, limit: usize) -> bool {
+        let is_longer = series.len() > limit;
+        series.truncate(limit);
+        is_longer
+    }
+    match value {
+        Value::Scalar(_) | Value::String { .. } => false,
+        Value::Vector(samples) => cut(samples, limit),
+        Value::Matrix(series) => cut(series, limit),
+    }
+}
+
+/// Writes a value with its type, as the start of an object.
+fn write_value(work: &mut Work, value: Value) -> Result<()> {
     let kind = match value {
         Value::Scalar(_) => "scalar",
         Value::String { .. } => "string",
@@ -46,22 +62,15 @@ fn write_value(work: &mut Work, value: Value, limit: usize) -> Result<bool> {
         Value::Matrix(_) => "matrix",
     };
     work.out.buffer().extend_from_slice(format!("{{\"resultType\":\"{kind}\",\"result\":").as_bytes());
-    let mut is_truncated = false;
     match value {
         Value::Scalar(point) => write_pair(work, point.timestamp_ms, |out| json::write_scalar(out, point.value)),
         Value::String { timestamp_ms, value } => {
             write_pair(work, timestamp_ms, |out| json::write_html_string(out, &value));
         }
-        Value::Vector(samples) => {
-            is_truncated = samples.len() > limit;
-            work.array(samples.into_iter().take(limit), write_sample)?;
-        }
-        Value::Matrix(series) => {
-            is_truncated = series.len() > limit;
-            write_matrix(work, series.into_iter().take(limit))?;
-        }
+        Value::Vector(samples) => work.array(samples, write_sample)?,
+        Value::Matrix(series) => write_matrix(work, series)?,
     }
-    Ok(is_truncated)
+    Ok(())
 }
 
 fn write_pair(work: &mut Work, timestamp_ms: i64, write: impl FnOnce(&mut Vec<u8>)) {
@@ -90,10 +99,10 @@ fn write_sample(out: &mut Vec<u8>, sample: VectorSample) {
     out.push(b'}');
 }
 
-fn write_matrix(work: &mut Work, matrix: impl Iterator<Item = Arc<MatrixSeries>>) -> Result<()> {
+fn write_matrix(work: &mut Work, matrix: Vec<Arc<MatrixSeries>>) -> Result<()> {
     let mut writer = PointWriter::default();
     work.out.buffer().push(b'[');
-    for (i, series) in matrix.enumerate() {
+    for (i, series) in matrix.into_iter().enumerate() {
         work.comma(i);
         let out = work.out.buffer();
         out.extend_from_slice(b"{\"metric\":");
@@ -115,8 +124,8 @@ fn write_histograms(out: &mut Vec<u8>, points: &[HistogramPoint]) {
     }
 }
 
-/// Writes the points of a series as an array after its key, unless there are none. `write` writes some of them, with
-/// commas between them.
+/// Writes the points of a series as an array after its key, unless there are none. `write` appends some of them,
+/// separated by commas.
 fn write_points<P>(work: &mut Work, key: &[u8], points: &[P], mut write: impl FnMut(&mut Vec<u8>, &[P])) -> Result<()> {
     for (n, points) in points.chunks(POINTS_PER_STEP).enumerate() {
         let out = work.out.buffer();
