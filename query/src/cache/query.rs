@@ -228,7 +228,7 @@ impl CachedQuery<'_> {
         self.insert(self.grid, version, value.clone(), annotations.clone(), is_divisible);
     }
 
-    /// Returns `true` if the cache may have an entry of this size: checked before the value is copied.
+    /// Returns `true` if the cache accepts an entry of this size.
     fn fits(&self, value: &Value) -> bool {
         value.size() <= self.cache.entry_size_max()
     }

@@ -5,8 +5,7 @@
 //!
 //! Invariants
 //! 1. Decoding restores every bit of what was encoded.
-//! 2. A decoder returns `None` for bytes that it did not write. Which file they are in, and where, only its caller knows
-//!    and reports.
+//! 2. A decoder returns `None` for bytes that are no valid encoding. Its caller reports the file and the offset.
 //! 3. No input makes a decoder panic, read beyond its slice, or reserve more memory than the number of elements that
 //!    its caller asks for.
 //!

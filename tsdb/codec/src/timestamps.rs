@@ -229,7 +229,9 @@ mod tests {
         }
 
         #[test]
-        fn damaged_regular_timestamps_are_rejected_or_ascend(bytes in proptest::collection::vec(any::<u8>(), 0..20), n in 0..100_usize) {
+        fn damaged_regular_timestamps_are_rejected_or_ascend(
+            bytes in proptest::collection::vec(any::<u8>(), 0..20), n in 0..100_usize,
+        ) {
             if let Some(regular) = RegularTimestamps::decode(&bytes, n) {
                 let mut listed = Vec::new();
                 regular.append(0..n, &mut listed);

@@ -1,9 +1,8 @@
-//! Prefetching without instructions of its own: ordinary loads whose results nobody needs.
+//! Prefetching with ordinary loads, because safe Rust has no prefetch instruction.
 //!
-//! A processor that executes out of order runs ahead of a load that misses its caches, as far as the next operations do
-//! not depend on it. Code that follows a pointer for one element, computes, and then follows the next one stays ahead
-//! by one element at most, so each miss is waited for alone. A loop that only loads has dozens of misses in flight, and
-//! takes little longer than one of them. The code that then visits the elements finds them in the cache.
+//! A processor that executes out of order continues past a load that misses its caches, until an operation needs the
+//! result. A loop that follows a pointer, computes, and then follows the next pointer waits for each miss separately.
+//! The misses of a loop of independent loads overlap. The code that then visits the elements finds them in the cache.
 
 use std::hint::black_box;
 use std::ops::BitXor;

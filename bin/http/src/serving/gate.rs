@@ -30,11 +30,11 @@ pub(crate) struct Gate {
 /// Bounds of the queue before a gate.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queue {
-    /// Maximum number of requests.
+    /// Maximum number of queued requests.
     len_max: usize,
     /// The flag that sets `len_max`, for errors.
     len_flag: &'static str,
-    /// Maximum time of a request, set by [`QUEUE_TIMEOUT_FLAG`]. A write has only its own deadline.
+    /// Maximum time in the queue, set by [`QUEUE_TIMEOUT_FLAG`] for reads. The wait of a write ends with its deadline.
     timeout: Duration,
 }
 

@@ -174,7 +174,7 @@ impl ResponseWriter {
         &mut self.buffer
     }
 
-    /// Makes room for about `size` more bytes at once, up to the size at which the buffer is sent.
+    /// Makes room for `size` more bytes, but at most for those of a full buffer.
     ///
     /// # Errors
     /// If memory is short.
@@ -237,8 +237,8 @@ impl ResponseWriter {
         if self.is_streaming() { CHUNK_SIZE } else { self.limits.buffer_size }
     }
 
-    /// Grows the buffer when it has little room left: to a whole chunk of a streamed response, otherwise to the double
-    /// size, up to the size at which it is sent.
+    /// Grows the buffer if less than [`STEP_ROOM`] is left: to a full chunk of a streamed response, otherwise to twice its
+    /// size, up to a full buffer.
     fn make_room(&mut self) -> Result<()> {
         if self.buffer.capacity() - self.buffer.len() < STEP_ROOM {
             let size_max = self.size_when_full();
@@ -249,7 +249,7 @@ impl ResponseWriter {
         self.charge_up_to(self.buffer.capacity())
     }
 
-    /// Returns the size of a buffer that is about to be sent.
+    /// Returns the size of a full buffer, which the next step sends.
     fn size_when_full(&self) -> usize {
         self.threshold().saturating_add(STEP_ROOM)
     }

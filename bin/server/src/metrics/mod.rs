@@ -79,7 +79,7 @@ pub struct Metrics {
     pub requests_coalesced: IntCounterVec,
     /// Requests that ran on the thread of their connection, by `class`.
     pub requests_inline: IntCounterVec,
-    /// Requests that took so long there that further ones run elsewhere for a while, by `class`.
+    /// Requests that took too long there, so that none run there for a while, by `class`.
     pub inline_suspensions: IntCounterVec,
     limits_hit: IntCounterVec,
     /// Seconds of queries, by Prometheus' names of their phases.

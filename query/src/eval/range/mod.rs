@@ -219,9 +219,9 @@ impl Evaluator<'_> {
                 held.grow(n_points)?;
                 let histograms_size: usize = histograms.iter().map(|point| point.histogram.size()).sum();
                 let size = points.len() * size_of::<Point>() + histograms.len() * size_of::<HistogramPoint>();
-                charge.grow(
-                    size + histograms_size + input.labels.size() + MatrixSeries::FIXED_SIZE + size_of::<usize>(),
-                )?;
+                // The capacity of the result may be twice its length.
+                let series_size = MatrixSeries::FIXED_SIZE + size_of::<Arc<MatrixSeries>>();
+                charge.grow(size + histograms_size + input.labels.size() + series_size)?;
                 if !(points.is_empty() && histograms.is_empty()) {
                     result.push(Arc::new(MatrixSeries { labels: input.labels.clone(), points, histograms }));
                 }

@@ -83,8 +83,8 @@ impl Listing {
         }
     }
 
-    /// Returns an upper bound for the strings and series to visit, or `None` if there is none: the listing reads a block,
-    /// has to wait, or has selectors that are long, many or invalid.
+    /// Returns an upper bound for the strings and series to visit. Returns `None` if the listing reads a block, has to
+    /// wait, or has selectors that are long, many or invalid.
     fn cost(&self, ctx: &QueryContext, db: &Db) -> Option<u64> {
         let Request { selectors, range, .. } = &self.request;
         let matchers = match &selectors[..] {

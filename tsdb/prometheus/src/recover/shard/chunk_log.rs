@@ -132,7 +132,8 @@ impl ChunkLog {
         }
     }
 
-    /// Returns the first byte of a chunk in memory, for [`prefetch`](varve_collections::prefetch); 0 if it is in the file.
+    /// Returns the first byte of a chunk in memory, or 0 if it is in the file, for
+    /// [`prefetch`](varve_collections::prefetch()).
     pub(crate) fn first_byte(&self, at: ChunkRef) -> u64 {
         match at.0.checked_sub(1).filter(|&position| position >= self.file.size()) {
             Some(position) => u64::from(self.in_memory(position)[0]),
