@@ -26,8 +26,8 @@ impl PersistedState {
         Self { kind, location: None, is_dirty: false, n_write_failures: 0 }
     }
 
-    /// Loads a state from the file `path` as [`StateFile::load`] does. Its directory must exist. Nothing is persisted if
-    /// the file must stay unchanged.
+    /// Loads a state from the file `path` as [`StateFile::load`] does. Its directory must exist. Nothing is persisted
+    /// if the file must stay unchanged.
     pub(crate) fn open<T: Default>(
         kind: StateFile,
         fs: Arc<dyn Fs>,

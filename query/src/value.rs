@@ -86,7 +86,7 @@ impl VectorSample {
 }
 
 impl MatrixSeries {
-    /// Size of a series in a matrix without its labels and points, with the pointer and reference counts of its [`Arc`].
+    /// Size of a series in a matrix without its labels and points, with pointer and reference counts of its [`Arc`].
     pub(crate) const FIXED_SIZE: usize = size_of::<Self>() + 3 * size_of::<usize>();
 
     /// Returns the size in memory. A shared label set and shared histograms count in full.

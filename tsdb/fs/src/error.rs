@@ -1,7 +1,7 @@
 //! Failed operations on files.
 //!
-//! The traits return the [`io::Error`] of the operating system: their callers decide by its kind, and know the file. All
-//! functions above the traits return an [`Error`], because they do more than one operation.
+//! The traits return the [`io::Error`] of the operating system: their callers decide by its kind, and know the file.
+//! All functions above the traits return an [`Error`], because they do more than one operation.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -54,8 +54,8 @@ pub struct Loaded<T> {
 }
 
 impl<T> Loaded<T> {
-    /// Returns `true` if the process may replace the file: it was read, or damaged and renamed. A file that may be intact
-    /// must stay unchanged.
+    /// Returns `true` if the process may replace the file: it was read, or damaged and renamed. A file that may be
+    /// intact must stay unchanged.
     #[must_use]
     pub fn is_replaceable(&self) -> bool {
         matches!(self.found, Ok(()) | Err(StateFileError::Damaged(_)))

@@ -1,5 +1,5 @@
-//! Test support that several crates share: doubles of the disk and of the clock, copies and random damage of directories,
-//! and checks of the examples in docs/format.
+//! Test support that several crates share: doubles of the disk and of the clock, copies and random damage of
+//! directories, and checks of the examples in docs/format.
 
 use std::path::Path;
 

@@ -237,8 +237,8 @@ impl ResponseWriter {
         if self.is_streaming() { CHUNK_SIZE } else { self.limits.buffer_size }
     }
 
-    /// Grows the buffer if less than [`STEP_ROOM`] is left: to a full chunk of a streamed response, otherwise to twice its
-    /// size, up to a full buffer.
+    /// Grows the buffer if less than [`STEP_ROOM`] is left: to a full chunk of a streamed response, otherwise to twice
+    /// its size, up to a full buffer.
     fn make_room(&mut self) -> Result<()> {
         if self.buffer.capacity() - self.buffer.len() < STEP_ROOM {
             let size_max = self.size_when_full();
