@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_fs::{Fs, is_out_of_files, remove_if_exists, size_of_file};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
 
@@ -79,10 +80,12 @@ impl Reserve {
 
     fn write(&self) -> Result<()> {
         let mut buffer = vec![0; BUFFER_SIZE];
+        let seed = getrandom::u64().map_err(|e| Error::io("seed", &self.path)(e.into()))?;
         let file = self.fs.create(&self.path).map_err(Error::io("create", &self.path))?;
+        let mut hashes = (0_u64..).map(|n| xxh3_64_with_seed(&n.to_le_bytes(), seed));
         for _ in 0..RESERVE_SIZE / BUFFER_SIZE as u64 {
-            // Random bytes, because the file system may compress.
-            getrandom::fill(&mut buffer).map_err(|e| Error::io("fill", &self.path)(e.into()))?;
+            // Bytes that do not repeat, because the file system may compress.
+            buffer.as_chunks_mut().0.iter_mut().zip(&mut hashes).for_each(|(word, hash)| *word = hash.to_le_bytes());
             file.append(&buffer).map_err(Error::io("write", &self.path))?;
         }
         file.sync().map_err(Error::io("sync", &self.path))
