@@ -138,6 +138,19 @@ impl Labels {
         self.packed.as_deref().unwrap_or_default()
     }
 
+    /// Returns the canonical string if each length in it has one digit. Then it is also a list of lengths as varints, each
+    /// followed by its text.
+    pub(crate) fn as_varint_packed(&self) -> Option<&str> {
+        let (packed, mut at) = (self.as_packed(), 0);
+        while let Some(&len) = packed.as_bytes().get(at) {
+            if len & 0x40 != 0 {
+                return None;
+            }
+            at += 1 + usize::from(len);
+        }
+        Some(packed)
+    }
+
     /// Creates a set from its canonical string.
     pub(crate) fn from_packed(packed: &str) -> Self {
         Self { packed: (!packed.is_empty()).then(|| Arc::from(packed)) }
@@ -286,6 +299,7 @@ pub struct LabelsIter<'a> {
 impl<'a> Iterator for LabelsIter<'a> {
     type Item = (&'a str, &'a str);
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
@@ -295,6 +309,7 @@ impl<'a> Iterator for LabelsIter<'a> {
 }
 
 impl<'a> LabelsIter<'a> {
+    #[inline]
     fn text(&mut self) -> &'a str {
         let (len, start) = unpack_len(self.rest.as_bytes(), 0);
         let (text, rest) = self.rest[start..].split_at(len);

@@ -127,6 +127,10 @@ pub(crate) fn decode_metadata(mut src: &[u8], mut each: impl FnMut(&str, Metadat
 /// Appends the number of labels, names and values.
 pub(in crate::wal) fn put_labels(dst: &mut Vec<u8>, labels: &Labels) {
     put_u64(dst, labels.len() as u64);
+    // Fast path: no long names and values.
+    if let Some(strings) = labels.as_varint_packed() {
+        return dst.extend_from_slice(strings.as_bytes());
+    }
     for (name, value) in labels {
         put_string(dst, name);
         put_string(dst, value);
