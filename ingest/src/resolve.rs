@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use varve_tsdb::{Db, Labels, SeriesHandle};
 
 use crate::admission::{Ledger, Team};
-use crate::batch::{DecodedBatch, SeriesEntry, Version};
+use crate::batch::{DecodedBatch, RouteKey, SeriesEntry, Version};
 use crate::error::WriteError;
 use crate::forced_labels::ForcedLabels;
 use crate::ha::{Deduplication, HaContext};
@@ -37,6 +37,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) batch: &'a DecodedBatch,
     /// Reused memory for the labels of one series.
     pub(crate) strings: RefCell<Vec<(&'a str, &'a str)>>,
+    /// Routes that are not yet in `cache`; at most [`NEW_ROUTES_MAX`].
+    pub(crate) new_routes: RefCell<Vec<(RouteKey, Route)>>,
 }
 
 /// A resolved label set.
@@ -114,12 +116,26 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// Caches a route if it is valid for later requests, and returns it.
+    /// Remembers a route for [`Resolver::cache_new_routes`] if it is valid for later requests, and returns it.
     pub(crate) fn cache(&self, series: &SeriesEntry, route: Route, is_cacheable: bool) -> Route {
         if let Some(key) = series.key.filter(|_| is_cacheable).map(|key| self.forced.key(key)) {
-            self.cache.insert(key.under(self.scope), route);
+            let mut new_routes = self.new_routes.borrow_mut();
+            new_routes.push((key.under(self.scope), route));
+            if new_routes.len() == NEW_ROUTES_MAX {
+                self.cache.insert(&new_routes);
+                new_routes.clear();
+            }
         }
         route
+    }
+
+    /// Caches the new routes together, which takes each lock of the cache once.
+    pub(crate) fn cache_new_routes(&self) {
+        let mut new_routes = self.new_routes.borrow_mut();
+        if !new_routes.is_empty() {
+            self.cache.insert(&new_routes);
+            new_routes.clear();
+        }
     }
 
     /// Returns the handle for the exemplars of a series. If the request has samples of the series, they have already
@@ -181,3 +197,6 @@ impl<'a> Resolver<'a> {
         label_set::print(self.pairs(&self.batch.series[series_idx as usize]))
     }
 }
+
+/// Maximum number of routes that a request remembers before they are cached: 64 KiB.
+pub(crate) const NEW_ROUTES_MAX: usize = 2048;

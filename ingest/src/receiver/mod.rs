@@ -360,6 +360,7 @@ impl Receiver {
             message,
             batch,
             strings: RefCell::default(),
+            new_routes: RefCell::default(),
         };
         Request::new(resolver, permit, rejects).write(routes, outgoing)
     }

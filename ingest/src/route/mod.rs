@@ -87,18 +87,33 @@ impl RouteCache {
         found.clear();
         found.resize(keys.len(), None);
         let ends = sort_by_stripe(keys, order);
-        let mut start = 0;
-        for (stripe, &end) in self.stripes.iter().zip(&ends) {
-            let wanted = &order[std::mem::replace(&mut start, end)..end];
-            if !wanted.is_empty() {
-                stripe.lock().find_all(wanted, found);
-            }
-        }
+        self.for_each_stripe(order, &ends, |table, wanted| table.find_all(wanted, found));
     }
 
-    /// Caches a route, replacing an earlier route of the key.
-    pub(crate) fn insert(&self, key: RouteKey, route: Route) {
-        self.stripes[key.stripe()].lock().insert(key, route, self.slots_max, Instant::now());
+    /// Caches routes, each of which replaces an earlier route of its key.
+    pub(crate) fn insert(&self, routes: &[(RouteKey, Route)]) {
+        let (mut order, now) = (Vec::new(), Instant::now());
+        let ends = sort_by_stripe(routes.iter().map(|&(key, _)| Some(key)), &mut order);
+        self.for_each_stripe(&order, &ends, |table, new| {
+            table.prefetch(new);
+            new.iter().for_each(|&(idx, key)| table.insert(key, routes[idx as usize].1, self.slots_max, now));
+        });
+    }
+
+    /// Calls `visit` with each stripe that has keys, under its lock, and with its keys.
+    fn for_each_stripe(
+        &self,
+        order: &[(u32, RouteKey)],
+        ends: &[usize; N_STRIPES],
+        mut visit: impl FnMut(&mut Table, &[(u32, RouteKey)]),
+    ) {
+        let mut start = 0;
+        for (stripe, &end) in self.stripes.iter().zip(ends) {
+            let keys = &order[std::mem::replace(&mut start, end)..end];
+            if !keys.is_empty() {
+                visit(&mut stripe.lock(), keys);
+            }
+        }
     }
 
     /// Removes all routes.
@@ -210,11 +225,15 @@ impl Slot {
 }
 
 impl Table {
-    fn find_all(&mut self, wanted: &[(u32, RouteKey)], found: &mut [Option<Route>]) {
-        // Fetches the home slots together, where `find` then looks.
+    /// Fetches the home slots of keys together, where `find` then looks.
+    fn prefetch(&self, keys: &[(u32, RouteKey)]) {
         let home_tag =
             |(_, key): &(u32, RouteKey)| self.slots.get(home(key.0[1], self.slots.len()))?.tag.first().copied();
-        prefetch(wanted.iter().filter_map(home_tag));
+        prefetch(keys.iter().filter_map(home_tag));
+    }
+
+    fn find_all(&mut self, wanted: &[(u32, RouteKey)], found: &mut [Option<Route>]) {
+        self.prefetch(wanted);
         let mut hits = 0;
         for &(idx, key) in wanted {
             let route = self.find(key).map(|slot| {

@@ -29,9 +29,8 @@ fn a_process_has_its_own_keys() {
 #[test]
 fn keys_are_found_in_order_and_missing_ones_are_not() {
     let (cache, hasher) = (RouteCache::new(1 << 20), RouteHasher::new());
-    cache.insert(key(&hasher, 1), A);
-    cache.insert(key(&hasher, 2), A);
-    cache.insert(key(&hasher, 2), B);
+    cache.insert(&[1, 2].map(|n| (key(&hasher, n), A)));
+    cache.insert(&[A, B].map(|route| (key(&hasher, 2), route)));
     let asked = [2, 3, 1, 2].map(|n| Some(key(&hasher, n)));
     assert_eq!(lookup(&cache, &asked), [Some(B), None, Some(A), Some(B)]);
     assert_eq!(lookup(&cache, &[None, asked[0], None]), [None, Some(B), None]);
@@ -45,14 +44,14 @@ fn the_cache_stays_within_its_size_and_keeps_used_routes() {
     let (cache, hasher) = (RouteCache::new(size_max), RouteHasher::new());
     let capacity = (size_max / 28) as u32;
     let hot: Vec<_> = (0..capacity / 4).map(|n| Some(key(&hasher, n))).collect();
-    hot.iter().flatten().for_each(|&key| cache.insert(key, A));
+    hot.iter().flatten().for_each(|&key| cache.insert(&[(key, A)]));
     for n in 0..20 * capacity {
         if n % (capacity / 8) == 0 {
             let hits = lookup(&cache, &hot).iter().flatten().count();
             assert!(hits * 100 >= hot.len() * 99, "{hits} of {} kept", hot.len());
-            hot.iter().flatten().for_each(|&key| cache.insert(key, A));
+            hot.iter().flatten().for_each(|&key| cache.insert(&[(key, A)]));
         }
-        cache.insert(key(&hasher, u32::MAX - n), B);
+        cache.insert(&[(key(&hasher, u32::MAX - n), B)]);
         if n % 100_000 == 0 {
             assert!(cache.stats().size_bytes <= size_max as u64);
         }

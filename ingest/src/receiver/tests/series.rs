@@ -1,6 +1,7 @@
 //! From label sets to series.
 
 use super::*;
+use crate::resolve::NEW_ROUTES_MAX;
 
 #[test]
 fn all_encodings_of_a_label_set_reach_one_series() {
@@ -63,6 +64,17 @@ fn an_invalid_series_rejects_that_series_every_time() {
 }
 
 #[test]
+fn all_series_of_a_large_request_are_cached() {
+    let fixture = Fixture::new(Limits::default());
+    let request: Vec<_> = (0..2 * NEW_ROUTES_MAX + 1).map(|n| up(&n.to_string(), &[(T, 1.0)])).collect();
+    fixture.stored(&request);
+    fixture.stored(&request);
+    let n = request.len() as u64;
+    let route = fixture.receiver.stats().route;
+    assert_eq!((route.entries, route.hits, route.misses), (n, n, n));
+}
+
+#[test]
 fn a_series_that_has_moved_is_resolved_again() {
     let other = Fixture::new(Limits::default());
     for n in 0..100 {
@@ -74,7 +86,8 @@ fn a_series_that_has_moved_is_resolved_again() {
     let request = [up("a", &[(T, 1.0)]), up("b", &[(T, 1.0), (T + 1, 2.0)])];
     let mut batch = DecodedBatch::default();
     v1::decode(&self::request(&request), &fixture.receiver.hasher, &Limits::default(), &mut batch).unwrap();
-    fixture.receiver.routes.insert(batch.series[1].key.unwrap(), Route::Series(stranger, Attribution::default()));
+    let route = Route::Series(stranger, Attribution::default());
+    fixture.receiver.routes.insert(&[(batch.series[1].key.unwrap(), route)]);
     let written = fixture.write(&request).unwrap();
     let times = Some(TimeRange { start_ms: T, end_ms: T + 1 });
     assert_eq!(written, Written { stored: SampleCounts::floats(3), times, ..Written::default() });
