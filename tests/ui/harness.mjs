@@ -129,6 +129,17 @@ export async function openPage(browser, url, { theme = "light", width = 1440, he
   return { page, problems, close: () => context.close() };
 }
 
+/** Answers range queries of a page with `nSeries` series of `nPoints` points, in the server's form. */
+export async function answerRanges(page, nSeries, nPoints) {
+  const values = (i, start, step) => Array.from({ length: nPoints }, (_, t) => [start + t * step, String(Math.sin((t + i) / 20) * 50 + i)]);
+  await page.route("**/api/v1/query_range", (route) => {
+    const form = new URLSearchParams(route.request().postData());
+    const [start, step] = [Number(form.get("start")), Number(form.get("step"))];
+    const result = Array.from({ length: nSeries }, (_, i) => ({ metric: { __name__: "m", instance: `gpu-${i}`, job: "node" }, values: values(i, start, step) }));
+    return route.fulfill({ contentType: "application/json", body: JSON.stringify({ status: "success", data: { resultType: "matrix", result } }) });
+  });
+}
+
 /** Returns violations of serious or critical impact that axe-core finds. */
 export async function violations(page) {
   // Through the debugger, as the page's policy forbids scripts that it does not serve.

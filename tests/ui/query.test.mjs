@@ -3,7 +3,7 @@
 import { deepStrictEqual, match, ok, strictEqual } from "node:assert";
 import { after, before, describe, test } from "node:test";
 import { exponentialHistogram } from "./otlp.mjs";
-import { missing, openPage, settle, startBrowser, startServer, waitUntil, writeFleet } from "./harness.mjs";
+import { answerRanges, missing, openPage, settle, startBrowser, startServer, waitUntil, writeFleet } from "./harness.mjs";
 
 const query = (expr, more = "") => `/query?g0.expr=${encodeURIComponent(expr)}${more}`;
 
@@ -149,6 +149,32 @@ describe("query page", { skip: missing() }, () => {
     await page.getByLabel("Display").first().selectOption("lines");
     await page.waitForURL((url) => !url.searchParams.has("g0.display_mode"));
     await page.locator(".plot canvas").nth(1).waitFor();
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
+  test("a graph of many series is built once, and has all lines again when it is repeated", async () => {
+    const { page, problems, close } = await open("/query");
+    await answerRanges(page, 1000, 500);
+    await page.evaluate(() => {
+      globalThis.nPlots = 0;
+      const isPlot = (node) => node.classList?.contains("uplot");
+      new MutationObserver((changes) => (globalThis.nPlots += changes.flatMap(({ addedNodes }) => [...addedNodes]).filter(isPlot).length))
+        .observe(document.getElementById("root"), { subtree: true, childList: true });
+    });
+    const graph = async () => {
+      await page.locator(".plot canvas").waitFor();
+      await settle(page);
+      await page.waitForTimeout(1000);
+      return page.evaluate(() => document.querySelector(".plot canvas").toDataURL());
+    };
+    await page.evaluate(() => history.pushState(null, "", "query?g0.expr=m&g0.tab=graph&g0.range_input=499s&g0.end_input=2026-01-01&g0.res_step=1s"));
+    await page.evaluate(() => dispatchEvent(new PopStateEvent("popstate")));
+    const first = await graph();
+    strictEqual(await page.evaluate(() => globalThis.nPlots), 1);
+    await page.getByRole("button", { name: "Run" }).click();
+    // Before, the effect that ends the old drawing ended the new one, and most lines were missing.
+    ok((await graph()) === first, "the second image differs");
     deepStrictEqual(problems, []);
     await close();
   });

@@ -63,7 +63,7 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
   const isStack = mode === "stacked" || mode === "bars";
   const order = useMemo(() => (isStack ? [...shown].reverse() : shown), [shown, isStack]);
   const painter = useMemo(createPainter, []);
-  useEffect(() => painter.stop, [data]);
+  useEffect(() => painter.stop, []);
   const isSliced = !isStack && order.length >= SLICED_FROM;
   const series = useMemo(
     () => order.map((i) => ({ ...seriesOptions(i, mode, grid.times.length), ...(isSliced && { paths: () => null }) })),

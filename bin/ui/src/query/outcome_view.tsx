@@ -51,7 +51,8 @@ function GraphView({ panel, outcome, onChange }: GraphProps) {
   const [hidden, setHidden] = useState<ReadonlySet<number>>(new Set());
   const [pointed, setPointed] = useState<number>();
   const names = useMemo(() => elements.map(({ metric }) => JSON.stringify(metric)).join(), [outcome]);
-  useEffect(() => setHidden(new Set()), [names]);
+  // The same empty set, or the graph would be drawn twice.
+  useEffect(() => setHidden((old) => (old.size === 0 ? old : new Set())), [names]);
   const isHeatMap = panel.mode === "heatmap";
   const heatMap = useMemo(() => (isHeatMap ? toHeatMap(elements, startMs, endMs, stepMs) : undefined), [outcome, isHeatMap]);
   if (elements.length === 0) return <p class="empty">The result is empty: no series matches in this range.</p>;
