@@ -1,8 +1,10 @@
 import { deepStrictEqual, match, ok, strictEqual } from "node:assert";
 import { test } from "node:test";
+import type uPlot from "uplot";
 import type { MatrixElement, Operator, QueryData } from "../src/api/types";
 import { toHeatMap } from "../src/chart/buckets";
 import { stack, toGrid, toNumber } from "../src/chart/grid";
+import { createPainter } from "../src/chart/painter";
 import { annotate, offsetAt } from "../src/query/annotation";
 import { selectorsOf, warningFor } from "../src/query/estimate";
 import { withOwnTime } from "../src/query/explain_view";
@@ -64,6 +66,22 @@ test("series lie on the grid of steps with gaps and special values", () => {
 
 check("numbers of the API", toNumber, [[["+Inf"], Infinity], [["-Inf"], -Infinity], [["1e3"], 1000], [["NaN"], NaN]]);
 check("stacks count a gap as 0 unless all lines have it", stack, [[[[[1, null, null], [2, 3, null]]], [[1, 0, null], [3, 3, null]]]]);
+
+test("lines have gaps, marks of samples between gaps, and the extremes of a column of pixels", () => {
+  const drawn: string[] = [];
+  const note = (name: string) => (...at: number[]) => drawn.push([name, ...at].join(" "));
+  const [moveTo, lineTo, nothing] = [note("move"), note("line"), () => {}];
+  const ctx = { moveTo, lineTo, save: nothing, restore: nothing, beginPath: nothing, rect: nothing, clip: nothing, stroke: nothing };
+  const draw = (width: number, values: Array<number | null>) => {
+    drawn.length = 0;
+    const plot = { ctx, bbox: { left: 0, top: 0, width, height: 100 }, valToPos: (value: number) => value } as unknown as uPlot;
+    createPainter().paint(plot, [values.map((_, i) => i * 10), values], ["red"], nothing);
+    return [...drawn];
+  };
+  globalThis.devicePixelRatio = 1;
+  deepStrictEqual(draw(100, [5, 6, null, 7, null, null, 8]), ["move 0 5", "line 10 6", "move 27 7", "line 33 7", "move 57 8", "line 63 8"]);
+  deepStrictEqual(draw(2, [5, 1, 9, 4, 4, null]), ["move 0 1", "line 0 9", "line 30 4"]);
+});
 
 test("classic buckets become differences", () => {
   const map = toHeatMap([element({ le: "1" }, [[0, "2"]]), element({ le: "+Inf" }, [[0, "5"]]), element({ le: "x" }, [[0, "9"]])], 0, 0, 1000);

@@ -10,12 +10,16 @@ export const theme = createSavedStore<Theme>("varve.theme", "system", (value): v
   THEMES.includes(value as Theme),
 );
 
+/** Values of design tokens in this theme: reading one computes styles. */
+const tokens = new Map<string, string>();
+
 const media = matchMedia("(prefers-color-scheme: dark)");
 
 function apply(): void {
   const choice = theme.get();
   const isDark = choice === "dark" || (choice === "system" && media.matches);
   document.documentElement.dataset["theme"] = isDark ? "dark" : "light";
+  tokens.clear();
   dispatchEvent(new Event("varve-theme"));
 }
 
@@ -33,13 +37,20 @@ export function nextTheme(): Theme {
 
 /** Returns the value of a design token. */
 export function token(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const value = tokens.get(name) ?? getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  tokens.set(name, value);
+  return value;
 }
 
 /** Number of colors of series; see style/tokens.css. */
 export const SERIES_COLORS = 12;
 
+/** Returns the name of the color of a series. */
+export function seriesVariable(index: number): string {
+  return `--series-${index % SERIES_COLORS}`;
+}
+
 /** Returns the color of a series by its index. */
 export function seriesColor(index: number): string {
-  return token(`--series-${index % SERIES_COLORS}`);
+  return token(seriesVariable(index));
 }

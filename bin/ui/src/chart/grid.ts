@@ -39,7 +39,8 @@ export function toGrid(elements: MatrixElement[], startMs: number, endMs: number
 }
 
 function toLine(element: MatrixElement, without: ReadonlySet<string>, nTimes: number, startMs: number, stepMs: number): Line {
-  const values = Array.from<number | null>({ length: nTimes }).fill(null);
+  // Without a gap it holds only numbers, which the engine stores unboxed.
+  const values: Array<number | null> = [];
   let [min, max, sum, n] = [Infinity, -Infinity, 0, 0];
   let last: number | null = null;
   for (const [time, text] of element.values ?? []) {
@@ -47,12 +48,14 @@ function toLine(element: MatrixElement, without: ReadonlySet<string>, nTimes: nu
     last = value;
     const index = Math.round((time * 1000 - startMs) / stepMs);
     if (!Number.isFinite(value) || index < 0 || index >= nTimes) continue;
+    while (values.length < index) values.push(null);
     values[index] = value;
     if (value < min) min = value;
     if (value > max) max = value;
     sum += value;
     n += 1;
   }
+  while (values.length < nTimes) values.push(null);
   const name = printLabels(element.metric, without);
   const [least, most, mean] = n > 0 ? [min, max, sum / n] : [NaN, NaN, NaN];
   return { labels: element.metric, name, values, last, min: least, max: most, mean };

@@ -8,7 +8,7 @@ import { bytes, short } from "../parts/format";
 import { printLabels } from "../parts/labels";
 import { dateTime } from "../parts/time";
 import { type Grid, stack, stepOf, toNumber } from "./grid";
-import { SLICED_FROM, createPainter } from "./painter";
+import { createPainter } from "./painter";
 import { Plot } from "./plot";
 
 interface Props {
@@ -64,11 +64,7 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
   const order = useMemo(() => (isStack ? [...shown].reverse() : shown), [shown, isStack]);
   const painter = useMemo(createPainter, []);
   useEffect(() => painter.stop, []);
-  const isSliced = !isStack && order.length >= SLICED_FROM;
-  const series = useMemo(
-    () => order.map((i) => ({ ...seriesOptions(i, mode, grid.times.length), ...(isSliced && { paths: () => null }) })),
-    [order, mode, grid, isSliced],
-  );
+  const series = useMemo(() => order.map((i) => seriesOptions(i, mode)), [order, mode]);
   const scales = useMemo<uPlot.Scales>(() => ({ y: { range: yRange(mode), ...(mode === "log" && { distr: 3 }) }, ...(mode === "bars" && { x: { time: false, range: barsRange } }) }), [mode]);
   const yAxis = useMemo(() => ({ values: (_: uPlot, splits: number[]) => splits.map((value) => (value == null ? "" : format(value))), ...(format === bytes && { incrs: BINARY_INCREMENTS }) }), [format]);
   const marks = useMemo(() => exemplars.flatMap(marksOf), [exemplars]);
@@ -99,8 +95,9 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
         label={`Graph of ${grid.lines.length} series; the table below lists them`}
         onZoom={onZoom}
         draw={(plot) => {
-          if (isSliced) painter.paint(plot, data, order.map(seriesColor), () => drawMarks(plot, marks));
-          else drawMarks(plot, marks);
+          painter.stop();
+          if (isStack) drawMarks(plot, marks);
+          else painter.paint(plot, data, order.map(seriesColor), () => drawMarks(plot, marks));
           highlight(plot);
         }}
         onPoint={point}
@@ -116,14 +113,13 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
   );
 }
 
-function seriesOptions(index: number, mode: Props["mode"], nTimes: number): uPlot.Series {
-  const color = seriesColor(index);
-  const base = { stroke: color, width: 1.5, spanGaps: false };
-  if (mode === "lines" || mode === "log") return { ...base, points: { show: nTimes < 2, size: 5, fill: color } };
-  if (mode === "bars") {
-    return { ...base, width: 0, fill: color, paths: uPlot.paths.bars?.({ size: [0.85, 40] }), points: { show: false } };
-  }
-  return { ...base, width: 1, fill: color, points: { show: false } };
+function seriesOptions(index: number, mode: Props["mode"]): uPlot.Series {
+  const points = { show: false };
+  // The painter draws lines.
+  if (mode === "lines" || mode === "log") return { paths: () => null, points };
+  const color = () => seriesColor(index);
+  const filled = { stroke: color, fill: color, spanGaps: false, points };
+  return mode === "bars" ? { ...filled, width: 0, paths: uPlot.paths.bars?.({ size: [0.85, 40] }) } : { ...filled, width: 1 };
 }
 
 /** The bars of the first and the last time are as wide as the others. */

@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 import { request } from "../api/client";
 import type { MatrixElement, QueryData } from "../api/types";
-import { seriesColor } from "../app/theme";
+import { seriesVariable } from "../app/theme";
 import { toGrid } from "../chart/grid";
 import { LineChart } from "../chart/line_chart";
 import { metricSelector } from "../parts/labels";
@@ -81,7 +81,7 @@ function Chart({ exprs, elements, startMs, endMs, stepMs, format, note, onZoom }
       <LineChart grid={grid} mode="lines" hidden={NONE} exemplars={NO_EXEMPLARS} format={format} isSmall onZoom={onZoom} />
       <p class="chart-note">
         {exprs.map(([name, expr], i) => (
-          <span key={name} class="legend-entry"><i class="swatch" style={{ background: seriesColor(i) }} /><QueryLink expr={expr}>{name}</QueryLink></span>
+          <span key={name} class="legend-entry"><i class="swatch" style={{ background: `var(${seriesVariable(i)})` }} /><QueryLink expr={expr}>{name}</QueryLink></span>
         ))}
         {note}
       </p>

@@ -1,7 +1,7 @@
 /** The lines of a graph as a table, which sorts, searches and hides lines. */
 
 import { useMemo, useState } from "preact/hooks";
-import { seriesColor } from "../app/theme";
+import { seriesVariable } from "../app/theme";
 import type { Grid, Line } from "../chart/grid";
 import { plural, short } from "../parts/format";
 import { printLabels } from "../parts/labels";
@@ -61,7 +61,7 @@ export function Legend({ grid, hidden, onHide, onPoint }: Props) {
                     title="Show only this series; with Ctrl, hide it"
                     onClick={(event) => toggle(index, event.ctrlKey || event.metaKey)}
                   >
-                    <i class="swatch" style={{ background: seriesColor(index) }} />
+                    <i class="swatch" style={{ background: `var(${seriesVariable(index)})` }} />
                     <code>{line.name === "{}" ? printLabels(line.labels) : line.name}</code>
                   </button>
                 </td>

@@ -26,6 +26,8 @@ interface Props {
   onRemove: () => void;
 }
 
+/** The same list at each run, so that the editor is not updated. */
+const NONE: Annotation[] = [];
 const TABS: ReadonlyArray<[Tab, string]> = [["table", "Table"], ["graph", "Graph"], ["explain", "Explain"]];
 
 export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCopy, onSpread, onRemove }: Props) {
@@ -47,7 +49,7 @@ export function QueryPanel({ index, count, panel, refreshSeconds, onChange, onCo
     change({ expr });
   };
   const shownError = formatError ?? error;
-  const annotations = useMemo(() => (text === panel.expr ? annotationsOf(panel.expr, outcome, shownError) : []), [text, panel.expr, outcome, shownError]);
+  const annotations = useMemo(() => (text === panel.expr ? annotationsOf(panel.expr, outcome, shownError) : NONE), [text, panel.expr, outcome, shownError]);
   const warning = useEstimate(text, panel);
   const setTab = (event: KeyboardEvent) => {
     const tab = event.altKey && !event.ctrlKey ? TABS[Number(event.code.replace("Digit", "")) - 1] : undefined;
@@ -116,26 +118,27 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
       setError(undefined);
       return;
     }
-    runPanel(panel, own.signal)
-      .then(
-        (done) => {
-          if (abort.current !== own) return;
+    // All changes of state in one task, so that the panel is rendered once.
+    const end = (change: () => void) => {
+      if (abort.current !== own) return;
+      change();
+      isRunning.current = false;
+      setStartedAt(undefined);
+    };
+    runPanel(panel, own.signal).then(
+      (done) =>
+        end(() => {
           setOutcome(done);
           outcomeKey.current = key;
           setError(undefined);
-        },
-        (reason: unknown) => {
-          if (abort.current !== own) return;
+        }),
+      (reason: unknown) =>
+        end(() => {
           // A failed refresh keeps what is shown.
           if (outcomeKey.current !== key) setOutcome(undefined);
           setError(isAbort(reason) ? new ApiError("canceled", 0, "The query was canceled.") : reason);
-        },
-      )
-      .finally(() => {
-        if (abort.current !== own) return;
-        isRunning.current = false;
-        setStartedAt(undefined);
-      });
+        }),
+    );
   };
   useEffect(start, [key, round]);
   useEffect(() => () => abort.current?.abort(), []);
@@ -153,6 +156,7 @@ function useRun(panel: Panel, round: number, refreshSeconds: number) {
 function annotationsOf(query: string, outcome: Outcome | undefined, error: unknown): Annotation[] {
   if (error !== undefined) return [annotate("error", messageOf(error), query)];
   const { warnings = [], infos = [] } = outcome?.answer ?? {};
+  if (warnings.length === 0 && infos.length === 0) return NONE;
   return [...warnings.map((text) => annotate("warning", text, query)), ...infos.map((text) => annotate("info", text, query))];
 }
 
