@@ -90,8 +90,8 @@ function xAxis(): uPlot.Axis {
   return {
     ...axisStyle(),
     space: 90,
-    size: 36,
-    gap: 6,
+    size: 38,
+    gap: 8,
     splits: (_self, _axis, min, max, increment) => timeSplits(min, max, increment),
     incrs: [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 2_592_000],
     values: (_self, splits, _axis, _space, increment) => axisLabels(splits.map((s) => s * 1000), increment * 1000),
