@@ -148,7 +148,7 @@ fn rules_options(
         restore: RestoreOptions { outage_tolerance: of.outage_tolerance, grace_period: of.grace_period },
         catch_up: of.catch_up,
         alerts_max: of.alerts_max,
-        concurrency: or_default(of.concurrency, machine::cores).min(RULES_CONCURRENCY_MAX),
+        concurrency: or_default(of.concurrency, || machine::cores().div_ceil(2)).min(RULES_CONCURRENCY_MAX),
         memory_max: or_default(of.max_memory_total, || query_max_memory_total / 4),
         external_url: external_url.as_str().to_owned(),
         features,

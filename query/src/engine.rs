@@ -165,6 +165,12 @@ impl Engine {
         Self { options, workers, cache }
     }
 
+    /// Returns an engine that runs each query only on the thread of its caller. It shares the result cache.
+    #[must_use]
+    pub fn without_workers(&self) -> Self {
+        Self { workers: Workers::default(), ..self.clone() }
+    }
+
     /// Returns the options.
     #[must_use]
     pub fn options(&self) -> &EngineOptions {

@@ -91,7 +91,7 @@ pub(crate) struct AdmissionControl {
     queue: Queue,
     budgets: Ledger,
     creation: FifoSemaphore,
-    priority: Priority,
+    priority: Arc<Priority>,
     queue_timeout: Duration,
     /// Set while too little memory is free for new series.
     refuses_new_series: AtomicBool,
@@ -147,10 +147,16 @@ impl AdmissionControl {
             queue: Queue::new(queue_max),
             budgets: Ledger::new(db),
             creation: FifoSemaphore::new(limits.creation_concurrency_max),
-            priority: Priority::default(),
+            priority: Arc::default(),
             queue_timeout: limits.queue_timeout,
             refuses_new_series: AtomicBool::new(false),
         }
+    }
+
+    /// Returns a function that waits until no request of known series is active, for at most a millisecond.
+    pub(crate) fn yielding(&self) -> impl Fn() + Send + Sync + use<> {
+        let priority = Arc::clone(&self.priority);
+        move || priority.yield_now()
     }
 
     /// Takes steps 3 to 5 for a request with a body of `body_size` bytes that needs `size` bytes of memory. Must be

@@ -278,6 +278,12 @@ impl Receiver {
         self.admission.budgets().status()
     }
 
+    /// Returns a function that waits until no request of known series is active, for at most a millisecond.
+    #[must_use]
+    pub fn yielding(&self) -> Arc<dyn Fn() + Send + Sync> {
+        Arc::new(self.admission.yielding())
+    }
+
     /// Denies all new series from now on, or no longer. Samples of known series are stored regardless. Called when the
     /// process becomes short of memory, and when this has ended.
     pub fn refuse_new_series(&self, refuses: bool) {

@@ -11,7 +11,8 @@
 //! 2. Long requests get their turns in the order in which they began to wait.
 //! 3. A request in [`blocking`] or [`waiting_for_workers`] does not count as running. The threads of the worker pool
 //!    have no turns, so requests avoid the pool while it [`is_crowded`].
-//! 4. While short requests of one user come and go, the long requests of others leave a core free, if there are two or
+//! 4. A thread in the background ([`start_background`]) is no request. At each [`pause`] it lets more urgent work run.
+//! 5. While short requests of one user come and go, the long requests of others leave a core free, if there are two or
 //!    more: a thread that wakes up on a busy core waits for the time slice of another. Without authentication all
 //!    requests have the same user.
 //!
@@ -34,7 +35,8 @@ use super::query_context::QueryContext;
 const SHORT_FOR: Duration = Duration::from_millis(10);
 /// The time after which a long request lets others run.
 const TURN: Duration = Duration::from_millis(10);
-/// Time after which a long request checks again whether others need its core, which takes a lock.
+/// Time after which a long request, or work in the background, checks again whether others need its core. A check takes
+/// a lock.
 const RECHECK_AFTER: Duration = Duration::from_micros(200);
 /// Maximum time until a waiting request notices its interrupt.
 const CHECK_AFTER: Duration = Duration::from_millis(20);
@@ -95,11 +97,31 @@ enum Level {
     Released,
 }
 
-thread_local! {
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+/// The work of a thread in the background.
+struct BackgroundWork {
+    yield_now: Arc<dyn Fn() + Send + Sync>,
+    yielded: Instant,
 }
 
-/// Lets other requests run. Must not be called while a lock is held.
+/// This thread works in the background until the value is dropped.
+#[derive(Debug)]
+pub struct Background(PhantomData<Rc<()>>);
+
+thread_local! {
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    static BACKGROUND: RefCell<Option<BackgroundWork>> = const { RefCell::new(None) };
+}
+
+/// Starts work in the background on this thread. It calls `yield_now` at a [`pause`] if it has run for
+/// [`RECHECK_AFTER`] since the last call.
+#[must_use]
+pub fn start_background(yield_now: Arc<dyn Fn() + Send + Sync>) -> Background {
+    BACKGROUND.set(Some(BackgroundWork { yield_now, yielded: Instant::now() }));
+    Background(PhantomData)
+}
+
+/// Lets more urgent work run: other requests or, in the background, what [`start_background`] was given. Must not be
+/// called while a lock is held.
 pub fn pause() {
     pause_at(Instant::now());
 }
@@ -107,6 +129,7 @@ pub fn pause() {
 /// Like [`pause`], for callers that have just read the clock.
 pub fn pause_at(now: Instant) {
     CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(|current| current.pause(now)));
+    BACKGROUND.with_borrow_mut(|background| background.iter_mut().for_each(|background| background.pause(now)));
 }
 
 /// Returns `true` if there are requests for all cores. Then a request gains nothing from the worker pool.
@@ -218,6 +241,15 @@ impl State {
     }
 }
 
+impl BackgroundWork {
+    fn pause(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.yielded) >= RECHECK_AFTER {
+            (self.yield_now)();
+            self.yielded = Instant::now();
+        }
+    }
+}
+
 impl Current {
     fn pause(&mut self, now: Instant) {
         let is_due = match self.level {
@@ -315,6 +347,12 @@ impl Drop for Current {
     }
 }
 
+impl Drop for Background {
+    fn drop(&mut self) {
+        BACKGROUND.set(None);
+    }
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
         attach(None);
@@ -328,6 +366,24 @@ mod tests {
     use crate::error::Interrupt;
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    #[test]
+    fn work_in_the_background_lets_others_run() {
+        let n_calls = Arc::new(AtomicUsize::new(0));
+        let pauses_then = |expect: usize| {
+            pause_at(Instant::now() + RECHECK_AFTER);
+            assert_eq!(n_calls.load(Ordering::Relaxed), expect);
+        };
+        pauses_then(0);
+        let calls = Arc::clone(&n_calls);
+        let background = start_background(Arc::new(move || {
+            calls.fetch_add(1, Ordering::Relaxed);
+        }));
+        pauses_then(1);
+        pauses_then(2);
+        drop(background);
+        pauses_then(2);
+    }
 
     fn context() -> QueryContext {
         QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 0))

@@ -7,9 +7,11 @@
 //! 1. A reload whose rule files are invalid changes nothing.
 //! 2. Each query of a rule is an active request. Its deadline is at most the group's interval, and its memory is
 //!    charged to the budget of all rules.
+//! 3. At most `--rules.concurrency` threads evaluate rules at a time, and they let write requests run first. Queries do
+//!    not use the worker pool of the engine.
 //!
-//! Threads: one scheduler, `--rules.concurrency` threads that evaluate groups, and as many for independent rules of a
-//! group. They start after the replay, and end after [`Rules::stop`].
+//! Threads: one scheduler, `--rules.concurrency` threads of groups, and helpers for independent rules of a group. They
+//! start after the replay, and end after [`Rules::stop`].
 
 mod load;
 mod scheduler;

@@ -7,11 +7,11 @@ use axum::http::Method;
 use varve_advise::usage::Requester;
 use varve_ingest::{RejectedRuleSample, RuleBudget, RuleSample};
 use varve_query::stats::{QueryStats, StatsMode};
-use varve_query::{Error, Request, ScanPlan, SharedScans, Times, Value, VectorSample, usage};
+use varve_query::{Engine, Error, Request, ScanPlan, SharedScans, Times, Value, VectorSample, usage};
 use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
 use varve_rules::{Notification, Time};
 use varve_template::query_escaped;
-use varve_tsdb::context::MemoryBudget;
+use varve_tsdb::context::{MemoryBudget, scheduler};
 use varve_tsdb::select::SelectHints;
 use varve_tsdb::{Labels, Matcher, QueryContext, Sample, SampleColumns, TimeRange};
 
@@ -32,6 +32,10 @@ pub const ROUTE: &str = "rule";
 pub(super) struct RuleStorage<'a> {
     app: &'a App,
     store: &'a Store,
+    /// Runs queries on the threads of rules, whose number is bounded.
+    engine: Engine,
+    /// Lets writes run first.
+    yield_now: Arc<dyn Fn() + Send + Sync>,
     /// Deadline of each query.
     timeout: Duration,
 }
@@ -39,7 +43,9 @@ pub(super) struct RuleStorage<'a> {
 impl<'a> RuleStorage<'a> {
     /// Creates the storage of a group that is evaluated every `interval`.
     pub(super) fn new(app: &'a App, store: &'a Store, interval: Duration) -> Self {
-        Self { app, store, timeout: interval.min(app.settings.args.query_timeout) }
+        let engine = store.engine.without_workers();
+        let yield_now = store.receiver.yielding();
+        Self { app, store, engine, yield_now, timeout: interval.min(app.settings.args.query_timeout) }
     }
 
     fn context(&self) -> QueryContext {
@@ -59,13 +65,13 @@ impl<'a> RuleStorage<'a> {
         stats: StatsMode,
     ) -> Result<(Vec<VectorSample>, Option<Box<QueryStats>>), Error> {
         let part = context.part("parse");
-        let parsed = self.store.engine.parse(ctx, expr)?;
+        let parsed = self.engine.parse(ctx, expr)?;
         let who = Requester { rule: from.rule.into(), ..Requester::default() };
         self.store.note_query(ctx, &who, &usage::of(parsed.expr()));
         drop(part);
         let _part = context.part("evaluate");
         let request = Request { stats, scans, ..Request::new(expr, Times::Instant(timestamp_ms)) };
-        let result = self.store.engine.run_parsed(&self.store.db, ctx, parsed, &request)?;
+        let result = self.engine.run_parsed(&self.store.db, ctx, parsed, &request)?;
         match result.value {
             Value::Vector(samples) => Ok((samples, result.stats)),
             Value::Scalar(point) => {
@@ -82,7 +88,7 @@ impl Storage for RuleStorage<'_> {
     fn shared_scans(&self, plan: &Arc<ScanPlan>, timestamp_ms: i64) -> Option<SharedScans> {
         // The queries have deadlines.
         let ctx = QueryContext::new(Duration::MAX, self.memory());
-        Some(self.store.engine.shared_scans(Arc::clone(plan), ctx, timestamp_ms))
+        Some(self.engine.shared_scans(Arc::clone(plan), ctx, timestamp_ms))
     }
 
     fn query(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
@@ -103,7 +109,9 @@ impl Storage for RuleStorage<'_> {
         request.begin();
         self.app.record_start(request);
         let mode = if self.app.query_log.is_enabled() { StatsMode::AsWritten } else { StatsMode::Off };
+        let background = scheduler::start_background(Arc::clone(&self.yield_now));
         let result = self.evaluate(from, &ctx, &context, query, mode);
+        drop(background);
         let reason = result.as_ref().err().map(ToString::to_string);
         context.trace().zip(reason.as_deref()).inspect(|(trace, reason)| trace.fail(*reason));
         self.app.record_end(request, reason.as_deref());
