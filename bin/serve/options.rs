@@ -142,13 +142,16 @@ fn rules_options(
     external_url: &ExternalUrl,
     features: Features,
 ) -> RulesOptions {
-    let of = &args.rules;
+    let (of, cores) = (&args.rules, machine::cores());
+    let concurrency = or_default(of.concurrency, || cores.div_ceil(2)).min(RULES_CONCURRENCY_MAX);
     RulesOptions {
         resend_delay: of.resend_delay,
         restore: RestoreOptions { outage_tolerance: of.outage_tolerance, grace_period: of.grace_period },
         catch_up: of.catch_up,
         alerts_max: of.alerts_max,
-        concurrency: or_default(of.concurrency, || machine::cores().div_ceil(2)).min(RULES_CONCURRENCY_MAX),
+        concurrency,
+        // One core remains for connections and background tasks.
+        writes_beside: cores.saturating_sub(concurrency + 1),
         memory_max: or_default(of.max_memory_total, || query_max_memory_total / 4),
         external_url: external_url.as_str().to_owned(),
         features,

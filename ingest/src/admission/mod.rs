@@ -153,10 +153,11 @@ impl AdmissionControl {
         }
     }
 
-    /// Returns a function that waits until no request of known series is active, for at most a millisecond.
-    pub(crate) fn yielding(&self) -> impl Fn() + Send + Sync + use<> {
+    /// Returns a function that waits until at most `n_active_max` requests of known series are active, for at most a
+    /// millisecond.
+    pub(crate) fn yielding_above(&self, n_active_max: usize) -> impl Fn() + Send + Sync + use<> {
         let priority = Arc::clone(&self.priority);
-        move || priority.yield_now()
+        move || priority.yield_above(n_active_max)
     }
 
     /// Takes steps 3 to 5 for a request with a body of `body_size` bytes that needs `size` bytes of memory. Must be
@@ -368,7 +369,7 @@ impl<'a> Permit<'a> {
     /// created series.
     pub(crate) fn yield_after(&self, n_created: usize) {
         if n_created.is_multiple_of(SERIES_BETWEEN_YIELDS) {
-            self.control.priority.yield_now();
+            self.control.priority.yield_above(0);
         }
     }
 

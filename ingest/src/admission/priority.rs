@@ -22,7 +22,7 @@ const YIELD_MAX: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub(super) struct Priority {
     n_active: Mutex<usize>,
-    idle: Condvar,
+    ended: Condvar,
 }
 
 /// An active request of known series, counted until this guard is dropped.
@@ -35,20 +35,17 @@ impl Priority {
         PriorityGuard(self)
     }
 
-    /// Waits until no request of known series is active, for at most [`YIELD_MAX`].
-    pub(super) fn yield_now(&self) {
+    /// Waits until at most `n_active_max` requests of known series are active, for at most [`YIELD_MAX`].
+    pub(super) fn yield_above(&self, n_active_max: usize) {
         let mut n_active = self.n_active.lock();
-        let _either = self.idle.wait_while_for(&mut n_active, |n| *n > 0, YIELD_MAX);
+        let _either = self.ended.wait_while_for(&mut n_active, |n| *n > n_active_max, YIELD_MAX);
     }
 }
 
 impl Drop for PriorityGuard<'_> {
     fn drop(&mut self) {
-        let mut n_active = self.0.n_active.lock();
-        *n_active -= 1;
-        if *n_active == 0 {
-            self.0.idle.notify_all();
-        }
+        *self.0.n_active.lock() -= 1;
+        self.0.ended.notify_all();
     }
 }
 
@@ -60,15 +57,16 @@ mod tests {
     #[test]
     fn a_yield_ends_when_the_last_request_ends_or_after_the_maximum() {
         let priority = Priority::default();
-        priority.yield_now();
+        priority.yield_above(0);
         let (first, second) = (priority.enter(), priority.enter());
-        priority.yield_now();
+        priority.yield_above(0);
         drop(first);
+        priority.yield_above(1);
         thread::scope(|scope| {
-            scope.spawn(|| priority.yield_now());
+            scope.spawn(|| priority.yield_above(0));
             drop(second);
         });
         assert_eq!(*priority.n_active.lock(), 0);
-        priority.yield_now();
+        priority.yield_above(0);
     }
 }

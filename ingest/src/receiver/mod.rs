@@ -278,10 +278,11 @@ impl Receiver {
         self.admission.budgets().status()
     }
 
-    /// Returns a function that waits until no request of known series is active, for at most a millisecond.
+    /// Returns a function that waits until at most `n_active_max` requests of known series are active, for at most a
+    /// millisecond.
     #[must_use]
-    pub fn yielding(&self) -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(self.admission.yielding())
+    pub fn yielding_above(&self, n_active_max: usize) -> Arc<dyn Fn() + Send + Sync> {
+        Arc::new(self.admission.yielding_above(n_active_max))
     }
 
     /// Denies all new series from now on, or no longer. Samples of known series are stored regardless. Called when the

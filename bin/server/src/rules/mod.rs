@@ -54,6 +54,8 @@ pub struct RulesOptions {
     pub alerts_max: usize,
     /// Threads that evaluate rules.
     pub concurrency: usize,
+    /// Active write requests of known series above which rules pause.
+    pub writes_beside: usize,
     /// Maximum memory of all evaluations in bytes.
     pub memory_max: usize,
     /// The URL of the server, for links in alerts.

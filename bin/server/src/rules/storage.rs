@@ -44,7 +44,7 @@ impl<'a> RuleStorage<'a> {
     /// Creates the storage of a group that is evaluated every `interval`.
     pub(super) fn new(app: &'a App, store: &'a Store, interval: Duration) -> Self {
         let engine = store.engine.without_workers();
-        let yield_now = store.receiver.yielding();
+        let yield_now = store.receiver.yielding_above(app.rules.options.writes_beside);
         Self { app, store, engine, yield_now, timeout: interval.min(app.settings.args.query_timeout) }
     }
 
