@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type uPlot from "uplot";
 import type { MatrixElement, Operator, QueryData } from "../src/api/types";
 import { toHeatMap } from "../src/chart/buckets";
-import { stack, toGrid, toNumber } from "../src/chart/grid";
+import { stack, toGrid, toGridInSlices, toNumber } from "../src/chart/grid";
 import { createPainter } from "../src/chart/painter";
 import { annotate, offsetAt } from "../src/query/annotation";
 import { selectorsOf, warningFor } from "../src/query/estimate";
@@ -56,8 +56,10 @@ check("columns count bytes", offsetAt, [[['{a="ä"}b', 1, 9], 7], [["😀x", 1, 
 
 const element = (metric: Record<string, string>, values: Array<[number, string]>): MatrixElement => ({ metric, values });
 
-test("series lie on the grid of steps with gaps and special values", () => {
-  const grid = toGrid([element({ __name__: "m", i: "a" }, [[10, "1"], [30, "NaN"], [40, "+Inf"]]), element({ __name__: "m", i: "b" }, [[20, "3"], [90, "5"]])], 10_000, 40_000, 10_000);
+test("series lie on the grid of steps with gaps and special values", async () => {
+  const elements = [element({ __name__: "m", i: "a" }, [[10, "1"], [30, "NaN"], [40, "+Inf"]]), element({ __name__: "m", i: "b" }, [[20, "3"], [90, "5"]])];
+  const grid = toGrid(elements, 10_000, 40_000, 10_000);
+  deepStrictEqual(await toGridInSlices(elements, 10_000, 40_000, 10_000, new AbortController().signal), grid);
   deepStrictEqual(grid.times, [10, 20, 30, 40]);
   deepStrictEqual(grid.lines.map(({ values }) => values), [[1, null, null, null], [null, 3, null, null]]);
   deepStrictEqual(grid.common, { __name__: "m" });

@@ -1,6 +1,7 @@
 /** Requests to the server's HTTP API: Prometheus' envelope, credentials, and waiting while the store is not open. */
 
 import { createStore } from "../parts/store";
+import { parseJson } from "./json";
 
 /** A response, with its size and duration. */
 export interface Answer<T> {
@@ -96,7 +97,7 @@ export async function request<T>(path: string, options: RequestOptions = {}): Pr
   const answer = { size: text.length, seconds: (performance.now() - started) / 1000 };
   const isShared = response.headers.get("X-Varve-Shared") === "true";
   if (response.status === 204) return { data: [] as T, warnings: [], infos: [], isShared, ...answer };
-  const body = parse(text, response.status);
+  const body = await parse(text, response.status, options.signal);
   if (body.status !== "success") {
     throw new ApiError(body.errorType ?? "internal", response.status, body.error ?? `status ${response.status}`);
   }
@@ -112,10 +113,11 @@ interface Envelope {
   infos?: string[];
 }
 
-function parse(text: string, status: number): Envelope {
+async function parse(text: string, status: number, signal?: AbortSignal): Promise<Envelope> {
   try {
-    return JSON.parse(text) as Envelope;
+    return (await parseJson(text, signal)) as Envelope;
   } catch {
+    signal?.throwIfAborted();
     const reason = status < 400 ? "the response is not complete: the server aborted it" : text.trim().slice(0, 500);
     throw new ApiError(status === 403 ? "forbidden" : "internal", status, reason || `status ${status}`);
   }

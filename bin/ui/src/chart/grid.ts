@@ -2,6 +2,7 @@
 
 import type { Labels, MatrixElement } from "../api/types";
 import { compareLabels, printLabels } from "../parts/labels";
+import { mapInSlices } from "../parts/task";
 
 export interface Line {
   labels: Labels;
@@ -30,15 +31,34 @@ export function stepOf([first = 0, second = first + 1]: ArrayLike<number> & Iter
 
 /** Puts all series on the grid from `startMs` to `endMs`, both included. */
 export function toGrid(elements: MatrixElement[], startMs: number, endMs: number, stepMs: number): Grid {
+  const { withValues, toLine, ...grid } = emptyGrid(elements, startMs, endMs, stepMs);
+  return { ...grid, lines: withValues.map(toLine) };
+}
+
+/** Does the same as [`toGrid`] in slices. Throws if `signal` is aborted meanwhile. */
+export async function toGridInSlices(
+  elements: MatrixElement[],
+  startMs: number,
+  endMs: number,
+  stepMs: number,
+  signal: AbortSignal,
+): Promise<Grid> {
+  const { withValues, toLine, ...grid } = emptyGrid(elements, startMs, endMs, stepMs);
+  return { ...grid, lines: await mapInSlices(withValues, toLine, signal) };
+}
+
+/** Returns the parts of a grid without its lines, and how an element becomes a line. */
+function emptyGrid(elements: MatrixElement[], startMs: number, endMs: number, stepMs: number) {
   const nTimes = Math.floor((endMs - startMs) / stepMs) + 1;
   const times = Array.from({ length: nTimes }, (_, i) => (startMs + i * stepMs) / 1000);
   const { common } = compareLabels(elements.map(({ metric }) => metric));
   const without = new Set(Object.keys(common));
-  const lines = elements.filter(({ values }) => values).map((element) => toLine(element, without, nTimes, startMs, stepMs));
-  return { times, lines, common };
+  const withValues = elements.filter(({ values }) => values);
+  const toLine = (element: MatrixElement) => lineOf(element, without, nTimes, startMs, stepMs);
+  return { times, common, withValues, toLine };
 }
 
-function toLine(element: MatrixElement, without: ReadonlySet<string>, nTimes: number, startMs: number, stepMs: number): Line {
+function lineOf(element: MatrixElement, without: ReadonlySet<string>, nTimes: number, startMs: number, stepMs: number): Line {
   // Without a gap it holds only numbers, which the engine stores unboxed.
   const values: Array<number | null> = [];
   let [min, max, sum, n] = [Infinity, -Infinity, 0, 0];

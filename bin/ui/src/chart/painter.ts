@@ -1,9 +1,8 @@
 /** Draws lines, many of them in slices, so that the page responds meanwhile. */
 
 import type uPlot from "uplot";
+import { SLICE_MS } from "../parts/task";
 
-/** Time of a slice. Filling the pixels, at the end of a frame, takes up to five times as long. */
-const SLICE_MS = 25;
 /** Number of lines up to which they are wide. Without a GPU, the browser fills 100 lines of one pixel in 5 to 45 ms, and
  * wider ones in 40 to 640 ms. */
 const WIDE_MAX = 10;
@@ -24,6 +23,7 @@ export function createPainter(): Painter {
     const xs = Array.from(data[0], (time) => plot.valToPos(time, "x", true));
     let next = 1;
     const slice = () => {
+      // Filling the pixels, at the end of the frame, takes up to five times as long.
       const end = performance.now() + SLICE_MS;
       const { ctx, bbox } = plot;
       ctx.save();

@@ -1,9 +1,10 @@
 /** Runs the query of a panel: instant, range or explain. */
 
 import { type Answer, type Params, request } from "../api/client";
-import { type Grid, toGrid } from "../chart/grid";
+import { type Grid, toGridInSlices } from "../chart/grid";
 import type { ExemplarSeries, Explained, QueryData } from "../api/types";
 import { count } from "../parts/format";
+import { nextTask } from "../parts/task";
 import { type Panel, type Range, rangeOf } from "./panel_state";
 
 export type Outcome =
@@ -50,15 +51,11 @@ export async function runPanel(panel: Panel, signal: AbortSignal): Promise<Outco
     panel.hasExemplars ? post<ExemplarSeries[]>("query_exemplars", { start: times.start, end: times.end }) : undefined,
   ]);
   // Parsing a large response, putting it on a grid and showing it are separate tasks, so that the page responds between them.
-  await nextTask();
+  await nextTask(signal);
   const elements = answer.data.resultType === "matrix" ? answer.data.result : [];
-  const grid = toGrid(elements, range.startMs, range.endMs, range.stepMs);
-  await nextTask();
+  const grid = await toGridInSlices(elements, range.startMs, range.endMs, range.stepMs, signal);
+  await nextTask(signal);
   return { kind: "graph", answer: withLimit(answer, limit), range, grid, exemplars: exemplars?.data ?? [] };
-}
-
-function nextTask(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve));
 }
 
 /** Returns the formatted text of an expression. */
