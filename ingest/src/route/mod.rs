@@ -12,7 +12,7 @@
 //!    fill the cache. Eviction is safe: the series is resolved again.
 //! 3. At most four fifths of the slots of a table are used, so that probing ends.
 //!
-//! Threads: striped locks. A request takes the lock of each stripe once, for all its keys in that stripe.
+//! Threads: striped locks. A lookup or an insertion takes the lock of each stripe once, for all keys of the call.
 
 use std::time::{Duration, Instant};
 

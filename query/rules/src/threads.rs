@@ -16,11 +16,10 @@ struct Shared {
     freed: Condvar,
 }
 
-/// A number of threads that count until the value is dropped.
+/// A thread that counts until the value is dropped.
 #[derive(Debug)]
 pub struct Taken<'a> {
     from: &'a Shared,
-    n: usize,
 }
 
 impl Threads {
@@ -36,7 +35,7 @@ impl Threads {
         let mut n_free = self.0.n_free.lock();
         self.0.freed.wait_while(&mut n_free, |n_free| *n_free == 0);
         *n_free -= 1;
-        Taken { from: &self.0, n: 1 }
+        Taken { from: &self.0 }
     }
 
     /// Calls `work` for each element, on this thread and on the threads that are free now. Returns when all calls have
@@ -48,48 +47,57 @@ impl Threads {
                 work(item);
             }
         };
-        let helpers = self.take_free(items.len().saturating_sub(1));
         thread::scope(|scope| {
-            for _ in 0..helpers.n {
+            for taken in (1..items.len()).map_while(|_| self.take_free()) {
+                let help = move || {
+                    let _until_it_ends = taken;
+                    run();
+                };
                 // If a thread cannot be started, the others do its work.
-                let _joined_by_the_scope = thread::Builder::new().name("rule".into()).spawn_scoped(scope, run);
+                let _joined_by_the_scope = thread::Builder::new().name("rule".into()).spawn_scoped(scope, help);
             }
             run();
         });
     }
 
-    /// Takes up to `wanted` free threads.
-    fn take_free(&self, wanted: usize) -> Taken<'_> {
+    /// Takes a thread if one is free.
+    fn take_free(&self) -> Option<Taken<'_>> {
         let mut n_free = self.0.n_free.lock();
-        let n = wanted.min(*n_free);
-        *n_free -= n;
-        Taken { from: &self.0, n }
+        *n_free = n_free.checked_sub(1)?;
+        Some(Taken { from: &self.0 })
     }
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        *self.from.n_free.lock() += self.n;
-        self.from.freed.notify_all();
+        *self.from.n_free.lock() += 1;
+        self.from.freed.notify_one();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     #[test]
     fn groups_and_helpers_share_the_bound() {
         let threads = Threads::new(3);
         let group = threads.take_one();
-        let n_calls = AtomicUsize::new(0);
-        threads.for_each(&[(); 10], |()| {
-            n_calls.fetch_add(1, Ordering::Relaxed);
-            assert_eq!(*threads.0.n_free.lock(), 0, "two threads help the group");
-        });
-        assert_eq!((n_calls.into_inner(), *threads.0.n_free.lock()), (10, 2), "helpers are free again");
+        // Each call waits for the others, so that no helper ends before the bound was read.
+        let all_busy = |n_threads| {
+            let (together, items) = (Barrier::new(n_threads), vec![(); n_threads]);
+            threads.for_each(&items, |()| {
+                together.wait();
+                assert_eq!(*threads.0.n_free.lock(), 0);
+                together.wait();
+            });
+        };
+        all_busy(3);
+        assert_eq!(*threads.0.n_free.lock(), 2, "helpers are free again");
         let other = threads.take_one();
-        threads.for_each(&[(); 2], |()| assert_eq!(*threads.0.n_free.lock(), 0));
+        all_busy(2);
         let last = threads.take_one();
         thread::scope(|scope| {
             let waiting = scope.spawn(|| drop(threads.take_one()));
