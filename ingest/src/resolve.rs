@@ -198,5 +198,5 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Maximum number of routes that a request remembers before they are cached: 64 KiB.
+/// Maximum number of routes that a request remembers before they are cached: 64 KiB, and 40 KiB while they are cached.
 pub(crate) const NEW_ROUTES_MAX: usize = 2048;

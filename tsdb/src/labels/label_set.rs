@@ -138,8 +138,8 @@ impl Labels {
         self.packed.as_deref().unwrap_or_default()
     }
 
-    /// Returns the canonical string if each length in it has one digit. Then it is also a list of lengths as varints, each
-    /// followed by its text.
+    /// Returns the canonical string if each length in it has one digit. Then it is also a list of lengths as varints,
+    /// each followed by its text.
     pub(crate) fn as_varint_packed(&self) -> Option<&str> {
         let (packed, mut at) = (self.as_packed(), 0);
         while let Some(&len) = packed.as_bytes().get(at) {

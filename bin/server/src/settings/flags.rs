@@ -347,7 +347,7 @@ pub struct RulesArgs {
     #[arg(long = "rules.alerts-max", value_name = "N", default_value = "100000", value_parser = parse_count)]
     pub alerts_max: usize,
 
-    /// Maximum number of threads that evaluate rules: of groups, and of independent rules of a group [0: half of the cores]
+    /// Maximum number of threads that evaluate rules, of groups and of independent rules [0: half of the cores]
     #[arg(long = "rules.concurrency", value_name = "N", default_value = "0")]
     pub concurrency: usize,
 
