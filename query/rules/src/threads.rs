@@ -12,13 +12,20 @@ pub struct Threads(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    n_free: Mutex<usize>,
+    state: Mutex<State>,
     freed: Condvar,
 }
 
-/// A thread that counts until the value is dropped.
 #[derive(Debug)]
-pub struct Taken<'a> {
+struct State {
+    n_free: usize,
+    /// Groups that wait for a thread. Helpers start only if there are none.
+    n_waiting: usize,
+}
+
+/// The right to use a thread, until it is dropped.
+#[derive(Debug)]
+pub struct Permit<'a> {
     from: &'a Shared,
 }
 
@@ -26,16 +33,18 @@ impl Threads {
     /// Creates a bound of `n_threads`.
     #[must_use]
     pub fn new(n_threads: usize) -> Self {
-        Self(Arc::new(Shared { n_free: Mutex::new(n_threads), freed: Condvar::new() }))
+        Self(Arc::new(Shared { state: Mutex::new(State { n_free: n_threads, n_waiting: 0 }), freed: Condvar::new() }))
     }
 
     /// Waits until a thread is free, and takes it for the caller.
     #[must_use]
-    pub fn take_one(&self) -> Taken<'_> {
-        let mut n_free = self.0.n_free.lock();
-        self.0.freed.wait_while(&mut n_free, |n_free| *n_free == 0);
-        *n_free -= 1;
-        Taken { from: &self.0 }
+    pub fn acquire(&self) -> Permit<'_> {
+        let mut state = self.0.state.lock();
+        state.n_waiting += 1;
+        self.0.freed.wait_while(&mut state, |state| state.n_free == 0);
+        state.n_waiting -= 1;
+        state.n_free -= 1;
+        Permit { from: &self.0 }
     }
 
     /// Calls `work` for each element, on this thread and on the threads that are free now. Returns when all calls have
@@ -48,9 +57,9 @@ impl Threads {
             }
         };
         thread::scope(|scope| {
-            for taken in (1..items.len()).map_while(|_| self.take_free()) {
+            for permit in (1..items.len()).map_while(|_| self.try_acquire()) {
                 let help = move || {
-                    let _until_it_ends = taken;
+                    let _until_it_ends = permit;
                     run();
                 };
                 // If a thread cannot be started, the others do its work.
@@ -60,17 +69,20 @@ impl Threads {
         });
     }
 
-    /// Takes a thread if one is free.
-    fn take_free(&self) -> Option<Taken<'_>> {
-        let mut n_free = self.0.n_free.lock();
-        *n_free = n_free.checked_sub(1)?;
-        Some(Taken { from: &self.0 })
+    /// Takes a thread if one is free and no group waits.
+    fn try_acquire(&self) -> Option<Permit<'_>> {
+        let mut state = self.0.state.lock();
+        if state.n_free == 0 || state.n_waiting > 0 {
+            return None;
+        }
+        state.n_free -= 1;
+        Some(Permit { from: &self.0 })
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        *self.from.n_free.lock() += 1;
+        self.from.state.lock().n_free += 1;
         self.from.freed.notify_one();
     }
 }
@@ -84,27 +96,27 @@ mod tests {
     #[test]
     fn groups_and_helpers_share_the_bound() {
         let threads = Threads::new(3);
-        let group = threads.take_one();
+        let group = threads.acquire();
         // Each call waits for the others, so that no helper ends before the bound was read.
         let all_busy = |n_threads| {
             let (together, items) = (Barrier::new(n_threads), vec![(); n_threads]);
             threads.for_each(&items, |()| {
                 together.wait();
-                assert_eq!(*threads.0.n_free.lock(), 0);
+                assert_eq!(threads.0.state.lock().n_free, 0);
                 together.wait();
             });
         };
         all_busy(3);
-        assert_eq!(*threads.0.n_free.lock(), 2, "helpers are free again");
-        let other = threads.take_one();
+        assert_eq!(threads.0.state.lock().n_free, 2, "helpers are free again");
+        let other = threads.acquire();
         all_busy(2);
-        let last = threads.take_one();
+        let last = threads.acquire();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| drop(threads.take_one()));
+            let waiting = scope.spawn(|| drop(threads.acquire()));
             assert!(!waiting.is_finished(), "no thread is free");
             drop(group);
         });
         drop((other, last));
-        assert_eq!(*threads.0.n_free.lock(), 3);
+        assert_eq!(threads.0.state.lock().n_free, 3);
     }
 }

@@ -297,7 +297,7 @@ fn work(app: &App, store: &Store) {
     let rules = &app.rules;
     while let Some(job) = take(rules) {
         let live = rules.live();
-        let _thread = live.settings.threads.take_one();
+        let _permit = live.settings.threads.acquire();
         app.metrics.rules.note_start(job.mode, job.is_incomplete, now().since(job.tick));
         let storage = RuleStorage::new(app, store, job.group.schedule().interval());
         let evaluate = || job.group.evaluate(job.tick, job.mode, &storage, &live.settings);
