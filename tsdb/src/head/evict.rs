@@ -69,14 +69,13 @@ impl Head {
         n_removed
     }
 
-    /// Returns the series of `slots` whose newest sample is in `range`, as series that became stale with it.
+    /// Returns the series of `slots` whose newest sample is in `range`, as series that became stale with it. Omits
+    /// series with samples in memory, which are newer than any deletion.
     pub(crate) fn ended_in(&self, slots: &RoaringBitmap, range: TimeRange) -> Vec<StaleSeries> {
         let ended = |slot| {
             let at_ms = self.table.row(slot).map(|row| row.last_ms)?;
-            if at_ms == i64::MIN || !range.contains(at_ms) {
-                return None;
-            }
-            Some(StaleSeries { slot_ref: self.slot_ref(slot), at_ms })
+            let has_ended = at_ms != i64::MIN && range.contains(at_ms) && self.is_idle(slot, i64::MAX);
+            has_ended.then(|| StaleSeries { slot_ref: self.slot_ref(slot), at_ms })
         };
         slots.iter().filter_map(ended).collect()
     }

@@ -72,14 +72,15 @@ impl Store {
         Ok(())
     }
 
-    /// Evicts the series whose newest samples are deleted, after a replay: checkpoints from before a deletion define
-    /// them.
+    /// Evicts the series whose newest samples are deleted, after a replay: a checkpoint from before a deletion defines
+    /// them. The checkpoint of a later flush does not. After a crash between such a flush and its checkpoint, they stay
+    /// until they are idle.
     ///
     /// # Errors
     /// The errors of [`Shard::ended_in`].
     pub(crate) fn evict_deleted_before(&self) -> Result<()> {
         let mut flushing = self.flushing.lock();
-        for rule in self.blocks.pending_deletions() {
+        for rule in self.blocks.newest_deletions() {
             let ended = self.ended_in(&rule.matchers, rule.range)?;
             self.evict_deleted(&mut flushing, ended);
         }

@@ -30,7 +30,7 @@ use crate::isolation::AppendGuard;
 use crate::labels::{Matcher, StringSet};
 use crate::sample::{SampleColumns, TimeRange};
 
-/// Maximum number of rules that [`BlockSet::pending_deletions`] returns.
+/// Maximum number of rules that [`BlockSet::newest_deletions`] returns.
 const PENDING_MAX: usize = 100;
 
 /// A block of the store, and its deleted samples.
@@ -376,16 +376,12 @@ impl BlockSet {
         self.tombstones.lock().last_number()
     }
 
-    /// Returns the newest delete rules that blocks need, at most [`PENDING_MAX`]. The range of a rule ends at the
-    /// newest sample of these blocks: later samples are not deleted.
-    pub(crate) fn pending_deletions(&self) -> Vec<Deletion> {
+    /// Returns the newest delete rules that blocks need and that no later flush has followed, at most [`PENDING_MAX`].
+    pub(crate) fn newest_deletions(&self) -> Vec<Deletion> {
         let (tombstones, metas) = (self.tombstones.lock(), self.metas());
-        let clamped = |rule: &Deletion| {
-            let newest_ms = metas.iter().filter(|meta| rule.applies_to(meta)).map(|meta| meta.range.end_ms).max()?;
-            let range = TimeRange { end_ms: rule.range.end_ms.min(newest_ms), ..rule.range };
-            Some(Deletion { range, ..rule.clone() })
-        };
-        tombstones.rules().iter().rev().filter_map(clamped).take(PENDING_MAX).collect()
+        let last_flush = metas.iter().map(|meta| meta.origin.flushes.1).max().unwrap_or(0);
+        let is_needed = |rule: &&Deletion| rule.flush >= last_flush && metas.iter().any(|meta| rule.applies_to(meta));
+        tombstones.rules().iter().rev().filter(is_needed).take(PENDING_MAX).cloned().collect()
     }
 
     /// Opens a finished block.

@@ -164,5 +164,23 @@ fn a_restart_does_not_restore_deleted_series() {
     assert_eq!(too_old.len(), 1, "their newest timestamps are known");
     db.flush().unwrap();
     drop(db);
-    assert_eq!(open_at(dir.path(), options()).n_series(), 2, "samples after the deletion are not deleted");
+    assert_eq!(open_at(dir.path(), options()).n_series(), 3, "series sent after the deletion are not evicted");
+}
+
+/// Otherwise, their newest timestamps are forgotten with them.
+#[test]
+fn series_with_samples_written_after_a_deletion_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut db = open_at(dir.path(), options());
+    append(&db, &[(CLOCK, NOW_MS, 1.0)]);
+    db.delete(vec![Matcher::equal("i", "1")], TimeRange::ALL).unwrap();
+    append(&db, &[(1, NOW_MS, 1.0)]);
+    for _ in 0..2 {
+        drop(db);
+        db = open_at(dir.path(), options());
+        db.flush().unwrap();
+        assert_eq!(db.n_series(), 2);
+    }
+    let too_old = append(&db, &[(1, NOW_MS - 1_000 * MINUTE_MS, 1.0)]);
+    assert_eq!(too_old.len(), 1);
 }
