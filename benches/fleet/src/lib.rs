@@ -19,6 +19,7 @@ mod fleet;
 mod message;
 mod mixed;
 mod noisy_neighbor;
+mod output;
 #[path = "../../../bin/base/src/machine/process.rs"]
 #[expect(unreachable_pub, reason = "the file belongs to varve-base, which has dependencies that are not needed here")]
 mod process;

@@ -12,6 +12,7 @@ use anyhow::{Result, anyhow, bail};
 
 use crate::args::{MixedArgs, now_ms};
 use crate::fleet::Fleet;
+use crate::output::print;
 use crate::query::{QueryResult, geometric_mean, run_all};
 use crate::table::table;
 use crate::write::{WriteOptions, Written, write_fleet};
@@ -27,12 +28,11 @@ pub(crate) fn mixed(args: &MixedArgs) -> Result<()> {
     bench.write_half()?;
     let quiet = bench.query()?;
     let (concurrent, written) = bench.while_writing(1)?;
-    print!("{}", comparison(&quiet, &concurrent[0]));
-    println!("one client, during writes:\n{written}");
+    print(comparison(&quiet, &concurrent[0]))?;
+    print(format_args!("one client, during writes:\n{written}\n"))?;
     let (results, written) = bench.while_writing(usize::from(args.clients))?;
     let n_queries = results.iter().flatten().count() * usize::from(args.repeats);
-    println!("{} clients in a loop, {n_queries} queries, during writes:\n{written}", args.clients);
-    Ok(())
+    print(format_args!("{} clients in a loop, {n_queries} queries, during writes:\n{written}\n", args.clients))
 }
 
 struct Mixed<'a> {

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use crate::args::NoisyNeighborArgs;
 use crate::client::{Client, escape};
+use crate::output::print;
 use crate::table::table;
 
 /// Number of pairs of a phase alone and a phase beside the heavy queries.
@@ -45,14 +46,13 @@ pub(crate) fn noisy_neighbor(args: &NoisyNeighborArgs) -> Result<()> {
     };
     let rows: Vec<_> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)].map(row).into();
     let header = ["small query", "alone, ms", "beside, ms", "ratio"].map(str::to_owned);
-    print!("{}", table(&header, &rows));
-    println!(
-        "{} small queries alone, {} beside {} clients, which sent {n_heavy} heavy queries, {n_rejected} rejected",
+    print(table(&header, &rows))?;
+    print(format_args!(
+        "{} small queries alone, {} beside {} clients, which sent {n_heavy} heavy queries, {n_rejected} rejected\n",
         alone.len(),
         beside.len(),
         args.clients
-    );
-    Ok(())
+    ))
 }
 
 /// Sends small queries for the time of one phase.

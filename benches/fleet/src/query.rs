@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::args::QueryArgs;
 use crate::client::{Client, escape};
+use crate::output::print;
 use crate::table::table;
 
 /// Range queries cover an hour with a step of a minute, as the panel of a dashboard.
@@ -123,8 +124,7 @@ pub(crate) fn query(args: &QueryArgs) -> Result<()> {
         vec![result.name.to_owned(), median, result.n_results.to_string(), result.response_bytes.to_string()]
     };
     let rows: Vec<_> = results.iter().map(cells).collect();
-    print!("{}", table(&["query", "median ms", "results", "bytes"].map(str::to_owned), &rows));
-    Ok(())
+    print(table(&["query", "median ms", "results", "bytes"].map(str::to_owned), &rows))
 }
 
 /// Runs every query `n_repeats` times, at the time `end_s` in seconds.

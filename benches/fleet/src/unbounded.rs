@@ -13,6 +13,7 @@ use anyhow::{Result, anyhow, ensure};
 use crate::args::UnboundedArgs;
 use crate::client::{Client, escape};
 use crate::fleet::Fleet;
+use crate::output::print;
 use crate::process;
 use crate::write::{WriteOptions, Written, write_fleet};
 
@@ -71,8 +72,7 @@ pub(crate) fn unbounded(args: &UnboundedArgs) -> Result<()> {
     })?;
     concurrent.check()?;
     ensure!(outcomes.n_complete > 0, "no complete response: {:?} {:?}", outcomes.refused, outcomes.truncated);
-    print!("{}", Report { alone, concurrent, outcomes, idle_bytes, peak_bytes });
-    Ok(())
+    print(Report { alone, concurrent, outcomes, idle_bytes, peak_bytes })
 }
 
 /// Returns the maximum resident size until the writes end.

@@ -9,6 +9,7 @@ use varve_tsdb::{Labels, Sample};
 use crate::args::VerifyArgs;
 use crate::client::{Client, escape};
 use crate::fleet::{Fleet, SeriesId};
+use crate::output::print;
 
 /// Verifies a fleet and prints the number of samples.
 ///
@@ -30,8 +31,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<()> {
             }
         }
     }
-    println!("verified {n_samples} samples of {n_series} series, bit for bit");
-    Ok(())
+    print(format_args!("verified {n_samples} samples of {n_series} series, bit for bit\n"))
 }
 
 /// Returns the samples of a series without staleness markers, as a query does.

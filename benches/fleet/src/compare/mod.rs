@@ -15,6 +15,7 @@ use varve_tsdb::labels::METRIC_NAME;
 use crate::args::{CompareArgs, CompareFormat, now_ms};
 use crate::client::Client;
 use crate::fleet::{Fleet, SeriesId};
+use crate::output::print;
 use crate::process::{self, Usage};
 use crate::query::{query_scalar, run_all};
 use crate::write::{WriteOptions, Written, write_fleet};
@@ -64,10 +65,9 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
         }
     }
     match args.format {
-        CompareFormat::Table => print!("{report}"),
-        CompareFormat::Json => println!("{}", report.json()?),
+        CompareFormat::Table => print(report),
+        CompareFormat::Json => print(report.json()? + "\n"),
     }
-    Ok(())
 }
 
 struct Bench {

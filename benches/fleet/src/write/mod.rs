@@ -17,6 +17,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::args::WriteArgs;
 use crate::fleet::Fleet;
 use crate::message::Version;
+use crate::output::print;
 use crate::process;
 use requests::{Encoder, Round};
 use send::{Pace, Sender};
@@ -63,7 +64,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<()> {
     let start_ms = args.start_ms();
     let fleet = Fleet::new(args.fleet.options(start_ms));
     let start = jiff::Timestamp::from_millisecond(start_ms).context("read the start")?;
-    println!("writing {} series, --start {start}", fleet.n_places());
+    print(format_args!("writing {} series, --start {start}\n", fleet.n_places()))?;
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let options = WriteOptions {
         url: args.url.clone(),
@@ -75,7 +76,7 @@ pub(crate) fn write(args: &WriteArgs) -> Result<()> {
         pid: args.pid,
     };
     let written = write_fleet(&fleet, 0..args.fleet.n_rounds(), &options)?;
-    print!("{written}");
+    print(&written)?;
     written.check()
 }
 
