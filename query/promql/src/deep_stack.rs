@@ -52,15 +52,38 @@ pub fn run<T: Send>(ctx: &QueryContext, is_deep: bool, f: impl FnOnce() -> T + S
     let mut charge = ctx.charge();
     charge.grow(STACK_SIZE)?;
     std::thread::scope(|scope| {
-        let current = scheduler::detach();
+        let detached = scheduler::detach();
         let run = || {
-            scheduler::attach(current);
+            scheduler::attach(detached);
             (f(), scheduler::detach())
         };
         let thread = Builder::new().name("query-deep".into()).stack_size(STACK_SIZE).spawn_scoped(scope, run);
-        let (result, current) =
+        let (result, detached) =
             thread.map_err(Error::Thread)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        scheduler::attach(current);
+        scheduler::attach(detached);
         Ok(result)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn deep_queries_in_the_background_let_others_run() {
+        let n_calls = Arc::new(AtomicUsize::new(0));
+        let calls = Arc::clone(&n_calls);
+        let _background = scheduler::start_background(Arc::new(move || {
+            calls.fetch_add(1, Ordering::Relaxed);
+        }));
+        let pause = || scheduler::pause_at(Instant::now() + Duration::from_secs(1));
+        run(&QueryContext::unbounded(), true, pause).unwrap();
+        assert_eq!(n_calls.load(Ordering::Relaxed), 1);
+        pause();
+        assert_eq!(n_calls.load(Ordering::Relaxed), 2);
+    }
 }

@@ -16,8 +16,8 @@
 //!    more: a thread that wakes up on a busy core waits for the time slice of another. Without authentication all
 //!    requests have the same user.
 //!
-//! Threads: a request runs on one thread at a time, the one that called [`Scheduler::start`] or [`attach`]. Threads of
-//! a pool do not wait.
+//! Threads: a request runs on one thread at a time, the one that called [`Scheduler::start`] or [`attach`]. The same is
+//! true of work in the background. Threads of a pool do not wait.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -78,7 +78,7 @@ pub struct Run(PhantomData<Rc<()>>);
 
 /// The request of a thread.
 #[derive(Debug)]
-pub struct Current {
+struct Current {
     scheduler: Scheduler,
     ctx: QueryContext,
     user: Arc<str>,
@@ -106,6 +106,12 @@ struct BackgroundWork {
 /// This thread works in the background until the value is dropped.
 #[derive(Debug)]
 pub struct Background(PhantomData<Rc<()>>);
+
+/// The request of a thread and its work in the background, which another thread can continue.
+pub struct Detached {
+    current: Option<Current>,
+    background: Option<BackgroundWork>,
+}
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
@@ -153,24 +159,25 @@ pub fn waiting_for_workers<R>(wait: impl FnOnce() -> R) -> R {
 }
 
 fn without_core<R>(is_active: bool, wait: impl FnOnce() -> R) -> R {
-    let Some(mut current) = detach() else { return wait() };
+    let Some(mut current) = CURRENT.take() else { return wait() };
     // If `wait` panics, the request ends.
     let is_long = current.release(is_active);
     let result = wait();
     current.acquire(is_long);
-    attach(Some(current));
+    CURRENT.set(Some(current));
     result
 }
 
-/// Takes the request from this thread, so that another one can run it.
+/// Takes the request and the work in the background from this thread, so that another one can continue them.
 #[must_use]
-pub fn detach() -> Option<Current> {
-    CURRENT.take()
+pub fn detach() -> Detached {
+    Detached { current: CURRENT.take(), background: BACKGROUND.take() }
 }
 
-/// Runs a request on this thread, and ends the one that it had.
-pub fn attach(current: Option<Current>) {
+/// Continues a request and work in the background on this thread, and ends those that it had.
+pub fn attach(Detached { current, background }: Detached) {
     CURRENT.set(current);
+    BACKGROUND.set(background);
 }
 
 impl Scheduler {
@@ -194,7 +201,7 @@ impl Scheduler {
         state.n_short += 1;
         state.n_active += 1;
         drop(state);
-        attach(Some(Current {
+        CURRENT.set(Some(Current {
             scheduler: self.clone(),
             ctx: ctx.clone(),
             user: Arc::clone(user),
@@ -355,7 +362,7 @@ impl Drop for Background {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        attach(None);
+        CURRENT.set(None);
     }
 }
 
@@ -370,19 +377,33 @@ mod tests {
     #[test]
     fn work_in_the_background_lets_others_run() {
         let n_calls = Arc::new(AtomicUsize::new(0));
-        let pauses_then = |expect: usize| {
-            pause_at(Instant::now() + RECHECK_AFTER);
+        let check = |at: Instant, expect: usize| {
+            pause_at(at);
             assert_eq!(n_calls.load(Ordering::Relaxed), expect);
         };
-        pauses_then(0);
+        let due = || Instant::now() + RECHECK_AFTER;
+        check(due(), 0);
+        let before = Instant::now();
         let calls = Arc::clone(&n_calls);
         let background = start_background(Arc::new(move || {
             calls.fetch_add(1, Ordering::Relaxed);
         }));
-        pauses_then(1);
-        pauses_then(2);
+        let too_early = before + RECHECK_AFTER - Duration::from_nanos(1);
+        check(too_early, 0);
+        check(due(), 1);
+        check(too_early, 1);
+        check(due(), 2);
+        let moved = detach();
+        check(due(), 2);
+        let on_it = || {
+            attach(moved);
+            check(due(), 3);
+            detach()
+        };
+        attach(thread::scope(|scope| scope.spawn(on_it).join().unwrap()));
+        check(due(), 4);
         drop(background);
-        pauses_then(2);
+        check(due(), 4);
     }
 
     fn context() -> QueryContext {
