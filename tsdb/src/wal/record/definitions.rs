@@ -174,6 +174,31 @@ mod tests {
     }
 
     #[test]
+    fn labels_of_any_length_are_encoded_as_varints_and_texts() {
+        for (name_len, value_len) in
+            [1, 63, 64, 127, 128].into_iter().flat_map(|n| [0, 63, 64, 127, 128].map(|v| (n, v)))
+        {
+            let (name, value) = ("n".repeat(name_len), "v".repeat(value_len));
+            let labels = Labels::from_pairs([("a", "1"), (&*name, &*value)]).unwrap();
+            let is_short = value_len == 0 || name_len.max(value_len) < 64;
+            assert_eq!(labels.as_varint_packed().is_some(), is_short, "{name_len} {value_len}");
+            // An empty value is an absent label.
+            let n_labels = 1 + usize::from(value_len > 0);
+            let mut expect = Vec::new();
+            put_u64(&mut expect, n_labels as u64);
+            for string in ["a", "1", &name, &value].into_iter().take(2 * n_labels) {
+                put_string(&mut expect, string);
+            }
+            let mut encoded = Vec::new();
+            put_labels(&mut encoded, &labels);
+            assert_eq!(encoded, expect, "{name_len} {value_len}");
+        }
+        let mut encoded = Vec::new();
+        put_labels(&mut encoded, &Labels::empty());
+        assert_eq!(encoded, [0]);
+    }
+
+    #[test]
     fn series_and_metadata_come_back() {
         let labels = |i: usize| Labels::from_pairs([("__name__", "up"), ("i", &*i.to_string())]).unwrap();
         let (mut dst, mut seen) = (Vec::new(), Vec::new());
