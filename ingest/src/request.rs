@@ -378,7 +378,7 @@ impl<'a> Request<'a> {
         }
         self.permit.yield_after(self.n_created);
         let route = Route::Series(handle, new.attribution(self.resolver.rules));
-        Ok(Some(self.resolver.cache(series, route, new.is_cacheable)))
+        Ok(Some(self.resolver.remember_route(series, route, new.is_cacheable)))
     }
 
     /// If the store would reject each sample of a new series, adds them to the rejects and returns `true`. No series is

@@ -91,7 +91,7 @@ impl<'a> Resolver<'a> {
                 Ok(Deduplication::Reject(reason)) => (Route::Rejected(reason), false),
                 Err(reason) => (Route::Rejected(reason), self.ha.uses_route_cache()),
             };
-        Resolved::Route(self.cache(series, route, is_cacheable))
+        Resolved::Route(self.remember_route(series, route, is_cacheable))
     }
 
     /// Relabels a label set and looks up the result.
@@ -117,7 +117,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Remembers a route for [`Resolver::cache_new_routes`] if it is valid for later requests, and returns it.
-    pub(crate) fn cache(&self, series: &SeriesEntry, route: Route, is_cacheable: bool) -> Route {
+    pub(crate) fn remember_route(&self, series: &SeriesEntry, route: Route, is_cacheable: bool) -> Route {
         if let Some(key) = series.key.filter(|_| is_cacheable).map(|key| self.forced.key(key)) {
             let mut new_routes = self.new_routes.borrow_mut();
             new_routes.push((key.under(self.scope), route));
