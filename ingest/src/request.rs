@@ -127,7 +127,7 @@ impl<'a> Request<'a> {
         };
         self.push_exemplars(series, routes, out);
         (self.n_created, self.n_unknown, self.bounds) = (0, 0, None);
-        let appended = append(&self.resolver, out, &mut self.rejects);
+        let appended = append(&self.resolver, out, &mut self.rejects, || self.permit.end_priority());
         self.resolver.cache_new_routes();
         // Keeps the permit during the append: the samples of new series are as expensive as those of many known series,
         // under the same locks.

@@ -108,7 +108,7 @@ pub(crate) struct Permit<'a> {
     /// Labels that all series get.
     pub(crate) labels: &'a [(String, String)],
     pub(crate) memory: Reservation<'a>,
-    /// Held while all series of the request so far are known.
+    /// Held while all series of the request so far are known, until a sync of the log is due.
     priority: Option<PriorityGuard<'a>>,
     creation: Creation<'a>,
     /// The slot in the queue, and the deadline of the wait there.
@@ -290,6 +290,11 @@ impl<'a> Permit<'a> {
     /// Starts the first pass, with priority until the first unknown series.
     pub(crate) fn start(&mut self) {
         self.priority = Some(self.control.priority.enter());
+    }
+
+    /// Ends the priority of the request, before it waits for a sync of the log.
+    pub(crate) fn end_priority(&mut self) {
+        self.priority = None;
     }
 
     /// Queues the request (step 7), after a pass that deferred series.

@@ -45,26 +45,36 @@ impl Outgoing {
 
 /// Appends the samples and exemplars in `out`, and repeats this for series that have moved. Returns the number of
 /// stored samples. Adds the rejected samples to `rejects`. Samples and exemplars of series in `out.evicted` are neither
-/// stored nor rejected.
+/// stored nor rejected. Calls `before_sync` before each wait for a sync of the log.
 ///
 /// # Errors
 /// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`] times.
-pub(crate) fn append(resolver: &Resolver<'_>, out: &mut Outgoing, rejects: &mut Rejects) -> Result<u64, WriteError> {
+pub(crate) fn append(
+    resolver: &Resolver<'_>,
+    out: &mut Outgoing,
+    rejects: &mut Rejects,
+    mut before_sync: impl FnMut(),
+) -> Result<u64, WriteError> {
     let mut n_stored = 0;
     out.evicted.clear();
     for _ in 0..ROUNDS_MAX {
         if out.batch.is_empty() {
             return Ok(n_stored);
         }
-        n_stored += append_once(resolver, out, rejects)?;
+        n_stored += append_once(resolver, out, rejects, &mut before_sync)?;
         push_moved(resolver, out)?;
     }
     if out.batch.is_empty() { Ok(n_stored) } else { Err(WriteError::Moved) }
 }
 
-fn append_once(resolver: &Resolver<'_>, out: &mut Outgoing, rejects: &mut Rejects) -> Result<u64, WriteError> {
+fn append_once(
+    resolver: &Resolver<'_>,
+    out: &mut Outgoing,
+    rejects: &mut Rejects,
+    before_sync: impl FnOnce(),
+) -> Result<u64, WriteError> {
     let n_samples = out.batch.len();
-    resolver.db.append(&mut out.batch)?;
+    resolver.db.append_with(&mut out.batch, before_sync)?;
     out.moved.clear();
     for rejected in out.batch.rejected() {
         if rejected.reason == RejectReason::Moved {

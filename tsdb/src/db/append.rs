@@ -85,15 +85,26 @@ impl Db {
     /// [`Error::Io`] or [`Error::Poisoned`]: some of the samples may have been stored. [`Error::Limit`] (memory) or
     /// [`Error::ReplayFailed`]: none is stored. The same batch may be appended again.
     pub fn append(&self, batch: &mut WriteBatch) -> Result<()> {
+        self.append_with(batch, || {})
+    }
+
+    /// Appends as [`Db::append`] does. Calls `before_sync` before it waits for a sync of the log, if one is due.
+    ///
+    /// # Errors
+    /// The errors of [`Db::append`].
+    pub fn append_with(&self, batch: &mut WriteBatch, before_sync: impl FnOnce()) -> Result<()> {
         let mut rejected = std::mem::take(&mut batch.rejected);
         rejected.clear();
         batch.rejected_exemplars.clear();
         let appended = self.append_all(batch, &mut rejected);
         batch.rejected = rejected;
-        for (log, position) in appended? {
-            log.wal().commit(position)?;
+        let mut appended = appended?;
+        appended.iter().try_for_each(|(log, position)| log.wal().write_to(*position))?;
+        appended.retain(|(log, _)| log.wal().is_synced_by_commits());
+        if !appended.is_empty() {
+            before_sync();
         }
-        Ok(())
+        appended.into_iter().try_for_each(|(log, position)| log.wal().commit(position))
     }
 
     fn append_all(&self, batch: &mut WriteBatch, rejected: &mut Vec<Rejected>) -> Result<Vec<(&ShardLog, Position)>> {

@@ -82,6 +82,19 @@ fn append(db: &Db, samples: &[(usize, i64, f64)]) -> Vec<(u32, RejectReason)> {
     rejected
 }
 
+#[test]
+fn an_append_announces_a_sync_that_it_waits_for() {
+    let announced = |wal_sync| {
+        let (_dir, db) = fresh(Options { wal_sync, ..options() });
+        let (mut batch, mut n_calls) = (WriteBatch::default(), 0);
+        batch.push(db.series(&series_labels(1)).unwrap(), Sample { timestamp_ms: NOW_MS, value: 1.0 }, 0);
+        db.append_with(&mut batch, || n_calls += 1).unwrap();
+        assert!(batch.rejected().is_empty());
+        n_calls
+    };
+    assert_eq!([WalSync::Always, WalSync::Interval, WalSync::Never].map(announced), [1, 0, 0]);
+}
+
 /// Timestamps, and the bits of floats or the fingerprints of histograms.
 type Contents = BTreeMap<String, Vec<(i64, u64)>>;
 

@@ -239,13 +239,27 @@ impl Wal {
     /// [`Error::Io`] if the write failed: the records stay in memory and the next commit retries.
     /// [`Error::Poisoned`] if the sync failed.
     pub(crate) fn commit(&self, position: Position) -> Result<()> {
+        self.write_to(position)?;
+        if self.is_synced_by_commits() { self.sync_to(position.0) } else { Ok(()) }
+    }
+
+    /// Returns `true` if a commit includes a sync.
+    pub(crate) fn is_synced_by_commits(&self) -> bool {
+        self.options.sync == WalSync::Always
+    }
+
+    /// Writes all records before `position` to the operating system. The first of concurrent callers writes for all.
+    ///
+    /// # Errors
+    /// The errors of [`Wal::commit`].
+    pub(crate) fn write_to(&self, position: Position) -> Result<()> {
         if self.written.load(Ordering::Acquire) < position.0 {
             let mut files = self.files.lock();
             if self.written.load(Ordering::Acquire) < position.0 {
                 self.write_pending(&mut files)?;
             }
         }
-        if self.options.sync == WalSync::Always { self.sync_to(position.0) } else { Ok(()) }
+        Ok(())
     }
 
     /// Syncs all committed records, so that they survive a power cut. Does not block commits.
