@@ -1,6 +1,7 @@
 //! Conversion of flags to checked settings.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -143,7 +144,7 @@ fn rules_options(
     features: Features,
 ) -> RulesOptions {
     let (of, cores) = (&args.rules, machine::cores());
-    let concurrency = or_default(of.concurrency, || cores.div_ceil(2)).min(RULES_CONCURRENCY_MAX);
+    let concurrency = rules_concurrency(cores, of.concurrency);
     RulesOptions {
         resend_delay: of.resend_delay,
         restore: RestoreOptions { outage_tolerance: of.outage_tolerance, grace_period: of.grace_period },
@@ -151,11 +152,17 @@ fn rules_options(
         alerts_max: of.alerts_max,
         concurrency,
         // One core remains for connections and background tasks.
-        writes_beside: cores.saturating_sub(concurrency + 1),
+        writes_beside: cores.saturating_sub(concurrency.get() + 1),
         memory_max: or_default(of.max_memory_total, || query_max_memory_total / 4),
         external_url: external_url.as_str().to_owned(),
         features,
     }
+}
+
+/// Returns the number of threads that evaluate rules.
+fn rules_concurrency(cores: usize, given: usize) -> NonZero<usize> {
+    let n_threads = or_default(given, || cores.div_ceil(2)).min(RULES_CONCURRENCY_MAX);
+    NonZero::new(n_threads).unwrap_or(NonZero::<usize>::MIN)
 }
 
 /// Maximum number of threads that evaluate rule groups.

@@ -1,5 +1,6 @@
 //! Bounds the threads that evaluate rules: those of groups, and those that help with independent rules of a group.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -32,8 +33,9 @@ pub struct Permit<'a> {
 impl Threads {
     /// Creates a bound of `n_threads`.
     #[must_use]
-    pub fn new(n_threads: usize) -> Self {
-        Self(Arc::new(Shared { state: Mutex::new(State { n_free: n_threads, n_waiting: 0 }), freed: Condvar::new() }))
+    pub fn new(n_threads: NonZero<usize>) -> Self {
+        let state = Mutex::new(State { n_free: n_threads.get(), n_waiting: 0 });
+        Self(Arc::new(Shared { state, freed: Condvar::new() }))
     }
 
     /// Waits until a thread is free, and takes it for the caller.
@@ -48,7 +50,7 @@ impl Threads {
     }
 
     /// Calls `work` for each element, on this thread and on the threads that are free now. Returns when all calls have
-    /// ended.
+    /// ended. The caller has acquired its thread.
     pub(crate) fn for_each<T: Sync>(&self, items: &[T], work: impl Fn(&T) + Sync) {
         let next = AtomicUsize::new(0);
         let run = || {
@@ -95,7 +97,7 @@ mod tests {
 
     #[test]
     fn groups_and_helpers_share_the_bound() {
-        let threads = Threads::new(3);
+        let threads = Threads::new(NonZero::new(3).unwrap());
         let group = threads.acquire();
         // Each call waits for the others, so that no helper ends before the bound was read.
         let all_busy = |n_threads| {

@@ -17,6 +17,7 @@ mod load;
 mod scheduler;
 mod storage;
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -53,7 +54,7 @@ pub struct RulesOptions {
     /// Maximum number of alerts of all rules.
     pub alerts_max: usize,
     /// Threads that evaluate rules.
-    pub concurrency: usize,
+    pub concurrency: NonZero<usize>,
     /// Active write requests of known series above which rules pause.
     pub writes_beside: usize,
     /// Maximum memory of all evaluations in bytes.
@@ -212,7 +213,7 @@ fn settings(options: &RulesOptions, threads: &Threads, config: &Config) -> Setti
         restore: options.restore,
         external_labels: config.global.external_labels.clone(),
         external_url: options.external_url.clone(),
-        threads: threads.clone(),
+        threads: Some(threads.clone()),
     }
 }
 

@@ -177,7 +177,7 @@ impl Entry {
 /// # Errors
 /// The system cannot start a thread.
 pub fn start(app: &Arc<App>, store: &Arc<Store>) -> io::Result<()> {
-    let n_workers = app.rules.options.concurrency;
+    let n_workers = app.rules.options.concurrency.get();
     let spawn = |name: &str, work: fn(&App, &Store)| {
         let (app, store) = (Arc::clone(app), Arc::clone(store));
         thread::Builder::new().name(name.to_owned()).spawn(move || work(&app, &store))
@@ -297,7 +297,7 @@ fn work(app: &App, store: &Store) {
     let rules = &app.rules;
     while let Some(job) = take(rules) {
         let live = rules.live();
-        let _permit = live.settings.threads.acquire();
+        let _permit = rules.threads.acquire();
         app.metrics.rules.note_start(job.mode, job.is_incomplete, now().since(job.tick));
         let storage = RuleStorage::new(app, store, job.group.schedule().interval());
         let evaluate = || job.group.evaluate(job.tick, job.mode, &storage, &live.settings);
@@ -327,7 +327,7 @@ fn take(rules: &Rules) -> Option<Job> {
 mod tests {
     use varve_rules::file::{self, Options};
     use varve_rules::waiting::Senders;
-    use varve_rules::{AlertsMax, RestoreOptions, Settings, Threads};
+    use varve_rules::{AlertsMax, RestoreOptions, Settings};
 
     use super::*;
 
@@ -361,7 +361,7 @@ mod tests {
             restore: RestoreOptions { outage_tolerance: Duration::ZERO, grace_period: Duration::ZERO },
             external_labels: file::Texts::new(),
             external_url: String::new(),
-            threads: Threads::new(1),
+            threads: None,
         };
         change.apply(now, &settings)
     }

@@ -73,7 +73,7 @@ impl Group {
         let durations = Mutex::new(Vec::with_capacity(self.rules.len()));
         let totals = Mutex::new((0, 0));
         for batch in &self.batches {
-            settings.threads.for_each(batch, |&idx| {
+            let evaluate = |&idx: &usize| {
                 if self.is_stopped() || storage.is_stopping() {
                     return;
                 }
@@ -84,7 +84,11 @@ impl Group {
                 totals.1 += u64::from(is_failure);
                 drop(totals);
                 self.rules[idx].record(record);
-            });
+            };
+            match &settings.threads {
+                Some(threads) => threads.for_each(batch, evaluate),
+                None => batch.iter().for_each(evaluate),
+            }
             // Later rules read what these have written.
             let is_written =
                 |matchers: &[Matcher]| batch.iter().any(|&idx| may_read(&[matchers], &self.rules[idx].definition));

@@ -50,8 +50,8 @@ pub struct Settings {
     pub external_labels: file::Texts,
     /// `--web.external-url`, for templates.
     pub external_url: String,
-    /// Threads that all groups share.
-    pub threads: Threads,
+    /// Threads that all groups share. `None`: rules run on the thread of their group.
+    pub threads: Option<Threads>,
 }
 
 /// A group of rules.

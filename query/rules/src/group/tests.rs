@@ -2,6 +2,7 @@ mod reload;
 mod restart;
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 
 use varve_query::{Point, VectorSample};
 use varve_tsdb::labels::METRIC_NAME;
@@ -126,7 +127,7 @@ fn settings() -> Settings {
         restore: RestoreOptions { outage_tolerance: Duration::from_secs(3600), grace_period: Duration::from_secs(600) },
         external_labels: file::Texts::new(),
         external_url: "http://varve".into(),
-        threads: Threads::new(2),
+        threads: NonZero::new(2).map(Threads::new),
     }
 }
 

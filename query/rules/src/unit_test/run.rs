@@ -18,7 +18,6 @@ use crate::alert::{ALERT_NAME, AlertState, RestoreOptions};
 use crate::alerts_max::AlertsMax;
 use crate::file;
 use crate::group::{self, Group, Mode};
-use crate::threads::Threads;
 use crate::time::Time;
 
 /// State that all test groups of a file share.
@@ -83,7 +82,7 @@ impl<'a> Run<'a> {
             restore: RestoreOptions { outage_tolerance: Duration::ZERO, grace_period: Duration::ZERO },
             external_labels: test.external_labels.clone(),
             external_url: test.external_url.clone(),
-            threads: Threads::new(0),
+            threads: None,
         };
         let groups = groups(context, Duration::from_millis(interval_ms.max(1) as u64))?;
         let store = Store { db, engine, start_ms, interval_ms, series };

@@ -12,7 +12,7 @@ use varve_promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
 use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
-use varve_rules::{Alert, AlertsMax, Group, Mode, Notification, Settings, Threads, Time};
+use varve_rules::{Alert, AlertsMax, Group, Mode, Notification, Settings, Time};
 use varve_server::store::Store;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::METRIC_NAME;
@@ -86,7 +86,7 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
         let path = form.first("file");
         let (default_interval, settings) = app.rules.settings();
         // A backtest runs on the thread of its request.
-        let settings = Settings { threads: Threads::new(0), ..settings };
+        let settings = Settings { threads: None, ..settings };
         let mut out = Backtest { rules: Vec::new(), is_truncated: false, warnings: Vec::new() };
         for file in &parsed.files {
             out.warnings.extend(missing_series(work, file, TimeRange { start_ms, end_ms })?);
