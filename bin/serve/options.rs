@@ -151,8 +151,7 @@ fn rules_options(
         catch_up: of.catch_up,
         alerts_max: of.alerts_max,
         concurrency,
-        // One core remains for connections and background tasks.
-        writes_beside: cores.saturating_sub(concurrency.get() + 1),
+        active_writes_max: active_writes_max(cores, concurrency.get()),
         memory_max: or_default(of.max_memory_total, || query_max_memory_total / 4),
         external_url: external_url.as_str().to_owned(),
         features,
@@ -163,6 +162,12 @@ fn rules_options(
 fn rules_concurrency(cores: usize, given: usize) -> NonZero<usize> {
     let n_threads = or_default(given, || cores.div_ceil(2)).min(RULES_CONCURRENCY_MAX);
     NonZero::new(n_threads).unwrap_or(NonZero::<usize>::MIN)
+}
+
+/// Returns the number of active write requests above which rules pause: the number of cores that neither rules use, nor
+/// connections and background tasks, which have one.
+fn active_writes_max(cores: usize, concurrency: usize) -> usize {
+    cores.saturating_sub(concurrency + 1)
 }
 
 /// Maximum number of threads that evaluate rule groups.
@@ -228,4 +233,33 @@ fn share_of_memory(memory: &Memory, part: u64, of: u64) -> usize {
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_leave_cores_to_writes() {
+        let check = |cores, given, concurrency, active_writes| {
+            let found = rules_concurrency(cores, given).get();
+            assert_eq!(
+                (found, active_writes_max(cores, found)),
+                (concurrency, active_writes),
+                "{cores} cores, {given}"
+            );
+        };
+        check(1, 0, 1, 0);
+        check(2, 0, 1, 0);
+        check(3, 0, 2, 0);
+        check(4, 0, 2, 1);
+        check(5, 0, 3, 1);
+        check(16, 0, 8, 7);
+        check(1024, 0, 256, 767);
+        check(4, 1, 1, 2);
+        check(4, 3, 3, 0);
+        check(4, 64, 64, 0);
+        check(16, 2, 2, 13);
+        check(64, 1_000, 256, 0);
+    }
 }

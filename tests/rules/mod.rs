@@ -225,6 +225,20 @@ fn a_changed_rule_file_is_reloaded_automatically() {
 }
 
 #[test]
+fn pauses_of_rules_for_writes_are_counted() {
+    // With so many threads, rules pause for each write.
+    let rules = "groups: [{name: g, rules: [{record: r, expr: sum(2 * m)}]}]";
+    let fixture = Fixture::start_with(rules, &["--rules.concurrency=256"]);
+    let pause_s = || fixture.server.metric("varve_rules_write_pause_seconds_total");
+    assert_eq!(pause_s(), 0.0);
+    wait_until("a pause", || {
+        let of = |i: usize| series(&[("__name__", "m"), ("i", &i.to_string())], &[(now_ms(), 1.0)]);
+        fixture.http().write(&WriteRequest::new((0..5_000).map(of))).expect_status(204);
+        pause_s() > 0.0
+    });
+}
+
+#[test]
 fn a_server_does_not_start_with_an_invalid_rule_file() {
     let config = configure("none", "groups: [{name: g, rules: [{alert: A, expr: m, fro: 1m}]}]");
     let dir = tempfile::tempdir().expect("make a directory");

@@ -154,10 +154,13 @@ impl AdmissionControl {
     }
 
     /// Returns a function that waits until at most `n_active_max` requests of known series are active, for at most a
-    /// millisecond.
-    pub(crate) fn yielding_above(&self, n_active_max: usize) -> impl Fn() + Send + Sync + use<> {
+    /// millisecond. It returns how long it waited.
+    pub(crate) fn yield_fn(&self, n_active_max: usize) -> impl Fn() -> Duration + Send + Sync + use<> {
         let priority = Arc::clone(&self.priority);
-        move || priority.yield_above(n_active_max)
+        move || {
+            let started = Instant::now();
+            if priority.yield_above(n_active_max) { started.elapsed() } else { Duration::ZERO }
+        }
     }
 
     /// Takes steps 3 to 5 for a request with a body of `body_size` bytes that needs `size` bytes of memory. Must be

@@ -1,13 +1,16 @@
-//! Priority of known series: a request that creates series pauses while requests of known series are active.
+//! Priority of known series: rules and requests that create series pause while requests of known series are active.
 //!
-//! Creating the series of a storm occupies one core for seconds, locks heads thousands of times, and fills the CPU's
-//! caches. A request of known series takes a millisecond. So a request that creates series checks for such requests
-//! after each [`SERIES_BETWEEN_YIELDS`] series. It lets them finish, but waits for at most [`YIELD_MAX`], since under
-//! load there is always one.
+//! A request of known series takes a millisecond. Creating the series of a storm occupies one core for seconds, locks
+//! heads thousands of times, and fills the CPU's caches. A round of rules occupies cores for seconds, too. So both check
+//! for requests of known series again and again: the former after each [`SERIES_BETWEEN_YIELDS`] series, the latter as
+//! docs/decisions/rules/0030-rules-yield-to-writes.md says. They let these requests finish, but wait for at most
+//! [`YIELD_MAX`], since under load there is always one.
 //!
-//! A request counts as a request of known series until its first unknown series.
+//! A request counts as a request of known series until its first unknown series, and not while it waits for a sync of
+//! the log: it needs no core then.
 //!
-//! Threads: one short lock, taken twice per request. A yielding thread blocks and holds only its permit.
+//! Threads: one short lock, taken twice per request. A yielding thread blocks. It holds no lock, and no permit except
+//! the one to create series.
 
 use std::time::Duration;
 
@@ -21,31 +24,75 @@ const YIELD_MAX: Duration = Duration::from_millis(1);
 /// Counts the active requests of known series.
 #[derive(Debug, Default)]
 pub(super) struct Priority {
-    n_active: Mutex<usize>,
+    state: Mutex<State>,
     ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    n_active: usize,
+    n_waiting: usize,
+    /// The largest number of active requests that one of the waiting threads accepts, or a larger one.
+    wake_at: usize,
 }
 
 /// An active request of known series, counted until this guard is dropped.
 #[derive(Debug)]
 pub(super) struct PriorityGuard<'a>(&'a Priority);
 
+/// The outcome of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// There was nothing to wait for.
+    NotNeeded,
+    /// Enough requests have ended.
+    Ended,
+    TimedOut,
+}
+
 impl Priority {
     pub(super) fn enter(&self) -> PriorityGuard<'_> {
-        *self.n_active.lock() += 1;
+        self.state.lock().n_active += 1;
         PriorityGuard(self)
     }
 
-    /// Waits until at most `n_active_max` requests of known series are active, for at most [`YIELD_MAX`].
-    pub(super) fn yield_above(&self, n_active_max: usize) {
-        let mut n_active = self.n_active.lock();
-        let _either = self.ended.wait_while_for(&mut n_active, |n| *n > n_active_max, YIELD_MAX);
+    /// Waits until at most `n_active_max` requests of known series are active, for at most [`YIELD_MAX`]. Returns
+    /// `true` if it waited.
+    pub(super) fn yield_above(&self, n_active_max: usize) -> bool {
+        self.wait(n_active_max, YIELD_MAX) != Wait::NotNeeded
+    }
+
+    fn wait(&self, n_active_max: usize, timeout: Duration) -> Wait {
+        let mut state = self.state.lock();
+        if state.n_active <= n_active_max {
+            return Wait::NotNeeded;
+        }
+        state.add_waiting(n_active_max);
+        let waited = self.ended.wait_while_for(&mut state, |state| state.n_active > n_active_max, timeout);
+        state.n_waiting -= 1;
+        if waited.timed_out() { Wait::TimedOut } else { Wait::Ended }
+    }
+}
+
+impl State {
+    fn add_waiting(&mut self, n_active_max: usize) {
+        self.wake_at = if self.n_waiting == 0 { n_active_max } else { self.wake_at.max(n_active_max) };
+        self.n_waiting += 1;
+    }
+
+    /// Ends a request. Returns `true` if this may be what a thread waits for.
+    fn end(&mut self) -> bool {
+        self.n_active -= 1;
+        self.n_waiting > 0 && self.n_active <= self.wake_at
     }
 }
 
 impl Drop for PriorityGuard<'_> {
     fn drop(&mut self) {
-        *self.0.n_active.lock() -= 1;
-        self.0.ended.notify_all();
+        let wakes = self.0.state.lock().end();
+        if wakes {
+            self.0.ended.notify_all();
+        }
     }
 }
 
@@ -54,19 +101,58 @@ mod tests {
     use super::*;
     use std::thread;
 
+    /// Longer than any test.
+    const FOREVER: Duration = Duration::from_secs(600);
+
     #[test]
-    fn a_yield_ends_when_the_last_request_ends_or_after_the_maximum() {
+    fn a_yield_waits_only_above_its_maximum_and_not_for_long() {
         let priority = Priority::default();
-        priority.yield_above(0);
+        assert!(!priority.yield_above(0));
         let (first, second) = (priority.enter(), priority.enter());
-        priority.yield_above(0);
+        assert!(priority.yield_above(0) && priority.yield_above(1) && !priority.yield_above(2));
+        assert_eq!(priority.wait(0, Duration::from_nanos(1)), Wait::TimedOut);
         drop(first);
-        priority.yield_above(1);
+        assert!(priority.yield_above(0) && !priority.yield_above(1));
+        drop(second);
+        assert!(!priority.yield_above(0));
+        let state = priority.state.lock();
+        assert_eq!((state.n_active, state.n_waiting), (0, 0));
+    }
+
+    #[test]
+    fn a_wait_ends_when_enough_requests_have_ended() {
+        let priority = Priority::default();
+        let (first, second) = (priority.enter(), priority.enter());
+        let has_waiting = |n| {
+            while priority.state.lock().n_waiting != n {
+                thread::yield_now();
+            }
+        };
         thread::scope(|scope| {
-            scope.spawn(|| priority.yield_above(0));
+            let at_0 = scope.spawn(|| priority.wait(0, FOREVER));
+            let at_1 = scope.spawn(|| priority.wait(1, FOREVER));
+            has_waiting(2);
+            drop(first);
+            assert_eq!(at_1.join().unwrap(), Wait::Ended);
+            assert!(!at_0.is_finished());
             drop(second);
+            assert_eq!(at_0.join().unwrap(), Wait::Ended);
         });
-        assert_eq!(*priority.n_active.lock(), 0);
-        priority.yield_above(0);
+    }
+
+    #[test]
+    fn an_end_that_nobody_waits_for_wakes_nobody() {
+        let mut state = State { n_active: 4, ..State::default() };
+        assert!(!state.end(), "nobody waits");
+        state.add_waiting(1);
+        assert!(!state.end(), "two are active");
+        assert!(state.end() && state.end());
+        state.n_active = 4;
+        state.add_waiting(2);
+        state.add_waiting(0);
+        assert!(!state.end() && state.end());
+        (state.n_waiting, state.n_active) = (0, 4);
+        state.add_waiting(0);
+        assert!(!state.end() && !state.end() && !state.end() && state.end(), "earlier waits do not count");
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod stats;
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use varve_otlp::{DeltaStreams, OtlpSettings};
@@ -279,10 +280,10 @@ impl Receiver {
     }
 
     /// Returns a function that waits until at most `n_active_max` requests of known series are active, for at most a
-    /// millisecond.
+    /// millisecond. It returns how long it waited.
     #[must_use]
-    pub fn yielding_above(&self, n_active_max: usize) -> Arc<dyn Fn() + Send + Sync> {
-        Arc::new(self.admission.yielding_above(n_active_max))
+    pub fn yield_fn(&self, n_active_max: usize) -> impl Fn() -> Duration + Send + Sync + use<> {
+        self.admission.yield_fn(n_active_max)
     }
 
     /// Denies all new series from now on, or no longer. Samples of known series are stored regardless. Called when the

@@ -11,7 +11,7 @@ use varve_rules::{Group, GroupStatus, Iteration, Mode};
 
 use super::registrar::Registrar;
 use super::summary::SummaryVec;
-use super::table::{counts, family};
+use super::table::{counts, families, family};
 use crate::rules::Rules;
 
 /// Bucket bounds of durations, as in Prometheus.
@@ -92,6 +92,7 @@ impl RuleMetrics {
             ("varve_rule_alerts_max", alerts_max as u64),
             ("varve_rule_memory_bytes", rules.memory_used() as u64),
         ]));
+        all.extend(families([("varve_rules_write_pause_seconds_total", rules.write_pause().as_secs_f64())]));
         let senders = rules.senders.status();
         let of_senders = |name, value: fn(&SenderStatus) -> f64| {
             family(name, senders.iter().map(|sender| ([&*sender.name], value(sender))))

@@ -19,7 +19,7 @@ mod storage;
 
 use std::num::NonZero;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -56,7 +56,7 @@ pub struct RulesOptions {
     /// Threads that evaluate rules.
     pub concurrency: NonZero<usize>,
     /// Active write requests of known series above which rules pause.
-    pub writes_beside: usize,
+    pub active_writes_max: usize,
     /// Maximum memory of all evaluations in bytes.
     pub memory_max: usize,
     /// The URL of the server, for links in alerts.
@@ -76,6 +76,8 @@ pub struct Rules {
     pub(crate) senders: Senders,
     live: RwLock<Live>,
     entries: Mutex<Entries>,
+    /// Nanoseconds that rules have paused for writes.
+    write_pause_ns: Arc<AtomicU64>,
     /// Notified when entries change, and on stop.
     changed: Condvar,
     is_stopping: AtomicBool,
@@ -117,6 +119,7 @@ impl Rules {
                 max_wait: None,
             }),
             entries: Mutex::default(),
+            write_pause_ns: Arc::default(),
             changed: Condvar::new(),
             is_stopping: AtomicBool::new(false),
             running: Mutex::default(),
@@ -195,6 +198,11 @@ impl Rules {
     /// Returns the bytes of memory of all queries of rules.
     pub(crate) fn memory_used(&self) -> usize {
         self.memory.used()
+    }
+
+    /// Returns the total time that rules have paused for writes.
+    pub(crate) fn write_pause(&self) -> Duration {
+        Duration::from_nanos(self.write_pause_ns.load(Ordering::Relaxed))
     }
 
     fn is_stopping(&self) -> bool {

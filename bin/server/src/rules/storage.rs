@@ -1,6 +1,7 @@
 //! Access of rules to the store. Each query is an active request with a deadline and a memory budget.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::http::Method;
@@ -44,7 +45,7 @@ impl<'a> RuleStorage<'a> {
     /// Creates the storage of a group that is evaluated every `interval`.
     pub(super) fn new(app: &'a App, store: &'a Store, interval: Duration) -> Self {
         let engine = store.engine.without_workers();
-        let yield_now = store.receiver.yielding_above(app.rules.options.writes_beside);
+        let yield_now = yield_fn(app, store);
         Self { app, store, engine, yield_now, timeout: interval.min(app.settings.args.query_timeout) }
     }
 
@@ -200,6 +201,15 @@ impl Storage for RuleStorage<'_> {
         let external_url = self.app.settings.external_url.as_str();
         self.app.notifier.send(alerts.into_iter().map(|alert| to_send(alert, external_url)).collect());
     }
+}
+
+/// Returns a function that pauses for writes, and counts how long.
+fn yield_fn(app: &App, store: &Store) -> Arc<dyn Fn() + Send + Sync> {
+    let yield_fn = store.receiver.yield_fn(app.rules.options.active_writes_max);
+    let total_ns = Arc::clone(&app.rules.write_pause_ns);
+    Arc::new(move || {
+        total_ns.fetch_add(yield_fn().as_nanos() as u64, Ordering::Relaxed);
+    })
 }
 
 fn to_send(alert: Notification, external_url: &str) -> Alert {
