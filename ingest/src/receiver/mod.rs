@@ -40,6 +40,8 @@ pub struct Receiver {
     limits: Limits,
     admission: AdmissionControl,
     hasher: RouteHasher,
+    /// Hashes the series of rules, whose routes no sender's series must find.
+    rule_hasher: RouteHasher,
     routes: RouteCache,
     buffers: BufferPool,
     pub(crate) counters: Counters,
@@ -63,6 +65,7 @@ impl Receiver {
             db,
             limits,
             hasher: RouteHasher::new(),
+            rule_hasher: RouteHasher::new(),
             routes: RouteCache::new(limits.route_cache_size_max),
             buffers: BufferPool::new(limits.bytes_in_flight_max / POOL_SHARE),
             counters: Counters::default(),

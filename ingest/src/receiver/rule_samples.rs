@@ -8,7 +8,10 @@ use varve_tsdb::{Labels, RejectReason, Rejected, Sample, SeriesHandle, WriteBatc
 
 use super::Receiver;
 use crate::admission::{Denied, Permit, RULES_TEAM, SeriesLimit, Team};
+use crate::batch::RouteKey;
 use crate::error::WriteError;
+use crate::relabel::Attribution;
+use crate::route::{Route, Scope};
 
 /// A sample of a rule.
 #[derive(Debug, Clone)]
@@ -59,10 +62,19 @@ impl Receiver {
             permit.budgets().charge_samples(rules, n_samples);
         }
         let (mut denied, mut rejected) = (Vec::new(), Vec::new());
+        let (mut known, mut found) = (self.routes_of_rule(samples, rules), Vec::new());
         let push = |batch: &mut WriteBatch, idx: u32| {
-            let sample = &samples[idx as usize];
+            let (sample, (key, route)) = (&samples[idx as usize], &mut known[idx as usize]);
+            // If the series has moved, this is called again.
+            if let Some(Route::Series(handle, _)) = route.take() {
+                push(batch, handle, sample, idx);
+                return Ok(());
+            }
             match self.series_of_rule(&permit, sample.labels, rules, budget)? {
-                Ok(handle) => push(batch, handle, sample, idx),
+                Ok(handle) => {
+                    found.push((*key, Route::Series(handle, Attribution::default())));
+                    push(batch, handle, sample, idx);
+                }
                 Err(reason) => denied.push(RejectedRuleSample { idx: idx as usize, reason, is_duplicate: false }),
             }
             Ok(())
@@ -74,9 +86,20 @@ impl Receiver {
                 is_duplicate: *reason == RejectReason::Duplicate,
             });
         })?;
+        self.routes.insert(&found);
         denied.append(&mut rejected);
         permit.budgets().count_samples(&[(rules, n_samples - denied.len() as u64)]);
         Ok(denied)
+    }
+
+    /// Returns the keys of the series in the route cache, and the cached routes.
+    fn routes_of_rule(&self, samples: &[RuleSample<'_>], team: Team) -> Vec<(RouteKey, Option<Route>)> {
+        let scope = Scope::new(0, self.admission.budgets().generation(), team);
+        let key = |of: &RuleSample<'_>| self.rule_hasher.hash(of.labels.as_packed().as_bytes()).under(scope);
+        let keys: Vec<RouteKey> = samples.iter().map(key).collect();
+        let (mut routes, mut order) = (Vec::new(), Vec::new());
+        self.routes.lookup(keys.iter().copied().map(Some), &mut routes, &mut order);
+        keys.into_iter().zip(routes).collect()
     }
 
     /// Returns the series, which is created if its budget allows it, or the reason of a denial.
@@ -125,8 +148,8 @@ fn sample_size(of: &RuleSample<'_>) -> usize {
     SAMPLE_SIZE + of.histogram.as_ref().map_or(0, |histogram| histogram.size())
 }
 
-/// Bytes of a sample in the batch and of its index.
-const SAMPLE_SIZE: usize = 48;
+/// Bytes of a sample in the batch, and of its index, key and route.
+const SAMPLE_SIZE: usize = 48 + 120;
 
 #[cfg(test)]
 mod tests {
@@ -176,6 +199,27 @@ mod tests {
         let rules = teams.iter().find(|team| &*team.name == RULES_TEAM).unwrap();
         assert_eq!((rules.use_now.active_series, rules.samples), (3, 7));
         assert_eq!(receiver.stats().samples_stored, 0, "it would hide that no sender sends");
+    }
+
+    #[test]
+    fn known_series_are_cached_and_resolved_again_if_they_have_moved() {
+        let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [receiver, other] = dirs.each_ref().map(receiver);
+        assert!(append(&other, 100, NOW_MS, 1.0, RuleBudget::Team).is_empty());
+        let stranger = other.db.find(&series(99)).unwrap();
+        let labels = series(1);
+        let of_rule = |labels| RuleSample { labels, sample: Sample { timestamp_ms: 0, value: 0.0 }, histogram: None };
+        let rules = receiver.admission.budgets().team_named(RULES_TEAM);
+        let (key, route) = receiver.routes_of_rule(&[of_rule(&labels)], rules).remove(0);
+        assert_eq!(route, None);
+        receiver.routes.insert(&[(key, Route::Series(stranger, Attribution::default()))]);
+        for i in 0..3 {
+            assert!(append(&receiver, 3, NOW_MS + i, 1.0, RuleBudget::Team).is_empty());
+        }
+        let stats = receiver.stats().route;
+        assert_eq!((stats.entries, stats.hits, stats.misses), (3, 1 + 2 * 3, 1 + 2));
+        let found = receiver.db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap();
+        assert_eq!(found.map(|series| series.unwrap().labels().clone()).collect::<Vec<_>>(), [0, 1, 2].map(series));
     }
 
     #[test]
