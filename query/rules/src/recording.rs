@@ -1,16 +1,16 @@
 //! One evaluation of a recording rule: sets the name and the labels of its result.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use varve_query::VectorSample;
-use varve_tsdb::Sample;
 use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::{Labels, Sample};
 
 use crate::file::Texts;
-use crate::label_set::with_labels;
+use crate::label_set::merge;
 use crate::storage::Output;
 
-/// Returns the samples to write.
+/// Returns the samples to write, and their series.
 ///
 /// # Errors
 /// Two samples have the same labels, or there are more series than the limit (0: no limit).
@@ -19,20 +19,20 @@ pub(crate) fn evaluate(
     labels: &Texts,
     limit: usize,
     result: Vec<VectorSample>,
-) -> Result<Vec<Output>, String> {
-    let mut series = BTreeSet::new();
-    let mut outputs = Vec::with_capacity(result.len());
-    for VectorSample { labels: of_sample, point, histogram } in result {
-        let own = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let labels = with_labels(&of_sample, [(METRIC_NAME, name)].into_iter().chain(own));
-        if !series.insert(labels.clone()) {
-            return Err("vector contains metrics with the same labelset after applying rule labels".into());
-        }
+) -> Result<(Vec<Output>, BTreeSet<Labels>), String> {
+    let own = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let changes: BTreeMap<&str, &str> = [(METRIC_NAME, name)].into_iter().chain(own).collect();
+    let output = |VectorSample { labels, point, histogram }: VectorSample| {
         let sample = Sample { timestamp_ms: point.timestamp_ms, value: point.value };
-        outputs.push(Output { labels, sample, histogram });
+        Output { labels: merge(&labels, &changes), sample, histogram }
+    };
+    let outputs: Vec<Output> = result.into_iter().map(output).collect();
+    let series: BTreeSet<Labels> = outputs.iter().map(|output| output.labels.clone()).collect();
+    if series.len() < outputs.len() {
+        return Err("vector contains metrics with the same labelset after applying rule labels".into());
     }
     if limit > 0 && outputs.len() > limit {
         return Err(format!("exceeded limit of {limit} with {} series", outputs.len()));
     }
-    Ok(outputs)
+    Ok((outputs, series))
 }

@@ -196,16 +196,26 @@ impl Run<'_> {
     fn try_rule(&self, rule: &Rule) -> Result<Ran, Failure> {
         let mut answer = self.storage.query(&self.group.of(&rule.definition.name), &self.query(rule))?;
         let result = std::mem::take(&mut answer.samples);
-        let (kind, outputs) = match &rule.definition.kind {
+        let (kind, outputs, series) = match &rule.definition.kind {
             RuleKind::Recording => {
                 let limit = self.group.definition.limit;
                 let (name, labels) = (&rule.definition.name, &rule.definition.labels);
-                (OutputKind::Recorded, crate::recording::evaluate(name, labels, limit, result).map_err(Failure::new)?)
+                let recorded = crate::recording::evaluate(name, labels, limit, result);
+                let (outputs, series) = recorded.map_err(Failure::new)?;
+                (OutputKind::Recorded, outputs, series)
             }
-            RuleKind::Alerting(alerting) => (OutputKind::Alerts, self.alerting(rule, alerting, &result)?),
+            RuleKind::Alerting(alerting) => {
+                let outputs = self.alerting(rule, alerting, &result)?;
+                let series = outputs.iter().map(|output| output.labels.clone()).collect();
+                (OutputKind::Alerts, outputs, series)
+            }
         };
         let n_results = outputs.len() as u64;
-        let rejected = self.write(rule, kind, outputs)?;
+        let rejected = if self.group.is_dry_run() {
+            self.write(rule, kind, Vec::new(), BTreeSet::new())?
+        } else {
+            self.write(rule, kind, outputs, series)?
+        };
         Ok(Ran { answer, n_results, rejected })
     }
 
@@ -256,14 +266,16 @@ impl Run<'_> {
         }
     }
 
-    /// Writes the samples of a rule, and staleness markers for series that it no longer writes. Returns the reason
-    /// for the first rejection.
-    fn write(&self, rule: &Rule, kind: OutputKind, mut outputs: Vec<Output>) -> Result<Option<String>, Failure> {
-        if self.group.is_dry_run() {
-            outputs.clear();
-        }
+    /// Writes the samples of a rule, whose series are `written`, and staleness markers for series that it no longer
+    /// writes. Returns the reason for the first rejection.
+    fn write(
+        &self,
+        rule: &Rule,
+        kind: OutputKind,
+        mut outputs: Vec<Output>,
+        mut written: BTreeSet<Labels>,
+    ) -> Result<Option<String>, Failure> {
         let n_outputs = outputs.len();
-        let mut written: BTreeSet<Labels> = outputs.iter().map(|output| output.labels.clone()).collect();
         let vanished: Vec<Labels> = rule.state.lock().written.difference(&written).cloned().collect();
         outputs.extend(vanished.into_iter().map(|labels| stale(labels, self.timestamp_ms())));
         if outputs.is_empty() {
