@@ -168,11 +168,22 @@ impl Labels {
     /// Returns the set of the labels for which `keep` is true.
     #[must_use]
     pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
-        let mut builder = LabelsBuilder::with_capacity(self.as_packed().len());
-        for (name, value) in self.iter().filter(|&(name, _)| keep(name)) {
-            builder.push(name, value);
-        }
-        builder.finish()
+        let mut kept = String::with_capacity(self.as_packed().len());
+        self.packed_pairs().filter(|&(name, _)| keep(name)).for_each(|(_, pair)| kept.push_str(pair));
+        // Fast path: all labels are kept.
+        if kept.len() == self.as_packed().len() { self.clone() } else { Self::from_packed(&kept) }
+    }
+
+    /// Iterates over names and packed pairs of name and value, in ascending order of names. The packed pairs of some
+    /// labels, one after another, are the canonical string of the set of these labels.
+    #[inline]
+    pub fn packed_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut labels = self.iter();
+        std::iter::from_fn(move || {
+            let pair_and_rest = labels.rest;
+            let (name, _value) = labels.next()?;
+            Some((name, &pair_and_rest[..pair_and_rest.len() - labels.rest.len()]))
+        })
     }
 
     /// Returns the set with one label set to `value`, or removed if `value` is empty.
@@ -532,6 +543,19 @@ mod tests {
         assert!(labels(&[("a", "1")]) < labels(&[("a", "1"), ("b", "1")]));
         assert!(labels(&[("a", "10")]) < labels(&[("a", "9")]));
         assert!(labels(&[("a", "z"), ("b", "1")]) < labels(&[("b", "0")]));
+    }
+
+    #[test]
+    fn packed_pairs_of_some_labels_are_the_string_of_their_set() {
+        let long = "x".repeat(100);
+        let set = labels(&[("a", "1"), (&*long, "2"), ("y", &*long), ("z", "3")]);
+        assert_eq!(set.packed_pairs().map(|(name, _)| name).collect::<Vec<_>>(), ["a", &*long, "y", "z"]);
+        assert_eq!(set.packed_pairs().map(|(_, pair)| pair).collect::<String>(), set.as_packed());
+        let some = set.filter(|name| name != "a" && name != "y");
+        assert_eq!(some, labels(&[(&*long, "2"), ("z", "3")]));
+        let pairs = set.packed_pairs().filter(|(name, _)| some.get(name).is_some());
+        assert_eq!(pairs.map(|(_, pair)| pair).collect::<String>(), some.as_packed());
+        assert!(set.filter(|_| true).is_shared_with(&set) && set.filter(|_| false).is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Looking up a label set does not build its key. Each key is built once.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hasher};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 use varve_tsdb::Labels;
@@ -15,7 +15,8 @@ pub(crate) const HINT_NAMES_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(crate) struct GroupingKeys {
     hasher: DefaultHashBuilder,
-    table: HashTable<usize>,
+    /// Hash and index of each key.
+    table: HashTable<(u64, usize)>,
     labels: Vec<Labels>,
 }
 
@@ -28,8 +29,7 @@ impl GroupingKeys {
         }
         let index = self.labels.len();
         self.labels.push(labels.filter(&keep));
-        let Self { hasher, table, labels } = self;
-        table.insert_unique(hash, index, |&index| self::hash(hasher, &labels[index], &|_: &str| true));
+        self.table.insert_unique(hash, (hash, index), |&(hash, _)| hash);
         (index, true)
     }
 
@@ -50,18 +50,25 @@ impl GroupingKeys {
 
     /// Returns the size of a key in bytes.
     pub(crate) fn size(labels: &Labels) -> usize {
-        labels.size() + size_of::<Labels>() + 2 * size_of::<usize>()
+        labels.size() + size_of::<Labels>() + 2 * size_of::<(u64, usize)>()
     }
 
     fn find(&self, hash: u64, labels: &Labels, keep: &impl Fn(&str) -> bool) -> Option<usize> {
-        let is_it = |&index: &usize| self.labels[index].iter().eq(labels.iter().filter(|(name, _)| keep(name)));
-        self.table.find(hash, is_it).copied()
+        let is_it = |&(of, index): &(u64, usize)| of == hash && is_key(&self.labels[index], labels, keep);
+        self.table.find(hash, is_it).map(|&(_, index)| index)
     }
+}
+
+/// Returns `true` if `key` has exactly the labels of `labels` that `keep` selects.
+fn is_key(key: &Labels, labels: &Labels, keep: &impl Fn(&str) -> bool) -> bool {
+    let mut kept = labels.packed_pairs().filter(|(name, _)| keep(name));
+    kept.try_fold(key.as_packed(), |rest, (_, pair)| rest.strip_prefix(pair)).is_some_and(str::is_empty)
 }
 
 fn hash(hasher: &DefaultHashBuilder, labels: &Labels, keep: &impl Fn(&str) -> bool) -> u64 {
     let mut state = hasher.build_hasher();
-    labels.iter().filter(|(name, _)| keep(name)).for_each(|pair| pair.hash(&mut state));
+    // A packed pair contains its size, so that no separator is needed.
+    labels.packed_pairs().filter(|(name, _)| keep(name)).for_each(|(_, pair)| state.write(pair.as_bytes()));
     state.finish()
 }
 
@@ -85,5 +92,6 @@ mod tests {
         );
         assert_eq!(keys.labels()[1], labels("b=1"));
         assert_eq!((keys.get(&labels("a=1,z=1"), by), keys.get(&labels("a=7"), by)), (Some(0), None));
+        assert_eq!((keys.get(&labels("a=1,b=1"), by), keys.get(&labels("a=7,b=2"), by)), (None, Some(10)));
     }
 }
