@@ -81,8 +81,10 @@ test("lines have gaps, marks of samples between gaps, and the extremes of a colu
     return [...drawn];
   };
   globalThis.devicePixelRatio = 1;
-  deepStrictEqual(draw(100, [5, 6, null, 7, null, null, 8]), ["move 0 5", "line 10 6", "move 27 7", "line 33 7", "move 57 8", "line 63 8"]);
+  deepStrictEqual(draw(100, [5, 6, null, 7, null, null, 8]), ["move 0 5", "line 10 6", "move 27 7", "line 33 7", "move 30 7", "move 57 8", "line 63 8", "move 60 8"]);
   deepStrictEqual(draw(2, [5, 1, 9, 4, 4, null]), ["move 0 1", "line 0 9", "line 30 4"]);
+  deepStrictEqual(draw(2, [5, 6, 7, null, 4, 4]), ["move 0 5", "line 0 7", "line 30 4"]);
+  deepStrictEqual(draw(2, [5, 6, 7, null, null, null]), ["move -3 5", "line 3 5", "move 0 5", "line 0 7"]);
 });
 
 test("classic buckets become differences", () => {

@@ -67,16 +67,24 @@ function trace({ ctx, bbox, valToPos }: uPlot, xs: number[], values: ArrayLike<n
       if (value < low) low = value;
       if (value > high) high = value;
     }
-    const hasValue = low <= high;
-    if (hasValue) {
+    if (low <= high) {
       const x = xs[i] ?? 0;
       const y = valToPos(low, "y", true);
-      const isAlone = !isPenDown && values[i + size] == null;
       if (isPenDown) ctx.lineTo(x, y);
-      else ctx.moveTo(isAlone ? x - mark : x, y);
-      if (isAlone) ctx.lineTo(x + mark, y);
+      else {
+        if (!hasValue(values, i + size, size)) {
+          ctx.moveTo(x - mark, y);
+          ctx.lineTo(x + mark, y);
+        }
+        ctx.moveTo(x, y);
+      }
       if (high > low) ctx.lineTo(x, valToPos(high, "y", true));
     }
-    isPenDown = hasValue;
+    isPenDown = low <= high;
   }
+}
+
+function hasValue(values: ArrayLike<number | null | undefined>, from: number, size: number): boolean {
+  for (let i = from; i < from + size; i++) if (values[i] != null) return true;
+  return false;
 }
