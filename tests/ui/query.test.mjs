@@ -162,19 +162,25 @@ describe("query page", { skip: missing() }, () => {
       new MutationObserver((changes) => (globalThis.nPlots += changes.flatMap(({ addedNodes }) => [...addedNodes]).filter(isPlot).length))
         .observe(document.getElementById("root"), { subtree: true, childList: true });
     });
-    const graph = async () => {
-      await page.locator(".plot canvas").waitFor();
-      await settle(page);
-      await page.waitForTimeout(1000);
-      return page.evaluate(() => document.querySelector(".plot canvas").toDataURL());
-    };
+    const image = () => page.evaluate(() => document.querySelector(".plot canvas").toDataURL());
+    const hasBuilt = (n) => page.waitForFunction((n) => globalThis.nPlots === n, n);
     await page.evaluate(() => history.pushState(null, "", "query?g0.expr=m&g0.tab=graph&g0.range_input=499s&g0.end_input=2026-01-01&g0.res_step=1s"));
     await page.evaluate(() => dispatchEvent(new PopStateEvent("popstate")));
-    const first = await graph();
-    strictEqual(await page.evaluate(() => globalThis.nPlots), 1);
+    await hasBuilt(1);
+    let first;
+    await waitUntil("all lines are drawn", async () => {
+      const before = first;
+      await page.waitForTimeout(1000);
+      first = await image();
+      return first === before;
+    });
+    await hasBuilt(1);
     await page.getByRole("button", { name: "Run" }).click();
+    await hasBuilt(2);
     // Before, the effect that ends the old drawing ended the new one, and most lines were missing.
-    ok((await graph()) === first, "the second image differs");
+    await waitUntil("the new graph has all lines", async () => (await image()) === first);
+    await settle(page);
+    await hasBuilt(2);
     deepStrictEqual(problems, []);
     await close();
   });
