@@ -22,13 +22,16 @@ async function draw(browser, url, nSeries, nPoints) {
       if (this.url.includes("query_range")) globalThis.received = performance.now();
       return body;
     };
-    // Each line is a stroke.
+    // Each line is a stroke. The grid of the axes has another color.
+    const context = document.createElement("canvas").getContext("2d");
+    context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--grid").trim();
+    const grid = context.strokeStyle;
     let nStrokes = 0;
     let drawn = () => {};
     const { stroke } = CanvasRenderingContext2D.prototype;
     CanvasRenderingContext2D.prototype.stroke = function (...path) {
       stroke.apply(this, path);
-      if (globalThis.received !== undefined && ++nStrokes === linesMin) drawn();
+      if (globalThis.received !== undefined && this.strokeStyle !== grid && ++nStrokes === linesMin) drawn();
     };
     globalThis.measureRun = async () => {
       tasks.length = 0;
