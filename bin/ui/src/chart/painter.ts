@@ -3,8 +3,8 @@
 import type uPlot from "uplot";
 import { SLICE_MS } from "../parts/task";
 
-/** Number of lines up to which they are wide. Without a GPU, the browser fills 100 lines of one pixel in 5 to 45 ms, and
- * wider ones in 40 to 640 ms. */
+/** Number of lines up to which they are wide. Without a GPU, the browser takes many times as long to fill lines wider than
+ * one pixel: docs/performance.md. */
 const WIDE_MAX = 10;
 /** Width of a wide line, and length of the mark of a sample between gaps, in CSS pixels. */
 const WIDTH = 1.5;
