@@ -31,7 +31,7 @@ export function stepOf([first = 0, second = first + 1]: ArrayLike<number> & Iter
 
 /** Puts all series on the grid from `startMs` to `endMs`, both included. */
 export function toGrid(elements: MatrixElement[], startMs: number, endMs: number, stepMs: number): Grid {
-  const { withValues, toLine, ...grid } = emptyGrid(elements, startMs, endMs, stepMs);
+  const { withValues, toLine, ...grid } = gridParts(elements, startMs, endMs, stepMs);
   return { ...grid, lines: withValues.map(toLine) };
 }
 
@@ -43,12 +43,12 @@ export async function toGridInSlices(
   stepMs: number,
   signal: AbortSignal,
 ): Promise<Grid> {
-  const { withValues, toLine, ...grid } = emptyGrid(elements, startMs, endMs, stepMs);
+  const { withValues, toLine, ...grid } = gridParts(elements, startMs, endMs, stepMs);
   return { ...grid, lines: await mapInSlices(withValues, toLine, signal) };
 }
 
 /** Returns the parts of a grid without its lines, and how an element becomes a line. */
-function emptyGrid(elements: MatrixElement[], startMs: number, endMs: number, stepMs: number) {
+function gridParts(elements: MatrixElement[], startMs: number, endMs: number, stepMs: number) {
   const nTimes = Math.floor((endMs - startMs) / stepMs) + 1;
   const times = Array.from({ length: nTimes }, (_, i) => (startMs + i * stepMs) / 1000);
   const { common } = compareLabels(elements.map(({ metric }) => metric));
