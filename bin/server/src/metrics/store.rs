@@ -195,11 +195,12 @@ fn ha(store: &Store) -> Vec<MetricFamily> {
     all
 }
 
-/// Returns the metrics of teams, if there are any.
+/// Returns the metrics of budgets, and those of teams if there are any.
 fn teams(store: &Store) -> Vec<MetricFamily> {
     let (all, teams) = store.receiver.team_stats();
     let of_all = amounts(all.budget.maximum).map(|(of, n)| ([of], n));
-    let mut families = Vec::from_iter(limits("varve_ingest_budget_maximum", of_all));
+    let mut families = vec![family("varve_ingest_new_series_total", [([], all.new_series as f64)])];
+    families.extend(limits("varve_ingest_budget_maximum", of_all));
     if teams.iter().all(|team| team.name.is_empty()) {
         return families;
     }
