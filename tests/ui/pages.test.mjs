@@ -36,6 +36,10 @@ describe("pages", { skip: missing() }, () => {
     await server?.stop();
   });
 
+  const ask = async (query) => (await (await fetch(`${server.url}/api/v1/query?query=${encodeURIComponent(query)}`)).json()).data.result;
+  /** The graphs of the server's own metrics end at a multiple of 15 s. */
+  const graphEnd = () => Math.floor(Date.now() / 15_000) * 15;
+
   test("a narrow screen shows all columns of a table on request", async () => {
     await server.post("/api/v1/import/prometheus", 'm{a="1",a="2"} 1\n', "text/plain");
     const { page, problems, close } = await openPage(browser, `${server.url}/senders`, { width: 390 });
@@ -48,14 +52,22 @@ describe("pages", { skip: missing() }, () => {
     await close();
   });
 
+  test("the graph of churn shows the first minutes of a server", async () => {
+    const rate = () => `rate(varve_ingest_new_series_total[5m] @ ${graphEnd()})`;
+    await waitUntil("the rate has a value", async () => (await ask(rate())).length === 1);
+    const { page, problems, close } = await openPage(browser, `${server.url}/churn`);
+    // Before, it had its first point at a multiple of six minutes.
+    await page.getByRole("img", { name: "Graph of 1 series" }).waitFor();
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
   test("the graphs of the store show this server, not others whose metrics it stores", async () => {
     const others = ['job="prometheus",instance="127.0.0.1:1"', 'job="varve",instance="127.0.0.1:1"'].map((labels) => `prometheus_tsdb_head_series{${labels}} 777\n`);
     const stored = await server.post("/api/v1/import/prometheus", others.join(""), "text/plain");
     strictEqual(stored.status, 204, await stored.text());
-    // The graphs end at a multiple of 15 s.
-    const count = () => `count(prometheus_tsdb_head_series @ ${Math.floor(Date.now() / 15_000) * 15}) == 3`;
-    const ask = async (query) => (await (await fetch(`${server.url}/api/v1/query?query=${encodeURIComponent(query)}`)).json()).data.result.length;
-    await waitUntil("all three have a sample", async () => (await ask(count())) === 1);
+    const count = () => `count(prometheus_tsdb_head_series @ ${graphEnd()}) == 3`;
+    await waitUntil("all three have a sample", async () => (await ask(count())).length === 1);
     const { page, problems, close } = await openPage(browser, `${server.url}/senders`);
     const isSeries = (answer) => answer.url().endsWith("/query_range") && answer.request().postData().includes("head_series");
     const [answer] = await Promise.all([page.waitForResponse(isSeries), page.goto(`${server.url}/store`)]);

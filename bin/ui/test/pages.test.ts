@@ -5,7 +5,7 @@ import { historyCompletion } from "../src/editor/history_completion";
 import { compare, extentOf, pairSelector, withPair } from "../src/pages/cardinality";
 import { withLabel } from "../src/pages/cardinality_data";
 import { culprit } from "../src/pages/churn";
-import { exprOf } from "../src/pages/metric_chart";
+import { exprOf, pointsOf } from "../src/pages/metric_chart";
 import { countLabels, queryFor } from "../src/pages/metric_detail";
 import { index } from "../src/pages/own_metrics";
 import { nameOf } from "../src/pages/requesters";
@@ -83,6 +83,11 @@ test("own metrics are summed by labels", () => {
 check("a graph of own metrics selects those of this server", exprOf, [
   [[["Series", "s"], "a:1"], ["Series", 's{job="varve", instance="a:1"}']],
   [[["Rate", "c", (selector: string) => `rate(${selector}[5m])`], "a:1"], ["Rate", 'rate(c{job="varve", instance="a:1"}[5m])']],
+]);
+
+check("a graph of own metrics ends now", pointsOf, [
+  [[3_600_000, 7_200_000], { startMs: 3_600_000, toMs: 7_200_000, stepMs: 15_000 }],
+  [[86_400_000, 100_035_001], { startMs: 13_635_000, toMs: 100_035_000, stepMs: 360_000 }],
 ]);
 
 const requester = { userAgent: "", dashboard: "", panel: "", rule: "", queries: 1, lastMs: 5 };

@@ -15,7 +15,7 @@ import { CHURN_MAX } from "./stored";
 type LabelRow = ChurnData["labels"][number];
 type MetricRow = ChurnData["metrics"][number];
 
-const NEW_SERIES: Line[] = [["New series", "varve_ingest_team_new_series_total", (selector) => `sum(rate(${selector}[5m]))`]];
+const NEW_SERIES: Line[] = [["New series", "varve_ingest_new_series_total", (selector) => `rate(${selector}[5m])`]];
 
 export function Churn() {
   const { params } = useAddress();

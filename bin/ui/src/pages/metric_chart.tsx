@@ -12,6 +12,8 @@ import { QueryLink, Show } from "../parts/view";
 import { loadInstance } from "./own_metrics";
 
 const POINTS = 240;
+/** Ends of graphs are multiples of it. */
+const END_STEP_MS = 15_000;
 const REFRESH_MS = 60_000;
 const NONE: ReadonlySet<number> = new Set();
 
@@ -43,9 +45,7 @@ export function MetricChart({ lines, rangeMs, endMs, ...shown }: Props) {
 }
 
 async function load(lines: Props["lines"], rangeMs: number, nowMs: number, signal: AbortSignal) {
-  const stepMs = Math.max(15_000, Math.ceil(rangeMs / POINTS / 1000) * 1000);
-  const toMs = Math.floor(nowMs / stepMs) * stepMs;
-  const startMs = toMs - rangeMs;
+  const { startMs, toMs, stepMs } = pointsOf(rangeMs, nowMs);
   const params = { start: startMs / 1000, end: toMs / 1000, step: stepMs / 1000 };
   const instance = await loadInstance(signal);
   const exprs = instance === undefined ? [] : lines.map((line) => exprOf(line, instance));
@@ -56,6 +56,13 @@ async function load(lines: Props["lines"], rangeMs: number, nowMs: number, signa
     }),
   );
   return { exprs, elements, startMs, toMs, stepMs };
+}
+
+/** Returns the times of a graph. It ends now whatever its step is: the graph of a day would else lack up to six minutes, so
+ * that of a new server would be empty. */
+export function pointsOf(rangeMs: number, nowMs: number): { startMs: number; toMs: number; stepMs: number } {
+  const toMs = Math.floor(nowMs / END_STEP_MS) * END_STEP_MS;
+  return { startMs: toMs - rangeMs, toMs, stepMs: Math.max(END_STEP_MS, Math.ceil(rangeMs / POINTS / 1000) * 1000) };
 }
 
 /** Returns the name and the expression of a line. */
@@ -74,7 +81,7 @@ interface ChartProps extends Pick<Props, "format" | "note" | "onZoom"> {
 function Chart({ exprs, elements, startMs, endMs, stepMs, format, note, onZoom }: ChartProps) {
   const grid = useMemo(() => toGrid(elements, startMs, endMs, stepMs), [elements]);
   if (elements.every(({ values }) => !values?.length)) {
-    return <p class="empty">No samples in this range. The server stores its own metrics at the interval of --self-scrape-interval.</p>;
+    return <p class="empty">No values in this range. The server stores its own metrics every --self-scrape-interval, and a rate needs two samples.</p>;
   }
   return (
     <>
