@@ -2,9 +2,11 @@ import { deepStrictEqual, match, ok, strictEqual } from "node:assert";
 import { test } from "node:test";
 import type uPlot from "uplot";
 import type { MatrixElement, Operator, QueryData } from "../src/api/types";
+import { boundsOf, multiplesOf, textsOf } from "../src/chart/axis";
 import { toHeatMap } from "../src/chart/buckets";
 import { stack, toGrid, toGridInSlices, toNumber } from "../src/chart/grid";
 import { createPainter } from "../src/chart/painter";
+import { short } from "../src/parts/format";
 import { annotate, offsetAt } from "../src/query/annotation";
 import { selectorsOf, warningFor } from "../src/query/estimate";
 import { withOwnTime } from "../src/query/explain_view";
@@ -86,6 +88,17 @@ test("lines have gaps, marks of samples between gaps, and the extremes of a colu
   deepStrictEqual(draw(2, [5, 6, 7, null, 4, 4]), ["move 0 5", "line 0 7", "line 30 4"]);
   deepStrictEqual(draw(2, [5, 6, 7, null, null, null]), ["move -3 5", "line 3 5", "move 0 5", "line 0 7"]);
 });
+
+check("an axis of values that differ little has bounds, marks and different texts", (min: number, max: number, increment: number) => textsOf(multiplesOf(...boundsOf(min, max, 0.08), increment), short), [
+  [[1.2, 4, 1], ["1", "2", "3", "4"]],
+  [[0, 0, 0.05], ["-0.1", "-0.05", "0", "0.05", "0.1"]],
+  [[1, 1 + 59e-9, 2e-8], ["1", "1.00000002", "1.00000004", "1.00000006"]],
+  [[1, 1 + 2e-16, 1e-16], ["1", "1", "1"]],
+  [[1_795_764_000, 1_795_764_099, 50], ["1.795764G", "1.79576405G", "1.7957641G"]],
+  [[-9, 5e6, 2e6], ["0", "2M", "4M"]],
+]);
+check("the margin of an axis does not cross 0", boundsOf, [[[0, 100, 0.05], [0, 105]], [[1, 101, 0.05], [0, 106]], [[-100, 0, 0.05], [-105, 0]], [[-100, 100, 0.05], [-110, 110]], [[5, 5, 0.05], [4.5, 5.5]]]);
+check("a logarithmic axis has marks without a text", (marks: Array<number | null>) => textsOf(marks, short), [[[[1, null, null, 10]], ["1", "", "", "10"]]]);
 
 test("classic buckets become differences", () => {
   const map = toHeatMap([element({ le: "1" }, [[0, "2"]]), element({ le: "+Inf" }, [[0, "5"]]), element({ le: "x" }, [[0, "9"]])], 0, 0, 1000);

@@ -7,6 +7,7 @@ import { seriesColor, token } from "../app/theme";
 import { bytes, short } from "../parts/format";
 import { printLabels } from "../parts/labels";
 import { dateTime } from "../parts/time";
+import { boundsOf, multiplesOf, textsOf } from "./axis";
 import { type Grid, stack, stepOf, toNumber } from "./grid";
 import { createPainter } from "./painter";
 import { Plot } from "./plot";
@@ -20,7 +21,7 @@ interface Props {
   /** The line that the legend points at. */
   pointed?: number;
   exemplars: ExemplarSeries[];
-  format?: (value: number) => string;
+  format?: (value: number, nDigits?: number) => string;
   isSmall?: boolean;
   onZoom: (startMs: number, endMs: number) => void;
 }
@@ -66,7 +67,14 @@ export function LineChart({ grid, mode, hidden, pointed, exemplars, format = sho
   useEffect(() => painter.stop, []);
   const series = useMemo(() => order.map((i) => seriesOptions(i, mode)), [order, mode]);
   const scales = useMemo<uPlot.Scales>(() => ({ y: { range: yRange(mode), ...(mode === "log" && { distr: 3 }) }, ...(mode === "bars" && { x: { time: false, range: barsRange } }) }), [mode]);
-  const yAxis = useMemo(() => ({ values: (_: uPlot, splits: number[]) => splits.map((value) => (value == null ? "" : format(value))), ...(format === bytes && { incrs: BINARY_INCREMENTS }) }), [format]);
+  const yAxis = useMemo<Partial<uPlot.Axis>>(
+    () => ({
+      values: (_, splits) => textsOf(splits, format),
+      ...(mode !== "log" && { splits: (_self, _axis, min, max, increment) => multiplesOf(min, max, increment) }),
+      ...(format === bytes && { incrs: BINARY_INCREMENTS }),
+    }),
+    [format, mode],
+  );
   const marks = useMemo(() => exemplars.flatMap(marksOf), [exemplars]);
   const highlight = (plot: uPlot) => drawHighlight(plot, overlay.current, data, order, pointed ?? nearest.current);
   const point = (plot: uPlot, index: number | undefined) => {
@@ -132,8 +140,7 @@ function yRange(mode: Props["mode"]): uPlot.Range.Function {
   return (_self, min, max) => {
     if (mode === "log") return min == null || max == null ? [1, 10] : uPlot.rangeLog(min, max, 10, false);
     if (min == null || max == null) return [0, 1];
-    if (mode !== "lines") return uPlot.rangeNum(Math.min(0, min), Math.max(0, max), 0.05, true);
-    return min === max ? uPlot.rangeNum(min - Math.abs(min || 1) * 0.1, max + Math.abs(max || 1) * 0.1, 0, false) : uPlot.rangeNum(min, max, 0.08, true);
+    return mode === "lines" ? boundsOf(min, max, 0.08) : boundsOf(Math.min(0, min), Math.max(0, max), 0.05);
   };
 }
 

@@ -26,7 +26,7 @@ interface Props {
   rangeMs: number;
   endMs?: number;
   /** Formats values; numbers with suffixes by default. */
-  format?: (value: number) => string;
+  format?: (value: number, nDigits?: number) => string;
   /** Shown below the graph. */
   note?: string;
   onZoom: (startMs: number, endMs: number) => void;

@@ -27,22 +27,22 @@ export function group(value: number): string {
 }
 
 /** Formats a number with at most four significant digits and a suffix or an exponent, for axes and legends. */
-export function short(value: number): string {
+export function short(value: number, nDigits = 4): string {
   if (!Number.isFinite(value)) return value > 0 ? "+Inf" : value < 0 ? "-Inf" : "NaN";
   const size = Math.abs(value);
-  if (size >= EXPONENTIAL_FROM || (size !== 0 && size < 0.001)) return value.toExponential(2);
+  if (size >= EXPONENTIAL_FROM || (size !== 0 && size < 0.001)) return value.toExponential(nDigits - 2);
   for (const [unit, suffix] of SUFFIXES) {
-    if (size >= unit * 0.99995) return digits(value / unit) + suffix;
+    if (size >= unit * 0.99995) return digits(value / unit, nDigits) + suffix;
   }
-  return digits(value);
+  return digits(value, nDigits);
 }
 
-function digits(value: number): string {
-  return String(Number(value.toPrecision(4)));
+function digits(value: number, nDigits: number): string {
+  return String(Number(value.toPrecision(nDigits)));
 }
 
 /** Formats bytes in binary units: 1.5 MiB. */
-export function bytes(value: number): string {
+export function bytes(value: number, nDigits = 3): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let unit = 0;
   let size = value;
@@ -51,7 +51,7 @@ export function bytes(value: number): string {
     size /= 1024;
     unit += 1;
   }
-  return `${size >= 100 || unit === 0 ? Math.round(size) : Number(size.toPrecision(3))} ${units[unit]}`;
+  return `${unit === 0 ? Math.round(size) : Number(size.toPrecision(nDigits))} ${units[unit]}`;
 }
 
 /** Formats a share of 1 as a percentage. */

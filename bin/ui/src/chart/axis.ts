@@ -1,0 +1,28 @@
+/** The axis of values: its bounds, its marks and their texts. uPlot's own ones fail for values that differ by less than a
+ * millionth: the bounds become equal, and the marks never end. */
+
+/** Maximum number of marks. */
+const MARKS_MAX = 100;
+const DIGITS_MAX = 15;
+
+/** Returns bounds with a margin, a share of their distance. The margin does not cross 0. */
+export function boundsOf(min: number, max: number, share: number): [number, number] {
+  const margin = max > min ? max * share - min * share : Math.abs(max || 1) * 0.1;
+  const [low, high] = [min - margin, max + margin];
+  return [min >= 0 && low < 0 && max > 0 ? 0 : low, max <= 0 && high > 0 && min < 0 ? 0 : high];
+}
+
+/** Returns the multiples of `increment` from `min` to `max`. */
+export function multiplesOf(min: number, max: number, increment: number): number[] {
+  const first = Math.ceil(min / increment);
+  const n = Math.min(MARKS_MAX, Math.floor(max / increment) - first + 1);
+  return Array.from({ length: n }, (_, i) => (first + i) * increment);
+}
+
+/** Returns the texts of marks, with as many digits as they need to differ. A logarithmic axis has marks without a text. */
+export function textsOf(marks: Array<number | null>, format: (value: number, nDigits?: number) => string): string[] {
+  const values = marks.filter((mark) => mark !== null);
+  let nDigits = 4;
+  while (nDigits < DIGITS_MAX && new Set(values.map((value) => format(value, nDigits))).size < values.length) nDigits++;
+  return marks.map((mark) => (mark === null ? "" : format(mark, nDigits)));
+}
