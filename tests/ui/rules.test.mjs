@@ -6,7 +6,7 @@ import { missing, openPage, settle, startBrowser, startServer, violations, waitU
 
 const rules = `
 groups:
-- name: own
+- name: own_rules_with_a_name_wider_than_a_phone_and_no_space
   interval: 5s
   rules:
   - {alert: Runs, expr: varve_build_info == 1, labels: {severity: info}}
