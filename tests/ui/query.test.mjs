@@ -271,6 +271,28 @@ describe("query page", { skip: missing() }, () => {
     await close();
   });
 
+  test("a completion that loads when the query runs does not cover the result", async () => {
+    for (const run of ["click", "Enter", "Control+Enter"]) {
+      const { page, problems, close } = await open("/query");
+      await page.locator(".cm-content").waitFor();
+      let nAnswered = 0;
+      await page.route("**/api/v1/label/__name__/values*", async (route) => {
+        await page.waitForURL(/g0\.expr=/);
+        await route.continue();
+        nAnswered += 1;
+      });
+      await page.locator(".cm-content").click();
+      await Promise.all([page.waitForRequest("**/api/v1/label/__name__/values*"), page.keyboard.type("node_load1")]);
+      if (run === "click") await page.getByRole("button", { name: "Run" }).click();
+      else await page.keyboard.press(run);
+      await waitUntil("the completion has loaded", () => nAnswered > 0);
+      await page.waitForTimeout(500);
+      strictEqual(await page.locator(".cm-tooltip").count(), 0, run);
+      deepStrictEqual(problems, []);
+      await close();
+    }
+  });
+
   test("a query that takes longer than the refresh interval ends", async () => {
     const { page, close } = await open("/query");
     // Each response takes longer than the interval. Before, each refresh canceled the query before it.

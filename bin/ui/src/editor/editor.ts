@@ -2,7 +2,7 @@
  *
  * It lives in a shadow root, where CodeMirror adopts its style sheets: the page's policy allows no inline styles. */
 
-import { acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete";
+import { acceptCompletion, autocompletion, closeBrackets, closeBracketsKeymap, closeCompletion, completionKeymap } from "@codemirror/autocomplete";
 import { defaultKeymap, history, historyKeymap, insertNewlineAndIndent } from "@codemirror/commands";
 import { HighlightStyle, bracketMatching, indentOnInput, syntaxHighlighting } from "@codemirror/language";
 import { type Diagnostic, setDiagnostics } from "@codemirror/lint";
@@ -58,7 +58,8 @@ export function createEditor(host: HTMLElement, options: EditorOptions): EditorH
 }
 
 function createState(options: EditorOptions, promql: PromQLExtension): EditorState {
-  const run = () => {
+  const run = (view: EditorView) => {
+    closeCompletion(view);
     options.onRun();
     return true;
   };
@@ -74,6 +75,8 @@ function createState(options: EditorOptions, promql: PromQLExtension): EditorSta
       autocompletion({ maxRenderedOptions: 200 }),
       placeholder("PromQL, for example sum by (job) (rate(http_requests_total[5m]))"),
       EditorView.contentAttributes.of({ "aria-label": options.label, spellcheck: "false", autocapitalize: "off" }),
+      // CodeMirror closes an open completion, but opens one that still loads, over the result.
+      EditorView.domEventHandlers({ blur: (_, view) => void closeCompletion(view) }),
       promql.asExtension(),
       EditorState.languageData.of(() => [{ autocomplete: historyCompletion(options.history) }]),
       syntaxHighlighting(colors),
