@@ -271,6 +271,26 @@ describe("query page", { skip: missing() }, () => {
     await close();
   });
 
+  test("the navigation leads back to the latest query", async () => {
+    const { page, problems, close } = await open(query("vector(42)", "&g0.tab=graph"));
+    const link = page.getByRole("link", { name: "Query", exact: true });
+    await page.locator(".plot canvas").waitFor();
+    await page.getByRole("link", { name: "Rules" }).click();
+    await link.click();
+    await page.waitForURL(/vector\(42\)&g0\.tab=graph/);
+    await page.locator(".plot canvas").waitFor();
+    await page.keyboard.press("g");
+    await page.keyboard.press("r");
+    await page.waitForURL(/\/rules$/);
+    await page.keyboard.press("g");
+    await page.keyboard.press("q");
+    await page.waitForURL(/vector\(42\)&g0\.tab=graph/);
+    await link.click();
+    await page.waitForURL(/\/query$/);
+    deepStrictEqual(problems, []);
+    await close();
+  });
+
   test("a completion that loads when the query runs does not cover the result", async () => {
     for (const run of ["click", "Enter", "Control+Enter"]) {
       const { page, problems, close } = await open("/query");

@@ -2,7 +2,7 @@
 
 import { useEffect, useRef } from "preact/hooks";
 import { PAGES } from "./pages";
-import { navigate, pageUrl } from "./router";
+import { homeOf, navigate } from "./router";
 
 const KEYS: ReadonlyArray<[keys: string, meaning: string]> = [
   ["/", "Go to the query or the search box"],
@@ -32,7 +32,7 @@ export function Help() {
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
       const page = isAfterG ? PAGES.find(({ key }) => key === event.key) : undefined;
       isAfterG = event.key === "g";
-      if (page) navigate(pageUrl(page.id));
+      if (page) navigate(homeOf(page.id));
       else if (event.key === "?") dialog.current?.showModal();
       else if (event.key === "/") focusSearch();
       else return;

@@ -8,10 +8,15 @@ export interface Address {
   params: URLSearchParams;
 }
 
+/** The latest URL of the query page. */
+let queryUrl = "query";
+
 function current(): Address {
-  const page = location.pathname.split("/").pop() ?? "";
+  const last = location.pathname.split("/").pop() ?? "";
   // Prometheus' links name the query page `graph`.
-  return { page: page === "" || page === "graph" ? "query" : page, params: new URLSearchParams(location.search) };
+  const page = last === "" || last === "graph" ? "query" : last;
+  if (page === "query") queryUrl = page + location.search;
+  return { page, params: new URLSearchParams(location.search) };
 }
 
 const address = createStore(current());
@@ -35,6 +40,11 @@ export function getAddress(): Address {
 export function pageUrl(page: string, params: URLSearchParams | Record<string, string> = {}): string {
   const search = new URLSearchParams(params).toString();
   return search === "" ? page : `${page}?${search}`;
+}
+
+/** Returns the URL that the navigation opens for a page. It leads back to the latest query from another page. */
+export function homeOf(page: string): string {
+  return page === "query" && address.get().page !== "query" ? queryUrl : page;
 }
 
 /** Goes to a URL of a page. `replace` keeps the back button from returning to the current one. */

@@ -10,7 +10,7 @@ import { Help } from "./help";
 import { Notices } from "./notices";
 import { PAGES, pageOf } from "./pages";
 import { Replay } from "./replay";
-import { pageUrl, useAddress } from "./router";
+import { homeOf, pageUrl, useAddress } from "./router";
 import { nextTheme, theme } from "./theme";
 
 export function Shell() {
@@ -70,7 +70,7 @@ function Head() {
       </button>
       <nav id="nav" aria-label="Pages" class={isOpen ? "open" : ""}>
         {PAGES.filter(({ isForTenants }) => isForTenants || !isRestricted).map(({ id, title }) => (
-          <a key={id} data-page href={pageUrl(id)} aria-current={id === active ? "page" : undefined}>{title}</a>
+          <a key={id} data-page href={homeOf(id)} aria-current={id === active ? "page" : undefined}>{title}</a>
         ))}
       </nav>
       <div class="head-end">
