@@ -65,7 +65,7 @@ test("series lie on the grid of steps with gaps and special values", async () =>
   deepStrictEqual(grid.times, [10, 20, 30, 40]);
   deepStrictEqual(grid.lines.map(({ values }) => values), [[1, null, null, null], [null, 3, null, null]]);
   deepStrictEqual(grid.common, { __name__: "m" });
-  deepStrictEqual(grid.lines.map(({ name, last, mean }) => [name, last, mean]), [['{i="a"}', Infinity, 1], ['{i="b"}', 5, 3]]);
+  deepStrictEqual(grid.lines.map(({ name, last, mean, hasHiddenValues }) => [name, last, mean, hasHiddenValues]), [['{i="a"}', Infinity, 1, true], ['{i="b"}', 5, 3, false]]);
 });
 
 check("numbers of the API", toNumber, [[["+Inf"], Infinity], [["-Inf"], -Infinity], [["1e3"], 1000], [["NaN"], NaN]]);

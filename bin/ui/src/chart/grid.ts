@@ -10,6 +10,8 @@ export interface Line {
   name: string;
   /** One value per time; null where the series has no sample. */
   values: Array<number | null>;
+  /** True if NaN and infinite values are gaps. */
+  hasHiddenValues: boolean;
   last: number | null;
   min: number;
   max: number;
@@ -63,9 +65,11 @@ function lineOf(element: MatrixElement, without: ReadonlySet<string>, nTimes: nu
   const values: Array<number | null> = [];
   let [min, max, sum, n] = [Infinity, -Infinity, 0, 0];
   let last: number | null = null;
+  let hasHiddenValues = false;
   for (const [time, text] of element.values ?? []) {
     const value = toNumber(text);
     last = value;
+    if (!Number.isFinite(value)) hasHiddenValues = true;
     const index = Math.round((time * 1000 - startMs) / stepMs);
     if (!Number.isFinite(value) || index < 0 || index >= nTimes) continue;
     while (values.length < index) values.push(null);
@@ -78,7 +82,7 @@ function lineOf(element: MatrixElement, without: ReadonlySet<string>, nTimes: nu
   while (values.length < nTimes) values.push(null);
   const name = printLabels(element.metric, without);
   const [least, most, mean] = n > 0 ? [min, max, sum / n] : [NaN, NaN, NaN];
-  return { labels: element.metric, name, values, last, min: least, max: most, mean };
+  return { labels: element.metric, name, values, hasHiddenValues, last, min: least, max: most, mean };
 }
 
 /** Parses a value of the API: a number, `NaN`, `+Inf` or `-Inf`. */

@@ -1,7 +1,7 @@
 /** The dashboards, rules and programs that used a metric. */
 
 import type { Requester, UsageEntry } from "../api/types";
-import { count } from "../parts/format";
+import { plural } from "../parts/format";
 import { Ago } from "../parts/view";
 
 /** Returns the name of a requester: its rule or dashboard if the request names one, else its program. */
@@ -42,7 +42,7 @@ export function Requesters({ usage }: { usage?: UsageEntry }) {
       <ul class="plain">
         {usage.requesters.map((requester) => (
           <li key={JSON.stringify(requester)}>
-            {nameOf(requester)} <span class="muted">{count(requester.queries)} queries, last </span><Ago ms={requester.lastMs} />
+            {nameOf(requester)} <span class="muted">{plural(requester.queries, "query", "queries")}, last </span><Ago ms={requester.lastMs} />
           </li>
         ))}
       </ul>

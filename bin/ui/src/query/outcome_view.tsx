@@ -5,6 +5,7 @@ import type { MatrixElement } from "../api/types";
 import { toHeatMap } from "../chart/buckets";
 import { HeatChart } from "../chart/heat_chart";
 import { LineChart } from "../chart/line_chart";
+import { plural } from "../parts/format";
 import { printDuration } from "../parts/time";
 import { Cost } from "./cost";
 import { ExplainView } from "./explain_view";
@@ -61,6 +62,8 @@ function GraphView({ panel, outcome, onChange }: GraphProps) {
     onChange({ rangeMs, endMs: Math.round(toMs / 1000) * 1000 });
   };
   const note = `Step ${printDuration(stepMs)}. Drag to zoom; the browser's back button returns.`;
+  const hasGaps = grid.lines.some(({ hasHiddenValues }) => hasHiddenValues);
+  const nHistograms = elements.filter(({ histograms }) => histograms).length;
   if (heatMap) return <HeatChart map={heatMap} note={note} onZoom={zoom} />;
   if (grid.lines.length === 0) return <OnlyHistograms elements={elements} onChange={onChange} />;
   const hasTooManyBars = panel.mode === "bars" && grid.lines.length * grid.times.length > BARS_MAX;
@@ -68,7 +71,7 @@ function GraphView({ panel, outcome, onChange }: GraphProps) {
   return (
     <>
       <LineChart grid={grid} mode={mode} hidden={hidden} pointed={pointed} exemplars={exemplars} onZoom={zoom} />
-      <p class="chart-note">{note}{hasTooManyBars && " There are too many points for bars: they are stacked."}</p>
+      <p class="chart-note">{note}{hasTooManyBars && " There are too many points for bars: they are stacked."}{hasGaps && " NaN and infinite values are gaps."}{nHistograms > 0 && ` Only the heat map shows the native histograms of ${plural(nHistograms, "series", "series")}.`}</p>
       <Legend grid={grid} hidden={hidden} onHide={setHidden} onPoint={setPointed} />
     </>
   );

@@ -91,7 +91,7 @@ function valueColumns(rows: Row[]): Array<Column<Row>> {
 /** A value of many digits in short: 262558695424 is 262.6G. */
 function Short({ text }: { text: string }) {
   const value = toNumber(text);
-  return Number.isFinite(value) && Math.abs(value) >= 1e5 ? <span class="muted minor short">{short(value)}</span> : null;
+  return Math.abs(value) >= 1e5 && Math.abs(value) < 1e21 ? <span class="muted minor short">{short(value)}</span> : null;
 }
 
 /** A native histogram: count, sum, and its buckets as bars. */
