@@ -16,6 +16,13 @@ messages! {
         start_timestamp_ms: i64 = [int64, tag = 1],
         end_timestamp_ms: i64 = [int64, tag = 2],
         matchers: Vec<Matcher> = [message, repeated, tag = 3],
+        hints: Option<Hints> = [message, optional, tag = 4],
+    }
+
+    Hints {
+        func: String = [string, tag = 2],
+        start_ms: i64 = [int64, tag = 3],
+        end_ms: i64 = [int64, tag = 4],
     }
 
     Matcher {
@@ -46,7 +53,7 @@ const STREAMED: i32 = 1;
 
 pub(crate) fn query(kind: i32, name: &str, value: &str) -> Query {
     let matcher = Matcher { kind, name: name.into(), value: value.into() };
-    Query { start_timestamp_ms: T0, end_timestamp_ms: T0 + 3_600_000, matchers: vec![matcher] }
+    Query { start_timestamp_ms: T0, end_timestamp_ms: T0 + 3_600_000, matchers: vec![matcher], hints: None }
 }
 
 pub(crate) fn read(http: &Http, queries: Vec<Query>, accepted: &[i32]) -> Answer {
@@ -119,6 +126,14 @@ fn compare_reads(release: &Release) {
         assert!(theirs.contains("metric") || query.contains("c2"), "{query}: {theirs}");
         assert_eq!(ours, theirs, "{query}");
     }
+    let range = [("start", "1699999990"), ("end", "1700000290")];
+    for selector in ["{job=\"x\"}", "{__name__=~\"native.*\"}", "{job=\"nothing\"}"] {
+        let series = |prometheus: &Prometheus| {
+            let params = [&[("match[]", selector)], &range[..]].concat();
+            prometheus.http().form("/api/v1/series", &params).data().to_string()
+        };
+        assert_eq!(series(&of_ours), series(&of_theirs), "{selector}");
+    }
 }
 
 #[test]
@@ -148,6 +163,18 @@ fn a_stream_has_sorted_series_and_a_checksum_per_frame() {
     assert!(encodings.contains(&1) && encodings.contains(&2), "{encodings:?}");
     let nothing = read(varve.http(), vec![query(0, "job", "nothing")], &[STREAMED]);
     assert_eq!((nothing.status, nothing.body.len()), (200, 0));
+}
+
+#[test]
+fn a_stream_of_series_without_samples_has_a_frame_per_series() {
+    let varve = server(&[]);
+    let hints = Some(Hints { func: "series".into(), start_ms: T0, end_ms: T0 + 3_600_000 });
+    let answer = read(varve.http(), vec![Query { hints, ..query(2, "__name__", "native.*") }], &[STREAMED]);
+    let frames = frames(&answer.expect_status(200).body);
+    assert!(frames.len() >= 3);
+    for frame in frames {
+        assert!(!frame.series[0].labels.is_empty() && frame.series[0].chunks.is_empty());
+    }
 }
 
 #[test]

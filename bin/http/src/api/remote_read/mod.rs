@@ -217,7 +217,11 @@ impl Reader {
                         size = 0;
                     }
                 }
-                write_frame(work, &mut frame, query_index)
+                // A Prometheus whose clients ask for series reads labels from frames without chunks.
+                if !frame.chunks.is_empty() || query.wants_labels_only() {
+                    write_frame(work, &mut frame, query_index)?;
+                }
+                Ok(())
             })?;
         }
         Ok(())
@@ -232,11 +236,8 @@ pub(crate) fn size_of_columns(columns: &SampleColumns) -> usize {
     columns.len() * (size_of::<i64>() + size_of::<f64>()) + histograms
 }
 
-/// Writes a frame with the collected chunks, if there are any, and removes them.
+/// Writes a frame with the collected chunks and removes them.
 fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> Result<()> {
-    if frame.chunks.is_empty() {
-        return Ok(());
-    }
     let chunks = std::mem::take(&mut frame.chunks);
     let labels = frame.labels.clone();
     let message = ChunkedReadResponse { chunked_series: vec![ChunkedSeries { labels, chunks }], query_index };
