@@ -292,10 +292,6 @@ impl<'a> Request<'a> {
             if contains(&self.deferred.series, idx) || series.is_some_and(|series| !contains(series, idx)) {
                 continue;
             }
-            if self.resolver.is_v2() && batch.has_no_samples(idx as usize) {
-                entries.iter().for_each(|_| out.exemplars.reject(ExemplarRejection::NoSamples));
-                continue;
-            }
             let handle = match self.resolver.handle(routes[idx as usize], idx) {
                 Ok(handle) => handle,
                 Err(rejection) => {
@@ -434,9 +430,10 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Rejects a series without samples in version 2.0. Version 1.0 ignores it.
+    /// Rejects a series without samples in version 2.0. Version 1.0 ignores it. A series that has exemplars is accepted,
+    /// although the specification forbids it, because Prometheus sends each exemplar as a series of its own.
     fn reject_empty(&mut self, idx: u32) {
-        if self.resolver.is_v2() {
+        if self.resolver.is_v2() && !self.resolver.batch.has_exemplars(idx) {
             let example = || Example::of_series(self.resolver.print(idx));
             self.rejects.add(Reason::NoSamples, 1, 0, example);
         }

@@ -62,6 +62,22 @@ fn everything_in_a_request_is_stored_and_counted() {
     assert_eq!(written(&answer), ["1", "1", "1"]);
 }
 
+/// Prometheus sends each exemplar as a series of its own, after the sample or in a later request.
+#[test]
+fn exemplars_of_series_without_samples_are_stored() {
+    let server = Server::start(&[]);
+    let exemplar = |after_ms| Exemplar { labels_refs: vec![4, 5], value: 1.0, timestamp_ms: T0 + after_ms };
+    let only = |after_ms| TimeSeries { samples: Vec::new(), exemplars: vec![exemplar(after_ms)], ..up(0) };
+    let unknown = TimeSeries { labels_refs: vec![1, 3], ..only(0) };
+    let answer = server.http().write_v2(&request(vec![up(0), only(0), unknown])).expect_status(204);
+    assert_eq!(written(&answer), ["1", "0", "1"]);
+    let answer = server.http().write_v2(&request(vec![only(1000), only(2000)])).expect_status(204);
+    assert_eq!(written(&answer), ["0", "0", "2"]);
+    let range = [("query", "up"), ("start", "1699999999"), ("end", "1700000009")];
+    let found = server.http().query("/api/v1/query_exemplars", &range).data();
+    assert_eq!(found[0]["exemplars"].as_array().map(Vec::len), Some(3), "{found}");
+}
+
 #[test]
 fn a_partially_invalid_request_reports_exact_counts() {
     let server = Server::start(&[]);

@@ -226,9 +226,9 @@ impl DecodedBatch {
         ((floats_end - floats) + (histograms_end - histograms)) as usize
     }
 
-    /// Returns `true` if a series has neither floats nor histograms.
-    pub(crate) fn has_no_samples(&self, series_idx: usize) -> bool {
-        self.n_samples_of(series_idx) == 0
+    /// Returns `true` if a series of a remote-write request has exemplars.
+    pub(crate) fn has_exemplars(&self, series_idx: u32) -> bool {
+        self.exemplars.binary_search_by_key(&series_idx, |entry| entry.series_idx).is_ok()
     }
 
     /// Empties the batch and keeps its memory.

@@ -11,8 +11,6 @@ pub enum ExemplarRejection {
     Store(RejectExemplar),
     /// The store does not have the series in memory, or the series was rejected.
     UnknownSeries,
-    /// The series has no sample in the request, which remote write 2.0 does not allow.
-    NoSamples,
     /// A relabel rule drops the series.
     Dropped,
     /// Another replica of the HA pair leads.
@@ -31,7 +29,6 @@ impl ExemplarRejection {
             Self::Store(RejectExemplar::LabelsTooLong) => "labels_too_long",
             Self::Store(RejectExemplar::Disabled) => "disabled",
             Self::Store(RejectExemplar::Moved) | Self::UnknownSeries => "unknown_series",
-            Self::NoSamples => "no_samples",
             Self::Dropped => "dropped",
             Self::Standby => "ha_standby",
             Self::InvalidLabels => "invalid_labels",

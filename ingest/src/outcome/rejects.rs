@@ -38,7 +38,7 @@ pub enum Reason {
     /// All labels together exceed [`LABELS_SIZE_MAX`].
     #[error("label set larger than {} bytes", LABELS_SIZE_MAX)]
     LabelSetTooLarge,
-    /// A series has no samples, which remote write 2.0 does not allow.
+    /// A series has neither samples nor exemplars, which remote write 2.0 does not allow.
     #[error("TimeSeries must contain at least one sample or histogram")]
     NoSamples,
     /// An exemplar is older than the newest one of its series.

@@ -173,15 +173,15 @@ fn version_2_is_stored_with_start_timestamps_and_counted() {
     let fixture = Fixture::new(Limits::default());
     let mut request = Request::default();
     request.add(&[("__name__", "a_total")], &[(T, 1.0, T - 10), (T + 1, 2.0, 0), (T + 2, 3.0, T - 5)]);
-    let empty = request.add(&[("__name__", "empty")], &[]);
-    empty.exemplars.push(Default::default());
+    request.add(&[("__name__", "empty")], &[]);
+    request.add(&[("__name__", "unknown")], &[]).exemplars.push(Default::default());
     let of_histogram = request.add(&[("__name__", "h")], &[]);
     let (sent, start) = (Histogram { timestamp_ms: T, ..Histogram::default() }, Start { start_ms: T - 7 });
     of_histogram.histograms.push([sent.encode_to_vec(), start.encode_to_vec()].concat());
     for _twice in 0..2 {
         let written = fixture.receiver.write(&Origin::default(), Version::V2, &pack(&request.encode_to_vec())).unwrap();
         assert_eq!((written.stored.total, written.stored.histograms), (4, 1));
-        assert_eq!(written.exemplars.rejected[&ExemplarRejection::NoSamples], 1);
+        assert_eq!(written.exemplars.rejected[&ExemplarRejection::UnknownSeries], 1);
         let reasons: Vec<_> = written.rejects.iter().map(|of| (of.reason, of.count)).collect();
         assert_eq!(reasons, [(Reason::NoSamples, 1)]);
     }
