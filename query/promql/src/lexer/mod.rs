@@ -90,6 +90,7 @@ impl<'q> Lexer<'q> {
             b'[' => {
                 self.state = State::BracketStart;
                 self.after_colon = false;
+                self.after_duration = false;
                 TokenKind::LeftBracket
             }
             b']' if self.state != State::Brackets => return self.fail(start, "unexpected right bracket ']'"),

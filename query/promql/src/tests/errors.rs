@@ -31,6 +31,7 @@ fn errors_of_the_lexer() {
     check("x[a]", "1:3: parse error: unexpected character in duration expression: 'a'");
     check("x[5m y]", "1:6: parse error: unexpected character: 'y', expected ':'");
     check("x[:5m]", "1:4: parse error: unexpected colon before duration in duration expression");
+    check("rate(x[5m])[:1m]", "1:14: parse error: unexpected colon before duration in duration expression");
     check("x[5m", "1:5: parse error: unclosed left bracket");
     check("x]", "1:2: parse error: unexpected right bracket ']'");
 }
