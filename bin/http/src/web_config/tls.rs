@@ -68,18 +68,20 @@ fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<Fingerprint>) -
     }
 }
 
-/// Returns the enabled cipher suites and curves. As in Go, the suites of TLS 1.3 are not configurable.
+/// Returns the enabled cipher suites and curves. As in Go, the suites of TLS 1.3 may be listed, but all are enabled.
 fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !of.cipher_suites.is_empty() {
-        let name = |suite: &SupportedCipherSuite| format!("{:?}", suite.suite());
+        // Go's names do not have the version.
+        let name = |suite: &SupportedCipherSuite| format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1);
         let chosen = |text: &str| {
             let found = provider.cipher_suites.iter().find(|suite| name(suite) == text).copied();
             found.ok_or_else(|| anyhow!("tls_server_config.cipher_suites: {text:?} is unknown or insecure"))
         };
         let chosen = of.cipher_suites.iter().map(|text| chosen(text)).collect::<Result<Vec<_>>>()?;
         let of_1_3 = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_some()).copied();
-        provider.cipher_suites = of_1_3.chain(chosen).collect();
+        let of_1_2 = chosen.into_iter().filter(|suite| suite.tls13().is_none());
+        provider.cipher_suites = of_1_3.chain(of_1_2).collect();
     }
     if !of.curve_preferences.is_empty() {
         let chosen = |text: &String| match text.as_str() {
@@ -126,8 +128,10 @@ mod tests {
             config(&with_cert("  client_auth_type: RequireAndVerifyClientCert\nhttp_server_config: {http2: false}\n"));
         assert_eq!(tls.unwrap().unwrap().alpn_protocols, [b"http/1.1"]);
         let rest = "  client_auth_type: VerifyClientCertIfGiven\n  curve_preferences: [X25519, CurveP256]\n  \
-                    cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]\n";
-        config(&with_cert(rest)).unwrap().unwrap();
+                    cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_AES_128_GCM_SHA256]\n";
+        let tls = config(&with_cert(rest)).unwrap().unwrap();
+        let suites = tls.crypto_provider().cipher_suites.iter();
+        assert_eq!(suites.map(|suite| suite.tls13().is_some()).collect::<Vec<_>>(), [true, true, true, false]);
     }
 
     #[test]
@@ -147,5 +151,6 @@ mod tests {
         check(&with_cert("  min_version: TLS10\n"), "the oldest version is TLS12");
         check(&with_cert("  min_version: TLS13\n  max_version: TLS12\n"), "above max_version");
         check(&with_cert("  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n"), "unknown or insecure");
+        check(&with_cert("  cipher_suites: [TLS13_AES_128_GCM_SHA256]\n"), "unknown or insecure");
     }
 }
