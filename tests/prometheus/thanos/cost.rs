@@ -14,6 +14,9 @@ use crate::harness::{
 const N_SAMPLES: i64 = 240;
 const STEP_MS: i64 = 15_000;
 const SERIES_PER_REQUEST: usize = 500;
+/// Samples are written in parts of ten minutes.
+const PART_SAMPLES: i64 = 40;
+const N_PARTS: i64 = N_SAMPLES / PART_SAMPLES;
 /// Alternating calls of each store, and calls in a row.
 const N_ROUNDS: usize = 5;
 const N_CALLS: usize = 3;
@@ -89,14 +92,18 @@ fn a_series_call_costs_less_than_that_of_a_sidecar_and_of_receive() {
         return;
     }
     let config = ConfigFile::new("global: {external_labels: {cluster: c, replica: a}}");
-    let varve = Server::start_program(&program, &[&config.flag(), "--query.max-memory=1GiB"]);
+    let varve = Server::start_program(&program, &[&config.flag(), "--query.max-memory=1GiB", "--web.enable-admin-api"]);
     let flags = ["--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h"];
     let prometheus = release.start("global: {external_labels: {cluster: c, replica: a}}\n", &flags);
     let sidecar = Thanos::sidecar(&prometheus);
     let (receive, receive_http) = Thanos::ingestor();
     let (n_series, end_ms) = (n_series(), now_ms() / STEP_MS * STEP_MS);
-    for part in 0..N_SAMPLES / 60 {
-        for request in requests(n_series, end_ms, part * 60..(part + 1) * 60) {
+    for part in 0..N_PARTS {
+        if part == N_PARTS - 1 {
+            // By default, samples of at most ten minutes are in memory. Prometheus and receive have two hours in theirs.
+            varve.http().post("/api/v1/admin/tsdb/compact", &[], b"").expect_status(204);
+        }
+        for request in requests(n_series, end_ms, part * PART_SAMPLES..(part + 1) * PART_SAMPLES) {
             let body = request.to_body();
             varve.http().write_body(&body).expect_status(204);
             assert!(prometheus.http().write_body(&body).status < 300);
