@@ -284,7 +284,7 @@ impl Receiver {
 
     /// Returns a function that waits until at most `n_active_max` requests of known series are active, for at most a
     /// millisecond. It returns how long it waited.
-    #[must_use]
+    #[must_use = "it waits only when it is called"]
     pub fn yield_fn(&self, n_active_max: usize) -> impl Fn() -> Duration + Send + Sync + use<> {
         self.admission.yield_fn(n_active_max)
     }
