@@ -229,7 +229,7 @@ fn pauses_of_rules_for_writes_are_counted() {
     // With so many threads, rules pause for each write.
     let rules = "groups: [{name: g, rules: [{record: r, expr: sum(2 * m)}]}]";
     let fixture = Fixture::start_with(rules, &["--rules.concurrency=256"]);
-    let pause_s = || fixture.server.metric("varve_rules_write_pause_seconds_total");
+    let pause_s = || fixture.server.metric("varve_rule_write_pause_seconds_total");
     assert_eq!(pause_s(), 0.0);
     wait_until("a pause", || {
         let of = |i: usize| series(&[("__name__", "m"), ("i", &i.to_string())], &[(now_ms(), 1.0)]);

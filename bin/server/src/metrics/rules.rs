@@ -92,7 +92,7 @@ impl RuleMetrics {
             ("varve_rule_alerts_max", alerts_max as u64),
             ("varve_rule_memory_bytes", rules.memory_used() as u64),
         ]));
-        all.extend(families([("varve_rules_write_pause_seconds_total", rules.write_pause().as_secs_f64())]));
+        all.extend(families([("varve_rule_write_pause_seconds_total", rules.write_pause().as_secs_f64())]));
         let senders = rules.senders.status();
         let of_senders = |name, value: fn(&SenderStatus) -> f64| {
             family(name, senders.iter().map(|sender| ([&*sender.name], value(sender))))
