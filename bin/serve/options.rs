@@ -164,8 +164,8 @@ fn rules_concurrency(cores: usize, given: usize) -> NonZero<usize> {
     NonZero::new(n_threads).unwrap_or(NonZero::<usize>::MIN)
 }
 
-/// Returns the number of active write requests above which rules pause: the number of cores that neither rules use, nor
-/// connections and background tasks, which have one.
+/// Returns the number of active write requests above which rules pause: the number of cores that rules leave, less one
+/// for connections and background tasks.
 fn active_writes_max(cores: usize, concurrency: usize) -> usize {
     cores.saturating_sub(concurrency + 1)
 }

@@ -430,8 +430,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Rejects a series without samples in version 2.0. Version 1.0 ignores it. A series that has exemplars is accepted,
-    /// although the specification forbids it, because Prometheus sends each exemplar as a series of its own.
+    /// Rejects a series with neither samples nor exemplars in version 2.0. Version 1.0 ignores it. The specification
+    /// also forbids series that have only exemplars, but Prometheus sends each exemplar as such a series.
     fn reject_empty(&mut self, idx: u32) {
         if self.resolver.is_v2() && !self.resolver.batch.has_exemplars(idx) {
             let example = || Example::of_series(self.resolver.print(idx));

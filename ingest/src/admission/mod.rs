@@ -108,7 +108,7 @@ pub(crate) struct Permit<'a> {
     /// Labels that all series get.
     pub(crate) labels: &'a [(String, String)],
     pub(crate) memory: Reservation<'a>,
-    /// Held while all series of the request so far are known, until a sync of the log is due.
+    /// Held from the start of the first pass until the first unknown series or the first wait for a sync of the log.
     priority: Option<PriorityGuard<'a>>,
     creation: Creation<'a>,
     /// The slot in the queue, and the deadline of the wait there.

@@ -1,16 +1,16 @@
 //! Priority of known series: rules and requests that create series pause while requests of known series are active.
 //!
 //! A request of known series takes a millisecond. Creating the series of a storm occupies one core for seconds, locks
-//! heads thousands of times, and fills the CPU's caches. A round of rules occupies cores for seconds, too. So both check
-//! for requests of known series again and again: the former after each [`SERIES_BETWEEN_YIELDS`] series, the latter as
-//! docs/decisions/rules/0030-rules-yield-to-writes.md says. They let these requests finish, but wait for at most
-//! [`YIELD_MAX`], since under load there is always one.
+//! heads thousands of times, and fills the CPU's caches. An evaluation of rules occupies cores for seconds, too. So
+//! both yield to requests of known series: the creation of series after each [`SERIES_BETWEEN_YIELDS`] series, rules as
+//! in docs/decisions/rules/0030-rules-yield-to-writes.md. A yield lasts at most [`YIELD_MAX`], since under load there
+//! is always an active request of known series.
 //!
-//! A request counts as a request of known series until its first unknown series, and not while it waits for a sync of
-//! the log: it needs no core then.
+//! A request counts as a request of known series until its first unknown series or its first wait for a sync of the
+//! log. It needs no core while it waits.
 //!
-//! Threads: one short lock, taken twice per request. A yielding thread blocks. It holds no lock, and no permit except
-//! the one to create series.
+//! Threads: one short lock, taken twice per request. A yielding thread blocks and holds no lock. A request keeps its
+//! memory and its permit to create series meanwhile, a rule keeps its thread.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) struct Priority {
 struct State {
     n_active: usize,
     n_waiting: usize,
-    /// The largest number of active requests that one of the waiting threads accepts, or a larger one.
+    /// Upper bound of the `n_active_max` of all waiting threads. While more requests are active, no thread wakes up.
     wake_at: usize,
 }
 
@@ -80,7 +80,7 @@ impl State {
         self.n_waiting += 1;
     }
 
-    /// Ends a request. Returns `true` if this may be what a thread waits for.
+    /// Ends a request. Returns `true` if a waiting thread may have to wake up.
     fn end(&mut self) -> bool {
         self.n_active -= 1;
         self.n_waiting > 0 && self.n_active <= self.wake_at

@@ -40,7 +40,7 @@ pub struct Receiver {
     limits: Limits,
     admission: AdmissionControl,
     hasher: RouteHasher,
-    /// Hashes the series of rules, whose routes no sender's series must find.
+    /// Hashes the label sets of rules. It has a secret of its own, so that senders do not find the routes of rules.
     rule_hasher: RouteHasher,
     routes: RouteCache,
     buffers: BufferPool,

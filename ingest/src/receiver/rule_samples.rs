@@ -65,7 +65,7 @@ impl Receiver {
         let (mut known, mut found) = (self.routes_of_rule(samples, rules), Vec::new());
         let push = |batch: &mut WriteBatch, idx: u32| {
             let (sample, (key, route)) = (&samples[idx as usize], &mut known[idx as usize]);
-            // If the series has moved, this is called again.
+            // A cached route is used once. If the series has moved, the next call resolves its labels.
             if let Some(Route::Series(handle, _)) = route.take() {
                 push(batch, handle, sample, idx);
                 return Ok(());

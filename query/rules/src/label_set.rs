@@ -10,7 +10,7 @@ pub(crate) fn with_labels<'a>(base: &Labels, changes: impl IntoIterator<Item = (
     merge(base, &changes.into_iter().collect())
 }
 
-/// Returns `base` with the values of `changes`. An empty value removes the label.
+/// Returns `base` with the labels of `changes` set to their values. An empty value removes the label.
 pub(crate) fn merge(base: &Labels, changes: &BTreeMap<&str, &str>) -> Labels {
     let size = changes.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
     let mut builder = LabelsBuilder::with_capacity(base.as_packed().len() + size);

@@ -50,7 +50,7 @@ impl Threads {
     }
 
     /// Calls `work` for each element, on this thread and on the threads that are free now. Returns when all calls have
-    /// ended. The caller has acquired its thread.
+    /// ended. The caller holds a [`Permit`] for this thread.
     pub(crate) fn for_each<T: Sync>(&self, items: &[T], work: impl Fn(&T) + Sync) {
         let next = AtomicUsize::new(0);
         let run = || {

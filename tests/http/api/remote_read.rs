@@ -166,7 +166,7 @@ fn a_stream_has_sorted_series_and_a_checksum_per_frame() {
 }
 
 #[test]
-fn a_stream_of_series_without_samples_has_a_frame_per_series() {
+fn a_stream_of_labels_has_a_frame_per_series() {
     let varve = server(&[]);
     let hints = Some(Hints { func: "series".into(), start_ms: T0, end_ms: T0 + 3_600_000 });
     let answer = read(varve.http(), vec![Query { hints, ..query(2, "__name__", "native.*") }], &[STREAMED]);

@@ -70,7 +70,7 @@ impl Head {
     }
 
     /// Returns the series of `slots` whose newest sample is in `range`, as series that became stale with it. Omits
-    /// series with samples in memory, which are newer than any deletion.
+    /// series with samples in memory, because these samples are newer than any deletion.
     pub(crate) fn ended_in(&self, slots: &RoaringBitmap, range: TimeRange) -> Vec<StaleSeries> {
         let ended = |slot| {
             let at_ms = self.table.row(slot).map(|row| row.last_ms)?;

@@ -72,9 +72,10 @@ impl Store {
         Ok(())
     }
 
-    /// Evicts the series whose newest samples are deleted, after a replay: a checkpoint from before a deletion defines
-    /// them. The checkpoint of a later flush does not. After a crash between such a flush and its checkpoint, they stay
-    /// until they are idle.
+    /// Evicts the series whose newest samples are deleted, after a replay. A checkpoint from before a deletion still
+    /// defines them, the checkpoint of a later flush does not. So this skips deletions that precede a block. If there
+    /// is no such checkpoint, because of a crash or because the block was imported, the series stay until they are
+    /// idle.
     ///
     /// # Errors
     /// The errors of [`Shard::ended_in`].

@@ -68,11 +68,11 @@ fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<Fingerprint>) -
     }
 }
 
-/// Returns the enabled cipher suites and curves. As in Go, the suites of TLS 1.3 may be listed, but all are enabled.
+/// Returns the enabled cipher suites and curves. As in Go, all suites of TLS 1.3 are enabled, listed or not.
 fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !of.cipher_suites.is_empty() {
-        // Go's names do not have the version.
+        // Go's names of the suites of TLS 1.3 start with `TLS_`, not with `TLS13_`.
         let name = |suite: &SupportedCipherSuite| format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1);
         let chosen = |text: &str| {
             let found = provider.cipher_suites.iter().find(|suite| name(suite) == text).copied();

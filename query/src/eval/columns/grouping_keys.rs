@@ -67,7 +67,7 @@ fn is_key(key: &Labels, labels: &Labels, keep: &impl Fn(&str) -> bool) -> bool {
 
 fn hash(hasher: &DefaultHashBuilder, labels: &Labels, keep: &impl Fn(&str) -> bool) -> u64 {
     let mut state = hasher.build_hasher();
-    // A packed pair contains its size, so that no separator is needed.
+    // A packed pair contains its lengths, so it needs no separator.
     labels.packed_pairs().filter(|(name, _)| keep(name)).for_each(|(_, pair)| state.write(pair.as_bytes()));
     state.finish()
 }

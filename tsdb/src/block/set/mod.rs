@@ -376,7 +376,8 @@ impl BlockSet {
         self.tombstones.lock().last_number()
     }
 
-    /// Returns the newest delete rules that blocks need and that no later flush has followed, at most [`PENDING_MAX`].
+    /// Returns the delete rules that blocks need and that no later flush or import has followed. The newest rule is
+    /// first. Returns at most [`PENDING_MAX`].
     pub(crate) fn newest_deletions(&self) -> Vec<Deletion> {
         let (tombstones, metas) = (self.tombstones.lock(), self.metas());
         let last_flush = metas.iter().map(|meta| meta.origin.flushes.1).max().unwrap_or(0);

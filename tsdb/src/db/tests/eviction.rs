@@ -167,7 +167,7 @@ fn a_restart_does_not_restore_deleted_series() {
     assert_eq!(open_at(dir.path(), options()).n_series(), 3, "series sent after the deletion are not evicted");
 }
 
-/// Otherwise, their newest timestamps are forgotten with them.
+/// Before, a restart evicted them and forgot their newest timestamps.
 #[test]
 fn series_with_samples_written_after_a_deletion_stay() {
     let dir = tempfile::tempdir().unwrap();

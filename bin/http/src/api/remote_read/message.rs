@@ -38,7 +38,7 @@ impl Query {
         TimeRange { start_ms, end_ms }
     }
 
-    /// Returns `true` if the query wants series without samples.
+    /// Returns `true` if the query wants the labels of series, not their samples.
     pub(super) fn wants_labels_only(&self) -> bool {
         self.hints.as_ref().is_some_and(|hints| hints.func == "series")
     }

@@ -217,7 +217,7 @@ impl Reader {
                         size = 0;
                     }
                 }
-                // A Prometheus whose clients ask for series reads labels from frames without chunks.
+                // For `/api/v1/series`, Prometheus reads the labels from frames without chunks.
                 if !frame.chunks.is_empty() || query.wants_labels_only() {
                     write_frame(work, &mut frame, query_index)?;
                 }
