@@ -1,11 +1,11 @@
-/** The axis of values: its bounds, its marks and their texts. uPlot's own ones fail for values that differ by less than a
- * millionth: the bounds become equal, and the marks never end. */
+/** The axis of values: its bounds, its marks and their texts. uPlot's own functions fail for values that differ by less than
+ * a millionth: the bounds become equal, and the loop over the marks does not end. */
 
 /** Maximum number of marks. */
 const MARKS_MAX = 100;
 const DIGITS_MAX = 15;
 
-/** Returns bounds with a margin, a share of their distance. The margin does not cross 0. */
+/** Returns bounds with a margin, which is a share of their distance and does not cross 0. */
 export function boundsOf(min: number, max: number, share: number): [number, number] {
   const margin = max > min ? max * share - min * share : Math.abs(max || 1) * 0.1;
   const [low, high] = [min - margin, max + margin];
@@ -19,7 +19,8 @@ export function multiplesOf(min: number, max: number, increment: number): number
   return Array.from({ length: n }, (_, i) => (first + i) * increment);
 }
 
-/** Returns the texts of marks, with as many digits as they need to differ. A logarithmic axis has marks without a text. */
+/** Returns the texts of marks, with as many digits as they need to differ. `null` is a mark without a text, as on a
+ * logarithmic axis. */
 export function textsOf(marks: Array<number | null>, format: (value: number, nDigits?: number) => string): string[] {
   const values = marks.filter((mark) => mark !== null);
   let nDigits = 4;

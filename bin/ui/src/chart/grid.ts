@@ -10,7 +10,7 @@ export interface Line {
   name: string;
   /** One value per time; null where the series has no sample. */
   values: Array<number | null>;
-  /** True if NaN and infinite values are gaps. */
+  /** True if there are NaN or infinite values, which become gaps. */
   hasHiddenValues: boolean;
   last: number | null;
   min: number;

@@ -75,7 +75,7 @@ function createState(options: EditorOptions, promql: PromQLExtension): EditorSta
       autocompletion({ maxRenderedOptions: 200 }),
       placeholder("PromQL, for example sum by (job) (rate(http_requests_total[5m]))"),
       EditorView.contentAttributes.of({ "aria-label": options.label, spellcheck: "false", autocapitalize: "off" }),
-      // CodeMirror closes an open completion, but opens one that still loads, over the result.
+      // On blur, CodeMirror closes only an open completion. One that still loads would open later and cover the result.
       EditorView.domEventHandlers({ blur: (_, view) => void closeCompletion(view) }),
       promql.asExtension(),
       EditorState.languageData.of(() => [{ autocomplete: historyCompletion(options.history) }]),

@@ -12,7 +12,7 @@ import { QueryLink, Show } from "../parts/view";
 import { loadInstance } from "./own_metrics";
 
 const POINTS = 240;
-/** Ends of graphs are multiples of it. */
+/** A graph ends at a multiple of this. */
 const END_STEP_MS = 15_000;
 const REFRESH_MS = 60_000;
 const NONE: ReadonlySet<number> = new Set();
@@ -58,8 +58,8 @@ async function load(lines: Props["lines"], rangeMs: number, nowMs: number, signa
   return { exprs, elements, startMs, toMs, stepMs };
 }
 
-/** Returns the times of a graph. It ends now whatever its step is: the graph of a day would else lack up to six minutes, so
- * that of a new server would be empty. */
+/** Returns the times of a graph. Its end does not depend on its step. Otherwise, the graph of a day would lack up to six
+ * minutes, and that of a new server would be empty. */
 export function pointsOf(rangeMs: number, nowMs: number): { startMs: number; toMs: number; stepMs: number } {
   const toMs = Math.floor(nowMs / END_STEP_MS) * END_STEP_MS;
   return { startMs: toMs - rangeMs, toMs, stepMs: Math.max(END_STEP_MS, Math.ceil(rangeMs / POINTS / 1000) * 1000) };

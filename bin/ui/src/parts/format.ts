@@ -26,7 +26,7 @@ export function group(value: number): string {
   return fraction === undefined ? grouped : `${grouped}.${fraction}`;
 }
 
-/** Formats a number with at most four significant digits and a suffix or an exponent, for axes and legends. */
+/** Formats a number with at most `nDigits` significant digits and a suffix or an exponent, for axes and legends. */
 export function short(value: number, nDigits = 4): string {
   if (!Number.isFinite(value)) return value > 0 ? "+Inf" : value < 0 ? "-Inf" : "NaN";
   const size = Math.abs(value);
@@ -46,7 +46,7 @@ export function bytes(value: number, nDigits = 3): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let unit = 0;
   let size = value;
-  // 1000 KiB and more are written in the next unit, with three digits.
+  // 1000 KiB and more are written in the next unit.
   while (Math.abs(size) >= 999.5 && unit < units.length - 1) {
     size /= 1024;
     unit += 1;
