@@ -282,9 +282,12 @@ impl<'a> Request<'a> {
     }
 
     /// Pushes the exemplars of the series of this pass that the store has, those of a series in order of time. The
-    /// exemplars of deferred series stay for the next pass.
-    fn push_exemplars(&self, series: Option<&[(u32, Option<Team>)]>, routes: &[Option<Route>], out: &mut Outgoing) {
+    /// exemplars of deferred series stay for the next pass. Prometheus sends an exemplar and its sample as two series,
+    /// so that series with exemplars only are deferred as well while new series are.
+    fn push_exemplars(&mut self, series: Option<&[(u32, Option<Team>)]>, routes: &[Option<Route>], out: &mut Outgoing) {
         let Resolver { batch, message, .. } = self.resolver;
+        let defers_new_series = self.deferred.series.iter().any(|&(idx, _)| routes[idx as usize].is_none());
+        let mut without_series = Vec::new();
         let contains =
             |series: &[(u32, Option<Team>)], idx: u32| series.binary_search_by_key(&idx, |&(idx, _)| idx).is_ok();
         for entries in batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
@@ -294,6 +297,10 @@ impl<'a> Request<'a> {
             }
             let handle = match self.resolver.handle(routes[idx as usize], idx) {
                 Ok(handle) => handle,
+                Err(ExemplarRejection::UnknownSeries) if defers_new_series && batch.n_samples_of(idx as usize) == 0 => {
+                    without_series.push((idx, None));
+                    continue;
+                }
                 Err(rejection) => {
                     entries.iter().for_each(|_| out.exemplars.reject(rejection));
                     continue;
@@ -305,6 +312,8 @@ impl<'a> Request<'a> {
             exemplars.sort_by(exemplars::compare);
             exemplars.into_iter().for_each(|parsed| out.batch.push_exemplar(handle, parsed.exemplar, idx));
         }
+        self.deferred.series.append(&mut without_series);
+        self.deferred.series.sort_unstable_by_key(|&(idx, _)| idx);
     }
 
     /// Returns the route of a series without a cached route. Returns `None` if the series was deferred or rejected, or

@@ -117,7 +117,13 @@ fn a_queued_request_notifies_its_caller_and_proceeds_when_a_permit_is_free() {
             let origin = Origin { on_queued: Some(&notify), ..Origin::default() };
             let mut new = of_team("a", "new", T);
             new.exemplars = vec![exemplar(&[("trace", "1")], 1.0, T)];
-            let written = fixture.write_as(&origin, &[new, of_team("a", "known", T + 1)]).unwrap();
+            // Prometheus sends each exemplar as a series of its own.
+            let alone = TimeSeries {
+                samples: Vec::new(),
+                exemplars: vec![exemplar(&[("trace", "2")], 2.0, T + 1)],
+                ..new.clone()
+            };
+            let written = fixture.write_as(&origin, &[new, of_team("a", "known", T + 1), alone]).unwrap();
             (written.stored.total, written.exemplars.stored, was_notified.get())
         });
         while fixture.receiver.stats().admission.queued_requests == 0 || fixture.samples()["known"] < 2 {
@@ -128,7 +134,7 @@ fn a_queued_request_notifies_its_caller_and_proceeds_when_a_permit_is_free() {
         }
         assert_eq!(fixture.samples(), [("known".to_owned(), 10)].into());
         drop(permit);
-        assert_eq!(waiting.join().unwrap(), (2, 1, true));
+        assert_eq!(waiting.join().unwrap(), (2, 2, true));
     });
     assert_eq!(fixture.samples()["new"], 1);
     assert_eq!(fixture.receiver.stats().admission, AdmissionStats::default());
