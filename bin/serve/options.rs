@@ -241,25 +241,24 @@ mod tests {
 
     #[test]
     fn rules_leave_cores_to_writes() {
-        let check = |cores, given, concurrency, active_writes| {
-            let found = rules_concurrency(cores, given).get();
-            assert_eq!(
-                (found, active_writes_max(cores, found)),
-                (concurrency, active_writes),
-                "{cores} cores, {given}"
-            );
-        };
-        check(1, 0, 1, 0);
-        check(2, 0, 1, 0);
-        check(3, 0, 2, 0);
-        check(4, 0, 2, 1);
-        check(5, 0, 3, 1);
-        check(16, 0, 8, 7);
-        check(1024, 0, 256, 767);
-        check(4, 1, 1, 2);
-        check(4, 3, 3, 0);
-        check(4, 64, 64, 0);
-        check(16, 2, 2, 13);
-        check(64, 1_000, 256, 0);
+        // Cores and the flag; threads of rules and active writes.
+        let table = [
+            ((1, 0), (1, 0)),
+            ((2, 0), (1, 0)),
+            ((3, 0), (2, 0)),
+            ((4, 0), (2, 1)),
+            ((5, 0), (3, 1)),
+            ((16, 0), (8, 7)),
+            ((1024, 0), (256, 767)),
+            ((4, 1), (1, 2)),
+            ((4, 3), (3, 0)),
+            ((4, 64), (64, 0)),
+            ((16, 2), (2, 13)),
+            ((64, 1_000), (256, 0)),
+        ];
+        for ((cores, given), expect) in table {
+            let n_threads = rules_concurrency(cores, given).get();
+            assert_eq!((n_threads, active_writes_max(cores, n_threads)), expect, "{cores} cores, {given}");
+        }
     }
 }

@@ -476,7 +476,7 @@ impl Shard {
         Ok(Arc::new(SeriesOrder::new(sorted, n_removed, charge)))
     }
 
-    /// Returns the series that pass all matchers, whose newest sample is in `range`, and that have no samples in memory.
+    /// Returns the series that pass all matchers, have their newest sample in `range`, and have no samples in memory.
     ///
     /// # Errors
     /// If the request is interrupted.

@@ -167,7 +167,7 @@ fn a_restart_does_not_restore_deleted_series() {
     assert_eq!(open_at(dir.path(), options()).n_series(), 3, "series sent after the deletion are not evicted");
 }
 
-/// Before, a restart evicted them and forgot their newest timestamps.
+/// Otherwise, a restart evicts them, and the next one forgets their newest timestamps.
 #[test]
 fn series_with_samples_written_after_a_deletion_stay() {
     let dir = tempfile::tempdir().unwrap();
