@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Pieces of queries. `Inf` is missing: as in Prometheus, it is printed with a sign, which `Inf ^ x` parses as an
-/// operator.
+/// Pieces of queries. `Inf` is missing here and in the queries below: as in Prometheus, it is printed with a sign, which
+/// `Inf ^ x` parses as an operator.
 const PIECES: &str = r#"
     x sum rate ( ) { } [ ] 5m 300 0x1f 1e3 NaN + - * / % ^ == != <= < >= > </ >/ =~ !~ = @ , : "a" 'b' `c` "\xff" "["
     # and or unless atan2 offset by without on ignoring bool group_left group_right fill fill_left fill_right anchored
@@ -19,7 +19,7 @@ const QUERIES: [&str; 6] = [
     "max_over_time(deriv(x[1m:10s] @ end())[5m + step() * 2:max_of(10s, range())] @ 1609746000.5) > bool -0x1F",
     r#"label_replace({"ütf.8", a="\u00e9\xff"}, 'b', `$1`, "c", "(.*)") or vector(1e3) unless on () (a ^ b ^ -1)"#,
     "x anchored + ignoring (a) fill_left (-1) fill_right (5m) rate(y[5m] smoothed offset -(1h + 5m))",
-    "topk(3, a) by (b,) </ 1h30m >/ NaN atan2 +Inf # comment",
+    "topk(3, a) by (b,) </ 1h30m >/ NaN atan2 +7 # comment",
     "histogram_quantile(0.9, sum without (pod) (x_bucket{le!~\"a|b\"}))",
 ];
 
