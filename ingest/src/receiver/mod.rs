@@ -179,12 +179,16 @@ impl Receiver {
     }
 
     /// Applies rules, also to known series. Active requests keep the rules that they started with. Each series is
-    /// resolved again with its next sample. Waits for the disk if the set of disabled rules changes.
+    /// resolved again with its next sample, unless the same rules are in force. Waits for the disk if the set of
+    /// disabled rules changes.
     pub fn set_rules(&self, rules: Rules) {
         let mut disabled = self.disabled_rules.state.lock();
-        disabled.restore(&rules);
-        let rules = self.change_rules(|active| ActiveRules::new(rules, active.generation.wrapping_add(1)));
-        disabled.update(&rules);
+        let mut active = Arc::clone(&self.rules().rules);
+        if !active.is_same(&rules) {
+            disabled.restore(&rules);
+            active = self.change_rules(|active| ActiveRules::new(rules, active.generation.wrapping_add(1)));
+        }
+        disabled.update(&active);
     }
 
     /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may select. Returns the rules

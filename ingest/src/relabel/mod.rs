@@ -144,6 +144,11 @@ impl Rules {
         Ok(Self { rules, ..Self::default() })
     }
 
+    /// Returns `true` if the configurations of the rules are the same, in the same order.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.rules.iter().map(|rule| &rule.config).eq(other.rules.iter().map(|rule| &rule.config))
+    }
+
     /// Returns the number of footprints of dropped series.
     pub(crate) fn n_footprints(&self) -> usize {
         self.dropped.len() + self.dropped_by_others.len()

@@ -93,7 +93,7 @@ fn without_a_permit_few_new_series_do_not_delay_known_ones_and_many_are_not_look
         let fixture = Fixture::impatient(Budgets::default());
         fixture.write(&[of_team("a", "known", T)]).unwrap();
         // The store knows the series, the route cache does not.
-        fixture.receiver.set_rules(crate::relabel::Rules::default());
+        fixture.receiver.set_rules(Rules::new(vec![drop_where("job", "none")]).unwrap());
         let _permit = fixture.receiver.admission.hold_creation();
         let new = (0..n_new).map(|i| of_team("a", i, T));
         let request: Vec<_> = new.chain([of_team("a", "known", T + 1)]).collect();

@@ -36,6 +36,19 @@ fn new_rules_apply_to_known_series() {
 }
 
 #[test]
+fn the_same_rules_again_keep_routes_and_counts() {
+    let fixture = Fixture::new(Limits::default());
+    let set_rules = |job| fixture.receiver.set_rules(Rules::new(vec![drop_where("job", job)]).unwrap());
+    let n_routes = || fixture.receiver.stats().route.entries;
+    set_rules("b");
+    fixture.write(&[up("a", &[(T, 1.0)]), up("b", &[(T, 1.0)])]).unwrap();
+    set_rules("b");
+    assert_eq!((n_routes(), fixture.receiver.rule_stats()[0].samples), (2, 1));
+    set_rules("c");
+    assert_eq!((n_routes(), fixture.receiver.rule_stats()[0].samples), (0, 0));
+}
+
+#[test]
 fn a_rule_that_removes_the_metric_name_rejects_the_series() {
     let fixture = Fixture::new(Limits::default());
     fixture.receiver.set_rules(Rules::new(vec![remove("__name__")]).unwrap());
