@@ -81,9 +81,12 @@ fn idle_connections_beyond_the_limit_are_closed() {
     assert!(server.metric("varve_http_connections") <= 50.0 + 16.0);
     // Queries are served before all connections are accepted. Reserved connections may also be closed because they are
     // idle for long, which is no eviction.
-    let is_closed = |connection: &mut RawConnection| connection.patience(Duration::from_millis(1)).try_read(1).is_some();
+    let is_closed =
+        |connection: &mut RawConnection| connection.patience(Duration::from_millis(1)).try_read(1).is_some();
     let n_surplus = idle.len() - 50 - 16;
-    wait_until("connections to be closed", || idle.iter_mut().map(is_closed).filter(|closed| *closed).count() >= n_surplus);
+    wait_until("connections to be closed", || {
+        idle.iter_mut().map(is_closed).filter(|closed| *closed).count() >= n_surplus
+    });
     assert!(server.metric("varve_http_connections_evicted_total") > 0.0);
 }
 
