@@ -125,7 +125,7 @@ fn read(selector: &Selector, range_ms: i64, times: Times, found: &mut Vec<Sample
     })
 }
 
-/// Returns `true` if an expression may depend on the start or the end of the query.
+/// Returns `true` if an expression may depend on the start or the end of the query. `step()` is 0 if they are equal.
 fn depends_on_range(expr: &Expr) -> bool {
     let is_end = |at: &Option<At>| matches!(at, Some(At::Start | At::End));
     let is_computed = |duration: &Option<Duration>| duration.as_ref().is_some_and(is_computed);
@@ -136,7 +136,7 @@ fn depends_on_range(expr: &Expr) -> bool {
             let durations = [&Some(subquery.range.clone()), &subquery.step, &subquery.offset];
             is_end(&subquery.at) || durations.into_iter().any(is_computed)
         }
-        ExprKind::Call(call) => matches!(call.function.name, "start" | "end" | "range"),
+        ExprKind::Call(call) => matches!(call.function.name, "start" | "end" | "range" | "step"),
         _ => false,
     };
     depends || expr.children().into_iter().any(depends_on_range)
@@ -200,6 +200,7 @@ mod tests {
             ("m offset 5m", true),
             ("m offset -5m", true),
             ("m + range()", false),
+            ("m + step()", false),
             ("rate(m[5m + 1m])", false),
             ("max_over_time(m[1h:5m])", true),
             ("max_over_time(m[1m:5m])", false),

@@ -272,6 +272,22 @@ fn settings_and_options_of_a_request_are_part_of_the_key() {
     assert_eq!(cached(&request), 51);
 }
 
+/// A query of one step took its step from a longer range, where `step()` is not 0, and the other way round.
+#[test]
+fn one_step_and_several_have_different_values_of_step() {
+    let (_dir, db) = open();
+    let engine = engine(CACHE_SIZE);
+    fill(&db, 0..61);
+    for end_ms in [600_000, 660_000, 600_000] {
+        let times = crate::Times::Range { start_ms: 600_000, end_ms, step_ms: 60_000 };
+        let run = |use_cache| {
+            let request = Request { use_cache, ..Request::new("a + step()", times) };
+            print(&engine.run(&db, &QueryContext::unbounded(), &request))
+        };
+        assert_eq!(run(true), run(false), "{end_ms}");
+    }
+}
+
 #[test]
 fn the_size_of_the_cache_is_bounded() {
     let (_dir, db) = open();
