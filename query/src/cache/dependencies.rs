@@ -56,6 +56,16 @@ impl Times {
         }
     }
 
+    /// Returns the times extended into the past, so that steps every `step_ms` leave no time out.
+    fn without_gaps(self, step_ms: i64) -> Self {
+        match self {
+            Self::OfStep { before_ms, after_ms } => {
+                Self::OfStep { before_ms: before_ms.max(step_ms.saturating_sub(after_ms)), after_ms }
+            }
+            Self::Fixed(range) => Self::Fixed(range),
+        }
+    }
+
     /// Returns the times extended by `range_ms` into the past.
     fn with_range(self, range_ms: i64) -> Self {
         match self {
@@ -71,16 +81,22 @@ impl Times {
 
 impl Dependencies {
     /// Returns the dependencies of a query, or `None` if its result cannot be cached: it depends on no samples, or on
-    /// samples that its selectors do not determine. `expr` is the expression of `plan`.
-    pub(super) fn of(expr: &Expr, plan: &Plan, settings: &Settings) -> Option<Self> {
+    /// samples that its selectors do not determine. `expr` is the expression of `plan`. `step_ms` is 0 for an instant
+    /// query.
+    pub(super) fn of(expr: &Expr, plan: &Plan, settings: &Settings, step_ms: i64) -> Option<Self> {
         let mut samples = Vec::new();
         visit(plan, Times::STEP, settings, &mut samples)?;
         if samples.is_empty() {
             return None;
         }
+        let evaluates_gaps = evaluates_gaps(plan, step_ms);
+        if evaluates_gaps {
+            samples.iter_mut().for_each(|window| window.times = window.times.without_gaps(step_ms));
+        }
         samples.sort_unstable();
         samples.dedup();
-        let are_steps_independent = !settings.features.delayed_name_removal
+        let are_steps_independent = !evaluates_gaps
+            && !settings.features.delayed_name_removal
             && !settings.features.type_and_unit_labels
             && !depends_on_range(expr)
             && plan.order(settings.subquery_step_ms).is_some();
@@ -125,6 +141,15 @@ fn read(selector: &Selector, range_ms: i64, times: Times, found: &mut Vec<Sample
     })
 }
 
+/// Returns `true` if a subquery is also evaluated between the ranges of two steps of the query. Errors and annotations
+/// there concern the whole query.
+fn evaluates_gaps(plan: &Plan, step_ms: i64) -> bool {
+    match &plan.kind {
+        PlanKind::Subquery(subquery) => subquery.shift.at_ms.is_none() && subquery.range_ms < step_ms,
+        _ => plan.children().into_iter().any(|child| evaluates_gaps(child, step_ms)),
+    }
+}
+
 /// Returns `true` if an expression may depend on the start or the end of the query. `step()` is 0 if they are equal.
 fn depends_on_range(expr: &Expr) -> bool {
     let is_end = |at: &Option<At>| matches!(at, Some(At::Start | At::End));
@@ -157,7 +182,7 @@ mod tests {
         let expr = parse(query, &Features::all()).unwrap();
         let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 600_000, step_ms: 60_000 }).unwrap();
         let settings = Settings { lookback_ms: 300_000, subquery_step_ms: 60_000, features: Features::default() };
-        Dependencies::of(&expr, &plan, &settings)
+        Dependencies::of(&expr, &plan, &settings, 60_000)
     }
 
     #[test]
@@ -204,6 +229,10 @@ mod tests {
             ("rate(m[5m + 1m])", false),
             ("max_over_time(m[1h:5m])", true),
             ("max_over_time(m[1m:5m])", false),
+            ("max_over_time(m[1m:30s])", true),
+            ("max_over_time(m[50s:30s])", false),
+            ("max_over_time(m[50s:30s] @ 100)", true),
+            ("max_over_time(max_over_time(m[50s:30s])[5m:1m])", true),
             ("max_over_time(sum by (x) (m)[1h:5m])", true),
             ("sum(max_over_time(sum by (x) (m)[1h:5m]))", false),
             ("absent(m)", true),
@@ -234,6 +263,7 @@ mod tests {
             ("max_over_time((m offset 1m)[1h:1m] offset 2m)", vec![of_step(4_080_000, -180_000)]),
             ("max_over_time(m[1h:1m] @ 10000)", vec![fixed(6_100_000, 10_000_000)]),
             ("max_over_time((m @ 10)[1h:1m])", vec![fixed(-290_000, 10_000)]),
+            ("max_over_time(rate(m[5s])[20s:5s] offset 1m)", vec![of_step(120_000, -60_000)]),
         ] {
             let found: Vec<_> = dependencies(query).unwrap().samples.iter().map(|window| window.times).collect();
             assert_eq!(found, expect, "{query}");

@@ -56,7 +56,7 @@ impl<'a> CachedQuery<'a> {
         if cache.size_max == 0 || grid.n_steps == 0 {
             return None;
         }
-        let dependencies = Dependencies::of(expr, plan, settings)?;
+        let dependencies = Dependencies::of(expr, plan, settings, step_ms)?;
         // Range queries whose steps lie on the same grid share an entry. Each instant has its own.
         let phase_ms = if step_ms == 0 { grid.start_ms } else { grid.start_ms.rem_euclid(step_ms) };
         let restriction: Vec<_> = ctx.restriction().iter().map(|m| (m.name(), m.op(), m.value())).collect();

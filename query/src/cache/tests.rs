@@ -288,6 +288,29 @@ fn one_step_and_several_have_different_values_of_step() {
     }
 }
 
+/// A subquery is also evaluated between the ranges of two steps. An error there was missing if the result was cached.
+#[test]
+fn samples_between_the_ranges_of_steps_invalidate_results() {
+    let (_dir, db) = open();
+    let engine = engine(CACHE_SIZE);
+    fill(&db, 0..61);
+    (0..61).for_each(|minute| append(&db, "c", 0, minute * 60 + 57, 1.0));
+    let query = "sum_over_time((a{i=\"0\"} * on () last_over_time(c[5s]))[10s:5s])";
+    // Steps every five minutes.
+    let run = |minute: i64, use_cache| {
+        let times = crate::Times::Range { start_ms: 600_000, end_ms: minute * 60_000, step_ms: 300_000 };
+        let request = Request { stats: StatsMode::AsWritten, use_cache, ..Request::new(query, times) };
+        engine.run(&db, &QueryContext::unbounded(), &request)
+    };
+    for (minute, n_cached) in [(30, 0), (30, 5), (35, 0), (35, 6)] {
+        assert_eq!(run(minute, true).unwrap().stats.unwrap().n_cached_steps, n_cached, "{minute}");
+    }
+    [0, 1].into_iter().for_each(|i| append(&db, "c", i, 32 * 60 + 8, 1.0));
+    let [cached, uncached] = [true, false].map(|use_cache| print(&run(35, use_cache)));
+    assert!(uncached.contains("duplicate series"), "{uncached}");
+    assert_eq!(cached, uncached);
+}
+
 #[test]
 fn the_size_of_the_cache_is_bounded() {
     let (_dir, db) = open();
