@@ -9,7 +9,8 @@ use varve_tsdb::histogram::HistogramCounts;
 use super::messages::{LabelValuesRequest, Matcher, QueryRangeRequest, SeriesRequest, ShardInfo, Texts, series_of};
 use super::{T0, ask, number, start};
 use crate::harness::{
-    BucketSpan, Call, Histogram, Http2, Server, Thanos, WriteRequest, frame, is_thanos_missing, series, wait_until,
+    BucketSpan, Call, ConfigFile, Histogram, Http2, Server, Thanos, WriteRequest, frame, is_thanos_missing, series,
+    wait_for, wait_until,
 };
 
 const SERIES: &str = "/thanos.Store/Series";
@@ -283,4 +284,37 @@ fn metadata_reaches_the_querier(http: &crate::harness::Http) {
     }
     let exemplars = http.query("/api/v1/query_exemplars", &[&[("query", "m")], &*range].concat());
     assert_eq!(exemplars.expect_status(200).json()["warnings"], Value::Null);
+}
+
+/// A querier filters rules by their labels itself: it knows external labels, and ignores labels that have templates.
+#[test]
+fn rules_and_alerts_are_those_of_a_sidecar() {
+    if is_thanos_missing() {
+        return;
+    }
+    let config = ConfigFile::new(
+        &json!({
+            "global": {"evaluation_interval": "1s", "external_labels": {"cluster": "c", "replica": "a"}},
+            "rule_files": ["rules.yml"],
+        })
+        .to_string(),
+    );
+    let rules = "groups: [{name: g, rules: [
+        {alert: A, expr: vector(1), labels: {severity: page, text: '{{ $value }}'}}]}]";
+    std::fs::write(config.dir().join("rules.yml"), rules).expect("write the rule file");
+    let server = Server::start(&[&config.flag()]);
+    let querier = Thanos::query(&[server.http().address()], &["--query.replica-label=replica"]);
+    let rules = |selector: &str| {
+        let json = querier.http().query("/api/v1/rules", &[("match[]", selector)]).expect_status(200).json();
+        assert_eq!(json["warnings"], Value::Null, "{selector}");
+        let groups = json["data"]["groups"].as_array().cloned().unwrap_or_default();
+        groups.iter().flat_map(|group| group["rules"].as_array().cloned().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    let firing = || rules("{severity=\"page\"}").into_iter().find(|rule| rule["state"] == "firing");
+    let rule = wait_for("the alert", firing);
+    assert_eq!(rule["labels"], json!({"cluster": "c", "severity": "page", "text": "{{ $value }}"}));
+    for (selector, n) in [("{cluster=\"c\"}", 1), ("{cluster=\"d\"}", 0), ("{text=\"\"}", 1), ("{severity=~\".*\"}", 1)]
+    {
+        assert_eq!(rules(selector).len(), n, "{selector}");
+    }
 }

@@ -14,8 +14,7 @@ use super::messages::rules::{
 };
 use super::messages::{LabelSet, Timestamp};
 use crate::api::rules::Filter;
-use crate::error::{ApiError, Result};
-use crate::params::{Verbatim, parse_selectors};
+use crate::error::Result;
 use crate::serving::run::Work;
 
 /// Errors of a store abort an evaluation: a rule reads its own store.
@@ -24,13 +23,13 @@ const ABORT: i32 = 1;
 impl Method for RulesRequest {
     const PATH: &'static str = "/thanos.Rules/Rules";
 
+    /// Does not filter by the labels of rules. As behind a sidecar, the querier does that: with external labels, and
+    /// without labels that have templates.
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
-        let texts: Vec<Verbatim> = self.selectors.iter().map(|text| Verbatim::from(text.as_str())).collect();
         let lists = [&self.rule_names, &self.groups, &self.files];
         let lists = lists.map(|texts| texts.iter().map(String::as_str).collect());
         let kind = usize::try_from(self.kind).ok().and_then(|kind| ["", "alert", "record"].get(kind));
-        let selectors = parse_selectors(&work.ctx, &texts, ApiError::bad_data)?;
-        let filter = Filter::new(lists, selectors, kind.copied().unwrap_or_default());
+        let filter = Filter::new(lists, kind.copied().unwrap_or_default());
         let set = caller.app.rules.set();
         for group in set.groups().filter(|group| filter.selects_group(group)) {
             let rules = group.rules.iter().filter(|rule| filter.selects(rule));

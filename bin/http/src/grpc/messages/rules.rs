@@ -10,7 +10,6 @@ messages! {
     RulesRequest {
         /// 0: all, 1: alerting rules, 2: recording rules.
         kind: i32 = [int32, tag = 1],
-        selectors: Vec<String> = [string, repeated, tag = 3],
         rule_names: Vec<String> = [string, repeated, tag = 4],
         groups: Vec<String> = [string, repeated, tag = 5],
         files: Vec<String> = [string, repeated, tag = 6],
