@@ -313,6 +313,8 @@ fn rules_and_alerts_are_those_of_a_sidecar() {
     let firing = || rules("{severity=\"page\"}").into_iter().find(|rule| rule["state"] == "firing");
     let rule = wait_for("the alert", firing);
     assert_eq!(rule["labels"], json!({"cluster": "c", "severity": "page", "text": "{{ $value }}"}));
+    // The querier removes the replica label from rules only.
+    assert_eq!(rule["alerts"][0]["labels"], json!({"alertname": "A", "severity": "page", "text": "1"}));
     for (selector, n) in [("{cluster=\"c\"}", 1), ("{cluster=\"d\"}", 0), ("{text=\"\"}", 1), ("{severity=~\".*\"}", 1)]
     {
         assert_eq!(rules(selector).len(), n, "{selector}");

@@ -4,7 +4,6 @@ use varve_rules::file::{RuleKind, Texts};
 use varve_rules::rule::Rule;
 use varve_rules::{Alert, AlertState, Group, Time};
 use varve_template::scientific;
-use varve_tsdb::Labels;
 
 use super::call::{Caller, Method};
 use super::external::ExternalLabels;
@@ -87,12 +86,7 @@ fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
             duration_seconds: alerting.for_ms as f64 / 1000.0,
             labels,
             annotations: Some(texts(&alerting.annotations)),
-            alerts: status
-                .alerts
-                .iter()
-                .filter(|alert| alert.is_active())
-                .map(|a| alert_message(a, external))
-                .collect(),
+            alerts: status.alerts.iter().filter(|alert| alert.is_active()).map(alert_message).collect(),
             health,
             last_error,
             evaluation_seconds,
@@ -103,10 +97,10 @@ fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
     RuleMessage { rule: Some(rule) }
 }
 
-fn alert_message(alert: &Alert, external: &ExternalLabels) -> AlertMessage {
-    let add = |labels: Labels, (name, value): (&String, &String)| labels.with(name, value);
+/// Returns an alert. As in Thanos, it has no external labels: a querier does not remove the replica label from it.
+fn alert_message(alert: &Alert) -> AlertMessage {
     AlertMessage {
-        labels: Some(LabelSet::from(&external.iter().fold(alert.labels.clone(), add))),
+        labels: Some(LabelSet::from(&alert.labels)),
         annotations: Some(texts(&alert.annotations)),
         state: match alert.state {
             AlertState::Inactive => 1,
