@@ -67,14 +67,16 @@ impl Store {
     }
 
     /// Runs merges, then retention, then rewrites a block for a retention rule, until there is no such block. Other
-    /// changes of the blocks may come between two rewrites.
+    /// changes of the blocks may come between two rewrites. A failed merge, for example on a full disk, is left to the
+    /// next call: retention may free the space that it needs.
     fn compact_in_turns(&self, stop: &AtomicBool, merge: impl Fn() -> Result<()>) -> Result<()> {
+        let mut merged = Ok(());
         loop {
             let mut compacting = self.compacting.lock();
-            merge()?;
+            merged = merged.and_then(|()| merge());
             self.expire(&mut compacting, false)?;
             if !self.apply_next_rule(&mut compacting, stop)? {
-                return Ok(());
+                return merged;
             }
             MutexGuard::unlock_fair(compacting);
         }

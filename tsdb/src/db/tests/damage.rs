@@ -419,3 +419,20 @@ fn a_shortage_of_open_files_is_not_damage() {
     let db = open().unwrap();
     assert_eq!((db.stats().n_damaged_blocks, times_of(&db, 0).len()), (0, 2));
 }
+
+/// Retention used to wait for the merges, which fail on a full disk, so that nothing freed space.
+#[test]
+fn retention_removes_blocks_while_the_disk_is_too_full_for_merges() {
+    const DAY_MS: i64 = 86_400_000;
+    let fs = MemFs::new();
+    let db = open_on(&fs, Options { retention_ms: Some(DAY_MS), ..options() });
+    append(&db, &[(0, NOW_MS - 3 * DAY_MS, 1.0)]);
+    append(&db, &[(0, NOW_MS, 1.0)]);
+    db.flush().unwrap();
+    fs.set_room(0);
+    let error = db.compact().unwrap_err();
+    assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull), "{error}");
+    assert_eq!((db.blocks().len(), times_of(&db, 0)), (1, vec![NOW_MS]));
+    fs.set_room(u64::MAX);
+    db.compact().unwrap();
+}

@@ -224,3 +224,24 @@ fn while_the_clock_is_ahead_rules_remove_no_samples() {
     clock.jump_to(NOON_MS + 8 * DAY_MS);
     compact(0);
 }
+
+/// Rules used to wait for the merges, also while one of them cannot succeed.
+#[test]
+fn a_block_that_cannot_be_merged_does_not_delay_rules() {
+    let fs = MemFs::new();
+    let db = filled_on(Arc::new(fs.clone()), DATA.as_ref(), 3);
+    append(&db, &[(0, NOON_MS + 3 * DAY_MS + 1, 1.0)]);
+    db.flush().unwrap();
+    let newest = db.blocks().iter().map(|block| block.number).max().unwrap();
+    drop(db);
+    fs.set_bad_sector(&Path::new(DATA).join("blocks").join(BlockId(newest).file_name()), 30..40).unwrap();
+    // Two days later, the two blocks of the last day are due for a merge.
+    let clock = Arc::new(ManualClock::at(NOON_MS + 5 * DAY_MS));
+    let db = open_on(&fs, Options { clock, ..options() });
+    append(&db, &[(0, NOON_MS + 5 * DAY_MS, 1.0)]);
+    db.flush().unwrap();
+    set_rules(&db, &[rule("1", Some(3))]);
+    db.compact().unwrap_err();
+    let stats = db.stats().compaction;
+    assert_eq!((stats.n_removed_by_rules, stats.n_failed), (1, 1));
+}
