@@ -4,6 +4,7 @@ mod cardinality;
 mod clock;
 mod crash;
 mod damage;
+mod deletions;
 mod eviction;
 mod formats;
 mod groups;

@@ -214,12 +214,14 @@ impl StoredBlock {
         Ok(Self { block, deleted })
     }
 
-    /// Returns the block with another rule, or the block itself if the rule affects none of its series.
+    /// Returns the block with another rule, or the block itself if the rule affects none of its series. The rule
+    /// replaces those that it covers.
     pub(crate) fn without(self: &Arc<Self>, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
         if series.is_empty() {
             return Arc::clone(self);
         }
-        let mut deleted = self.deleted.clone();
+        let is_covered = |older: &Deleted| range.covers(older.range) && older.series.is_subset(&series);
+        let mut deleted: Vec<_> = self.deleted.iter().filter(|older| !is_covered(older)).cloned().collect();
         deleted.push(Deleted { range, series });
         Arc::new(Self { block: Arc::clone(&self.block), deleted })
     }
