@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use roaring::RoaringBitmap;
 use varve_fs::damage::{DamageKind, DamageReport};
-use varve_fs::{Fs, list_if_exists};
+use varve_fs::{Fs, list_if_exists, remove_if_exists};
 
 use crate::block::set::pending_import::PendingImport;
 use crate::block::tombstones::{Deletion, Tombstones};
@@ -72,6 +72,9 @@ pub(crate) struct BlockSet {
     next_flush: AtomicU64,
     /// Number of blocks that could not be opened. Their files are kept.
     n_damaged: u64,
+    /// Files of blocks outside the list that could not be removed. The next start may add them to the list again, so
+    /// they still need their delete rules.
+    unremoved: Mutex<Vec<PathBuf>>,
 }
 
 /// The contents of the directory of blocks at startup.
@@ -329,6 +332,7 @@ impl BlockSet {
             next_id: AtomicU64::new(found.last_id.saturating_add(1)),
             next_flush: AtomicU64::new(last_flush.max(last_rule).saturating_add(1)),
             n_damaged: found.n_damaged,
+            unremoved: Mutex::default(),
         })
     }
 
@@ -442,18 +446,34 @@ impl BlockSet {
 
     /// Removes the files of finished blocks that were not added.
     pub(crate) fn discard(&self, blocks: &[Arc<Block>]) {
-        for block in blocks {
-            if let Err(error) = self.fs.remove(block.path()) {
-                tracing::error!(path = ?block.path(), %error, "could not remove an unused block");
+        if let Err(error) = self.remove_files(blocks.iter().map(|block| block.path())) {
+            tracing::error!(%error, "could not remove an unused block");
+        }
+    }
+
+    /// Removes files of blocks that are not in the list, and those that could not be removed before.
+    ///
+    /// # Errors
+    /// [`Error::Io`] for the first of `paths` that cannot be removed. A later call removes it.
+    fn remove_files<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<()> {
+        let mut unremoved = self.unremoved.lock();
+        unremoved.retain(|path| remove_if_exists(&*self.fs, path).is_err());
+        let mut removed = Ok(());
+        for path in paths {
+            if let Err(error) = self.fs.remove(path) {
+                unremoved.push(path.to_owned());
+                removed = removed.and(Err(Error::io("remove", path)(error)));
             }
         }
+        removed
     }
 
     /// Removes blocks from the list, and their files. `begin` begins the change, while no other change of the list can
     /// delay it. The change ends as soon as no further read sees the blocks.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be removed. The blocks have left the list nevertheless.
+    /// [`Error::Io`] if a file cannot be removed. The blocks have left the list nevertheless, and a later change of the
+    /// list removes the file.
     pub(crate) fn remove<'a>(&self, old: &[BlockId], begin: impl FnOnce() -> AppendGuard<'a>) -> Result<()> {
         let mut tombstones = self.tombstones.lock();
         self.remove_from_list(old, None, Some(begin()), &mut tombstones)
@@ -476,9 +496,7 @@ impl BlockSet {
         let mut tombstones = self.tombstones.lock();
         let is_affected = |source: &Arc<StoredBlock>| tombstones.rules_for(source.meta()).any(|r| r.number > deletions);
         if sources.iter().any(is_affected) {
-            if let Some(block) = result {
-                self.fs.remove(block.path()).map_err(Error::io("remove", block.path()))?;
-            }
+            self.remove_files(result.iter().map(|block| block.path()))?;
             return Ok(Replaced::Outdated);
         }
         let result = result.map(|block| StoredBlock::new(block, &tombstones)).transpose()?;
@@ -499,13 +517,11 @@ impl BlockSet {
         stay.extend(new.map(Arc::new));
         self.publish(stay);
         drop(change);
-        for stored in &gone {
-            let path = stored.block.path();
-            self.fs.remove(path).map_err(Error::io("remove", path))?;
-        }
+        self.remove_files(gone.iter().map(|stored| stored.block.path()))?;
         self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
         // A block that could not be opened may be repaired, and will need its rules.
-        if self.n_damaged == 0 { tombstones.prune(&self.metas()).map(drop) } else { Ok(()) }
+        let may_return = self.n_damaged > 0 || !self.unremoved.lock().is_empty();
+        if may_return { Ok(()) } else { tombstones.prune(&self.metas()).map(drop) }
     }
 
     /// Deletes samples of the series that all matchers select from all blocks. On return the deletion is durable, and

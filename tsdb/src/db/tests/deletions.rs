@@ -1,6 +1,14 @@
 //! Deletions: what they leave behind until their blocks are merged, and when a merge, an import or a file fails them.
 
+use varve_fs::testing::Fault;
+
 use super::*;
+
+const DAY_MS: i64 = 86_400_000;
+
+fn delete(db: &Db, i: usize) {
+    db.delete(vec![Matcher::equal("i", &i.to_string())], TimeRange::ALL).unwrap();
+}
 
 /// Each repetition used to take memory, and time of each read, until the block was merged.
 #[test]
@@ -16,4 +24,47 @@ fn a_deletion_that_covers_earlier_ones_replaces_them() {
     assert_eq!((n_deleted(), everything(&db).len()), (2, 1));
     db.delete(vec![Matcher::equal(METRIC_NAME, "m")], TimeRange::ALL).unwrap();
     assert_eq!((n_deleted(), everything(&db).len()), (1, 0));
+}
+
+/// The rule used to be dropped once no other block needed it, and the file of the block came back at the next start.
+#[test]
+fn deleted_samples_stay_deleted_if_the_file_of_their_block_cannot_be_removed() {
+    for operation in 0.. {
+        let fs = MemFs::new();
+        let db = open_on(&fs, options());
+        append(&db, &[(0, NOW_MS, 1.0)]);
+        delete(&db, 0);
+        let n_operations = fs.n_operations();
+        fs.fail_at(n_operations + operation, Fault::Fails(std::io::ErrorKind::PermissionDenied));
+        let cleaned = db.clean_tombstones();
+        if fs.n_operations() <= n_operations + operation {
+            break;
+        }
+        // This rule is dropped, and the first one with it.
+        append(&db, &[(1, NOW_MS, 1.0), (2, NOW_MS, 1.0)]);
+        db.flush().unwrap();
+        delete(&db, 1);
+        append(&db, &[(2, NOW_MS + 1, 1.0)]);
+        db.flush().unwrap();
+        db.clean_tombstones().unwrap();
+        drop(db);
+        let found: Vec<_> = everything(&open_on(&fs, options())).into_keys().collect();
+        assert_eq!(found, [series_labels(2).to_string()], "{:?}, then {cleaned:?}", fs.failed());
+    }
+}
+
+/// It used to remain until the next start, and to count for nothing.
+#[test]
+fn a_file_that_could_not_be_removed_is_removed_later() {
+    let fs = MemFs::new();
+    let db = open_on(&fs, Options { retention_ms: Some(DAY_MS), ..options() });
+    for day in [-3, -2, 0] {
+        append(&db, &[(0, NOW_MS + day * DAY_MS, 1.0)]);
+    }
+    db.flush().unwrap();
+    fs.fail_at(fs.n_operations(), Fault::Fails(std::io::ErrorKind::PermissionDenied));
+    db.confirm_retention().unwrap_err();
+    append(&db, &[(0, NOW_MS + 1, 1.0)]);
+    db.compact_fully().unwrap();
+    assert_eq!((db.blocks().len(), fs.list(&Path::new(DATA).join("blocks")).unwrap().len()), (1, 1));
 }
