@@ -120,7 +120,7 @@ impl Store {
         let is_source = |stored: &&Arc<StoredBlock>| next.sources.contains(&stored.meta().origin.id);
         // In order of acceptance, like the list.
         let sources: Vec<_> =
-            list.iter().filter(is_source).map(|stored| stored.without(TimeRange::ALL, removed.clone())).collect();
+            list.iter().filter(is_source).map(|stored| stored.without(0, TimeRange::ALL, removed.clone())).collect();
         let id = self.blocks.next_id();
         let origin = next.origin(id, deletions);
         let merging =

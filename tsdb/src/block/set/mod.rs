@@ -10,6 +10,7 @@
 
 pub(crate) mod pending_import;
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,8 @@ pub(crate) struct StoredBlock {
 /// The effect of a delete rule on a block.
 #[derive(Debug, Clone)]
 struct Deleted {
+    /// The id of the rule; 0 for the series that a retention rule removes.
+    number: u64,
     range: TimeRange,
     series: RoaringBitmap,
 }
@@ -208,24 +211,24 @@ fn skip_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<
 impl StoredBlock {
     fn new(block: Arc<Block>, tombstones: &Tombstones) -> Result<Self> {
         let mut deleted = Vec::new();
-        for Deletion { matchers, range, .. } in tombstones.rules_for(block.meta()) {
+        for &Deletion { number, ref matchers, range, .. } in tombstones.rules_for(block.meta()) {
             let series = block.index.select(&QueryContext::unbounded(), matchers)?;
             if !series.is_empty() {
-                deleted.push(Deleted { range: *range, series });
+                deleted.push(Deleted { number, range, series });
             }
         }
         Ok(Self { block, deleted })
     }
 
     /// Returns the block with another rule, or the block itself if the rule affects none of its series. The rule
-    /// replaces those that it covers.
-    pub(crate) fn without(self: &Arc<Self>, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
+    /// replaces those that it covers. `number` is the id of a delete rule, or 0 for a retention rule.
+    pub(crate) fn without(self: &Arc<Self>, number: u64, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
         if series.is_empty() {
             return Arc::clone(self);
         }
         let is_covered = |older: &Deleted| range.covers(older.range) && older.series.is_subset(&series);
         let mut deleted: Vec<_> = self.deleted.iter().filter(|older| !is_covered(older)).cloned().collect();
-        deleted.push(Deleted { range, series });
+        deleted.push(Deleted { number, range, series });
         Arc::new(Self { block: Arc::clone(&self.block), deleted })
     }
 
@@ -382,13 +385,22 @@ impl BlockSet {
         self.tombstones.lock().last_number()
     }
 
-    /// Returns the delete rules that blocks need and that no later flush or import has followed. The newest rule is
-    /// first. Returns at most [`PENDING_MAX`].
+    /// Returns the delete rules that no later flush or import has followed. The newest rule is first. Returns at most
+    /// [`PENDING_MAX`].
     pub(crate) fn newest_deletions(&self) -> Vec<Deletion> {
-        let (tombstones, metas) = (self.tombstones.lock(), self.metas());
-        let last_flush = metas.iter().map(|meta| meta.origin.flushes.1).max().unwrap_or(0);
-        let is_needed = |rule: &&Deletion| rule.flush >= last_flush && metas.iter().any(|meta| rule.applies_to(meta));
-        tombstones.rules().iter().rev().filter(is_needed).take(PENDING_MAX).cloned().collect()
+        newest(&self.tombstones.lock(), &self.list()).cloned().collect()
+    }
+
+    /// Drops the delete rules that affect no block, except [`BlockSet::newest_deletions`].
+    fn prune(&self, tombstones: &mut Tombstones) -> Result<()> {
+        // A block that could not be opened may be repaired, and will need its rules.
+        if self.n_damaged > 0 || !self.unremoved.lock().is_empty() {
+            return Ok(());
+        }
+        let list = self.list();
+        let affecting = list.iter().flat_map(|stored| &stored.deleted).map(|deleted| deleted.number);
+        let needed: BTreeSet<u64> = affecting.chain(newest(tombstones, &list).map(|rule| rule.number)).collect();
+        tombstones.prune(|rule| needed.contains(&rule.number)).map(drop)
     }
 
     /// Opens a finished block.
@@ -519,9 +531,7 @@ impl BlockSet {
         drop(change);
         self.remove_files(gone.iter().map(|stored| stored.block.path()))?;
         self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
-        // A block that could not be opened may be repaired, and will need its rules.
-        let may_return = self.n_damaged > 0 || !self.unremoved.lock().is_empty();
-        if may_return { Ok(()) } else { tombstones.prune(&self.metas()).map(drop) }
+        self.prune(tombstones)
     }
 
     /// Deletes samples of the series that all matchers select from all blocks. On return the deletion is durable, and
@@ -540,8 +550,10 @@ impl BlockSet {
         let deleted = list.iter().map(select).collect::<Result<Vec<_>>>()?;
         // Includes all flushes so far, so that the rule also applies to merges of these blocks.
         let flush = self.next_flush.load(Ordering::Relaxed) - 1;
-        tombstones.add(matchers, range, flush)?;
-        let with_rule = |(stored, series): (&Arc<StoredBlock>, RoaringBitmap)| stored.without(range, series);
+        // Makes room for the rule.
+        self.prune(&mut tombstones)?;
+        let number = tombstones.add(matchers, range, flush)?;
+        let with_rule = |(stored, series): (&Arc<StoredBlock>, RoaringBitmap)| stored.without(number, range, series);
         self.publish(list.iter().zip(deleted).map(with_rule).collect());
         Ok(())
     }
@@ -549,6 +561,12 @@ impl BlockSet {
     fn publish(&self, list: Vec<Arc<StoredBlock>>) {
         *self.list.write() = in_order(list);
     }
+}
+
+/// Returns the delete rules that no block of a later flush has followed, the newest first.
+fn newest<'a>(tombstones: &'a Tombstones, list: &[Arc<StoredBlock>]) -> impl Iterator<Item = &'a Deletion> + use<'a> {
+    let last_flush = list.iter().map(|stored| stored.meta().origin.flushes.1).max().unwrap_or(0);
+    tombstones.rules().iter().rev().filter(move |rule| rule.flush >= last_flush).take(PENDING_MAX)
 }
 
 fn in_order(mut list: Vec<Arc<StoredBlock>>) -> BlockList {

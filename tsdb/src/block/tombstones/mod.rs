@@ -9,7 +9,7 @@
 //! 2. Ids ascend and are never reused, even after all rules were dropped: each block records the last rule that was
 //!    applied to it.
 //! 3. A file that is damaged or has a newer format is rejected: deleted samples must not reappear unnoticed.
-//! 4. A rule is kept while a block needs it.
+//! 4. A rule is kept while it affects a block. The newest rules are kept until a flush has followed them.
 //!
 //! A rule applies to blocks of flushes up to [`Deletion::flush`]. So the samples in the heads must be flushed before a
 //! delete, and the WAL truncated: the rule would not apply to a later flush of the same samples.
@@ -146,13 +146,12 @@ impl Tombstones {
         Self::open(Arc::clone(&self.fs), dir, self.last_number)?.replace(self.rules.clone())
     }
 
-    /// Drops the rules that affect none of `blocks`, which must be all blocks. Returns the number of dropped rules.
+    /// Drops the rules that are not needed. Returns the number of dropped rules.
     ///
     /// # Errors
     /// [`Error::Io`]. All rules stay then.
-    pub(crate) fn prune(&mut self, blocks: &[BlockMeta]) -> Result<usize> {
-        let is_needed = |rule: &&Deletion| blocks.iter().any(|block| rule.applies_to(block));
-        let needed: Vec<_> = self.rules.iter().filter(is_needed).cloned().collect();
+    pub(crate) fn prune(&mut self, is_needed: impl Fn(&Deletion) -> bool) -> Result<usize> {
+        let needed: Vec<_> = self.rules.iter().filter(|rule| is_needed(rule)).cloned().collect();
         let n_dropped = self.rules.len() - needed.len();
         if n_dropped > 0 {
             self.replace(needed)?;

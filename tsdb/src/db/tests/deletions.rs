@@ -3,11 +3,17 @@
 use varve_fs::testing::Fault;
 
 use super::*;
+use crate::block::tombstones::Tombstones;
 
 const DAY_MS: i64 = 86_400_000;
 
 fn delete(db: &Db, i: usize) {
     db.delete(vec![Matcher::equal("i", &i.to_string())], TimeRange::ALL).unwrap();
+}
+
+/// Returns the number of delete rules in a data directory.
+fn n_rules(fs: &MemFs) -> usize {
+    Tombstones::open(Arc::new(fs.clone()), DATA.as_ref(), 0).unwrap().rules().len()
 }
 
 /// Each repetition used to take memory, and time of each read, until the block was merged.
@@ -24,6 +30,32 @@ fn a_deletion_that_covers_earlier_ones_replaces_them() {
     assert_eq!((n_deleted(), everything(&db).len()), (2, 1));
     db.delete(vec![Matcher::equal(METRIC_NAME, "m")], TimeRange::ALL).unwrap();
     assert_eq!((n_deleted(), everything(&db).len()), (1, 0));
+}
+
+/// A rule used to count against the limit as long as any block had its time.
+#[test]
+fn rules_that_affect_no_block_are_dropped() {
+    let fs = MemFs::new();
+    let db = open_on(&fs, options());
+    append(&db, &[(0, NOW_MS - DAY_MS, 1.0)]);
+    append(&db, &(0..4).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
+    delete(&db, 1);
+    delete(&db, 2);
+    append(&db, &[(0, NOW_MS + 1, 1.0)]);
+    db.flush().unwrap();
+    assert_eq!(n_rules(&fs), 2);
+    db.clean_tombstones().unwrap();
+    assert_eq!(n_rules(&fs), 0);
+    // No block has had such a series.
+    delete(&db, 7);
+    append(&db, &[(0, NOW_MS + 2, 1.0)]);
+    delete(&db, 3);
+    db.clean_tombstones().unwrap();
+    assert_eq!(n_rules(&fs), 1);
+    // The checkpoint still has the series, so the rule is needed until a flush follows it.
+    drop(db);
+    let db = open_on(&fs, options());
+    assert_eq!((db.n_series(), everything(&db).len()), (1, 1));
 }
 
 /// The rule used to be dropped once no other block needed it, and the file of the block came back at the next start.
