@@ -73,9 +73,8 @@ impl Store {
     }
 
     /// Evicts the series whose newest samples are deleted, after a replay. A checkpoint from before a deletion still
-    /// defines them. The checkpoint of a later flush does not, so a deletion that is older than the newest block is
-    /// skipped. If that block has no checkpoint (it was imported, or the process crashed before the checkpoint), the
-    /// series stay until they are idle.
+    /// defines them. The checkpoint of a later flush does not, so a deletion is skipped if a block of a later flush
+    /// exists. If the process crashed between that block and its checkpoint, the series stay until they are idle.
     ///
     /// # Errors
     /// The errors of [`Shard::ended_in`].

@@ -90,7 +90,7 @@ impl Store {
         let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
         let range = imported.iter().map(|block| block.meta().range).reduce(TimeRange::hull);
         let _change = range.map(|range| self.begin_block_change(range));
-        self.blocks.add_once(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
+        self.blocks.add_imported(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
         newest_ms.into_iter().for_each(|newest_ms| self.newest.raise(newest_ms, false));
         Ok(())
     }

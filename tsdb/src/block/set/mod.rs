@@ -385,7 +385,7 @@ impl BlockSet {
         self.tombstones.lock().last_number()
     }
 
-    /// Returns the delete rules that no later flush or import has followed. The newest rule is first. Returns at most
+    /// Returns the delete rules that no later flush has followed. The newest rule is first. Returns at most
     /// [`PENDING_MAX`].
     pub(crate) fn newest_deletions(&self) -> Vec<Deletion> {
         newest(&self.tombstones.lock(), &self.list()).cloned().collect()
@@ -438,22 +438,32 @@ impl BlockSet {
     /// # Errors
     /// Errors of reading the blocks.
     pub(crate) fn add(&self, new: Vec<Arc<Block>>) -> Result<()> {
-        self.add_once(new, || Ok(()))
+        let tombstones = self.tombstones.lock();
+        self.publish(self.list_with(new, &tombstones)?);
+        Ok(())
     }
 
-    /// Adds new blocks as [`BlockSet::add`] does. `commit` makes them part of the store on disk.
+    /// Adds imported blocks as [`BlockSet::add`] does. `commit` makes them part of the store on disk.
     ///
     /// # Errors
-    /// The errors of [`BlockSet::add`] and of `commit`. Nothing is added then.
-    pub(crate) fn add_once(&self, new: Vec<Arc<Block>>, commit: impl FnOnce() -> Result<()>) -> Result<()> {
-        let tombstones = self.tombstones.lock();
-        let mut list = self.list().to_vec();
-        for block in new {
-            list.push(Arc::new(StoredBlock::new(block, &tombstones)?));
-        }
+    /// The errors of [`BlockSet::add`], of [`Tombstones::raise_flush`] and of `commit`. Nothing is added then.
+    pub(crate) fn add_imported(&self, new: Vec<Arc<Block>>, commit: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut tombstones = self.tombstones.lock();
+        let before = self.list();
+        let list = self.list_with(new, &tombstones)?;
+        // An import has numbers of flushes, but writes no checkpoint: no flush has followed the newest rules yet.
+        tombstones.raise_flush(last_flush(&before), last_flush(&list))?;
         commit()?;
         self.publish(list);
         Ok(())
+    }
+
+    fn list_with(&self, new: Vec<Arc<Block>>, tombstones: &Tombstones) -> Result<Vec<Arc<StoredBlock>>> {
+        let mut list = self.list().to_vec();
+        for block in new {
+            list.push(Arc::new(StoredBlock::new(block, tombstones)?));
+        }
+        Ok(list)
     }
 
     /// Removes the files of finished blocks that were not added.
@@ -563,9 +573,14 @@ impl BlockSet {
     }
 }
 
+/// Returns the last flush of any block, or 0 if there is no block.
+fn last_flush(list: &[Arc<StoredBlock>]) -> u64 {
+    list.iter().map(|stored| stored.meta().origin.flushes.1).max().unwrap_or(0)
+}
+
 /// Returns the delete rules that no block of a later flush has followed, the newest first.
 fn newest<'a>(tombstones: &'a Tombstones, list: &[Arc<StoredBlock>]) -> impl Iterator<Item = &'a Deletion> + use<'a> {
-    let last_flush = list.iter().map(|stored| stored.meta().origin.flushes.1).max().unwrap_or(0);
+    let last_flush = last_flush(list);
     tombstones.rules().iter().rev().filter(move |rule| rule.flush >= last_flush).take(PENDING_MAX)
 }
 

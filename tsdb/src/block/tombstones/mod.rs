@@ -123,6 +123,18 @@ impl Tombstones {
         Ok(number)
     }
 
+    /// Raises the flush of the rules from flush `last` on to `to`, durably. The blocks of the flushes in between must
+    /// have applied these rules.
+    ///
+    /// # Errors
+    /// [`Error::Io`]. The rules stay the same, but may be raised after a restart.
+    pub(crate) fn raise_flush(&mut self, last: u64, to: u64) -> Result<()> {
+        let mut rules = self.rules.clone();
+        let raised = rules.iter_mut().filter(|rule| (last..to).contains(&rule.flush));
+        let n_raised = raised.map(|rule| rule.flush = to).count();
+        if n_raised > 0 { self.replace(rules) } else { Ok(()) }
+    }
+
     /// Returns all rules, in ascending order of ids.
     pub(crate) fn rules(&self) -> &[Deletion] {
         &self.rules

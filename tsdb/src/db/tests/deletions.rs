@@ -100,3 +100,41 @@ fn a_file_that_could_not_be_removed_is_removed_later() {
     db.compact_fully().unwrap();
     assert_eq!((db.blocks().len(), fs.list(&Path::new(DATA).join("blocks")).unwrap().len()), (1, 1));
 }
+
+/// The blocks of an import have later flushes than a deletion that runs meanwhile, but there is no later checkpoint.
+#[test]
+fn a_restart_after_a_deletion_during_an_import_does_not_restore_deleted_series() {
+    let fs = MemFs::new();
+    let other = Db::open("/other".as_ref(), Options { fs: Arc::new(fs.clone()), ..options() }).unwrap();
+    append(&other, &[(7, NOW_MS - DAY_MS, 1.0), (7, NOW_MS, 1.0)]);
+    other.flush().unwrap();
+    let db = open_on(&fs, options());
+    let (blocks, import) = (Path::new(DATA).join("blocks"), Path::new(DATA).join("import"));
+    fs.create_dir(&import).unwrap();
+    for (from, to) in [("00000001.block", "00000077.block"), ("00000002.block", "00000088.block")] {
+        fs.hard_link(&Path::new("/other/blocks").join(from), &import.join(to)).unwrap();
+    }
+    append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0), (2, NOW_MS, 1.0)]);
+    db.flush().unwrap();
+    let n_blocks = fs.list(&blocks).unwrap().len();
+    fs.set_blocked_files(Some("00000088"));
+    std::thread::scope(|scope| {
+        let imported = scope.spawn(|| db.import().unwrap());
+        // The marker of the import, and its first block.
+        while fs.list(&blocks).unwrap().iter().filter(|name| !name.ends_with(".tmp")).count() < n_blocks + 2 {
+            std::thread::yield_now();
+        }
+        delete(&db, 1);
+        fs.set_blocked_files(None);
+        assert_eq!(imported.join().unwrap(), 2);
+    });
+    assert_eq!((db.n_series(), everything(&db).len()), (2, 3));
+    drop(db);
+    let db = open_on(&fs, options());
+    assert_eq!((db.n_series(), everything(&db).len()), (2, 3));
+    // Series that are sent again after the import stay.
+    append(&db, &[(1, NOW_MS, 1.0)]);
+    db.flush().unwrap();
+    drop(db);
+    assert_eq!(open_on(&fs, options()).n_series(), 3);
+}
