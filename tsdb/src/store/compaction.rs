@@ -26,6 +26,7 @@ pub(crate) struct Compacting {
 
 /// What a merge did.
 struct RanMerge {
+    outcome: Replaced,
     /// Number of conflicting samples.
     n_conflicts: u64,
     /// Number of samples that were removed with their series.
@@ -90,7 +91,8 @@ impl Store {
         let _one_at_a_time = self.compacting.lock();
         let list = self.blocks.list();
         for stored in list.iter().filter(|stored| stored.has_deleted()) {
-            self.run(&rewrite(stored.meta()), &RoaringBitmap::new(), stop)?;
+            // A deletion that overtakes a rewrite outdates it.
+            while self.run(&rewrite(stored.meta()), &RoaringBitmap::new(), stop)? == Replaced::Outdated {}
         }
         Ok(())
     }
@@ -99,18 +101,18 @@ impl Store {
     ///
     /// # Errors
     /// The errors of [`merge`].
-    pub(crate) fn run(&self, next: &Merge, removed: &RoaringBitmap, stop: &AtomicBool) -> Result<()> {
+    pub(crate) fn run(&self, next: &Merge, removed: &RoaringBitmap, stop: &AtomicBool) -> Result<Replaced> {
         let merged = self.run_merge(next, removed, stop);
         let mut stats = self.compaction_stats.lock();
         match &merged {
-            Ok(RanMerge { n_conflicts, n_removed }) => {
+            Ok(RanMerge { n_conflicts, n_removed, .. }) => {
                 stats.n_merges += 1;
                 stats.n_conflicts += n_conflicts;
                 stats.n_removed_by_rules += n_removed;
             }
             Err(_) => stats.n_failed += 1,
         }
-        merged.map(drop)
+        merged.map(|merged| merged.outcome)
     }
 
     fn run_merge(&self, next: &Merge, removed: &RoaringBitmap, stop: &AtomicBool) -> Result<RanMerge> {
@@ -135,7 +137,8 @@ impl Store {
         let changed = sources.iter().map(|source| source.meta().range).reduce(TimeRange::hull);
         // Without removed series, reads see no change.
         let begin = || changed.filter(|_| !removed.is_empty()).map(|range| self.begin_block_change(range));
-        let n_removed = match self.blocks.replace(&sources, new, deletions, begin)? {
+        let outcome = self.blocks.replace(&sources, new, deletions, begin)?;
+        let n_removed = match outcome {
             Replaced::Done if !removed.is_empty() => total(|meta| meta.n_samples).saturating_sub(n_samples),
             Replaced::Done => 0,
             Replaced::Outdated => {
@@ -143,7 +146,7 @@ impl Store {
                 0
             }
         };
-        Ok(RanMerge { n_conflicts: merged.n_conflicts, n_removed })
+        Ok(RanMerge { outcome, n_conflicts: merged.n_conflicts, n_removed })
     }
 
     /// Opens and verifies a finished block. Removes the block if that fails: it can be merged again.

@@ -93,7 +93,7 @@ impl Store {
         if rewritten.is_err() {
             compacting.rules.failed(id, now_ms);
         }
-        rewritten.map(|()| true)
+        rewritten.map(|_| true)
     }
 
     /// Returns the block to rewrite next, and the rules whose series it loses. Searches blocks that are old enough.

@@ -138,3 +138,24 @@ fn a_restart_after_a_deletion_during_an_import_does_not_restore_deleted_series()
     drop(db);
     assert_eq!(open_on(&fs, options()).n_series(), 3);
 }
+
+/// A rewrite that a deletion overtakes used to be skipped, although its block contains deleted samples.
+#[test]
+fn a_cleaning_that_a_deletion_overtakes_is_repeated() {
+    let fs = MemFs::new();
+    let db = open_on(&fs, options());
+    append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0), (2, NOW_MS, 1.0)]);
+    delete(&db, 0);
+    let result = crate::block::BlockId(db.store.blocks.next_id().0 + 1).file_name();
+    fs.set_blocked_files(Some(&result));
+    std::thread::scope(|scope| {
+        let cleaned = scope.spawn(|| db.clean_tombstones().unwrap());
+        while fs.open(&Path::new(DATA).join("blocks").join(&result)).is_err() {
+            std::thread::yield_now();
+        }
+        delete(&db, 1);
+        fs.set_blocked_files(None);
+        cleaned.join().unwrap();
+    });
+    assert_eq!((db.stats().blocks_samples, everything(&db).len()), (1, 1));
+}

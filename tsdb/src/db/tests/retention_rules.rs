@@ -190,7 +190,7 @@ fn a_stop_ends_a_rewrite_without_a_change() {
     // A rewrite that has begun.
     let list = db.store.blocks.list();
     let removed = list[0].block.index.select(&QueryContext::unbounded(), &rule("1", None).matchers).unwrap();
-    assert!(is_stopped(db.store.run(&rewrite(list[0].meta()), &removed, &stop)));
+    assert!(is_stopped(db.store.run(&rewrite(list[0].meta()), &removed, &stop).map(drop)));
     assert_eq!(db.blocks(), blocks);
     assert_eq!(std::fs::read_dir(dir.path().join("blocks")).unwrap().count(), 4, "no file is left");
     db.compact().unwrap();
