@@ -133,24 +133,13 @@ fn flush_task(store: &Store, stop: &Stop) {
             report("rank series", label_order.update(store));
             continue;
         }
-        let flushed = flush(store);
+        let flushed = store.flush_with_reserve();
         if flushed.as_ref().is_err_and(|error| !matches!(error, Error::Interrupted(_))) {
             store.compaction_stats.lock().n_failed += 1;
         }
         report("flush the heads", flushed);
         last = Instant::now();
     }
-}
-
-/// Flushes the heads. On a full disk, retries with the space of the reserve.
-fn flush(store: &Store) -> Result<()> {
-    let mut flushed = store.flush();
-    if matches!(&flushed, Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::StorageFull) {
-        store.reserve.release()?;
-        flushed = store.flush();
-    }
-    flushed?;
-    store.reserve.fill()
 }
 
 fn merge_task(store: &Store, stop: &Stop) {

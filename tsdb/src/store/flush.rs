@@ -18,6 +18,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -51,6 +52,21 @@ impl Store {
     pub(crate) fn flush(&self) -> Result<FlushStats> {
         self.replay.wait(&QueryContext::unbounded())?;
         self.flush_under(&mut self.flushing.lock())
+    }
+
+    /// Flushes as [`Store::flush`] does. If the disk or a quota is full, flushes again with the space of the reserve.
+    /// Then fills the reserve.
+    ///
+    /// # Errors
+    /// The errors of [`Store::flush`] and of [`Reserve::fill`](crate::wal::Reserve::fill).
+    pub(crate) fn flush_with_reserve(&self) -> Result<()> {
+        let mut flushed = self.flush();
+        if flushed.as_ref().is_err_and(is_full) {
+            self.reserve.release()?;
+            flushed = self.flush();
+        }
+        flushed?;
+        self.reserve.fill()
     }
 
     /// Flushes, then deletes from blocks, and evicts the series whose newest samples are deleted. See
@@ -301,6 +317,12 @@ fn by_window(frozen: &Frozen, slots: impl Iterator<Item = SlotRef>) -> Result<BT
         }
     }
     Ok(windows)
+}
+
+/// Returns `true` if there is no space on the disk, or none within a quota.
+fn is_full(error: &Error) -> bool {
+    let is_full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+    matches!(error, Error::Io { source, .. } if is_full(source.kind()))
 }
 
 fn overwritten(_damaged: Damaged) -> Error {

@@ -391,6 +391,21 @@ fn a_directory_in_place_of_the_reserve_is_an_error_that_names_it() {
     open().unwrap();
 }
 
+/// A full quota used to leave the reserve unused, so that no flush could free space.
+#[test]
+fn a_flush_uses_the_reserve_if_the_disk_or_a_quota_is_full() {
+    for kind in [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded] {
+        let fs = MemFs::new();
+        let db = open_on(&fs, options());
+        db.store.reserve.fill().unwrap();
+        let size = db.store.reserve.size();
+        append(&db, &[(0, NOW_MS, 1.0)]);
+        fs.fail_at(fs.n_operations(), varve_fs::testing::Fault::Fails(kind));
+        db.store.flush_with_reserve().unwrap();
+        assert_eq!((db.blocks().len(), db.store.reserve.size()), (1, size), "{kind}");
+    }
+}
+
 /// The blocks used to count as damaged, and the blocks of an unfinished import as those of the store.
 #[test]
 fn a_shortage_of_open_files_is_not_damage() {
