@@ -39,6 +39,9 @@ impl Outgoing {
         self.batch.clear();
         self.exemplars = ExemplarCounts::default();
         self.histograms_rejected = 0;
+        // A request that fails leaves samples behind, and other rules may be in force now.
+        self.attributed.clear();
+        self.requested.clear();
         self.by_team.clear();
     }
 }

@@ -158,6 +158,11 @@ pub(crate) struct AttributedSamples {
 }
 
 impl AttributedSamples {
+    /// Forgets all samples.
+    pub(crate) fn clear(&mut self) {
+        self.touched.drain(..).for_each(|id| self.n_samples[usize::from(id)] = 0);
+    }
+
     /// Adds samples if they count for a team or a rule.
     #[inline]
     pub(crate) fn add(&mut self, attribution: Attribution, n_samples: u64) {

@@ -79,3 +79,31 @@ fn another_team_label_moves_series_to_other_teams() {
     let team = |name: &str| teams.iter().find(|team| &*team.name == name).unwrap();
     assert_eq!((team("2").use_now.active_series, team("2").samples, team("1").samples), (2, 1, 1));
 }
+
+/// Its samples used to count for the team of a later request, which panicked if there were fewer rules than before.
+#[test]
+fn the_samples_of_a_request_that_fails_count_for_no_team() {
+    let disk = MemFs::new();
+    let options = Options { fs: Arc::new(disk.clone()), background: false, ..Options::default() };
+    let fixture = Fixture::on(options, Limits { queue_timeout: Duration::ZERO, ..Limits::default() });
+    fixture.receiver.set_rules(Rules::new(vec![drop_where("job", "a"), drop_where("job", "b")]).unwrap());
+    fixture.receiver.set_budgets(budgets(Amounts::default(), &[]));
+    let samples = || {
+        let teams = fixture.receiver.team_stats().1;
+        teams.iter().map(|team| (team.name.to_string(), team.samples)).collect::<BTreeMap<_, _>>()
+    };
+    fixture.stored(&[of_team("a", 1, T), of_team("b", 1, T)]);
+    disk.set_room(0);
+    fixture.write(&[of_team("a", 1, T + 1)]).unwrap_err();
+    disk.set_room(u64::MAX);
+    fixture.stored(&[of_team("b", 1, T + 1)]);
+    let expect = [("", 0), ("a", 1), ("b", 2)].map(|(team, n)| (team.to_owned(), n));
+    assert_eq!(samples(), expect.clone().into());
+    disk.set_room(0);
+    fixture.write(&[of_team("a", 1, T + 2)]).unwrap_err();
+    disk.set_room(u64::MAX);
+    fixture.receiver.set_rules(Rules::default());
+    fixture.receiver.set_budgets(Budgets::default());
+    fixture.stored(&[of_team("b", 1, T + 2)]);
+    assert_eq!(samples().values().sum::<u64>(), 4);
+}
