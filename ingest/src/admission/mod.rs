@@ -360,12 +360,9 @@ impl<'a> Permit<'a> {
     /// # Errors
     /// The reason of the denial.
     pub(crate) fn admit_series(&self, team: Team) -> Result<Grant<'a>, Denied> {
-        // The budget first: a sender must not retry what it denies permanently.
-        let grant = self.control.budgets.admit_series(team)?;
-        if self.control.refuses_new_series.load(Ordering::Relaxed) {
-            return Err(Denied::Temporary(Exhausted::Memory, MEMORY_RETRY_AFTER));
-        }
-        Ok(grant)
+        let is_refused = self.control.refuses_new_series.load(Ordering::Relaxed);
+        let refusal = is_refused.then_some(Denied::Temporary(Exhausted::Memory, MEMORY_RETRY_AFTER));
+        self.control.budgets.admit_series(team, refusal)
     }
 
     /// Returns `true` if this pass may create no series after `n_created`: it was denied a permit, or has used it up.

@@ -135,14 +135,14 @@ impl Ledger {
         team
     }
 
-    /// Grants a team one new series.
+    /// Grants a team one new series, as [`Policy::admit_series`] does.
     ///
     /// # Errors
     /// The reason of the denial.
-    pub(crate) fn admit_series(&self, team: Team) -> Result<Grant<'_>, Denied> {
+    pub(crate) fn admit_series(&self, team: Team, refusal: Option<Denied>) -> Result<Grant<'_>, Denied> {
         let mut state = self.state.lock();
         let active = Active { team: self.db.n_series_of(team.group()), total: self.db.n_series() };
-        state.policy.admit_series(team, active, self.now())?;
+        state.policy.admit_series(team, active, refusal, self.now())?;
         Ok(Grant { ledger: self, team })
     }
 

@@ -179,16 +179,25 @@ impl Policy {
         is_unused && !account.has_own_budget && account.n_reserved == 0 && n_series == 0
     }
 
-    /// Grants a team one new series, which counts as active until [`Policy::settle_series`].
+    /// Grants a team one new series, which counts as active until [`Policy::settle_series`]. `refusal` is a reason
+    /// outside the budget not to grant it. The budget of active series is checked first: a sender must not retry what
+    /// it denies permanently. Rates are checked last: a refused series is not counted.
     ///
     /// # Errors
     /// The reason of the denial.
-    pub(super) fn admit_series(&mut self, team: Team, active: Active, now: Duration) -> Result<(), Denied> {
+    pub(super) fn admit_series(
+        &mut self,
+        team: Team,
+        active: Active,
+        refusal: Option<Denied>,
+        now: Duration,
+    ) -> Result<(), Denied> {
         let account = &mut self.teams[team.idx()];
         if let Err(limit) = account.check_series(&self.total, active) {
             account.n_refused += 1;
             return Err(Denied::Permanent(limit));
         }
+        refusal.map_or(Ok(()), Err)?;
         account.new_series.admit(&mut self.total.new_series, 1, now).map_err(|empty| match empty {
             Empty::Team(wait) => Denied::Temporary(Exhausted::TeamNewSeries, wait),
             Empty::Total(wait) => Denied::Temporary(Exhausted::TotalNewSeries, wait),

@@ -149,9 +149,10 @@ fn under_memory_pressure_new_series_are_denied_at_once_and_known_ones_are_stored
     let request = [of_team("a", "new", T), of_team("a", "known", T + 1), of_team("b", "newer", T)];
     assert_eq!(throttled(fixture.write(&request)), (Exhausted::Memory, 2));
     assert_eq!(fixture.samples(), [("known".to_owned(), 2)].into());
+    assert_eq!(fixture.receiver.team_stats().0.new_series, 1, "denied series are not created");
     fixture.receiver.refuse_new_series(false);
     assert!(fixture.write(&request).unwrap().rejects.is_empty());
-    assert_eq!(fixture.samples().len(), 3);
+    assert_eq!((fixture.samples().len(), fixture.receiver.team_stats().0.new_series), (3, 3));
 }
 
 #[test]

@@ -31,7 +31,7 @@ impl Model {
     /// Creates a series.
     fn create(&mut self, idx: usize, now: Duration) -> Result<(), Denied> {
         let active = Active { team: self.active[idx], total: self.total() };
-        self.policy.admit_series(self.teams[idx], active, now)?;
+        self.policy.admit_series(self.teams[idx], active, None, now)?;
         self.policy.settle_series(self.teams[idx]);
         self.active[idx] += 1;
         Ok(())
@@ -241,7 +241,7 @@ proptest! {
         let Model { mut policy, teams, .. } = Model::new(&budgets);
         let made = n_made.min(maximum);
         let active = Active { team: made, total: made };
-        let n_allowed = (0..30).filter(|_| policy.admit_series(teams[0], active, Duration::ZERO).is_ok()).count();
+        let n_allowed = (0..30).filter(|_| policy.admit_series(teams[0], active, None, Duration::ZERO).is_ok()).count();
         prop_assert_eq!(made + n_allowed as u64, maximum);
         (0..n_allowed).for_each(|_| policy.settle_series(teams[0]));
         prop_assert_eq!(policy.is_idle(teams[0], 0, Duration::MAX), false);
