@@ -137,10 +137,13 @@ impl DeltaStreams {
         Ok(())
     }
 
-    /// Returns the number of streams.
+    /// Removes idle streams, and returns the number of the others.
     #[must_use]
     pub fn n_streams(&self) -> usize {
-        self.streams.lock().totals.len()
+        let mut streams = self.streams.lock();
+        // Without further deltas, nothing else removes them.
+        streams.sweep(Instant::now());
+        streams.totals.len()
     }
 }
 
@@ -365,6 +368,15 @@ mod tests {
         add(&streams, 0, &mut number(2, 3, 1), now + IDLE_TIME_MAX).unwrap();
         add(&streams, STREAMS_MAX, &mut number(1, 2, 1), now + IDLE_TIME_MAX + SWEEP_INTERVAL).unwrap();
         assert_eq!(streams.n_streams(), 2);
+    }
+
+    /// They used to take their memory until the next delta of any stream.
+    #[test]
+    fn idle_streams_are_removed_without_further_deltas() {
+        let streams = DeltaStreams::default();
+        let earlier = Instant::now().checked_sub(2 * IDLE_TIME_MAX).unwrap();
+        add(&streams, 0, &mut number(1, 2, 1), earlier).unwrap();
+        assert_eq!(streams.n_streams(), 0);
     }
 
     #[test]
