@@ -33,6 +33,9 @@ use crate::sample::{SampleColumns, TimeRange};
 
 /// Maximum number of rules that [`BlockSet::newest_deletions`] returns.
 const PENDING_MAX: usize = 100;
+/// Number of flushes skipped at a start with a block that cannot be opened: it may be of a later flush than all others,
+/// and a delete rule must apply to it after its repair.
+const FLUSHES_SKIPPED: u64 = 1 << 32;
 
 /// A block of the store, and its deleted samples.
 #[derive(Debug)]
@@ -323,6 +326,7 @@ impl BlockSet {
         found.drop_damaged()?;
         let last_flush = found.blocks.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
         let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
+        let n_skipped = if found.n_damaged > 0 { FLUSHES_SKIPPED } else { 0 };
         fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
         found.clear(&**fs, &dir)?;
         let list = found.stored(&tombstones)?;
@@ -333,7 +337,7 @@ impl BlockSet {
             list: RwLock::new(in_order(list)),
             tombstones: Mutex::new(tombstones),
             next_id: AtomicU64::new(found.last_id.saturating_add(1)),
-            next_flush: AtomicU64::new(last_flush.max(last_rule).saturating_add(1)),
+            next_flush: AtomicU64::new(last_flush.max(last_rule).saturating_add(1 + n_skipped)),
             n_damaged: found.n_damaged,
             unremoved: Mutex::default(),
         })

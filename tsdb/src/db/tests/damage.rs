@@ -60,6 +60,28 @@ fn rules_are_kept_for_a_block_that_does_not_open() {
     assert_eq!((times_of(&db, 0), times_of(&db, 1)), (vec![second], vec![second]));
 }
 
+/// The flush of a block that does not open is unknown. A rule used to miss the block if it had the last flushes.
+#[test]
+fn a_rule_applies_to_a_block_of_the_last_flush_that_does_not_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    append(&db, &[(0, NOW_MS, 1.0)]);
+    (0..4).for_each(|_| _ = db.flush().unwrap());
+    append(&db, &[(0, NOW_MS + 1, 1.0), (1, NOW_MS + 1, 1.0)]);
+    db.flush().unwrap();
+    drop(db);
+    let path = block_paths(dir.path()).pop().unwrap();
+    let good = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &good[..good.len() - 1]).unwrap();
+    let db = open(dir.path());
+    assert_eq!(db.stats().n_damaged_blocks, 1);
+    db.delete(vec![Matcher::equal("i", "0")], TimeRange::ALL).unwrap();
+    drop(db);
+    std::fs::write(&path, &good).unwrap();
+    let db = open(dir.path());
+    assert_eq!((times_of(&db, 0), times_of(&db, 1)), (vec![], vec![NOW_MS + 1]));
+}
+
 /// The directory of a block is intact, a page of its postings is damaged: the series that the rules affect cannot be
 /// determined.
 #[test]
