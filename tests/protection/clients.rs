@@ -83,7 +83,7 @@ fn idle_connections_beyond_the_limit_are_closed() {
     // idle for long, which is no eviction.
     let is_closed =
         |connection: &mut RawConnection| connection.patience(Duration::from_millis(1)).try_read(1).is_some();
-    let n_surplus = idle.len() - 50 - 16;
+    let n_surplus = idle.len().checked_sub(50 + 16).expect("more connections than the limit");
     wait_until("connections to be closed", || {
         idle.iter_mut().map(is_closed).filter(|closed| *closed).count() >= n_surplus
     });

@@ -137,11 +137,11 @@ impl DeltaStreams {
         Ok(())
     }
 
-    /// Removes idle streams, and returns the number of the others.
+    /// Returns the number of streams, after idle ones were removed. It is read with the metrics: without further deltas,
+    /// nothing else removes them.
     #[must_use]
     pub fn n_streams(&self) -> usize {
         let mut streams = self.streams.lock();
-        // Without further deltas, nothing else removes them.
         streams.sweep(Instant::now());
         streams.totals.len()
     }

@@ -89,7 +89,7 @@ pub struct RuleStats {
     pub disabled_by_use: Option<DisabledByUse>,
     /// The first query that would have disabled the rule, if it is in a dry run.
     pub would_be_disabled_by: Option<DisabledByUse>,
-    /// Number of label sets that it dropped or changed, or would have, since the rules were loaded or one of them was
+    /// Number of label sets that it dropped or changed, or would have, since the rules last changed or one of them was
     /// disabled or enabled.
     pub series: u64,
     /// Number of samples of these label sets.

@@ -89,7 +89,7 @@ impl Dependencies {
         if samples.is_empty() {
             return None;
         }
-        let evaluates_gaps = evaluates_gaps(plan, step_ms);
+        let evaluates_gaps = evaluates_gaps(plan, step_ms, settings.subquery_step_ms);
         if evaluates_gaps {
             samples.iter_mut().for_each(|window| window.times = window.times.without_gaps(step_ms));
         }
@@ -141,12 +141,20 @@ fn read(selector: &Selector, range_ms: i64, times: Times, found: &mut Vec<Sample
     })
 }
 
-/// Returns `true` if a subquery is also evaluated between the ranges of two steps of the query. Errors and annotations
-/// there concern the whole query.
-fn evaluates_gaps(plan: &Plan, step_ms: i64) -> bool {
+/// Returns `true` if a subquery may also be evaluated between the ranges of two steps of the query. Errors and
+/// annotations there concern the whole query.
+fn evaluates_gaps(plan: &Plan, step_ms: i64, default_step_ms: i64) -> bool {
     match &plan.kind {
-        PlanKind::Subquery(subquery) => subquery.shift.at_ms.is_none() && subquery.range_ms < step_ms,
-        _ => plan.children().into_iter().any(|child| evaluates_gaps(child, step_ms)),
+        PlanKind::Subquery(subquery) if subquery.shift.at_ms.is_some() => false,
+        PlanKind::Subquery(subquery) => {
+            let own_step_ms = subquery.step_ms.unwrap_or(default_step_ms);
+            // If the ranges of two steps do not overlap by a step of the subquery, neither do the ranges of a subquery
+            // inside, which may leave a gap between them.
+            let overlaps = step_ms.saturating_add(own_step_ms) <= subquery.range_ms;
+            subquery.range_ms < step_ms
+                || step_ms > 0 && !overlaps && evaluates_gaps(&subquery.expr, own_step_ms, default_step_ms)
+        }
+        _ => plan.children().into_iter().any(|child| evaluates_gaps(child, step_ms, default_step_ms)),
     }
 }
 
@@ -233,6 +241,7 @@ mod tests {
             ("max_over_time(m[50s:30s])", false),
             ("max_over_time(m[50s:30s] @ 100)", true),
             ("max_over_time(max_over_time(m[50s:30s])[5m:1m])", true),
+            ("max_over_time(max_over_time(m[50s:30s])[1m:1m])", false),
             ("max_over_time(sum by (x) (m)[1h:5m])", true),
             ("sum(max_over_time(sum by (x) (m)[1h:5m]))", false),
             ("absent(m)", true),

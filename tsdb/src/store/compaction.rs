@@ -11,7 +11,7 @@ use crate::block::{Block, BlockId, BlockMeta, Replaced, StoredBlock};
 use crate::compact::retention::rules::RuleProgress;
 use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
 use crate::context::QueryContext;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::sample::TimeRange;
 use crate::store::Store;
 
@@ -23,6 +23,9 @@ pub(crate) struct Compacting {
     /// The progress of retention rules.
     pub(super) rules: RuleProgress,
 }
+
+/// Maximum number of rewrites of a block that deletions overtake. A later merge or call removes the samples.
+const REWRITES_MAX: usize = 10;
 
 /// What a merge did.
 struct RanMerge {
@@ -75,6 +78,9 @@ impl Store {
         loop {
             let mut compacting = self.compacting.lock();
             merged = merged.and_then(|()| merge());
+            if matches!(merged, Err(Error::Interrupted(_))) {
+                return merged;
+            }
             self.expire(&mut compacting, false)?;
             if !self.apply_next_rule(&mut compacting, stop)? {
                 return merged;
@@ -92,7 +98,11 @@ impl Store {
         let list = self.blocks.list();
         for stored in list.iter().filter(|stored| stored.has_deleted()) {
             // A deletion that overtakes a rewrite outdates it.
-            while self.run(&rewrite(stored.meta()), &RoaringBitmap::new(), stop)? == Replaced::Outdated {}
+            for _ in 0..REWRITES_MAX {
+                if self.run(&rewrite(stored.meta()), &RoaringBitmap::new(), stop)? == Replaced::Done {
+                    break;
+                }
+            }
         }
         Ok(())
     }
@@ -157,8 +167,8 @@ impl Store {
         });
         if let Err(error) = &opened {
             let path = self.blocks.dir().join(id.file_name());
-            let removed = self.options.fs.remove(&path);
-            tracing::error!(?path, %error, ?removed, "a merged block cannot be verified; its sources stay");
+            tracing::error!(?path, %error, "a merged block cannot be verified; its sources stay");
+            self.blocks.discard([id]);
         }
         opened
     }

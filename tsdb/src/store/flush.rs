@@ -55,10 +55,11 @@ impl Store {
     }
 
     /// Flushes as [`Store::flush`] does. If the disk or a quota is full, flushes again with the space of the reserve.
-    /// Then fills the reserve.
+    /// If the flush succeeds, fills the reserve again.
     ///
     /// # Errors
-    /// The errors of [`Store::flush`] and of [`Reserve::fill`](crate::wal::Reserve::fill).
+    /// The errors of [`Store::flush`], and of releasing and filling the [`Reserve`](crate::wal::Reserve). The samples
+    /// are flushed if only filling it fails.
     pub(crate) fn flush_with_reserve(&self) -> Result<()> {
         let mut flushed = self.flush();
         if flushed.as_ref().is_err_and(is_full) {
@@ -206,7 +207,7 @@ impl Store {
                 Ok(part) => parts.push(part),
                 Err(refused) => {
                     // All parts are written again.
-                    self.blocks.discard(&parts);
+                    self.blocks.discard(parts.iter().map(|part| part.meta().origin.id));
                     return Err(refused);
                 }
             }
@@ -241,7 +242,7 @@ impl Store {
             heap.extend(rows[idx].next(idx));
         }
         writer.finish()?;
-        self.blocks.open_block(id)
+        self.blocks.open_block(id).inspect_err(|_| self.blocks.discard([id]))
     }
 
     /// Evicts series that the last flush could not evict, unless another flush runs.
@@ -321,8 +322,8 @@ fn by_window(frozen: &Frozen, slots: impl Iterator<Item = SlotRef>) -> Result<BT
 
 /// Returns `true` if there is no space on the disk, or none within a quota.
 fn is_full(error: &Error) -> bool {
-    let is_full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-    matches!(error, Error::Io { source, .. } if is_full(source.kind()))
+    let Error::Io { source, .. } = error else { return false };
+    matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 fn overwritten(_damaged: Damaged) -> Error {

@@ -89,6 +89,8 @@ impl Store {
         }
         let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
         let range = imported.iter().map(|block| block.meta().range).reduce(TimeRange::hull);
+        // Not while a flush has its number, but no block yet: its block would not count as one that follows the rules.
+        let _no_flush = self.flushing.lock();
         let _change = range.map(|range| self.begin_block_change(range));
         self.blocks.add_imported(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
         newest_ms.into_iter().for_each(|newest_ms| self.newest.raise(newest_ms, false));

@@ -135,7 +135,7 @@ impl Ledger {
         team
     }
 
-    /// Grants a team one new series, as [`Policy::admit_series`] does.
+    /// Grants a team one new series unless there is a `refusal`, see [`Policy::admit_series`].
     ///
     /// # Errors
     /// The reason of the denial.

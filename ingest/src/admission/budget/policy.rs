@@ -179,9 +179,9 @@ impl Policy {
         is_unused && !account.has_own_budget && account.n_reserved == 0 && n_series == 0
     }
 
-    /// Grants a team one new series, which counts as active until [`Policy::settle_series`]. `refusal` is a reason
-    /// outside the budget not to grant it. The budget of active series is checked first: a sender must not retry what
-    /// it denies permanently. Rates are checked last: a refused series is not counted.
+    /// Grants a team one new series, which counts as active until [`Policy::settle_series`]. `refusal` denies it for
+    /// another reason, such as memory. Active series are checked first, because a sender must not retry a permanent
+    /// denial. Rates are checked last, because they count the series.
     ///
     /// # Errors
     /// The reason of the denial.
@@ -197,7 +197,9 @@ impl Policy {
             account.n_refused += 1;
             return Err(Denied::Permanent(limit));
         }
-        refusal.map_or(Ok(()), Err)?;
+        if let Some(denied) = refusal {
+            return Err(denied);
+        }
         account.new_series.admit(&mut self.total.new_series, 1, now).map_err(|empty| match empty {
             Empty::Team(wait) => Denied::Temporary(Exhausted::TeamNewSeries, wait),
             Empty::Total(wait) => Denied::Temporary(Exhausted::TotalNewSeries, wait),

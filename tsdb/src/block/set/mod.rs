@@ -24,7 +24,7 @@ use varve_fs::{Fs, list_if_exists, remove_if_exists};
 
 use crate::block::set::pending_import::PendingImport;
 use crate::block::tombstones::{Deletion, Tombstones};
-use crate::block::{Block, BlockId, BlockMeta, PageCache, ReadCache, precedence, superseded};
+use crate::block::{Block, BlockId, BlockMeta, NUMBER_MAX, PageCache, ReadCache, precedence, superseded};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::isolation::AppendGuard;
@@ -33,9 +33,8 @@ use crate::sample::{SampleColumns, TimeRange};
 
 /// Maximum number of rules that [`BlockSet::newest_deletions`] returns.
 const PENDING_MAX: usize = 100;
-/// Number of flushes skipped at a start with a block that cannot be opened: it may be of a later flush than all others,
-/// and a delete rule must apply to it after its repair.
-const FLUSHES_SKIPPED: u64 = 1 << 32;
+/// Maximum number of flushes that one block id counts for, see [`BlockSet::open`].
+const FLUSHES_PER_ID: u64 = 1 << 32;
 
 /// A block of the store, and its deleted samples.
 #[derive(Debug)]
@@ -217,21 +216,19 @@ impl StoredBlock {
         for &Deletion { number, ref matchers, range, .. } in tombstones.rules_for(block.meta()) {
             let series = block.index.select(&QueryContext::unbounded(), matchers)?;
             if !series.is_empty() {
-                deleted.push(Deleted { number, range, series });
+                add_rule(&mut deleted, Deleted { number, range, series }, block.meta().range);
             }
         }
         Ok(Self { block, deleted })
     }
 
-    /// Returns the block with another rule, or the block itself if the rule affects none of its series. The rule
-    /// replaces those that it covers. `number` is the id of a delete rule, or 0 for a retention rule.
+    /// Returns the block with another rule, or the block itself if the rule affects none of its series. `number` is the id of a delete rule, or 0 for a retention rule.
     pub(crate) fn without(self: &Arc<Self>, number: u64, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
         if series.is_empty() {
             return Arc::clone(self);
         }
-        let is_covered = |older: &Deleted| range.covers(older.range) && older.series.is_subset(&series);
-        let mut deleted: Vec<_> = self.deleted.iter().filter(|older| !is_covered(older)).cloned().collect();
-        deleted.push(Deleted { number, range, series });
+        let mut deleted = self.deleted.clone();
+        add_rule(&mut deleted, Deleted { number, range, series }, self.meta().range);
         Arc::new(Self { block: Arc::clone(&self.block), deleted })
     }
 
@@ -326,7 +323,11 @@ impl BlockSet {
         found.drop_damaged()?;
         let last_flush = found.blocks.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
         let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
-        let n_skipped = if found.n_damaged > 0 { FLUSHES_SKIPPED } else { 0 };
+        // A block that cannot be opened may be of a later flush than all others, and delete rules must apply to it after
+        // its repair. Its id is in its name. Numbers of flushes continue far above all that earlier starts can have given
+        // to a block with this id.
+        let of_last_id = found.last_id.saturating_mul(FLUSHES_PER_ID).min(NUMBER_MAX / 2);
+        let unknown_flush = if found.n_damaged > 0 { of_last_id } else { 0 };
         fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
         found.clear(&**fs, &dir)?;
         let list = found.stored(&tombstones)?;
@@ -337,7 +338,7 @@ impl BlockSet {
             list: RwLock::new(in_order(list)),
             tombstones: Mutex::new(tombstones),
             next_id: AtomicU64::new(found.last_id.saturating_add(1)),
-            next_flush: AtomicU64::new(last_flush.max(last_rule).saturating_add(1 + n_skipped)),
+            next_flush: AtomicU64::new(last_flush.max(last_rule).max(unknown_flush).saturating_add(1)),
             n_damaged: found.n_damaged,
             unremoved: Mutex::default(),
         })
@@ -389,21 +390,25 @@ impl BlockSet {
         self.tombstones.lock().last_number()
     }
 
-    /// Returns the delete rules that no later flush has followed. The newest rule is first. Returns at most
-    /// [`PENDING_MAX`].
+    /// Returns the delete rules that no block of a later flush has followed, the newest first, at most [`PENDING_MAX`].
     pub(crate) fn newest_deletions(&self) -> Vec<Deletion> {
-        newest(&self.tombstones.lock(), &self.list()).cloned().collect()
+        not_followed(&self.tombstones.lock(), &self.list()).cloned().collect()
     }
 
     /// Drops the delete rules that affect no block, except [`BlockSet::newest_deletions`].
     fn prune(&self, tombstones: &mut Tombstones) -> Result<()> {
         // A block that could not be opened may be repaired, and will need its rules.
-        if self.n_damaged > 0 || !self.unremoved.lock().is_empty() {
+        if self.n_damaged > 0 {
+            return Ok(());
+        }
+        let n_unremoved = self.unremoved.lock().len();
+        if n_unremoved > 0 {
+            tracing::warn!(files = n_unremoved, "delete rules are kept: files of removed blocks cannot be removed");
             return Ok(());
         }
         let list = self.list();
         let affecting = list.iter().flat_map(|stored| &stored.deleted).map(|deleted| deleted.number);
-        let needed: BTreeSet<u64> = affecting.chain(newest(tombstones, &list).map(|rule| rule.number)).collect();
+        let needed: BTreeSet<u64> = affecting.chain(not_followed(tombstones, &list).map(|rule| rule.number)).collect();
         tombstones.prune(|rule| needed.contains(&rule.number)).map(drop)
     }
 
@@ -471,25 +476,35 @@ impl BlockSet {
     }
 
     /// Removes the files of finished blocks that were not added.
-    pub(crate) fn discard(&self, blocks: &[Arc<Block>]) {
-        if let Err(error) = self.remove_files(blocks.iter().map(|block| block.path())) {
+    pub(crate) fn discard(&self, ids: impl IntoIterator<Item = BlockId>) {
+        let paths = ids.into_iter().map(|id| self.dir.join(id.file_name())).collect();
+        if let Err(error) = self.remove_files(paths) {
             tracing::error!(%error, "could not remove an unused block");
         }
     }
 
-    /// Removes files of blocks that are not in the list, and those that could not be removed before.
+    /// Removes files of blocks that are not in the list, and those that could not be removed before. The removal is
+    /// durable on return.
     ///
     /// # Errors
     /// [`Error::Io`] for the first of `paths` that cannot be removed. A later call removes it.
-    fn remove_files<'a>(&self, paths: impl Iterator<Item = &'a Path>) -> Result<()> {
+    fn remove_files(&self, paths: Vec<PathBuf>) -> Result<()> {
         let mut unremoved = self.unremoved.lock();
         unremoved.retain(|path| remove_if_exists(&*self.fs, path).is_err());
-        let mut removed = Ok(());
+        let (mut removed, mut gone) = (Ok(()), Vec::with_capacity(paths.len()));
         for path in paths {
-            if let Err(error) = self.fs.remove(path) {
-                unremoved.push(path.to_owned());
-                removed = removed.and(Err(Error::io("remove", path)(error)));
+            match self.fs.remove(&path) {
+                Ok(()) => gone.push(path),
+                Err(error) => {
+                    removed = removed.and(Err(Error::io("remove", &path)(error)));
+                    unremoved.push(path);
+                }
             }
+        }
+        if let Err(error) = self.fs.sync_dir(&self.dir) {
+            // After a power failure the files may be back.
+            unremoved.append(&mut gone);
+            removed = removed.and(Err(Error::io("sync", &self.dir)(error)));
         }
         removed
     }
@@ -522,7 +537,7 @@ impl BlockSet {
         let mut tombstones = self.tombstones.lock();
         let is_affected = |source: &Arc<StoredBlock>| tombstones.rules_for(source.meta()).any(|r| r.number > deletions);
         if sources.iter().any(is_affected) {
-            self.remove_files(result.iter().map(|block| block.path()))?;
+            self.remove_files(result.iter().map(|block| block.path().to_owned()).collect())?;
             return Ok(Replaced::Outdated);
         }
         let result = result.map(|block| StoredBlock::new(block, &tombstones)).transpose()?;
@@ -543,8 +558,7 @@ impl BlockSet {
         stay.extend(new.map(Arc::new));
         self.publish(stay);
         drop(change);
-        self.remove_files(gone.iter().map(|stored| stored.block.path()))?;
-        self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
+        self.remove_files(gone.iter().map(|stored| stored.block.path().to_owned()).collect())?;
         self.prune(tombstones)
     }
 
@@ -577,13 +591,28 @@ impl BlockSet {
     }
 }
 
+/// Adds a rule to those of a block with samples in the range `block`. It replaces the rules that it covers in this
+/// block.
+fn add_rule(deleted: &mut Vec<Deleted>, rule: Deleted, block: TimeRange) {
+    let is_covered = |older: &Deleted| {
+        let start_ms = older.range.start_ms.max(block.start_ms);
+        let end_ms = older.range.end_ms.min(block.end_ms);
+        rule.range.covers(TimeRange { start_ms, end_ms }) && older.series.is_subset(&rule.series)
+    };
+    deleted.retain(|older| !is_covered(older));
+    deleted.push(rule);
+}
+
 /// Returns the last flush of any block, or 0 if there is no block.
 fn last_flush(list: &[Arc<StoredBlock>]) -> u64 {
     list.iter().map(|stored| stored.meta().origin.flushes.1).max().unwrap_or(0)
 }
 
-/// Returns the delete rules that no block of a later flush has followed, the newest first.
-fn newest<'a>(tombstones: &'a Tombstones, list: &[Arc<StoredBlock>]) -> impl Iterator<Item = &'a Deletion> + use<'a> {
+/// Returns the delete rules that no block of a later flush has followed, the newest first, at most [`PENDING_MAX`].
+fn not_followed<'a>(
+    tombstones: &'a Tombstones,
+    list: &[Arc<StoredBlock>],
+) -> impl Iterator<Item = &'a Deletion> + use<'a> {
     let last_flush = last_flush(list);
     tombstones.rules().iter().rev().filter(move |rule| rule.flush >= last_flush).take(PENDING_MAX)
 }

@@ -9,7 +9,8 @@
 //! 2. Ids ascend and are never reused, even after all rules were dropped: each block records the last rule that was
 //!    applied to it.
 //! 3. A file that is damaged or has a newer format is rejected: deleted samples must not reappear unnoticed.
-//! 4. A rule is kept while it affects a block. The newest rules are kept until a flush has followed them.
+//! 4. A rule is kept while it affects a block, or a file that the next start may add to the blocks. The newest rules are
+//!    kept until there is a block of a later flush.
 //!
 //! A rule applies to blocks of flushes up to [`Deletion::flush`]. So the samples in the heads must be flushed before a
 //! delete, and the WAL truncated: the rule would not apply to a later flush of the same samples.
@@ -123,14 +124,14 @@ impl Tombstones {
         Ok(number)
     }
 
-    /// Raises the flush of the rules from flush `last` on to `to`, durably. The blocks of the flushes in between must
-    /// have applied these rules.
+    /// Raises the flush of rules to `to`, durably, if it is at least `from` and below `to`. The blocks of the flushes in
+    /// between must have applied these rules.
     ///
     /// # Errors
     /// [`Error::Io`]. The rules stay the same, but may be raised after a restart.
-    pub(crate) fn raise_flush(&mut self, last: u64, to: u64) -> Result<()> {
+    pub(crate) fn raise_flush(&mut self, from: u64, to: u64) -> Result<()> {
         let mut rules = self.rules.clone();
-        let raised = rules.iter_mut().filter(|rule| (last..to).contains(&rule.flush));
+        let raised = rules.iter_mut().filter(|rule| (from..to).contains(&rule.flush));
         let n_raised = raised.map(|rule| rule.flush = to).count();
         if n_raised > 0 { self.replace(rules) } else { Ok(()) }
     }

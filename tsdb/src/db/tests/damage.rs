@@ -70,16 +70,21 @@ fn a_rule_applies_to_a_block_of_the_last_flush_that_does_not_open() {
     append(&db, &[(0, NOW_MS + 1, 1.0), (1, NOW_MS + 1, 1.0)]);
     db.flush().unwrap();
     drop(db);
-    let path = block_paths(dir.path()).pop().unwrap();
-    let good = std::fs::read(&path).unwrap();
-    std::fs::write(&path, &good[..good.len() - 1]).unwrap();
-    let db = open(dir.path());
-    assert_eq!(db.stats().n_damaged_blocks, 1);
-    db.delete(vec![Matcher::equal("i", "0")], TimeRange::ALL).unwrap();
-    drop(db);
-    std::fs::write(&path, &good).unwrap();
-    let db = open(dir.path());
-    assert_eq!((times_of(&db, 0), times_of(&db, 1)), (vec![], vec![NOW_MS + 1]));
+    // The second time, the block is of a start with such a block.
+    for time_ms in [NOW_MS + 2, NOW_MS + 3] {
+        let path = block_paths(dir.path()).pop().unwrap();
+        let good = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &good[..good.len() - 1]).unwrap();
+        let db = open(dir.path());
+        assert_eq!(db.stats().n_damaged_blocks, 1);
+        db.delete(vec![Matcher::equal("i", "0")], TimeRange::ALL).unwrap();
+        append(&db, &[(0, time_ms, 1.0), (1, time_ms, 1.0)]);
+        db.flush().unwrap();
+        drop(db);
+        std::fs::write(&path, &good).unwrap();
+        let db = open(dir.path());
+        assert_eq!((times_of(&db, 0), *times_of(&db, 1).last().unwrap()), (vec![time_ms], time_ms));
+    }
 }
 
 /// The directory of a block is intact, a page of its postings is damaged: the series that the rules affect cannot be

@@ -16,6 +16,14 @@ fn n_rules(fs: &MemFs) -> usize {
     Tombstones::open(Arc::new(fs.clone()), DATA.as_ref(), 0).unwrap().rules().len()
 }
 
+fn wait_until(is_true: impl Fn() -> bool) {
+    let started = std::time::Instant::now();
+    while !is_true() {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60), "waited for a minute");
+        std::thread::yield_now();
+    }
+}
+
 /// Each repetition used to take memory, and time of each read, until the block was merged.
 #[test]
 fn a_deletion_that_covers_earlier_ones_replaces_them() {
@@ -101,6 +109,22 @@ fn a_file_that_could_not_be_removed_is_removed_later() {
     assert_eq!((db.blocks().len(), fs.list(&Path::new(DATA).join("blocks")).unwrap().len()), (1, 1));
 }
 
+/// Such deletions, repeated as the days pass, used to take memory each time.
+#[test]
+fn a_deletion_replaces_those_that_it_covers_within_a_block() {
+    let (dir, db) = fresh(options());
+    append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0)]);
+    let n_deleted = |db: &Db| db.store.blocks.list().iter().map(|stored| stored.deleted(0).count()).sum::<usize>();
+    for day in 0..3 {
+        let range = TimeRange { start_ms: NOW_MS - (9 - day) * DAY_MS, end_ms: NOW_MS + day * DAY_MS };
+        db.delete(vec![Matcher::equal("i", "0")], range).unwrap();
+        assert_eq!(n_deleted(&db), 1);
+    }
+    drop(db);
+    let db = open(dir.path());
+    assert_eq!((n_deleted(&db), everything(&db).len()), (1, 1));
+}
+
 /// The blocks of an import have later flushes than a deletion that runs meanwhile, but there is no later checkpoint.
 #[test]
 fn a_restart_after_a_deletion_during_an_import_does_not_restore_deleted_series() {
@@ -121,9 +145,8 @@ fn a_restart_after_a_deletion_during_an_import_does_not_restore_deleted_series()
     std::thread::scope(|scope| {
         let imported = scope.spawn(|| db.import().unwrap());
         // The marker of the import, and its first block.
-        while fs.list(&blocks).unwrap().iter().filter(|name| !name.ends_with(".tmp")).count() < n_blocks + 2 {
-            std::thread::yield_now();
-        }
+        let n_named = || fs.list(&blocks).unwrap().iter().filter(|name| !name.ends_with(".tmp")).count();
+        wait_until(|| n_named() >= n_blocks + 2);
         delete(&db, 1);
         fs.set_blocked_files(None);
         assert_eq!(imported.join().unwrap(), 2);
@@ -150,9 +173,7 @@ fn a_cleaning_that_a_deletion_overtakes_is_repeated() {
     fs.set_blocked_files(Some(&result));
     std::thread::scope(|scope| {
         let cleaned = scope.spawn(|| db.clean_tombstones().unwrap());
-        while fs.open(&Path::new(DATA).join("blocks").join(&result)).is_err() {
-            std::thread::yield_now();
-        }
+        wait_until(|| fs.open(&Path::new(DATA).join("blocks").join(&result)).is_ok());
         delete(&db, 1);
         fs.set_blocked_files(None);
         cleaned.join().unwrap();

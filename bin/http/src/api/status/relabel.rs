@@ -18,7 +18,7 @@ schema! {
 }
 
 schema! {
-    /// A rule, and its statistics since the rules were loaded.
+    /// A rule, and its statistics since the rules last changed.
     pub(crate) struct RelabelRule {
         name: String,
         /// `enforce`, or `dry_run`: the rule only counts.
