@@ -16,7 +16,7 @@ mod schema;
 mod search;
 mod snapshot;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{data, like_prometheus};
 use crate::harness::{Answer, ConfigFile, Http, Release, Server, releases};
@@ -110,6 +110,15 @@ fn differences(release: &Release, varve: &Http, prometheus: &Http, calls: &[Call
 
 fn is_known(release: &Release, (method, path, _): Call) -> bool {
     DIFFERENCES.iter().any(|(releases, of, at, _)| release.is_of(*releases) && (*of, *at) == (method, path))
+}
+
+#[test]
+fn features_that_are_always_on_are_listed() {
+    let server = Server::start(&[]);
+    let features = server.http().get("/api/v1/features").data();
+    assert_eq!(features["api"]["otlp_write_receiver"], true);
+    let rules = json!({ "query_offset": true, "keep_firing_for": true, "concurrent_rule_eval": true });
+    assert_eq!(features["rules"], rules);
 }
 
 #[test]

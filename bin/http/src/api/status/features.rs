@@ -41,6 +41,7 @@ fn list(settings: &Settings) -> FeatureList {
         ("admin", settings.args.enable_admin_api),
         ("lifecycle", settings.args.enable_lifecycle),
         ("remote_write_receiver", true),
+        ("otlp_write_receiver", true),
         ("search", settings.search),
         ("label_values_match", true),
         ("query_warnings", true),
@@ -57,6 +58,7 @@ fn list(settings: &Settings) -> FeatureList {
     let all_functions =
         all_functions.map(|function| (function.name.to_owned(), is_on(function.experimental))).collect();
     let operators = settings.features.operators().map(|(name, on)| (name.to_owned(), on)).collect();
+    let rules = named(&[("query_offset", true), ("keep_firing_for", true), ("concurrent_rule_eval", true)]);
     let tsdb = named(&[("exemplar_storage", true), ("isolation", true), ("native_histograms", true)]);
     let prometheus =
         named(&[("agent_mode", false), ("server_mode", true), ("auto_reload_config", settings.auto_reload)]);
@@ -66,6 +68,7 @@ fn list(settings: &Settings) -> FeatureList {
         ("promql", language),
         ("promql_functions", all_functions),
         ("promql_operators", operators),
+        ("rules", rules),
         ("tsdb", tsdb),
     ]
     .map(|(category, features)| (category.to_owned(), features))
