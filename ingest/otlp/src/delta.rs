@@ -137,8 +137,8 @@ impl DeltaStreams {
         Ok(())
     }
 
-    /// Returns the number of streams, after idle ones were removed. It is read with the metrics: without further deltas,
-    /// nothing else removes them.
+    /// Removes idle streams, and returns the number of the others. Called for each read of the metrics: without further
+    /// deltas, nothing else removes them.
     #[must_use]
     pub fn n_streams(&self) -> usize {
         let mut streams = self.streams.lock();

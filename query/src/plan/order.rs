@@ -45,7 +45,7 @@ fn order(plan: &Plan, default_step_ms: i64) -> Option<Order> {
 
 fn order_of_subquery(subquery: &Subquery, default_step_ms: i64) -> Option<Order> {
     let step_ms = subquery.step_ms.unwrap_or(default_step_ms);
-    // A subquery is evaluated at all of its steps, including those between the ranges of two steps of the query.
+    // If its step is longer than its range, some steps of the query have no step of the subquery.
     (step_ms <= subquery.range_ms).then(|| order(&subquery.expr, default_step_ms)).flatten()
 }
 

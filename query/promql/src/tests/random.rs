@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Pieces of queries. `Inf` is missing here and in the queries below: as in Prometheus, it is printed with a sign, which
-/// `Inf ^ x` parses as an operator.
+/// Pieces of queries. `Inf` is missing here and in the queries below: as in Prometheus, it is printed with a sign,
+/// which `Inf ^ x` parses as an operator.
 const PIECES: &str = r#"
     x sum rate ( ) { } [ ] 5m 300 0x1f 1e3 NaN + - * / % ^ == != <= < >= > </ >/ =~ !~ = @ , : "a" 'b' `c` "\xff" "["
     # and or unless atan2 offset by without on ignoring bool group_left group_right fill fill_left fill_right anchored

@@ -33,7 +33,7 @@ use crate::sample::{SampleColumns, TimeRange};
 
 /// Maximum number of rules that [`BlockSet::newest_deletions`] returns.
 const PENDING_MAX: usize = 100;
-/// Maximum number of flushes that one block id counts for, see [`BlockSet::open`].
+/// Distance between the flush numbers of blocks with consecutive ids, if a block cannot be opened at a start.
 const FLUSHES_PER_ID: u64 = 1 << 32;
 
 /// A block of the store, and its deleted samples.
@@ -222,7 +222,8 @@ impl StoredBlock {
         Ok(Self { block, deleted })
     }
 
-    /// Returns the block with another rule, or the block itself if the rule affects none of its series. `number` is the id of a delete rule, or 0 for a retention rule.
+    /// Returns the block with another rule, or the block itself if the rule affects none of its series. `number` is the
+    /// id of a delete rule, or 0 for a retention rule.
     pub(crate) fn without(self: &Arc<Self>, number: u64, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
         if series.is_empty() {
             return Arc::clone(self);
@@ -323,9 +324,9 @@ impl BlockSet {
         found.drop_damaged()?;
         let last_flush = found.blocks.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
         let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
-        // A block that cannot be opened may be of a later flush than all others, and delete rules must apply to it after
-        // its repair. Its id is in its name. Numbers of flushes continue far above all that earlier starts can have given
-        // to a block with this id.
+        // A block that cannot be opened may be of a later flush than all others. Delete rules must apply to it after
+        // its repair, so their flush must not be below its own. That is unknown, but the id is in the file name:
+        // flush numbers continue above all that a block with this id can have.
         let of_last_id = found.last_id.saturating_mul(FLUSHES_PER_ID).min(NUMBER_MAX / 2);
         let unknown_flush = if found.n_damaged > 0 { of_last_id } else { 0 };
         fs.create_dir(&dir).map_err(Error::io("create", &dir))?;

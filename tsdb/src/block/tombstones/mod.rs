@@ -9,8 +9,8 @@
 //! 2. Ids ascend and are never reused, even after all rules were dropped: each block records the last rule that was
 //!    applied to it.
 //! 3. A file that is damaged or has a newer format is rejected: deleted samples must not reappear unnoticed.
-//! 4. A rule is kept while it affects a block, or a file that the next start may add to the blocks. The newest rules are
-//!    kept until there is a block of a later flush.
+//! 4. A rule is kept while it affects a block, or a file that the next start may add to the blocks. The newest rules
+//!    are kept until there is a block of a later flush.
 //!
 //! A rule applies to blocks of flushes up to [`Deletion::flush`]. So the samples in the heads must be flushed before a
 //! delete, and the WAL truncated: the rule would not apply to a later flush of the same samples.
@@ -124,7 +124,7 @@ impl Tombstones {
         Ok(number)
     }
 
-    /// Raises the flush of rules to `to`, durably, if it is at least `from` and below `to`. The blocks of the flushes in
+    /// Raises the flush of rules to `to`, durably, if it is at least `from` and below `to`. Blocks of flushes in
     /// between must have applied these rules.
     ///
     /// # Errors

@@ -62,8 +62,8 @@ pub(crate) struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// Creates a filter that selects by name, group and file, without the parameters of pages. Empty lists, and an empty
-    /// kind, select all.
+    /// Creates a filter that selects by name, group and file, without the parameters of pages. Empty lists and an empty
+    /// kind select all.
     pub(crate) fn new([names, groups, files]: [Vec<&'a str>; 3], kind: &str) -> Self {
         let shown = Shown { alerts: true, evaluations: false };
         Self { names, groups, files, selectors: Vec::new(), kind: kind.to_owned(), shown, limit: None, token: "" }
