@@ -94,8 +94,11 @@ impl Group {
                 |matchers: &[Matcher]| batch.iter().any(|&idx| may_read(&[matchers], &self.rules[idx].definition));
             run.scans.iter().for_each(|scans| scans.end(is_written));
         }
-        run.write_stale();
         let rules = durations.into_inner();
+        // A rule that was skipped may continue these series.
+        if rules.len() == self.rules.len() {
+            run.write_stale();
+        }
         let (n_samples, n_failures) = totals.into_inner();
         let iteration = Iteration { duration: clock.elapsed(), rules };
         let is_first = {

@@ -34,6 +34,7 @@ struct Fake {
     rejected: Mutex<Vec<&'static str>>,
     /// Whether samples are rejected as duplicates.
     are_duplicates: Mutex<bool>,
+    is_stopping: Mutex<bool>,
 }
 
 /// Parses `name{a="b"}` without quotes: `name a=b`.
@@ -113,6 +114,10 @@ impl Storage for Fake {
 
     fn now(&self) -> Time {
         *self.now.lock()
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.is_stopping.lock()
     }
 
     fn notify(&self, alerts: Vec<Notification>) {

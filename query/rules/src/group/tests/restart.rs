@@ -152,6 +152,18 @@ fn a_series_that_several_rules_may_have_written_ends_if_none_continues_it() {
     assert_eq!(fake.take_sent(), ["1: 0..120"], "the alert without s=x is of one rule");
 }
 
+/// A shutdown right after a restart ended the series, so the next restart lost the alert.
+#[test]
+fn a_shutdown_ends_no_series_that_a_skipped_rule_may_continue() {
+    let rules = "{alert: A, expr: e}, {alert: A, expr: e, labels: {s: x}}";
+    let (group, fake, start) = restart(rules, 2, 0);
+    group.continue_from(at(1), at(1), &fake, &settings()).unwrap();
+    fake.take_written();
+    *fake.is_stopping.lock() = true;
+    evaluate(&group, &fake, start * MINUTE);
+    assert!(fake.take_written().is_empty());
+}
+
 #[test]
 fn an_alert_continues_if_a_template_of_its_labels_expands_to_nothing() {
     let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, labels: {l: '{{ $labels.gone }}'}}", 7, 0);
