@@ -4,7 +4,7 @@
 //! over to a changed group, `restart` loads the state before a restart.
 //!
 //! Invariants
-//! 1. A group runs one evaluation at a time: [`Group::evaluate`] holds `running`.
+//! 1. A group runs one evaluation at a time: [`Group::evaluate`] holds `running`, as does [`Group::continue_from`].
 //! 2. A failed evaluation of a rule changes none of its alerts.
 //!
 //! Threads: the lock of a rule's state is held only to read or replace it, never during a query.

@@ -66,7 +66,8 @@ impl Group {
 
     /// Loads the alerts that were active at `last`, so that the evaluations after it continue from them. A failed
     /// evaluation writes no samples, so alerts may be some intervals older. Also applies the changes of the evaluation
-    /// at `newest`, which will be repeated, so that alerts that are sent meanwhile have the right state.
+    /// at `newest`, which will be repeated, so that alerts that are sent meanwhile have the right state. Does nothing
+    /// if the group is stopped: then a reload may have moved its alerts to a successor.
     ///
     /// # Errors
     /// The store could not be read.
@@ -77,6 +78,10 @@ impl Group {
         storage: &dyn Storage,
         settings: &Settings,
     ) -> Result<(), Failure> {
+        let _running = self.running.lock();
+        if self.is_stopped() {
+            return Ok(());
+        }
         let deadline = Instant::now() + self.schedule.interval();
         let continuation = Continuation { group: self, last, newest, storage, settings, deadline };
         let mut shared = BTreeSet::new();
@@ -157,7 +162,8 @@ impl Continuation<'_> {
         let (mut tick, interval) = (self.newest, self.group.schedule.interval());
         let mut left: BTreeMap<&Labels, &mut Alert> =
             alerts.iter_mut().filter(|(_, alert)| alert.state == AlertState::Firing).collect();
-        while !left.is_empty() && Instant::now() < self.deadline && !self.storage.is_stopping() {
+        let is_stopping = || self.group.is_stopped() || self.storage.is_stopping();
+        while !left.is_empty() && Instant::now() < self.deadline && !is_stopping() {
             let Ok(matched) = self.matched(rule, alerting, tick) else { return };
             left.retain(|labels, alert| match matched.get(*labels) {
                 Some(found) => {

@@ -164,6 +164,15 @@ fn a_shutdown_ends_no_series_that_a_skipped_rule_may_continue() {
     assert!(fake.take_written().is_empty());
 }
 
+/// A reload had moved its alerts to a successor, so that those that it loaded afterwards counted forever.
+#[test]
+fn a_stopped_group_loads_no_alerts() {
+    let (group, fake, _) = restart("{alert: A, expr: e}", 3, 0);
+    group.stop();
+    group.continue_from(at(2), at(2), &fake, &settings()).unwrap();
+    assert_eq!(states(&group), "");
+}
+
 #[test]
 fn an_alert_continues_if_a_template_of_its_labels_expands_to_nothing() {
     let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, labels: {l: '{{ $labels.gone }}'}}", 7, 0);
