@@ -95,6 +95,17 @@ fn a_range_query_with_one_step_warns_about_its_sort() {
     assert_eq!((n_warnings(10_000), n_warnings(0)), (1, 0));
 }
 
+/// The request panicked. Without debug assertions, the result was the left operand.
+#[test]
+fn scalars_cannot_be_trimmed() {
+    let (_folder, db) = store();
+    for query in ["1 </ 2", "time() >/ 2", "scalar(m) </ scalar(m)", "m + (1 + 2 >/ time())", "vector(1 </ 2)"] {
+        let request = Request::new(query, Times::Instant(0));
+        let error = plain_engine().run(&db, &QueryContext::unbounded(), &request).unwrap_err().to_string();
+        assert!(error.ends_with("/\" not allowed for Scalar operations"), "{query}: {error}");
+    }
+}
+
 #[test]
 fn the_label_of_quantiles_may_be_the_name() {
     let (_folder, db) = store();

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{Scalars, StepSet};
 use crate::eval::grid::Grid;
-use crate::functions::{Implementation, arithmetic};
+use crate::functions::{Implementation, arithmetic, operators};
 use crate::plan::{Call, Plan, PlanKind};
 
 impl Evaluator<'_> {
@@ -29,6 +29,7 @@ impl Evaluator<'_> {
                 let mut values = self.scalar(&chain.first, grid)?;
                 for link in &chain.links {
                     let rhs = self.scalar(&link.rhs, grid)?;
+                    operators::check_scalars(link.op)?;
                     arithmetic::apply_to_scalars(link.op, &mut values, &rhs);
                 }
                 Ok(values)

@@ -11,6 +11,7 @@ use varve_tsdb::histogram::ResetHint;
 use super::arithmetic;
 use super::window::SampleValue;
 use crate::annotations::{Annotation, HistogramOperation};
+use crate::error::{Error, Result};
 use crate::histogram::{Combined, FloatHistogram, Keep, MixedSchemas};
 
 /// An operand.
@@ -89,6 +90,17 @@ pub(crate) fn combine(op: BinaryOp, lhs: Element<'_>, rhs: Element<'_>) -> Outco
 /// Returns `true` if an operator trims histograms.
 pub(crate) fn is_trim(op: BinaryOp) -> bool {
     matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower)
+}
+
+/// Checks that an operator applies to two scalars. The type checker accepts all operators, as in Prometheus.
+///
+/// # Errors
+/// [`Error::Execution`] if the operator trims histograms.
+pub(crate) fn check_scalars(op: BinaryOp) -> Result<()> {
+    match is_trim(op) {
+        true => Err(Error::Execution(format!("operator \"{}\" not allowed for Scalar operations", op.as_str()))),
+        false => Ok(()),
+    }
 }
 
 fn floats(op: BinaryOp, lhs: f64, rhs: f64) -> Outcome {

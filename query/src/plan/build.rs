@@ -3,6 +3,7 @@
 use varve_promql::ast::{self, At, Expr, ExprKind, UnaryOp, ValueType};
 use varve_promql::duration::seconds;
 
+use crate::functions::operators::is_trim;
 use crate::functions::{self, arithmetic};
 
 use super::duration::{QueryTimes, resolve};
@@ -201,8 +202,10 @@ impl Builder<'_> {
             // The span of an operator ends with its right side, like the left side of the next operator.
             let span = operators.get(at + 1).map_or(expr.span, |next| next.lhs.span);
             let rhs = self.build(&operator.rhs)?;
-            // Constant folding.
-            if let (PlanKind::Number(a), PlanKind::Number(b)) = (&lhs.plan.kind, &rhs.plan.kind) {
+            // Constant folding. An operator that is not for scalars fails during the evaluation.
+            if let (PlanKind::Number(a), PlanKind::Number(b)) = (&lhs.plan.kind, &rhs.plan.kind)
+                && !is_trim(operator.op)
+            {
                 let mut value = [*a];
                 arithmetic::apply_to_scalars(operator.op, &mut value, &[*b]);
                 lhs.plan = Plan { kind: PlanKind::Number(value[0]), span, ..lhs.plan };

@@ -11,7 +11,7 @@ use crate::eval::Evaluator;
 use crate::eval::columns::{Scalars, Vector};
 use crate::eval::grid::Grid;
 use crate::eval::stream::{Stage, StageKind};
-use crate::functions::arithmetic;
+use crate::functions::{arithmetic, operators};
 use crate::plan::{Chain, Link, Plan};
 
 /// An operand.
@@ -35,6 +35,7 @@ impl Evaluator<'_> {
             let rhs = self.operand(&link.rhs, grid)?;
             lhs = match (lhs, rhs) {
                 (Operand::Scalar(mut lhs), Operand::Scalar(rhs)) => {
+                    operators::check_scalars(link.op)?;
                     arithmetic::apply_to_scalars(link.op, &mut lhs, &rhs);
                     Operand::Scalar(lhs)
                 }
