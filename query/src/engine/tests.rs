@@ -106,6 +106,18 @@ fn scalars_cannot_be_trimmed() {
     }
 }
 
+/// Of nested functions the innermost was named.
+#[test]
+fn the_outermost_sort_is_ineffective() {
+    let (_folder, db) = store();
+    let times = Times::Range { start_ms: 0, end_ms: 60_000, step_ms: 30_000 };
+    for query in ["sort(sort_desc(m))", "sort_by_label(sort_by_label(m, \"a\"), \"b\")"] {
+        let result = plain_engine().run(&db, &QueryContext::unbounded(), &Request::new(query, times)).unwrap();
+        let warnings: Vec<_> = result.annotations.warnings().collect();
+        assert!(warnings.len() == 1 && warnings[0].ends_with("(1:1)"), "{warnings:?}");
+    }
+}
+
 #[test]
 fn the_label_of_quantiles_may_be_the_name() {
     let (_folder, db) = store();

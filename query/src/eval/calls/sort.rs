@@ -19,8 +19,8 @@ impl Evaluator<'_> {
     /// Sorts by value, NaN last in either direction, and drops histograms. With several steps it does not sort: the
     /// series of a range query are in label order.
     pub(super) fn sort(&mut self, plan: &Plan, arg: &Plan, direction: Direction, grid: Grid) -> Result<Vector> {
-        self.warn_if_range(plan, grid);
         let mut vector = self.vector(arg, grid)?;
+        self.warn_if_range(plan, grid);
         vector.keep_floats();
         if grid.n_steps == 1 {
             sort_by(&mut vector.series, &self.limits, |a, b| {
@@ -38,12 +38,12 @@ impl Evaluator<'_> {
         direction: Direction,
         grid: Grid,
     ) -> Result<Vector> {
-        self.warn_if_range(plan, grid);
         let mut ranks = HashMap::new();
         for (rank, name) in args[1..].iter().enumerate() {
             ranks.entry(string_arg(name)?).or_insert(rank);
         }
         let mut vector = self.vector(&args[0], grid)?;
+        self.warn_if_range(plan, grid);
         let mut charge = self.limits.ctx.charge();
         let mut keyed = Vec::with_capacity(vector.series.len());
         for series in std::mem::take(&mut vector.series) {
@@ -62,6 +62,8 @@ impl Evaluator<'_> {
         Ok(vector)
     }
 
+    /// Adds the warning that sorting has no effect on a range query. Called after the argument is evaluated, so that of
+    /// nested functions the outermost is reported.
     fn warn_if_range(&mut self, plan: &Plan, grid: Grid) {
         if grid.start_ms != grid.end_ms {
             self.annotations.add(Annotation::SortInRangeQuery, plan.span);
