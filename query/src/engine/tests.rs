@@ -118,6 +118,25 @@ fn the_outermost_sort_is_ineffective() {
     }
 }
 
+/// It was counted once per quantile.
+#[test]
+fn a_histogram_with_raised_buckets_counts_once() {
+    let (_folder, db) = store();
+    let mut batch = WriteBatch::default();
+    for (le, value) in [("1", 2.0), ("2", 1.0), ("+Inf", 3.0)] {
+        let series = db.series(&Labels::from_pairs([("__name__", "h_bucket"), ("le", le)]).unwrap()).unwrap();
+        batch.push(series, Sample { timestamp_ms: 0, value }, 0);
+    }
+    db.append(&mut batch).unwrap();
+    for quantiles in ["0.5", "0.5, 0.9", "NaN, 0.1, 0.2, 2, 0.3"] {
+        let query = format!("histogram_quantiles(h_bucket, \"q\", {quantiles})");
+        let request = Request::new(&query, Times::Instant(0));
+        let result = plain_engine().run(&db, &QueryContext::unbounded(), &request).unwrap();
+        let infos: Vec<_> = result.annotations.infos().collect();
+        assert!(infos.len() == 1 && infos[0].contains("over 1 samples"), "{quantiles}: {infos:?}");
+    }
+}
+
 #[test]
 fn the_label_of_quantiles_may_be_the_name() {
     let (_folder, db) = store();

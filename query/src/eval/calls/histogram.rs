@@ -93,7 +93,7 @@ impl Evaluator<'_> {
         self.check_quantiles(&quantiles, args[0].span)?;
         let histograms = self.histograms(vector, args[1].span, grid)?;
         let mut out = self.limits.vector();
-        self.each_quantile(&histograms, &quantiles, grid, &mut |series| out.push(series))?;
+        self.each_quantile(&histograms, &quantiles, &|_| true, grid, &mut |series| out.push(series))?;
         self.without_names(out)
     }
 
@@ -106,11 +106,13 @@ impl Evaluator<'_> {
         let histograms = self.histograms(vector, args[0].span, grid)?;
         let (limits, mut out) = (self.limits.clone(), self.limits.vector());
         let delayed = self.settings.features.delayed_name_removal;
-        for quantiles in &quantiles {
-            self.each_quantile(&histograms, quantiles, grid, &mut |mut series| {
+        for (at, of_steps) in quantiles.iter().enumerate() {
+            // Each histogram and step is reported once, whatever the number of quantiles.
+            let reports = |step: usize| !quantiles[..at].iter().any(|earlier| is_valid(earlier[step]));
+            self.each_quantile(&histograms, of_steps, &reports, grid, &mut |mut series| {
                 // First drops the name: the label that is set next may be the name.
                 series.drop_name(delayed);
-                split_by_quantile(&series, quantiles, label, &limits, &mut out)
+                split_by_quantile(&series, of_steps, label, &limits, &mut out)
             })?;
         }
         out.merge_same_labels()?;
@@ -136,15 +138,25 @@ impl Evaluator<'_> {
         self.without_names(out)
     }
 
-    /// Computes a quantile of each histogram at every step and passes the resulting series to `sink`.
-    fn each_quantile(&mut self, histograms: &Histograms, quantiles: &[f64], grid: Grid, sink: Sink<'_>) -> Result<()> {
+    /// Computes a quantile of each histogram at every step and passes the resulting series to `sink`. Adds infos about
+    /// raised buckets at the steps that pass `reports`.
+    fn each_quantile(
+        &mut self,
+        histograms: &Histograms,
+        quantiles: &[f64],
+        reports: &dyn Fn(usize) -> bool,
+        grid: Grid,
+        sink: Sink<'_>,
+    ) -> Result<()> {
         for native in &histograms.native {
             let quantile = |step: usize, histogram: &FloatHistogram| histogram.quantile(quantiles[step]);
             sink(self.map_native(native, histograms.span, grid, quantile)?)?;
         }
         for classic in &histograms.classic {
-            let quantile =
-                |step: usize, buckets: &mut Vec<Bucket>| classic_histogram::quantile(quantiles[step], buckets);
+            let quantile = |step: usize, buckets: &mut Vec<Bucket>| {
+                let (value, raised) = classic_histogram::quantile(quantiles[step], buckets);
+                (value, raised.filter(|_| reports(step)))
+            };
             sink(self.map_classic(classic, histograms, grid, quantile)?)?;
         }
         Ok(())
@@ -154,7 +166,7 @@ impl Evaluator<'_> {
     /// annotations the outermost position is reported.
     fn check_quantiles(&mut self, quantiles: &[f64], span: Span) -> Result<()> {
         let mut before = None;
-        for &q in quantiles.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
+        for &q in quantiles.iter().filter(|q| !is_valid(**q)) {
             if before.replace(q.to_bits()) != Some(q.to_bits()) {
                 self.limits.check()?;
                 self.annotations.add(Annotation::InvalidQuantile(q), span);
@@ -303,6 +315,10 @@ fn split_by_quantile(series: &Series, quantiles: &[f64], label: &str, limits: &L
         split[at].column.set(step, value);
     }
     split.into_iter().try_for_each(|series| out.push(series))
+}
+
+fn is_valid(quantile: f64) -> bool {
+    (0.0..=1.0).contains(&quantile)
 }
 
 /// Parses the upper bound of a bucket. NaN is no bound.
