@@ -72,6 +72,8 @@ pub struct Alert {
     pub resolved_at: Option<Time>,
     /// Time at which it was last sent.
     pub last_sent_at: Option<Time>,
+    /// `true` if it was last sent as firing.
+    pub is_sent_as_firing: bool,
     /// Time since which it fires only because of `keep_firing_for`.
     pub keep_firing_since: Option<Time>,
 }
@@ -98,15 +100,15 @@ impl Alert {
         self.resolved_at.is_none()
     }
 
-    /// Returns `true` if the alert must be sent at `now`: it was resolved after it was last sent, or `resend_delay` has
-    /// passed since then.
+    /// Returns `true` if the alert must be sent at `now`: it is resolved and was last sent as firing, or `resend_delay`
+    /// has passed since then. The time of its resolution does not matter: while a group catches up, it is in the past.
     pub(crate) fn needs_sending(&self, now: Time, resend_delay: Duration) -> bool {
         if self.state == AlertState::Pending {
             return false;
         }
         match self.last_sent_at {
             None => true,
-            Some(sent) => self.resolved_at.is_some_and(|resolved| resolved > sent) || sent + resend_delay < now,
+            Some(sent) => self.resolved_at.is_some() && self.is_sent_as_firing || sent + resend_delay < now,
         }
     }
 
@@ -120,6 +122,7 @@ impl Alert {
         expr: &Arc<str>,
     ) -> Notification {
         self.last_sent_at = Some(now);
+        self.is_sent_as_firing = self.is_active();
         Notification {
             labels: self.labels.clone(),
             annotations: Arc::clone(&self.annotations),

@@ -40,6 +40,8 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) timestamp_ms: i64,
     /// `true` if `ALERTS` and `ALERTS_FOR_STATE` are written. They are not before earlier alerts are restored.
     pub(crate) is_restored: bool,
+    /// `true` if no alert is sent.
+    pub(crate) is_dry_run: bool,
     /// The deadline of all templates together.
     pub(crate) ctx: &'a QueryContext,
     /// Expands a template for one sample.
@@ -115,6 +117,7 @@ impl Evaluation<'_> {
                 fired_at: None,
                 resolved_at: None,
                 last_sent_at: None,
+                is_sent_as_firing: false,
                 keep_firing_since: None,
             };
             alerts.insert(labels, alert);
@@ -135,7 +138,10 @@ impl Evaluation<'_> {
                 alert.state = AlertState::Inactive;
                 alert.resolved_at = Some(self.tick);
             }
-            return alert.resolved_at.is_none_or(|resolved| self.tick.since(resolved) <= RESOLVED_RETENTION);
+            // A group that catches up sends its resolved alerts later.
+            let is_recent = |resolved| self.tick.since(resolved) <= RESOLVED_RETENTION;
+            let is_unsent = alert.is_sent_as_firing && !self.is_dry_run;
+            return is_unsent || alert.resolved_at.is_none_or(is_recent);
         }
         let is_held = self.tick.is_past(alert.active_at, hold);
         if alert.state == AlertState::Pending && is_held {
@@ -204,8 +210,15 @@ mod tests {
         };
         let result: Vec<VectorSample> = (0..5).map(sample).collect();
         let tick = Time::default();
-        let mut evaluation =
-            Evaluation { source, tick, timestamp_ms: 0, is_restored: true, ctx: &ctx, expand: &mut expand };
+        let mut evaluation = Evaluation {
+            source,
+            tick,
+            timestamp_ms: 0,
+            is_restored: true,
+            is_dry_run: false,
+            ctx: &ctx,
+            expand: &mut expand,
+        };
         let error = evaluate(&mut evaluation, Alerts::new(), &result).err();
         (error, n_expansions)
     }

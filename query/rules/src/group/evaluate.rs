@@ -256,6 +256,7 @@ impl Run<'_> {
             tick: self.tick,
             timestamp_ms: self.timestamp_ms(),
             is_restored: rule.state.lock().is_restored,
+            is_dry_run: self.group.is_dry_run(),
             ctx: &ctx,
             expand: &mut expand,
         };

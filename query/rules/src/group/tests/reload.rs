@@ -79,6 +79,22 @@ fn a_changed_rule_keeps_only_what_still_holds() {
 }
 
 #[test]
+fn a_group_that_becomes_a_dry_run_forgets_resolved_alerts() {
+    let (fake, alerts_max) = (Fake::default(), Arc::new(AlertsMax::new(10)));
+    fake.set("e", Ok(vec![("m a=1", 5.0)]));
+    let (set, _) = set_of(&RuleSet::default(), "groups: [{name: g, rules: [{alert: A, expr: e}]}]", &alerts_max);
+    evaluate(set.groups().next().unwrap(), &fake, 0);
+    let dry = "groups: [{name: g, state: dry_run, rules: [{alert: A, expr: e}]}]";
+    let (set, _) = set_of(&set, dry, &alerts_max);
+    fake.set("e", Ok(vec![]));
+    let group = set.groups().next().unwrap();
+    evaluate(group, &fake, MINUTE);
+    assert_eq!(states(group), "1:inactive");
+    evaluate(group, &fake, 17 * MINUTE);
+    assert_eq!(states(group), "");
+}
+
+#[test]
 fn a_thousand_reloads_leave_nothing_behind() {
     let alerts_max = Arc::new(AlertsMax::new(10));
     let fake = Fake::default();

@@ -89,6 +89,25 @@ fn a_group_that_catches_up_sends_its_firing_alerts_again() {
     assert_eq!(fake.take_sent(), ["1: 300..420"]);
 }
 
+/// It was sent as resolved only after the resend delay, and never if the catch-up went on for more than 15 minutes.
+#[test]
+fn an_alert_that_a_catch_up_resolves_is_sent_by_the_next_evaluation() {
+    for down in [3, 30] {
+        let (group, fake, start) = restart("{alert: A, expr: e}", 3, down);
+        group.continue_from(at(2), at(2), &fake, &settings()).unwrap();
+        group.resend(at(start), &fake, &settings());
+        assert_eq!(fake.take_sent().len(), 1);
+        fake.set("e", Ok(vec![]));
+        (3..start).for_each(|minute| drop(group.evaluate(at(minute), Mode::CatchUp, &fake, &settings())));
+        assert!(fake.take_sent().is_empty());
+        evaluate(&group, &fake, start * MINUTE);
+        assert_eq!(fake.take_sent(), ["1: 0..180"], "{down}");
+        assert_eq!(states(&group), "1:inactive");
+        evaluate(&group, &fake, (start + 20) * MINUTE);
+        assert_eq!(states(&group), "");
+    }
+}
+
 #[test]
 fn alerts_continue_over_failed_evaluations_before_the_outage() {
     // Outcome of the expression at the last evaluations before the outage, and the alerts afterwards.
