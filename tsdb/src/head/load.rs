@@ -84,7 +84,7 @@ struct Stretch {
 #[derive(Debug, Default)]
 struct Columns {
     /// Stretches of each label, in order of slots.
-    labels: Vec<(SymbolId, Vec<Stretch>)>,
+    labels: Vec<(SymbolId, Column<Stretch>)>,
     /// Indexes into `labels`.
     by_name: HashMap<SymbolId, usize>,
     /// By shape, the indexes of its names in `labels`.
@@ -126,7 +126,7 @@ impl Table {
         self.loaded_hashes = Column::default();
         let mut builder = LabelBuilder::default();
         for (name, stretches) in self.loaded_columns().labels {
-            for Stretch { slot, n_series, first, step } in stretches {
+            for &Stretch { slot, n_series, first, step } in stretches.iter() {
                 for i in 0..n_series {
                     builder.push(slot + i, SymbolId(self.label_sets.word(first + i * step)));
                 }
@@ -183,7 +183,7 @@ impl Columns {
 
     fn label(&mut self, name: SymbolId) -> usize {
         *self.by_name.entry(name).or_insert_with(|| {
-            self.labels.push((name, Vec::new()));
+            self.labels.push((name, Column::default()));
             self.labels.len() - 1
         })
     }

@@ -3,6 +3,8 @@
 //! Rows are stored in pages. A page is allocated with the first sample of one of its series. So there are no pages
 //! after a freeze, growing moves no rows, and pages whose series have no new samples cost nothing.
 
+use std::hint::black_box;
+
 use crate::chunk::{Chunk, ChunkRow};
 use varve_collections::Column;
 
@@ -46,8 +48,11 @@ impl Rows {
             self.pages.push(None);
         }
         self.n_pages += 1;
-        let rows = vec![ChunkRow::default(); PAGE_ROWS].into_boxed_slice();
-        self.pages[number].insert(rows.try_into().expect("a page was allocated with PAGE_ROWS rows"))
+        let mut rows = Vec::with_capacity(PAGE_ROWS);
+        // The compiler must not see the zeros: it would allocate zeroed memory without writing to it. The kernel maps
+        // such memory twice, at the first read and at the first write, and the second mapping interrupts all cores.
+        rows.resize(PAGE_ROWS, black_box(ChunkRow::default()));
+        self.pages[number].insert(rows.into_boxed_slice().try_into().expect("resized to PAGE_ROWS rows"))
     }
 
     /// Updates all chunks that are not empty.
