@@ -11,8 +11,7 @@ use super::index::SeriesCursor;
 use super::page::Access;
 use super::reader::Block;
 use super::rows::{Rows, RowsPlace};
-use super::timestamps::TimestampColumnId;
-use super::timestamps::TimestampColumns;
+use super::timestamps::{TimestampColumnId, TimestampColumns};
 use crate::error::{Damaged, Result};
 use crate::sample::{SampleColumns, TimeRange};
 

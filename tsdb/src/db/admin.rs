@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use super::Db;
-use crate::compact::retention::Retention;
-use crate::compact::retention::rules::RetentionRule;
+use crate::compact::retention::{Retention, rules::RetentionRule};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;

@@ -13,8 +13,7 @@ use super::id_allocator::IdAllocator;
 use super::slot_set::SlotSet;
 use super::symbols::SymbolId;
 use super::value_order::ValueOrder;
-use varve_collections::Column;
-use varve_collections::WideTable;
+use varve_collections::{Column, WideTable};
 
 /// Slots are less than this: the highest bit marks an entry that refers to the pool.
 pub(crate) const SLOTS_MAX: u32 = 1 << 31;

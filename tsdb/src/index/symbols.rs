@@ -6,9 +6,7 @@ use std::ops::Range;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::id_allocator::IdAllocator;
-use varve_collections::Arena;
-use varve_collections::Column;
-use varve_collections::WideTable;
+use varve_collections::{Arena, Column, WideTable};
 
 /// The id of a string. Ids are dense from 0, and reused when nothing refers to the string any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

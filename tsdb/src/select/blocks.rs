@@ -10,8 +10,7 @@ use roaring::RoaringBitmap;
 use crate::block::{Access, Projection, ReadCache, SeriesCursor, StoredBlock};
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::labels::LabelHint;
-use crate::labels::Labels;
+use crate::labels::{LabelHint, Labels};
 use crate::sample::{SampleColumns, TimeRange};
 
 /// The selected series of one block.

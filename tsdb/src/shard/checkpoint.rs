@@ -10,8 +10,7 @@ use super::log::ShardLog;
 use crate::error::Result;
 use crate::head::SlotRef;
 use crate::labels::{Labels, Metadata};
-use crate::sample::SeriesRef;
-use crate::sample::exemplar::NumberedExemplars;
+use crate::sample::{SeriesRef, exemplar::NumberedExemplars};
 
 /// Number of series read per acquisition of the head lock.
 const BATCH_SERIES: usize = 512;

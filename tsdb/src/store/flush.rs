@@ -34,8 +34,7 @@ use crate::labels::Matcher;
 use crate::options::Options;
 use crate::sample::staleness::is_stale_nan;
 use crate::sample::{SampleColumns, TimeRange};
-use crate::shard::ShardLog;
-use crate::shard::{EvictionLimits, Shard};
+use crate::shard::{EvictionLimits, Shard, ShardLog};
 use crate::store::Store;
 use crate::store::flush_state::{FlushStats, Flushing, StaleByShard};
 

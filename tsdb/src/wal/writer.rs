@@ -30,8 +30,7 @@ use super::segment::{SegmentWriter, UnsyncedFile, WriteError};
 use crate::error::{Error, Result};
 use crate::labels::{Labels, Metadata};
 use crate::options::WalSync;
-use crate::sample::SeriesRef;
-use crate::sample::exemplar::{Exemplar, NumberedExemplars};
+use crate::sample::{SeriesRef, exemplar::Exemplar, exemplar::NumberedExemplars};
 
 /// Bytes at which a frame of definitions is closed.
 const SERIES_FRAME_SIZE: usize = 1 << 20;
