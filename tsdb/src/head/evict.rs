@@ -89,7 +89,7 @@ impl Head {
     fn remove(&mut self, slot: u32) {
         if let Some(last_ms) = self.table.row(slot).map(|row| row.last_ms).filter(|&last_ms| last_ms != i64::MIN) {
             let labels = self.labels(slot);
-            self.evicted.note(&labels, last_ms);
+            self.evicted.note(&labels, last_ms, self.with_start_timestamps.contains(&slot));
         }
         self.table.remove(slot);
         self.with_start_timestamps.remove(&slot);

@@ -50,8 +50,7 @@ pub(crate) use table::{NewSeries, SlotRef};
 
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::index::LabelCounts;
-use crate::index::SymbolId;
+use crate::index::{LabelCounts, SymbolId};
 use crate::labels::{Labels, Matcher, StringSet};
 use crate::sample::{SeriesRef, TimeRange};
 use evicted::EvictedSeries;
@@ -145,9 +144,12 @@ impl Head {
     pub(crate) fn find_or_create(&mut self, labels: &Labels, new_ref: SeriesRef) -> Result<(u32, NewSeries)> {
         let (slot, new) = self.table.find_or_create(labels, new_ref)?;
         if new == NewSeries::Yes
-            && let Some(last_ms) = self.evicted.take(labels)
+            && let Some((last_ms, had_starts)) = self.evicted.take(labels)
         {
             self.set_last(slot, last_ms);
+            if had_starts {
+                self.with_start_timestamps.insert(slot);
+            }
         }
         Ok((slot, new))
     }

@@ -1,5 +1,7 @@
 //! Eviction of idle series, and the earlier eviction of stale ones.
 
+use varve_fs::testing::Fault;
+
 use super::*;
 
 const MINUTE_MS: i64 = 60_000;
@@ -183,4 +185,35 @@ fn series_with_samples_written_after_a_deletion_stay() {
     }
     let too_old = append(&db, &[(1, NOW_MS - 1_000 * MINUTE_MS, 1.0)]);
     assert_eq!(too_old.len(), 1);
+}
+
+/// The samples after its return used to have its earlier start timestamp after a restart.
+#[test]
+fn a_series_that_returns_while_the_log_has_its_start_timestamp_logs_that_it_has_none() {
+    for operation in 0.. {
+        let fs = MemFs::new();
+        let options = || Options { clock: Arc::new(ManualClock::at(NOW_MS + 1_000 * MINUTE_MS)), ..options() };
+        let db = open_on(&fs, options());
+        let send = |minute: i64, start_ms| {
+            let (mut batch, timestamp_ms) = (WriteBatch::default(), NOW_MS + minute * MINUTE_MS);
+            let series = db.series(&series_labels(0)).unwrap();
+            batch.push_with_start(series, Sample { timestamp_ms, value: 1.0 }, start_ms, 0);
+            db.append(&mut batch).unwrap();
+        };
+        send(0, NOW_MS - 1);
+        append(&db, &[(CLOCK, NOW_MS + 100 * MINUTE_MS, 1.0)]);
+        fs.fail_at(fs.n_operations() + operation, Fault::Fails(std::io::ErrorKind::StorageFull));
+        let flushed = db.flush();
+        if fs.failed().is_none() {
+            break;
+        }
+        send(101, 0);
+        drop(db);
+        let (db, mut columns) = (open_on(&fs, options()), SampleColumns::default());
+        for series in db.select(&QueryContext::unbounded(), &[Matcher::equal("i", "0")], TimeRange::ALL).unwrap() {
+            series.unwrap().read(&mut columns).unwrap();
+        }
+        let found = [0, 1].map(|idx| columns.start_ms(idx));
+        assert_eq!((columns.len(), found), (2, [NOW_MS - 1, 0]), "{:?}, then {flushed:?}", fs.failed());
+    }
 }
