@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_fs::{AppendFile, Fs};
+use varve_fs::{AppendFile, Fs, remove_if_exists};
 
 use crate::error::{Error, Result};
 
@@ -43,7 +43,11 @@ impl TemporaryFile {
     pub(crate) fn publish(mut self, dir: &Path, name: &str) -> Result<()> {
         let (fs, path_tmp) = self.location();
         let path = dir.join(name);
-        fs.rename(path_tmp, &path).map_err(Error::io("rename", path_tmp))?;
+        fs.rename(path_tmp, &path).map_err(|error| {
+            // The file may have its final name nevertheless. The next start would add it to the blocks.
+            let _failed = remove_if_exists(fs, &path);
+            Error::io("rename", path_tmp)(error)
+        })?;
         self.path = Some(path);
         self.fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         self.path = None;
@@ -54,7 +58,7 @@ impl TemporaryFile {
 impl Drop for TemporaryFile {
     fn drop(&mut self) {
         if let Some(path) = &self.path
-            && let Err(error) = self.fs.remove(path)
+            && let Err(error) = remove_if_exists(&*self.fs, path)
         {
             tracing::warn!(?path, %error, "cannot remove an unfinished file; the next start removes it");
         }
