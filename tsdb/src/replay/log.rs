@@ -16,8 +16,7 @@ use crate::error::{Error, Interrupt, Result};
 use crate::head::AnySample;
 use crate::labels::{Labels, Metadata};
 use crate::options::WalOnCorruption;
-use crate::sample::SeriesRef;
-use crate::sample::exemplar::Exemplar;
+use crate::sample::{SeriesRef, exemplar::Exemplar};
 use crate::shard::exemplars::Restored;
 use crate::shard::shard_of;
 use crate::wal::checkpoint::{self, Entry};
@@ -130,8 +129,20 @@ impl LogReplay {
         Ok(())
     }
 
+    /// Makes the segments survive a power cut, before a new record refers to a series in them or a repeated sample is
+    /// not logged again: the process that wrote them may have ended before their sync.
+    fn sync(&self, fs: &dyn Fs) -> Result<()> {
+        let series = self.series.iter().map(|&number| self.path(SegmentKind::Series, number));
+        for path in series.chain(self.samples.iter().map(|&number| self.path(SegmentKind::Samples, number))) {
+            fs.truncate(&path, file_size(fs, &path)?).map_err(Error::io("sync", &path))?;
+            fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
+        }
+        Ok(())
+    }
+
     /// Loads the checkpoint, then the series segments.
     pub(super) fn definitions(&mut self, context: &ReplayContext<'_>) -> Result<()> {
+        self.sync(context.fs)?;
         if let Some(number) = self.checkpoint {
             let path = self.path(SegmentKind::Checkpoint, number);
             let size = file_size(context.fs, &path)?;

@@ -203,6 +203,20 @@ fn power_cuts_during_replays_lose_and_duplicate_nothing() {
     }
 }
 
+/// Samples used to be lost with the definition of their series, and repeated ones because they were not logged again.
+#[test]
+fn a_power_cut_after_a_restart_loses_nothing_although_the_process_before_synced_nothing() {
+    for wal_replay_in_background in [false, true] {
+        let (fs, mut told) = (MemFs::new(), Told::default());
+        let never = Options { wal_sync: WalSync::Never, ..options(&fs, 2) };
+        write(&Db::open(DATA.as_ref(), never).unwrap(), NOW_MS, &mut Told::default()).unwrap();
+        let db = Db::open(DATA.as_ref(), Options { wal_replay_in_background, ..options(&fs, 2) }).unwrap();
+        db.wait_replayed(&QueryContext::unbounded()).unwrap();
+        (0..2).for_each(|part| write(&db, NOW_MS + part, &mut told).unwrap());
+        check(&fs.crash(PowerCut::LosesAll), &told, &format!("{wal_replay_in_background}"));
+    }
+}
+
 /// A process that dies between the writes of two logs may leave a part of the request (decision 0005).
 #[test]
 fn a_request_cut_by_the_end_of_the_process_is_complete_once_it_is_repeated() {
