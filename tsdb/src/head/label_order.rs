@@ -6,7 +6,6 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::ops::Range;
 
 use roaring::RoaringBitmap;
 
@@ -224,7 +223,7 @@ impl Merge {
 
 impl Head {
     /// Returns references to the series in `slots`. Skips free slots.
-    pub(crate) fn slot_refs(&self, slots: Range<u32>) -> impl Iterator<Item = SlotRef> + '_ {
+    pub(crate) fn slot_refs(&self, slots: impl Iterator<Item = u32>) -> impl Iterator<Item = SlotRef> {
         slots.map(|slot| self.slot_ref(slot)).filter(|&slot_ref| self.is_current(slot_ref))
     }
 

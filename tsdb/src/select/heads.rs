@@ -12,10 +12,9 @@ use std::sync::Arc;
 
 use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
-use varve_collections::prefetch;
+use varve_collections::{PositionIndex, prefetch};
 
 use super::selection::{BATCH_SERIES, Need, Place, Selection};
-use super::slot_index::SlotIndex;
 use crate::context::{Charge, QueryContext, scheduler};
 use crate::error::{Damaged, Result};
 use crate::head::{Head, HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};
@@ -49,7 +48,7 @@ struct SelectedHead {
 pub(super) struct HeadReads {
     copies: HeadCopies,
     /// The copied slots. A slot and its samples in `copies` have the same index. Empty if only labels are needed.
-    copied: SlotIndex,
+    copied: PositionIndex,
 }
 
 /// Series of a head in label order.
@@ -188,27 +187,27 @@ impl HeadReads {
     fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<Slots>)>> {
         let Selection { ctx, store, matchers, range, need, any_order, .. } = *selection;
         let store_shard = &store.shards[shard];
-        if need == Need::Labels
-            && let Some(Found { shared, order, own }) = find(selection, store_shard, charge)?
-        {
-            let slots = vec![Slots::Shared { order, at: 0, wanted: shared }, Slots::Own(own.into_iter())];
-            return Ok(Some((Self::default(), slots)));
-        }
-        let slots: Vec<SlotRef> = {
+        let (slots, n_removed) = {
             let head = store_shard.head();
             if !head.range().is_some_and(|selected| selected.overlaps(range)) {
                 return Ok(None);
             }
-            let slots = head.select(ctx, matchers)?;
-            charge.grow_without_waiting(slots.len() as usize * size_of::<SlotRef>() * 2)?;
-            slots.into_iter().map(|slot| head.slot_ref(slot)).collect()
+            (head.select(ctx, matchers)?, head.n_removed())
         };
+        if need == Need::Labels
+            && let Some(Found { shared, order, own }) = find(selection, store_shard, (&slots, n_removed), charge)?
+        {
+            let slots = vec![Slots::Shared { order, at: 0, wanted: shared }, Slots::Own(own.into_iter())];
+            return Ok(Some((Self::default(), slots)));
+        }
+        charge.grow(slots.len() as usize * size_of::<SlotRef>() * 2)?;
         let (copies, copied) = copy(selection, store_shard, slots, charge)?;
         if copied.is_empty() {
             return Ok(None);
         }
         // Positions are needed only for reading samples.
-        let positions = if need == Need::Labels { SlotIndex::default() } else { SlotIndex::new(&copied) };
+        let index = || PositionIndex::new(copied.iter().map(|of| of.slot));
+        let positions = if need == Need::Labels { PositionIndex::default() } else { index() };
         charge.grow(positions.size())?;
         let in_order = if any_order { copied } else { sort(ctx, store_shard, &copied, charge)? };
         charge.shrink(size_of_val(&*in_order));
@@ -216,21 +215,19 @@ impl HeadReads {
     }
 }
 
-/// Finds the selected series of a head if they are numerous enough to use the shared order. Returns `None` otherwise,
-/// or if a series is evicted concurrently.
-fn find(selection: &Selection<'_>, store_shard: &Shard, charge: &mut Charge) -> Result<Option<Found>> {
-    let Selection { ctx, matchers, range, .. } = *selection;
-    let (slots, n_removed) = {
-        let head = store_shard.head();
-        if !head.range().is_some_and(|selected| selected.overlaps(range)) {
-            return Ok(None);
-        }
-        (head.select(ctx, matchers)?, head.n_removed())
-    };
-    let Some(order) = store_shard.shared_order(ctx, &slots, n_removed)? else { return Ok(None) };
+/// Finds the series of `slots` that have samples in the range, if they are numerous enough to use the shared order.
+/// Returns `None` otherwise, or if a series is evicted concurrently. `slots` were selected after `n_removed` removals.
+fn find(
+    selection: &Selection<'_>,
+    store_shard: &Shard,
+    (slots, n_removed): (&RoaringBitmap, u64),
+    charge: &mut Charge,
+) -> Result<Option<Found>> {
+    let Selection { ctx, range, .. } = *selection;
+    let Some(order) = store_shard.shared_order(ctx, slots, n_removed)? else { return Ok(None) };
     let Some(members) = order.members(n_removed) else { return Ok(None) };
     let (mut shared, mut own, mut scratch) = (RoaringBitmap::new(), Vec::new(), HeadCopies::of_newest());
-    let mut slots = slots.into_iter().peekable();
+    let mut slots = slots.iter().peekable();
     while slots.peek().is_some() {
         ctx.check()?;
         scheduler::pause();
@@ -265,48 +262,43 @@ fn sort(ctx: &QueryContext, store_shard: &Shard, slots: &[SlotRef], charge: &mut
     Ok(sorted)
 }
 
-/// Copies the samples of `slots`. Returns them, and the slots that have samples in the range.
+/// Copies the samples of `slots`. Returns them, and the series that have samples in the range. A series that reuses the
+/// slot of an evicted one has none: the view is older than its first sample.
 fn copy(
     selection: &Selection<'_>,
     store_shard: &Shard,
-    mut slots: Vec<SlotRef>,
+    slots: RoaringBitmap,
     charge: &mut Charge,
 ) -> Result<(HeadCopies, Vec<SlotRef>)> {
     let Selection { ctx, range, need, view, .. } = *selection;
     let mut copies = if need == Need::Samples { HeadCopies::default() } else { HeadCopies::of_newest() };
     let (mut scratch, mut tails) = (HeadCopies::of_newest(), Vec::new());
-    let mut n_copied = 0;
-    for first in (0..slots.len()).step_by(BATCH_SERIES) {
+    let n_slots = slots.len() as usize;
+    let (mut copied, mut batch) = (Vec::with_capacity(n_slots), Vec::with_capacity(BATCH_SERIES));
+    let mut slots = slots.into_iter();
+    for first in (0..n_slots).step_by(BATCH_SERIES) {
         ctx.check()?;
         // Otherwise many selections take the cores from writes, and lock the head in turn.
         scheduler::pause();
         if first == ESTIMATE_AFTER_SERIES {
-            copies.reserve_for(first, slots.len(), charge);
+            copies.reserve_for(first, n_slots, charge);
         }
         let before = copies.size();
-        let end = slots.len().min(first + BATCH_SERIES);
         let head = store_shard.head();
+        batch.clear();
+        batch.extend(head.slot_refs(slots.by_ref().take(BATCH_SERIES)));
         if need == Need::Samples {
-            head.prefetch_chunks(&slots[first..end], range, &mut tails);
+            head.prefetch_chunks(&batch, range, &mut tails);
         }
-        for at in first..end {
-            let of = slots[at];
-            let found = match need {
-                Need::Samples | Need::Newest => head.copy_one(of, range, view, &mut copies),
-                Need::Labels => head.has_sample(of, range, view, &mut scratch),
-            };
-            if found {
-                // Moves slots with samples to the front in place: a second list would be as large.
-                slots[n_copied] = of;
-                n_copied += 1;
-            }
-        }
+        copied.extend(batch.iter().filter(|&&of| match need {
+            Need::Samples | Need::Newest => head.copy_one(of, range, view, &mut copies),
+            Need::Labels => head.has_sample(of, range, view, &mut scratch),
+        }));
         drop(head);
         charge.grow(copies.size() - before)?;
         copies.check_size()?;
     }
-    slots.truncate(n_copied);
-    Ok((copies, slots))
+    Ok((copies, copied))
 }
 
 fn lock<'a>(store: &'a Store, heads: &[SelectedHead]) -> Vec<RwLockReadGuard<'a, Head>> {

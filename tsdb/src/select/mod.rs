@@ -15,7 +15,6 @@ mod blocks;
 mod heads;
 mod label_projection;
 mod selection;
-mod slot_index;
 
 use std::cmp::Ordering;
 use std::fmt;

@@ -385,7 +385,7 @@ impl Table {
     }
 
     pub(in crate::head) fn generation(&self, slot: u32) -> u32 {
-        self.rows[slot as usize].generation
+        self.row(slot).map_or(0, |row| row.generation)
     }
 
     #[inline]
