@@ -129,20 +129,14 @@ impl LogReplay {
         Ok(())
     }
 
-    /// Makes the segments survive a power cut, before a new record refers to a series in them or a repeated sample is
-    /// not logged again: the process that wrote them may have ended before their sync.
-    fn sync(&self, fs: &dyn Fs) -> Result<()> {
+    /// Returns the paths of the live segments.
+    pub(super) fn segments(&self) -> impl Iterator<Item = PathBuf> {
         let series = self.series.iter().map(|&number| self.path(SegmentKind::Series, number));
-        for path in series.chain(self.samples.iter().map(|&number| self.path(SegmentKind::Samples, number))) {
-            fs.truncate(&path, file_size(fs, &path)?).map_err(Error::io("sync", &path))?;
-            fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
-        }
-        Ok(())
+        series.chain(self.samples.iter().map(|&number| self.path(SegmentKind::Samples, number)))
     }
 
     /// Loads the checkpoint, then the series segments.
     pub(super) fn definitions(&mut self, context: &ReplayContext<'_>) -> Result<()> {
-        self.sync(context.fs)?;
         if let Some(number) = self.checkpoint {
             let path = self.path(SegmentKind::Checkpoint, number);
             let size = file_size(context.fs, &path)?;
@@ -491,7 +485,7 @@ impl LogReplay {
     }
 }
 
-fn file_size(fs: &dyn Fs, path: &Path) -> Result<u64> {
+pub(super) fn file_size(fs: &dyn Fs, path: &Path) -> Result<u64> {
     fs.open(path).and_then(|file| file.size()).map_err(Error::io("open", path))
 }
 

@@ -8,8 +8,9 @@
 //! Used by `background::replay`, which runs a replay for a store and then applies the buffered samples.
 //!
 //! Invariants
-//! 1. Until it ends, the replay changes nothing in the WAL directory, and only adds files to the quarantine. Writes
-//!    during the replay go to new segments, which the replay does not read. Torn tails are cut last. Under
+//! 1. Until it ends, the replay changes no bytes in the WAL directory, and only adds files to the quarantine. It syncs
+//!    the segments of the previous process before writes are accepted. Writes during the replay go to new segments,
+//!    which the replay does not read. Torn tails are cut last. Under
 //!    [`WalOnCorruption::Refuse`](crate::WalOnCorruption::Refuse) the first damage ends the replay, so no file changes.
 //! 2. The next start repeats a replay that did not end.
 //!

@@ -1,15 +1,19 @@
 //! Replay of all logs of a store.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
 
 use rayon::prelude::*;
 use varve_fs::{Fs, list_if_exists};
 
 use super::context::ReplayContext;
 use super::locations::SeriesLocations;
-use super::log::LogReplay;
+use super::log::{LogReplay, file_size};
 use super::stats::ReplayStats;
-use crate::error::Result;
+use crate::error::{Error, Interrupt, Result};
 use crate::wal::reader::check_version;
 use crate::wal::{Epoch, SegmentKind};
 
@@ -40,6 +44,20 @@ pub(crate) fn check_versions(fs: &dyn Fs, wal_dir: &Path, epochs: &[Epoch]) -> R
     Ok(())
 }
 
+/// Makes segments survive a power cut, before a new record refers to a series in them or a repeated sample is not
+/// logged again: the process that wrote them may have ended before their sync. Nothing is appended to them any more.
+fn sync(context: &ReplayContext<'_>, segments: &[PathBuf]) -> Result<()> {
+    for path in segments {
+        if context.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted(Interrupt::Shutdown));
+        }
+        // This also syncs the file.
+        context.fs.truncate(path, file_size(context.fs, path)?).map_err(Error::io("sync", path))?;
+    }
+    let dirs: BTreeSet<&Path> = segments.iter().filter_map(|path| path.parent()).collect();
+    dirs.into_iter().try_for_each(|dir| context.fs.sync_dir(dir).map_err(Error::io("sync", dir)))
+}
+
 impl<'a> Replay<'a> {
     /// Loads the definitions of all epochs below `wal_dir`, oldest first.
     ///
@@ -53,9 +71,17 @@ impl<'a> Replay<'a> {
             let open = |log| LogReplay::open(epoch.log_dir(wal_dir, log), is_current_layout.then_some(log), context);
             logs.push((0..epoch.logs).into_par_iter().map(open).collect::<Result<_>>()?);
         }
-        for logs in &mut logs {
-            logs.par_iter_mut().try_for_each(|log| log.definitions(context))?;
-        }
+        let segments: Vec<PathBuf> = logs.iter().flatten().flat_map(LogReplay::segments).collect();
+        thread::scope(|scope| {
+            // Waits for the disk, while the definitions need the cores.
+            let sync = || sync(context, &segments);
+            let started = thread::Builder::new().name("replay-sync".into()).spawn_scoped(scope, sync);
+            let syncing = started.map_err(Error::io("start a thread for", wal_dir))?;
+            for logs in &mut logs {
+                logs.par_iter_mut().try_for_each(|log| log.definitions(context))?;
+            }
+            syncing.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })?;
         context.shards.par_iter().try_for_each(|shard| shard.head_mut().finish_loading())?;
         let mut earlier = SeriesLocations::default();
         let n_earlier = logs.len().saturating_sub(1);
