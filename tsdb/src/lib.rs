@@ -38,7 +38,7 @@
 //! and `replay` at start), and a set of `block`s, which `compact` merges. `isolation` decides what a reader sees. The
 //! crate `varve_fs` is the only access to the disk and the clock.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod db;
 mod error;
