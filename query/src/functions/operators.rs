@@ -97,10 +97,10 @@ pub(crate) fn is_trim(op: BinaryOp) -> bool {
 /// # Errors
 /// [`Error::Execution`] if the operator trims histograms.
 pub(crate) fn check_scalars(op: BinaryOp) -> Result<()> {
-    match is_trim(op) {
-        true => Err(Error::Execution(format!("operator \"{}\" not allowed for Scalar operations", op.as_str()))),
-        false => Ok(()),
+    if is_trim(op) {
+        return Err(Error::Execution(format!("operator \"{}\" not allowed for Scalar operations", op.as_str())));
     }
+    Ok(())
 }
 
 fn floats(op: BinaryOp, lhs: f64, rhs: f64) -> Outcome {

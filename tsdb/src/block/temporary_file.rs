@@ -45,7 +45,11 @@ impl TemporaryFile {
         let path = dir.join(name);
         fs.rename(path_tmp, &path).map_err(|error| {
             // The file may have its final name nevertheless. The next start would add it to the blocks.
-            let _failed = remove_if_exists(fs, &path);
+            let removed = remove_if_exists(fs, &path).map_err(Error::from);
+            let synced = removed.and_then(|_| fs.sync_dir(dir).map_err(Error::io("sync", dir)));
+            if let Err(error) = synced {
+                tracing::error!(?path, %error, "cannot remove an unused file; remove it before the next start");
+            }
             Error::io("rename", path_tmp)(error)
         })?;
         self.path = Some(path);
@@ -60,7 +64,7 @@ impl Drop for TemporaryFile {
         if let Some(path) = &self.path
             && let Err(error) = remove_if_exists(&*self.fs, path)
         {
-            tracing::warn!(?path, %error, "cannot remove an unfinished file; the next start removes it");
+            tracing::warn!(?path, %error, "cannot remove an unfinished or unused file");
         }
     }
 }

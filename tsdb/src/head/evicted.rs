@@ -4,8 +4,8 @@
 //! that, so the timestamp is stored, by a hash of the labels, until it can no longer matter. A series that returns
 //! continues from this timestamp. A restart loses the timestamps: a series evicted before the restart is then new.
 //!
-//! A series that had start timestamps still has them in the log until a checkpoint replaces it. So a returning series
-//! must log its start timestamps even if they are unknown.
+//! The log keeps the start timestamps of a series until the next checkpoint. If the series returns before that, it must
+//! log that its start timestamp is unknown.
 
 use std::hash::BuildHasher;
 
@@ -18,8 +18,8 @@ use varve_collections::WideTable;
 /// this limit return as new series.
 const EVICTED_SERIES_MAX: usize = 1 << 20;
 
-/// Timestamps of the newest in-order samples of evicted series, by the hashes of their label sets. The last bit of a
-/// hash tells whether the series had start timestamps ([`HAD_STARTS`]).
+/// Timestamps of the newest in-order samples of evicted series, by the hashes of their label sets. The lowest bit
+/// of a stored hash is set if the series had start timestamps ([`HAD_STARTS`]).
 #[derive(Debug, Default)]
 pub(super) struct EvictedSeries {
     lasts: WideTable<(u64, i64)>,

@@ -73,7 +73,7 @@ pub struct Alert {
     /// Time at which it was last sent.
     pub last_sent_at: Option<Time>,
     /// `true` if it was last sent as firing.
-    pub is_sent_as_firing: bool,
+    pub was_sent_as_firing: bool,
     /// Time since which it fires only because of `keep_firing_for`.
     pub keep_firing_since: Option<Time>,
 }
@@ -108,7 +108,7 @@ impl Alert {
         }
         match self.last_sent_at {
             None => true,
-            Some(sent) => self.resolved_at.is_some() && self.is_sent_as_firing || sent + resend_delay < now,
+            Some(sent) => self.resolved_at.is_some() && self.was_sent_as_firing || sent + resend_delay < now,
         }
     }
 
@@ -122,7 +122,7 @@ impl Alert {
         expr: &Arc<str>,
     ) -> Notification {
         self.last_sent_at = Some(now);
-        self.is_sent_as_firing = self.is_active();
+        self.was_sent_as_firing = self.is_active();
         Notification {
             labels: self.labels.clone(),
             annotations: Arc::clone(&self.annotations),

@@ -102,7 +102,7 @@ impl Stored {
                 fired_at: is_firing.then(|| active_at + hold),
                 resolved_at: None,
                 last_sent_at: None,
-                is_sent_as_firing: false,
+                was_sent_as_firing: false,
                 keep_firing_since: None,
             };
             (labels, alert)

@@ -40,7 +40,7 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) timestamp_ms: i64,
     /// `true` if `ALERTS` and `ALERTS_FOR_STATE` are written. They are not before earlier alerts are restored.
     pub(crate) is_restored: bool,
-    /// `true` if no alert is sent.
+    /// `true` if the group is a dry run, which sends no alerts.
     pub(crate) is_dry_run: bool,
     /// The deadline of all templates together.
     pub(crate) ctx: &'a QueryContext,
@@ -117,7 +117,7 @@ impl Evaluation<'_> {
                 fired_at: None,
                 resolved_at: None,
                 last_sent_at: None,
-                is_sent_as_firing: false,
+                was_sent_as_firing: false,
                 keep_firing_since: None,
             };
             alerts.insert(labels, alert);
@@ -138,10 +138,10 @@ impl Evaluation<'_> {
                 alert.state = AlertState::Inactive;
                 alert.resolved_at = Some(self.tick);
             }
-            // A group that catches up sends its resolved alerts later.
+            // While a group catches up it sends nothing: keeps the alert until its resolution is sent.
             let is_recent = |resolved| self.tick.since(resolved) <= RESOLVED_RETENTION;
-            let is_unsent = alert.is_sent_as_firing && !self.is_dry_run;
-            return is_unsent || alert.resolved_at.is_none_or(is_recent);
+            let must_send = alert.was_sent_as_firing && !self.is_dry_run;
+            return must_send || alert.resolved_at.is_none_or(is_recent);
         }
         let is_held = self.tick.is_past(alert.active_at, hold);
         if alert.state == AlertState::Pending && is_held {

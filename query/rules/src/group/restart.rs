@@ -155,8 +155,9 @@ impl Continuation<'_> {
 
     /// Sets the annotations and values of firing alerts as their last match had them, and the time since which they
     /// fire only because of `keep_firing_for`. Repeats the evaluations before the restart, newest first, until each
-    /// alert has matched. Ends early if an evaluation fails, or if those of all rules take longer than the interval of
-    /// the group. Then alerts fire longer, and their annotations are empty until they match.
+    /// alert has matched. Ends early if an evaluation fails, if those of all rules take longer than the interval of the
+    /// group, or if the group or the server stops. Then alerts fire longer, and their annotations are empty until they
+    /// match.
     fn recall(&self, rule: &Rule, alerting: &Alerting, alerts: &mut Alerts) {
         let keep_firing_for = duration(alerting.keep_firing_for_ms);
         let (mut tick, interval) = (self.newest, self.group.schedule.interval());

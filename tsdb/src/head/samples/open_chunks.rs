@@ -49,8 +49,9 @@ impl Rows {
         }
         self.n_pages += 1;
         let mut rows = Vec::with_capacity(PAGE_ROWS);
-        // The compiler must not see the zeros: it would allocate zeroed memory without writing to it. The kernel maps
-        // such memory twice, at the first read and at the first write, and the second mapping interrupts all cores.
+        // `black_box` hides the zeros from the compiler, which would otherwise ask for zeroed memory and not write to
+        // it. The kernel maps each memory page of it twice: at the first read, and at the first write. The second
+        // mapping interrupts all cores.
         rows.resize(PAGE_ROWS, black_box(ChunkRow::default()));
         self.pages[number].insert(rows.into_boxed_slice().try_into().expect("resized to PAGE_ROWS rows"))
     }

@@ -89,7 +89,7 @@ fn a_group_that_catches_up_sends_its_firing_alerts_again() {
     assert_eq!(fake.take_sent(), ["1: 300..420"]);
 }
 
-/// It was sent as resolved only after the resend delay, and never if the catch-up went on for more than 15 minutes.
+/// It was sent as resolved only after the resend delay, and never if it had ended more than 15 minutes before.
 #[test]
 fn an_alert_that_a_catch_up_resolves_is_sent_by_the_next_evaluation() {
     for down in [3, 30] {
