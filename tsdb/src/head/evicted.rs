@@ -48,9 +48,9 @@ impl EvictedSeries {
             return None;
         }
         let hash = self.hash(labels);
-        let &(tagged, last_ms) = self.lasts.find(hash, |other| hash_of(other) == hash)?;
+        let &(stored_hash, last_ms) = self.lasts.find(hash, |other| hash_of(other) == hash)?;
         self.lasts.remove(hash, |other| hash_of(other) == hash);
-        Some((last_ms, tagged & HAD_STARTS != 0))
+        Some((last_ms, stored_hash & HAD_STARTS != 0))
     }
 
     fn hash(&self, labels: &Labels) -> u64 {
@@ -70,8 +70,9 @@ impl EvictedSeries {
     }
 }
 
-fn hash_of(&(tagged, _): &(u64, i64)) -> u64 {
-    tagged & !HAD_STARTS
+/// Returns the hash of the labels of an entry, without the flag.
+fn hash_of(&(stored_hash, _): &(u64, i64)) -> u64 {
+    stored_hash & !HAD_STARTS
 }
 
 #[cfg(test)]

@@ -108,8 +108,8 @@ impl Evaluator<'_> {
         let delayed = self.settings.features.delayed_name_removal;
         for (at, of_steps) in quantiles.iter().enumerate() {
             // Each histogram and step is reported once, whatever the number of quantiles.
-            let reports = |step: usize| !quantiles[..at].iter().any(|earlier| is_valid(earlier[step]));
-            self.each_quantile(&histograms, of_steps, &reports, grid, &mut |mut series| {
+            let is_reported = |step: usize| !quantiles[..at].iter().any(|earlier| is_valid(earlier[step]));
+            self.each_quantile(&histograms, of_steps, &is_reported, grid, &mut |mut series| {
                 // First drops the name: the label that is set next may be the name.
                 series.drop_name(delayed);
                 split_by_quantile(&series, of_steps, label, &limits, &mut out)
@@ -139,12 +139,12 @@ impl Evaluator<'_> {
     }
 
     /// Computes a quantile of each histogram at every step and passes the resulting series to `sink`. Adds infos about
-    /// raised buckets at the steps that pass `reports`.
+    /// raised buckets at the steps for which `is_reported` returns `true`.
     fn each_quantile(
         &mut self,
         histograms: &Histograms,
         quantiles: &[f64],
-        reports: &dyn Fn(usize) -> bool,
+        is_reported: &dyn Fn(usize) -> bool,
         grid: Grid,
         sink: Sink<'_>,
     ) -> Result<()> {
@@ -155,7 +155,7 @@ impl Evaluator<'_> {
         for classic in &histograms.classic {
             let quantile = |step: usize, buckets: &mut Vec<Bucket>| {
                 let (value, raised) = classic_histogram::quantile(quantiles[step], buckets);
-                (value, raised.filter(|_| reports(step)))
+                (value, raised.filter(|_| is_reported(step)))
             };
             sink(self.map_classic(classic, histograms, grid, quantile)?)?;
         }
