@@ -89,8 +89,8 @@ impl Context {
             labels.set(&namer.name(&format!("otel_scope_{}", of.key()))?, &print(of.value.as_ref()));
         }
         labels.set("otel_scope_name", &String::from_utf8_lossy(&scope.name));
-        labels.set("otel_scope_version", &String::from_utf8_lossy(&scope.version));
-        labels.set("otel_scope_schema_url", schema_url);
+        labels.set(SCOPE_VERSION, &String::from_utf8_lossy(&scope.version));
+        labels.set(SCOPE_SCHEMA_URL, schema_url);
         self.scope = Some(labels);
         Ok(())
     }
@@ -105,6 +105,9 @@ impl Context {
         }
         self.set_identity(&mut labels);
         if let Some(scope) = &self.scope {
+            // As in Prometheus, also if the scope has neither: an attribute of the data point is no label of its scope.
+            labels.set(SCOPE_VERSION, "");
+            labels.set(SCOPE_SCHEMA_URL, "");
             labels.set_all(scope);
         }
         Ok(labels)
@@ -159,6 +162,8 @@ fn escaped(attributes: &[KeyValue], ignored: &[&str], namer: LabelNamer) -> Resu
 }
 
 pub(super) const TARGET_INFO: &str = "target_info";
+const SCOPE_VERSION: &str = "otel_scope_version";
+const SCOPE_SCHEMA_URL: &str = "otel_scope_schema_url";
 const SERVICE_NAME: &str = "service.name";
 const SERVICE_NAMESPACE: &str = "service.namespace";
 const SERVICE_INSTANCE_ID: &str = "service.instance.id";

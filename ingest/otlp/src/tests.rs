@@ -106,11 +106,8 @@ fn field(number: u8, message: &[u8]) -> Vec<u8> {
 
 /// Encodes a request of one gauge.
 fn gauge(resource: &[(&str, &str)], points: &[NumberPoint]) -> Vec<u8> {
-    let attribute = |&(key, value): &(&str, &str)| {
-        let value = message::AnyValue { value: Some(Value::String(value.into())) };
-        KeyValue { key: key.into(), value: Some(value) }
-    };
-    let resource = Attributes { attributes: resource.iter().map(attribute).collect() }.encode_to_vec();
+    let attributes = resource.iter().map(|(key, value)| attribute(key, value)).collect();
+    let resource = Attributes { attributes }.encode_to_vec();
     let points: Vec<_> = points.iter().flat_map(|point| field(1, &point.encode_to_vec())).collect();
     let metric = [field(1, b"m"), field(5, &points)].concat();
     let scope = field(2, &metric);
@@ -120,6 +117,11 @@ fn gauge(resource: &[(&str, &str)], points: &[NumberPoint]) -> Vec<u8> {
 
 fn point(time_ns: u64) -> NumberPoint {
     NumberPoint { time_ns, value: Some(Number::Int(1)), ..NumberPoint::default() }
+}
+
+fn attribute(key: &str, value: &str) -> KeyValue {
+    let value = message::AnyValue { value: Some(Value::String(value.into())) };
+    KeyValue { key: key.into(), value: Some(value) }
 }
 
 fn translated_within(message: &[u8], room: usize) -> Result<Recorder, Error> {
@@ -162,15 +164,23 @@ fn a_resource_may_be_the_last_field() {
 }
 
 #[test]
+fn an_attribute_named_like_a_label_of_the_scope_is_dropped_with_promoted_scopes() {
+    let attributes = ["otel_scope_name", "otel_scope_version", "otel.scope.schema.url", "otel_scope_x"];
+    let attributes = attributes.map(|name| attribute(name, "of the point")).into();
+    let metric = [field(1, b"m"), field(5, &field(1, &NumberPoint { attributes, ..point(5_000_000) }.encode_to_vec()))];
+    let scope = [field(1, &field(1, b"lib")), field(2, &metric.concat())].concat();
+    let settings = OtlpSettings { promote_scope_metadata: true, ..OtlpSettings::default() };
+    let mut to = Recorder { series: Vec::new(), rejects: Vec::new(), room: usize::MAX };
+    translate(&field(1, &field(2, &scope)), &settings, &DeltaStreams::default(), &mut to).unwrap();
+    assert_eq!(to.labels(), [r#"{__name__="m", otel_scope_name="lib", otel_scope_x="of the point"}"#]);
+}
+
+#[test]
 fn an_explicit_bound_of_infinity_and_attributes_named_like_the_trace_add_nothing() {
-    let attribute = |key: &str| {
-        let value = message::AnyValue { value: Some(Value::String("x".into())) };
-        KeyValue { key: key.into(), value: Some(value) }
-    };
     let exemplar = message::Exemplar {
         value: Some(message::ExemplarNumber::Double(0.5)),
         trace_id: vec![1; 16],
-        attributes: ["trace_id", "span_id"].map(attribute).into(),
+        attributes: ["trace_id", "span_id"].map(|key| attribute(key, "x")).into(),
         ..Default::default()
     };
     let point = message::HistogramPoint {
