@@ -38,6 +38,8 @@ fn put_json(json: &mut String, value: &Value) -> bool {
         Value::Int(value) => json.push_str(&value.to_string()),
         Value::Double(value) if !value.is_finite() => return false,
         Value::Double(value) => json.push_str(&float(*value)),
+        // Go's encoding of a slice that is nil.
+        Value::Bytes(bytes) if bytes.is_empty() => json.push_str("null"),
         Value::Bytes(bytes) => put_string(json, &BASE64.encode(bytes)),
         Value::Array(array) => {
             json.push('[');
@@ -145,6 +147,8 @@ mod tests {
         let list = Value::Array(ArrayValue { values: vec![any(Value::Int(1)), AnyValue { value: None }] });
         let map = vec![entry("b", Some(any(list))), entry("a", Some(any(Value::String("<\n\u{2028}\u{1}".into()))))];
         check(Value::Map(Attributes { attributes: map }), r#"{"a":"<\n\u2028\u0001","b":[1,null]}"#);
+        let bytes = ["", "a"].map(|bytes| any(Value::Bytes(bytes.into()))).into();
+        check(Value::Array(ArrayValue { values: bytes }), r#"[null,"YQ=="]"#);
         check(Value::Array(ArrayValue { values: vec![any(Value::Double(f64::NAN))] }), "");
     }
 }
