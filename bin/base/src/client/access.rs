@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
+use crate::config::null_is_default;
 use crate::machine::files::read_text;
 use crate::tls::Secret;
 
@@ -54,15 +55,24 @@ pub struct Access {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsSettings {
+    #[serde(deserialize_with = "null_is_default")]
     pub(super) ca: String,
+    #[serde(deserialize_with = "null_is_default")]
     pub(super) ca_file: PathBuf,
+    #[serde(deserialize_with = "null_is_default")]
     pub(super) cert: String,
+    #[serde(deserialize_with = "null_is_default")]
     pub(super) cert_file: PathBuf,
+    #[serde(deserialize_with = "null_is_default")]
     pub(super) key: Secret,
+    #[serde(deserialize_with = "null_is_default")]
     pub(super) key_file: PathBuf,
+    #[serde(deserialize_with = "null_is_default")]
     pub(super) server_name: String,
     pub(super) insecure_skip_verify: bool,
+    #[serde(deserialize_with = "null_is_default")]
     pub(super) min_version: String,
+    #[serde(deserialize_with = "null_is_default")]
     pub(super) max_version: String,
 }
 
@@ -75,12 +85,16 @@ pub struct HttpClientConfig {
     /// The header `Authorization`.
     pub authorization: Option<Authorization>,
     /// The token of the header `Authorization`, as in older versions of Prometheus.
+    #[serde(deserialize_with = "null_is_default")]
     pub bearer_token: Secret,
     /// The file with this token.
+    #[serde(deserialize_with = "null_is_default")]
     pub bearer_token_file: PathBuf,
     /// TLS settings for https.
+    #[serde(deserialize_with = "null_is_default")]
     pub tls_config: TlsSettings,
     /// Further headers, by name.
+    #[serde(deserialize_with = "null_is_default")]
     pub http_headers: BTreeMap<String, Header>,
     /// Ignored: redirects are never followed.
     #[serde(rename = "follow_redirects")]
@@ -93,26 +107,35 @@ pub struct HttpClientConfig {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BasicAuth {
+    #[serde(deserialize_with = "null_is_default")]
     username: String,
+    #[serde(deserialize_with = "null_is_default")]
     username_file: PathBuf,
+    #[serde(deserialize_with = "null_is_default")]
     password: Secret,
+    #[serde(deserialize_with = "null_is_default")]
     password_file: PathBuf,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Authorization {
-    #[serde(rename = "type")]
+    #[serde(rename = "type", deserialize_with = "null_is_default")]
     scheme: String,
+    #[serde(deserialize_with = "null_is_default")]
     credentials: Secret,
+    #[serde(deserialize_with = "null_is_default")]
     credentials_file: PathBuf,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Header {
+    #[serde(deserialize_with = "null_is_default")]
     values: Vec<String>,
+    #[serde(deserialize_with = "null_is_default")]
     secrets: Vec<Secret>,
+    #[serde(deserialize_with = "null_is_default")]
     files: Vec<PathBuf>,
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use varve_ingest::relabel::Rules;
 
 use super::ingest::RuleConfig;
+use super::yaml::{labels, null_is_default};
 use super::{duration, print};
 use crate::client::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, set_folder};
 use crate::tls::Secret;
@@ -22,8 +23,10 @@ const ALERTMANAGERS_MAX: usize = 100;
 #[serde(deny_unknown_fields, default)]
 pub struct AlertingConfig {
     /// Relabel rules for all alerts, applied after external labels are added. Default none.
+    #[serde(deserialize_with = "null_is_default")]
     alert_relabel_configs: Vec<RuleConfig>,
     /// Alertmanagers with common settings. Default none; up to [`ALERTMANAGERS_MAX`].
+    #[serde(deserialize_with = "null_is_default")]
     pub alertmanagers: Vec<AlertmanagerConfig>,
 }
 
@@ -32,18 +35,24 @@ pub struct AlertingConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct AlertmanagerConfig {
     /// Targets as written here. Default none.
+    #[serde(deserialize_with = "null_is_default")]
     pub static_configs: Vec<TargetGroup>,
     /// Files with targets. Default none.
+    #[serde(deserialize_with = "null_is_default")]
     pub file_sd_configs: Vec<FileDiscovery>,
     /// DNS names whose addresses are targets. Default none.
+    #[serde(deserialize_with = "null_is_default")]
     pub dns_sd_configs: Vec<DnsDiscovery>,
     /// Relabel rules for targets. Default none.
+    #[serde(deserialize_with = "null_is_default")]
     relabel_configs: Vec<RuleConfig>,
     /// Relabel rules for alerts that these Alertmanagers get. Default none.
+    #[serde(deserialize_with = "null_is_default")]
     alert_relabel_configs: Vec<RuleConfig>,
     /// `http` or `https`. Default `http`.
     pub scheme: Scheme,
     /// Path in front of `/api/v2/alerts`. Default empty.
+    #[serde(deserialize_with = "null_is_default")]
     pub path_prefix: String,
     /// Timeout of a request. Default 10s.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
@@ -53,9 +62,13 @@ pub struct AlertmanagerConfig {
     basic_auth: Option<BasicAuth>,
     #[serde(skip_serializing_if = "Option::is_none")]
     authorization: Option<Authorization>,
+    #[serde(deserialize_with = "null_is_default")]
     bearer_token: Secret,
+    #[serde(deserialize_with = "null_is_default")]
     bearer_token_file: PathBuf,
+    #[serde(deserialize_with = "null_is_default")]
     tls_config: TlsSettings,
+    #[serde(deserialize_with = "null_is_default")]
     http_headers: BTreeMap<String, Header>,
     /// Ignored: redirects are never followed.
     follow_redirects: bool,
@@ -68,10 +81,10 @@ pub struct AlertmanagerConfig {
 #[serde(deny_unknown_fields)]
 pub struct TargetGroup {
     /// Addresses: `host:port`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_default")]
     pub targets: Vec<String>,
     /// Labels of all these targets.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "labels")]
     pub labels: BTreeMap<String, String>,
 }
 

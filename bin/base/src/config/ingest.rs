@@ -15,7 +15,7 @@ use varve_ingest::admission::{Amounts, Budgets, RULES_TEAM, TeamBudget};
 use varve_ingest::ha::HaSettings;
 use varve_ingest::relabel::{RelabelConfig, RuleState, Rules};
 
-use super::yaml_error;
+use super::{null_is_default, yaml_error};
 use budget::{AmountsConfig, TeamConfig};
 use ha::HaConfig;
 
@@ -24,6 +24,7 @@ use ha::HaConfig;
 #[serde(deny_unknown_fields, default)]
 pub struct IngestConfig {
     /// Relabel rules, applied in this order. Default none; up to 4,096 with those of presets.
+    #[serde(deserialize_with = "null_is_default")]
     metric_relabel_configs: Vec<RuleConfig>,
     /// Patterns of files with more relabel rules, relative to the directory of the configuration file. Default none.
     relabel_files: Vec<String>,
@@ -50,13 +51,14 @@ pub struct IngestConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RuleConfig {
+    #[serde(deserialize_with = "null_is_default")]
     source_labels: Vec<String>,
     #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     separator: Option<String>,
     #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     regex: Option<String>,
     modulus: u64,
-    #[serde(deserialize_with = "string")]
+    #[serde(deserialize_with = "null_is_default")]
     target_label: String,
     #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
     replacement: Option<String>,
@@ -81,6 +83,7 @@ struct RulesFile {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RulesSection {
+    #[serde(deserialize_with = "null_is_default")]
     metric_relabel_configs: Vec<RuleConfig>,
 }
 
@@ -288,13 +291,9 @@ impl RuleConfig {
     }
 }
 
-/// Reads a scalar of any type as a string, like Prometheus: `replacement: 1`, and also an empty value.
+/// Reads a scalar of any type as a string, like Prometheus: `replacement: 1`. Null is the empty string.
 fn optional_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    string(deserializer).map(Some)
-}
-
-fn string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    String::deserialize(deserializer)
+    null_is_default(deserializer).map(Some)
 }
 
 #[cfg(test)]

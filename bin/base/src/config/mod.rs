@@ -32,6 +32,8 @@ use otlp::OtlpConfig;
 pub use retention::RetentionConfig;
 use rules::{MAX_WAIT_MAX, RulesConfig};
 use tracing::TracingConfig;
+use yaml::labels;
+pub(crate) use yaml::null_is_default;
 pub use yaml::yaml_error;
 
 /// The configuration file; [`Config::default`] if there is none.
@@ -39,28 +41,28 @@ pub use yaml::yaml_error;
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Section `global`.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub global: GlobalConfig,
     /// Section `runtime`.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub runtime: RuntimeConfig,
     /// Section `storage`.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub storage: StorageConfig,
     /// Section `otlp`.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub otlp: OtlpConfig,
     /// Section `alerting`.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub alerting: AlertingConfig,
     /// Section `ingest`.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub ingest: IngestConfig,
     /// Rule files: glob patterns, relative to the directory of the configuration file. Default none.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub rule_files: Vec<PathBuf>,
     /// Section `rules`.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub rules: RulesConfig,
     /// Default: no traces.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,7 +80,7 @@ pub struct GlobalConfig {
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub rule_query_offset: Duration,
     /// Labels that /federate and remote read add to series that do not have them. Up to [`EXTERNAL_LABELS_MAX`].
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "labels")]
     pub external_labels: BTreeMap<String, String>,
     /// The query log, relative to the directory of the configuration file. Default none.
     pub query_log_file: Option<PathBuf>,
@@ -112,10 +114,10 @@ const EXTERNAL_LABELS_MAX: usize = 64;
 #[serde(deny_unknown_fields, default)]
 pub struct StorageConfig {
     /// Section `storage.tsdb`.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub tsdb: TsdbConfig,
     /// Section `storage.exemplars`.
-    #[serde(deserialize_with = "section")]
+    #[serde(deserialize_with = "null_is_default")]
     pub exemplars: ExemplarsConfig,
 }
 
@@ -148,6 +150,7 @@ pub struct TsdbConfig {
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub ahead_max: Duration,
     /// Retention, the only part of the section that a reload changes.
+    #[serde(deserialize_with = "null_is_default")]
     pub retention: RetentionConfig,
 }
 
@@ -293,11 +296,6 @@ fn print<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::
     serializer.serialize_str(&print_duration(*duration))
 }
 
-/// Reads a section. As in Prometheus, null is the default.
-fn section<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     deserializer.deserialize_str(DurationVisitor)
 }
@@ -396,6 +394,39 @@ mod tests {
         for text in ["storage: {tsdb: , exemplars: ~}", "global: {external_labels: ~, evaluation_interval: 0s}"] {
             assert_eq!(Config::parse(text).unwrap(), Config::default(), "{text}");
         }
+        let lists = [
+            "otlp: {promote_resource_attributes: ~, ignore_resource_attributes: null}",
+            "alerting: {alertmanagers: ~, alert_relabel_configs: null}",
+            "storage: {tsdb: {retention: null}}",
+            "ingest: {metric_relabel_configs: ~}",
+        ];
+        for text in lists {
+            assert_eq!(Config::parse(text).unwrap(), Config::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn null_is_an_empty_string() {
+        let parse = |text: &str| Config::parse(text).unwrap();
+        assert_eq!(
+            parse("global: {external_labels: {a: null, b: 'null'}}"),
+            parse("global: {external_labels: {a: '', b: 'null'}}")
+        );
+        let rule = |null: &str| {
+            format!("{{source_labels: [a], target_label: b, separator: {null}, regex: {null}, replacement: {null}}}")
+        };
+        let rules = |null: &str| format!("alerting: {{alert_relabel_configs: [{}]}}", rule(null));
+        assert_eq!(parse(&rules("~")), parse(&rules("''")));
+        let alertmanager = |null: &str| {
+            let entries = [
+                format!("{{bearer_token: {null}, bearer_token_file: {null}, path_prefix: {null}}}"),
+                format!("{{basic_auth: {{username: u, password: {null}}}, tls_config: {{ca_file: {null}}}}}"),
+                format!("{{static_configs: [{{targets: ['a:1'], labels: {{x: {null}}}}}]}}"),
+            ];
+            format!("alerting: {{alertmanagers: [{}]}}", entries.join(", "))
+        };
+        assert_eq!(parse(&alertmanager("null")), parse(&alertmanager("''")));
+        check("alerting: {alert_relabel_configs: [{target_label: null}]}", Err("alerting.alert_relabel_configs"));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use varve_otlp::{OtlpSettings, PromotedAttributes, TranslationStrategy};
 
+use super::null_is_default;
+
 /// The section as written.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -13,8 +15,10 @@ pub struct OtlpConfig {
     /// All resource attributes become labels. Default false.
     promote_all_resource_attributes: bool,
     /// Resource attributes that become labels. Default none.
+    #[serde(deserialize_with = "null_is_default")]
     promote_resource_attributes: Vec<String>,
     /// Resource attributes that do not become labels if all others do. Default none.
+    #[serde(deserialize_with = "null_is_default")]
     ignore_resource_attributes: Vec<String>,
     /// The translation of names. Default `UnderscoreEscapingWithSuffixes`.
     translation_strategy: String,
