@@ -1,5 +1,6 @@
 //! Snapshots and imports: copying whole blocks out of the store and into it.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -65,15 +66,19 @@ impl Store {
             }
             return Err(refused);
         }
-        // The blocks are in the store. Importing them again would change nothing.
+        // The blocks are in the store. If their files came back, another import would restore samples that are deleted
+        // meanwhile.
         for path in &paths {
             if let Err(error) = fs.remove(path) {
                 tracing::error!(?path, %error, "could not remove an imported block");
             }
         }
-        for subdir in paths.iter().filter_map(|path| path.parent()).filter(|&subdir| subdir != dir) {
-            // Ignores a directory that contains other files or was removed already.
-            let _ = fs.remove_dir(subdir);
+        for subdir in paths.iter().filter_map(|path| path.parent()).collect::<BTreeSet<_>>() {
+            if let Err(error) = fs.sync_dir(subdir) {
+                tracing::error!(?subdir, %error, "could not sync the removal of imported blocks");
+            }
+            // Ignores a directory that contains other files.
+            let _ = (subdir != dir).then(|| fs.remove_dir(subdir));
         }
         // If retention fails now, the next background run applies it.
         if let Err(error) = self.expire(&mut compacting, false) {
