@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use varve_codec::varint::{put_i64, put_u64};
-use varve_fs::RealFs;
 use varve_fs::damage::DamageReport;
+use varve_fs::testing::{Fault, MemFs, PowerCut};
+use varve_fs::{Fs, RealFs};
 
 use super::*;
 use crate::testing::{self, Samples, encoded, n_samples, read_block, recorded};
@@ -46,6 +48,28 @@ fn a_block_round_trips_and_is_reproducible() {
     assert!(samples.iter().map(|(&time, &bits)| (time, bits)).eq((0..500).map(|i| (i * 1000, (i as f64).to_bits()))));
     assert_eq!(write(out.path(), CHUNK_SEGMENT_SIZE_MAX), meta);
     assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 1, "no second block, nothing unfinished");
+}
+
+#[test]
+fn a_finished_block_survives_a_power_cut_whatever_operation_of_an_earlier_run_failed() {
+    let out = Path::new("/out");
+    for operation in 0.. {
+        let fs = MemFs::new();
+        fs.create_dir(out).unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
+        fs.fail_at(fs.n_operations() + operation, Fault::Cut);
+        let shared: Arc<dyn Fs> = Arc::new(fs.clone());
+        let write = || {
+            let mut writer = BlockWriter::create(&shared, out, "test", &["a", "b"])?;
+            writer.add([("a", "b")].into_iter(), &encoded([(0, 1.0)]))?;
+            writer.finish(Description { min_ms: 0, max_ms: 1, ..Description::default() })
+        };
+        let earlier = write();
+        let Some(failed) = fs.failed() else { break };
+        let ulid = write().unwrap().ulid.to_string();
+        let names = fs.crash(PowerCut::LosesAll).list(out).unwrap();
+        assert!(names.contains(&ulid), "{failed}, then {earlier:?}: {names:?}");
+    }
 }
 
 #[test]

@@ -184,9 +184,10 @@ impl<'a> BlockWriter<'a> {
         let target = self.out.join(ulid.to_string());
         if self.fs.list(&target).is_ok() {
             remove_block(&*self.fs, &self.dir)?;
-            return Ok(meta);
+        } else {
+            self.fs.rename(&self.dir, &target).map_err(Error::io("rename", &self.dir))?;
         }
-        self.fs.rename(&self.dir, &target).map_err(Error::io("rename", &self.dir))?;
+        // An existing block may be of a process that ended before it could do this.
         self.fs.sync_dir(&self.out).map_err(Error::io("sync", &self.out))?;
         Ok(meta)
     }
