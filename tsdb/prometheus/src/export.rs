@@ -9,7 +9,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use varve_fs::Fs;
+use varve_fs::{Fs, create_dir_durably};
 use varve_tsdb::{Db, Error, Matcher, QueryContext, Result, SampleColumns, TimeRange};
 
 use super::block::{BlockMeta, BlockWriter, Description};
@@ -53,7 +53,7 @@ pub fn export(
     out: &Path,
     options: &ExportOptions,
 ) -> Result<Vec<BlockMeta>> {
-    fs.create_dir(out).map_err(Error::io("create", out))?;
+    create_dir_durably(&**fs, out)?;
     let Some(range) = db.time_range().filter(|range| range.overlaps(options.range)) else { return Ok(Vec::new()) };
     let start_ms = range.start_ms.max(options.range.start_ms);
     let end_ms = range.end_ms.min(options.range.end_ms);
@@ -134,4 +134,28 @@ fn strings(db: &Db, ctx: &QueryContext, options: &ExportOptions, range: TimeRang
     let mut strings: Vec<_> = strings.into_iter().collect();
     strings.sort_unstable();
     Ok(strings)
+}
+
+#[cfg(test)]
+mod tests {
+    use varve_fs::testing::{MemFs, PowerCut};
+    use varve_tsdb::{Labels, Options, Sample, WriteBatch};
+
+    use super::*;
+
+    #[test]
+    fn an_export_to_a_new_directory_survives_a_power_cut() {
+        let memory = MemFs::new();
+        let fs: Arc<dyn Fs> = Arc::new(memory.clone());
+        let options = Options { background: false, fs: Arc::clone(&fs), ..Options::default() };
+        let db = Db::open(Path::new("/data"), options).unwrap();
+        let labels = Labels::from_pairs([("a", "b")]).unwrap();
+        let mut batch = WriteBatch::default();
+        batch.push(db.series(&labels).unwrap(), Sample { timestamp_ms: 1, value: 1.0 }, 0);
+        db.append(&mut batch).unwrap();
+        let out = db.snapshot_path("new");
+        let blocks = export(&db, &fs, &QueryContext::unbounded(), &out, &ExportOptions::default()).unwrap();
+        let found = memory.crash(PowerCut::LosesAll).list(&out).unwrap();
+        assert_eq!(found, [blocks[0].ulid.to_string()]);
+    }
 }
