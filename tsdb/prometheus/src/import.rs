@@ -12,7 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_fs::Fs;
-use varve_fs::damage::DamageReport;
+use varve_fs::damage::{DamageKind, DamageReport};
+use varve_tsdb::histogram::HISTOGRAM_BUCKETS_MAX;
 use varve_tsdb::{Error, ImportWriter, Result, SampleColumns, TimeRange};
 
 use super::block::BlockReader;
@@ -49,7 +50,7 @@ pub fn import_block(
     let mut imported = Imported::default();
     for window in windows {
         let number = first_number + imported.n_blocks;
-        let n_samples = import_window(fs, &block, import_dir, number, range_of(window), damage)?;
+        let n_samples = import_window(fs, (&block, block_dir), import_dir, number, range_of(window), damage)?;
         imported.n_samples += n_samples;
         imported.n_blocks += u64::from(n_samples > 0);
     }
@@ -78,7 +79,7 @@ fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i6
 
 fn import_window(
     fs: &Arc<dyn Fs>,
-    block: &BlockReader,
+    (block, block_dir): (&BlockReader, &Path),
     import_dir: &Path,
     number: u64,
     window: TimeRange,
@@ -101,18 +102,33 @@ fn import_window(
             columns.clear();
             series.read_window(window, &mut columns, damage);
             columns.retain(window);
+            remove_too_large(&mut columns, block_dir, damage);
             writer.add(series.labels(), &columns)?;
         }
     }
     writer.finish()
 }
 
+/// Removes and reports the histograms that a store does not accept.
+fn remove_too_large(columns: &mut SampleColumns, block_dir: &Path, damage: &mut DamageReport) {
+    let too_large = columns.histograms.iter().filter(|(_, histogram)| !histogram.fits());
+    let times_ms: Vec<i64> = too_large.map(|(idx, _)| columns.timestamps_ms[*idx as usize]).collect();
+    for timestamp_ms in times_ms {
+        columns.remove(TimeRange::at(timestamp_ms));
+        let reason = format!("a histogram at {timestamp_ms} ms has more than {HISTOGRAM_BUCKETS_MAX} buckets or spans");
+        damage.push(block_dir, 0, DamageKind::Unsupported, reason);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::block::{BlockWriter, Description};
-    use crate::testing::encoded;
+    use crate::chunk::{Encoder, StartTimestamps};
+    use crate::testing::{encoded, fs};
     use varve_fs::testing::MemFs;
+    use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
+    use varve_tsdb::{Db, Options};
 
     const HOUR_MS: i64 = 3_600_000;
 
@@ -142,5 +158,33 @@ mod tests {
         assert_eq!(imported, Imported { n_blocks: 3, n_samples: 6 });
         assert_eq!(damage.entries().len(), 1, "{:?}", damage.entries());
         assert_eq!(damage.entries()[0].path, chunks);
+    }
+
+    /// Such histograms used to be written to blocks that no store could read, and no block was imported.
+    #[test]
+    fn a_histogram_with_too_many_buckets_is_reported_and_the_rest_is_imported() {
+        for (n_positive, n_negative, n_imported) in
+            [(HISTOGRAM_BUCKETS_MAX - 9, 9, 2), (HISTOGRAM_BUCKETS_MAX - 9, 10, 1)]
+        {
+            let dir = tempfile::tempdir().unwrap();
+            let spans = |n: usize| vec![BucketSpan { offset: 0, length: n as u32 }];
+            let (positive, negative) = (vec![0; n_positive], vec![0; n_negative]);
+            let counts = HistogramCounts::Integer { count: 0, zero_count: 0, positive, negative };
+            let (positive_spans, negative_spans) = (spans(n_positive), spans(n_negative));
+            let mut encoder = Encoder::new(StartTimestamps::Drop);
+            let histogram = Histogram { counts, positive_spans, negative_spans, ..Histogram::default() };
+            encoder.push_histogram(1, Arc::new(histogram), 0);
+            let mut writer = BlockWriter::create(&fs(), dir.path(), "test", &["a", "b", "n"]).unwrap();
+            writer.add([("n", "a")].into_iter(), &encoded([(1, 1.0)])).unwrap();
+            writer.add([("n", "b")].into_iter(), &encoder.finish()).unwrap();
+            let block = writer.finish(Description { min_ms: 1, max_ms: 2, ..Description::default() }).unwrap();
+            let (data, mut damage) = (dir.path().join("data"), DamageReport::default());
+            let block_dir = dir.path().join(block.ulid.to_string());
+            let imported = import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
+            assert_eq!((imported.n_samples, damage.n_damaged()), (n_imported, 2 - n_imported), "{damage:?}");
+            let db = Db::open(&data, Options { background: false, ..Options::default() }).unwrap();
+            assert_eq!(db.import().unwrap(), 1);
+            assert_eq!(db.stats().blocks_samples, n_imported);
+        }
     }
 }
