@@ -187,4 +187,32 @@ mod tests {
             assert_eq!(db.stats().blocks_samples, n_imported);
         }
     }
+
+    /// Prometheus up to 2.8 wrote some labels out of order.
+    #[test]
+    fn series_out_of_order_and_invalid_labels_are_reported_and_the_rest_is_imported() {
+        let dir = tempfile::tempdir().unwrap();
+        let symbols = ["", "0", "1", "2", "3", "a", "b"];
+        let mut writer = BlockWriter::create(&fs(), dir.path(), "test", &symbols).unwrap();
+        let series: [&[(&str, &str)]; 8] = [
+            &[("a", "1")],
+            &[("b", "1"), ("a", "2")],
+            &[("a", "2"), ("b", "")],
+            &[("", "2")],
+            &[("a", "2")],
+            &[("a", "2")],
+            &[("a", "0")],
+            &[("a", "3")],
+        ];
+        for labels in series {
+            writer.add(labels.iter().copied(), &encoded([(1, 1.0)])).unwrap();
+        }
+        let block = writer.finish(Description { min_ms: 1, max_ms: 2, ..Description::default() }).unwrap();
+        let (data, mut damage) = (dir.path().join("data"), DamageReport::default());
+        let block_dir = dir.path().join(block.ulid.to_string());
+        let imported = import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
+        assert_eq!((imported.n_samples, damage.n_damaged()), (3, 3), "{damage:?}");
+        let db = Db::open(&data, Options { background: false, ..Options::default() }).unwrap();
+        assert_eq!((db.import().unwrap(), db.stats().blocks_samples), (1, 3));
+    }
 }

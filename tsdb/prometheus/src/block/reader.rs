@@ -42,6 +42,8 @@ pub struct BlockSeries<'a> {
 pub struct BlockCursor<'a> {
     block: &'a BlockReader,
     at: usize,
+    /// The labels of the last series.
+    last: Option<Vec<(&'a str, &'a str)>>,
 }
 
 impl BlockReader {
@@ -90,7 +92,7 @@ impl BlockReader {
     /// Returns a cursor before the first series.
     #[must_use]
     pub fn cursor(&self) -> BlockCursor<'_> {
-        BlockCursor { block: self, at: self.index.start() }
+        BlockCursor { block: self, at: self.index.start(), last: None }
     }
 
     /// Reads the whole block and reports damage. Returns the number of readable samples.
@@ -151,9 +153,9 @@ fn locate(chunk: &IndexedChunk) -> (usize, u64) {
 }
 
 impl<'a> BlockCursor<'a> {
-    /// Returns the next series in label order. Skips and reports damaged ones.
+    /// Returns the next series in label order. Skips and reports series that are damaged or out of order.
     pub fn next(&mut self, damage: &mut DamageReport) -> Option<BlockSeries<'a>> {
-        let series = self.block.index.next(&mut self.at, damage)?;
+        let series = self.block.index.next(&mut self.at, &mut self.last, damage)?;
         Some(BlockSeries { block: self.block, series })
     }
 }

@@ -89,8 +89,14 @@ impl IndexReader {
         self.series.start
     }
 
-    /// Reads the first valid series from `at` on and advances `at`. Reports damage before it.
-    pub(in crate::block) fn next(&self, at: &mut usize, damage: &mut DamageReport) -> Option<IndexedSeries<'_>> {
+    /// Reads the first valid series from `at` on that follows `last` in label order, and advances both. Reports damage
+    /// before it.
+    pub(in crate::block) fn next<'a>(
+        &'a self,
+        at: &mut usize,
+        last: &mut Option<Vec<(&'a str, &'a str)>>,
+        damage: &mut DamageReport,
+    ) -> Option<IndexedSeries<'a>> {
         while *at < self.series.end {
             if self.is_padding(*at) {
                 *at += 1;
@@ -98,6 +104,11 @@ impl IndexReader {
             }
             if let Some((series, size)) = self.take(*at) {
                 *at += size;
+                if last.as_ref().is_some_and(|last| *last >= series.labels) {
+                    damage.push(&self.path, series.offset, DamageKind::Corrupt, "series out of order");
+                    continue;
+                }
+                last.get_or_insert_default().clone_from(&series.labels);
                 return Some(series);
             }
             let step = if self.is_v1 { 1 } else { SERIES_ALIGN as usize };
@@ -170,6 +181,8 @@ impl IndexReader {
         for _ in 0..src.n_items()? {
             series.labels.push((self.symbol(src.uvarint()?)?, self.symbol(src.uvarint()?)?));
         }
+        let is_valid = |(name, value): &(&str, &str)| !name.is_empty() && !value.is_empty();
+        (series.labels.is_sorted_by(|a, b| a.0 < b.0) && series.labels.iter().all(is_valid)).then_some(())?;
         let mut before: Option<IndexedChunk> = None;
         for _ in 0..src.n_items()? {
             let min_ms = match before {
