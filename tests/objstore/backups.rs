@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{Bucket, HOUR, N_BLOCKS, T0, check_answers, fail, fill, flush, succeed, text, tsdb, uploaded};
-use crate::harness::{Http, Server, WriteRequest, series};
+use crate::harness::{Http, Server, WriteRequest, series, wait_until};
 
 fn count(http: &Http, query: &str) -> usize {
     let at = ((T0 + 14 * HOUR) / 1000).to_string();
@@ -128,6 +128,28 @@ fn a_backup_that_is_killed_does_not_exist_and_the_next_one_removes_its_snapshot(
             .count(),
         0
     );
+}
+
+/// The removal of old backups would remove files that another backup has just stored.
+#[test]
+fn no_other_backup_runs_while_a_backup_removes_old_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let backups = dir.path().join("backups");
+    let server = Server::start(&["--web.enable-admin-api"]);
+    fill(&server);
+    let url = format!("--url={}", server.http().url(""));
+    succeed(&["backup", text(&backups), &url]);
+    // Reading this manifest, for the files that it needs, does not end.
+    let old = backups.join("manifests/20200101T000000000Z.json");
+    assert!(Command::new("mkfifo").arg(&old).status().unwrap().success());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
+    let mut running = command.args(["tsdb", "backup", text(&backups), &url, "--keep=9"]).spawn().unwrap();
+    wait_until("the manifest of the running backup", || n_files(&backups.join("manifests")) == 3);
+    let error = fail(&["backup", text(&backups), &url]);
+    assert!(error.contains("a backup is running"), "{error}");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    succeed(&["backup", text(&backups), &url]);
 }
 
 #[test]

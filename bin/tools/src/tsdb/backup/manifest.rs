@@ -66,12 +66,6 @@ impl Manifests {
         self.0.iter().rfind(|name| **name <= last).map(String::as_str)
     }
 
-    /// Adds the name of a new backup.
-    pub(super) fn add(&mut self, name: String) {
-        self.0.push(name);
-        self.0.sort_unstable();
-    }
-
     /// Returns the names of old backups, and of the `keep` newest ones.
     pub(super) fn split(&self, keep: usize) -> (&[String], &[String]) {
         self.0.split_at(self.0.len().saturating_sub(keep))

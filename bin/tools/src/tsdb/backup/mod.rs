@@ -97,8 +97,9 @@ fn open(destination: &str) -> Result<ObjectStore> {
 pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     let mut store = open(&args.destination)?;
     let mut client = args.access.client(&args.url)?;
-    let mut manifests = Manifests::list(&mut store)?;
+    let manifests = Manifests::list(&mut store)?;
     let previous = manifests.newest().map(|name| Manifest::read(&mut store, name)).transpose()?;
+    // Its lock keeps out other backups until old files are removed: these might be files that they have just stored.
     let snapshot = create_snapshot(&mut client, args.path.as_deref())?;
     let created = Timestamp::now();
     let files = snapshot_files(&snapshot.dir, previous.as_ref())?;
@@ -125,7 +126,6 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
             n_healed += 1;
         }
     }
-    drop(snapshot);
     // A backup that could not be verified is not listed.
     let manifest = Manifest::new(created, &args.url.to_string(), files);
     manifest.write(&mut store)?;
@@ -134,9 +134,8 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     if args.verify {
         println!("verified {} files, replaced {n_healed} damaged files", manifest.files.len());
     }
-    manifests.add(manifest.name);
     match args.keep {
-        Some(keep) => remove_old(&mut store, &manifests, keep as usize),
+        Some(keep) => remove_old(&mut store, keep as usize),
         None => Ok(()),
     }
 }
@@ -213,7 +212,8 @@ fn snapshot_files(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<St
 }
 
 /// Removes all but the newest backups, and files that no backup needs.
-fn remove_old(store: &mut ObjectStore, manifests: &Manifests, keep: usize) -> Result<()> {
+fn remove_old(store: &mut ObjectStore, keep: usize) -> Result<()> {
+    let manifests = Manifests::list(store)?;
     let (old, kept) = manifests.split(keep);
     let mut needed = HashSet::new();
     for name in kept {
