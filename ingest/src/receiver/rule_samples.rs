@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use varve_tsdb::context::scheduler;
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::{Labels, RejectReason, Rejected, Sample, SeriesHandle, WriteBatch};
 
@@ -45,7 +46,7 @@ pub struct RejectedRuleSample {
 }
 
 impl Receiver {
-    /// Appends the samples of a rule.
+    /// Appends the samples of a rule. Calls [`scheduler::pause`] between samples that are not appended yet.
     ///
     /// # Errors
     /// See [`WriteError`]. Nothing is stored, unless the store fails in between.
@@ -64,6 +65,7 @@ impl Receiver {
         let (mut denied, mut rejected) = (Vec::new(), Vec::new());
         let (mut known, mut found) = (self.routes_of_rule(samples, rules), Vec::new());
         let push = |batch: &mut WriteBatch, idx: u32| {
+            scheduler::pause();
             let (sample, (key, route)) = (&samples[idx as usize], &mut known[idx as usize]);
             // A cached route is used once. If the series has moved, the next call resolves its labels.
             if let Some(Route::Series(handle, _)) = route.take() {
@@ -95,7 +97,10 @@ impl Receiver {
     /// Returns the keys of the series in the route cache, and the cached routes.
     fn routes_of_rule(&self, samples: &[RuleSample<'_>], team: Team) -> Vec<(RouteKey, Option<Route>)> {
         let scope = Scope::new(0, self.admission.budgets().generation(), team);
-        let key = |of: &RuleSample<'_>| self.rule_hasher.hash(of.labels.as_packed().as_bytes()).under(scope);
+        let key = |of: &RuleSample<'_>| {
+            scheduler::pause();
+            self.rule_hasher.hash(of.labels.as_packed().as_bytes()).under(scope)
+        };
         let keys: Vec<RouteKey> = samples.iter().map(key).collect();
         let (mut routes, mut order) = (Vec::new(), Vec::new());
         self.routes.lookup(keys.iter().copied().map(Some), &mut routes, &mut order);

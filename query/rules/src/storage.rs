@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use varve_query::histogram::FloatHistogram;
 use varve_query::{ScanPlan, SharedScans, VectorSample};
+use varve_tsdb::context::scheduler;
 use varve_tsdb::{Labels, Matcher, Sample, TimeRange};
 
 use crate::alert::Notification;
@@ -11,6 +12,12 @@ use crate::time::Time;
 
 /// Access to the store. Each call is a separate request with its own deadline and memory budget.
 pub trait Storage: Sync {
+    /// Makes the evaluation of a rule on this thread work in the background, which lets other work run at each
+    /// [`scheduler::pause`]. `None` if nothing else needs the cores.
+    fn start_background(&self) -> Option<scheduler::Background> {
+        None
+    }
+
     /// Evaluates an expression at one time. A scalar is a vector of one sample without labels.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 
 use super::Db;
 use crate::error::{Error, Result};
@@ -10,6 +11,10 @@ use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Metadata};
 use crate::sample::{Rejected, SeriesHandle, WriteBatch};
 use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
 use crate::wal::{Health, Position};
+
+/// Maximum number of floats of this process that are appended to a shard per acquisition of the locks. A rule can write
+/// tens of thousands of samples at once, and senders do not wait for all of them.
+const OWN_FLOATS_PER_LOCK: usize = 256;
 
 impl Db {
     /// Returns the handle of a series. Creates the series if it is new. The next append to a new series makes it
@@ -124,23 +129,31 @@ impl Db {
         self.store.changes.note_append(append_guard.full_id(), &batch.touched, bounds.future_max_ms);
         let horizon = self.store.isolation.horizon();
         let context = AppendContext { bounds, append_id: append_guard.id(), horizon };
+        let n_floats_max = if batch.is_own { OWN_FLOATS_PER_LOCK } else { usize::MAX };
         let mut positions = Vec::with_capacity(self.store.logs.len());
         for (idx, log) in self.store.logs.iter().enumerate() {
-            let shards = self.store.shards_of(idx);
-            let mut affected = shards.filter_map(|(idx, shard)| Some((shard, batch.of_shard(idx)?))).peekable();
-            if affected.peek().is_none() {
-                continue;
+            let mut end = None;
+            for part in 0.. {
+                let part_of = |(idx, shard)| Some((shard, batch.of_shard(idx)?.part(part, n_floats_max)?));
+                let mut affected = self.store.shards_of(idx).filter_map(part_of).peekable();
+                if affected.peek().is_none() {
+                    break;
+                }
+                if part > 0 {
+                    thread::yield_now();
+                }
+                let mut appending = log.append();
+                for (shard, shard_batch) in affected {
+                    let log_batch = appending.batch();
+                    let appended = match buffered {
+                        None => shard.append(&context, shard_batch, log_batch, rejected),
+                        Some(_) => shard.buffer_samples(&bounds, shard_batch, log_batch, rejected),
+                    };
+                    self.count_appended(appended, batch.is_own);
+                }
+                end = Some(appending.finish());
             }
-            let mut appending = log.append();
-            for (shard, shard_batch) in affected {
-                let log_batch = appending.batch();
-                let appended = match buffered {
-                    None => shard.append(&context, shard_batch, log_batch, rejected),
-                    Some(_) => shard.buffer_samples(&bounds, shard_batch, log_batch, rejected),
-                };
-                self.count_appended(appended, batch.is_own);
-            }
-            positions.push((&**log, appending.finish()));
+            positions.extend(end.map(|end| (&**log, end)));
         }
         if let Some(charge) = buffered {
             self.store.replay.retain_buffer(charge, rejected.len());

@@ -182,6 +182,36 @@ fn a_request_with_several_samples_of_a_series_can_be_repeated() {
     assert_eq!(other, [(0, RejectReason::Duplicate), (1, RejectReason::TooOld)]);
 }
 
+/// A rule writes many samples at once. Readers see all of them or none, and the log has them in the same order.
+#[test]
+fn many_samples_of_this_process_are_appended_in_parts() {
+    const N_SERIES: usize = 3000;
+    let dir = tempfile::tempdir().unwrap();
+    let (db, mut batch) = (open(dir.path()), WriteBatch::own());
+    let handles: Vec<_> = (0..N_SERIES).map(|i| db.series(&series_labels(i)).unwrap()).collect();
+    let samples = handles.iter().cycle().take(2 * N_SERIES + 1).zip(0..);
+    for (&series, tag) in samples {
+        // The last sample repeats the time of the first one.
+        let of_round = i64::from(tag) % (2 * N_SERIES as i64) / N_SERIES as i64;
+        batch.push(series, Sample { timestamp_ms: NOW_MS + of_round, value: f64::from(tag) }, tag);
+    }
+    let of_shard = batch.of_shard(0).unwrap();
+    let parts: Vec<_> = (0..).map_while(|idx| of_shard.part(idx, 256)).map(|part| part.floats.len()).collect();
+    let (last, full) = parts.split_last().unwrap();
+    assert!(full.len() > 1 && full.iter().all(|&n| n == 256) && (1..=256).contains(last), "{parts:?}");
+    assert_eq!(parts.iter().sum::<usize>(), of_shard.floats.len());
+    db.append(&mut batch).unwrap();
+    let rejected: Vec<_> = batch.rejected().iter().map(|rejected| (rejected.tag, rejected.reason)).collect();
+    assert_eq!(rejected, [(2 * N_SERIES as u32, RejectReason::Duplicate)]);
+    let bits = |value: usize| (value as f64).to_bits();
+    let expect: Contents = (0..N_SERIES)
+        .map(|i| (series_labels(i).to_string(), vec![(NOW_MS, bits(i)), (NOW_MS + 1, bits(N_SERIES + i))]))
+        .collect();
+    assert_eq!(everything(&db), expect);
+    drop(db);
+    assert_eq!(everything(&open(dir.path())), expect);
+}
+
 /// Prometheus 3.16 accepts them too, if they arrive as several series with equal labels.
 #[test]
 fn floats_and_histograms_of_a_series_are_appended_in_order_of_time() {

@@ -51,6 +51,15 @@ pub(crate) struct ShardBatch<'a> {
 }
 
 impl<'a> ShardBatch<'a> {
+    /// Returns part number `idx`, of at most `n_floats_max` floats. A batch with histograms or start timestamps has one
+    /// part.
+    pub(crate) fn part(self, idx: usize, n_floats_max: usize) -> Option<Self> {
+        if self.histograms.is_empty() && self.starts.is_empty() {
+            return self.floats.chunks(n_floats_max).nth(idx).map(|floats| Self { floats, ..self });
+        }
+        (idx == 0).then_some(self)
+    }
+
     /// Returns a function that returns the start timestamp of each float in turn, in milliseconds; 0 is unknown.
     pub(crate) fn starts(self) -> impl FnMut() -> i64 + 'a {
         let (mut starts, mut next_idx) = (self.starts.iter().peekable(), 0);

@@ -1,7 +1,7 @@
 //! The series of a selection in the heads of all shards, as one stream in label order, or by slot if no order is
 //! requested.
 //!
-//! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few hundred series per
+//! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few dozen series per
 //! acquisition of the locks. A shard sorts its series by rank or symbols, and `head::HeadMerge` merges the shards.
 //!
 //! Many concurrent requests may need the labels of millions of series. Therefore each selection has only a bitmap, and
@@ -23,6 +23,8 @@ use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::Shard;
 use crate::store::Store;
 
+/// Number of series whose labels are looked up per acquisition of the locks. A label set takes a few microseconds.
+const BATCH_LABELS: usize = 64;
 /// Number of series after which the size of all copies is estimated.
 const ESTIMATE_AFTER_SERIES: usize = 64 * BATCH_SERIES;
 
@@ -102,21 +104,22 @@ impl HeadStream {
     pub(super) fn next(&mut self, ctx: &QueryContext, requested: &LabelHint) -> Result<Option<(Labels, Place)>> {
         while self.labels.is_empty() && !self.merge.is_empty() {
             ctx.check()?;
+            scheduler::pause();
             self.look_up(requested);
         }
         Ok(self.labels.pop_front())
     }
 
-    /// Looks up the labels of a few hundred series.
+    /// Looks up the labels of a few dozen series, with all heads locked.
     fn look_up(&mut self, requested: &LabelHint) {
         let Self { store, heads, merge, any_order, labels, n_left } = self;
         let locked = lock(store, heads);
         let mut taken = Vec::new();
         let take = |head, of: SlotRef| taken.push((head, of.slot));
         let n_taken = if *any_order {
-            merge.take_unmerged(&locked, BATCH_SERIES, take)
+            merge.take_unmerged(&locked, BATCH_LABELS, take)
         } else {
-            merge.take(&locked, BATCH_SERIES, take)
+            merge.take(&locked, BATCH_LABELS, take)
         };
         if !matches!(requested, LabelHint::None) {
             prefetch(taken.iter().map(|&(head, slot)| locked[head].first_label_word(slot)));

@@ -10,8 +10,9 @@
 //! index.
 //!
 //! Invariants
-//! 1. Requests with samples for one log are serialized: a request is appended to all shards of the log, and to the log,
-//!    before the next request starts. So the log has the samples in the order in which the heads appended them.
+//! 1. Requests with samples for one log are serialized: a request, or a part of one, is appended to all shards of the
+//!    log, and to the log, before the next one starts. So the log has the samples in the order in which the heads
+//!    appended them.
 //! 2. The definition of a series is in the log before other threads see the series.
 //!
 //! Lock order: the batch, then a shard's head, then the refs, the checkpoint position and the locks of the WAL.
@@ -58,7 +59,8 @@ pub(crate) struct LogBatch {
 
 #[derive(Debug, Default)]
 struct Sorted {
-    /// By position in the request: the index of the float plus one, or 0 if the log has no float at that position.
+    /// By position in the request, from the first float on: the index of the float plus one, or 0 if the log has no float
+    /// at that position.
     by_position: Vec<u32>,
     floats: SampleColumn,
     /// New index of each float.
@@ -199,11 +201,12 @@ impl LogBatch {
             return;
         }
         let Sorted { by_position, floats, moved } = &mut self.sorted;
-        let end = self.positions.iter().max().map_or(0, |&last| last as usize + 1);
+        let first = self.positions.iter().copied().min().unwrap_or(0);
+        let end = self.positions.iter().copied().max().map_or(0, |last| (last - first) as usize + 1);
         by_position.clear();
         by_position.resize(end, 0);
-        for (&position, from) in self.positions.iter().zip(1..) {
-            by_position[position as usize] = from;
+        for (position, from) in self.positions.iter().zip(1..) {
+            by_position[(position - first) as usize] = from;
         }
         floats.clear();
         moved.clear();

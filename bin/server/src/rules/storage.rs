@@ -86,6 +86,10 @@ impl<'a> RuleStorage<'a> {
 }
 
 impl Storage for RuleStorage<'_> {
+    fn start_background(&self) -> Option<scheduler::Background> {
+        Some(scheduler::start_background(Arc::clone(&self.yield_now)))
+    }
+
     fn shared_scans(&self, plan: &Arc<ScanPlan>, timestamp_ms: i64) -> Option<SharedScans> {
         // The queries have deadlines.
         let ctx = QueryContext::new(Duration::MAX, self.memory());
@@ -110,9 +114,7 @@ impl Storage for RuleStorage<'_> {
         request.begin();
         self.app.record_start(request);
         let mode = if self.app.query_log.is_enabled() { StatsMode::AsWritten } else { StatsMode::Off };
-        let background = scheduler::start_background(Arc::clone(&self.yield_now));
         let result = self.evaluate(from, &ctx, &context, query, mode);
-        drop(background);
         let reason = result.as_ref().err().map(ToString::to_string);
         context.trace().zip(reason.as_deref()).inspect(|(trace, reason)| trace.fail(*reason));
         self.app.record_end(request, reason.as_deref());

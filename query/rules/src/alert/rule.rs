@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use varve_query::VectorSample;
+use varve_tsdb::context::scheduler;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Labels, QueryContext, Sample};
 
@@ -92,6 +93,7 @@ impl Evaluation<'_> {
         let limit = self.source.limit;
         for sample in result {
             self.ctx.check().map_err(|error| format!("expanding templates: {error}"))?;
+            scheduler::pause();
             let mut expanded: Vec<(&str, String)> = Vec::with_capacity(self.source.labels.len() + 2);
             expanded.push((METRIC_NAME, String::new()));
             for (name, template) in self.source.labels {

@@ -168,6 +168,7 @@ impl Run<'_> {
     /// sample is none.
     fn rule(&self, rule: &Rule) -> (EvaluationRecord, bool) {
         let (started, clock) = (self.storage.now(), Instant::now());
+        let _background = self.storage.start_background();
         let ran = catch_unwind(AssertUnwindSafe(|| self.try_rule(rule)));
         let ran = ran.unwrap_or_else(|_logged_by_the_hook| Err(Failure::new("the evaluation panicked")));
         let is_failure = ran.is_err();

@@ -188,6 +188,7 @@ impl Continuation<'_> {
         let &Self { group, storage, settings, .. } = self;
         let offset = group.query_offset(settings);
         let run = Run { group, tick, offset, mode: Mode::CatchUp, scans: None, storage, settings };
+        let _background = storage.start_background();
         let answer = storage.query(&group.of(&rule.definition.name), &run.query(rule))?;
         run.with_templates(rule, alerting, |evaluation| evaluation.matched(&answer.samples))
     }

@@ -3,8 +3,11 @@ mod restart;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use varve_query::{Point, VectorSample};
+use varve_tsdb::context::scheduler;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::staleness::is_stale_nan;
 use varve_tsdb::{Matcher, Sample, TimeRange};
@@ -35,6 +38,8 @@ struct Fake {
     /// Whether samples are rejected as duplicates.
     are_duplicates: Mutex<bool>,
     is_stopping: Mutex<bool>,
+    /// How often rules let other work run.
+    n_yields: Arc<AtomicUsize>,
 }
 
 /// Parses `name{a="b"}` without quotes: `name a=b`.
@@ -72,12 +77,25 @@ impl Fake {
 }
 
 impl Storage for Fake {
+    fn start_background(&self) -> Option<scheduler::Background> {
+        let n_yields = Arc::clone(&self.n_yields);
+        let count = move || {
+            n_yields.fetch_add(1, Ordering::Relaxed);
+        };
+        Some(scheduler::start_background(Arc::new(count)))
+    }
+
     fn query(&self, _: &RuleRef<'_>, &Query { expr, timestamp_ms, .. }: &Query<'_>) -> Result<Answer, Failure> {
         let sample = |labels, value| VectorSample { labels, point: Point { timestamp_ms, value }, histogram: None };
         let outcome = self.outcomes.lock().get(expr).cloned();
         let samples: Vec<VectorSample> = match outcome {
             Some(Ok(series)) => series.iter().map(|(text, value)| sample(labels(text), *value)).collect(),
             Some(Err("panic")) => panic!("as the test wants"),
+            Some(Err("slow")) => {
+                // Longer than the time between two yields.
+                thread::sleep(Duration::from_millis(1));
+                vec![sample(labels("m a=1"), 1.0)]
+            }
             Some(Err(message)) => return Err(Failure::new(message)),
             None => {
                 let written = self.written.lock();
@@ -191,6 +209,19 @@ fn a_recording_rule_writes_its_result_and_ends_series_that_vanish() {
     evaluate(&group, &fake, 3 * MINUTE);
     assert_eq!(error(&group, 0).unwrap(), "vector contains metrics with the same labelset after applying rule labels");
     assert!(fake.take_written().is_empty(), "a failed evaluation ends no series");
+}
+
+#[test]
+fn a_long_evaluation_lets_other_work_run_before_its_result_is_written() {
+    let fake = Fake::default();
+    fake.set("e", Err("slow"));
+    for (rule, n_yields) in [("{record: r, expr: e}", 1), ("{alert: A, expr: e}", 2)] {
+        let group = group(rule);
+        evaluate(&group, &fake, 0);
+        assert_eq!((error(&group, 0), fake.n_yields.load(Ordering::Relaxed)), (None, n_yields));
+    }
+    scheduler::pause();
+    assert_eq!(fake.n_yields.load(Ordering::Relaxed), 2, "this thread is no longer in the background");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A pipeline of stages, and its batches.
 
 use varve_tsdb::Labels;
-use varve_tsdb::context::Charge;
+use varve_tsdb::context::{Charge, scheduler};
 use varve_tsdb::labels::{LabelHint, NAME_LABELS};
 use varve_tsdb::select::SelectHints;
 
@@ -21,6 +21,9 @@ const BATCH_SERIES_MAX: usize = 256;
 const BATCH_VALUES_MAX: usize = 1 << 14;
 /// Number of series in a batch that reads only the latest sample of each series.
 pub(in crate::eval) const LATEST_BATCH_SERIES: usize = 2048;
+
+/// Number of series computed between two pauses for more urgent work.
+const SERIES_BETWEEN_PAUSES: usize = 64;
 
 /// A batch charges its series when this many bytes are uncharged.
 const CHARGED_AT_ONCE: usize = 16 << 10;
@@ -167,6 +170,9 @@ impl<'w> Batch<'w> {
     pub(in crate::eval) fn push(&mut self, mut series: Series) -> Result<()> {
         let Pipeline { stages, limits, delayed, .. } = self.pipeline;
         self.n_pushed += 1;
+        if self.n_pushed.is_multiple_of(SERIES_BETWEEN_PAUSES) {
+            scheduler::pause();
+        }
         if self.pipeline.materialize.is_some() {
             self.charge.grow(series_size(&series))?;
             self.source_series.push(series.clone());
