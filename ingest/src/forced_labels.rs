@@ -49,6 +49,18 @@ impl<'a> ForcedLabels<'a> {
         added.into_iter().chain(sent.filter(move |(name, _)| replaced.take_if(|replaced| replaced == name).is_none()))
     }
 
+    /// Returns the labels of a series as HA deduplication sees them: as [`ForcedLabels::add`] does, and with the forced
+    /// labels.
+    pub(crate) fn add_all<'b>(&self, sent: LabelPairs<'b>) -> impl Iterator<Item = (&'b [u8], &'b [u8])>
+    where
+        'a: 'b,
+    {
+        let labels = self.labels;
+        let forced = labels.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let is_replaced = move |sent: &[u8]| labels.iter().any(|(name, _)| name.as_bytes() == sent);
+        forced.chain(self.add(sent).filter(move |(name, _)| !is_replaced(name)))
+    }
+
     /// As [`ForcedLabels::add`].
     pub(crate) fn add_to<'b>(&self, sent: &mut Vec<(&'b str, &'b str)>)
     where

@@ -197,7 +197,7 @@ impl<'a> Request<'a> {
     ) -> Result<(), WriteError> {
         let n_histograms = self.resolver.batch.histograms_of(idx as usize).len();
         let n = SampleCounts { total: (samples.samples.len() + n_histograms) as u64, histograms: n_histograms as u64 };
-        let is_own_standby = cached.is_none() && self.resolver.ha.is_own_standby(self.resolver.pairs(series));
+        let is_own_standby = cached.is_none() && self.resolver.ha.is_own_standby(self.resolver.pairs_of_ha(series));
         let route = match cached {
             Some(route) => route,
             None if is_own_standby => Route::Standby,
@@ -228,7 +228,7 @@ impl<'a> Request<'a> {
                 if is_own_standby {
                     self.n_own_deduplicated += n.total;
                 } else {
-                    self.resolver.ha.count_deduplicated(self.resolver.pairs(series), n.total);
+                    self.resolver.ha.count_deduplicated(self.resolver.pairs_of_ha(series), n.total);
                 }
             }
             Route::Rejected(reason) => {

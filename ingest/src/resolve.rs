@@ -178,6 +178,11 @@ impl<'a> Resolver<'a> {
         self.forced.add(label_pairs(self.batch, self.message, series.labels))
     }
 
+    /// Returns the labels of a series as HA deduplication sees them.
+    pub(crate) fn pairs_of_ha(&self, series: &SeriesEntry) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        self.forced.add_all(label_pairs(self.batch, self.message, series.labels))
+    }
+
     pub(crate) fn is_v2(&self) -> bool {
         self.batch.version == Version::V2
     }

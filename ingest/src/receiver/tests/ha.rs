@@ -123,3 +123,24 @@ fn a_request_of_a_standby_is_checked_too_and_pairs_can_be_disabled() {
     assert_eq!(pairs.write(&[of("c", "b", 1), of("c", "a", 1)]), (2, 0));
     assert_eq!(pairs.contents().len(), 3);
 }
+
+/// A token could lead a cluster that its forced labels exclude, and its own samples were lost if another replica led.
+#[test]
+fn forced_labels_replace_the_cluster_that_a_token_sends() {
+    let pairs = Pairs::new();
+    assert_eq!(pairs.write(&[of("other", "x", 0)]), (1, 0));
+    let labels = [("cluster".to_owned(), "own".to_owned())];
+    let write = |replica, t| {
+        let (origin, message) = (Origin { labels: &labels, ..Origin::default() }, request(&[of("other", replica, t)]));
+        let written = pairs.fixture.receiver.write(&origin, Version::V1, &pack(&message)).unwrap();
+        (written.stored.total, written.deduplicated.total)
+    };
+    for t in 1..4 {
+        assert_eq!(write("y", 10 * t), (1, 0));
+        assert_eq!(write("x", 10 * t + 1), (0, 1));
+    }
+    let leaders: Vec<_> = pairs.elections.clusters().into_iter().map(|of| of.leader.replica).collect();
+    assert_eq!((leaders, pairs.fixture.receiver.stats().route.hits), (vec!["x".to_owned(), "y".to_owned()], 2));
+    let stored: Vec<_> = pairs.contents().into_iter().map(|(_, times)| times).collect();
+    assert_eq!(stored, [vec![0], vec![10, 20, 30]]);
+}
