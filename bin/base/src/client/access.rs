@@ -205,7 +205,12 @@ impl Access {
         Ok(access)
     }
 
-    /// Reads the certificates and the key.
+    /// Returns `true` if a TLS setting is given.
+    pub fn has_tls_settings(&self) -> bool {
+        self.tls != TlsSettings::default()
+    }
+
+    /// Checks the TLS settings. Reads the certificates and the key.
     ///
     /// # Errors
     /// If one is invalid.

@@ -274,7 +274,8 @@ impl Notifier {
 impl AlertmanagerSet {
     fn new(config: &AlertmanagerConfig) -> Result<Self> {
         let access = config.access()?;
-        if config.scheme == Scheme::Https {
+        // Labels and relabel rules of a target may set `__scheme__` to `https`.
+        if config.scheme == Scheme::Https || access.has_tls_settings() {
             access.check_tls()?;
         }
         Ok(Self {

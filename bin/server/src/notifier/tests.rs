@@ -254,7 +254,13 @@ fn a_reload_keeps_queued_alerts_and_applies_new_settings() {
         assert!(requests.iter().all(|request| request.authorization == "Bearer b"));
         drop(requests);
         assert_eq!(recorder_drops(&notifier, &recorder), 0);
-        for invalid in ["bearer_token_file: nowhere", "scheme: https, tls_config: {ca: nothing}"] {
+        for invalid in [
+            "bearer_token_file: nowhere",
+            "scheme: https, tls_config: {ca: nothing}",
+            // A relabel rule may set `__scheme__` to `https`.
+            "tls_config: {insecure_skip_verify: true, max_version: TLS11}",
+            "tls_config: {ca_file: nowhere}",
+        ] {
             assert!(Notifier::prepare(&alerting(&[recorder.config(invalid)])).is_err(), "{invalid}");
         }
     });
