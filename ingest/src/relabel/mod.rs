@@ -162,8 +162,8 @@ impl Rules {
         self.apply(labels.clone(), &mut Vec::new())
     }
 
-    /// Returns the effect of the rules on a label set, without any side effect. The size of each step is charged by
-    /// `charge`.
+    /// Returns the effect of the rules on a label set, without any side effect. `charge` charges the strings that a
+    /// rule may create before it is applied, and then its step.
     ///
     /// # Errors
     /// The errors of `charge`.
@@ -175,6 +175,7 @@ impl Rules {
         let mut builder = Builder::new(labels);
         let (mut steps, mut is_dropped) = (Vec::new(), false);
         for rule in &self.rules {
+            charge(STRING_COPIES.saturating_mul(rule.created_size_max(&builder)))?;
             let mut after = builder.clone();
             let effect = rule.preview(&mut after);
             if effect == Effect::None {
@@ -328,6 +329,9 @@ impl ActiveRules {
         stats
     }
 }
+
+/// Copies of a string in a preview: as created, in the rewritten labels and in the step, which is compared with a copy.
+const STRING_COPIES: usize = 4;
 
 /// Maximum number of rules.
 pub const RULES_MAX: usize = 4_096;

@@ -147,6 +147,26 @@ impl Rule {
         if drops { Effect::Drops } else { Effect::None }
     }
 
+    /// Returns the maximum size of the strings that the rule creates for a label set.
+    pub(super) fn created_size_max(&self, labels: &Builder<'_>) -> usize {
+        let sources = self.config.source_labels.iter();
+        let joined = sources.map(|name| labels.get(name).len() + self.separator.len()).sum();
+        let created = match &self.action {
+            Action::Replace { target, replacement, .. } => {
+                target.expanded_size_max(joined).saturating_add(replacement.expanded_size_max(joined))
+            }
+            Action::LabelMap(rewrite) => {
+                let visited = labels.visit();
+                let names = visited.iter().map(|(name, value)| rewrite.expanded_size_max(name.len()) + value.len());
+                names.fold(0, usize::saturating_add)
+            }
+            // A letter in another case has at most twice as many bytes.
+            Action::Lowercase(_) | Action::Uppercase(_) => joined.saturating_mul(2),
+            _ => 0,
+        };
+        joined.saturating_add(created)
+    }
+
     fn join<'a>(&self, labels: &'a Builder<'_>) -> Cow<'a, str> {
         match &self.config.source_labels[..] {
             [] => Cow::Borrowed(""),
@@ -215,6 +235,13 @@ impl Action {
 }
 
 impl Template {
+    fn expanded_size_max(&self, size: usize) -> usize {
+        match self {
+            Self::Plain(text) => text.len(),
+            Self::Groups(rewrite) => rewrite.expanded_size_max(size),
+        }
+    }
+
     /// Expands the template. Returns `None` if the rule's regular expression does not match.
     fn expand(&self, value: &str) -> Option<Cow<'_, str>> {
         match self {

@@ -101,3 +101,29 @@ fn invalid_rules_are_refused_in_the_words_of_prometheus() {
     let many = (0..=RULES_MAX).map(|_| with("drop", |_| ())).collect();
     assert!(Rules::new(many).is_err());
 }
+
+/// The memory was charged after it was allocated, so that a reader with such rules ended the process.
+#[test]
+fn a_preview_charges_strings_before_it_creates_them() {
+    let value = "x".repeat(1 << 20);
+    let series = labels(&[("__name__", "up"), ("a", &value), (&value, "b")]);
+    let references = || Some("$1".repeat(1 << 20));
+    let replace = |change: fn(&mut RelabelConfig)| config("replace", &["a"], change);
+    let of_template = RelabelConfig { replacement: references(), ..replace(|config| config.target_label = "b".into()) };
+    let of_target = RelabelConfig { target_label: "$1".repeat(1 << 20), ..replace(|_| ()) };
+    let joined = config("hashmod", &["a"; 1 << 20], |config| (config.target_label, config.modulus) = ("b".into(), 2));
+    let mapped = RelabelConfig { replacement: references(), ..config("labelmap", &[], |_| ()) };
+    for config in [of_template, of_target, joined, mapped] {
+        let rules = Rules::new(vec![config]).unwrap();
+        let previewed = rules.preview(&series, |size| if size < 1 << 40 { Ok(()) } else { Err(size) });
+        assert!(previewed.is_err(), "{:?}", previewed.map(|preview| preview.steps.len()));
+    }
+    let mut charged = 0;
+    let rules = Rules::new(vec![config("uppercase", &["__name__"], |config| config.target_label = "a".into())]);
+    let preview = rules.unwrap().preview::<()>(&labels(&[("__name__", "up")]), |size| {
+        charged += size;
+        Ok(())
+    });
+    assert_eq!(preview.unwrap().result.unwrap().unwrap().get("a"), Some("UP"));
+    assert!(charged < 1_000, "{charged}");
+}

@@ -90,6 +90,13 @@ impl Rewrite {
         Ok(out)
     }
 
+    /// Returns the maximum size of the expanded template for a text of `size` bytes.
+    #[must_use]
+    pub fn expanded_size_max(&self, size: usize) -> usize {
+        let n_references = self.template.bytes().filter(|&byte| byte == b'$').count();
+        self.template.len().saturating_add(n_references.saturating_mul(size))
+    }
+
     /// Returns the expanded template if all of `text` matches. A group that does not participate or exist is empty. A
     /// dollar sign that begins no reference stands for itself. For patterns of requests, see [`Rewrite::apply_in`].
     #[must_use]

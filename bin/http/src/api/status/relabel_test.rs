@@ -50,7 +50,8 @@ fn respond(work: &mut Work, form: &Form) -> Result<()> {
     let labels = read_series(work, form.first("series"))?;
     let mut charge = work.ctx.charge();
     let rules = form.yaml("rules", &mut charge)?;
-    let charge = |size| charge.grow(size);
+    let ctx = work.ctx.clone();
+    let charge = |size| ctx.check().and_then(|()| charge.grow(size));
     let RelabelPreview { steps, result } = match rules {
         "" => work.store.receiver.preview_rules(&labels, charge)?,
         text => read_rules(text)?.preview(&labels, charge)?,
