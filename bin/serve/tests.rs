@@ -46,6 +46,26 @@ fn connections_use_at_most_half_of_the_open_files() {
     assert_eq!([None, Some(1201), Some(1024), Some(0)].map(limited), [600, 600, 512, 1]);
 }
 
+/// The store kept the relabel rules and budgets of the old file until the next reload.
+#[tokio::test]
+async fn a_reload_before_the_store_is_open_applies_to_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = (dir.path().join("data"), dir.path().join("varve.yml"));
+    std::fs::write(&file, "").unwrap();
+    let args = args(&["--storage.tsdb.path", data.to_str().unwrap(), "--config.file", file.to_str().unwrap()]);
+    let (memory, features) = (Memory::given(1 << 30), options::features(&args));
+    let settings = options::settings(&args, &memory, features, BTreeMap::new(), false);
+    let store_options = options::store_options(&args, &memory, Config::default(), features);
+    let config = LiveConfig::new(Some(file.clone()), Config::default());
+    let app = App::new(settings, config, Pressure::new(memory, args.memory_refuse_at)).unwrap();
+    let store = Arc::new(open(args.tsdb_path, store_options).await.unwrap());
+    let rule = "{source_labels: [__name__], regex: up, action: drop}";
+    std::fs::write(&file, format!("ingest: {{metric_relabel_configs: [{rule}]}}")).unwrap();
+    app.reload().unwrap();
+    app.set_store(Arc::clone(&store)).unwrap();
+    assert_eq!(store.receiver.rule_stats().len(), 1);
+}
+
 /// Starts a server, up to its listeners.
 async fn start(dir: &Path) -> HttpState {
     let args = args(&["--storage.tsdb.path", dir.to_str().expect("a path in UTF-8")]);

@@ -139,12 +139,15 @@ impl App {
         })
     }
 
-    /// Starts to serve requests for data.
+    /// Starts to serve requests for data. Applies the configuration in force to the store, because a reload may have
+    /// changed it while the store was opened.
     ///
     /// # Errors
-    /// The errors of [`Settings::retention_rules`].
+    /// The errors of [`Store::reload`] and [`Settings::retention_rules`].
     pub fn set_store(&self, store: Arc<Store>) -> anyhow::Result<()> {
+        let _one_at_a_time = self.reloading.lock();
         let config = self.config.current();
+        store.reload(&config)?;
         store.receiver.refuse_new_series(self.pressure.refuses_new_series());
         store.set_retention(self.settings.retention(&config), self.settings.retention_rules(&config)?);
         *self.store.write() = Some(store);

@@ -83,7 +83,7 @@ impl Store {
         let engine = Engine::new(options.engine);
         let path = path.to_owned();
         let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms, delta_to_cumulative, path };
-        store.reload(&options.config)?;
+        store.apply(&options.config)?;
         Ok(store)
     }
 
@@ -216,14 +216,19 @@ impl Store {
     /// # Errors
     /// If the configuration is invalid. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
+        self.apply(config)?;
+        if let Some(warning) = config.ingest.team_warning() {
+            tracing::info!("{warning}");
+        }
+        Ok(())
+    }
+
+    fn apply(&self, config: &Config) -> anyhow::Result<()> {
         let otlp = config.otlp.settings(self.lookback_delta_ms, self.delta_to_cumulative)?;
         let rules = config.ingest.rules()?;
         let has_rules = !config.rule_files.is_empty();
         let budgets = if has_rules { config.ingest.budgets_with_rules()? } else { config.ingest.budgets()? };
         let ha = config.ingest.ha()?;
-        if let Some(warning) = config.ingest.team_warning() {
-            tracing::info!("{warning}");
-        }
         self.receiver.set_budgets(budgets);
         self.receiver.set_otlp(otlp);
         self.receiver.set_rules(rules);
