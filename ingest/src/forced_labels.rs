@@ -72,6 +72,12 @@ impl<'a> ForcedLabels<'a> {
         }
     }
 
+    /// Prints the forced labels. Returns an empty string without any.
+    pub(crate) fn print(&self) -> String {
+        let labels: Vec<_> = self.labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(", ")) }
+    }
+
     /// Returns the labels of a series with the forced labels.
     pub(crate) fn apply(&self, labels: Labels) -> Labels {
         self.labels.iter().fold(labels, |labels, (name, value)| labels.with(name, value))

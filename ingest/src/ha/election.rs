@@ -36,7 +36,7 @@ pub(super) enum Decision {
 /// A cluster and its leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HaCluster {
-    /// The value of the cluster label.
+    /// The value of the cluster label, and the labels of the tenant if there is one: `eu{team="a"}`.
     pub cluster: String,
     /// The leader, with its silence. The silence counts from the start of the process if the leader has not sent a
     /// request since.

@@ -1,9 +1,9 @@
 //! HA pairs: two or more Prometheus servers that scrape the same targets. Only the samples of one of them are stored.
 //!
 //! The servers of a pair have the same value of one external label, the cluster, and different values of another, the
-//! replica. In each cluster one replica leads (`election`). Its series are stored without the replica label. Series of
-//! the other replicas are deduplicated, and their senders get a successful response. The leaders are persisted
-//! (`file`).
+//! replica. Pairs of different tenants are independent. In each cluster one replica leads (`election`). Its series are
+//! stored without the replica label. Series of the other replicas are deduplicated, and their senders get a successful
+//! response. The leaders are persisted (`file`).
 //!
 //! Used by `receiver` and `resolve`. External labels are on all series of a sender. So the first series of a request
 //! determines the pair of the request, whose cached routes then apply. An unknown series is parsed, so that a series of
@@ -22,6 +22,7 @@
 mod election;
 mod file;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -128,6 +129,8 @@ pub(crate) struct HaContext<'a> {
     ha: Option<&'a Ha>,
     own: Option<(Pair<'a>, Decision)>,
     salt: u32,
+    /// The labels of the sender's tenant, which are a part of the names of its clusters. Empty without a tenant.
+    tenant: String,
 }
 
 /// The decision about a series.
@@ -182,16 +185,37 @@ impl Ha {
 impl<'a> HaContext<'a> {
     /// Finds the pair of a request, and records the time of the request.
     ///
-    /// `first` has the labels of the first series.
+    /// `first` has the labels of the first series, `tenant` those of the sender's tenant.
     pub(crate) fn new(
         ha: Option<&'a Ha>,
+        tenant: impl FnOnce() -> String,
         first: Option<impl Iterator<Item = (&'a [u8], &'a [u8])>>,
         hasher: &RouteHasher,
     ) -> Self {
-        let Some(ha) = ha else { return Self { ha: None, own: None, salt: 0 } };
-        let pair = first.and_then(|labels| ha.pair(labels));
-        let salt = ha.salt(pair, hasher);
-        Self { ha: Some(ha), own: pair.map(|pair| (pair, ha.decide(pair))), salt }
+        let Some(ha) = ha else { return Self { ha: None, own: None, salt: 0, tenant: String::new() } };
+        let mut context = Self { ha: Some(ha), own: None, salt: 0, tenant: tenant() };
+        let pair = first.and_then(|labels| context.pair(ha, labels));
+        context.salt = ha.salt(pair, hasher);
+        context.own = pair.map(|pair| (pair, context.decide(ha, pair)));
+        context
+    }
+
+    /// Returns the pair of a series, or `None` if [`Ha::pair`] does or the name of the cluster is too long.
+    fn pair<'b>(&self, ha: &Ha, labels: impl Iterator<Item = (&'b [u8], &'b [u8])>) -> Option<Pair<'b>> {
+        ha.pair(labels).filter(|pair| pair.cluster.len() + self.tenant.len() <= NAME_SIZE_MAX)
+    }
+
+    fn decide(&self, ha: &Ha, pair: Pair<'_>) -> Decision {
+        ha.decide(Pair { cluster: &self.name_of(pair), ..pair })
+    }
+
+    fn count(&self, ha: &Ha, pair: Pair<'_>, n_samples: u64) {
+        ha.elections.count_deduplicated(Pair { cluster: &self.name_of(pair), ..pair }, n_samples);
+    }
+
+    /// Returns the name of a cluster in the elections: pairs of different tenants are independent.
+    fn name_of<'b>(&self, Pair { cluster, .. }: Pair<'b>) -> Cow<'b, str> {
+        if self.tenant.is_empty() { Cow::Borrowed(cluster) } else { Cow::Owned(format!("{cluster}{}", self.tenant)) }
     }
 
     /// Returns the replica that sent the request: `cluster/replica`.
@@ -212,7 +236,7 @@ impl<'a> HaContext<'a> {
     /// Returns `true` if a series belongs to the pair of the request, and the sender is a standby.
     pub(crate) fn is_own_standby<'b>(&self, labels: impl Iterator<Item = (&'b [u8], &'b [u8])>) -> bool {
         match (self.ha, self.own) {
-            (Some(ha), Some((pair, Decision::Standby))) => ha.pair(labels) == Some(pair),
+            (Some(ha), Some((pair, Decision::Standby))) => self.pair(ha, labels) == Some(pair),
             _ => false,
         }
     }
@@ -220,14 +244,14 @@ impl<'a> HaContext<'a> {
     /// Decides about a series by its labels.
     pub(crate) fn deduplicate(&self, labels: Labels) -> Deduplication {
         let Some(ha) = self.ha else { return Deduplication::Store { labels, is_cacheable: true } };
-        let pair = ha.pair(labels.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let pair = self.pair(ha, labels.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let Some(pair) = pair else {
             // Only series of the pair are cached under its salt.
             return Deduplication::Store { labels, is_cacheable: self.own.is_none() };
         };
         let (decision, is_cacheable) = match self.own {
             Some((own, decision)) if own == pair => (decision, true),
-            _ => (ha.decide(pair), false),
+            _ => (self.decide(ha, pair), false),
         };
         match decision {
             Decision::Leader => {
@@ -241,15 +265,15 @@ impl<'a> HaContext<'a> {
 
     /// Counts deduplicated samples of a series for its cluster.
     pub(crate) fn count_deduplicated<'b>(&self, labels: impl Iterator<Item = (&'b [u8], &'b [u8])>, n_samples: u64) {
-        if let Some((ha, pair)) = self.ha.and_then(|ha| Some((ha, ha.pair(labels)?))) {
-            ha.elections.count_deduplicated(pair, n_samples);
+        if let Some((ha, pair)) = self.ha.and_then(|ha| Some((ha, self.pair(ha, labels)?))) {
+            self.count(ha, pair, n_samples);
         }
     }
 
     /// Counts deduplicated samples of the pair of the request.
     pub(crate) fn count_own_deduplicated(&self, n_samples: u64) {
         if let (Some(ha), Some((pair, _)), 1..) = (self.ha, self.own, n_samples) {
-            ha.elections.count_deduplicated(pair, n_samples);
+            self.count(ha, pair, n_samples);
         }
     }
 }

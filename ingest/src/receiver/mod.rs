@@ -356,7 +356,7 @@ impl Receiver {
         let forced = ForcedLabels::new(permit.added_label, permit.labels, &self.hasher);
         let ha = self.ha.read().clone();
         let first = batch.series.first().map(|first| forced.add_all(label_pairs(batch, message, first.labels)));
-        let ha = &HaContext::new(ha.as_deref(), first, &self.hasher);
+        let ha = &HaContext::new(ha.as_deref(), || forced.print(), first, &self.hasher);
         let (team, budgets) = (permit.team(), self.admission.budgets());
         let scope = Scope::new(rules.generation ^ ha.salt(), budgets.generation(), team.unwrap_or_default());
         let key =

@@ -144,3 +144,27 @@ fn forced_labels_replace_the_cluster_that_a_token_sends() {
     let stored: Vec<_> = pairs.contents().into_iter().map(|(_, times)| times).collect();
     assert_eq!(stored, [vec![0], vec![10, 20, 30]]);
 }
+
+/// Two tenants that used the same names were one pair: a tenant lost its samples while the other one's replica led.
+#[test]
+fn tenants_with_the_same_cluster_have_pairs_of_their_own() {
+    let pairs = Pairs::new();
+    let write = |tenant: &str, replica, t| {
+        let labels = [("team".to_owned(), tenant.to_owned())];
+        let (origin, message) = (Origin { labels: &labels, ..Origin::default() }, request(&[of("c", replica, t)]));
+        let written = pairs.fixture.receiver.write(&origin, Version::V1, &pack(&message)).unwrap();
+        (written.stored.total, written.deduplicated.total)
+    };
+    assert_eq!(pairs.write(&[of("c", "a", 0)]), (1, 0));
+    for t in 1..3 {
+        assert_eq!((write("s", "b", 10 * t), write("s", "a", 10 * t + 1)), ((1, 0), (0, 1)));
+        assert_eq!((write("t", "c", 10 * t), write("t", "b", 10 * t + 1)), ((1, 0), (0, 1)));
+    }
+    // A name that is too long for the file of the leaders is no cluster.
+    let long = "x".repeat(250);
+    assert_eq!((write(&long, "a", 1), write(&long, "b", 2)), ((1, 0), (1, 0)));
+    let clusters = pairs.elections.clusters().into_iter();
+    let clusters: Vec<_> = clusters.map(|of| (of.cluster, of.leader.replica, of.samples_deduplicated)).collect();
+    let expect = [("c", "a", 0), (r#"c{team="s"}"#, "b", 2), (r#"c{team="t"}"#, "c", 2)];
+    assert_eq!(clusters, expect.map(|(cluster, leader, n)| (cluster.to_owned(), leader.to_owned(), n)));
+}
