@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{duration, print};
+use super::{duration, null_is_default, print};
 use crate::client::{Access, HttpClientConfig, TlsSettings, Url, is_reserved};
 use crate::tls::Secret;
 
@@ -23,7 +23,9 @@ pub struct TracingConfig {
     pub sampling_fraction: f64,
     /// Whether to send without TLS.
     insecure: bool,
+    #[serde(deserialize_with = "null_is_default")]
     tls_config: TlsSettings,
+    #[serde(deserialize_with = "null_is_default")]
     headers: BTreeMap<String, Secret>,
     /// Compression of requests. Default none.
     pub compression: Compression,
@@ -144,6 +146,8 @@ mod tests {
     #[test]
     fn the_section_is_optional_and_prints_no_header() {
         assert!(Config::parse("").unwrap().tracing.is_none());
+        let null = "tracing: {endpoint: 'a:4317', headers: ~, tls_config: }";
+        assert_eq!(Config::parse(null).unwrap(), Config::parse("tracing: {endpoint: 'a:4317'}").unwrap());
         let text = "tracing: {endpoint: 'a:4317', headers: {x-token: s3cret}, sampling_fraction: 0.5}";
         let printed = Config::parse(text).unwrap().to_yaml();
         assert!(
