@@ -5,9 +5,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use parking_lot::RwLock;
+use varve_base::config::tracing::TracingConfig;
 use varve_base::config::{self, Config};
 
 use crate::notifier::{self, Notifier};
@@ -40,9 +41,10 @@ impl Prepared {
     /// Checks what [`Config::load`] does not, for the start, for a reload, and for `varve check config`. Blocks.
     ///
     /// # Errors
-    /// The query log cannot be opened, or credentials or certificates for Alertmanagers are invalid.
+    /// The query log cannot be opened, or credentials or certificates for Alertmanagers or traces are invalid.
     pub fn new(config: &Config) -> Result<Self> {
         let alerting = Notifier::prepare(config)?;
+        config.tracing.iter().try_for_each(TracingConfig::check_access).context("tracing")?;
         Ok(Self { query_log: QueryLog::open(config.global.query_log_file.as_deref())?, alerting })
     }
 }
@@ -105,6 +107,20 @@ impl LiveConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tls_settings_of_traces_are_checked() {
+        let check = |keys: &str, expect: &str| {
+            let config = Config::parse(&format!("tracing: {{endpoint: 'a:1', {keys}}}")).unwrap();
+            let invalid = Prepared::new(&config).map(drop).map_err(|error| format!("{error:#}")).err();
+            assert_eq!(invalid.is_none(), expect.is_empty(), "{invalid:?}");
+            assert!(invalid.unwrap_or_default().contains(expect));
+        };
+        check("tls_config: {ca_file: nowhere}", "tracing: tls_config.ca: read \"nowhere\"");
+        check("tls_config: {insecure_skip_verify: true, max_version: TLS11}", "tracing: tls_config.max_version");
+        check("tls_config: {insecure_skip_verify: true}", "");
+        check("insecure: true, tls_config: {ca_file: nowhere}", "");
+    }
 
     #[test]
     fn an_invalid_file_changes_nothing() {

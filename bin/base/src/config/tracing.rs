@@ -110,6 +110,15 @@ impl TracingConfig {
         url.ok_or_else(|| anyhow::anyhow!("tracing.endpoint: {:?} is not host:port", self.endpoint))
     }
 
+    /// Checks the headers, and the TLS settings unless traces are sent without TLS. Blocks.
+    ///
+    /// # Errors
+    /// The errors of [`TracingConfig::access`], and if a certificate or another TLS setting is invalid.
+    pub fn check_access(&self) -> Result<()> {
+        let access = self.access()?;
+        if self.insecure { Ok(()) } else { access.check_tls() }
+    }
+
     /// Reads the certificates. Blocks.
     ///
     /// # Errors
