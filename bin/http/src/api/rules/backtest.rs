@@ -162,7 +162,7 @@ fn run_group(
         tick = schedule.after(tick);
     }
     let interval_ms = i64::try_from(schedule.interval().as_millis()).unwrap_or(i64::MAX).max(1);
-    let n_ticks = (end_ms - tick.ms()).div_euclid(interval_ms) + 1;
+    let n_ticks = n_evaluations((tick.ms(), end_ms), interval_ms);
     if n_ticks > EVALUATIONS_MAX {
         let reason = format!("{n_ticks} evaluations of group {:?} exceed the limit of {EVALUATIONS_MAX}", group.name());
         return Err(ApiError::bad_data(reason));
@@ -172,7 +172,7 @@ fn run_group(
         store: &work.store,
         ctx: &work.ctx,
         interval_ms,
-        end_ms: end_ms - offset_ms,
+        end_ms: end_ms.saturating_sub(offset_ms),
         results: Mutex::default(),
     };
     let mut failures = vec![(0_u64, String::new()); group.rules.len()];
@@ -205,6 +205,11 @@ fn run_group(
             firings,
         })
         .collect())
+}
+
+/// Returns the number of evaluations from the first one to the end, 0 or less if the first one is after the end.
+fn n_evaluations((first_ms, end_ms): (i64, i64), interval_ms: i64) -> i64 {
+    end_ms.saturating_sub(first_ms).div_euclid(interval_ms).saturating_add(1)
 }
 
 /// The store as a group sees it at past times.
@@ -337,4 +342,18 @@ impl Storage for History<'_> {
     }
 
     fn notify(&self, _alerts: Vec<Notification>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the earliest and the latest time, the number was negative, so that nothing was evaluated.
+    #[test]
+    fn a_range_of_any_length_has_its_evaluations() {
+        for (range, expect) in [((0, 119), 2), ((0, 120), 3), ((120, 119), 0), ((i64::MAX, i64::MIN), i64::MIN / 60)] {
+            assert_eq!(n_evaluations(range, 60), expect, "{range:?}");
+        }
+        assert!(n_evaluations((Time::from_ms(i64::MIN).ms(), i64::MAX), 60_000) > EVALUATIONS_MAX);
+    }
 }
