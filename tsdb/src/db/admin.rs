@@ -119,7 +119,8 @@ impl Db {
 
     /// Imports the blocks in the directory `import` of the data directory and its subdirectories, all of them or none.
     /// Removes their files and returns their number. Retention applies to imported samples, out-of-order limits do not.
-    /// If the store already has a sample at the same timestamp, the stored sample wins.
+    /// If the store has a sample at the same timestamp when the import begins, that sample wins. A deletion during the
+    /// import affects all imported samples.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`]: nothing was imported.

@@ -19,6 +19,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::io::ErrorKind;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -51,6 +52,18 @@ impl Store {
     pub(crate) fn flush(&self) -> Result<FlushStats> {
         self.replay.wait(&QueryContext::unbounded())?;
         self.flush_under(&mut self.flushing.lock())
+    }
+
+    /// Flushes as [`Store::flush`] does, and returns `n` new numbers of flushes. All other flushes and deletions are
+    /// before the numbers, or after them.
+    ///
+    /// # Errors
+    /// The errors of [`Store::flush`].
+    pub(crate) fn flush_before(&self, n: u64) -> Result<RangeInclusive<u64>> {
+        self.replay.wait(&QueryContext::unbounded())?;
+        let mut flushing = self.flushing.lock();
+        self.flush_under(&mut flushing)?;
+        Ok(self.blocks.next_flushes(n))
     }
 
     /// Flushes as [`Store::flush`] does. If the disk or a quota is full, flushes again with the space of the reserve.
@@ -122,7 +135,7 @@ impl Store {
             self.finish(flushing, &mut stats)?;
         }
         let started = Instant::now();
-        (flushing.number, flushing.is_unfinished) = (self.blocks.next_flush(), true);
+        (flushing.number, flushing.is_unfinished) = (*self.blocks.next_flushes(1).start(), true);
         self.freeze()?;
         stats.paused_us = started.elapsed().as_micros() as u64;
         self.finish(flushing, &mut stats)?;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,11 +55,11 @@ impl Store {
             return Ok(0);
         }
         // Flushes the heads first: of two samples with one timestamp, the sample of the earlier flush wins.
-        self.flush()?;
+        let flushes = self.flush_before(paths.len() as u64)?;
         let ids = self.blocks.next_ids(paths.len() as u64);
         let (fs, blocks_dir) = (&*self.options.fs, self.blocks.dir());
         let importing = PendingImport::begin(fs, blocks_dir, ids.clone())?;
-        if let Err(refused) = self.import_all(&paths, ids, &importing) {
+        if let Err(refused) = self.import_all(&paths, ids.zip(flushes), &importing) {
             if let Err(error) = importing.undo(fs, blocks_dir) {
                 tracing::error!(%error, "the blocks of a failed import are removed at the next start");
             }
@@ -87,15 +86,19 @@ impl Store {
         Ok(paths.len())
     }
 
-    fn import_all(&self, paths: &[PathBuf], ids: RangeInclusive<u64>, importing: &PendingImport) -> Result<()> {
-        let mut imported = Vec::with_capacity(paths.len());
-        for (path, id) in paths.iter().zip(ids) {
-            imported.extend(self.import_one(path, BlockId(id))?);
+    /// Imports blocks with these ids and numbers of flushes. A deletion that runs meanwhile affects all of them.
+    fn import_all(
+        &self,
+        paths: &[PathBuf],
+        numbers: impl Iterator<Item = (u64, u64)>,
+        importing: &PendingImport,
+    ) -> Result<()> {
+        let (mut imported, deletions) = (Vec::with_capacity(paths.len()), self.blocks.last_deletion());
+        for (path, (id, flush)) in paths.iter().zip(numbers) {
+            imported.extend(self.import_one(path, BlockId(id), flush, deletions)?);
         }
         let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
         let range = imported.iter().map(|block| block.meta().range).reduce(TimeRange::hull);
-        // Not while a flush has its number, but no block yet: its block would not count as one that follows the rules.
-        let _no_flush = self.flushing.lock();
         let _change = range.map(|range| self.begin_block_change(range));
         self.blocks.add_imported(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
         newest_ms.into_iter().for_each(|newest_ms| self.newest.raise(newest_ms, false));
@@ -127,16 +130,15 @@ impl Store {
         }
     }
 
-    fn import_one(&self, path: &Path, id: BlockId) -> Result<Option<Arc<Block>>> {
+    fn import_one(&self, path: &Path, id: BlockId, flush: u64, deletions: u64) -> Result<Option<Arc<Block>>> {
         let source = self.blocks.open_foreign(path)?;
-        let flush = self.blocks.next_flush();
         let origin = BlockOrigin {
             id,
             window: source.meta().origin.window,
             level: source.meta().origin.level,
             flushes: (flush, flush),
             sources: Vec::new(),
-            deletions: self.blocks.last_deletion(),
+            deletions,
         };
         let stop = AtomicBool::new(false);
         let merging =

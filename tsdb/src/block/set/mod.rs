@@ -381,9 +381,10 @@ impl BlockSet {
         first..=first + n - 1
     }
 
-    /// Returns the id of the next flush.
-    pub(crate) fn next_flush(&self) -> u64 {
-        self.next_flush.fetch_add(1, Ordering::Relaxed)
+    /// Returns the numbers of the next `n` flushes. `n` must not be 0.
+    pub(crate) fn next_flushes(&self, n: u64) -> RangeInclusive<u64> {
+        let first = self.next_flush.fetch_add(n, Ordering::Relaxed);
+        first..=first + n - 1
     }
 
     /// Returns the id of the last delete rule.
@@ -456,13 +457,10 @@ impl BlockSet {
     /// Adds imported blocks as [`BlockSet::add`] does. `commit` makes them part of the store on disk.
     ///
     /// # Errors
-    /// The errors of [`BlockSet::add`], of [`Tombstones::raise_flush`] and of `commit`. Nothing is added then.
+    /// The errors of [`BlockSet::add`] and of `commit`. Nothing is added then.
     pub(crate) fn add_imported(&self, new: Vec<Arc<Block>>, commit: impl FnOnce() -> Result<()>) -> Result<()> {
-        let mut tombstones = self.tombstones.lock();
-        let before = self.list();
+        let tombstones = self.tombstones.lock();
         let list = self.list_with(new, &tombstones)?;
-        // An import has numbers of flushes, but writes no checkpoint: no flush has followed the newest rules yet.
-        tombstones.raise_flush(last_flush(&before), last_flush(&list))?;
         commit()?;
         self.publish(list);
         Ok(())
@@ -604,17 +602,12 @@ fn add_rule(deleted: &mut Vec<Deleted>, rule: Deleted, block: TimeRange) {
     deleted.push(rule);
 }
 
-/// Returns the last flush of any block, or 0 if there is no block.
-fn last_flush(list: &[Arc<StoredBlock>]) -> u64 {
-    list.iter().map(|stored| stored.meta().origin.flushes.1).max().unwrap_or(0)
-}
-
 /// Returns the delete rules that no block of a later flush has followed, the newest first, at most [`PENDING_MAX`].
 fn not_followed<'a>(
     tombstones: &'a Tombstones,
     list: &[Arc<StoredBlock>],
 ) -> impl Iterator<Item = &'a Deletion> + use<'a> {
-    let last_flush = last_flush(list);
+    let last_flush = list.iter().map(|stored| stored.meta().origin.flushes.1).max().unwrap_or(0);
     tombstones.rules().iter().rev().filter(move |rule| rule.flush >= last_flush).take(PENDING_MAX)
 }
 

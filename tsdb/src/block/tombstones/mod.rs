@@ -124,18 +124,6 @@ impl Tombstones {
         Ok(number)
     }
 
-    /// Raises the flush of rules to `to`, durably, if it is at least `from` and below `to`. Blocks of flushes in
-    /// between must have applied these rules.
-    ///
-    /// # Errors
-    /// [`Error::Io`]. The rules stay the same, but may be raised after a restart.
-    pub(crate) fn raise_flush(&mut self, from: u64, to: u64) -> Result<()> {
-        let mut rules = self.rules.clone();
-        let raised = rules.iter_mut().filter(|rule| (from..to).contains(&rule.flush));
-        let n_raised = raised.map(|rule| rule.flush = to).count();
-        if n_raised > 0 { self.replace(rules) } else { Ok(()) }
-    }
-
     /// Returns all rules, in ascending order of ids.
     pub(crate) fn rules(&self) -> &[Deletion] {
         &self.rules

@@ -125,7 +125,7 @@ fn a_deletion_replaces_those_that_it_covers_within_a_block() {
     assert_eq!((n_deleted(&db), everything(&db).len()), (1, 1));
 }
 
-/// The blocks of an import have later flushes than a deletion that runs meanwhile, but there is no later checkpoint.
+/// The blocks of an import are added after a deletion that runs meanwhile, but there is no later checkpoint.
 #[test]
 fn a_restart_after_a_deletion_during_an_import_does_not_restore_deleted_series() {
     let fs = MemFs::new();
@@ -160,6 +160,55 @@ fn a_restart_after_a_deletion_during_an_import_does_not_restore_deleted_series()
     db.flush().unwrap();
     drop(db);
     assert_eq!(open_on(&fs, options()).n_series(), 3);
+}
+
+/// Puts two blocks into the import directory. Blocks the import before the second one, and runs `meanwhile` then.
+fn import_slowly(fs: &MemFs, samples: &[(usize, i64, f64); 2], meanwhile: impl FnOnce(&Db)) -> Db {
+    let other = Db::open("/other".as_ref(), Options { fs: Arc::new(fs.clone()), ..options() }).unwrap();
+    append(&other, samples);
+    other.flush().unwrap();
+    let db = open_on(fs, options());
+    let (blocks, import) = (Path::new(DATA).join("blocks"), Path::new(DATA).join("import"));
+    fs.create_dir(&import).unwrap();
+    for name in fs.list("/other/blocks".as_ref()).unwrap() {
+        fs.hard_link(&Path::new("/other/blocks").join(&name), &import.join(&name)).unwrap();
+    }
+    fs.set_blocked_files(Some("00000002.block"));
+    std::thread::scope(|scope| {
+        let imported = scope.spawn(|| db.import().unwrap());
+        wait_until(|| fs.open(&blocks.join("00000001.block")).is_ok());
+        meanwhile(&db);
+        fs.set_blocked_files(None);
+        assert_eq!(imported.join().unwrap(), 2);
+    });
+    db
+}
+
+/// It used to affect only the blocks that had been rewritten.
+#[test]
+fn a_deletion_during_an_import_affects_all_its_blocks() {
+    let fs = MemFs::new();
+    let db = import_slowly(&fs, &[(7, NOW_MS - DAY_MS, 1.0), (7, NOW_MS, 1.0)], |db| delete(db, 7));
+    assert_eq!(everything(&db).len(), 0);
+    drop(db);
+    assert_eq!(everything(&open_on(&fs, options())).len(), 0);
+}
+
+/// The number of the flush used to be below that of the second block, so the value changed once the flush succeeded.
+#[test]
+fn a_failed_flush_during_an_import_does_not_change_the_value_of_a_sample() {
+    let fs = MemFs::new();
+    let db = import_slowly(&fs, &[(7, NOW_MS - DAY_MS, 1.0), (7, NOW_MS, 1.0)], |db| {
+        append(db, &[(7, NOW_MS, 2.0)]);
+        fs.set_out_of_files(Some("00000003.block"));
+        db.flush().unwrap_err();
+        fs.set_out_of_files(None);
+    });
+    let before = everything(&db);
+    db.flush().unwrap();
+    assert_eq!(everything(&db), before);
+    drop(db);
+    assert_eq!(everything(&open_on(&fs, options())), before);
 }
 
 /// A rewrite that a deletion overtakes used to be skipped, although its block contains deleted samples.
