@@ -317,8 +317,8 @@ impl Head {
         match sample {
             AnySample::Float(sample) => self.push(slot, sample, append_id),
             AnySample::Histogram(timestamp_ms, histogram) => {
-                self.table.row_mut(slot).last_ms = timestamp_ms;
-                self.live.insert_histogram(slot, timestamp_ms, histogram, append_id);
+                let last_ms = std::mem::replace(&mut self.table.row_mut(slot).last_ms, timestamp_ms);
+                self.live.insert_histogram(slot, timestamp_ms, last_ms, histogram, append_id);
             }
         }
     }

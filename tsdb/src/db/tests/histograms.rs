@@ -129,6 +129,24 @@ fn reset_hints_are_valid_while_a_histogram_follows_its_original_predecessor() {
     assert_eq!(hints(&db)[7..], [unknown(9)]);
 }
 
+/// The later of two histograms used to keep its hint, which refers to the deleted one between them.
+#[test]
+fn a_reset_hint_that_refers_to_a_deleted_histogram_is_not_valid() {
+    let (dir, db) = fresh(options());
+    let at = |minutes: i64| (NOW_MS + minutes * MINUTE_MS, following(minutes.unsigned_abs()));
+    push(&db, &[at(5)]);
+    db.delete(vec![], TimeRange::ALL).unwrap();
+    assert_eq!(push(&db, &[at(3), at(8), at(9)]), []);
+    let expected = [3, 8].map(|minutes| (minutes, Some(ResetHint::Unknown)));
+    assert_eq!(hints(&db)[..2], expected);
+    assert_eq!(hints(&db)[2..], [(9, Some(ResetHint::NoReset))]);
+    drop(db);
+    let db = open(dir.path());
+    assert_eq!(hints(&db)[1], expected[1], "after a replay");
+    db.flush().unwrap();
+    assert_eq!(hints(&db)[1], expected[1]);
+}
+
 #[test]
 fn histograms_are_charged_to_the_head_and_released() {
     let (_dir, db) = fresh(options());

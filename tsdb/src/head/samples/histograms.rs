@@ -31,11 +31,20 @@ struct Entry {
 }
 
 impl Histograms {
-    /// Adds a histogram at a new timestamp and returns its size in bytes.
-    pub(in crate::head) fn insert(&mut self, timestamp_ms: i64, histogram: &Histogram, append_id: u32) -> usize {
-        let before = self.by_time.range(..timestamp_ms).next_back().map(|(_, entry)| &entry.layout);
-        let (layout, layout_size) = match before.filter(|layout| layout.is_of(histogram)) {
-            Some(layout) => (Arc::clone(layout), 0),
+    /// Adds a histogram at a new timestamp and returns its size in bytes. `last_ms` is the timestamp of the newest sample
+    /// of the series, or `i64::MAX` if the histogram is out of order.
+    pub(in crate::head) fn insert(
+        &mut self,
+        timestamp_ms: i64,
+        last_ms: i64,
+        histogram: &Histogram,
+        append_id: u32,
+    ) -> usize {
+        let before = self.by_time.range(..timestamp_ms).next_back();
+        // The previous sample may be in a block, and be deleted there.
+        let follows = before.map_or(timestamp_ms > last_ms, |(&before_ms, _)| before_ms == last_ms);
+        let (layout, layout_size) = match before.filter(|(_, before)| before.layout.is_of(histogram)) {
+            Some((_, before)) => (Arc::clone(&before.layout), 0),
             None => {
                 let layout = Layout::of(histogram);
                 let size = layout.size();
@@ -48,8 +57,10 @@ impl Histograms {
         let size = ENTRY_SIZE + counts.len() + layout_size;
         // The hint of an out-of-order histogram refers to another predecessor. From now on, so does the hint of its
         // successor.
-        let behind = self.by_time.range_mut(timestamp_ms..).next().map(|(_, behind)| behind.follows = false);
-        self.by_time.insert(timestamp_ms, Entry { append_id, follows: behind.is_none(), layout, counts });
+        if let Some((_, behind)) = self.by_time.range_mut(timestamp_ms..).next() {
+            behind.follows = false;
+        }
+        self.by_time.insert(timestamp_ms, Entry { append_id, follows, layout, counts });
         size
     }
 

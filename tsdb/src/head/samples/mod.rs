@@ -150,15 +150,17 @@ impl Samples {
         }
     }
 
-    /// Adds a histogram at a new timestamp.
+    /// Adds a histogram at a new timestamp. See [`Histograms::insert`].
     pub(in crate::head) fn insert_histogram(
         &mut self,
         slot: u32,
         timestamp_ms: i64,
+        last_ms: i64,
         histogram: &Histogram,
         append_id: u32,
     ) {
-        self.sparse_size += self.histograms.entry(slot).or_default().insert(timestamp_ms, histogram, append_id);
+        let histograms = self.histograms.entry(slot).or_default();
+        self.sparse_size += histograms.insert(timestamp_ms, last_ms, histogram, append_id);
         self.note(timestamp_ms, append_id);
     }
 
@@ -173,7 +175,7 @@ impl Samples {
         let sample = match sample {
             AnySample::Float(sample) => sample,
             AnySample::Histogram(timestamp_ms, histogram) => {
-                return self.insert_histogram(slot, timestamp_ms, histogram, append_id);
+                return self.insert_histogram(slot, timestamp_ms, i64::MAX, histogram, append_id);
             }
         };
         let out_of_order = self.out_of_order.entry(slot).or_default();
