@@ -1,12 +1,11 @@
 //! Snapshots and imports: copying whole blocks out of the store and into it.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::block::set::pending_import::PendingImport;
+use crate::block::set::pending_import::{PendingImport, importable, rename_sources};
 use crate::block::{Block, BlockId, BlockOrigin, StoredBlock};
 use crate::compact::{Merging, merge};
 use crate::error::{Error, Result};
@@ -50,32 +49,27 @@ impl Store {
     /// The errors of [`Db::import`](crate::Db::import).
     pub(crate) fn import(&self, dir: &Path) -> Result<usize> {
         let mut compacting = self.compacting.lock();
-        let paths = self.importable(dir)?;
+        let fs = &*self.options.fs;
+        let paths = importable(fs, dir)?;
         if paths.is_empty() {
             return Ok(0);
         }
         // Flushes the heads first: of two samples with one timestamp, the sample of the earlier flush wins.
         let flushes = self.flush_before(paths.len() as u64)?;
         let ids = self.blocks.next_ids(paths.len() as u64);
-        let (fs, blocks_dir) = (&*self.options.fs, self.blocks.dir());
+        let blocks_dir = self.blocks.dir();
         let importing = PendingImport::begin(fs, blocks_dir, ids.clone())?;
-        if let Err(refused) = self.import_all(&paths, ids.zip(flushes), &importing) {
+        let imported = self.import_all(&paths, ids.zip(flushes), &importing).inspect_err(|_| {
             if let Err(error) = importing.undo(fs, blocks_dir) {
                 tracing::error!(%error, "the blocks of a failed import are removed at the next start");
             }
-            return Err(refused);
-        }
-        // The blocks are in the store. If their files came back, another import would restore samples that are deleted
-        // meanwhile.
-        for path in &paths {
+        })?;
+        for path in &imported {
             if let Err(error) = fs.remove(path) {
-                tracing::error!(?path, %error, "could not remove an imported block");
+                tracing::error!(?path, %error, "could not remove an imported block; the next start removes it");
             }
         }
         for subdir in paths.iter().filter_map(|path| path.parent()).collect::<BTreeSet<_>>() {
-            if let Err(error) = fs.sync_dir(subdir) {
-                tracing::error!(?subdir, %error, "could not sync the removal of imported blocks");
-            }
             // Ignores a directory that contains other files.
             let _ = (subdir != dir).then(|| fs.remove_dir(subdir));
         }
@@ -86,48 +80,25 @@ impl Store {
         Ok(paths.len())
     }
 
-    /// Imports blocks with these ids and numbers of flushes. A deletion that runs meanwhile affects all of them.
+    /// Imports blocks with these ids and numbers of flushes, and returns the new paths of their files. A deletion that
+    /// runs meanwhile affects all of them.
     fn import_all(
         &self,
         paths: &[PathBuf],
         numbers: impl Iterator<Item = (u64, u64)>,
         importing: &PendingImport,
-    ) -> Result<()> {
+    ) -> Result<Vec<PathBuf>> {
         let (mut imported, deletions) = (Vec::with_capacity(paths.len()), self.blocks.last_deletion());
         for (path, (id, flush)) in paths.iter().zip(numbers) {
             imported.extend(self.import_one(path, BlockId(id), flush, deletions)?);
         }
         let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
         let range = imported.iter().map(|block| block.meta().range).reduce(TimeRange::hull);
+        let renamed = rename_sources(&*self.options.fs, paths)?;
         let _change = range.map(|range| self.begin_block_change(range));
         self.blocks.add_imported(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
         newest_ms.into_iter().for_each(|newest_ms| self.newest.raise(newest_ms, false));
-        Ok(())
-    }
-
-    /// Lists the blocks in a directory and its subdirectories, sorted by name.
-    fn importable(&self, dir: &Path) -> Result<Vec<PathBuf>> {
-        let mut paths = Vec::new();
-        for name in self.names(dir)? {
-            let path = dir.join(&name);
-            match BlockId::parse(&name) {
-                Some(_) => paths.push(path),
-                None => {
-                    let names = self.names(&path)?;
-                    paths
-                        .extend(names.iter().filter(|name| BlockId::parse(name).is_some()).map(|name| path.join(name)));
-                }
-            }
-        }
-        Ok(paths)
-    }
-
-    /// Lists a directory. Returns an empty list if it does not exist.
-    fn names(&self, dir: &Path) -> Result<Vec<String>> {
-        match self.options.fs.list(dir) {
-            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),
-            names => names.map_err(Error::io("list", dir)),
-        }
+        Ok(renamed)
     }
 
     fn import_one(&self, path: &Path, id: BlockId, flush: u64, deletions: u64) -> Result<Option<Arc<Block>>> {

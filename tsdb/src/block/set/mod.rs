@@ -130,9 +130,10 @@ impl Found {
         Ok(())
     }
 
-    /// Removes unfinished imports, blocks that a merged block has replaced, and unfinished files.
+    /// Removes unfinished imports, sources of finished ones, blocks that a merged block has replaced, and unfinished files.
     fn clear(&mut self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         self.importing.iter().try_for_each(|import| import.undo(fs, dir))?;
+        pending_import::remove_sources(fs, dir);
         let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
         let removed = self.blocks.extract_if(.., |block| replaced.contains(&block.meta().origin.id));
         for path in removed.map(|block| block.path().to_owned()).chain(self.unfinished.drain(..)) {

@@ -6,10 +6,16 @@
 //!
 //! ```text
 //! blocks/00000012-00000014.importing    blocks 12, 13 and 14, if they exist, do not belong to the store yet
+//! import/00000003.block.imported        a source of an import that is committed, or of the unfinished one
 //! ```
+//!
+//! Another import of the same sources would restore samples that are deleted meanwhile. So the sources are renamed
+//! before the commit, and the next start removes those that are left. If there is a marker, it undoes the renames.
 
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use varve_fs::{Fs, is_out_of_files, remove_if_exists};
 
@@ -17,6 +23,8 @@ use crate::block::{BlockId, NUMBER_MAX};
 use crate::error::{Error, Result};
 
 const SUFFIX: &str = ".importing";
+/// Extension of the sources from the commit on.
+const IMPORTED: &str = "block.imported";
 
 /// The blocks of an import in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +77,7 @@ impl PendingImport {
         Ok(importing)
     }
 
-    /// Removes the marker durably, which commits the import.
+    /// Removes the marker durably, which commits the import. See also [`rename_sources`].
     ///
     /// # Errors
     /// [`Error::Io`]. Then [`PendingImport::undo`] or the next start removes the blocks if the marker still exists.
@@ -79,11 +87,12 @@ impl PendingImport {
         fs.sync_dir(dir).map_err(Error::io("sync", dir))
     }
 
-    /// Removes the blocks, and then the marker. May be called again.
+    /// Renames the sources back and removes the blocks, and then the marker. May be called again.
     ///
     /// # Errors
     /// [`Error::Io`]. The next start removes the rest.
     pub(crate) fn undo(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
+        rename(fs, &sources(fs, &import_dir(dir), is_imported)?, "")?;
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
         let is_ours = |name: &&String| BlockId::parse(name).is_some_and(|id| self.has(id));
         for path in names.iter().filter(is_ours).map(|name| dir.join(name)) {
@@ -97,6 +106,71 @@ impl PendingImport {
     fn file_name(&self) -> String {
         format!("{:08}-{:08}{SUFFIX}", self.blocks.start(), self.blocks.end())
     }
+}
+
+/// Returns the sources of the next import in the directory `import` and its subdirectories, sorted by name.
+///
+/// # Errors
+/// [`Error::Io`].
+pub(crate) fn importable(fs: &dyn Fs, dir: &Path) -> Result<Vec<PathBuf>> {
+    sources(fs, dir, |name| BlockId::parse(name).is_some())
+}
+
+/// Renames the sources of an import durably before its commit, and returns the new paths.
+///
+/// # Errors
+/// [`Error::Io`]. Then [`PendingImport::undo`] renames them back.
+pub(crate) fn rename_sources(fs: &dyn Fs, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    rename(fs, paths, IMPORTED)?;
+    Ok(paths.iter().map(|path| path.with_extension(IMPORTED)).collect())
+}
+
+/// Removes the sources of committed imports. There must be no marker. `dir` is the directory of blocks.
+pub(crate) fn remove_sources(fs: &dyn Fs, dir: &Path) {
+    for path in sources(fs, &import_dir(dir), is_imported).unwrap_or_default() {
+        if let Err(error) = fs.remove(&path) {
+            tracing::error!(?path, %error, "could not remove an imported block");
+        }
+    }
+}
+
+fn import_dir(blocks_dir: &Path) -> PathBuf {
+    blocks_dir.with_file_name("import")
+}
+
+fn is_imported(name: &str) -> bool {
+    name.strip_suffix(".imported").is_some_and(|name| BlockId::parse(name).is_some())
+}
+
+/// Lists the files in a directory and its subdirectories whose names are those of sources.
+fn sources(fs: &dyn Fs, dir: &Path, is_source: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for name in names(fs, dir)? {
+        let path = dir.join(&name);
+        if is_source(&name) {
+            paths.push(path);
+        } else {
+            paths.extend(names(fs, &path)?.iter().filter(|name| is_source(name)).map(|name| path.join(name)));
+        }
+    }
+    Ok(paths)
+}
+
+/// Lists a directory. Returns an empty list if it does not exist.
+fn names(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
+    match fs.list(dir) {
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),
+        names => names.map_err(Error::io("list", dir)),
+    }
+}
+
+/// Gives files another extension, durably.
+fn rename(fs: &dyn Fs, paths: &[PathBuf], extension: &str) -> Result<()> {
+    for path in paths {
+        fs.rename(path, &path.with_extension(extension)).map_err(Error::io("rename", path))?;
+    }
+    let dirs: BTreeSet<_> = paths.iter().filter_map(|path| path.parent()).collect();
+    dirs.into_iter().try_for_each(|dir| fs.sync_dir(dir).map_err(Error::io("sync", dir)))
 }
 
 #[cfg(test)]
