@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::head::{Bounds, SeriesGroup, SlotRef};
 use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Metadata};
 use crate::sample::{Rejected, SeriesHandle, WriteBatch};
-use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
+use crate::shard::{AppendContext, Shard, ShardAppend, ShardLog, shard_of};
 use crate::wal::{Health, Position};
 
 /// Maximum number of floats of this process that are appended to a shard per acquisition of the locks. A rule can write
@@ -52,8 +52,7 @@ impl Db {
     /// Returns the handle of a series, or `None` if the series is not in memory.
     #[must_use]
     pub fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
-        let shards = &self.store.shards;
-        shards[shard_of(labels, shards.len())].find(labels)
+        self.find_for(labels, SeriesGroup::NONE)
     }
 
     /// Returns the handle of a series as [`Db::find`] does, and assigns the series to `group` if it has no group.
@@ -114,12 +113,10 @@ impl Db {
 
     fn append_all(&self, batch: &mut WriteBatch, rejected: &mut Vec<Rejected>) -> Result<Vec<(&ShardLog, Position)>> {
         // Checks all shards before changing one: a request is stored entirely or not at all.
-        let shards = self.store.shards.iter().enumerate();
-        shards.filter(|(idx, _)| batch.of_shard(*idx).is_some()).try_for_each(|(_, shard)| shard.check_ready())?;
-        batch
-            .exemplars
-            .iter()
-            .try_for_each(|exemplar| self.store.shards[usize::from(exemplar.series.shard)].check_ready())?;
+        let shards = &self.store.shards;
+        let of_exemplars = batch.exemplars.iter().map(|exemplar| usize::from(exemplar.series.shard));
+        let affected = (0..shards.len()).filter(|&idx| batch.of_shard(idx).is_some()).chain(of_exemplars);
+        affected.map(|idx| &shards[idx]).try_for_each(Shard::check_ready)?;
         let append_guard = self.store.isolation.begin_append();
         // Read inside the append: an append after a freeze is checked against the newest timestamp at the freeze or a
         // newer one, which bounds the age of the oldest sample in the log.
@@ -139,9 +136,7 @@ impl Db {
                 if affected.peek().is_none() {
                     break;
                 }
-                if part > 0 {
-                    thread::yield_now();
-                }
+                (part > 0).then(thread::yield_now);
                 let mut appending = log.append();
                 for (shard, shard_batch) in affected {
                     let log_batch = appending.batch();
@@ -165,10 +160,7 @@ impl Db {
     fn count_appended(&self, appended: ShardAppend, is_own: bool) {
         self.store.newest.raise(appended.newest_ms, is_own);
         self.n_appended.fetch_add(appended.n_new as u64, Ordering::Relaxed);
-        // Fast path: no histograms.
-        if appended.n_histograms > 0 {
-            self.n_histograms.fetch_add(appended.n_histograms as u64, Ordering::Relaxed);
-        }
+        self.n_histograms.fetch_add(appended.n_histograms as u64, Ordering::Relaxed);
     }
 
     /// Returns the timestamp for samples of this process ([`WriteBatch::own`]). If the wall clock has jumped ahead, it

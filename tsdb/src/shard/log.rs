@@ -138,10 +138,9 @@ impl LogAppend<'_> {
             self.wal.append_histograms(histograms, histogram_start_timestamps);
         }
         let n_retained = floats.len().max(histograms.len()).max(sorted.by_position.len());
-        let is_large = n_retained > RETAINED_SAMPLES_MAX;
         // The histograms refer to memory of the request.
         histograms.clear();
-        if is_large {
+        if n_retained > RETAINED_SAMPLES_MAX {
             *batch = LogBatch::default();
         }
         self.wal.end()

@@ -255,13 +255,6 @@ impl Shard {
         }
     }
 
-    /// Returns the handle of a series, if it exists.
-    pub(crate) fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
-        let head = self.head();
-        let slot = head.find(labels)?;
-        Some(self.handle(labels, slot, head.generation(slot)))
-    }
-
     fn handle(&self, labels: &Labels, slot: u32, generation: u32) -> SeriesHandle {
         let name_group = group_of(labels.get(METRIC_NAME).unwrap_or(""));
         SeriesHandle { shard: self.idx, name_group, generation, slot }

@@ -78,7 +78,7 @@ pub(super) fn stage(args: &ImportArgs) -> Result<Verdict> {
         None => build(&fs, args, &mut staging, &mut damage)?,
     }
     let built = staging.built();
-    staging.hand_over(&args.path.join("import"))?;
+    staging.hand_over(&*fs, &args.path.join("import"))?;
     eprint!("{}", damage_lines(&damage));
     println!("built {} blocks with {} samples", built.n_blocks, built.n_samples);
     Ok(wal::verdict(&damage))
@@ -133,7 +133,8 @@ fn build_block(
         // A block that cannot be opened costs only itself.
         Err(Error::Corrupt { path, offset, reason }) => damage.push(&path, offset, DamageKind::Corrupt, reason),
         Err(error @ Error::Version { .. }) => damage.push(source, 0, DamageKind::Unsupported, error.to_string()),
-        Err(Error::Io { op, path, source: error }) if path.starts_with(data_dir) => {
+        // The target may lie inside of the data directory. Its errors are no damage of the block.
+        Err(Error::Io { op, path, source: error }) if path.starts_with(source) && source.parent() == Some(data_dir) => {
             damage.push(&path, 0, DamageKind::Corrupt, format!("{op}: {error}"));
         }
         Err(error) => return Err(error).with_context(|| format!("import the block {source:?}")),
@@ -193,4 +194,25 @@ fn store_exemplars_and_metadata(db: &Db, found: ExemplarsAndMetadata) -> Result<
         println!("skipped {n_skipped} exemplars and metadata of {} series", found.n_metadata_skipped);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Such an error used to count as damage of the block, and the rest was imported.
+    #[test]
+    fn an_import_fails_for_errors_of_a_target_inside_the_source() {
+        let source = tempfile::tempdir().unwrap();
+        let block = source.path().join("01ARZ3NDEKTSV4RRFFQ69G5FAV");
+        std::fs::create_dir(&block).unwrap();
+        std::fs::write(block.join("meta.json"), "{}").unwrap();
+        let mut staging = Staging::open(&source.path().join("data")).unwrap();
+        let (fs, mut damage): (Arc<dyn Fs>, _) = (Arc::new(RealFs), DamageReport::default());
+        let blocks_dir = staging.blocks_dir();
+        let mut break_target = || Ok(std::fs::remove_dir(&blocks_dir).and_then(|()| std::fs::write(&blocks_dir, ""))?);
+        let built = build_block(&fs, source.path(), &block, &mut staging, &mut damage, &mut break_target);
+        assert!(format!("{:#}", built.unwrap_err()).contains("import.tmp"));
+        assert_eq!(damage.n_damaged(), 0);
+    }
 }

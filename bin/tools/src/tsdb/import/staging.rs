@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use varve_fs::{Fs, Lock, RealFs};
+use varve_fs::{Fs, Lock, RealFs, create_dir_durably};
 
 /// Name of the directory in the data directory.
 const NAME: &str = "import.tmp";
@@ -77,7 +77,7 @@ impl Staging {
         let text = String::from_utf8_lossy(&text);
         let mut earlier: Vec<Finished> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
         let n_blocks = earlier.iter().map(|finished| finished.built.n_blocks).sum();
-        if numbers(&blocks_dir)?.iter().filter(|&&number| number <= n_blocks).count() as u64 != n_blocks {
+        if numbers(&RealFs, &blocks_dir)?.iter().filter(|&&number| number <= n_blocks).count() as u64 != n_blocks {
             // Some blocks were removed.
             earlier.clear();
         }
@@ -140,22 +140,22 @@ impl Staging {
         self.built.n_samples += built.n_samples;
     }
 
-    /// Moves all blocks to a new directory in `import_dir` and removes the staging area.
+    /// Moves all blocks to a new directory in `import_dir`, which is created if needed, and removes the staging area.
+    /// The blocks survive a power cut then.
     ///
     /// # Errors
     /// I/O errors.
-    pub(super) fn hand_over(mut self, import_dir: &Path) -> Result<()> {
+    pub(super) fn hand_over(mut self, fs: &dyn Fs, import_dir: &Path) -> Result<()> {
         self.forget_rest()?;
-        if self.built.n_blocks == 0 {
-            return fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir));
+        if self.built.n_blocks > 0 {
+            create_dir_durably(fs, import_dir)?;
+            let target = import_dir.join(format!("{:08}", numbers(fs, import_dir)?.into_iter().max().unwrap_or(0) + 1));
+            let finished = self.dir.join("finished");
+            fs::remove_file(&finished).with_context(|| format!("remove {finished:?}"))?;
+            RealFs.sync_dir(&self.dir).with_context(|| format!("sync {:?}", self.dir))?;
+            fs.rename(&self.blocks_dir(), &target).with_context(|| format!("rename to {target:?}"))?;
+            fs.sync_dir(import_dir).with_context(|| format!("sync {import_dir:?}"))?;
         }
-        fs::create_dir_all(import_dir).with_context(|| format!("create {import_dir:?}"))?;
-        let target = import_dir.join(format!("{:08}", numbers(import_dir)?.into_iter().max().unwrap_or(0) + 1));
-        let finished = self.dir.join("finished");
-        fs::remove_file(&finished).with_context(|| format!("remove {finished:?}"))?;
-        RealFs.sync_dir(&self.dir).with_context(|| format!("sync {:?}", self.dir))?;
-        fs::rename(self.blocks_dir(), &target).with_context(|| format!("rename to {target:?}"))?;
-        RealFs.sync_dir(import_dir).with_context(|| format!("sync {import_dir:?}"))?;
         fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))
     }
 
@@ -190,12 +190,9 @@ impl Finished {
 }
 
 /// Returns the numbers in the names of blocks or directories.
-fn numbers(dir: &Path) -> Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(dir).with_context(|| format!("list {dir:?}"))? {
-        numbers.extend(number(&entry.with_context(|| format!("list {dir:?}"))?.path()));
-    }
-    Ok(numbers)
+fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>> {
+    let names = fs.list(dir).with_context(|| format!("list {dir:?}"))?;
+    Ok(names.iter().filter_map(|name| number(name.as_ref())).collect())
 }
 
 fn number(path: &Path) -> Option<u64> {
@@ -205,6 +202,8 @@ fn number(path: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use varve_fs::testing::{MemFs, PowerCut};
+
     use super::*;
 
     const TWO: Built = Built { n_blocks: 2, n_samples: 20 };
@@ -250,16 +249,37 @@ mod tests {
         assert!(staging.has_finished(&sources[0]).unwrap() && staging.has_finished(&sources[1]).unwrap());
         assert_eq!(staging.built(), Built { n_blocks: 3, n_samples: 25 });
         assert!(!staging.has_finished(&sources[2]).unwrap());
-        let mut left = numbers(&staging.blocks_dir()).unwrap();
+        let mut left = numbers(&RealFs, &staging.blocks_dir()).unwrap();
         left.sort_unstable();
         assert_eq!(left, [1, 2, 3], "what was not finished is gone");
         put_block(&staging, 4);
         staging.finish(&sources[2], ONE).unwrap();
         let import_dir = data.join("import");
         fs::create_dir_all(import_dir.join("00000007")).unwrap();
-        staging.hand_over(&import_dir).unwrap();
-        assert_eq!(numbers(&import_dir.join("00000008")).unwrap().len(), 4, "beside what another import left there");
+        staging.hand_over(&RealFs, &import_dir).unwrap();
+        assert_eq!(
+            numbers(&RealFs, &import_dir.join("00000008")).unwrap().len(),
+            4,
+            "beside what another import left there"
+        );
         assert!(!data.join(NAME).exists());
+    }
+
+    /// The new directory `import` used to be lost.
+    #[test]
+    fn blocks_that_are_handed_over_survive_a_power_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut staging, memory) = (Staging::open(dir.path()).unwrap(), MemFs::new());
+        let block = staging.blocks_dir().join("00000001.block");
+        create_dir_durably(&memory, &staging.blocks_dir()).unwrap();
+        memory.create(&block).unwrap().sync().unwrap();
+        memory.sync_dir(&staging.blocks_dir()).unwrap();
+        put_block(&staging, 1);
+        staging.add(ONE);
+        let import_dir = dir.path().join("import");
+        staging.hand_over(&memory, &import_dir).unwrap();
+        let names = memory.crash(PowerCut::LosesAll).list(&import_dir.join("00000001")).unwrap();
+        assert_eq!(names, ["00000001.block"]);
     }
 
     #[test]
@@ -270,7 +290,7 @@ mod tests {
         fs::write(sources[1].join("meta.json"), "after a deletion").unwrap();
         let mut staging = Staging::open(&data).unwrap();
         assert!(staging.has_finished(&sources[0]).unwrap() && !staging.has_finished(&sources[1]).unwrap());
-        assert_eq!(numbers(&staging.blocks_dir()).unwrap().len(), 2);
+        assert_eq!(numbers(&RealFs, &staging.blocks_dir()).unwrap().len(), 2);
         drop(staging);
         let staging = Staging::open(&data).unwrap();
         assert_eq!(staging.earlier.len(), 1, "lines that do not count are gone");
