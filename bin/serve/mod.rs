@@ -140,7 +140,9 @@ async fn run(
         }
     };
     app.open_active_request_log(&of_error);
-    app.set_store(Arc::clone(&store))?;
+    let (of_app, opened) = (Arc::clone(&app), Arc::clone(&store));
+    // Waits for a reload, and compiles relabel rules.
+    tokio::task::spawn_blocking(move || of_app.set_store(opened)).await??;
     notify(State::Ready);
     tracing::info!("Server is ready to receive web requests.");
     if let Some(path) = args.config_file.clone().filter(|_| app.settings.auto_reload) {

@@ -49,8 +49,8 @@ impl<'a> ForcedLabels<'a> {
         added.into_iter().chain(sent.filter(move |(name, _)| replaced.take_if(|replaced| replaced == name).is_none()))
     }
 
-    /// Returns the labels of a series as HA deduplication sees them: as [`ForcedLabels::add`] does, and with the forced
-    /// labels.
+    /// Returns the labels of a series for HA deduplication: the forced labels, then those of [`ForcedLabels::add`] that
+    /// they do not replace.
     pub(crate) fn add_all<'b>(&self, sent: LabelPairs<'b>) -> impl Iterator<Item = (&'b [u8], &'b [u8])>
     where
         'a: 'b,

@@ -13,7 +13,8 @@
 //!    [`SeriesHandle`].
 //! 2. Samples of known series are collected in a [`WriteBatch`] and appended with one [`Db::append`]. Each affected
 //!    shard is locked once: samples are checked by the rules of Prometheus and appended to the open chunks of their
-//!    series. New samples are encoded as one record per affected log.
+//!    series. New samples are encoded as one record per affected log. Many samples of this process
+//!    ([`WriteBatch::own`]) are appended in parts, with one lock and one record per part.
 //! 3. The append then commits: the first of several concurrent appends writes the records of all, and syncs them under
 //!    [`WalSync::Always`]. The append returns after that.
 //! 4. Every [`Options::flush_interval`] a flush freezes the open chunks of all shards at one instant, writes them to

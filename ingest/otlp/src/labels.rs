@@ -105,7 +105,8 @@ impl Context {
         }
         self.set_identity(&mut labels);
         if let Some(scope) = &self.scope {
-            // As in Prometheus, also if the scope has neither: an attribute of the data point is no label of its scope.
+            // As in Prometheus: an attribute of this name of a data point is dropped, even if the scope has no version
+            // or schema URL.
             labels.set(SCOPE_VERSION, "");
             labels.set(SCOPE_SCHEMA_URL, "");
             labels.set_all(scope);

@@ -1,9 +1,9 @@
 //! HA pairs: two or more Prometheus servers that scrape the same targets. Only the samples of one of them are stored.
 //!
 //! The servers of a pair have the same value of one external label, the cluster, and different values of another, the
-//! replica. Pairs of different tenants are independent. In each cluster one replica leads (`election`). Its series are
-//! stored without the replica label. Series of the other replicas are deduplicated, and their senders get a successful
-//! response. The leaders are persisted (`file`).
+//! replica. Pairs of senders with different forced labels are independent. In each cluster one replica leads
+//! (`election`). Its series are stored without the replica label. Series of the other replicas are deduplicated, and
+//! their senders get a successful response. The leaders are persisted (`file`).
 //!
 //! Used by `receiver` and `resolve`. External labels are on all series of a sender. So the first series of a request
 //! determines the pair of the request, whose cached routes then apply. An unknown series is parsed, so that a series of
@@ -129,7 +129,7 @@ pub(crate) struct HaContext<'a> {
     ha: Option<&'a Ha>,
     own: Option<(Pair<'a>, Decision)>,
     salt: u32,
-    /// The labels of the sender's tenant, which are a part of the names of its clusters. Empty without a tenant.
+    /// The forced labels of the sender, printed: the end of the names of its clusters. Empty without any.
     tenant: String,
 }
 

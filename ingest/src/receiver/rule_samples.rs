@@ -46,7 +46,8 @@ pub struct RejectedRuleSample {
 }
 
 impl Receiver {
-    /// Appends the samples of a rule. Calls [`scheduler::pause`] between samples that are not appended yet.
+    /// Appends the samples of a rule. Calls [`scheduler::pause`] before it looks up each series, but not during the
+    /// append.
     ///
     /// # Errors
     /// See [`WriteError`]. Nothing is stored, unless the store fails in between.

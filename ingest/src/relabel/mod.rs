@@ -162,8 +162,8 @@ impl Rules {
         self.apply(labels.clone(), &mut Vec::new())
     }
 
-    /// Returns the effect of the rules on a label set, without any side effect. `charge` charges the strings that a
-    /// rule may create before it is applied, and then its step.
+    /// Returns the effect of the rules on a label set, without any side effect. Before a rule is applied, calls
+    /// `charge` with the maximum size of the strings that the rule may create; afterwards, with the size of its step.
     ///
     /// # Errors
     /// The errors of `charge`.
@@ -330,7 +330,8 @@ impl ActiveRules {
     }
 }
 
-/// Copies of a string in a preview: as created, in the rewritten labels and in the step, which is compared with a copy.
+/// Copies of a created string that exist at the same time: the result of the expansion, the labels before and after the
+/// rule, and the step.
 const STRING_COPIES: usize = 4;
 
 /// Maximum number of rules.

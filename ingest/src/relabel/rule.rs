@@ -157,7 +157,9 @@ impl Rule {
             }
             Action::LabelMap(rewrite) => {
                 let visited = labels.visit();
-                let names = visited.iter().map(|(name, value)| rewrite.expanded_size_max(name.len()) + value.len());
+                let names = visited
+                    .iter()
+                    .map(|(name, value)| rewrite.expanded_size_max(name.len()).saturating_add(value.len()));
                 names.fold(0, usize::saturating_add)
             }
             // A letter in another case has at most twice as many bytes.

@@ -10,10 +10,10 @@ use varve_tsdb::{Labels, Matcher, Sample, TimeRange};
 use crate::alert::Notification;
 use crate::time::Time;
 
-/// Access to the store. Each call is a separate request with its own deadline and memory budget.
+/// Access to the store. Each query and each append is a separate request with its own deadline and memory budget.
 pub trait Storage: Sync {
-    /// Makes the evaluation of a rule on this thread work in the background, which lets other work run at each
-    /// [`scheduler::pause`]. `None` if nothing else needs the cores.
+    /// Starts background work on this thread, until the returned value is dropped: each [`scheduler::pause`] then lets
+    /// more urgent work run. Returns `None` if nothing else needs the cores.
     fn start_background(&self) -> Option<scheduler::Background> {
         None
     }

@@ -102,7 +102,7 @@ fn import_window(
             columns.clear();
             series.read_window(window, &mut columns, damage);
             columns.retain(window);
-            remove_too_large(&mut columns, block_dir, damage);
+            remove_too_large(&mut columns, series.labels(), block_dir, damage);
             writer.add(series.labels(), &columns)?;
         }
     }
@@ -110,12 +110,13 @@ fn import_window(
 }
 
 /// Removes and reports the histograms that a store does not accept.
-fn remove_too_large(columns: &mut SampleColumns, block_dir: &Path, damage: &mut DamageReport) {
+fn remove_too_large(columns: &mut SampleColumns, labels: &[(&str, &str)], block_dir: &Path, damage: &mut DamageReport) {
     let too_large = columns.histograms.iter().filter(|(_, histogram)| !histogram.fits());
     let times_ms: Vec<i64> = too_large.map(|(idx, _)| columns.timestamps_ms[*idx as usize]).collect();
     for timestamp_ms in times_ms {
         columns.remove(TimeRange::at(timestamp_ms));
-        let reason = format!("a histogram at {timestamp_ms} ms has more than {HISTOGRAM_BUCKETS_MAX} buckets or spans");
+        let limit = format!("more than {HISTOGRAM_BUCKETS_MAX} buckets, spans or bounds");
+        let reason = format!("a histogram of {labels:?} at {timestamp_ms} ms has {limit}");
         damage.push(block_dir, 0, DamageKind::Unsupported, reason);
     }
 }

@@ -13,7 +13,7 @@ use crate::shard::{AppendContext, Shard, ShardAppend, ShardLog, shard_of};
 use crate::wal::{Health, Position};
 
 /// Maximum number of floats of this process that are appended to a shard per acquisition of the locks. A rule can write
-/// tens of thousands of samples at once, and senders do not wait for all of them.
+/// tens of thousands of samples at once. Without a limit, senders would wait for all of them.
 const OWN_FLOATS_PER_LOCK: usize = 256;
 
 impl Db {
@@ -136,7 +136,6 @@ impl Db {
                 if affected.peek().is_none() {
                     break;
                 }
-                (part > 0).then(thread::yield_now);
                 let mut appending = log.append();
                 for (shard, shard_batch) in affected {
                     let log_batch = appending.batch();
@@ -147,6 +146,12 @@ impl Db {
                     self.count_appended(appended, batch.is_own);
                 }
                 end = Some(appending.finish());
+                // Fast path: samples of senders have one part.
+                if !batch.is_own {
+                    break;
+                }
+                // Not `scheduler::pause`: a flush waits for this append, and new appends wait for the flush.
+                thread::yield_now();
             }
             positions.extend(end.map(|end| (&**log, end)));
         }

@@ -24,7 +24,7 @@ use crate::shard::Shard;
 use crate::store::Store;
 
 /// Number of series whose labels are looked up per acquisition of the locks. A label set takes a few microseconds.
-const BATCH_LABELS: usize = 64;
+const LOOKED_UP_SERIES: usize = 64;
 /// Number of series after which the size of all copies is estimated.
 const ESTIMATE_AFTER_SERIES: usize = 64 * BATCH_SERIES;
 
@@ -117,9 +117,9 @@ impl HeadStream {
         let mut taken = Vec::new();
         let take = |head, of: SlotRef| taken.push((head, of.slot));
         let n_taken = if *any_order {
-            merge.take_unmerged(&locked, BATCH_LABELS, take)
+            merge.take_unmerged(&locked, LOOKED_UP_SERIES, take)
         } else {
-            merge.take(&locked, BATCH_LABELS, take)
+            merge.take(&locked, LOOKED_UP_SERIES, take)
         };
         if !matches!(requested, LabelHint::None) {
             prefetch(taken.iter().map(|&(head, slot)| locked[head].first_label_word(slot)));

@@ -1,9 +1,10 @@
 //! A log: a WAL that several shards share, and the requests that append to it.
 //!
 //! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A request writes one
-//! record to each log of its series, for any number of shards. With one record per shard, records would be smaller and
-//! compress worse, because a sample is encoded relative to its neighbors. A log is written to the disk far faster than
-//! heads accept samples, so a few logs serve any number of shards.
+//! record to each log of its series, for any number of shards; many samples of this process are one record per part.
+//! With one record per shard, records would be smaller and compress worse, because a sample is encoded relative to its
+//! neighbors. A log is written to the disk far faster than heads accept samples, so a few logs serve any number of
+//! shards.
 //!
 //! The number of logs is a power of two, at most the number of shards. The lowest bits of the hash of a series select
 //! both its shard and its log. So all series of a shard are in one log, selected by the lowest bits of the shard's
@@ -45,7 +46,7 @@ pub(crate) struct ShardLog {
     pub(super) checkpoint_position: Mutex<Option<CheckpointPosition>>,
 }
 
-/// The samples that a request appends to the shards of a log.
+/// The samples that a request, or a part of one, appends to the shards of a log.
 #[derive(Debug, Default)]
 pub(crate) struct LogBatch {
     floats: SampleColumn,
@@ -59,8 +60,8 @@ pub(crate) struct LogBatch {
 
 #[derive(Debug, Default)]
 struct Sorted {
-    /// By position in the request, from the first float on: the index of the float plus one, or 0 if the log has no float
-    /// at that position.
+    /// By position in the request, counted from the first float: the index of the float plus one, or 0 if there is no
+    /// float of the log.
     by_position: Vec<u32>,
     floats: SampleColumn,
     /// New index of each float.

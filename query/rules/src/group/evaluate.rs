@@ -314,6 +314,7 @@ impl Run<'_> {
         if series.is_empty() {
             return;
         }
+        let _background = self.storage.start_background();
         let outputs: Vec<Output> = series.iter().map(|labels| stale(labels.clone(), self.timestamp_ms())).collect();
         if self.storage.append(&self.group.of(""), OutputKind::Alerts, &outputs).is_err() {
             self.group.state.lock().stale = series;

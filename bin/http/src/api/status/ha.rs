@@ -20,7 +20,7 @@ schema! {
 schema! {
     /// A cluster and its leader.
     pub(crate) struct Cluster {
-        /// The value of the cluster label.
+        /// The value of the cluster label, and the labels of the tenant if there is one.
         cluster: String,
         /// The replica whose samples are stored.
         leader: Replica,

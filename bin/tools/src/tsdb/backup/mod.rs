@@ -97,10 +97,10 @@ fn open(destination: &str) -> Result<ObjectStore> {
 pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     let mut store = open(&args.destination)?;
     let mut client = args.access.client(&args.url)?;
+    // Locked until old files are removed. Otherwise this backup could remove files that another one has just stored.
+    let snapshot = create_snapshot(&mut client, args.path.as_deref())?;
     let manifests = Manifests::list(&mut store)?;
     let previous = manifests.newest().map(|name| Manifest::read(&mut store, name)).transpose()?;
-    // Its lock keeps out other backups until old files are removed: these might be files that they have just stored.
-    let snapshot = create_snapshot(&mut client, args.path.as_deref())?;
     let created = Timestamp::now();
     let files = snapshot_files(&snapshot.dir, previous.as_ref())?;
     let mut stored: HashSet<_> = store.list("files/")?.into_iter().map(|object| (object.key, object.size)).collect();

@@ -105,7 +105,12 @@ impl IndexReader {
             if let Some((series, size)) = self.take(*at) {
                 *at += size;
                 if last.as_ref().is_some_and(|last| *last >= series.labels) {
-                    damage.push(&self.path, series.offset, DamageKind::Corrupt, "series out of order");
+                    damage.push(
+                        &self.path,
+                        series.offset,
+                        DamageKind::Corrupt,
+                        "series does not follow the previous one in label order",
+                    );
                     continue;
                 }
                 last.get_or_insert_default().clone_from(&series.labels);
