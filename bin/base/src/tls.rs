@@ -18,7 +18,8 @@ const HIDDEN: &str = "<secret>";
 
 impl<'de> Deserialize<'de> for Secret {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-        match String::deserialize(deserializer)? {
+        // As in Prometheus, null is empty.
+        match Option::<String>::deserialize(deserializer)?.unwrap_or_default() {
             hidden if hidden == HIDDEN => Err(D::Error::custom(
                 "<secret> is the placeholder of a printed configuration: set the secret or its file",
             )),

@@ -63,7 +63,6 @@ pub struct TlsSettings {
     pub(super) cert: String,
     #[serde(deserialize_with = "null_is_default")]
     pub(super) cert_file: PathBuf,
-    #[serde(deserialize_with = "null_is_default")]
     pub(super) key: Secret,
     #[serde(deserialize_with = "null_is_default")]
     pub(super) key_file: PathBuf,
@@ -85,7 +84,6 @@ pub struct HttpClientConfig {
     /// The header `Authorization`.
     pub authorization: Option<Authorization>,
     /// The token of the header `Authorization`, as in older versions of Prometheus.
-    #[serde(deserialize_with = "null_is_default")]
     pub bearer_token: Secret,
     /// The file with this token.
     #[serde(deserialize_with = "null_is_default")]
@@ -111,7 +109,6 @@ pub struct BasicAuth {
     username: String,
     #[serde(deserialize_with = "null_is_default")]
     username_file: PathBuf,
-    #[serde(deserialize_with = "null_is_default")]
     password: Secret,
     #[serde(deserialize_with = "null_is_default")]
     password_file: PathBuf,
@@ -122,7 +119,6 @@ pub struct BasicAuth {
 pub struct Authorization {
     #[serde(rename = "type", deserialize_with = "null_is_default")]
     scheme: String,
-    #[serde(deserialize_with = "null_is_default")]
     credentials: Secret,
     #[serde(deserialize_with = "null_is_default")]
     credentials_file: PathBuf,

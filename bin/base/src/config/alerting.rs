@@ -62,7 +62,6 @@ pub struct AlertmanagerConfig {
     basic_auth: Option<BasicAuth>,
     #[serde(skip_serializing_if = "Option::is_none")]
     authorization: Option<Authorization>,
-    #[serde(deserialize_with = "null_is_default")]
     bearer_token: Secret,
     #[serde(deserialize_with = "null_is_default")]
     bearer_token_file: PathBuf,
