@@ -76,7 +76,7 @@ pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) ->
     let settings = options::settings(&args, &memory, features, flags, web.current().tls.is_some());
     // Checked before the store is opened, which may take long.
     config.storage.tsdb.retention.rules(settings.retention(&config).time)?;
-    let options = options::store_options(&args, &memory, config.clone(), features);
+    let options = options::store_options(&args, &memory, &config, features);
     let uploads = options::uploads(&args, &config)?;
     let prepared = Prepared::new(&config)?;
     let config = LiveConfig::new(args.config_file.clone(), config);
@@ -141,7 +141,7 @@ async fn run(
     };
     app.open_active_request_log(&of_error);
     let (of_app, opened) = (Arc::clone(&app), Arc::clone(&store));
-    // Waits for a reload, and compiles relabel rules.
+    // Blocks: waits for a reload, and compiles relabel rules.
     tokio::task::spawn_blocking(move || of_app.set_store(opened)).await??;
     notify(State::Ready);
     tracing::info!("Server is ready to receive web requests.");

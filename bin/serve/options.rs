@@ -173,7 +173,7 @@ fn active_writes_max(cores: usize, concurrency: usize) -> usize {
 /// Maximum number of threads that evaluate rule groups.
 const RULES_CONCURRENCY_MAX: usize = 256;
 
-pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, features: Features) -> StoreOptions {
+pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: Features) -> StoreOptions {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, machine::shards),
         wal_logs: machine::cores().next_power_of_two().min(WAL_LOGS_MAX),
@@ -214,7 +214,7 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: Config, f
         features,
     };
     let ingest = args.ingest.limits(share_of_memory(memory, 1, 1));
-    StoreOptions { tsdb, ingest, config, engine, delta_to_cumulative: has_feature(args, DELTA_FEATURE) }
+    StoreOptions { tsdb, ingest, engine, delta_to_cumulative: has_feature(args, DELTA_FEATURE) }
 }
 
 /// Maximum number of threads that queries share.

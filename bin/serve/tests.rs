@@ -55,7 +55,7 @@ async fn a_reload_before_the_store_is_open_applies_to_the_store() {
     let args = args(&["--storage.tsdb.path", data.to_str().unwrap(), "--config.file", file.to_str().unwrap()]);
     let (memory, features) = (Memory::given(1 << 30), options::features(&args));
     let settings = options::settings(&args, &memory, features, BTreeMap::new(), false);
-    let store_options = options::store_options(&args, &memory, Config::default(), features);
+    let store_options = options::store_options(&args, &memory, &Config::default(), features);
     let config = LiveConfig::new(Some(file.clone()), Config::default());
     let app = App::new(settings, config, Pressure::new(memory, args.memory_refuse_at)).unwrap();
     let store = Arc::new(open(args.tsdb_path, store_options).await.unwrap());
@@ -71,7 +71,7 @@ async fn start(dir: &Path) -> HttpState {
     let args = args(&["--storage.tsdb.path", dir.to_str().expect("a path in UTF-8")]);
     let (memory, features) = (Memory::given(1 << 30), options::features(&args));
     let settings = options::settings(&args, &memory, features, BTreeMap::new(), false);
-    let store_options = options::store_options(&args, &memory, Config::default(), features);
+    let store_options = options::store_options(&args, &memory, &Config::default(), features);
     let config = LiveConfig::new(None, Config::default());
     let app = Arc::new(App::new(settings, config, Pressure::new(memory, args.memory_refuse_at)).unwrap());
     app.set_store(Arc::new(open(args.tsdb_path, store_options).await.unwrap())).unwrap();

@@ -139,8 +139,8 @@ impl App {
         })
     }
 
-    /// Starts to serve requests for data. Applies the configuration in force to the store, because a reload may have
-    /// changed it while the store was opened.
+    /// Applies the current configuration to the store, which a reload may have changed since the start, and begins to
+    /// serve requests for data. Blocks.
     ///
     /// # Errors
     /// The errors of [`Store::reload`] and [`Settings::retention_rules`].

@@ -43,9 +43,18 @@ impl Prepared {
     /// # Errors
     /// The query log cannot be opened, or credentials or certificates for Alertmanagers or traces are invalid.
     pub fn new(config: &Config) -> Result<Self> {
+        let alerting = Self::clients(config)?;
+        Ok(Self { query_log: QueryLog::open(config.global.query_log_file.as_deref())?, alerting })
+    }
+
+    /// Reads and checks the credentials and certificates of [`Prepared::new`]. Blocks.
+    ///
+    /// # Errors
+    /// Some are invalid.
+    pub fn clients(config: &Config) -> Result<notifier::Prepared> {
         let alerting = Notifier::prepare(config)?;
         config.tracing.iter().try_for_each(TracingConfig::check_access).context("tracing")?;
-        Ok(Self { query_log: QueryLog::open(config.global.query_log_file.as_deref())?, alerting })
+        Ok(alerting)
     }
 }
 

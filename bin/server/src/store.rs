@@ -55,8 +55,6 @@ pub struct StoreOptions {
     pub tsdb: Options,
     /// Limits of the write path.
     pub ingest: varve_ingest::Limits,
-    /// The initial configuration. [`Store::reload`] changes it later.
-    pub config: Config,
     /// Options of the query engine.
     pub engine: EngineOptions,
     /// Whether OTLP deltas are added up.
@@ -64,10 +62,11 @@ pub struct StoreOptions {
 }
 
 impl Store {
-    /// Opens a data directory. Returns when the series of its WAL are known.
+    /// Opens a data directory. Returns when the series of its WAL are known. [`App::set_store`](crate::app::App::set_store)
+    /// applies the configuration.
     ///
     /// # Errors
-    /// The errors of [`Db::open`], and if the configuration is invalid.
+    /// The errors of [`Db::open`].
     pub fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
         let (lookback_delta_ms, delta_to_cumulative) = (options.engine.lookback_delta_ms, options.delta_to_cumulative);
@@ -82,9 +81,7 @@ impl Store {
         let receiver = Receiver::new(Arc::clone(&db), options.ingest).with_disabled_rules(disabled_rules);
         let engine = Engine::new(options.engine);
         let path = path.to_owned();
-        let store = Self { db, receiver, engine, usage, elections, lookback_delta_ms, delta_to_cumulative, path };
-        store.apply(&options.config)?;
-        Ok(store)
+        Ok(Self { db, receiver, engine, usage, elections, lookback_delta_ms, delta_to_cumulative, path })
     }
 
     /// Records the selectors of a request for metadata or exemplars, and the labels that it shows. It disables no
@@ -216,14 +213,6 @@ impl Store {
     /// # Errors
     /// If the configuration is invalid. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
-        self.apply(config)?;
-        if let Some(warning) = config.ingest.team_warning() {
-            tracing::info!("{warning}");
-        }
-        Ok(())
-    }
-
-    fn apply(&self, config: &Config) -> anyhow::Result<()> {
         let otlp = config.otlp.settings(self.lookback_delta_ms, self.delta_to_cumulative)?;
         let rules = config.ingest.rules()?;
         let has_rules = !config.rule_files.is_empty();
@@ -233,6 +222,9 @@ impl Store {
         self.receiver.set_otlp(otlp);
         self.receiver.set_rules(rules);
         self.receiver.set_ha(ha, &self.elections);
+        if let Some(warning) = config.ingest.team_warning() {
+            tracing::info!("{warning}");
+        }
         Ok(())
     }
 

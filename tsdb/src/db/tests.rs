@@ -182,7 +182,7 @@ fn a_request_with_several_samples_of_a_series_can_be_repeated() {
     assert_eq!(other, [(0, RejectReason::Duplicate), (1, RejectReason::TooOld)]);
 }
 
-/// A rule writes many samples at once. Readers see all of them or none, and the log has them in the same order.
+/// A rule writes many samples at once. Head and log have them in the same order: the first of two values stays.
 #[test]
 fn many_samples_of_this_process_are_appended_in_parts() {
     const N_SERIES: usize = 3000;

@@ -11,11 +11,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_yaml_ng::{Mapping, Value};
 use varve_base::config::Config;
-use varve_base::config::tracing::TracingConfig;
 use varve_base::printing::error_chain;
 use varve_base::quantity::{parse_duration, print_duration};
 use varve_server::live_config::Prepared;
-use varve_server::notifier::Notifier;
 
 use super::args::ConfigArgs;
 use super::{Verdict, read, rules, schema, values};
@@ -116,8 +114,7 @@ impl Checked {
                 None => drop(Prepared::new(&config)?),
                 // Preparing would create it.
                 Some(log) => {
-                    Notifier::prepare(&config)?;
-                    config.tracing.iter().try_for_each(TracingConfig::check_access).context("tracing")?;
+                    Prepared::clients(&config)?;
                     let dir = log.parent().filter(|dir| !dir.as_os_str().is_empty());
                     ensure!(dir.is_none_or(Path::is_dir), "query_log_file: {log:?} has no directory");
                 }

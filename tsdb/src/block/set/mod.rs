@@ -130,7 +130,8 @@ impl Found {
         Ok(())
     }
 
-    /// Removes unfinished imports, sources of finished ones, blocks that a merged block has replaced, and unfinished files.
+    /// Removes unfinished imports, sources of finished ones, blocks that a merged block has replaced, and unfinished
+    /// files.
     fn clear(&mut self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         self.importing.iter().try_for_each(|import| import.undo(fs, dir))?;
         pending_import::remove_sources(fs, dir);

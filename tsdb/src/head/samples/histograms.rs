@@ -31,8 +31,8 @@ struct Entry {
 }
 
 impl Histograms {
-    /// Adds a histogram at a new timestamp and returns its size in bytes. `last_ms` is the timestamp of the newest sample
-    /// of the series, or `i64::MAX` if the histogram is out of order.
+    /// Adds a histogram at a new timestamp and returns its size in bytes. `last_ms` is the timestamp of the newest
+    /// sample of the series, or `i64::MAX` if the histogram is out of order.
     pub(in crate::head) fn insert(
         &mut self,
         timestamp_ms: i64,
