@@ -62,8 +62,8 @@ pub struct StoreOptions {
 }
 
 impl Store {
-    /// Opens a data directory. Returns when the series of its WAL are known. [`App::set_store`](crate::app::App::set_store)
-    /// applies the configuration.
+    /// Opens a data directory. Returns when the series of its WAL are known.
+    /// [`App::set_store`](crate::app::App::set_store) applies the configuration.
     ///
     /// # Errors
     /// The errors of [`Db::open`].
