@@ -194,7 +194,7 @@ fn whole_results_are_reused_while_nothing_changes() {
     for (query, minutes, n_steps) in [
         ("sum(a)", (60, 60), 1),
         ("sort_desc(a)", (60, 60), 1),
-        ("sum(sum by (x) (a))", (10, 60), 51),
+        ("limitk(9, sum by (x) (a))", (10, 60), 51),
         ("rate(a[5m])", (10, 60), 51),
     ] {
         check(&db, &engine, query, minutes, 0);
@@ -229,6 +229,7 @@ fn results_are_joined_unless_the_order_of_series_decides() {
         ("topk(1, sum by (x) (m))", 0),
         ("bottomk by (x) (1, sum by (x) (m))", 21),
         ("topk(2, sum by (x) (m))", 21),
+        ("avg(sum by (x) (m))", 21),
         ("topk(1, m)", 21),
         ("limitk(1, m)", 21),
         ("limit_ratio(0.5, m)", 21),

@@ -12,6 +12,17 @@ use varve_promql::ast::{AggregateOp, BinaryOp, Cardinality, ValueType, VectorMat
 use super::{Aggregate, Call, Chain, Plan, PlanKind, Subquery};
 use crate::functions::Implementation;
 
+impl Aggregate {
+    /// Returns `true` if the result depends on the order of the input, and this order may depend on the steps.
+    pub(crate) fn needs_sorted_input(&self, default_step_ms: i64) -> bool {
+        use AggregateOp::{Avg, Max, Min, Quantile, Stddev, Stdvar, Sum};
+        // `min`, `max` and `quantile` return the first of 0 and -0.
+        matches!(self.op, Avg | Max | Min | Quantile | Stddev | Stdvar | Sum)
+            && !(self.op == Sum && is_integral(&self.expr))
+            && order(&self.expr, default_step_ms) == Some(Order::Any)
+    }
+}
+
 /// The order of the series of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -90,19 +101,15 @@ fn order_of_aggregate(aggregate: &Aggregate, default_step_ms: i64) -> Option<Ord
     // A parameter that varies may be invalid at one step, which fails the whole query.
     let has_constant_param = aggregate.param.as_ref().is_some_and(|param| matches!(param.kind, PlanKind::Number(_)));
     let is_one_group = !aggregate.without && aggregate.grouping.is_empty();
-    let is_fixed = input == Order::Fixed;
     match aggregate.op {
         CountValues => Some(Order::Any),
-        // `min` and `max` return the first of 0 and -0.
-        Avg | Min | Max | Stddev | Stdvar | Quantile if !is_fixed => None,
-        Sum if !is_fixed && !is_integral(&aggregate.expr) => None,
         Avg | Count | Group | Max | Min | Quantile | Stddev | Stdvar | Sum => {
             Some(if is_one_group { Order::Fixed } else { Order::Any })
         }
         // With a single step, the result is in heap order. The evaluation detects ties that the order of the input
         // decides.
         Topk | Bottomk | LimitRatio => has_constant_param.then_some(Order::Any),
-        Limitk => (has_constant_param && is_fixed).then_some(Order::Any),
+        Limitk => (has_constant_param && input == Order::Fixed).then_some(Order::Any),
     }
 }
 

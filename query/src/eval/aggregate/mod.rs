@@ -106,13 +106,17 @@ impl Evaluator<'_> {
         let aggregates = together.iter().map(|(.., plan)| aggregate_of(plan));
         let aggregates: Vec<_> = aggregates.flatten().collect();
         let hint = labels_for(&aggregates);
+        let sorts_input = self.sorts_input_of(&aggregates);
         let mut folds: Vec<_> = aggregates.into_iter().map(|aggregate| Folds::new(aggregate, grid)).collect();
         let (limits, snapshot) = (self.limits.clone(), self.side_effects_snapshot());
         let mut charge = limits.ctx.charge();
         let n_uses = folds.len();
-        self.each_input(&aggregate.expr, grid, &hint, n_uses, &mut |series| {
-            folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge, &limits))
-        })?;
+        let mut add = |series| folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge, &limits));
+        if sorts_input {
+            self.each_sorted_input(&aggregate.expr, grid, &hint, &mut add)?;
+        } else {
+            self.each_input(&aggregate.expr, grid, &hint, n_uses, &mut add)?;
+        }
         let mut own = None;
         let side_effects_of_input = self.side_effects_since(&snapshot);
         for (folds, (class, n_uses, other)) in folds.into_iter().zip(together) {
