@@ -217,6 +217,20 @@ impl Annotations {
         self.list.entries.is_empty()
     }
 
+    /// Returns `true` if there are few annotations, all of them about metric names. Such an annotation has no details.
+    pub(crate) fn are_about_names(&self) -> bool {
+        let AnnotationList { entries, omitted, .. } = &self.list;
+        let is_about_name = |entry: &Entry| matches!(entry.annotation, Annotation::PossibleNonCounter(_));
+        entries.len() <= ANNOTATIONS_MAX && entries.iter().all(is_about_name) && omitted.iter().all(HashSet::is_empty)
+    }
+
+    /// Returns `true` if the annotations, their order and their positions are the same.
+    pub(crate) fn are_equal(&self, other: &Self) -> bool {
+        let (own, others) = (&self.list.entries, &other.list.entries);
+        let is_equal = |(a, b): (&Entry, &Entry)| a.text == b.text && a.span == b.span;
+        self.query == other.query && own.len() == others.len() && own.iter().zip(others).all(is_equal)
+    }
+
     /// Returns the warnings in the format of the HTTP API: `PromQL warning: ... (1:5)`. Returns at most
     /// [`ANNOTATIONS_MAX`] warnings and a line with the number of omitted ones.
     pub fn warnings(&self) -> impl Iterator<Item = String> + '_ {

@@ -335,7 +335,7 @@ impl Evaluation<'_> {
     }
 
     /// Evaluates the steps after the cached ones and joins them. Returns `None` if all steps must be evaluated
-    /// together: for errors and annotations, which depend on all steps, or because a cached step has changed.
+    /// together: for errors and other annotations, which depend on all steps, or because a cached step has changed.
     fn joined_result(
         &self,
         cached: &CachedQuery<'_>,
@@ -346,12 +346,12 @@ impl Evaluation<'_> {
         let Some(version) = self.db.read_version() else { return Ok(None) };
         let (start_ms, n_steps) = (grid.time_ms(found.n_steps), grid.n_steps - found.n_steps);
         let Ok((mut fresh, true)) = self.run(Grid { start_ms, n_steps, ..grid }, timings) else { return Ok(None) };
-        if !fresh.annotations.is_empty() || self.ctx.partial().is_some() {
+        if self.ctx.partial().is_some() {
             return Ok(None);
         }
         let mut charge = self.ctx.charge();
         // The two parts may need more memory than one evaluation.
-        let joined = cached.join(self.ctx, found, version, fresh.value, &mut charge);
+        let joined = cached.join(self.ctx, found, version, (fresh.value, &fresh.annotations), &mut charge);
         let Ok(Some(value)) = joined else { return Ok(None) };
         if let Value::Matrix(matrix) = &value
             && matrix.iter().map(|series| n_samples(series)).sum::<usize>() > self.engine.options.samples_max

@@ -92,6 +92,10 @@ impl CachedQuery<'_> {
         if !entry.is_divisible || !self.dependencies.are_steps_independent || self.db.has_name_labels() {
             return None;
         }
+        let is_annotated = !entry.annotations.is_empty();
+        if is_annotated && &*entry.query != self.query {
+            return None;
+        }
         let cached = entry.grid;
         if cached.start_ms > grid.start_ms || cached.last_ms() < grid.start_ms {
             return None;
@@ -103,7 +107,9 @@ impl CachedQuery<'_> {
             let last_ms = cached.last_ms().min(grid.last_ms());
             let part = Grid::new(start_ms, last_ms, step_ms);
             let n_before = ((grid.start_ms - start_ms) / step_ms) as usize;
-            let n_steps = self.n_valid(entry.version, part).saturating_sub(n_before);
+            let n_valid = self.n_valid(entry.version, part).saturating_sub(n_before);
+            // Some steps may lack an annotation of the others. An evaluation of the last step finds out.
+            let n_steps = if is_annotated { n_valid.min(grid.n_steps - 1) } else { n_valid };
             if n_steps > 0 {
                 return Some(Found { entry, n_steps, start_ms });
             }
@@ -173,7 +179,8 @@ impl CachedQuery<'_> {
     }
 
     /// Joins the cached steps and an evaluation of the others that saw `version`, and caches the result. Returns the
-    /// value, and charges it. Returns `None` if the two cannot be joined.
+    /// value, and charges it. Returns `None` if the two cannot be joined. The steps together have the annotations of
+    /// either part if these are equal.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -182,10 +189,13 @@ impl CachedQuery<'_> {
         ctx: &QueryContext,
         found: &Found,
         version: ReadVersion,
-        fresh: Value,
+        (fresh, annotations): (Value, &Annotations),
         charge: &mut Charge,
     ) -> Result<Option<Value>> {
         let (Value::Matrix(cached), Value::Matrix(fresh)) = (&found.entry.value, fresh) else { return Ok(None) };
+        if !annotations.are_equal(&found.entry.annotations) {
+            return Ok(None);
+        }
         let times = (found.start_ms, self.split_ms(found));
         let mut joined_charge = ctx.charge();
         let joined = join::join(ctx, cached, times, fresh, &mut joined_charge)?;
@@ -196,7 +206,7 @@ impl CachedQuery<'_> {
         let joined = Value::Matrix(joined);
         if self.fits(&joined) {
             let grid = Grid::new(found.start_ms, self.grid.end_ms, self.grid.step_ms);
-            self.insert(grid, version, joined.clone(), Annotations::new(self.query), true);
+            self.insert(grid, version, joined.clone(), annotations.clone(), true);
         }
         // Fast path: the joined steps are those of the query.
         if found.start_ms == self.grid.start_ms {
@@ -223,7 +233,7 @@ impl CachedQuery<'_> {
         }
         let is_divisible = is_order_fixed
             && self.dependencies.are_steps_independent
-            && annotations.is_empty()
+            && annotations.are_about_names()
             && !self.db.has_name_labels();
         self.insert(self.grid, version, value.clone(), annotations.clone(), is_divisible);
     }

@@ -195,7 +195,7 @@ fn whole_results_are_reused_while_nothing_changes() {
         ("sum(a)", (60, 60), 1),
         ("sort_desc(a)", (60, 60), 1),
         ("limitk(9, sum by (x) (a))", (10, 60), 51),
-        ("rate(a[5m])", (10, 60), 51),
+        ("histogram_quantile(2, rate(a_total[5m]))", (10, 60), 51),
     ] {
         check(&db, &engine, query, minutes, 0);
         check(&db, &engine, query, minutes, n_steps);
@@ -210,6 +210,26 @@ fn whole_results_are_reused_while_nothing_changes() {
     check(&db, &engine, "  rate(a[5m])", (60, 60), 0);
     check(&db, &engine, "rate(a[5m])", (60, 60), 0);
     check(&db, &engine, "rate(a[5m])", (60, 60), 1);
+}
+
+#[test]
+fn steps_with_the_same_annotations_about_names_are_joined() {
+    let (_dir, db) = open();
+    let engine = engine(CACHE_SIZE);
+    fill(&db, 0..61);
+    // The last step is evaluated, because it may lack the annotation of the others.
+    for (minutes, n_cached) in [((10, 40), 0), ((10, 50), 31), ((20, 51), 31), ((15, 45), 30), ((10, 51), 0)] {
+        check(&db, &engine, "sum(rate(a[5m])) + sum(rate(a_total[5m]))", minutes, n_cached);
+    }
+    // The position of an annotation depends on the text.
+    check(&db, &engine, "sum(rate(a[5m]))  +  sum(rate(a_total[5m]))", (10, 52), 0);
+    // `a` ends: its annotation is only in the cached steps, then in none.
+    for minute in 61..80 {
+        append(&db, "a_total", 0, minute * 60, minute as f64);
+    }
+    for (minutes, n_cached) in [((20, 60), 0), ((20, 70), 41), ((21, 71), 0), ((60, 72), 0), ((66, 79), 0)] {
+        check(&db, &engine, "rate(a[5m]) or rate(a_total[5m])", minutes, n_cached);
+    }
 }
 
 #[test]
