@@ -217,18 +217,22 @@ impl Annotations {
         self.list.entries.is_empty()
     }
 
-    /// Returns `true` if there are few annotations, all of them about metric names. Such an annotation has no details.
-    pub(crate) fn are_about_names(&self) -> bool {
+    /// Returns `true` if there is at most one annotation: the info that a metric might not be a counter.
+    pub(crate) fn is_non_counter_at_most(&self) -> bool {
         let AnnotationList { entries, omitted, .. } = &self.list;
-        let is_about_name = |entry: &Entry| matches!(entry.annotation, Annotation::PossibleNonCounter(_));
-        entries.len() <= ANNOTATIONS_MAX && entries.iter().all(is_about_name) && omitted.iter().all(HashSet::is_empty)
+        let has_one_kind = match &entries[..] {
+            [] => true,
+            [only] => matches!(only.annotation, Annotation::PossibleNonCounter(_)),
+            _ => false,
+        };
+        has_one_kind && omitted.iter().all(HashSet::is_empty)
     }
 
-    /// Returns `true` if the annotations, their order and their positions are the same.
+    /// Returns `true` if the annotations, their order and their positions are the same. Details may differ.
     pub(crate) fn are_equal(&self, other: &Self) -> bool {
         let (own, others) = (&self.list.entries, &other.list.entries);
         let is_equal = |(a, b): (&Entry, &Entry)| a.text == b.text && a.span == b.span;
-        self.query == other.query && own.len() == others.len() && own.iter().zip(others).all(is_equal)
+        own.len() == others.len() && own.iter().zip(others).all(is_equal)
     }
 
     /// Returns the warnings in the format of the HTTP API: `PromQL warning: ... (1:5)`. Returns at most

@@ -375,7 +375,6 @@ impl Evaluation<'_> {
         evaluator.external_labels = Arc::clone(&self.request.external_labels);
         evaluator.scans = self.request.scans;
         evaluator.query_span = plan.span;
-        evaluator.may_join_steps = matches!(self.request.times, Times::Range { .. });
         evaluator
     }
 }

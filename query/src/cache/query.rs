@@ -83,17 +83,18 @@ impl CachedQuery<'_> {
 
     fn valid_part(&self, entry: Arc<Entry>) -> Option<Found> {
         let grid = self.grid;
-        if entry.grid == grid && (entry.annotations.is_empty() || &*entry.query == self.query) {
+        let is_annotated = !entry.annotations.is_empty();
+        // The positions of annotations depend on the text.
+        if is_annotated && &*entry.query != self.query {
+            return None;
+        }
+        if entry.grid == grid {
             let n_valid = self.n_valid(entry.version, grid);
             if n_valid == grid.n_steps {
                 return Some(Found { entry, n_steps: n_valid, start_ms: grid.start_ms });
             }
         }
         if !entry.is_divisible || !self.dependencies.are_steps_independent || self.db.has_name_labels() {
-            return None;
-        }
-        let is_annotated = !entry.annotations.is_empty();
-        if is_annotated && &*entry.query != self.query {
             return None;
         }
         let cached = entry.grid;
@@ -108,7 +109,7 @@ impl CachedQuery<'_> {
             let part = Grid::new(start_ms, last_ms, step_ms);
             let n_before = ((grid.start_ms - start_ms) / step_ms) as usize;
             let n_valid = self.n_valid(entry.version, part).saturating_sub(n_before);
-            // Some steps may lack an annotation of the others. An evaluation of the last step finds out.
+            // If the last step has the annotation, so have the steps together.
             let n_steps = if is_annotated { n_valid.min(grid.n_steps - 1) } else { n_valid };
             if n_steps > 0 {
                 return Some(Found { entry, n_steps, start_ms });
@@ -179,8 +180,8 @@ impl CachedQuery<'_> {
     }
 
     /// Joins the cached steps and an evaluation of the others that saw `version`, and caches the result. Returns the
-    /// value, and charges it. Returns `None` if the two cannot be joined. The steps together have the annotations of
-    /// either part if these are equal.
+    /// value, and charges it. Returns `None` if the two cannot be joined. Both parts must have
+    /// the same annotations, which are those of the result.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -193,7 +194,7 @@ impl CachedQuery<'_> {
         charge: &mut Charge,
     ) -> Result<Option<Value>> {
         let (Value::Matrix(cached), Value::Matrix(fresh)) = (&found.entry.value, fresh) else { return Ok(None) };
-        if !annotations.are_equal(&found.entry.annotations) {
+        if !annotations.is_non_counter_at_most() || !annotations.are_equal(&found.entry.annotations) {
             return Ok(None);
         }
         let times = (found.start_ms, self.split_ms(found));
@@ -233,7 +234,7 @@ impl CachedQuery<'_> {
         }
         let is_divisible = is_order_fixed
             && self.dependencies.are_steps_independent
-            && annotations.are_about_names()
+            && annotations.is_non_counter_at_most()
             && !self.db.has_name_labels();
         self.insert(self.grid, version, value.clone(), annotations.clone(), is_divisible);
     }

@@ -223,6 +223,14 @@ fn steps_with_the_same_annotations_about_names_are_joined() {
     }
     // The position of an annotation depends on the text.
     check(&db, &engine, "sum(rate(a[5m]))  +  sum(rate(a_total[5m]))", (10, 52), 0);
+    check(&db, &engine, "sum( rate(a_total[5m]) )", (10, 50), 0);
+    check(&db, &engine, "sum(rate(a_total[5m]))", (11, 51), 40);
+    // Two annotations may have another order.
+    for minute in 0..61 {
+        append(&db, "b", 0, minute * 60, minute as f64);
+    }
+    check(&db, &engine, "rate(a[5m]) + rate(b[5m])", (10, 50), 0);
+    check(&db, &engine, "rate(a[5m]) + rate(b[5m])", (11, 51), 0);
     // `a` ends: its annotation is only in the cached steps, then in none.
     for minute in 61..80 {
         append(&db, "a_total", 0, minute * 60, minute as f64);

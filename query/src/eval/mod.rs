@@ -51,7 +51,7 @@ use workers::Workers;
 
 use crate::annotations::Annotations;
 use crate::error::{Error, Result};
-use crate::plan::{Aggregate, CommonSubexpressions, Plan, PlanKind, Subquery};
+use crate::plan::{CommonSubexpressions, Plan, PlanKind, Subquery};
 
 /// Settings of an evaluation.
 #[derive(Debug, Clone, Copy)]
@@ -87,8 +87,6 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) profile: Profile,
     /// `false` if a value may depend on the order of series, and this order on the steps. See [`Plan::order`].
     pub(crate) is_order_fixed: bool,
-    /// The steps of a range query may be cached, and joined to others.
-    pub(crate) may_join_steps: bool,
     /// The span of the whole query. A range query sorts the series of its result by labels, so their order does not
     /// matter there.
     pub(crate) query_span: Span,
@@ -124,7 +122,6 @@ impl<'a> Evaluator<'a> {
             sample_stats,
             profile,
             is_order_fixed: true,
-            may_join_steps: false,
             query_span: Span::default(),
             stats_charge,
         }
@@ -208,32 +205,27 @@ impl<'a> Evaluator<'a> {
         self.each_with_labels(plan, grid, &LabelHint::All, 1, sink)
     }
 
-    /// Like [`Evaluator::each_with_labels`], for the input of an aggregation. As in Prometheus, all samples of the
-    /// input count as held until the aggregation ends, even if it does not hold them.
-    fn each_input(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint, n_uses: usize, sink: Sink<'_>) -> Result<()> {
+    /// Like [`Evaluator::each_with_labels`], for the input of aggregations. As in Prometheus, all samples of the input
+    /// count as held until the aggregations end, even if they do not hold them. If `is_sorted`, the series are in
+    /// ascending order of labels.
+    fn each_input(
+        &mut self,
+        plan: &Plan,
+        grid: Grid,
+        (hint, is_sorted): (&LabelHint, bool),
+        n_uses: usize,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        if is_sorted && grid.n_steps > 0 {
+            let mut vector = self.vector_with_labels(plan, grid, hint)?;
+            sort_by(&mut vector.series, &self.limits, |a, b| a.labels.cmp(&b.labels))?;
+            return vector.series.into_iter().try_for_each(sink);
+        }
         let mut held = self.limits.samples.held();
         self.each_with_labels(plan, grid, hint, n_uses, &mut |series| {
             held.grow(series.column.n_samples())?;
             sink(series)
         })
-    }
-
-    /// Like [`Evaluator::each_input`], in ascending order of labels.
-    fn each_sorted_input(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint, sink: Sink<'_>) -> Result<()> {
-        let mut vector = self.vector_with_labels(plan, grid, hint)?;
-        sort_by(&mut vector.series, &self.limits, |a, b| a.labels.cmp(&b.labels))?;
-        let mut held = self.limits.samples.held();
-        vector.series.into_iter().try_for_each(|series| {
-            held.grow(series.column.n_samples())?;
-            sink(series)
-        })
-    }
-
-    /// Returns `true` if the input of any of `aggregates` must be sorted: the result depends on its order, and must not
-    /// depend on which other steps are evaluated.
-    fn sorts_input_of(&self, aggregates: &[&Aggregate]) -> bool {
-        let step_ms = self.settings.subquery_step_ms;
-        self.may_join_steps && aggregates.iter().any(|aggregate| aggregate.needs_sorted_input(step_ms))
     }
 
     /// Like [`Evaluator::each_series`], but the series may lack labels that are not in `hint`. `sink` serves `n_uses`

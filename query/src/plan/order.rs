@@ -4,24 +4,13 @@
 //! the order of series: a float sum depends on the order of its inputs. An operator has a *fixed order* if two series
 //! of its result have the same relative order, whatever the steps. Selectors and range functions have one: ascending
 //! labels. Groups of an aggregation do not: they are in order of appearance, so a series that is only present at some
-//! steps moves its group. An aggregation whose result depends on the order of its input is accepted if the input has a
-//! fixed order, or if all its values are small integers.
+//! steps moves its group. An aggregation whose result depends on the order of its input sorts an input without a fixed
+//! order by labels, unless all its values are small integers. `limitk` does not sort: it needs a fixed order.
 
 use varve_promql::ast::{AggregateOp, BinaryOp, Cardinality, ValueType, VectorMatching};
 
 use super::{Aggregate, Call, Chain, Plan, PlanKind, Subquery};
 use crate::functions::Implementation;
-
-impl Aggregate {
-    /// Returns `true` if the result depends on the order of the input, and this order may depend on the steps.
-    pub(crate) fn needs_sorted_input(&self, default_step_ms: i64) -> bool {
-        use AggregateOp::{Avg, Max, Min, Quantile, Stddev, Stdvar, Sum};
-        // `min`, `max` and `quantile` return the first of 0 and -0.
-        matches!(self.op, Avg | Max | Min | Quantile | Stddev | Stdvar | Sum)
-            && !(self.op == Sum && is_integral(&self.expr))
-            && order(&self.expr, default_step_ms) == Some(Order::Any)
-    }
-}
 
 /// The order of the series of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +26,18 @@ impl Plan {
     /// `default_step_ms` is the step of subqueries that do not set one.
     pub(crate) fn order(&self, default_step_ms: i64) -> Option<Order> {
         order(self, default_step_ms)
+    }
+}
+
+impl Aggregate {
+    /// Returns `true` if the result depends on the order of the input.
+    pub(crate) fn depends_on_order(&self) -> bool {
+        use AggregateOp::{Avg, Max, Min, Quantile, Stddev, Stdvar, Sum};
+        match self.op {
+            Sum => !is_integral(&self.expr),
+            // `min`, `max` and `quantile` return the first of 0 and -0.
+            op => matches!(op, Avg | Max | Min | Quantile | Stddev | Stdvar),
+        }
     }
 }
 

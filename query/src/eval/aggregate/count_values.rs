@@ -21,7 +21,7 @@ impl Evaluator<'_> {
         let mut counts = Counts { groups: HashMap::new(), columns: Vec::new() };
         let limits = self.limits.clone();
         let mut charge = limits.ctx.charge();
-        self.each_input(&aggregate.expr, grid, &LabelHint::All, 1, &mut |series| {
+        self.each_input(&aggregate.expr, grid, (&LabelHint::All, false), 1, &mut |series| {
             let mut last: Option<(u64, usize)> = None;
             for (step, value) in series.column.iter() {
                 let histogram = series.column.histogram(step);

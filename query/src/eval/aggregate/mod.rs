@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, SharedSets, Vector};
 use crate::eval::grid::Grid;
-use crate::plan::{Aggregate, Plan, PlanKind, contains_name, is_name_label};
+use crate::plan::{Aggregate, Order, Plan, PlanKind, contains_name, is_name_label};
 use fold::Fold;
 
 /// The groups of an aggregation, in order of appearance.
@@ -106,17 +106,14 @@ impl Evaluator<'_> {
         let aggregates = together.iter().map(|(.., plan)| aggregate_of(plan));
         let aggregates: Vec<_> = aggregates.flatten().collect();
         let hint = labels_for(&aggregates);
-        let sorts_input = self.sorts_input_of(&aggregates);
+        let is_sorted = self.sorts_input_of(&aggregates);
         let mut folds: Vec<_> = aggregates.into_iter().map(|aggregate| Folds::new(aggregate, grid)).collect();
         let (limits, snapshot) = (self.limits.clone(), self.side_effects_snapshot());
         let mut charge = limits.ctx.charge();
         let n_uses = folds.len();
-        let mut add = |series| folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge, &limits));
-        if sorts_input {
-            self.each_sorted_input(&aggregate.expr, grid, &hint, &mut add)?;
-        } else {
-            self.each_input(&aggregate.expr, grid, &hint, n_uses, &mut add)?;
-        }
+        self.each_input(&aggregate.expr, grid, (&hint, is_sorted), n_uses, &mut |series| {
+            folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge, &limits))
+        })?;
         let mut own = None;
         let side_effects_of_input = self.side_effects_since(&snapshot);
         for (folds, (class, n_uses, other)) in folds.into_iter().zip(together) {
@@ -131,6 +128,14 @@ impl Evaluator<'_> {
             }
         }
         Ok(own.unwrap_or_else(|| self.limits.vector()))
+    }
+
+    /// Returns `true` if the common input of `aggregates` must be sorted: a result depends on its order, and must not
+    /// depend on which steps are evaluated.
+    fn sorts_input_of(&self, aggregates: &[&Aggregate]) -> bool {
+        let step_ms = self.settings.subquery_step_ms;
+        let depends = aggregates.iter().find(|aggregate| aggregate.depends_on_order());
+        depends.is_some_and(|aggregate| aggregate.expr.order(step_ms) == Some(Order::Any))
     }
 
     /// Evaluates the parameter of an aggregation.

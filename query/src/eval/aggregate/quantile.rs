@@ -24,7 +24,8 @@ impl Evaluator<'_> {
         let (mut groups, mut values): (_, Vec<Values>) = (Groups::new(aggregate), Vec::new());
         let mut charge = self.limits.ctx.charge();
         let mut ignored_histograms = false;
-        let mut add = |mut series: Series| {
+        let is_sorted = self.sorts_input_of(&[aggregate]);
+        self.each_input(&aggregate.expr, grid, (&hint, is_sorted), 1, &mut |mut series| {
             if !series.column.histograms.is_empty() {
                 ignored_histograms |= series.column.histograms().next().is_some();
                 series.column.keep_floats();
@@ -43,12 +44,7 @@ impl Evaluator<'_> {
             series.column.iter().for_each(|(step, value)| by_step[step].push(value));
             *drop_name |= series.drop_name;
             Ok(())
-        };
-        if self.sorts_input_of(&[aggregate]) {
-            self.each_sorted_input(&aggregate.expr, grid, &hint, &mut add)?;
-        } else {
-            self.each_input(&aggregate.expr, grid, &hint, 1, &mut add)?;
-        }
+        })?;
         if ignored_histograms {
             self.annotations.add(Annotation::HistogramIgnored(aggregate.op.as_str()), aggregate.expr.span);
         }

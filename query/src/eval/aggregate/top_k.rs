@@ -32,7 +32,7 @@ impl Evaluator<'_> {
         let valid = check_range(range);
         let limits = self.limits.clone();
         let mut selection = TopK::new(aggregate, ks, range, &limits);
-        self.each_input(&aggregate.expr, grid, &LabelHint::All, 1, &mut |series| {
+        self.each_input(&aggregate.expr, grid, (&LabelHint::All, false), 1, &mut |series| {
             if range.max < 1.0 || valid.is_err() { Ok(()) } else { selection.offer(series) }
         })?;
         if range.max < 1.0 {
