@@ -375,6 +375,7 @@ impl Evaluation<'_> {
         evaluator.external_labels = Arc::clone(&self.request.external_labels);
         evaluator.scans = self.request.scans;
         evaluator.query_span = plan.span;
+        evaluator.is_range_query = matches!(self.request.times, Times::Range { .. });
         evaluator
     }
 }

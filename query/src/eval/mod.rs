@@ -87,6 +87,8 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) profile: Profile,
     /// `false` if a value may depend on the order of series, and this order on the steps. See [`Plan::order`].
     pub(crate) is_order_fixed: bool,
+    /// The query is a range query, whose steps may be cached and joined to others.
+    pub(crate) is_range_query: bool,
     /// The span of the whole query. A range query sorts the series of its result by labels, so their order does not
     /// matter there.
     pub(crate) query_span: Span,
@@ -122,6 +124,7 @@ impl<'a> Evaluator<'a> {
             sample_stats,
             profile,
             is_order_fixed: true,
+            is_range_query: false,
             query_span: Span::default(),
             stats_charge,
         }

@@ -4,8 +4,9 @@
 //! the order of series: a float sum depends on the order of its inputs. An operator has a *fixed order* if two series
 //! of its result have the same relative order, whatever the steps. Selectors and range functions have one: ascending
 //! labels. Groups of an aggregation do not: they are in order of appearance, so a series that is only present at some
-//! steps moves its group. An aggregation whose result depends on the order of its input sorts an input without a fixed
-//! order by labels, unless all its values are small integers. `limitk` does not sort: it needs a fixed order.
+//! steps moves its group. In a range query, an aggregation whose result depends on the order of its input sorts an
+//! input without a fixed order by labels, unless all its values are small integers. `limitk` does not sort: it needs a
+//! fixed order.
 
 use varve_promql::ast::{AggregateOp, BinaryOp, Cardinality, ValueType, VectorMatching};
 
