@@ -217,15 +217,12 @@ impl Annotations {
         self.list.entries.is_empty()
     }
 
-    /// Returns `true` if there is at most one annotation: the info that a metric might not be a counter.
-    pub(crate) fn is_non_counter_at_most(&self) -> bool {
+    /// Returns `true` if steps with these annotations may be joined to others with the same annotations: there is none,
+    /// or only the info that a metric might not be a counter.
+    pub(crate) fn allow_joins(&self) -> bool {
         let AnnotationList { entries, omitted, .. } = &self.list;
-        let has_one_kind = match &entries[..] {
-            [] => true,
-            [only] => matches!(only.annotation, Annotation::PossibleNonCounter(_)),
-            _ => false,
-        };
-        has_one_kind && omitted.iter().all(HashSet::is_empty)
+        let is_allowed = |entry: &Entry| matches!(entry.annotation, Annotation::PossibleNonCounter(_));
+        entries.len() <= 1 && entries.iter().all(is_allowed) && omitted.iter().all(HashSet::is_empty)
     }
 
     /// Returns `true` if the annotations, their order and their positions are the same. Details may differ.

@@ -109,7 +109,7 @@ impl CachedQuery<'_> {
             let part = Grid::new(start_ms, last_ms, step_ms);
             let n_before = ((grid.start_ms - start_ms) / step_ms) as usize;
             let n_valid = self.n_valid(entry.version, part).saturating_sub(n_before);
-            // If the last step has the annotation, so have the steps together.
+            // The last step is evaluated: if it has the annotation, the whole result has it.
             let n_steps = if is_annotated { n_valid.min(grid.n_steps - 1) } else { n_valid };
             if n_steps > 0 {
                 return Some(Found { entry, n_steps, start_ms });
@@ -180,8 +180,8 @@ impl CachedQuery<'_> {
     }
 
     /// Joins the cached steps and an evaluation of the others that saw `version`, and caches the result. Returns the
-    /// value, and charges it. Returns `None` if the two cannot be joined. Both parts must have
-    /// the same annotations, which are those of the result.
+    /// value, and charges it. Returns `None` if the two cannot be joined. Both parts must
+    /// have the same annotations, which are those of the result.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -194,7 +194,7 @@ impl CachedQuery<'_> {
         charge: &mut Charge,
     ) -> Result<Option<Value>> {
         let (Value::Matrix(cached), Value::Matrix(fresh)) = (&found.entry.value, fresh) else { return Ok(None) };
-        if !annotations.is_non_counter_at_most() || !annotations.are_equal(&found.entry.annotations) {
+        if !annotations.allow_joins() || !annotations.are_equal(&found.entry.annotations) {
             return Ok(None);
         }
         let times = (found.start_ms, self.split_ms(found));
@@ -234,7 +234,7 @@ impl CachedQuery<'_> {
         }
         let is_divisible = is_order_fixed
             && self.dependencies.are_steps_independent
-            && annotations.is_non_counter_at_most()
+            && annotations.allow_joins()
             && !self.db.has_name_labels();
         self.insert(self.grid, version, value.clone(), annotations.clone(), is_divisible);
     }

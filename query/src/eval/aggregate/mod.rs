@@ -130,8 +130,9 @@ impl Evaluator<'_> {
         Ok(own.unwrap_or_else(|| self.limits.vector()))
     }
 
-    /// Returns `true` if the common input of `aggregates` must be sorted: a result depends on its order, and must not
-    /// depend on which steps are evaluated. An instant query has a single step, and saves the time.
+    /// Returns `true` if the common input of `aggregates` must be sorted, because a result depends on its order.
+    /// Otherwise a step of a range query would depend on which other steps are evaluated. Steps of instant queries are
+    /// not joined.
     fn sorts_input_of(&self, aggregates: &[&Aggregate]) -> bool {
         let step_ms = self.settings.subquery_step_ms;
         let depends = aggregates.iter().find(|aggregate| aggregate.depends_on_order());
