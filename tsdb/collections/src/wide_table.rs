@@ -47,6 +47,7 @@ impl<T> WideTable<T> {
             table.insert_unique(hash, entry, hash_of);
         } else {
             let size = table.allocation_size();
+            rebuild(table, &hash_of);
             table.insert_unique(hash, entry, hash_of);
             self.size = self.size + table.allocation_size() - size;
         }
@@ -90,7 +91,7 @@ impl<T> WideTable<T> {
     /// Shrinks a piece that is less than a quarter full. Returns `false` if the piece does not exist.
     pub fn shrink_piece(&mut self, piece: usize, hash_of: impl Fn(&T) -> u64) -> bool {
         let Some(table) = self.pieces.get_mut(piece) else { return false };
-        if table.capacity() / 4 > table.len() {
+        if table.num_buckets() / 4 > table.len() {
             let size = table.allocation_size();
             table.shrink_to(0, hash_of);
             self.size = self.size + table.allocation_size() - size;
@@ -132,6 +133,16 @@ impl<T> WideTable<T> {
     }
 }
 
+/// Makes room for a quarter more entries. [`HashTable`] would double a table that is more than half full, even if
+/// removed entries take the rest.
+#[cold]
+fn rebuild<T>(table: &mut HashTable<T>, hash_of: &impl Fn(&T) -> u64) {
+    let room = table.len() + table.len() / 4 + 1;
+    for entry in std::mem::replace(table, HashTable::with_capacity(room)) {
+        table.insert_unique(hash_of(&entry), entry, hash_of);
+    }
+}
+
 impl<T> Default for WideTable<T> {
     fn default() -> Self {
         Self { pieces: vec![HashTable::new()], len: 0, size: 0 }
@@ -161,6 +172,21 @@ mod tests {
             let most = (2 * table.len() / N_PIECES).max(3 * SPLIT_LEN);
             assert!(n_hashed.get() <= most, "{} entries were moved for the {i}th", n_hashed.get());
         }
+    }
+
+    #[test]
+    fn a_table_whose_entries_are_replaced_does_not_grow() {
+        // Almost six tenths of the slots of each piece.
+        let n = 75_000_u32;
+        let mut table = WideTable::default();
+        (0..n).for_each(|i| table.insert_unique(hash(&i), i, hash));
+        let full = table.size();
+        for i in 0..10 * n {
+            table.remove(hash(&i), |&of| of == i);
+            table.insert_unique(hash(&(i + n)), i + n, hash);
+        }
+        assert!(table.size() <= full && table.len() == n as usize, "{} of {full}", table.size());
+        assert!((9 * n..11 * n).all(|i| table.find(hash(&i), |&of| of == i).is_some() == (i >= 10 * n)));
     }
 
     #[test]
