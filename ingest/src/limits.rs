@@ -28,8 +28,8 @@ pub struct Limits {
     /// Maximum bytes of memory of all active requests: bodies, decompressed messages, decoded samples. Default 512 MiB.
     /// A request that runs alone may take twice as much, so that this limit rarely rejects what the other limits allow.
     pub bytes_in_flight_max: usize,
-    /// Maximum bytes of the route cache, allocated as series arrive. Default 1 GiB: 30 million series, at 28 bytes per
-    /// slot and four of five slots used. At least 70 KiB.
+    /// Maximum bytes of the route cache, allocated as series arrive. Default 1 GiB: 23 million series. Below 512
+    /// KiB, the cache has 64 routes.
     pub route_cache_size_max: usize,
     /// Maximum time that a request waits for an exhausted resource before it is rejected. Default 2 s.
     pub queue_timeout: Duration,

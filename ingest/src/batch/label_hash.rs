@@ -19,7 +19,8 @@ pub struct RouteHasher {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeyLanes([u64; 2]);
 
-/// A 128-bit hash of the encoded bytes of a label set: the first 32 bits select the stripe, the next 32 the slot.
+/// A 128-bit hash of the encoded bytes of a label set: the first 32 bits select the stripe, the others identify
+/// the route in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RouteKey(pub(crate) [u32; 4]);
 
