@@ -48,14 +48,14 @@ fn an_entry_takes_28_bytes() {
 #[test]
 fn routes_are_found_in_any_order() {
     let (mut table, hasher) = table(1_000);
-    let route = |n: u32| if n % 3 == 0 { B } else { A };
+    let route = |n: u32| if n.is_multiple_of(3) { B } else { A };
     (0..1_000).for_each(|n| table.put(key(&hasher, n), route(n), usize::MAX));
     // As inserted, backward, with gaps, with unknown keys in between, and one key again and again.
     let orders: [Vec<u32>; 5] = [
         (0..1_000).collect(),
         (0..1_000).rev().collect(),
         (0..1_000).step_by(7).collect(),
-        (0..2_000).map(|n| if n % 2 == 0 { n / 2 } else { 1_000 + n }).collect(),
+        (0..2_000_u32).map(|n| if n.is_multiple_of(2) { n / 2 } else { 1_000 + n }).collect(),
         vec![5; 100],
     ];
     for order in orders {
@@ -72,7 +72,7 @@ fn a_full_table_evicts_unused_routes_first() {
     (0..80).step_by(2).for_each(|n| assert_eq!(table.find(key(&hasher, n)), Some(A)));
     // The odd ones are evicted in order of arrival, and replaced.
     (80..120).for_each(|n| table.put(key(&hasher, n), B, 80));
-    assert!((0..120).all(|n| is_cached(&table, n) == (n % 2 == 0 || n >= 80)));
+    assert!((0..120_u32).all(|n| is_cached(&table, n) == (n.is_multiple_of(2) || n >= 80)));
     assert_eq!((table.evicted, table.entries.len(), table.positions().len()), (40, 80, 80));
     // In the next round, nothing has been used since the hand passed it.
     (120..200).for_each(|n| table.put(key(&hasher, n), B, 80));
@@ -188,7 +188,7 @@ proptest! {
             now += Duration::from_secs(secs.into());
             table.sweep(now);
             let routes: Vec<_> =
-                (first..first + n).map(|n| (key(&hasher, n), if secs % 2 == 0 { A } else { B })).collect();
+                (first..first + n).map(|n| (key(&hasher, n), if secs.is_multiple_of(2) { A } else { B })).collect();
             let new: Vec<_> = (0..).zip(routes.iter().map(|&(key, _)| key)).collect();
             table.insert_all(&new, &routes, len_max);
             model.extend(routes);
