@@ -233,6 +233,22 @@ mod tests {
         assert!(arena.size() < 33_000, "{}", arena.size());
     }
 
+    #[test]
+    fn moving_the_runs_of_sparse_pieces_frees_memory() {
+        let n = 100_000;
+        let mut arena = Arena::<Vec<u32>>::default();
+        let mut places: Vec<_> = (0..n).map(|i| arena.push(&run(i, 9)).unwrap()).collect();
+        let is_live = |i: &usize| i.is_multiple_of(3);
+        (0..n).filter(|i| !is_live(i)).for_each(|i| arena.release(places[i], 9));
+        for i in (0..n).filter(is_live) {
+            if arena.is_sparse(places[i]) {
+                places[i] = arena.relocate(places[i], 9).unwrap();
+            }
+        }
+        assert!(arena.room <= n / 3 * 9 + 2 * PIECE_LEN, "{}", arena.room);
+        assert!((0..n).filter(is_live).all(|i| arena.run(places[i], 9) == run(i, 9)));
+    }
+
     proptest! {
         #[test]
         fn runs_moved_out_of_sparse_pieces_keep_their_values(

@@ -2,7 +2,7 @@
 //!
 //! A table that doubles moves all its entries. If the hash of every entry requires a look-up elsewhere, this takes a
 //! tenth of a second at half a million entries, under a shard's lock. This table consists of pieces, each for a part of
-//! the hashes. The pieces double one by one.
+//! the hashes. The pieces grow one by one.
 
 use hashbrown::HashTable;
 
