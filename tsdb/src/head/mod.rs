@@ -230,21 +230,17 @@ impl Head {
         self.table.row(slot).filter(|row| row.is_used()).map(|row| row.series)
     }
 
-    /// Returns the checkpoint entry of a series, or `None` if the slot has no series. The entry consists of the ref,
-    /// the labels, and a timestamp at or before which all samples of the series have been flushed (`i64::MIN` if it has
+    /// Returns the checkpoint entry of a series, or `None` if the slot has no series. The entry consists of the ref
+    /// and a timestamp at or before which all samples of the series have been flushed (`i64::MIN` if it has
     /// none).
     ///
     /// The timestamp is the newest in-order timestamp, or 1 ms before the oldest float appended in order since the
     /// freeze. Samples since the freeze are in the log after the checkpoint, and must be in order when the log is
     /// replayed.
-    pub(crate) fn checkpoint_entry(&self, slot: u32) -> Option<(SeriesRef, Labels, i64)> {
+    pub(crate) fn checkpoint_entry(&self, slot: u32) -> Option<(SeriesRef, i64)> {
         let row = self.table.row(slot).filter(|row| row.is_used())?;
         let last_flushed_ms = self.live.first_in_order_ms(slot).map(|first_ms| first_ms.saturating_sub(1));
-        Some((
-            row.series,
-            self.labels(slot),
-            last_flushed_ms.map_or(row.last_ms, |last_flushed_ms| last_flushed_ms.min(row.last_ms)),
-        ))
+        Some((row.series, last_flushed_ms.map_or(row.last_ms, |last_flushed_ms| last_flushed_ms.min(row.last_ms))))
     }
 
     /// Returns the slots of the series that pass all matchers.

@@ -164,7 +164,7 @@ fn replay_has_no_bounds_and_the_first_of_two_values_wins() {
     }
     let expected = [(50, 2.0_f64.to_bits()), (200, 1.0_f64.to_bits())];
     assert_eq!(read(&head, of, TimeRange::ALL, &ReadView::new(0, Vec::new())), expected);
-    assert_eq!(head.checkpoint_entry(of.slot).map(|(series, _, last_ms)| (series, last_ms)), Some((SeriesRef(0), 199)));
+    assert_eq!(head.checkpoint_entry(of.slot), Some((SeriesRef(0), 199)));
 }
 
 /// Appends continue while a checkpoint is written: their samples are in the log after it.
@@ -172,18 +172,18 @@ fn replay_has_no_bounds_and_the_first_of_two_values_wins() {
 fn samples_since_a_freeze_are_in_order_again_after_its_checkpoint() {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
-    assert_eq!(head.checkpoint_entry(of.slot).unwrap().2, i64::MIN);
+    assert_eq!(head.checkpoint_entry(of.slot).unwrap().1, i64::MIN);
     append(&mut head, &ANY, 0, of, 100, 1).unwrap();
     head.freeze();
     head.drop_frozen();
-    assert_eq!(head.checkpoint_entry(of.slot).unwrap().2, 100);
+    assert_eq!(head.checkpoint_entry(of.slot).unwrap().1, 100);
     // An out-of-order sample, and enough in-order ones to close chunks.
     let behind: Vec<_> = [50].into_iter().chain((0..1000).map(|i| 200 + i)).collect();
     behind.iter().for_each(|&t| _ = append(&mut head, &ANY, 0, of, t, 7).unwrap());
-    let (series, labels, last_ms) = head.checkpoint_entry(of.slot).unwrap();
+    let (series, last_ms) = head.checkpoint_entry(of.slot).unwrap();
 
     let mut loaded = Head::new(1);
-    let slot = loaded.load_labels(&labels, series).unwrap();
+    let slot = loaded.load_labels(&head.labels(of.slot), series).unwrap();
     loaded.finish_loading().unwrap();
     loaded.set_last(slot, last_ms);
     for &t in &behind {

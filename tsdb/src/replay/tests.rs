@@ -21,6 +21,7 @@ use crate::sample::{Sample, SeriesRef};
 use crate::shard::exemplars::Exemplars;
 use crate::shard::{Shard, ShardLog};
 use crate::store::family_table::FamilyTable;
+use crate::wal::checkpoint::tests::add_head;
 use crate::wal::frame::{begin_frame, file_header, finish_frame};
 use crate::wal::inspect;
 use crate::wal::reader::LargeFrameLock;
@@ -110,10 +111,10 @@ fn checkpoint(
     live: impl IntoIterator<Item = u64>,
     next_ref: u64,
 ) -> Result<()> {
-    let mut live: Vec<_> = live.into_iter().map(|i| (SeriesRef(i), labels(i), 1000)).collect();
+    let mut live: Vec<_> = live.into_iter().map(|i| (i, labels(i), 1000)).collect();
     live.sort_by(|a, b| a.1.cmp(&b.1));
     let metadata = Metadata { help: "h".into(), ..Metadata::default() };
-    wal.checkpoint(position, live.into_iter().map(Ok), next_ref, [("m", &metadata)].into_iter(), &[])
+    wal.checkpoint(position, |writer| add_head(writer, &live), next_ref, [("m", &metadata)].into_iter(), &[])
 }
 
 /// All files below a directory with their contents.

@@ -9,8 +9,9 @@ use super::Shard;
 use super::log::ShardLog;
 use crate::error::Result;
 use crate::head::SlotRef;
-use crate::labels::{Labels, Metadata};
+use crate::labels::Metadata;
 use crate::sample::{SeriesRef, exemplar::NumberedExemplars};
+use crate::wal::checkpoint::CheckpointWriter;
 
 /// Number of series read per acquisition of the head lock.
 const BATCH_SERIES: usize = 512;
@@ -47,15 +48,14 @@ impl ShardLog {
         exemplars: &[NumberedExemplars],
     ) -> Result<()> {
         let Some(position) = *self.checkpoint_position.lock() else { return Ok(()) };
-        let series = shards.flat_map(|shard| {
-            let slots = by_ref(shard);
-            (0..slots.len()).step_by(BATCH_SERIES).flat_map(move |from| {
-                let end = slots.len().min(from + BATCH_SERIES);
-                checkpoint_entries(shard, &slots[from..end])
-            })
-        });
         let families = families.iter().map(|(family, metadata)| (&**family, &**metadata));
-        self.wal().checkpoint(position, series.map(Ok), next_ref, families, exemplars)?;
+        let add_series = |writer: &mut CheckpointWriter<'_, '_>| {
+            shards.into_iter().try_for_each(|shard| {
+                add_series(shard, writer)?;
+                writer.end_head()
+            })
+        };
+        self.wal().checkpoint(position, add_series, next_ref, families, exemplars)?;
         *self.checkpoint_position.lock() = None;
         Ok(())
     }
@@ -74,8 +74,26 @@ fn by_ref(shard: &Shard) -> Vec<(SeriesRef, SlotRef)> {
     all
 }
 
-fn checkpoint_entries(shard: &Shard, slots: &[(SeriesRef, SlotRef)]) -> Vec<(SeriesRef, Labels, i64)> {
-    let head = shard.head();
-    let current = slots.iter().filter(|&&(_, slot_ref)| head.is_current(slot_ref));
-    current.filter_map(|&(_, slot_ref)| head.checkpoint_entry(slot_ref.slot)).collect()
+/// Adds the series of a shard to a checkpoint. Releases the lock of the head at least every [`BATCH_SERIES`] series, and
+/// before frames are written.
+fn add_series(shard: &Shard, writer: &mut CheckpointWriter<'_, '_>) -> Result<()> {
+    let slots = by_ref(shard);
+    let mut slots = slots.iter().peekable();
+    while slots.peek().is_some() {
+        let head = shard.head();
+        for &(_, slot_ref) in slots.by_ref().take(BATCH_SERIES) {
+            if head.is_current(slot_ref)
+                && let Some((series, last_ms)) = head.checkpoint_entry(slot_ref.slot)
+            {
+                let text = |(name, value)| (head.symbol(name), head.symbol(value));
+                writer.add(series, last_ms, head.pairs(slot_ref.slot), text)?;
+            }
+            if writer.is_full() {
+                break;
+            }
+        }
+        drop(head);
+        writer.write_full()?;
+    }
+    Ok(())
 }

@@ -48,9 +48,9 @@ impl Store {
         // the exemplar.
         let head = shard.head();
         let slot_ref = SlotRef { slot: series.slot, generation: series.generation };
-        let known = head.is_current(slot_ref).then(|| head.checkpoint_entry(slot_ref.slot)).flatten();
-        let Some((series_ref, labels, _)) = known else { return Err(RejectExemplar::Moved) };
-        if let Some(id) = ring.append(labels, exemplar, self.options.out_of_order_window_ms)? {
+        let known = head.is_current(slot_ref).then(|| head.series_ref(slot_ref.slot)).flatten();
+        let Some(series_ref) = known else { return Err(RejectExemplar::Moved) };
+        if let Some(id) = ring.append(head.labels(slot_ref.slot), exemplar, self.options.out_of_order_window_ms)? {
             shard.wal().append_exemplar(id, series_ref, exemplar);
         }
         Ok(())

@@ -242,7 +242,7 @@ impl Store {
         let symbols = write_symbols(frozen, &in_window, &mut writer)?;
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(frozen.len());
         for ((shard, slots), symbols) in frozen.iter().zip(&in_window).zip(&symbols) {
-            rows.push(Rows { shard, symbols, slots, batch: VecDeque::new() });
+            rows.push(Rows { shard, symbols, slots, batch: VecDeque::new(), last: Vec::new() });
         }
         let mut heap: BinaryHeap<_> = (0..rows.len()).filter_map(|idx| rows[idx].next(idx)).collect();
         let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
@@ -353,10 +353,17 @@ fn write_symbols(
 ) -> Result<Vec<SymbolMap>> {
     let mut used = Vec::new();
     for ((idx, shard), slots) in frozen.iter().enumerate().zip(in_window) {
-        let mut pairs = HashSet::new();
+        // The last label at each position: most labels are those of the previous series.
+        let (mut pairs, mut last) = (HashSet::new(), Vec::new());
         for slots in slots.chunks(BATCH_SERIES) {
             let head = shard.shard.head();
-            slots.iter().for_each(|slot_ref| pairs.extend(head.pairs(slot_ref.slot)));
+            for (i, pair) in slots.iter().flat_map(|slot_ref| head.pairs(slot_ref.slot).enumerate()) {
+                if last.get(i) != Some(&pair) {
+                    pairs.insert(pair);
+                    last.resize(last.len().max(i + 1), pair);
+                    last[i] = pair;
+                }
+            }
         }
         let pairs: Vec<Pair> = pairs.into_iter().collect();
         for pairs in pairs.chunks(BATCH_SERIES) {
@@ -384,6 +391,8 @@ struct Rows<'a> {
     /// Series that are not in `batch` yet.
     slots: &'a [SlotRef],
     batch: VecDeque<(Vec<Symbol>, u32)>,
+    /// The last label at each position: most labels are those of the previous series.
+    last: Vec<(Pair, Symbol)>,
 }
 
 impl Rows<'_> {
@@ -399,7 +408,15 @@ impl Rows<'_> {
         self.slots = rest;
         let head = self.shard.shard.head();
         for slot_ref in slots {
-            let labels = head.pairs(slot_ref.slot).map(|pair| self.symbols[&pair]).collect();
+            let mut labels = Vec::with_capacity(self.last.len());
+            for (i, pair) in head.pairs(slot_ref.slot).enumerate() {
+                if self.last.get(i).is_none_or(|last| last.0 != pair) {
+                    let symbol = (pair, self.symbols[&pair]);
+                    self.last.resize(self.last.len().max(i + 1), symbol);
+                    self.last[i] = symbol;
+                }
+                labels.push(self.last[i].1);
+            }
             self.batch.push_back((labels, slot_ref.slot));
         }
     }

@@ -3,7 +3,6 @@
 //! The blocks of a snapshot contain its series and samples. Its log is in the first epoch of the data directory, and
 //! consists of a checkpoint with metadata and exemplars but no series.
 
-use std::iter;
 use std::path::Path;
 
 use varve_fs::Fs;
@@ -30,7 +29,7 @@ pub(crate) fn write_snapshot_log<'a>(
     let epoch = Epoch { number: 0, logs: 1 };
     let log_dir = epoch.log_dir(wal_dir, 0);
     fs.create_dir(&log_dir).map_err(Error::io("create", &log_dir))?;
-    checkpoint::write(fs, &log_dir, CheckpointPosition(1), next_ref, metadata, iter::empty(), exemplars)?;
+    checkpoint::write(fs, &log_dir, CheckpointPosition(1), next_ref, metadata, |_| Ok(()), exemplars)?;
     for dir in [&epoch.dir(wal_dir), wal_dir] {
         fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
     }

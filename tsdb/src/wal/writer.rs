@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use varve_fs::{Fs, is_out_of_files, size_of_file};
 
-use super::checkpoint;
+use super::checkpoint::{self, CheckpointWriter};
 use super::file_name::{CheckpointPosition, SegmentKind};
 use super::frame_buffer::FrameBuffer;
 use super::record::{
@@ -296,26 +296,26 @@ impl Wal {
         Ok(CheckpointPosition(position))
     }
 
-    /// Replaces all segments before `position` with a checkpoint: the definitions of `series` with their last
-    /// timestamps (`i64::MIN` if there is none), the next free series ref, `metadata` and `exemplars`. `series` must
-    /// contain every series that was defined before the rotation and that samples after the rotation may refer to. All
-    /// samples before the rotation must be durable in blocks.
+    /// Replaces all segments before `position` with a checkpoint: the definitions of series with their last
+    /// timestamps, the next free series ref, `metadata` and `exemplars`. `add_series` must add every series that was
+    /// defined before the rotation and that samples after the rotation may refer to. All samples before the rotation
+    /// must be durable in blocks.
     ///
     /// # Errors
-    /// The errors of `series`. [`Error::Io`]. [`Error::Limit`] if a label set is larger than the store accepts, or if
-    /// there are more than 2^32 symbols. After an error all segments exist, and the checkpoint is either complete or
+    /// The errors of `add_series`. [`Error::Io`]. [`Error::Limit`] if the labels of an exemplar are larger than the
+    /// store accepts. After an error all segments exist, and the checkpoint is either complete or
     /// absent. A segment that cannot be removed is no error: the next call retries the removal.
     pub(crate) fn checkpoint<'a>(
         &self,
         position: CheckpointPosition,
-        series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
+        add_series: impl FnOnce(&mut CheckpointWriter<'_, '_>) -> Result<()>,
         next_ref: u64,
         metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
         exemplars: &[NumberedExemplars],
     ) -> Result<()> {
         let _guard = self.checkpointing.lock();
         let WalOptions { fs, dir, .. } = &self.options;
-        checkpoint::write(&**fs, dir, position, next_ref, metadata, series, exemplars)?;
+        checkpoint::write(&**fs, dir, position, next_ref, metadata, add_series, exemplars)?;
         let mut files = self.files.lock();
         files.series.discard_before(position.0);
         files.samples.discard_before(position.0);

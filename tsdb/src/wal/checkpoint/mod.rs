@@ -33,6 +33,7 @@ use varve_fs::Fs;
 pub(super) use load::Loader;
 pub(crate) use load::{Entry, examine, load};
 pub(crate) use series::CheckpointSeries;
+pub(crate) use write::CheckpointWriter;
 pub(super) use write::write;
 
 use super::file_name::{CheckpointPosition, SegmentKind};
@@ -109,4 +110,4 @@ fn remove_files(fs: &dyn Fs, dir: &Path, which: impl Fn(&str) -> bool) -> std::i
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -10,7 +10,7 @@
 
 use varve_codec::varint::{put_i64, put_u64, take_i64, take_u64};
 
-use super::symbols::{SymbolWriter, Symbols};
+use super::symbols::{LabelId, SymbolWriter, Symbols};
 use crate::labels::{LABELS_SIZE_MAX, Labels, LabelsBuilder};
 use crate::sample::SeriesRef;
 
@@ -26,8 +26,8 @@ pub(super) struct SeriesWriter {
     counts: Vec<u8>,
     symbols: Vec<u8>,
     previous: Previous,
-    /// Symbols of the series that is being added.
-    current: Vec<u64>,
+    /// The labels of the series that is being added.
+    current: Vec<(LabelId, u64)>,
 }
 
 /// The previous series of the frame.
@@ -35,8 +35,8 @@ pub(super) struct SeriesWriter {
 struct Previous {
     series: u64,
     last_ms: i64,
-    labels: Labels,
-    symbols: Vec<u64>,
+    /// The labels with their symbols.
+    labels: Vec<(LabelId, u64)>,
 }
 
 impl SeriesWriter {
@@ -45,29 +45,32 @@ impl SeriesWriter {
         self.n_series as usize
     }
 
-    /// Appends a series. Returns `None` if there are too many symbols.
-    pub(super) fn add(
+    /// Appends a series. `text` returns the name and value of a label. Returns `None` if there are too many symbols.
+    pub(super) fn add<'a>(
         &mut self,
         symbols: &mut SymbolWriter,
         series: SeriesRef,
-        labels: Labels,
         last_ms: i64,
+        labels: impl Iterator<Item = LabelId>,
+        text: impl Fn(LabelId) -> (&'a str, &'a str),
     ) -> Option<()> {
         self.current.clear();
-        let mut previous = self.previous.labels.iter();
-        for (i, (name, value)) in labels.iter().enumerate() {
-            let previous_symbol = self.previous.symbols.get(i).copied().unwrap_or(0);
-            let same = previous.next() == Some((name, value));
-            let symbol = if same { previous_symbol } else { symbols.number(name, value)? };
-            put_i64(&mut self.symbols, symbol as i64 - previous_symbol as i64);
-            self.current.push(symbol);
+        for (i, label) in labels.enumerate() {
+            let previous = self.previous.labels.get(i).copied();
+            let symbol = match previous {
+                // Fast path: same label as in the previous series.
+                Some((same, symbol)) if same == label => symbol,
+                _ => symbols.number_of(label, &text)?,
+            };
+            put_i64(&mut self.symbols, symbol as i64 - previous.map_or(0, |(_, symbol)| symbol as i64));
+            self.current.push((label, symbol));
         }
         put_i64(&mut self.refs, series.0.wrapping_sub(self.previous.series) as i64);
         put_i64(&mut self.lasts, last_ms.wrapping_sub(self.previous.last_ms));
         put_u64(&mut self.counts, self.current.len() as u64);
         self.n_series += 1;
-        std::mem::swap(&mut self.previous.symbols, &mut self.current);
-        (self.previous.series, self.previous.last_ms, self.previous.labels) = (series.0, last_ms, labels);
+        std::mem::swap(&mut self.previous.labels, &mut self.current);
+        (self.previous.series, self.previous.last_ms) = (series.0, last_ms);
         Some(())
     }
 

@@ -11,10 +11,14 @@ use hashbrown::HashMap;
 use varve_codec::varint::{put_u64, take_u64};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
+use crate::index::SymbolId;
 use crate::wal::record::{put_string, take_string};
 
 /// Maximum number of symbols of a checkpoint.
 const SYMBOLS_MAX: u64 = u32::MAX as u64;
+
+/// Name and value of a label as symbols of a head.
+pub(super) type LabelId = (SymbolId, SymbolId);
 
 /// Assigns numbers to labels and encodes new labels.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(super) struct SymbolWriter {
     /// provoked.
     numbers: HashMap<u128, u64>,
     seed: u64,
+    /// Symbol numbers by the ids of one head. The head reuses no id meanwhile: no series is evicted during a flush.
+    by_id: HashMap<LabelId, u64>,
     /// The encoded new symbols.
     new: Vec<u8>,
     n_new: u64,
@@ -33,11 +39,30 @@ pub(super) struct SymbolWriter {
 impl SymbolWriter {
     /// Creates an empty table.
     pub(super) fn new(seed: u64) -> Self {
-        Self { numbers: HashMap::new(), seed, new: Vec::new(), n_new: 0, names: HashMap::new() }
+        Self { numbers: HashMap::new(), seed, by_id: HashMap::new(), new: Vec::new(), n_new: 0, names: HashMap::new() }
     }
 
-    /// Returns the number of a label. Returns `None` if there are too many symbols.
-    pub(super) fn number(&mut self, name: &str, value: &str) -> Option<u64> {
+    /// Returns the number of a label. `text` returns its name and value. Returns `None` if there are too many symbols.
+    pub(super) fn number_of<'a>(
+        &mut self,
+        label: LabelId,
+        text: impl Fn(LabelId) -> (&'a str, &'a str),
+    ) -> Option<u64> {
+        if let Some(&number) = self.by_id.get(&label) {
+            return Some(number);
+        }
+        let (name, value) = text(label);
+        let number = self.number(name, value)?;
+        self.by_id.insert(label, number);
+        Some(number)
+    }
+
+    /// Forgets the ids of a head: another head gives them to other labels.
+    pub(super) fn forget_ids(&mut self) {
+        self.by_id.clear();
+    }
+
+    fn number(&mut self, name: &str, value: &str) -> Option<u64> {
         let hash = xxh3_128_with_seed(value.as_bytes(), xxh3_64_with_seed(name.as_bytes(), self.seed));
         let next = self.numbers.len() as u64;
         let number = *self.numbers.entry(hash).or_insert(next);

@@ -6,10 +6,10 @@ use varve_codec::varint::put_u64;
 use varve_fs::{Fs, remove_if_exists};
 
 use super::series::{FRAME_SERIES_MAX, SeriesWriter};
-use super::symbols::SymbolWriter;
+use super::symbols::{LabelId, SymbolWriter};
 use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars};
 use crate::error::{Error, Result};
-use crate::labels::{LABELS_SIZE_MAX, Labels, Metadata};
+use crate::labels::{LABELS_SIZE_MAX, Metadata};
 use crate::sample::{SeriesRef, exemplar::NumberedExemplars};
 use crate::wal::file_name::{CheckpointPosition, SegmentKind};
 use crate::wal::frame_file::FrameFile;
@@ -18,14 +18,14 @@ use crate::wal::record::{METADATA, encode_metadata};
 /// Payload bytes of symbols or metadata at which a frame is closed.
 const FRAME_SIZE: usize = 512 << 10;
 
-/// Writes a checkpoint and syncs it. After an error the checkpoint is either absent or complete.
+/// Writes a checkpoint and syncs it. `add_series` adds the series of all heads of the log. After an error the checkpoint is either absent or complete.
 pub(in crate::wal) fn write<'a>(
     fs: &dyn Fs,
     dir: &Path,
     position: CheckpointPosition,
     next_ref: u64,
     metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
-    series: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
+    add_series: impl FnOnce(&mut CheckpointWriter<'_, '_>) -> Result<()>,
     exemplars: &[NumberedExemplars],
 ) -> Result<()> {
     let kind = SegmentKind::Checkpoint;
@@ -44,7 +44,8 @@ pub(in crate::wal) fn write<'a>(
         put_u64(&mut file.payload, next_ref);
         file.frame(BEGIN)?;
         write_metadata(&mut file, metadata)?;
-        write_series(&mut file, SymbolWriter::new(salt), series)?;
+        let (symbols, series) = (SymbolWriter::new(salt), SeriesWriter::default());
+        add_series(&mut CheckpointWriter { file: &mut file, symbols, series })?;
         write_exemplars(&mut file, exemplars)?;
         put_u64(&mut file.payload, next_ref);
         file.frame(END)?;
@@ -68,29 +69,61 @@ fn write_metadata<'a>(file: &mut FrameFile<'_>, metadata: impl Iterator<Item = (
     file.frame(METADATA)
 }
 
-fn write_series(
-    file: &mut FrameFile<'_>,
-    mut symbols: SymbolWriter,
-    all: impl Iterator<Item = Result<(SeriesRef, Labels, i64)>>,
-) -> Result<()> {
-    let mut series = SeriesWriter::default();
-    for one in all {
-        let (series_ref, labels, last_ms) = one?;
-        Error::check_limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
-        let added = series.add(&mut symbols, series_ref, labels, last_ms);
-        added.ok_or(Error::Limit { what: "labels of a WAL checkpoint", used: 1 << 32, limit: u64::from(u32::MAX) })?;
-        if series.len() == FRAME_SERIES_MAX || symbols.new_size() >= FRAME_SIZE {
-            write_frames(file, &mut symbols, &mut series)?;
-        }
-    }
-    write_frames(file, &mut symbols, &mut series)
+/// Writes the series of a checkpoint in frames.
+#[derive(Debug)]
+pub(crate) struct CheckpointWriter<'a, 'b> {
+    file: &'a mut FrameFile<'b>,
+    symbols: SymbolWriter,
+    series: SeriesWriter,
 }
 
-fn write_frames(file: &mut FrameFile<'_>, symbols: &mut SymbolWriter, series: &mut SeriesWriter) -> Result<()> {
-    symbols.take_new(&mut file.payload);
-    file.frame(SYMBOLS)?;
-    series.take(&mut file.payload);
-    file.frame(SERIES)
+impl CheckpointWriter<'_, '_> {
+    /// Adds a series: its ref, its last timestamp (`i64::MIN` if there is none), and its labels as symbols of the head,
+    /// in order of names. `text` returns the name and value of a label. Writes nothing to the file, so the caller may
+    /// hold the lock of the head. Once [`is_full`](Self::is_full), the caller calls [`write_full`](Self::write_full)
+    /// before the next series.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if there are more than 2^32 symbols.
+    pub(crate) fn add<'a>(
+        &mut self,
+        series: SeriesRef,
+        last_ms: i64,
+        labels: impl Iterator<Item = LabelId>,
+        text: impl Fn(LabelId) -> (&'a str, &'a str),
+    ) -> Result<()> {
+        let added = self.series.add(&mut self.symbols, series, last_ms, labels, text);
+        added.ok_or(Error::Limit { what: "labels of a WAL checkpoint", used: 1 << 32, limit: u64::from(u32::MAX) })
+    }
+
+    /// Returns `true` if the added series fill a frame.
+    pub(crate) fn is_full(&self) -> bool {
+        self.series.len() == FRAME_SERIES_MAX || self.symbols.new_size() >= FRAME_SIZE
+    }
+
+    /// Writes the added series if they fill a frame.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn write_full(&mut self) -> Result<()> {
+        if self.is_full() { self.write() } else { Ok(()) }
+    }
+
+    /// Writes the remaining series of a head. The next series are those of another head.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) fn end_head(&mut self) -> Result<()> {
+        self.symbols.forget_ids();
+        self.write()
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.symbols.take_new(&mut self.file.payload);
+        self.file.frame(SYMBOLS)?;
+        self.series.take(&mut self.file.payload);
+        self.file.frame(SERIES)
+    }
 }
 
 fn write_exemplars(file: &mut FrameFile<'_>, all: &[NumberedExemplars]) -> Result<()> {

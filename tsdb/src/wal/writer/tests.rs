@@ -150,7 +150,7 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
     let position = wal.rotate().unwrap();
     assert!(wal.rotate().unwrap() > position, "no two positions are the same");
     let position = wal.rotate().unwrap();
-    wal.checkpoint(position, std::iter::empty(), 7, std::iter::empty(), &[]).unwrap();
+    wal.checkpoint(position, |_| Ok(()), 7, std::iter::empty(), &[]).unwrap();
     assert_eq!(RealFs.list(dir.path()).unwrap(), [SegmentKind::Checkpoint.file_name(position.0)]);
     drop(wal);
     append(&open(), 8).unwrap();
