@@ -10,9 +10,12 @@ pub struct RouteHasher {
     secret: Box<[u8; SECRET_SIZE]>,
     /// Secret too, one for each lane.
     multipliers: [u64; 2],
+    /// The powers of the multipliers for the first positions.
+    powers: Box<[[u64; 2]; N_POWERS]>,
 }
 
-/// The combined hashes of the symbols of a label set: two polynomials of them modulo 2^64.
+/// The combined hashes of the symbols of a label set: for each lane the sum of each hash times the power of the
+/// multiplier for its position, modulo 2^64.
 ///
 /// The hashes of different strings are independent, so two label sets collide with a probability of about 2^-128. A
 /// sender that knew the multipliers could repeat symbols so that their coefficients cancel.
@@ -36,7 +39,9 @@ impl RouteHasher {
         for bytes in [&mut secret[..], &mut multipliers] {
             getrandom::fill(bytes).expect("read random bytes from the operating system");
         }
-        Self { secret, multipliers: lanes(u128::from_le_bytes(multipliers)).map(multiplier) }
+        let multipliers = lanes(u128::from_le_bytes(multipliers)).map(multiplier);
+        let powers = Box::new(std::array::from_fn(|at| powers(multipliers, at)));
+        Self { secret, multipliers, powers }
     }
 
     #[inline]
@@ -45,13 +50,26 @@ impl RouteHasher {
         RouteKey([hash as u32, (hash >> 32) as u32, (hash >> 64) as u32, (hash >> 96) as u32])
     }
 
-    /// Appends the hash of a symbol to those of a label set. The order of the symbols matters.
+    /// Adds the hash of the symbol at a position of a label set.
     #[inline]
-    pub(crate) fn combine(&self, to: &mut KeyLanes, symbol: RouteKey) {
-        let [low, high] = lanes(symbol.to_bits());
-        let [low_multiplier, high_multiplier] = self.multipliers;
-        to.0[0] = to.0[0].wrapping_mul(low_multiplier).wrapping_add(low);
-        to.0[1] = to.0[1].wrapping_mul(high_multiplier).wrapping_add(high);
+    pub(crate) fn add(&self, to: &mut KeyLanes, at: usize, symbol: RouteKey) {
+        let ([low, high], [low_power, high_power]) = (lanes(symbol.to_bits()), self.powers(at));
+        to.0[0] = to.0[0].wrapping_add(low.wrapping_mul(low_power));
+        to.0[1] = to.0[1].wrapping_add(high.wrapping_mul(high_power));
+    }
+
+    /// Replaces the hash of the symbol at a position of a label set.
+    #[inline]
+    pub(crate) fn replace(&self, of: &mut KeyLanes, at: usize, from: RouteKey, to: RouteKey) {
+        let mut removed = KeyLanes::default();
+        self.add(&mut removed, at, from);
+        self.add(of, at, to);
+        of.0 = [0, 1].map(|lane| of.0[lane].wrapping_sub(removed.0[lane]));
+    }
+
+    #[inline]
+    fn powers(&self, at: usize) -> [u64; 2] {
+        self.powers.get(at).copied().unwrap_or_else(|| powers(self.multipliers, at))
     }
 }
 
@@ -65,6 +83,11 @@ impl KeyLanes {
 
 fn lanes(bits: u128) -> [u64; 2] {
     [bits as u64, (bits >> 64) as u64]
+}
+
+/// Returns the powers of the multipliers for a position. A message has less than 2^32 references.
+fn powers(multipliers: [u64; 2], at: usize) -> [u64; 2] {
+    multipliers.map(|multiplier| multiplier.wrapping_pow(at as u32))
 }
 
 /// Returns 5 modulo 8, so that powers with different exponents differ in low bits and no coefficient loses many bits.
@@ -103,5 +126,7 @@ impl RouteKey {
     }
 }
 
+/// Number of positions whose powers are stored: those of 32 labels.
+const N_POWERS: usize = 64;
 /// The size of secret that XXH3 uses by default.
 const SECRET_SIZE: usize = 192;

@@ -10,13 +10,17 @@
 
 use varve_protobuf::{Key, Reader, Span, fixed64_key, len_key, varint_key};
 use varve_tsdb::Sample;
-use varve_tsdb::labels::{METRIC_NAME, MetricType};
+use varve_tsdb::labels::MetricType;
+
+use refs::{LabelRefs, Resolver};
 
 use super::histogram;
 use super::v1::{EXEMPLAR_TIMESTAMP, EXEMPLAR_VALUE};
-use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, KeyLanes, RouteHasher, Symbol, Version};
+use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, Symbol, Version};
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
+
+mod refs;
 
 /// Decodes a decompressed `io.prometheus.write.v2.Request` in place, replacing the contents of `batch`.
 ///
@@ -34,7 +38,8 @@ pub fn decode(
     batch.clear();
     batch.version = Version::V2;
     decode_symbols(message, hasher, limits, batch)?;
-    let mut decoder = Decoder { message, hasher, limits, batch, resolved_size: 0 };
+    let (resolved_size, before, family) = (0, None, None);
+    let mut decoder = Decoder { message, hasher, limits, batch, resolved_size, before, family };
     let mut reader = Reader::new(message);
     while let Some(key) = reader.key()? {
         match key {
@@ -77,6 +82,10 @@ struct Decoder<'a> {
     batch: &'a mut DecodedBatch,
     /// Bytes of all label sets so far, with resolved symbols.
     resolved_size: u64,
+    /// The packed references of the series before, with their sums.
+    before: Option<(Span, LabelRefs)>,
+    /// The metric name and metadata of the series before, if it had any.
+    family: Option<(u32, MetadataFields)>,
 }
 
 /// The decoded fields of a series.
@@ -86,17 +95,13 @@ struct Fields {
     /// Number of fields with references. If there are several, or an unpacked one, the series takes the slow path.
     n_labels: usize,
     is_packed: bool,
-    n_refs: usize,
-    /// The combined hashes of the symbols.
-    key: KeyLanes,
-    /// The value that follows is the metric name.
-    is_metric_name: bool,
-    /// The symbol of the metric name.
-    metric_name: Option<u32>,
+    /// The packed references of the last such field.
+    packed: Span,
+    refs: LabelRefs,
     metadata: MetadataFields,
 }
 
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct MetadataFields {
     kind: MetricType,
     help: u32,
@@ -117,17 +122,19 @@ impl Decoder<'_> {
                 }
                 LABELS_REF => {
                     let number = reader.varint()? as u32;
-                    self.series_ref(number, &mut fields)?;
+                    fields.refs.push(self.resolver(), number)?;
                     fields.is_packed = false;
                 }
                 _ => self.field(key, &mut reader, &mut fields)?,
             }
         }
-        check_even(fields.n_refs)?;
+        check_even(fields.refs.n)?;
+        self.resolved_size += fields.refs.size;
         self.limits.check_resolved(self.resolved_size)?;
         let is_contiguous = fields.is_packed && fields.n_labels <= 1;
+        self.before = is_contiguous.then_some((fields.packed, fields.refs));
         let labels = if is_contiguous { fields.labels } else { whole };
-        self.batch.push_series(labels, is_contiguous.then(|| fields.key.key()));
+        self.batch.push_series(labels, is_contiguous.then(|| fields.refs.key.key()));
         self.limits.check_series(self.batch.series.len())?;
         self.family(&fields)
     }
@@ -159,36 +166,30 @@ impl Decoder<'_> {
 
     /// Decodes the references of a packed field.
     fn refs(&mut self, mut packed: Reader<'_>, fields: &mut Fields) -> Result<(), WriteError> {
+        fields.packed = packed.span();
+        let resolver = self.resolver();
+        if let Some((before, refs)) = self.before
+            && fields.refs.n == 0
+            && let Some(refs) = refs.step(resolver, before, fields.packed)?
+        {
+            fields.refs = refs;
+            return Ok(());
+        }
         while !packed.rest().is_empty() {
             let number = packed.varint()? as u32;
-            self.series_ref(number, fields)?;
+            fields.refs.push(resolver, number)?;
         }
         Ok(())
     }
 
-    #[inline]
-    fn series_ref(&mut self, number: u32, fields: &mut Fields) -> Result<(), WriteError> {
-        let symbol = self.symbol(number)?;
-        self.hasher.combine(&mut fields.key, symbol.hash);
-        if fields.n_refs.is_multiple_of(2) {
-            // Fast path: most label names differ from `__name__` in size.
-            fields.is_metric_name =
-                symbol.text.len() == METRIC_NAME.len() && symbol.text.of(self.message) == METRIC_NAME.as_bytes();
-        } else if fields.is_metric_name {
-            fields.metric_name = Some(number);
-        }
-        fields.n_refs += 1;
-        Ok(())
+    fn resolver(&self) -> Resolver<'_> {
+        Resolver { message: self.message, hasher: self.hasher, symbols: &self.batch.symbols }
     }
 
-    /// Returns a symbol and adds its size to the total, which the caller checks after each series.
-    #[inline]
-    fn symbol(&mut self, number: u32) -> Result<Symbol, WriteError> {
-        let symbols = &self.batch.symbols;
-        let missing = || Malformed::Symbol { number, n_symbols: symbols.len() };
-        let symbol = *symbols.get(number as usize).ok_or_else(missing)?;
-        self.resolved_size += symbol.text.len() as u64;
-        Ok(symbol)
+    /// Checks a reference of an exemplar. Adds the size of its symbol to the total, which is checked after each series.
+    fn exemplar_ref(&mut self, number: u32) -> Result<(), WriteError> {
+        self.resolved_size += self.resolver().symbol(number)?.text.len() as u64;
+        Ok(())
     }
 
     /// Checks an exemplar.
@@ -199,12 +200,12 @@ impl Decoder<'_> {
                 LABELS_REFS => {
                     let mut packed = reader.message()?;
                     while !packed.rest().is_empty() {
-                        self.symbol(packed.varint()? as u32)?;
+                        self.exemplar_ref(packed.varint()? as u32)?;
                         n_refs += 1;
                     }
                 }
                 LABELS_REF => {
-                    self.symbol(reader.varint()? as u32)?;
+                    self.exemplar_ref(reader.varint()? as u32)?;
                     n_refs += 1;
                 }
                 EXEMPLAR_VALUE => drop(reader.fixed64()?),
@@ -219,6 +220,12 @@ impl Decoder<'_> {
     /// it once.
     fn family(&mut self, fields: &Fields) -> Result<(), WriteError> {
         let MetadataFields { kind, help, unit } = fields.metadata;
+        let is_of = fields.refs.metric_name().map(|name| (name, fields.metadata));
+        // Fast path: same metric and metadata as in the series before.
+        if is_of.is_some() && is_of == self.family {
+            return Ok(());
+        }
+        self.family = is_of;
         let symbols = &self.batch.symbols;
         let string = |number: u32| symbols.get(number as usize).map(|symbol| symbol.text);
         let optional = |number: u32| {
@@ -228,7 +235,7 @@ impl Decoder<'_> {
             Ok(text)
         };
         let (help, unit) = (optional(help)?, optional(unit)?);
-        let Some(name) = fields.metric_name.and_then(string) else { return Ok(()) };
+        let Some(name) = fields.refs.metric_name().and_then(string) else { return Ok(()) };
         if kind == MetricType::Unknown && help.is_empty() && unit.is_empty() {
             return Ok(());
         }

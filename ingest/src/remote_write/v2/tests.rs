@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::*;
+use crate::batch::KeyLanes;
 use crate::remote_write::message::Histogram;
 use crate::remote_write::message::messages;
 use crate::remote_write::message::v2::{Request, TimeSeries};
@@ -90,6 +91,11 @@ fn small(field: u64) -> BoxedStrategy<Vec<u8>> {
     (0..N_SYMBOLS).prop_map(move |number| [varint(field << 3, 0), varint(number, 0)].concat()).boxed()
 }
 
+/// A name and a value among 300 symbols, whose references have one byte or two.
+fn near_refs() -> impl Strategy<Value = (u32, u32)> {
+    (prop_oneof![1..3_u32, 125..131_u32], prop_oneof![0..300_u32, 126..130_u32])
+}
+
 const N_SYMBOLS: u64 = 6;
 
 proptest! {
@@ -104,6 +110,59 @@ proptest! {
     ) {
         apply(&damage, &mut message);
         check_same(&message);
+    }
+
+    /// Consecutive series that share references have the same keys, sizes and families as each series alone.
+    #[test]
+    fn the_series_before_changes_nothing(
+        first in vec(near_refs(), 0..12),
+        changes in vec(vec((0..24_usize, near_refs()), 0..3), 1..8),
+    ) {
+        let symbols = (0..300).map(|i| if i == 1 { "__name__".into() } else { "x".repeat(i).into_bytes() }).collect();
+        let mut all = vec![first];
+        for changes in changes {
+            let mut refs = all[all.len() - 1].clone();
+            for (at, change) in changes {
+                // Replaces a label, changes a part of it, adds it or removes it.
+                match (at % 3, refs.get_mut(at / 3)) {
+                    (0, Some(label)) => *label = change,
+                    (1, Some(label)) => label.1 = change.1,
+                    (2, Some(_)) => drop(refs.remove(at / 3)),
+                    _ => refs.push(change),
+                }
+            }
+            all.push(refs);
+        }
+        let metadata = Some(crate::remote_write::message::v2::Metadata { kind: 1, help_ref: 2, unit_ref: 0 });
+        let series = all.iter().map(|refs| TimeSeries {
+            labels_refs: refs.iter().flat_map(|&(name, value)| [name, value]).collect(),
+            metadata: metadata.clone(),
+            ..TimeSeries::default()
+        });
+        let series: Vec<_> = series.collect();
+        let hasher = RouteHasher::new();
+        let decoded = |timeseries: &[TimeSeries]| {
+            let message = Request { symbols: Vec::clone(&symbols), timeseries: timeseries.to_vec() }.encode_to_vec();
+            let mut batch = DecodedBatch::default();
+            decode(&message, &hasher, &Limits::default(), &mut batch).unwrap();
+            let labels = batch.series.iter().map(|series| series.labels);
+            let pairs = labels.flat_map(|labels| LabelPairs::new(&message, &batch.symbols, labels));
+            let resolved_size: usize = pairs.map(|(name, value)| name.len() + value.len()).sum();
+            let limited = |bytes_in_flight_max: usize| {
+                let limits = Limits { bytes_in_flight_max, ..Limits::default() };
+                decode(&message, &hasher, &limits, &mut DecodedBatch::default())
+            };
+            assert!(limited(resolved_size).is_ok());
+            assert!(resolved_size == 0 || limited(resolved_size - 1).is_err());
+            let families = batch.families.iter().map(|of| of.name.of(&message).to_vec());
+            (batch.series.iter().map(|series| series.key.unwrap()).collect::<Vec<_>>(), families.collect::<Vec<_>>())
+        };
+        let (keys, families) = decoded(&series);
+        let alone: Vec<_> = series.iter().map(|series| decoded(std::slice::from_ref(series))).collect();
+        prop_assert_eq!(keys, alone.iter().flat_map(|of| of.0.clone()).collect::<Vec<_>>());
+        let mut expected: Vec<_> = alone.into_iter().flat_map(|of| of.1).collect();
+        expected.dedup();
+        prop_assert_eq!(families, expected);
     }
 
     #[test]
@@ -144,8 +203,8 @@ fn label_sets_of_the_same_symbols_have_different_keys() {
     for len in 0..=8 {
         for mut number in 0..3_u32.pow(len) {
             let mut key = KeyLanes::default();
-            for _ in 0..len {
-                hasher.combine(&mut key, symbols[number as usize % 3]);
+            for at in 0..len {
+                hasher.add(&mut key, at as usize, symbols[number as usize % 3]);
                 number /= 3;
             }
             keys.insert(key.key());
