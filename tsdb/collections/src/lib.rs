@@ -8,12 +8,14 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod block_chains;
 mod column;
 mod position_index;
 mod prefetch;
 mod wide_table;
 
 pub use arena::{Arena, Piece};
+pub use block_chains::BlockChains;
 pub use column::Column;
 pub use position_index::PositionIndex;
 pub use prefetch::prefetch;

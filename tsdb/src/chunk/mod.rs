@@ -1,7 +1,8 @@
 //! Chunks: encoded runs of samples of one series, in memory.
 //!
 //! The head stores the state of one open [`Chunk`] per series as a row of integers, and closed chunks in a sparse list.
-//! The bytes of all chunks are in an arena, [`ChunkArena`]. The encoding ([`float`]) is byte-aligned: an append changes
+//! Each has its bytes in a chain of blocks, [`BlockChains`]: the chunks of a shard grow at the same pace, and are
+//! dropped together after a freeze. The encoding ([`float`]) is byte-aligned: an append changes
 //! the row and a few bytes at the end of a chain. A chunk, open or closed, is decoded backwards from its newest sample,
 //! which is part of the row. Only the blocks with requested samples are read.
 //!
@@ -9,17 +10,19 @@
 //! 1. Samples of a chunk ascend strictly in time and span less than 2^32 ms.
 //! 2. A row of zeros is an empty chunk.
 
-mod arena;
 mod float;
 pub(crate) mod histogram;
 
+use varve_collections::BlockChains;
+
 use crate::error::Damaged;
 use crate::sample::{Sample, TimeRange};
-pub(crate) use arena::ChunkArena;
 pub(crate) use float::{Newest, decode};
 
-use arena::PAYLOAD_SIZE;
 use float::{RUN_MAX, Scale};
+
+/// Payload of a block of a chain in bytes.
+const PAYLOAD_SIZE: usize = BlockChains::PAYLOAD_SIZE;
 
 /// Number of samples at which a chunk is closed: two hours at one sample every 30 s.
 pub(crate) const CHUNK_SAMPLES_MAX: u8 = 240;
@@ -99,7 +102,7 @@ impl Chunk {
 
     /// Appends a sample that the chunk accepts.
     #[inline]
-    pub(crate) fn append(&mut self, arena: &mut ChunkArena, sample: Sample) {
+    pub(crate) fn append(&mut self, arena: &mut BlockChains, sample: Sample) {
         debug_assert!(self.accepts(sample.timestamp_ms), "the caller has checked");
         if self.n_samples == 0 {
             self.first_ms = sample.timestamp_ms;
@@ -126,7 +129,7 @@ impl Chunk {
 
     /// Appends the last value again, after the last interval. Usually increments the last byte.
     #[inline]
-    fn repeat(&mut self, arena: &mut ChunkArena) {
+    fn repeat(&mut self, arena: &mut BlockChains) {
         if self.run > 0 && self.run < RUN_MAX {
             self.run += 1;
             arena.payload_mut(self.tail)[usize::from(self.used) - 1] = float::run_tag(self.run);
@@ -140,7 +143,7 @@ impl Chunk {
 
     /// Appends the first `size` bytes.
     #[inline]
-    fn write(&mut self, arena: &mut ChunkArena, bytes: [u8; 16], size: usize) {
+    fn write(&mut self, arena: &mut BlockChains, bytes: [u8; 16], size: usize) {
         let used = usize::from(self.used);
         // Fast path: few bytes, and room for eight. Excess bytes are overwritten later.
         if self.tail != 0 && size <= 8 && used + 8 <= PAYLOAD_SIZE {
@@ -151,7 +154,7 @@ impl Chunk {
         self.write_on(arena, &bytes[..size]);
     }
 
-    fn write_on(&mut self, arena: &mut ChunkArena, mut bytes: &[u8]) {
+    fn write_on(&mut self, arena: &mut BlockChains, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.tail == 0 || usize::from(self.used) == PAYLOAD_SIZE {
                 self.tail = arena.push(self.tail);
@@ -167,7 +170,7 @@ impl Chunk {
 
     /// Returns the byte before the position of the next append; 0 for an empty chunk.
     #[inline]
-    pub(crate) fn last_byte(&self, arena: &ChunkArena) -> u8 {
+    pub(crate) fn last_byte(&self, arena: &BlockChains) -> u8 {
         if self.tail == 0 { 0 } else { arena.payload(self.tail)[usize::from(self.used) - 1] }
     }
 
@@ -206,7 +209,7 @@ impl Chunk {
     }
 
     /// Appends the encoded bytes to `dst` in decoding order, and returns their number.
-    pub(crate) fn copy_to(&self, arena: &ChunkArena, dst: &mut Vec<u8>) -> usize {
+    pub(crate) fn copy_to(&self, arena: &BlockChains, dst: &mut Vec<u8>) -> usize {
         let start = dst.len();
         let mut used = usize::from(self.used);
         for number in arena.chain(self.tail) {
@@ -242,7 +245,7 @@ impl Chunk {
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
-    pub(crate) fn read_tail(&self, arena: &ChunkArena, from_ms: i64, tail: &mut Tail) -> Result<(), Damaged> {
+    pub(crate) fn read_tail(&self, arena: &BlockChains, from_ms: i64, tail: &mut Tail) -> Result<(), Damaged> {
         tail.clear();
         let Some(newest) = self.newest() else { return Ok(()) };
         // Fast path: a constant series. No bytes are read.
@@ -277,7 +280,7 @@ impl Chunk {
     }
 
     /// Returns the bits of the value at a timestamp. Decodes the chunk down to it.
-    pub(crate) fn bits_at(&self, arena: &ChunkArena, timestamp_ms: i64) -> Option<u64> {
+    pub(crate) fn bits_at(&self, arena: &BlockChains, timestamp_ms: i64) -> Option<u64> {
         let last = self.last().filter(|last| self.first_ms <= timestamp_ms && timestamp_ms <= last.timestamp_ms)?;
         // Fast path: a repeated request.
         if timestamp_ms == last.timestamp_ms {
@@ -318,7 +321,7 @@ mod tests {
     /// Appends samples to several chunks in turn, as the samples of many series arrive. Returns the decoded samples and
     /// the encoded size of each chunk.
     fn through_chunks(chunks: &[Vec<(i64, u64)>]) -> (Vec<Vec<(i64, u64)>>, Vec<usize>) {
-        let mut arena = ChunkArena::default();
+        let mut arena = BlockChains::default();
         let mut rows = vec![[0; 5]; chunks.len()];
         for i in 0..chunks.iter().map(Vec::len).max().unwrap_or(0) {
             for (row, samples) in rows.iter_mut().zip(chunks) {
@@ -385,7 +388,7 @@ mod tests {
 
     #[test]
     fn a_chunk_is_bounded_in_samples_and_time() {
-        let (mut chunk, mut arena) = (Chunk::default(), ChunkArena::default());
+        let (mut chunk, mut arena) = (Chunk::default(), BlockChains::default());
         assert!(chunk.accepts(i64::MIN) && chunk.range().is_none() && chunk.last().is_none());
         for i in 0..i64::from(CHUNK_SAMPLES_MAX) {
             assert!(chunk.accepts(i64::from(u32::MAX)) && !chunk.accepts(i64::from(u32::MAX) + 1) || i == 0);
@@ -397,11 +400,11 @@ mod tests {
 
     #[test]
     fn the_end_of_a_constant_series_is_read_without_its_bytes() {
-        let (mut chunk, mut arena, mut tail) = (Chunk::default(), ChunkArena::default(), Tail::default());
+        let (mut chunk, mut arena, mut tail) = (Chunk::default(), BlockChains::default(), Tail::default());
         (0..20).for_each(|i| chunk.append(&mut arena, Sample { timestamp_ms: i * 10, value: 1.5 }));
         for (from_ms, expect) in [(190, &[190][..]), (181, &[190]), (165, &[170, 180, 190])] {
             // An arena without the bytes of the chunk.
-            chunk.read_tail(&ChunkArena::default(), from_ms, &mut tail).unwrap();
+            chunk.read_tail(&BlockChains::default(), from_ms, &mut tail).unwrap();
             assert_eq!(tail.timestamps_ms, expect, "from {from_ms}");
             assert_eq!(tail.values, vec![1.5; expect.len()]);
         }

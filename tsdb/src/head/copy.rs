@@ -6,9 +6,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use varve_collections::BlockChains;
+
 use crate::chunk;
 use crate::chunk::histogram::{Layout, decode_counts};
-use crate::chunk::{Chunk, ChunkArena, Newest, Tail};
+use crate::chunk::{Chunk, Newest, Tail};
 use crate::context::Charge;
 use crate::error::{Damaged, Error, Result};
 use crate::sample::{Sample, SampleColumns, TimeRange, start_timestamps};
@@ -270,7 +272,7 @@ impl HeadCopies {
     }
 
     /// Copies a chunk if it overlaps `range` and is not entirely hidden.
-    pub(super) fn push_chunk(&mut self, arena: &ChunkArena, chunk: &Chunk, range: TimeRange) {
+    pub(super) fn push_chunk(&mut self, arena: &BlockChains, chunk: &Chunk, range: TimeRange) {
         let Some(of_chunk) = chunk.range().filter(|of_chunk| of_chunk.overlaps(range)) else { return };
         let hides = |hidden: &TimeRange| hidden.start_ms <= of_chunk.start_ms && of_chunk.end_ms <= hidden.end_ms;
         let hidden = self.hidden_from..self.hidden.len();
@@ -289,7 +291,7 @@ impl HeadCopies {
     }
 
     /// Decodes the last samples of a chunk if only few of its samples are requested and none of these is hidden.
-    fn push_last(&mut self, arena: &ChunkArena, chunk: &Chunk, range: TimeRange) -> bool {
+    fn push_last(&mut self, arena: &BlockChains, chunk: &Chunk, range: TimeRange) -> bool {
         let from = self.samples.len();
         match chunk.last().filter(|last| self.only_newest && last.timestamp_ms <= range.end_ms) {
             Some(last) => self.samples.push(last),

@@ -242,7 +242,7 @@ impl Store {
         let symbols = write_symbols(frozen, &in_window, &mut writer)?;
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(frozen.len());
         for ((shard, slots), symbols) in frozen.iter().zip(&in_window).zip(&symbols) {
-            rows.push(Rows { shard, symbols, slots, batch: VecDeque::new(), last: Vec::new() });
+            rows.push(Rows { shard, symbols, slots, batch: VecDeque::new(), last: LastLabels(Vec::new()) });
         }
         let mut heap: BinaryHeap<_> = (0..rows.len()).filter_map(|idx| rows[idx].next(idx)).collect();
         let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
@@ -353,16 +353,11 @@ fn write_symbols(
 ) -> Result<Vec<SymbolMap>> {
     let mut used = Vec::new();
     for ((idx, shard), slots) in frozen.iter().enumerate().zip(in_window) {
-        // The last label at each position: most labels are those of the previous series.
-        let (mut pairs, mut last) = (HashSet::new(), Vec::new());
+        let (mut pairs, mut last) = (HashSet::new(), LastLabels(Vec::new()));
         for slots in slots.chunks(BATCH_SERIES) {
             let head = shard.shard.head();
             for (i, pair) in slots.iter().flat_map(|slot_ref| head.pairs(slot_ref.slot).enumerate()) {
-                if last.get(i) != Some(&pair) {
-                    pairs.insert(pair);
-                    last.resize(last.len().max(i + 1), pair);
-                    last[i] = pair;
-                }
+                last.get(i, pair, || _ = pairs.insert(pair));
             }
         }
         let pairs: Vec<Pair> = pairs.into_iter().collect();
@@ -391,8 +386,7 @@ struct Rows<'a> {
     /// Series that are not in `batch` yet.
     slots: &'a [SlotRef],
     batch: VecDeque<(Vec<Symbol>, u32)>,
-    /// The last label at each position: most labels are those of the previous series.
-    last: Vec<(Pair, Symbol)>,
+    last: LastLabels<Symbol>,
 }
 
 impl Rows<'_> {
@@ -408,16 +402,24 @@ impl Rows<'_> {
         self.slots = rest;
         let head = self.shard.shard.head();
         for slot_ref in slots {
-            let mut labels = Vec::with_capacity(self.last.len());
-            for (i, pair) in head.pairs(slot_ref.slot).enumerate() {
-                if self.last.get(i).is_none_or(|last| last.0 != pair) {
-                    let symbol = (pair, self.symbols[&pair]);
-                    self.last.resize(self.last.len().max(i + 1), symbol);
-                    self.last[i] = symbol;
-                }
-                labels.push(self.last[i].1);
-            }
-            self.batch.push_back((labels, slot_ref.slot));
+            let labels = head.pairs(slot_ref.slot).enumerate();
+            let symbols = labels.map(|(i, pair)| self.last.get(i, pair, || self.symbols[&pair]));
+            self.batch.push_back((symbols.collect(), slot_ref.slot));
         }
+    }
+}
+
+/// The last label at each position, with what belongs to it: most labels of a series are those of the series before.
+struct LastLabels<T>(Vec<(Pair, T)>);
+
+impl<T: Copy> LastLabels<T> {
+    /// Returns what belongs to the label at a position. `find` finds it, unless the last label there was the same.
+    fn get(&mut self, at: usize, label: Pair, find: impl FnOnce() -> T) -> T {
+        match self.0.get_mut(at) {
+            Some(&mut (last, found)) if last == label => return found,
+            Some(last) => *last = (label, find()),
+            None => self.0.push((label, find())),
+        }
+        self.0[at].1
     }
 }

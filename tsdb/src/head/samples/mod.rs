@@ -14,8 +14,9 @@ pub(in crate::head) mod start_timestamps;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use varve_collections::BlockChains;
 
-use crate::chunk::{Chunk, ChunkArena};
+use crate::chunk::Chunk;
 use crate::head::copy::HeadCopies;
 use crate::isolation::{ReadView, before};
 use crate::sample::histogram::Histogram;
@@ -57,7 +58,7 @@ struct Group {
 pub(in crate::head) struct Samples {
     /// The open chunk of each slot.
     open: Rows,
-    arena: ChunkArena,
+    arena: BlockChains,
     closed: HashMap<u32, Vec<Chunk>>,
     out_of_order: HashMap<u32, OutOfOrder>,
     /// Histograms by slot, both in order and out of order.

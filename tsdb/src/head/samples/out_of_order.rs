@@ -3,7 +3,9 @@
 //! They are sorted into a buffer. A full buffer is encoded into a chunk. Each sample keeps its append id until every
 //! reader sees the sample.
 
-use crate::chunk::{Chunk, ChunkArena};
+use varve_collections::BlockChains;
+
+use crate::chunk::Chunk;
 use crate::head::copy::HeadCopies;
 use crate::isolation::{ReadView, before};
 use crate::sample::{Sample, TimeRange};
@@ -31,7 +33,7 @@ struct OutOfOrderSample {
 
 impl OutOfOrder {
     /// Adds a sample at a new timestamp.
-    pub(in crate::head) fn insert(&mut self, arena: &mut ChunkArena, sample: Sample, append_id: u32, horizon: u32) {
+    pub(in crate::head) fn insert(&mut self, arena: &mut BlockChains, sample: Sample, append_id: u32, horizon: u32) {
         if self.buffer.len() == OUT_OF_ORDER_SAMPLES_MAX {
             self.close(arena, horizon);
         }
@@ -41,7 +43,7 @@ impl OutOfOrder {
         self.buffer.insert(at, out_of_order);
     }
 
-    fn close(&mut self, arena: &mut ChunkArena, horizon: u32) {
+    fn close(&mut self, arena: &mut BlockChains, horizon: u32) {
         self.recent.retain(|&(append_id, _)| !before(append_id, horizon));
         let mut chunk = Chunk::default();
         for out_of_order in self.buffer.drain(..) {
@@ -60,7 +62,7 @@ impl OutOfOrder {
     }
 
     /// Returns the bits of the sample at a timestamp.
-    pub(in crate::head) fn bits_at(&self, arena: &ChunkArena, timestamp_ms: i64) -> Option<u64> {
+    pub(in crate::head) fn bits_at(&self, arena: &BlockChains, timestamp_ms: i64) -> Option<u64> {
         match self.buffer.binary_search_by_key(&timestamp_ms, |out_of_order| out_of_order.timestamp_ms) {
             Ok(at) => Some(self.buffer[at].bits),
             Err(_) => self.closed.iter().find_map(|chunk| chunk.bits_at(arena, timestamp_ms)),
@@ -70,7 +72,7 @@ impl OutOfOrder {
     /// Copies the samples that overlap `range` and are visible in `view` (every sample is visible if it is `None`).
     pub(in crate::head) fn copy(
         &self,
-        arena: &ChunkArena,
+        arena: &BlockChains,
         range: TimeRange,
         view: Option<&ReadView>,
         out: &mut HeadCopies,

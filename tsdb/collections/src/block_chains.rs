@@ -1,17 +1,14 @@
-//! The arena of chunks: small blocks of one size, each linked to the previous block of its chunk.
+//! Chains of small blocks of one size, each linked to the block before it.
 //!
-//! The chunks of a shard grow at the same pace, so allocation by size classes would leave empty cells of each class
-//! behind. A chain of small blocks moves nothing when it grows, and wastes half a block per chunk. Blocks are never
-//! freed individually: the arena lives from one freeze to the next and is dropped as a whole.
+//! Many byte strings that grow at the same pace would leave empty cells of each size class of an allocator behind. A
+//! chain moves nothing when it grows, and wastes half a block. Blocks are never freed individually: all chains are
+//! dropped as a whole.
 //!
 //! ```text
 //! offset  size  field    value
 //! 0       4     before   number of the previous block of the chain, 0 in the first
-//! 4       28    payload  bytes of the chunk
+//! 4       28    payload  bytes of the string
 //! ```
-
-/// Payload of a block in bytes.
-pub(super) const PAYLOAD_SIZE: usize = BLOCK_SIZE - PAYLOAD_OFFSET;
 
 const BLOCK_SIZE: usize = 32;
 const PAYLOAD_OFFSET: usize = 4;
@@ -20,48 +17,51 @@ const PAGE_BLOCKS: usize = 512;
 
 type Page = Box<[[u8; BLOCK_SIZE]; PAGE_BLOCKS]>;
 
-/// Blocks, numbered from 1.
+/// Chains of blocks. The blocks are numbered from 1.
 #[derive(Debug, Default)]
-pub(crate) struct ChunkArena {
+pub struct BlockChains {
     pages: Vec<Page>,
     len: u32,
 }
 
-impl ChunkArena {
+impl BlockChains {
+    /// Payload of a block in bytes.
+    pub const PAYLOAD_SIZE: usize = BLOCK_SIZE - PAYLOAD_OFFSET;
+
     /// Returns the size of the blocks in bytes.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.len as usize * BLOCK_SIZE + self.pages.capacity() * size_of::<Page>()
     }
 
     /// Appends an empty block to the chain that ends with the block `before` (0 for a new chain). Returns its number.
     ///
     /// # Panics
-    /// At 2^32 blocks (128 GiB). `Shard` rejects samples long before.
-    pub(super) fn push(&mut self, before: u32) -> u32 {
+    /// At 2^32 blocks (128 GiB).
+    pub fn push(&mut self, before: u32) -> u32 {
         let idx = self.len as usize;
         if idx == self.pages.len() * PAGE_BLOCKS {
             self.pages.push(new_page());
         }
         self.pages[idx / PAGE_BLOCKS][idx % PAGE_BLOCKS][..PAYLOAD_OFFSET].copy_from_slice(&before.to_le_bytes());
-        self.len = self.len.checked_add(1).expect("the size of a shard's head is bounded far below 2^32 blocks");
+        self.len = self.len.checked_add(1).expect("the caller bounds the size far below 2^32 blocks");
         self.len
     }
 
     /// Returns the payload of a block.
     #[inline]
-    pub(super) fn payload(&self, number: u32) -> &[u8] {
+    pub fn payload(&self, number: u32) -> &[u8] {
         &self.block(number)[PAYLOAD_OFFSET..]
     }
 
     /// Returns the payload of a block mutably.
     #[inline]
-    pub(super) fn payload_mut(&mut self, number: u32) -> &mut [u8] {
+    pub fn payload_mut(&mut self, number: u32) -> &mut [u8] {
         let idx = number as usize - 1;
         &mut self.pages[idx / PAGE_BLOCKS][idx % PAGE_BLOCKS][PAYLOAD_OFFSET..]
     }
 
     /// Returns the numbers of the blocks of a chain, last to first.
-    pub(super) fn chain(&self, tail: u32) -> impl Iterator<Item = u32> + '_ {
+    pub fn chain(&self, tail: u32) -> impl Iterator<Item = u32> + '_ {
         let before = |&number: &u32| Some(self.before(number)).filter(|&before| before != 0);
         std::iter::successors(Some(tail).filter(|&tail| tail != 0), before)
     }
@@ -71,7 +71,7 @@ impl ChunkArena {
     ///
     /// Each block holds the number of the one before it, so a chain waits for one cache miss after the other. Walking
     /// many chains in turn overlaps their misses.
-    pub(crate) fn prefetch(&self, tails: &mut Vec<u32>, n_blocks_max: usize) {
+    pub fn prefetch(&self, tails: &mut Vec<u32>, n_blocks_max: usize) {
         tails.retain(|&number| number != 0);
         for _ in 0..n_blocks_max {
             tails.retain_mut(|number| {
@@ -102,4 +102,29 @@ fn new_page() -> Page {
     // On the heap from the beginning: a page is too large for the stack.
     let blocks = vec![[0; BLOCK_SIZE]; PAGE_BLOCKS].into_boxed_slice();
     blocks.try_into().expect("a page has PAGE_BLOCKS blocks")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chains_that_grow_in_turn_keep_their_blocks() {
+        let (mut blocks, mut tails) = (BlockChains::default(), [0; 3]);
+        // More blocks than a page has.
+        for i in 0..600_u32 {
+            for (chain, tail) in tails.iter_mut().enumerate() {
+                *tail = blocks.push(*tail);
+                blocks.payload_mut(*tail).fill((i as u8).wrapping_mul(3).wrapping_add(chain as u8));
+            }
+        }
+        blocks.prefetch(&mut tails.to_vec(), 1000);
+        for (chain, &tail) in tails.iter().enumerate() {
+            let bytes: Vec<u8> = blocks.chain(tail).map(|number| blocks.payload(number)[27]).collect();
+            let expected = (0..600_u32).rev().map(|i| (i as u8).wrapping_mul(3).wrapping_add(chain as u8));
+            assert_eq!(bytes, expected.collect::<Vec<_>>());
+        }
+        assert_eq!(blocks.chain(0).count(), 0);
+        assert!(blocks.size() >= 1800 * BLOCK_SIZE);
+    }
 }
