@@ -242,9 +242,10 @@ fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
     Some((series.len() - left.len(), sample))
 }
 
-/// Reads a sample that consists of an optional value and a timestamp from 1971 to 2109.
+/// Reads a sample that consists of an optional value and a timestamp from 1971 to 2109. The field numbers are the same in
+/// both versions.
 #[inline]
-fn plain_sample(sample: &[u8]) -> Option<Sample> {
+pub(super) fn plain_sample(sample: &[u8]) -> Option<Sample> {
     let (value, time) = match sample {
         [VALUE_OF_SAMPLE_KEY, rest @ ..] => rest.split_first_chunk()?,
         rest => (&[0; 8], rest),

@@ -15,8 +15,8 @@ use varve_tsdb::labels::MetricType;
 use refs::{LabelRefs, Resolver};
 
 use super::histogram;
-use super::v1::{EXEMPLAR_TIMESTAMP, EXEMPLAR_VALUE};
-use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, Symbol, Version};
+use super::v1::{EXEMPLAR_TIMESTAMP, EXEMPLAR_VALUE, plain_sample};
+use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey, Symbol, Version};
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 
@@ -38,8 +38,8 @@ pub fn decode(
     batch.clear();
     batch.version = Version::V2;
     decode_symbols(message, hasher, limits, batch)?;
-    let (resolved_size, before, family) = (0, None, None);
-    let mut decoder = Decoder { message, hasher, limits, batch, resolved_size, before, family };
+    let (packed, refs) = (Span::default(), LabelRefs::default());
+    let mut decoder = Decoder { message, hasher, limits, batch, resolved_size: 0, packed, refs, family: None };
     let mut reader = Reader::new(message);
     while let Some(key) = reader.key()? {
         match key {
@@ -82,8 +82,9 @@ struct Decoder<'a> {
     batch: &'a mut DecodedBatch,
     /// Bytes of all label sets so far, with resolved symbols.
     resolved_size: u64,
-    /// The packed references of the series before, with their sums.
-    before: Option<(Span, LabelRefs)>,
+    /// The references of the last plain series, and their sums.
+    packed: Span,
+    refs: LabelRefs,
     /// The metric name and metadata of the series before, if it had any.
     family: Option<(u32, MetadataFields)>,
 }
@@ -95,8 +96,6 @@ struct Fields {
     /// Number of fields with references. If there are several, or an unpacked one, the series takes the slow path.
     n_labels: usize,
     is_packed: bool,
-    /// The packed references of the last such field.
-    packed: Span,
     refs: LabelRefs,
     metadata: MetadataFields,
 }
@@ -111,13 +110,20 @@ struct MetadataFields {
 impl Decoder<'_> {
     fn series(&mut self, mut reader: Reader<'_>) -> Result<(), WriteError> {
         let whole = reader.span();
+        // Fast path: a series as most senders encode it.
+        if let Some(plain) = plain_series(reader.rest()) {
+            return self.plain_series(whole, plain);
+        }
         let mut fields = Fields { is_packed: true, ..Fields::default() };
         loop {
             let start = reader.at();
             let Some(key) = reader.key()? else { break };
             match key {
                 LABELS_REFS => {
-                    self.refs(reader.message()?, &mut fields)?;
+                    let mut packed = reader.message()?;
+                    while !packed.rest().is_empty() {
+                        fields.refs.push(self.resolver(), packed.varint()? as u32)?;
+                    }
                     (fields.labels, fields.n_labels) = (Span::new(start, reader.at()), fields.n_labels + 1);
                 }
                 LABELS_REF => {
@@ -128,15 +134,44 @@ impl Decoder<'_> {
                 _ => self.field(key, &mut reader, &mut fields)?,
             }
         }
-        check_even(fields.refs.n)?;
-        self.resolved_size += fields.refs.size;
-        self.limits.check_resolved(self.resolved_size)?;
         let is_contiguous = fields.is_packed && fields.n_labels <= 1;
-        self.before = is_contiguous.then_some((fields.packed, fields.refs));
         let labels = if is_contiguous { fields.labels } else { whole };
-        self.batch.push_series(labels, is_contiguous.then(|| fields.refs.key.key()));
-        self.limits.check_series(self.batch.series.len())?;
-        self.family(&fields)
+        let key = is_contiguous.then(|| fields.refs.key.key());
+        self.end_series(labels, key, (fields.refs.n, fields.refs.size))?;
+        self.family(fields.refs.metric_name(), fields.metadata)
+    }
+
+    #[inline]
+    fn plain_series(&mut self, whole: Span, series: PlainSeries) -> Result<(), WriteError> {
+        self.batch.samples.push(series.sample);
+        self.limits.check_samples(self.batch.n_all_samples())?;
+        // Key and size precede the references.
+        let labels = Span { end: whole.start + 2 + series.refs_size, ..whole };
+        let (before, packed) = (self.packed, Span { start: labels.start + 2, ..labels });
+        let resolver = Resolver { message: self.message, hasher: self.hasher, symbols: &self.batch.symbols };
+        self.refs.replace(resolver, before, packed)?;
+        self.packed = packed;
+        self.end_series(labels, Some(self.refs.key.key()), (self.refs.n, self.refs.size))?;
+        let mut metadata = MetadataFields::default();
+        if series.metadata_size > 0 {
+            let fields = Span { start: whole.end - series.metadata_size, ..whole };
+            decode_metadata(Reader::over(self.message, fields), &mut metadata)?;
+        }
+        self.family(self.refs.metric_name(), metadata)
+    }
+
+    #[inline]
+    fn end_series(
+        &mut self,
+        labels: Span,
+        key: Option<RouteKey>,
+        (n_refs, size): (usize, u64),
+    ) -> Result<(), WriteError> {
+        check_even(n_refs)?;
+        self.resolved_size += size;
+        self.limits.check_resolved(self.resolved_size)?;
+        self.batch.push_series(labels, key);
+        self.limits.check_series(self.batch.series.len())
     }
 
     fn field(&mut self, key: Key, reader: &mut Reader<'_>, fields: &mut Fields) -> Result<(), WriteError> {
@@ -160,24 +195,6 @@ impl Decoder<'_> {
             }
             METADATA => decode_metadata(reader.message()?, &mut fields.metadata)?,
             _ => reader.skip_unknown(key, TIME_SERIES)?,
-        }
-        Ok(())
-    }
-
-    /// Decodes the references of a packed field.
-    fn refs(&mut self, mut packed: Reader<'_>, fields: &mut Fields) -> Result<(), WriteError> {
-        fields.packed = packed.span();
-        let resolver = self.resolver();
-        if let Some((before, refs)) = self.before
-            && fields.refs.n == 0
-            && let Some(refs) = refs.step(resolver, before, fields.packed)?
-        {
-            fields.refs = refs;
-            return Ok(());
-        }
-        while !packed.rest().is_empty() {
-            let number = packed.varint()? as u32;
-            fields.refs.push(resolver, number)?;
         }
         Ok(())
     }
@@ -218,9 +235,9 @@ impl Decoder<'_> {
 
     /// Adds the metadata of a series' family. Senders repeat it with each series: consecutive series of one family add
     /// it once.
-    fn family(&mut self, fields: &Fields) -> Result<(), WriteError> {
-        let MetadataFields { kind, help, unit } = fields.metadata;
-        let is_of = fields.refs.metric_name().map(|name| (name, fields.metadata));
+    fn family(&mut self, metric_name: Option<u32>, metadata: MetadataFields) -> Result<(), WriteError> {
+        let MetadataFields { kind, help, unit } = metadata;
+        let is_of = metric_name.map(|name| (name, metadata));
         // Fast path: same metric and metadata as in the series before.
         if is_of.is_some() && is_of == self.family {
             return Ok(());
@@ -235,7 +252,7 @@ impl Decoder<'_> {
             Ok(text)
         };
         let (help, unit) = (optional(help)?, optional(unit)?);
-        let Some(name) = fields.refs.metric_name().and_then(string) else { return Ok(()) };
+        let Some(name) = metric_name.and_then(string) else { return Ok(()) };
         if kind == MetricType::Unknown && help.is_empty() && unit.is_empty() {
             return Ok(());
         }
@@ -259,6 +276,29 @@ fn family_name(message: &[u8], name: Span, kind: MetricType) -> Span {
     let is_end = |suffix: &&&str| string.ends_with(suffix.as_bytes()) && string.len() > suffix.len();
     let suffix = kind.series_suffixes().iter().find(is_end);
     suffix.map_or(name, |suffix| Span::new(name.start as usize, name.end as usize - suffix.len()))
+}
+
+/// A series that consists of packed references, one sample, and metadata or nothing.
+struct PlainSeries {
+    /// Size of the references in bytes.
+    refs_size: u32,
+    sample: Sample,
+    /// Size of the fields of the metadata, which end the series.
+    metadata_size: u32,
+}
+
+#[inline]
+fn plain_series(series: &[u8]) -> Option<PlainSeries> {
+    let [LABELS_REFS_KEY, refs_size @ ..0x80, rest @ ..] = series else { return None };
+    let [SAMPLES_KEY, size @ ..0x80, rest @ ..] = rest.get(usize::from(*refs_size)..)? else { return None };
+    let (sample, rest) = rest.split_at_checked(usize::from(*size))?;
+    let metadata_size = match rest {
+        [] => 0,
+        [METADATA_KEY, size @ ..0x80, metadata @ ..] if metadata.len() == usize::from(*size) => *size,
+        _ => return None,
+    };
+    let sample = plain_sample(sample)?;
+    Some(PlainSeries { refs_size: (*refs_size).into(), sample, metadata_size: metadata_size.into() })
 }
 
 #[inline]
@@ -344,6 +384,10 @@ const SAMPLES: Key = len_key(2);
 const HISTOGRAMS: Key = len_key(3);
 const EXEMPLARS: Key = len_key(4);
 const METADATA: Key = len_key(5);
+/// Keys as single bytes: their varints have one byte.
+const LABELS_REFS_KEY: u8 = LABELS_REFS as u8;
+const SAMPLES_KEY: u8 = SAMPLES as u8;
+const METADATA_KEY: u8 = METADATA as u8;
 const TIME_SERIES: u32 = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 5;
 
 const SAMPLE_VALUE: Key = fixed64_key(1);

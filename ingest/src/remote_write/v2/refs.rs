@@ -1,8 +1,10 @@
 //! The label references of a series, summed up.
 //!
 //! The key of a label set is a sum over its symbols, each at its position ([`KeyLanes`]). Consecutive series of a scrape
-//! target share most labels, so [`LabelRefs::step`] computes the sums of a series from those of the series before: it
+//! target share most labels, so [`LabelRefs::replace`] computes the sums of a series from those of the series before: it
 //! compares the encoded references by words, and replaces the values of labels that differ.
+
+use std::ops::Range;
 
 use varve_protobuf::{Reader, Span};
 use varve_tsdb::labels::METRIC_NAME;
@@ -19,7 +21,7 @@ pub(super) struct Resolver<'a> {
 }
 
 /// The sums over the references of a label set.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 pub(super) struct LabelRefs {
     /// Number of references.
     pub(super) n: usize,
@@ -59,22 +61,30 @@ impl LabelRefs {
         Ok(())
     }
 
-    /// Returns the sums over the packed references `after`, if they differ from the references `before` of these sums
-    /// only in values of labels and have the same size.
+    /// Replaces the sums over the packed references `before` with those over `after`.
     ///
     /// # Errors
-    /// [`Malformed`] if a different reference is not valid.
-    pub(super) fn step(
-        mut self,
-        resolver: Resolver<'_>,
-        before: Span,
-        after: Span,
-    ) -> Result<Option<Self>, WriteError> {
+    /// [`Malformed`] if a reference is not valid.
+    pub(super) fn replace(&mut self, resolver: Resolver<'_>, before: Span, after: Span) -> Result<(), WriteError> {
+        if self.step(resolver, before, after)? {
+            return Ok(());
+        }
+        *self = Self::default();
+        let mut packed = Reader::over(resolver.message, after);
+        while !packed.rest().is_empty() {
+            self.push(resolver, packed.varint()? as u32)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the sums, unless `before` and `after` differ in their sizes or in more than values of labels. Returns
+    /// `false` then: the sums are not those of either.
+    fn step(&mut self, resolver: Resolver<'_>, before: Span, after: Span) -> Result<bool, WriteError> {
         let (old, new) = (before.of(resolver.message), after.of(resolver.message));
         if old.len() != new.len() {
-            return Ok(None);
+            return Ok(false);
         }
-        let Some(range) = differing(old, new) else { return Ok(Some(self)) };
+        let Some(range) = differing(old, new) else { return Ok(true) };
         // Every reference ends with a byte below 0x80.
         let mut at = new[..range.start].iter().filter(|&&byte| byte < 0x80).count();
         let part = |of: Span| Span::new(of.start as usize + range.start, of.start as usize + range.end);
@@ -84,7 +94,7 @@ impl LabelRefs {
             if from != to {
                 // The name of a label differs.
                 if at.is_multiple_of(2) {
-                    return Ok(None);
+                    return Ok(false);
                 }
                 let (from, symbol) = (resolver.symbol(from)?, resolver.symbol(to)?);
                 resolver.hasher.replace(&mut self.key, at, from.hash, symbol.hash);
@@ -93,7 +103,7 @@ impl LabelRefs {
             }
             at += 1;
         }
-        Ok((old.rest().is_empty() && new.rest().is_empty()).then_some(self))
+        Ok(old.rest().is_empty() && new.rest().is_empty())
     }
 }
 
@@ -111,13 +121,10 @@ impl Resolver<'_> {
 
 /// Returns the range of bytes from the first difference to the last one, of two encodings of the same size. It begins
 /// and ends between varints in both, unless the last varint is truncated.
-fn differing(old: &[u8], new: &[u8]) -> Option<std::ops::Range<usize>> {
-    let ((old_words, _), (new_words, _)) = (old.as_chunks::<8>(), new.as_chunks::<8>());
-    let n_equal = 8 * old_words.iter().zip(new_words).take_while(|(old, new)| old == new).count();
-    let mut start = (n_equal..new.len()).find(|&at| old[at] != new[at])?;
-    let ((_, old_words), (_, new_words)) = (old.as_rchunks::<8>(), new.as_rchunks::<8>());
-    let n_equal = 8 * old_words.iter().rev().zip(new_words.iter().rev()).take_while(|(old, new)| old == new).count();
-    let mut end = (start..new.len() - n_equal).rfind(|&at| old[at] != new[at])? + 1;
+#[inline]
+fn differing(old: &[u8], new: &[u8]) -> Option<Range<usize>> {
+    let mut start = first_difference(old, new)?;
+    let mut end = last_difference(old, new)? + 1;
     while start > 0 && new[start - 1] >= 0x80 {
         start -= 1;
     }
@@ -125,4 +132,29 @@ fn differing(old: &[u8], new: &[u8]) -> Option<std::ops::Range<usize>> {
         end += 1;
     }
     Some(start..end)
+}
+
+#[inline]
+fn first_difference(old: &[u8], new: &[u8]) -> Option<usize> {
+    let ((old_words, old_rest), (new_words, new_rest)) = (old.as_chunks::<8>(), new.as_chunks::<8>());
+    for (idx, (old, new)) in old_words.iter().zip(new_words).enumerate() {
+        let difference = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
+        if difference != 0 {
+            return Some(8 * idx + difference.trailing_zeros() as usize / 8);
+        }
+    }
+    let in_rest = old_rest.iter().zip(new_rest).position(|(old, new)| old != new);
+    in_rest.map(|at| 8 * new_words.len() + at)
+}
+
+#[inline]
+fn last_difference(old: &[u8], new: &[u8]) -> Option<usize> {
+    let ((old_rest, old_words), (new_rest, new_words)) = (old.as_rchunks::<8>(), new.as_rchunks::<8>());
+    for (idx, (old, new)) in old_words.iter().zip(new_words).enumerate().rev() {
+        let difference = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
+        if difference != 0 {
+            return Some(new_rest.len() + 8 * idx + 7 - difference.leading_zeros() as usize / 8);
+        }
+    }
+    old_rest.iter().zip(new_rest).rposition(|(old, new)| old != new)
 }

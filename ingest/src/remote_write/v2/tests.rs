@@ -134,8 +134,11 @@ proptest! {
             all.push(refs);
         }
         let metadata = Some(crate::remote_write::message::v2::Metadata { kind: 1, help_ref: 2, unit_ref: 0 });
-        let series = all.iter().map(|refs| TimeSeries {
+        let sample = crate::remote_write::message::v2::Sample { timestamp_ms: 1_764_000_000_000, ..Default::default() };
+        let series = all.iter().enumerate().map(|(i, refs)| TimeSeries {
             labels_refs: refs.iter().flat_map(|&(name, value)| [name, value]).collect(),
+            // A series without a sample takes the slow path.
+            samples: vec![sample.clone(); usize::from(i % 4 != 3)],
             metadata: metadata.clone(),
             ..TimeSeries::default()
         });
