@@ -91,9 +91,10 @@ fn small(field: u64) -> BoxedStrategy<Vec<u8>> {
     (0..N_SYMBOLS).prop_map(move |number| [varint(field << 3, 0), varint(number, 0)].concat()).boxed()
 }
 
-/// A name and a value among 300 symbols, whose references have one byte or two.
+/// A name and a value among 300 symbols. References have one byte, or two, which may share the first one.
 fn near_refs() -> impl Strategy<Value = (u32, u32)> {
-    (prop_oneof![1..3_u32, 125..131_u32], prop_oneof![0..300_u32, 126..130_u32])
+    let value = prop_oneof![0..300_u32, 126..130_u32, (1..3_u32).prop_map(|high| high << 7 | 5)];
+    (prop_oneof![1..3_u32, 125..131_u32], value)
 }
 
 const N_SYMBOLS: u64 = 6;
