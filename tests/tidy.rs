@@ -15,7 +15,7 @@ const LIBRARIES: [(&str, usize); 18] = [
     ("tsdb/regexp", 1_600),
     ("tsdb/fs", 1_500),
     ("tsdb/codec", 1_200),
-    ("tsdb/collections", 500),
+    ("tsdb/collections", 600),
     ("tsdb/prometheus", 8_000),
     ("ingest", 8_000),
     ("ingest/protobuf", 300),

@@ -8,19 +8,20 @@ use xxhash_rust::xxh3::xxh3_128_with_secret;
 #[derive(Clone)]
 pub struct RouteHasher {
     secret: Box<[u8; SECRET_SIZE]>,
-    /// Secret too, one for each lane.
+    /// Secret too, one for each lane. Odd.
     multipliers: [u64; 2],
     /// The powers of the multipliers for the first positions.
     powers: Box<[[u64; 2]; N_POWERS]>,
 }
 
-/// The combined hashes of the symbols of a label set: for each lane the sum of each hash times the power of the
-/// multiplier for its position, modulo 2^64.
-///
-/// The hashes of different strings are independent, so two label sets collide with a probability of about 2^-128. A
-/// sender that knew the multipliers could repeat symbols so that their coefficients cancel.
+/// The combined hashes of the symbols of a label set: in each lane the sum, modulo 2^64, of a term for each symbol. A
+/// term depends on the hash of the symbol and on its position, and is not linear in either.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct KeyLanes([u64; 2]);
+pub(crate) struct KeyLanes {
+    sums: [u64; 2],
+    /// The powers for the last position.
+    powers: [u64; 2],
+}
 
 /// A 128-bit hash of the encoded bytes of a label set: the first 32 bits select the stripe, the others identify
 /// the route in it.
@@ -39,8 +40,12 @@ impl RouteHasher {
         for bytes in [&mut secret[..], &mut multipliers] {
             getrandom::fill(bytes).expect("read random bytes from the operating system");
         }
-        let multipliers = lanes(u128::from_le_bytes(multipliers)).map(multiplier);
-        let powers = Box::new(std::array::from_fn(|at| powers(multipliers, at)));
+        let multipliers = lanes(u128::from_le_bytes(multipliers)).map(|bits| bits | 1);
+        let mut power = [1; 2];
+        let powers = Box::new(std::array::from_fn(|_| {
+            power = product(power, multipliers);
+            power
+        }));
         Self { secret, multipliers, powers }
     }
 
@@ -50,33 +55,42 @@ impl RouteHasher {
         RouteKey([hash as u32, (hash >> 32) as u32, (hash >> 64) as u32, (hash >> 96) as u32])
     }
 
-    /// Adds the hash of the symbol at a position of a label set.
+    /// Appends the hash of the symbol at position `at`, which follows the last one.
     #[inline]
-    pub(crate) fn add(&self, to: &mut KeyLanes, at: usize, symbol: RouteKey) {
-        let ([low, high], [low_power, high_power]) = (lanes(symbol.to_bits()), self.powers(at));
-        to.0[0] = to.0[0].wrapping_add(low.wrapping_mul(low_power));
-        to.0[1] = to.0[1].wrapping_add(high.wrapping_mul(high_power));
+    pub(crate) fn push(&self, to: &mut KeyLanes, at: usize, symbol: RouteKey) {
+        to.powers = match self.powers.get(at) {
+            Some(powers) => *powers,
+            None => product(to.powers, self.multipliers),
+        };
+        let term = self.term(to.powers, symbol);
+        to.sums = [0, 1].map(|lane| to.sums[lane].wrapping_add(term[lane]));
     }
 
-    /// Replaces the hash of the symbol at a position of a label set.
+    /// Replaces the hash of the symbol at position `at`.
+    ///
+    /// # Panics
+    /// If the position is [`N_POWERS`] or higher.
     #[inline]
     pub(crate) fn replace(&self, of: &mut KeyLanes, at: usize, from: RouteKey, to: RouteKey) {
-        let mut removed = KeyLanes::default();
-        self.add(&mut removed, at, from);
-        self.add(of, at, to);
-        of.0 = [0, 1].map(|lane| of.0[lane].wrapping_sub(removed.0[lane]));
+        let (from, to) = (self.term(self.powers[at], from), self.term(self.powers[at], to));
+        of.sums = [0, 1].map(|lane| of.sums[lane].wrapping_sub(from[lane]).wrapping_add(to[lane]));
     }
 
     #[inline]
-    fn powers(&self, at: usize) -> [u64; 2] {
-        self.powers.get(at).copied().unwrap_or_else(|| powers(self.multipliers, at))
+    fn term(&self, powers: [u64; 2], symbol: RouteKey) -> [u64; 2] {
+        let hash = lanes(symbol.to_bits());
+        [0, 1].map(|lane| {
+            // The halves of a product are combined: sums of low halves alone cancel in patterns that need no secret.
+            let product = u128::from(hash[lane] ^ powers[lane]) * u128::from(self.multipliers[lane]);
+            product as u64 ^ (product >> 64) as u64
+        })
     }
 }
 
 impl KeyLanes {
     #[inline]
     pub(crate) fn key(self) -> RouteKey {
-        let [low, high] = self.0;
+        let [low, high] = self.sums;
         RouteKey([low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32])
     }
 }
@@ -85,14 +99,8 @@ fn lanes(bits: u128) -> [u64; 2] {
     [bits as u64, (bits >> 64) as u64]
 }
 
-/// Returns the powers of the multipliers for a position. A message has less than 2^32 references.
-fn powers(multipliers: [u64; 2], at: usize) -> [u64; 2] {
-    multipliers.map(|multiplier| multiplier.wrapping_pow(at as u32))
-}
-
-/// Returns 5 modulo 8, so that powers with different exponents differ in low bits and no coefficient loses many bits.
-fn multiplier(bits: u64) -> u64 {
-    bits & !7 | 5
+fn product(a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
+    [0, 1].map(|lane| a[lane].wrapping_mul(b[lane]))
 }
 
 impl Default for RouteHasher {
@@ -126,7 +134,7 @@ impl RouteKey {
     }
 }
 
-/// Number of positions whose powers are stored: those of 32 labels.
-const N_POWERS: usize = 64;
+/// Number of positions whose powers are stored: as many as 127 bytes of references have.
+pub(crate) const N_POWERS: usize = 128;
 /// The size of secret that XXH3 uses by default.
 const SECRET_SIZE: usize = 192;

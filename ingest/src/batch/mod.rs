@@ -63,7 +63,8 @@ pub(crate) struct SeriesEntry {
     samples_end: u32,
     /// End of the histograms of the series in [`DecodedBatch::histograms`].
     histograms_end: u32,
-    /// Hash of the label bytes, or `None` if they are not contiguous. Such a series is not cached.
+    /// Hash of the label bytes, in version 2.0 of the symbols. `None` if the bytes are not contiguous: such a series is
+    /// not cached.
     pub(crate) key: Option<RouteKey>,
 }
 

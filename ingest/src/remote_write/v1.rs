@@ -242,8 +242,8 @@ fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
     Some((series.len() - left.len(), sample))
 }
 
-/// Reads a sample that consists of an optional value and a timestamp from 1971 to 2109. The field numbers are the same in
-/// both versions.
+/// Reads a sample that consists of an optional value and a timestamp from 1971 to 2109. The field numbers are the same
+/// in both versions.
 #[inline]
 pub(super) fn plain_sample(sample: &[u8]) -> Option<Sample> {
     let (value, time) = match sample {

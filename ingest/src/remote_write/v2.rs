@@ -2,8 +2,8 @@
 //! place.
 //!
 //! Strings are in a symbol table. Label sets are references to symbols. Each symbol is hashed once, and the key of a
-//! label set combines the hashes of its symbols, so that known series need no strings. Proto3's rules, histograms and
-//! exemplars are handled as in version 1.0.
+//! label set combines the hashes of its symbols ([`refs`]), so that known series need no strings. Proto3's rules,
+//! histograms and exemplars are handled as in version 1.0.
 //!
 //! Bounds: a label set of a few bytes may refer to long symbols. The total size of all label sets of a request with
 //! resolved symbols is at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message.
@@ -82,10 +82,10 @@ struct Decoder<'a> {
     batch: &'a mut DecodedBatch,
     /// Bytes of all label sets so far, with resolved symbols.
     resolved_size: u64,
-    /// The references of the last plain series, and their sums.
+    /// The packed references of the last plain series, and what was computed from them.
     packed: Span,
     refs: LabelRefs,
-    /// The metric name and metadata of the series before, if it had any.
+    /// The metric name and the metadata of the series before, if it has a metric name.
     family: Option<(u32, MetadataFields)>,
 }
 
@@ -143,20 +143,20 @@ impl Decoder<'_> {
 
     #[inline]
     fn plain_series(&mut self, whole: Span, series: PlainSeries) -> Result<(), WriteError> {
-        self.batch.samples.push(series.sample);
-        self.limits.check_samples(self.batch.n_all_samples())?;
         // Key and size precede the references.
         let labels = Span { end: whole.start + 2 + series.refs_size, ..whole };
         let (before, packed) = (self.packed, Span { start: labels.start + 2, ..labels });
         let resolver = Resolver { message: self.message, hasher: self.hasher, symbols: &self.batch.symbols };
         self.refs.replace(resolver, before, packed)?;
         self.packed = packed;
-        self.end_series(labels, Some(self.refs.key.key()), (self.refs.n, self.refs.size))?;
+        self.batch.samples.push(series.sample);
+        self.limits.check_samples(self.batch.n_all_samples())?;
         let mut metadata = MetadataFields::default();
         if series.metadata_size > 0 {
             let fields = Span { start: whole.end - series.metadata_size, ..whole };
             decode_metadata(Reader::over(self.message, fields), &mut metadata)?;
         }
+        self.end_series(labels, Some(self.refs.key.key()), (self.refs.n, self.refs.size))?;
         self.family(self.refs.metric_name(), metadata)
     }
 
@@ -237,12 +237,12 @@ impl Decoder<'_> {
     /// it once.
     fn family(&mut self, metric_name: Option<u32>, metadata: MetadataFields) -> Result<(), WriteError> {
         let MetadataFields { kind, help, unit } = metadata;
-        let is_of = metric_name.map(|name| (name, metadata));
+        let family = metric_name.map(|name| (name, metadata));
         // Fast path: same metric and metadata as in the series before.
-        if is_of.is_some() && is_of == self.family {
+        if family.is_some() && family == self.family {
             return Ok(());
         }
-        self.family = is_of;
+        self.family = family;
         let symbols = &self.batch.symbols;
         let string = |number: u32| symbols.get(number as usize).map(|symbol| symbol.text);
         let optional = |number: u32| {

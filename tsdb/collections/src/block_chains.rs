@@ -1,8 +1,8 @@
 //! Chains of small blocks of one size, each linked to the block before it.
 //!
-//! Many byte strings that grow at the same pace would leave empty cells of each size class of an allocator behind. A
-//! chain moves nothing when it grows, and wastes half a block. Blocks are never freed individually: all chains are
-//! dropped as a whole.
+//! Byte strings that grow together would leave free memory of every smaller size behind. A chain moves nothing when it
+//! grows, and wastes half a block on average. Blocks are never freed individually: all chains are dropped together.
+//! Functions panic if a block does not exist.
 //!
 //! ```text
 //! offset  size  field    value
@@ -12,7 +12,7 @@
 
 const BLOCK_SIZE: usize = 32;
 const PAYLOAD_OFFSET: usize = 4;
-/// Number of blocks allocated at once. Pages do not move when the arena grows.
+/// Number of blocks allocated at once. Pages do not move when more are allocated.
 const PAGE_BLOCKS: usize = 512;
 
 type Page = Box<[[u8; BLOCK_SIZE]; PAGE_BLOCKS]>;
@@ -36,7 +36,7 @@ impl BlockChains {
     /// Appends an empty block to the chain that ends with the block `before` (0 for a new chain). Returns its number.
     ///
     /// # Panics
-    /// At 2^32 blocks (128 GiB).
+    /// At 2^32 blocks (128 GiB): the caller bounds the size.
     pub fn push(&mut self, before: u32) -> u32 {
         let idx = self.len as usize;
         if idx == self.pages.len() * PAGE_BLOCKS {

@@ -10,6 +10,7 @@
 mod arena;
 mod block_chains;
 mod column;
+mod id_allocator;
 mod position_index;
 mod prefetch;
 mod wide_table;
@@ -17,6 +18,7 @@ mod wide_table;
 pub use arena::{Arena, Piece};
 pub use block_chains::BlockChains;
 pub use column::Column;
+pub use id_allocator::IdAllocator;
 pub use position_index::PositionIndex;
 pub use prefetch::prefetch;
 pub use wide_table::WideTable;

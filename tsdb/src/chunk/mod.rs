@@ -1,7 +1,7 @@
 //! Chunks: encoded runs of samples of one series, in memory.
 //!
 //! The head stores the state of one open [`Chunk`] per series as a row of integers, and closed chunks in a sparse list.
-//! Each has its bytes in a chain of blocks, [`BlockChains`]: the chunks of a shard grow at the same pace, and are
+//! The bytes of a chunk are in a chain of blocks, [`BlockChains`]. The chunks of a shard grow at the same pace, and are
 //! dropped together after a freeze. The encoding ([`float`]) is byte-aligned: an append changes
 //! the row and a few bytes at the end of a chain. A chunk, open or closed, is decoded backwards from its newest sample,
 //! which is part of the row. Only the blocks with requested samples are read.
@@ -35,7 +35,7 @@ const TAIL_SIZE: usize = 32;
 /// A chunk as stored in the column of open chunks.
 pub(crate) type ChunkRow = [u64; 5];
 
-/// A run of samples. Its bytes are in the arena that was used to append them.
+/// A run of samples. Its bytes are in the blocks that were used to append them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Chunk {
     first_ms: i64,
@@ -102,7 +102,7 @@ impl Chunk {
 
     /// Appends a sample that the chunk accepts.
     #[inline]
-    pub(crate) fn append(&mut self, arena: &mut BlockChains, sample: Sample) {
+    pub(crate) fn append(&mut self, blocks: &mut BlockChains, sample: Sample) {
         debug_assert!(self.accepts(sample.timestamp_ms), "the caller has checked");
         if self.n_samples == 0 {
             self.first_ms = sample.timestamp_ms;
@@ -114,11 +114,11 @@ impl Chunk {
         let delta_of_delta_ms = i64::from(delta_ms) - i64::from(self.delta_ms);
         let bits = sample.value.to_bits();
         if delta_of_delta_ms == 0 && bits == self.last_bits && self.n_samples > 0 {
-            self.repeat(arena);
+            self.repeat(blocks);
         } else {
             let last = f64::from_bits(self.last_bits);
             let (bytes, size) = float::encode(delta_of_delta_ms, last, sample.value, &mut self.scale).bytes();
-            self.write(arena, bytes, size);
+            self.write(blocks, bytes, size);
             self.run = 0;
         }
         self.span_ms = span_ms;
@@ -129,40 +129,40 @@ impl Chunk {
 
     /// Appends the last value again, after the last interval. Usually increments the last byte.
     #[inline]
-    fn repeat(&mut self, arena: &mut BlockChains) {
+    fn repeat(&mut self, blocks: &mut BlockChains) {
         if self.run > 0 && self.run < RUN_MAX {
             self.run += 1;
-            arena.payload_mut(self.tail)[usize::from(self.used) - 1] = float::run_tag(self.run);
+            blocks.payload_mut(self.tail)[usize::from(self.used) - 1] = float::run_tag(self.run);
         } else {
             let mut bytes = [0; 16];
             bytes[0] = float::run_tag(1);
-            self.write(arena, bytes, 1);
+            self.write(blocks, bytes, 1);
             self.run = 1;
         }
     }
 
     /// Appends the first `size` bytes.
     #[inline]
-    fn write(&mut self, arena: &mut BlockChains, bytes: [u8; 16], size: usize) {
+    fn write(&mut self, blocks: &mut BlockChains, bytes: [u8; 16], size: usize) {
         let used = usize::from(self.used);
         // Fast path: few bytes, and room for eight. Excess bytes are overwritten later.
         if self.tail != 0 && size <= 8 && used + 8 <= PAYLOAD_SIZE {
-            arena.payload_mut(self.tail)[used..used + 8].copy_from_slice(&bytes[..8]);
+            blocks.payload_mut(self.tail)[used..used + 8].copy_from_slice(&bytes[..8]);
             self.used += size as u8;
             return;
         }
-        self.write_on(arena, &bytes[..size]);
+        self.write_on(blocks, &bytes[..size]);
     }
 
-    fn write_on(&mut self, arena: &mut BlockChains, mut bytes: &[u8]) {
+    fn write_on(&mut self, blocks: &mut BlockChains, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.tail == 0 || usize::from(self.used) == PAYLOAD_SIZE {
-                self.tail = arena.push(self.tail);
+                self.tail = blocks.push(self.tail);
                 self.used = 0;
             }
             let used = usize::from(self.used);
             let (here, rest) = bytes.split_at(bytes.len().min(PAYLOAD_SIZE - used));
-            arena.payload_mut(self.tail)[used..used + here.len()].copy_from_slice(here);
+            blocks.payload_mut(self.tail)[used..used + here.len()].copy_from_slice(here);
             self.used += here.len() as u8;
             bytes = rest;
         }
@@ -170,8 +170,8 @@ impl Chunk {
 
     /// Returns the byte before the position of the next append; 0 for an empty chunk.
     #[inline]
-    pub(crate) fn last_byte(&self, arena: &BlockChains) -> u8 {
-        if self.tail == 0 { 0 } else { arena.payload(self.tail)[usize::from(self.used) - 1] }
+    pub(crate) fn last_byte(&self, blocks: &BlockChains) -> u8 {
+        if self.tail == 0 { 0 } else { blocks.payload(self.tail)[usize::from(self.used) - 1] }
     }
 
     /// Returns the time from the first sample to the last.
@@ -209,11 +209,11 @@ impl Chunk {
     }
 
     /// Appends the encoded bytes to `dst` in decoding order, and returns their number.
-    pub(crate) fn copy_to(&self, arena: &BlockChains, dst: &mut Vec<u8>) -> usize {
+    pub(crate) fn copy_to(&self, blocks: &BlockChains, dst: &mut Vec<u8>) -> usize {
         let start = dst.len();
         let mut used = usize::from(self.used);
-        for number in arena.chain(self.tail) {
-            dst.extend(arena.payload(number)[..used].iter().rev());
+        for number in blocks.chain(self.tail) {
+            dst.extend(blocks.payload(number)[..used].iter().rev());
             used = PAYLOAD_SIZE;
         }
         dst.len() - start
@@ -245,7 +245,7 @@ impl Chunk {
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
-    pub(crate) fn read_tail(&self, arena: &BlockChains, from_ms: i64, tail: &mut Tail) -> Result<(), Damaged> {
+    pub(crate) fn read_tail(&self, blocks: &BlockChains, from_ms: i64, tail: &mut Tail) -> Result<(), Damaged> {
         tail.clear();
         let Some(newest) = self.newest() else { return Ok(()) };
         // Fast path: a constant series. No bytes are read.
@@ -257,8 +257,8 @@ impl Chunk {
             return Ok(());
         }
         let (mut used, mut tried_size) = (usize::from(self.used), TAIL_SIZE);
-        for number in arena.chain(self.tail) {
-            tail.bytes.extend(arena.payload(number)[..used].iter().rev());
+        for number in blocks.chain(self.tail) {
+            tail.bytes.extend(blocks.payload(number)[..used].iter().rev());
             used = PAYLOAD_SIZE;
             // Decodes again only when the bytes have doubled.
             if tail.bytes.len() >= tried_size {
@@ -280,14 +280,14 @@ impl Chunk {
     }
 
     /// Returns the bits of the value at a timestamp. Decodes the chunk down to it.
-    pub(crate) fn bits_at(&self, arena: &BlockChains, timestamp_ms: i64) -> Option<u64> {
+    pub(crate) fn bits_at(&self, blocks: &BlockChains, timestamp_ms: i64) -> Option<u64> {
         let last = self.last().filter(|last| self.first_ms <= timestamp_ms && timestamp_ms <= last.timestamp_ms)?;
         // Fast path: a repeated request.
         if timestamp_ms == last.timestamp_ms {
             return Some(self.last_bits);
         }
         let mut tail = Tail::default();
-        self.read_tail(arena, timestamp_ms, &mut tail).ok()?;
+        self.read_tail(blocks, timestamp_ms, &mut tail).ok()?;
         tail.samples().next().filter(|first| first.timestamp_ms == timestamp_ms).map(|first| first.value.to_bits())
     }
 }
@@ -321,28 +321,28 @@ mod tests {
     /// Appends samples to several chunks in turn, as the samples of many series arrive. Returns the decoded samples and
     /// the encoded size of each chunk.
     fn through_chunks(chunks: &[Vec<(i64, u64)>]) -> (Vec<Vec<(i64, u64)>>, Vec<usize>) {
-        let mut arena = BlockChains::default();
+        let mut blocks = BlockChains::default();
         let mut rows = vec![[0; 5]; chunks.len()];
         for i in 0..chunks.iter().map(Vec::len).max().unwrap_or(0) {
             for (row, samples) in rows.iter_mut().zip(chunks) {
                 let Some(&(timestamp_ms, bits)) = samples.get(i) else { continue };
                 let mut chunk = Chunk::from_row(*row);
                 assert!(chunk.accepts(timestamp_ms));
-                chunk.append(&mut arena, Sample { timestamp_ms, value: f64::from_bits(bits) });
+                chunk.append(&mut blocks, Sample { timestamp_ms, value: f64::from_bits(bits) });
                 *row = chunk.to_row();
                 assert_eq!(Chunk::from_row(*row), chunk);
             }
         }
         let read = |row: &ChunkRow| {
             let (chunk, mut bytes) = (Chunk::from_row(*row), Vec::new());
-            let size = chunk.copy_to(&arena, &mut bytes);
+            let size = chunk.copy_to(&blocks, &mut bytes);
             let (mut timestamps, mut values) = (Vec::new(), Vec::new());
             let newest = chunk.newest().unwrap();
             decode(newest, i64::MIN, &bytes, &mut timestamps, &mut values).unwrap();
             let mut tail = Tail::default();
             for (at, (&timestamp_ms, value)) in timestamps.iter().zip(&values).enumerate() {
-                assert_eq!(chunk.bits_at(&arena, timestamp_ms), Some(value.to_bits()));
-                chunk.read_tail(&arena, timestamp_ms, &mut tail).unwrap();
+                assert_eq!(chunk.bits_at(&blocks, timestamp_ms), Some(value.to_bits()));
+                chunk.read_tail(&blocks, timestamp_ms, &mut tail).unwrap();
                 assert_eq!(tail.timestamps_ms, timestamps[at..]);
                 assert!(tail.samples().zip(&values[at..]).all(|(a, b)| a.value.to_bits() == b.to_bits()));
             }
@@ -388,11 +388,11 @@ mod tests {
 
     #[test]
     fn a_chunk_is_bounded_in_samples_and_time() {
-        let (mut chunk, mut arena) = (Chunk::default(), BlockChains::default());
+        let (mut chunk, mut blocks) = (Chunk::default(), BlockChains::default());
         assert!(chunk.accepts(i64::MIN) && chunk.range().is_none() && chunk.last().is_none());
         for i in 0..i64::from(CHUNK_SAMPLES_MAX) {
             assert!(chunk.accepts(i64::from(u32::MAX)) && !chunk.accepts(i64::from(u32::MAX) + 1) || i == 0);
-            chunk.append(&mut arena, Sample { timestamp_ms: i, value: 0.0 });
+            chunk.append(&mut blocks, Sample { timestamp_ms: i, value: 0.0 });
         }
         assert!(!chunk.accepts(1000));
         assert_eq!(chunk.range(), Some(TimeRange { start_ms: 0, end_ms: 239 }));
@@ -400,10 +400,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_constant_series_is_read_without_its_bytes() {
-        let (mut chunk, mut arena, mut tail) = (Chunk::default(), BlockChains::default(), Tail::default());
-        (0..20).for_each(|i| chunk.append(&mut arena, Sample { timestamp_ms: i * 10, value: 1.5 }));
+        let (mut chunk, mut blocks, mut tail) = (Chunk::default(), BlockChains::default(), Tail::default());
+        (0..20).for_each(|i| chunk.append(&mut blocks, Sample { timestamp_ms: i * 10, value: 1.5 }));
         for (from_ms, expect) in [(190, &[190][..]), (181, &[190]), (165, &[170, 180, 190])] {
-            // An arena without the bytes of the chunk.
+            // An blocks without the bytes of the chunk.
             chunk.read_tail(&BlockChains::default(), from_ms, &mut tail).unwrap();
             assert_eq!(tail.timestamps_ms, expect, "from {from_ms}");
             assert_eq!(tail.values, vec![1.5; expect.len()]);

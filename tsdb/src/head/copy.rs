@@ -272,7 +272,7 @@ impl HeadCopies {
     }
 
     /// Copies a chunk if it overlaps `range` and is not entirely hidden.
-    pub(super) fn push_chunk(&mut self, arena: &BlockChains, chunk: &Chunk, range: TimeRange) {
+    pub(super) fn push_chunk(&mut self, blocks: &BlockChains, chunk: &Chunk, range: TimeRange) {
         let Some(of_chunk) = chunk.range().filter(|of_chunk| of_chunk.overlaps(range)) else { return };
         let hides = |hidden: &TimeRange| hidden.start_ms <= of_chunk.start_ms && of_chunk.end_ms <= hidden.end_ms;
         let hidden = self.hidden_from..self.hidden.len();
@@ -280,24 +280,24 @@ impl HeadCopies {
             return;
         }
         let Some(newest) = chunk.newest() else { return };
-        if hidden.is_empty() && self.push_last(arena, chunk, range) {
+        if hidden.is_empty() && self.push_last(blocks, chunk, range) {
             return;
         }
         let bytes_at = self.bytes.len();
         // Fits 32 bits: a chunk has at most 255 samples.
-        let n_bytes = chunk.copy_to(arena, &mut self.bytes) as u32;
+        let n_bytes = chunk.copy_to(blocks, &mut self.bytes) as u32;
         let hidden = small(hidden.start)..small(hidden.end);
         self.runs.push(Run::Chunk { bytes_at, n_bytes, newest, hidden });
     }
 
     /// Decodes the last samples of a chunk if only few of its samples are requested and none of these is hidden.
-    fn push_last(&mut self, arena: &BlockChains, chunk: &Chunk, range: TimeRange) -> bool {
+    fn push_last(&mut self, blocks: &BlockChains, chunk: &Chunk, range: TimeRange) -> bool {
         let from = self.samples.len();
         match chunk.last().filter(|last| self.only_newest && last.timestamp_ms <= range.end_ms) {
             Some(last) => self.samples.push(last),
             // Copies a damaged chunk, so that its reader reports the damage.
             None if chunk.has_short_tail(range.start_ms)
-                && chunk.read_tail(arena, range.start_ms, &mut self.tail).is_ok() =>
+                && chunk.read_tail(blocks, range.start_ms, &mut self.tail).is_ok() =>
             {
                 self.samples.extend(self.tail.samples().take_while(|sample| sample.timestamp_ms <= range.end_ms));
             }

@@ -50,15 +50,13 @@ pub(crate) use table::{NewSeries, SlotRef};
 
 use crate::context::QueryContext;
 use crate::error::Result;
+pub(crate) use crate::index::Pair;
 use crate::index::{LabelCounts, SymbolId};
 use crate::labels::{Labels, Matcher, StringSet};
 use crate::sample::{SeriesRef, TimeRange};
 use evicted::EvictedSeries;
 use samples::Samples;
 use table::Table;
-
-/// Name and value of a label as symbols of a head.
-pub(crate) type Pair = (SymbolId, SymbolId);
 
 /// Number of slots that a walk over all series visits per acquisition of the lock.
 const STEP: usize = 512;
@@ -230,9 +228,8 @@ impl Head {
         self.table.row(slot).filter(|row| row.is_used()).map(|row| row.series)
     }
 
-    /// Returns the checkpoint entry of a series, or `None` if the slot has no series. The entry consists of the ref
-    /// and a timestamp at or before which all samples of the series have been flushed (`i64::MIN` if it has
-    /// none).
+    /// Returns the ref of a series and a timestamp at or before which all its samples have been flushed (`i64::MIN` if
+    /// it has none), for a checkpoint. Returns `None` if the slot has no series.
     ///
     /// The timestamp is the newest in-order timestamp, or 1 ms before the oldest float appended in order since the
     /// freeze. Samples since the freeze are in the log after the checkpoint, and must be in order when the log is

@@ -5,7 +5,6 @@
 //! not on series: a regular expression runs once per distinct value.
 
 mod build;
-mod id_allocator;
 mod label_counts;
 mod lookup;
 mod postings;
@@ -16,9 +15,8 @@ mod symbols;
 mod value_order;
 
 pub(crate) use build::LabelBuilder;
-pub(crate) use id_allocator::IdAllocator;
 pub(crate) use label_counts::LabelCounts;
 pub(crate) use lookup::{Index, SlotLabels};
 pub(crate) use postings::SLOTS_MAX;
 pub(crate) use select::{TERMS_PER_CHECK, Terms, ValueTest, select};
-pub(crate) use symbols::{SymbolId, Symbols};
+pub(crate) use symbols::{Pair, SymbolId, Symbols};

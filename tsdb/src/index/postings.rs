@@ -9,11 +9,10 @@ use std::ops::Range;
 use hashbrown::DefaultHashBuilder;
 use roaring::RoaringBitmap;
 
-use super::id_allocator::IdAllocator;
 use super::slot_set::SlotSet;
 use super::symbols::SymbolId;
 use super::value_order::ValueOrder;
-use varve_collections::{Column, WideTable};
+use varve_collections::{Column, IdAllocator, WideTable};
 
 /// Slots are less than this: the highest bit marks an entry that refers to the pool.
 pub(crate) const SLOTS_MAX: u32 = 1 << 31;

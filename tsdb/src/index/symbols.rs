@@ -5,12 +5,14 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::id_allocator::IdAllocator;
-use varve_collections::{Arena, Column, WideTable};
+use varve_collections::{Arena, Column, IdAllocator, WideTable};
 
 /// The id of a string. Ids are dense from 0, and reused when nothing refers to the string any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SymbolId(pub(crate) u32);
+
+/// Name and value of a label, by their ids in one head.
+pub(crate) type Pair = (SymbolId, SymbolId);
 
 /// All label names and values of a shard.
 pub(crate) struct Symbols {

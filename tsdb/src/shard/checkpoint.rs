@@ -35,14 +35,15 @@ impl ShardLog {
 
     /// Replaces the segments before the last rotation by a checkpoint, unless it was done already. Samples frozen at
     /// the rotation must be in blocks. `shards` are the shards of the log. `exemplars` are the exemplars of their
-    /// series in the ring. `families` are in order of addition: a replay evicts the first ones above a limit.
+    /// series in the ring. `families` are in order of addition: a replay evicts the first ones above a limit. The
+    /// caller holds the lock of flushes, so no series is evicted meanwhile ([`Shard::evict`]).
     ///
     /// # Errors
     /// The errors of [`Wal::checkpoint`](crate::wal::Wal::checkpoint). The log is unchanged then, and the next call
     /// retries.
     pub(crate) fn checkpoint<'a>(
         &self,
-        shards: impl Iterator<Item = &'a Shard>,
+        mut shards: impl Iterator<Item = &'a Shard>,
         next_ref: u64,
         families: &[(Arc<str>, Arc<Metadata>)],
         exemplars: &[NumberedExemplars],
@@ -50,7 +51,7 @@ impl ShardLog {
         let Some(position) = *self.checkpoint_position.lock() else { return Ok(()) };
         let families = families.iter().map(|(family, metadata)| (&**family, &**metadata));
         let add_series = |writer: &mut CheckpointWriter<'_, '_>| {
-            shards.into_iter().try_for_each(|shard| {
+            shards.try_for_each(|shard| {
                 add_series(shard, writer)?;
                 writer.end_head()
             })
@@ -74,12 +75,13 @@ fn by_ref(shard: &Shard) -> Vec<(SeriesRef, SlotRef)> {
     all
 }
 
-/// Adds the series of a shard to a checkpoint. Releases the lock of the head at least every [`BATCH_SERIES`] series, and
-/// before frames are written.
+/// Adds the series of a shard to a checkpoint. Releases the lock of the head every [`BATCH_SERIES`] series, and before
+/// frames are written or tables grow.
 fn add_series(shard: &Shard, writer: &mut CheckpointWriter<'_, '_>) -> Result<()> {
     let slots = by_ref(shard);
     let mut slots = slots.iter().peekable();
     while slots.peek().is_some() {
+        writer.make_room()?;
         let head = shard.head();
         for &(_, slot_ref) in slots.by_ref().take(BATCH_SERIES) {
             if head.is_current(slot_ref)
@@ -88,12 +90,10 @@ fn add_series(shard: &Shard, writer: &mut CheckpointWriter<'_, '_>) -> Result<()
                 let text = |(name, value)| (head.symbol(name), head.symbol(value));
                 writer.add(series, last_ms, head.pairs(slot_ref.slot), text)?;
             }
-            if writer.is_full() {
+            if !writer.has_room() {
                 break;
             }
         }
-        drop(head);
-        writer.write_full()?;
     }
     Ok(())
 }

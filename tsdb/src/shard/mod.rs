@@ -484,7 +484,8 @@ impl Shard {
     }
 
     /// Evicts series, reclaims their memory, removes them from `stale` and `deleted` and returns their number. Locks
-    /// the head for a few hundred series at a time.
+    /// the head for a few hundred series at a time. The caller holds the lock of flushes, because writing parts and
+    /// checkpoints relies on the ids of labels.
     pub(crate) fn evict(
         &self,
         limits: EvictionLimits,

@@ -409,7 +409,8 @@ impl Rows<'_> {
     }
 }
 
-/// The last label at each position, with what belongs to it: most labels of a series are those of the series before.
+/// The last label at each position, with what belongs to it: most labels of a series are those of the series before. A
+/// flush evicts no series meanwhile, so the ids of labels stay the same.
 struct LastLabels<T>(Vec<(Pair, T)>);
 
 impl<T: Copy> LastLabels<T> {

@@ -1,8 +1,8 @@
-//! The label references of a series, summed up.
+//! What the decoder computes from the label references of a series: the key, the size, the metric name.
 //!
-//! The key of a label set is a sum over its symbols, each at its position ([`KeyLanes`]). Consecutive series of a scrape
-//! target share most labels, so [`LabelRefs::replace`] computes the sums of a series from those of the series before: it
-//! compares the encoded references by words, and replaces the values of labels that differ.
+//! The key of a label set is a sum over its symbols and their positions ([`KeyLanes`]). Consecutive series of a target
+//! share most labels. So [`LabelRefs::replace`] computes the sums from those of the series before: it compares the
+//! encoded references by words, and replaces the values of labels that differ.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use varve_tsdb::labels::METRIC_NAME;
 use crate::batch::{KeyLanes, RouteHasher, Symbol};
 use crate::error::{Malformed, WriteError};
 
-/// What resolves references.
+/// Resolves references to symbols.
 #[derive(Clone, Copy)]
 pub(super) struct Resolver<'a> {
     pub(super) message: &'a [u8],
@@ -44,11 +44,11 @@ impl LabelRefs {
     /// Adds a reference.
     ///
     /// # Errors
-    /// [`Malformed::Symbol`].
+    /// [`Malformed::Symbol`] if there is no such symbol.
     #[inline]
     pub(super) fn push(&mut self, resolver: Resolver<'_>, number: u32) -> Result<(), WriteError> {
         let symbol = resolver.symbol(number)?;
-        resolver.hasher.add(&mut self.key, self.n, symbol.hash);
+        resolver.hasher.push(&mut self.key, self.n, symbol.hash);
         if self.n.is_multiple_of(2) {
             // Fast path: most label names differ from `__name__` in size.
             self.is_metric_name =
@@ -61,10 +61,11 @@ impl LabelRefs {
         Ok(())
     }
 
-    /// Replaces the sums over the packed references `before` with those over `after`.
+    /// Replaces the sums over the packed references `before` with those over `after`. Both have at most 127 bytes, and
+    /// `before` is valid.
     ///
     /// # Errors
-    /// [`Malformed`] if a reference is not valid.
+    /// [`Malformed`] if a reference in `after` is not valid. The sums must not be used then.
     pub(super) fn replace(&mut self, resolver: Resolver<'_>, before: Span, after: Span) -> Result<(), WriteError> {
         if self.step(resolver, before, after)? {
             return Ok(());

@@ -58,7 +58,7 @@ struct Group {
 pub(in crate::head) struct Samples {
     /// The open chunk of each slot.
     open: Rows,
-    arena: BlockChains,
+    blocks: BlockChains,
     closed: HashMap<u32, Vec<Chunk>>,
     out_of_order: HashMap<u32, OutOfOrder>,
     /// Histograms by slot, both in order and out of order.
@@ -93,7 +93,7 @@ impl Samples {
     pub(in crate::head) fn size(&self) -> usize {
         let maps = self.closed.allocation_size() + self.out_of_order.allocation_size() + self.groups.allocation_size();
         let other_maps = self.histograms.allocation_size() + self.starts.size();
-        self.open.size() + self.arena.size() + maps + other_maps + self.sparse_size
+        self.open.size() + self.blocks.size() + maps + other_maps + self.sparse_size
     }
 
     /// Returns the number of samples of a series.
@@ -112,7 +112,7 @@ impl Samples {
     /// Returns the last byte written to a slot's open chunk, for [`prefetch`](varve_collections::prefetch).
     #[inline]
     pub(in crate::head) fn last_byte(&self, slot: u32) -> u8 {
-        self.open.get(slot).last_byte(&self.arena)
+        self.open.get(slot).last_byte(&self.blocks)
     }
 
     /// Appends a sample that is newer than all in-order samples of its series.
@@ -140,12 +140,12 @@ impl Samples {
         }
         if chunk.len() == 0 {
             (chunk.append_id, chunk.append_id_from_ms) = (append_id, 0);
-            chunk.append(&mut self.arena, sample);
+            chunk.append(&mut self.blocks, sample);
         } else if chunk.append_id == append_id {
-            chunk.append(&mut self.arena, sample);
+            chunk.append(&mut self.blocks, sample);
         } else {
             self.end_group(slot, chunk, horizon);
-            chunk.append(&mut self.arena, sample);
+            chunk.append(&mut self.blocks, sample);
             chunk.append_id = append_id;
             chunk.append_id_from_ms = chunk.span_ms();
         }
@@ -181,7 +181,7 @@ impl Samples {
         };
         let out_of_order = self.out_of_order.entry(slot).or_default();
         let size = out_of_order.size();
-        out_of_order.insert(&mut self.arena, sample, append_id, horizon);
+        out_of_order.insert(&mut self.blocks, sample, append_id, horizon);
         self.sparse_size = self.sparse_size + out_of_order.size() - size;
         self.note(sample.timestamp_ms, append_id);
     }
@@ -241,12 +241,12 @@ impl Samples {
 
     /// Returns the bits of a series' float at a timestamp.
     fn bits_at(&self, slot: u32, timestamp_ms: i64) -> Option<u64> {
-        let in_order = self.open.get(slot).bits_at(&self.arena, timestamp_ms).or_else(|| {
+        let in_order = self.open.get(slot).bits_at(&self.blocks, timestamp_ms).or_else(|| {
             let closed = self.closed.get(&slot)?;
             let at = closed.partition_point(|chunk| chunk.range().is_none_or(|range| range.end_ms < timestamp_ms));
-            closed.get(at)?.bits_at(&self.arena, timestamp_ms)
+            closed.get(at)?.bits_at(&self.blocks, timestamp_ms)
         });
-        in_order.or_else(|| self.out_of_order.get(&slot)?.bits_at(&self.arena, timestamp_ms))
+        in_order.or_else(|| self.out_of_order.get(&slot)?.bits_at(&self.blocks, timestamp_ms))
     }
 
     /// Returns the timestamp of the oldest in-order float of a series.
@@ -280,11 +280,11 @@ impl Samples {
             groups.filter(|group| !view.sees(group.append_id)).for_each(|group| out.hide(group.range));
         }
         for chunk in self.closed.get(&slot).into_iter().flatten() {
-            out.push_chunk(&self.arena, chunk, range);
+            out.push_chunk(&self.blocks, chunk, range);
         }
-        out.push_chunk(&self.arena, &open, range);
+        out.push_chunk(&self.blocks, &open, range);
         if let Some(out_of_order) = self.out_of_order.get(&slot) {
-            out_of_order.copy(&self.arena, range, view, out);
+            out_of_order.copy(&self.blocks, range, view, out);
         }
         if let Some(histograms) = self.histograms.get(&slot) {
             histograms.copy(range, view, out);
@@ -311,7 +311,7 @@ impl Samples {
                 }
             }
         }
-        self.arena.prefetch(tails, n_blocks_max);
+        self.blocks.prefetch(tails, n_blocks_max);
     }
 
     /// Replaces the ids of appends that every reader sees by an id that stays before all future ids, because ids wrap.

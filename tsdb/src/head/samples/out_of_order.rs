@@ -33,9 +33,9 @@ struct OutOfOrderSample {
 
 impl OutOfOrder {
     /// Adds a sample at a new timestamp.
-    pub(in crate::head) fn insert(&mut self, arena: &mut BlockChains, sample: Sample, append_id: u32, horizon: u32) {
+    pub(in crate::head) fn insert(&mut self, blocks: &mut BlockChains, sample: Sample, append_id: u32, horizon: u32) {
         if self.buffer.len() == OUT_OF_ORDER_SAMPLES_MAX {
-            self.close(arena, horizon);
+            self.close(blocks, horizon);
         }
         let at = self.buffer.partition_point(|out_of_order| out_of_order.timestamp_ms < sample.timestamp_ms);
         let out_of_order =
@@ -43,7 +43,7 @@ impl OutOfOrder {
         self.buffer.insert(at, out_of_order);
     }
 
-    fn close(&mut self, arena: &mut BlockChains, horizon: u32) {
+    fn close(&mut self, blocks: &mut BlockChains, horizon: u32) {
         self.recent.retain(|&(append_id, _)| !before(append_id, horizon));
         let mut chunk = Chunk::default();
         for out_of_order in self.buffer.drain(..) {
@@ -51,7 +51,7 @@ impl OutOfOrder {
                 self.closed.push(std::mem::take(&mut chunk));
             }
             chunk.append(
-                arena,
+                blocks,
                 Sample { timestamp_ms: out_of_order.timestamp_ms, value: f64::from_bits(out_of_order.bits) },
             );
             if !before(out_of_order.append_id, horizon) {
@@ -62,17 +62,17 @@ impl OutOfOrder {
     }
 
     /// Returns the bits of the sample at a timestamp.
-    pub(in crate::head) fn bits_at(&self, arena: &BlockChains, timestamp_ms: i64) -> Option<u64> {
+    pub(in crate::head) fn bits_at(&self, blocks: &BlockChains, timestamp_ms: i64) -> Option<u64> {
         match self.buffer.binary_search_by_key(&timestamp_ms, |out_of_order| out_of_order.timestamp_ms) {
             Ok(at) => Some(self.buffer[at].bits),
-            Err(_) => self.closed.iter().find_map(|chunk| chunk.bits_at(arena, timestamp_ms)),
+            Err(_) => self.closed.iter().find_map(|chunk| chunk.bits_at(blocks, timestamp_ms)),
         }
     }
 
     /// Copies the samples that overlap `range` and are visible in `view` (every sample is visible if it is `None`).
     pub(in crate::head) fn copy(
         &self,
-        arena: &BlockChains,
+        blocks: &BlockChains,
         range: TimeRange,
         view: Option<&ReadView>,
         out: &mut HeadCopies,
@@ -84,7 +84,7 @@ impl OutOfOrder {
             }
         }
         for chunk in &self.closed {
-            out.push_chunk(arena, chunk, range);
+            out.push_chunk(blocks, chunk, range);
         }
         let from = self.buffer.partition_point(|out_of_order| out_of_order.timestamp_ms < range.start_ms);
         let inside = self.buffer[from..].iter().take_while(|out_of_order| out_of_order.timestamp_ms <= range.end_ms);

@@ -8,8 +8,8 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::index::{IdAllocator, SymbolId};
-use varve_collections::Arena;
+use crate::index::SymbolId;
+use varve_collections::{Arena, IdAllocator};
 
 /// Position of the label set of a slot without a series.
 pub(in crate::head) const NONE: u32 = u32::MAX;

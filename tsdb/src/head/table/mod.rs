@@ -11,12 +11,12 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::error::{Error, Result};
 use crate::head::groups::Groups;
-use crate::index::{IdAllocator, Index, SLOTS_MAX, SlotLabels, SymbolId, Symbols};
+use crate::index::{Index, SLOTS_MAX, SlotLabels, SymbolId, Symbols};
 use crate::labels::{Labels, LabelsBuilder};
 use crate::sample::SeriesRef;
 use label_sets::{LabelSets, NONE};
 use last_labels::LastLabels;
-use varve_collections::{Column, WideTable};
+use varve_collections::{Column, IdAllocator, WideTable};
 
 /// A slot with its generation. Can be used after the lock was released, if
 /// [`Head::is_current`](super::Head::is_current) holds.

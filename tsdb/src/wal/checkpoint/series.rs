@@ -10,7 +10,8 @@
 
 use varve_codec::varint::{put_i64, put_u64, take_i64, take_u64};
 
-use super::symbols::{LabelId, SymbolWriter, Symbols};
+use super::symbols::{SymbolWriter, Symbols};
+use crate::index::Pair;
 use crate::labels::{LABELS_SIZE_MAX, Labels, LabelsBuilder};
 use crate::sample::SeriesRef;
 
@@ -27,7 +28,7 @@ pub(super) struct SeriesWriter {
     symbols: Vec<u8>,
     previous: Previous,
     /// The labels of the series that is being added.
-    current: Vec<(LabelId, u64)>,
+    current: Vec<(Pair, u64)>,
 }
 
 /// The previous series of the frame.
@@ -36,7 +37,7 @@ struct Previous {
     series: u64,
     last_ms: i64,
     /// The labels with their symbols.
-    labels: Vec<(LabelId, u64)>,
+    labels: Vec<(Pair, u64)>,
 }
 
 impl SeriesWriter {
@@ -45,14 +46,19 @@ impl SeriesWriter {
         self.n_series as usize
     }
 
+    /// Returns the encoded size of the labels in bytes: the other columns have a few bytes per series.
+    pub(super) fn size(&self) -> usize {
+        self.symbols.len()
+    }
+
     /// Appends a series. `text` returns the name and value of a label. Returns `None` if there are too many symbols.
     pub(super) fn add<'a>(
         &mut self,
         symbols: &mut SymbolWriter,
         series: SeriesRef,
         last_ms: i64,
-        labels: impl Iterator<Item = LabelId>,
-        text: impl Fn(LabelId) -> (&'a str, &'a str),
+        labels: impl Iterator<Item = Pair>,
+        text: impl Fn(Pair) -> (&'a str, &'a str),
     ) -> Option<()> {
         self.current.clear();
         for (i, label) in labels.enumerate() {
@@ -60,7 +66,7 @@ impl SeriesWriter {
             let symbol = match previous {
                 // Fast path: same label as in the previous series.
                 Some((same, symbol)) if same == label => symbol,
-                _ => symbols.number_of(label, &text)?,
+                _ => symbols.number(label, &text)?,
             };
             put_i64(&mut self.symbols, symbol as i64 - previous.map_or(0, |(_, symbol)| symbol as i64));
             self.current.push((label, symbol));

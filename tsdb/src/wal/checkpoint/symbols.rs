@@ -11,14 +11,14 @@ use hashbrown::HashMap;
 use varve_codec::varint::{put_u64, take_u64};
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-use crate::index::SymbolId;
+use crate::index::Pair;
 use crate::wal::record::{put_string, take_string};
 
 /// Maximum number of symbols of a checkpoint.
 const SYMBOLS_MAX: u64 = u32::MAX as u64;
 
-/// Name and value of a label as symbols of a head.
-pub(super) type LabelId = (SymbolId, SymbolId);
+/// Number of labels for which the tables have room: more than almost all series have.
+const ROOM: usize = 4096;
 
 /// Assigns numbers to labels and encodes new labels.
 #[derive(Debug)]
@@ -27,8 +27,8 @@ pub(super) struct SymbolWriter {
     /// provoked.
     numbers: HashMap<u128, u64>,
     seed: u64,
-    /// Symbol numbers by the ids of one head. The head reuses no id meanwhile: no series is evicted during a flush.
-    by_id: HashMap<LabelId, u64>,
+    /// Symbol numbers by the ids of one head.
+    by_pair: HashMap<Pair, u64>,
     /// The encoded new symbols.
     new: Vec<u8>,
     n_new: u64,
@@ -39,30 +39,46 @@ pub(super) struct SymbolWriter {
 impl SymbolWriter {
     /// Creates an empty table.
     pub(super) fn new(seed: u64) -> Self {
-        Self { numbers: HashMap::new(), seed, by_id: HashMap::new(), new: Vec::new(), n_new: 0, names: HashMap::new() }
+        Self {
+            numbers: HashMap::new(),
+            seed,
+            by_pair: HashMap::new(),
+            new: Vec::new(),
+            n_new: 0,
+            names: HashMap::new(),
+        }
     }
 
     /// Returns the number of a label. `text` returns its name and value. Returns `None` if there are too many symbols.
-    pub(super) fn number_of<'a>(
-        &mut self,
-        label: LabelId,
-        text: impl Fn(LabelId) -> (&'a str, &'a str),
-    ) -> Option<u64> {
-        if let Some(&number) = self.by_id.get(&label) {
+    pub(super) fn number<'a>(&mut self, label: Pair, text: impl Fn(Pair) -> (&'a str, &'a str)) -> Option<u64> {
+        if let Some(&number) = self.by_pair.get(&label) {
             return Some(number);
         }
         let (name, value) = text(label);
-        let number = self.number(name, value)?;
-        self.by_id.insert(label, number);
+        let number = self.number_of_text(name, value)?;
+        self.by_pair.insert(label, number);
         Some(number)
+    }
+
+    /// Returns `true` if the tables need not grow for the labels of a series. They grow all at once, so the caller must
+    /// not hold the lock of a head then.
+    pub(super) fn has_room(&self) -> bool {
+        let free = |capacity: usize, len: usize| capacity - len >= ROOM;
+        free(self.numbers.capacity(), self.numbers.len()) && free(self.by_pair.capacity(), self.by_pair.len())
+    }
+
+    /// Lets the tables grow if they have no room.
+    pub(super) fn make_room(&mut self) {
+        self.numbers.reserve(ROOM);
+        self.by_pair.reserve(ROOM);
     }
 
     /// Forgets the ids of a head: another head gives them to other labels.
     pub(super) fn forget_ids(&mut self) {
-        self.by_id.clear();
+        self.by_pair.clear();
     }
 
-    fn number(&mut self, name: &str, value: &str) -> Option<u64> {
+    fn number_of_text(&mut self, name: &str, value: &str) -> Option<u64> {
         let hash = xxh3_128_with_seed(value.as_bytes(), xxh3_64_with_seed(name.as_bytes(), self.seed));
         let next = self.numbers.len() as u64;
         let number = *self.numbers.entry(hash).or_insert(next);

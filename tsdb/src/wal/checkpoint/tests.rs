@@ -40,9 +40,9 @@ pub(crate) fn add_head(writer: &mut CheckpointWriter<'_, '_>, all: &[Series]) ->
         }
     }
     for (series, labels, last_ms) in all {
+        writer.make_room()?;
         let labels = labels.iter().map(|label| ids[&label]);
         writer.add(SeriesRef(*series), *last_ms, labels, |(_, id)| texts[id.0 as usize])?;
-        writer.write_full()?;
     }
     writer.end_head()
 }
@@ -100,6 +100,29 @@ fn a_checkpoint_of_many_frames_round_trips() {
     assert_eq!(loaded.next_ref, 99_999);
     assert!(std::fs::metadata(&path).unwrap().len() < 20_000 * 6);
     assert!(matches!(load_all(&path, 8), Err(Error::Corrupt { .. })), "it has the name of another checkpoint");
+}
+
+/// A frame of series with many labels ends before it is too large to be read.
+#[test]
+fn labels_fill_a_frame() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: Vec<String> = (0..1500).map(|i| format!("n{i:04}")).collect();
+    let mut n_added = 0;
+    let series = |writer: &mut CheckpointWriter<'_, '_>| {
+        writer.make_room()?;
+        while writer.has_room() {
+            // Each symbol differs by 1,500 from that of the series before: two bytes.
+            let labels = (0..1500).map(|i| (SymbolId(i), SymbolId(n_added % 2)));
+            let text = |(name, value): (SymbolId, SymbolId)| (&*names[name.0 as usize], ["a", "b"][value.0 as usize]);
+            writer.add(SeriesRef(n_added.into()), 5, labels, text)?;
+            n_added += 1;
+        }
+        writer.make_room()
+    };
+    write(&RealFs, dir.path(), CheckpointPosition(1), 0, std::iter::empty(), series, &[]).unwrap();
+    assert_eq!(n_added, (512_u32 << 10).div_ceil(3000));
+    let loaded = load_all(&dir.path().join("checkpoint-00000001"), 1).unwrap();
+    assert_eq!((loaded.series.len(), loaded.series[1].1.get("n1499")), (n_added as usize, Some("b")));
 }
 
 #[test]

@@ -6,19 +6,21 @@ use varve_codec::varint::put_u64;
 use varve_fs::{Fs, remove_if_exists};
 
 use super::series::{FRAME_SERIES_MAX, SeriesWriter};
-use super::symbols::{LabelId, SymbolWriter};
+use super::symbols::SymbolWriter;
 use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars};
 use crate::error::{Error, Result};
+use crate::index::Pair;
 use crate::labels::{LABELS_SIZE_MAX, Metadata};
 use crate::sample::{SeriesRef, exemplar::NumberedExemplars};
 use crate::wal::file_name::{CheckpointPosition, SegmentKind};
 use crate::wal::frame_file::FrameFile;
 use crate::wal::record::{METADATA, encode_metadata};
 
-/// Payload bytes of symbols or metadata at which a frame is closed.
+/// Payload bytes of symbols, labels of series, or metadata at which a frame is closed.
 const FRAME_SIZE: usize = 512 << 10;
 
-/// Writes a checkpoint and syncs it. `add_series` adds the series of all heads of the log. After an error the checkpoint is either absent or complete.
+/// Writes a checkpoint and syncs it. `add_series` adds the series of all heads of the log. After an error the
+/// checkpoint is either absent or complete.
 pub(in crate::wal) fn write<'a>(
     fs: &dyn Fs,
     dir: &Path,
@@ -69,7 +71,8 @@ fn write_metadata<'a>(file: &mut FrameFile<'_>, metadata: impl Iterator<Item = (
     file.frame(METADATA)
 }
 
-/// Writes the series of a checkpoint in frames.
+/// Writes the series of a checkpoint in frames, head by head. While the series of a head are added, none of them is
+/// evicted: the ids of labels must not be reused.
 #[derive(Debug)]
 pub(crate) struct CheckpointWriter<'a, 'b> {
     file: &'a mut FrameFile<'b>,
@@ -78,35 +81,39 @@ pub(crate) struct CheckpointWriter<'a, 'b> {
 }
 
 impl CheckpointWriter<'_, '_> {
-    /// Adds a series: its ref, its last timestamp (`i64::MIN` if there is none), and its labels as symbols of the head,
-    /// in order of names. `text` returns the name and value of a label. Writes nothing to the file, so the caller may
-    /// hold the lock of the head. Once [`is_full`](Self::is_full), the caller calls [`write_full`](Self::write_full)
-    /// before the next series.
+    /// Adds a series: its ref, its last timestamp (`i64::MIN` if there is none), and its labels in order of names, of
+    /// at most [`LABELS_SIZE_MAX`] bytes. `text` returns the name and value of a label. Writes nothing to the file, so
+    /// the caller may hold the lock of the head.
     ///
     /// # Errors
-    /// [`Error::Limit`] if there are more than 2^32 symbols.
+    /// [`Error::Limit`] if the checkpoint would have 2^32 different labels.
     pub(crate) fn add<'a>(
         &mut self,
         series: SeriesRef,
         last_ms: i64,
-        labels: impl Iterator<Item = LabelId>,
-        text: impl Fn(LabelId) -> (&'a str, &'a str),
+        labels: impl Iterator<Item = Pair>,
+        text: impl Fn(Pair) -> (&'a str, &'a str),
     ) -> Result<()> {
+        debug_assert!(self.has_room(), "`make_room` was called");
         let added = self.series.add(&mut self.symbols, series, last_ms, labels, text);
         added.ok_or(Error::Limit { what: "labels of a WAL checkpoint", used: 1 << 32, limit: u64::from(u32::MAX) })
     }
 
-    /// Returns `true` if the added series fill a frame.
-    pub(crate) fn is_full(&self) -> bool {
-        self.series.len() == FRAME_SERIES_MAX || self.symbols.new_size() >= FRAME_SIZE
+    /// Returns `true` if another series may be added before [`Self::make_room`] is called again.
+    pub(crate) fn has_room(&self) -> bool {
+        let is_full = self.series.len() == FRAME_SERIES_MAX
+            || self.series.size() >= FRAME_SIZE
+            || self.symbols.new_size() >= FRAME_SIZE;
+        !is_full && self.symbols.has_room()
     }
 
-    /// Writes the added series if they fill a frame.
+    /// Writes the added series if they fill a frame, and makes room for others. The caller holds no lock of a head.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub(crate) fn write_full(&mut self) -> Result<()> {
-        if self.is_full() { self.write() } else { Ok(()) }
+    pub(crate) fn make_room(&mut self) -> Result<()> {
+        self.symbols.make_room();
+        if self.has_room() { Ok(()) } else { self.write() }
     }
 
     /// Writes the remaining series of a head. The next series are those of another head.

@@ -4,7 +4,7 @@ use roaring::RoaringBitmap;
 
 /// Allocates ids from 0, the lowest free one first, so that arrays indexed by them can be truncated.
 #[derive(Debug, Default)]
-pub(crate) struct IdAllocator {
+pub struct IdAllocator {
     /// One more than the highest id in use.
     end: u32,
     free: RoaringBitmap,
@@ -12,7 +12,7 @@ pub(crate) struct IdAllocator {
 
 impl IdAllocator {
     /// Allocates an id below `end_max`. Returns `None` if all are in use.
-    pub(crate) fn allocate(&mut self, end_max: u32) -> Option<u32> {
+    pub fn allocate(&mut self, end_max: u32) -> Option<u32> {
         if let Some(number) = self.free.min() {
             self.free.remove(number);
             return Some(number);
@@ -22,8 +22,8 @@ impl IdAllocator {
         Some(number)
     }
 
-    /// Frees an id.
-    pub(crate) fn free(&mut self, number: u32) {
+    /// Frees an id that is in use.
+    pub fn free(&mut self, number: u32) {
         self.free.insert(number);
         while self.end > 0 && self.free.remove(self.end - 1) {
             self.end -= 1;
@@ -31,17 +31,17 @@ impl IdAllocator {
     }
 
     /// Returns one more than the highest id in use.
-    pub(crate) fn end(&self) -> usize {
+    pub fn end(&self) -> usize {
         self.end as usize
     }
 
     /// Returns the number of ids in use.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         (u64::from(self.end) - self.free.len()) as usize
     }
 
     /// Returns the approximate size of the free ids in bytes.
-    pub(crate) fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         if self.free.is_empty() { 0 } else { self.free.len() as usize * size_of::<u16>() }
     }
 }
