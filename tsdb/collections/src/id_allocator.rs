@@ -36,7 +36,7 @@ impl IdAllocator {
     }
 
     /// Returns the number of ids in use.
-    pub fn len(&self) -> usize {
+    pub fn n_used(&self) -> usize {
         (u64::from(self.end) - self.free.len()) as usize
     }
 
@@ -57,12 +57,12 @@ mod tests {
         assert_eq!(ids.allocate(4), None);
         ids.free(2);
         ids.free(0);
-        assert_eq!((ids.end(), ids.len()), (4, 2));
+        assert_eq!((ids.end(), ids.n_used()), (4, 2));
         assert_eq!(ids.allocate(4), Some(0));
         ids.free(3);
-        assert_eq!((ids.end(), ids.len()), (2, 2));
+        assert_eq!((ids.end(), ids.n_used()), (2, 2));
         ids.free(0);
         ids.free(1);
-        assert_eq!((ids.end(), ids.len(), ids.size()), (0, 0, 0));
+        assert_eq!((ids.end(), ids.n_used(), ids.size()), (0, 0, 0));
     }
 }

@@ -164,7 +164,7 @@ impl Symbols {
 
 impl fmt::Debug for Symbols {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Symbols({} strings, {} bytes)", self.ids.len(), self.size())
+        write!(f, "Symbols({} strings, {} bytes)", self.ids.n_used(), self.size())
     }
 }
 

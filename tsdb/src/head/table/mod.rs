@@ -113,7 +113,7 @@ impl Table {
 
     /// Returns the number of series.
     pub(in crate::head) fn len(&self) -> usize {
-        self.ids.len()
+        self.ids.n_used()
     }
 
     /// Returns one more than the highest slot in use.
