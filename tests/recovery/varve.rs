@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::harness::{Histogram, Server, WriteRequest, exemplar, series};
+use crate::harness::{Histogram, Server, WriteRequest, exemplar, series, wait_until};
 
 const T: i64 = 1_700_000_000_000;
 
@@ -203,9 +203,10 @@ fn the_log_names_samples_of_unknown_series() {
     damage_frame(&server.data_dir(), "series", |item| item["labels"]["__name__"] == "up");
     assert_eq!(wal("repair", &server.data_dir(), &["--write"]).status.code(), Some(1));
     server.restart(&["--storage.tsdb.shards=1"]);
+    // The replay may end after the server is ready.
+    wait_until("skipped samples in the log", || server.log().contains("Skipped samples of unknown series"));
     let log = server.log();
-    assert!(log.contains("Skipped samples of unknown series") && log.contains("unknown_samples=31"), "{log}");
-    assert!(!log.contains("The WAL is damaged"), "{log}");
+    assert!(log.contains("unknown_samples=31") && !log.contains("The WAL is damaged"), "{log}");
 }
 
 /// A server continues without a block that it cannot open. A tool that prints what is left says so.

@@ -8,9 +8,9 @@ use xxhash_rust::xxh3::xxh3_128_with_secret;
 #[derive(Clone)]
 pub struct RouteHasher {
     secret: Box<[u8; SECRET_SIZE]>,
-    /// Secret too, one for each lane. Odd.
+    /// Secret too, one for each lane. Odd, so that no power is 0.
     multipliers: [u64; 2],
-    /// The powers of the multipliers for the first positions.
+    /// The powers of the multipliers for the first positions: the first powers for position 0.
     powers: Box<[[u64; 2]; N_POWERS]>,
 }
 
@@ -19,7 +19,7 @@ pub struct RouteHasher {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeyLanes {
     sums: [u64; 2],
-    /// The powers for the last position.
+    /// Those of the last position, from which those of the next one follow above [`N_POWERS`].
     powers: [u64; 2],
 }
 
@@ -55,7 +55,7 @@ impl RouteHasher {
         RouteKey([hash as u32, (hash >> 32) as u32, (hash >> 64) as u32, (hash >> 96) as u32])
     }
 
-    /// Appends the hash of the symbol at position `at`, which follows the last one.
+    /// Appends the hash of the symbol at position `at`, the number of symbols before.
     #[inline]
     pub(crate) fn push(&self, to: &mut KeyLanes, at: usize, symbol: RouteKey) {
         to.powers = match self.powers.get(at) {
@@ -134,7 +134,7 @@ impl RouteKey {
     }
 }
 
-/// Number of positions whose powers are stored: as many as 127 bytes of references have.
-pub(crate) const N_POWERS: usize = 128;
+/// Number of positions whose powers are stored: at least as many as 127 bytes of references have.
+const N_POWERS: usize = 128;
 /// The size of secret that XXH3 uses by default.
 const SECRET_SIZE: usize = 192;

@@ -1,6 +1,6 @@
 //! Chains of small blocks of one size, each linked to the block before it.
 //!
-//! Byte strings that grow together would leave free memory of every smaller size behind. A chain moves nothing when it
+//! Vectors that grow together would leave free memory of each smaller size behind. A chain moves nothing when it
 //! grows, and wastes half a block on average. Blocks are never freed individually: all chains are dropped together.
 //! Functions panic if a block does not exist.
 //!

@@ -22,7 +22,7 @@ impl IdAllocator {
         Some(number)
     }
 
-    /// Frees an id that is in use.
+    /// Frees an id that is in use. If it is the highest one, visits the free ids before it.
     pub fn free(&mut self, number: u32) {
         self.free.insert(number);
         while self.end > 0 && self.free.remove(self.end - 1) {

@@ -1,4 +1,5 @@
 //! Collections for data under a lock: an operation moves or allocates a bounded piece, whatever the number of elements.
+//! The exception is [`IdAllocator::free`], which visits all free ids at the end.
 //!
 //! A `Vec` or a hash table that doubles copies all its elements, and everything that waits for the lock waits for that.
 //! Used by the heads and by the recovery of Prometheus' files. This crate knows nothing of what it stores. [`prefetch`]

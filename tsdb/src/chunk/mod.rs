@@ -2,9 +2,9 @@
 //!
 //! The head stores the state of one open [`Chunk`] per series as a row of integers, and closed chunks in a sparse list.
 //! The bytes of a chunk are in a chain of blocks, [`BlockChains`]. The chunks of a shard grow at the same pace, and are
-//! dropped together after a freeze. The encoding ([`float`]) is byte-aligned: an append changes
-//! the row and a few bytes at the end of a chain. A chunk, open or closed, is decoded backwards from its newest sample,
-//! which is part of the row. Only the blocks with requested samples are read.
+//! dropped together after a freeze. The encoding ([`float`]) is byte-aligned: an append changes the row and a few bytes
+//! at the end of a chain. A chunk, open or closed, is decoded backwards from its newest sample, which is part of the
+//! row. Only the blocks with requested samples are read.
 //!
 //! Invariants
 //! 1. Samples of a chunk ascend strictly in time and span less than 2^32 ms.
@@ -403,7 +403,7 @@ mod tests {
         let (mut chunk, mut blocks, mut tail) = (Chunk::default(), BlockChains::default(), Tail::default());
         (0..20).for_each(|i| chunk.append(&mut blocks, Sample { timestamp_ms: i * 10, value: 1.5 }));
         for (from_ms, expect) in [(190, &[190][..]), (181, &[190]), (165, &[170, 180, 190])] {
-            // An blocks without the bytes of the chunk.
+            // No blocks: the bytes of the chunk are missing.
             chunk.read_tail(&BlockChains::default(), from_ms, &mut tail).unwrap();
             assert_eq!(tail.timestamps_ms, expect, "from {from_ms}");
             assert_eq!(tail.values, vec![1.5; expect.len()]);

@@ -44,7 +44,7 @@ pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
 /// The part of the memory of a head that only samples may use: a sixteenth. So new series are rejected before samples.
 const KNOWN_SERIES_PART: usize = 16;
 
-/// Maximum size of a shard's head in bytes: half of the address space of its chunk arena.
+/// Maximum size of a shard's head in bytes: half of what the block numbers of its chunks can address.
 const HEAD_SIZE_MAX: usize = 64 << 30;
 
 /// One shard of a store.

@@ -414,7 +414,7 @@ impl Rows<'_> {
 struct LastLabels<T>(Vec<(Pair, T)>);
 
 impl<T: Copy> LastLabels<T> {
-    /// Returns what belongs to the label at a position. `find` finds it, unless the last label there was the same.
+    /// Returns what belongs to the label at a position. Calls `find` only if the last label there was another one.
     fn get(&mut self, at: usize, label: Pair, find: impl FnOnce() -> T) -> T {
         match self.0.get_mut(at) {
             Some(&mut (last, found)) if last == label => return found,

@@ -46,7 +46,7 @@ impl SeriesWriter {
         self.n_series as usize
     }
 
-    /// Returns the encoded size of the labels in bytes: the other columns have a few bytes per series.
+    /// Returns the encoded size of the labels in bytes. The number of series bounds the size of the other columns.
     pub(super) fn size(&self) -> usize {
         self.symbols.len()
     }

@@ -17,7 +17,7 @@ use crate::wal::record::{put_string, take_string};
 /// Maximum number of symbols of a checkpoint.
 const SYMBOLS_MAX: u64 = u32::MAX as u64;
 
-/// Number of labels for which the tables have room: more than almost all series have.
+/// Number of new labels for which the tables have room. A series with more labels is rare.
 const ROOM: usize = 4096;
 
 /// Assigns numbers to labels and encodes new labels.
@@ -60,17 +60,20 @@ impl SymbolWriter {
         Some(number)
     }
 
-    /// Returns `true` if the tables need not grow for the labels of a series. They grow all at once, so the caller must
-    /// not hold the lock of a head then.
+    /// Returns `true` if the tables need not grow for a series with at most [`ROOM`] labels. They grow all at once, so
+    /// the caller must not hold the lock of a head then.
     pub(super) fn has_room(&self) -> bool {
         let free = |capacity: usize, len: usize| capacity - len >= ROOM;
-        free(self.numbers.capacity(), self.numbers.len()) && free(self.by_pair.capacity(), self.by_pair.len())
+        free(self.numbers.capacity(), self.numbers.len())
+            && free(self.by_pair.capacity(), self.by_pair.len())
+            && free(self.names.capacity(), self.names.len())
     }
 
     /// Lets the tables grow if they have no room.
     pub(super) fn make_room(&mut self) {
         self.numbers.reserve(ROOM);
         self.by_pair.reserve(ROOM);
+        self.names.reserve(ROOM);
     }
 
     /// Forgets the ids of a head: another head gives them to other labels.

@@ -102,27 +102,34 @@ fn a_checkpoint_of_many_frames_round_trips() {
     assert!(matches!(load_all(&path, 8), Err(Error::Corrupt { .. })), "it has the name of another checkpoint");
 }
 
-/// A frame of series with many labels ends before it is too large to be read.
+/// Frames with series of many labels end before they are too large to be read, and the tables grow.
 #[test]
-fn labels_fill_a_frame() {
+fn series_with_many_labels_are_in_several_frames() {
     let dir = tempfile::tempdir().unwrap();
     let names: Vec<String> = (0..1500).map(|i| format!("n{i:04}")).collect();
-    let mut n_added = 0;
+    let values: Vec<String> = (0..20).map(|i| format!("v{i}")).collect();
+    let mut n_full = 0;
     let series = |writer: &mut CheckpointWriter<'_, '_>| {
-        writer.make_room()?;
-        while writer.has_room() {
-            // Each symbol differs by 1,500 from that of the series before: two bytes.
-            let labels = (0..1500).map(|i| (SymbolId(i), SymbolId(n_added % 2)));
-            let text = |(name, value): (SymbolId, SymbolId)| (&*names[name.0 as usize], ["a", "b"][value.0 as usize]);
-            writer.add(SeriesRef(n_added.into()), 5, labels, text)?;
-            n_added += 1;
+        for i in 0..600 {
+            writer.make_room()?;
+            assert!(writer.has_room());
+            // Most symbols differ by more than 64 from that of the series before, so they take two bytes.
+            let labels = (0..1500).map(|name| (SymbolId(name), SymbolId(i % 20)));
+            let text = |(name, value): (SymbolId, SymbolId)| (&*names[name.0 as usize], &*values[value.0 as usize]);
+            writer.add(SeriesRef(i.into()), 5, labels, text)?;
+            // After 20 series there are no new labels, so only the frame can be full.
+            n_full += usize::from(i >= 20 && !writer.has_room());
         }
-        writer.make_room()
+        writer.end_head()
     };
     write(&RealFs, dir.path(), CheckpointPosition(1), 0, std::iter::empty(), series, &[]).unwrap();
-    assert_eq!(n_added, (512_u32 << 10).div_ceil(3000));
-    let loaded = load_all(&dir.path().join("checkpoint-00000001"), 1).unwrap();
-    assert_eq!((loaded.series.len(), loaded.series[1].1.get("n1499")), (n_added as usize, Some("b")));
+    let path = dir.path().join("checkpoint-00000001");
+    let loaded = load_all(&path, 1).unwrap();
+    assert!(
+        (0..600).all(|i| loaded.series[i].0 == i as u64 && loaded.series[i].1.get("n1499") == Some(&*values[i % 20]))
+    );
+    // 1.7 MB of symbols.
+    assert_eq!(n_full, 3);
 }
 
 #[test]

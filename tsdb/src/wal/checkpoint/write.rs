@@ -94,7 +94,7 @@ impl CheckpointWriter<'_, '_> {
         labels: impl Iterator<Item = Pair>,
         text: impl Fn(Pair) -> (&'a str, &'a str),
     ) -> Result<()> {
-        debug_assert!(self.has_room(), "`make_room` was called");
+        debug_assert!(self.has_room(), "the caller must call `make_room` first");
         let added = self.series.add(&mut self.symbols, series, last_ms, labels, text);
         added.ok_or(Error::Limit { what: "labels of a WAL checkpoint", used: 1 << 32, limit: u64::from(u32::MAX) })
     }
