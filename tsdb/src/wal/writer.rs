@@ -303,8 +303,8 @@ impl Wal {
     ///
     /// # Errors
     /// The errors of `add_series`. [`Error::Io`]. [`Error::Limit`] if the labels of an exemplar are larger than the
-    /// store accepts. After an error all segments exist, and the checkpoint is either complete or
-    /// absent. A segment that cannot be removed is no error: the next call retries the removal.
+    /// store accepts. After an error all segments exist, and the checkpoint is either complete or absent. A segment
+    /// that cannot be removed is no error: the next call retries the removal.
     pub(crate) fn checkpoint<'a>(
         &self,
         position: CheckpointPosition,

@@ -112,7 +112,7 @@ impl Resolver<'_> {
     /// Returns a symbol.
     ///
     /// # Errors
-    /// [`Malformed::Symbol`].
+    /// [`Malformed::Symbol`] if there is no such symbol.
     #[inline]
     pub(super) fn symbol(self, number: u32) -> Result<Symbol, WriteError> {
         let missing = || Malformed::Symbol { number, n_symbols: self.symbols.len() };
