@@ -91,8 +91,8 @@ impl Frozen {
         self.samples.copy(slot, range, view, out);
     }
 
-    /// Prefetches the chunks that [`Frozen::copy`] will read. `tails` is scratch memory.
-    pub(super) fn prefetch_chunks(&self, slots: impl Iterator<Item = u32>, range: TimeRange, tails: &mut Vec<u32>) {
+    /// Prefetches the chunks that [`Frozen::copy`] and [`Frozen::read`] will read. `tails` is scratch memory.
+    pub(crate) fn prefetch_chunks(&self, slots: impl Iterator<Item = u32>, range: TimeRange, tails: &mut Vec<u32>) {
         self.samples.prefetch_chunks(slots, range, tails);
     }
 

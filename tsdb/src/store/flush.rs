@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use hashbrown::{HashMap, HashSet};
+use varve_collections::prefetch;
 
 use crate::block::{Block, BlockOrigin, BlockWriter, Symbol};
 use crate::compact::window_of;
@@ -242,7 +243,8 @@ impl Store {
         let symbols = write_symbols(frozen, &in_window, &mut writer)?;
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(frozen.len());
         for ((shard, slots), symbols) in frozen.iter().zip(&in_window).zip(&symbols) {
-            rows.push(Rows { shard, symbols, slots, batch: VecDeque::new(), last: LastLabels(Vec::new()) });
+            let (last, tails) = (LastLabels(Vec::new()), Vec::new());
+            rows.push(Rows { shard, window, symbols, slots, batch: VecDeque::new(), last, tails });
         }
         let mut heap: BinaryHeap<_> = (0..rows.len()).filter_map(|idx| rows[idx].next(idx)).collect();
         let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
@@ -356,6 +358,7 @@ fn write_symbols(
         let (mut pairs, mut last) = (HashSet::new(), LastLabels(Vec::new()));
         for slots in slots.chunks(BATCH_SERIES) {
             let head = shard.shard.head();
+            prefetch(slots.iter().map(|slot_ref| head.first_label_word(slot_ref.slot)));
             for (i, pair) in slots.iter().flat_map(|slot_ref| head.pairs(slot_ref.slot).enumerate()) {
                 last.get(i, pair, || _ = pairs.insert(pair));
             }
@@ -382,11 +385,14 @@ fn write_symbols(
 /// The series of one shard in a part, in label order, as rows of the series table.
 struct Rows<'a> {
     shard: &'a FrozenShard<'a>,
+    window: TimeRange,
     symbols: &'a SymbolMap,
     /// Series that are not in `batch` yet.
     slots: &'a [SlotRef],
     batch: VecDeque<(Vec<Symbol>, u32)>,
     last: LastLabels<Symbol>,
+    /// Scratch memory.
+    tails: Vec<u32>,
 }
 
 impl Rows<'_> {
@@ -400,7 +406,10 @@ impl Rows<'_> {
     fn fill(&mut self) {
         let (slots, rest) = self.slots.split_at(self.slots.len().min(BATCH_SERIES));
         self.slots = rest;
+        let slot_numbers = slots.iter().map(|slot_ref| slot_ref.slot);
+        self.shard.frozen.prefetch_chunks(slot_numbers.clone(), self.window, &mut self.tails);
         let head = self.shard.shard.head();
+        prefetch(slot_numbers.map(|slot| head.first_label_word(slot)));
         for slot_ref in slots {
             let labels = head.pairs(slot_ref.slot).enumerate();
             let symbols = labels.map(|(i, pair)| self.last.get(i, pair, || self.symbols[&pair]));
