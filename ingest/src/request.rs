@@ -164,8 +164,17 @@ impl<'a> Request<'a> {
     }
 
     fn push_all(&mut self, routes: &[Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
-        for ((idx, (series, samples)), route) in (0u32..).zip(self.resolver.batch.series()).zip(routes) {
-            self.push_series(idx, series, samples, *route, None, out)?;
+        let batch = self.resolver.batch;
+        let accepts_all = batch.histograms.is_empty() && !self.deferred.denies_any_samples();
+        for ((idx, (series, samples)), route) in (0u32..).zip(batch.series()).zip(routes) {
+            match (route, samples.single()) {
+                // Fast path: a float of a known series.
+                (&Some(Route::Series(handle, attribution)), Some((sample, start_ms))) if accepts_all => {
+                    out.attributed.add(attribution, 1);
+                    out.batch.push_with_start(handle, sample, start_ms, idx);
+                }
+                _ => self.push_series(idx, series, samples, *route, None, out)?,
+            }
         }
         self.creation_error.take().map_or(Ok(()), Err)
     }

@@ -77,6 +77,13 @@ pub(crate) struct SeriesSamples<'a> {
 }
 
 impl<'a> SeriesSamples<'a> {
+    /// Returns the sample with its start timestamp or 0, if there is exactly one.
+    #[inline]
+    pub(crate) fn single(self) -> Option<(Sample, i64)> {
+        let &[sample] = self.samples else { return None };
+        Some((sample, self.start_timestamps.first().map_or(0, |&(_, start_ms)| start_ms)))
+    }
+
     /// Iterates over the samples, each with its start timestamp or 0.
     pub(crate) fn with_starts(self) -> impl Iterator<Item = (Sample, i64)> + 'a {
         let mut starts = self.start_timestamps.iter().peekable();

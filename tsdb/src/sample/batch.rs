@@ -278,6 +278,7 @@ impl WriteBatch {
 
     /// Adds a sample with its start timestamp, the time since which its value has been counted, in milliseconds. 0 is
     /// unknown.
+    #[inline]
     pub fn push_with_start(&mut self, series: SeriesHandle, sample: Sample, start_ms: i64, tag: u32) {
         self.push(series, sample, tag);
         if start_ms != 0 {
