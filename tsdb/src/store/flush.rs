@@ -40,7 +40,8 @@ use crate::shard::{EvictionLimits, Shard, ShardLog};
 use crate::store::Store;
 use crate::store::flush_state::{FlushStats, Flushing, StaleByShard};
 
-/// Number of series whose labels are looked up per acquisition of the head lock.
+/// Number of series whose chunks are prefetched together, and whose labels are looked up per acquisition of the head
+/// lock.
 const BATCH_SERIES: usize = 512;
 
 impl Store {
