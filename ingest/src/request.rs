@@ -165,11 +165,11 @@ impl<'a> Request<'a> {
 
     fn push_all(&mut self, routes: &[Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
         let batch = self.resolver.batch;
-        let accepts_all = batch.histograms.is_empty() && !self.deferred.denies_any_samples();
+        let has_fast_path = batch.histograms.is_empty() && !self.deferred.denies_any_samples();
         for ((idx, (series, samples)), route) in (0u32..).zip(batch.series()).zip(routes) {
             match (route, samples.single()) {
-                // Fast path: a float of a known series.
-                (&Some(Route::Series(handle, attribution)), Some((sample, start_ms))) if accepts_all => {
+                // Fast path: the only float of a known series.
+                (&Some(Route::Series(handle, attribution)), Some((sample, start_ms))) if has_fast_path => {
                     out.attributed.add(attribution, 1);
                     out.batch.push_with_start(handle, sample, start_ms, idx);
                 }
