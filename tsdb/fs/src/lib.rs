@@ -3,7 +3,8 @@
 //! A store uses the traits [`Fs`] and [`Clock`]. [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] a
 //! read-only view of one. `MemFs` is a disk in memory that fails at any chosen operation and loses in a power cut
 //! whatever a disk may lose. [`StateFile`] is a kind of small file that is replaced as a whole. A
-//! [`DamageReport`](damage::DamageReport) lists the parts of files that cannot be read.
+//! [`DamageReport`](damage::DamageReport) lists the parts of files that cannot be read. A
+//! [`SteadyClock`](steady_clock::SteadyClock) does not accept sudden jumps of the wall clock.
 //!
 //! This crate knows neither the layout of a data directory nor the contents of its files.
 
@@ -20,6 +21,7 @@ mod memory;
 mod read_only;
 mod real;
 mod state_file;
+pub mod steady_clock;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

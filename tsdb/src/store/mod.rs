@@ -10,7 +10,6 @@ mod newest;
 mod ranking;
 mod retention;
 mod snapshot;
-mod steady_clock;
 mod symbol_ranks;
 
 use std::path::PathBuf;

@@ -22,9 +22,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use varve_fs::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, after};
 use varve_fs::{Fs, StateFile};
 
-use super::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, after};
 use crate::error::{Error, Result};
 use crate::options::Options;
 

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_fs::Clock;
+
+use crate::Clock;
 
 /// A larger difference between wall clock and expected time is a jump. Smaller ones are
 /// adjustments, for example of NTP.
 const ADJUSTMENT_MAX_MS: i64 = 60_000;
 /// The wall clock is accepted again after a jump that lasts so long.
-pub(super) const CLOCK_JUMP_CONFIRMED_AFTER: Duration = Duration::from_secs(3600);
+pub const CLOCK_JUMP_CONFIRMED_AFTER: Duration = Duration::from_secs(3600);
 
 /// A clock that compares the wall clock with the expected time.
 #[derive(Debug)]
-pub(super) struct SteadyClock {
+pub struct SteadyClock {
     clock: Arc<dyn Clock>,
     state: Mutex<Expected>,
 }
@@ -35,42 +36,42 @@ struct Expected {
 /// The times that a [`SteadyClock`] tells. They are equal unless the wall clock jumped within
 /// [`CLOCK_JUMP_CONFIRMED_AFTER`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Now {
+pub struct Now {
     /// The wall-clock time.
-    pub(super) wall_ms: i64,
+    pub wall_ms: i64,
     /// The expected time.
-    pub(super) expected_ms: i64,
+    pub expected_ms: i64,
     /// The time of [`Clock::elapsed`].
-    pub(super) elapsed: Duration,
+    pub elapsed: Duration,
 }
 
 impl Now {
     /// Returns the earlier time.
-    pub(super) fn earliest_ms(self) -> i64 {
+    pub fn earliest_ms(self) -> i64 {
         self.wall_ms.min(self.expected_ms)
     }
 
     /// Returns the later time.
-    pub(super) fn latest_ms(self) -> i64 {
+    pub fn latest_ms(self) -> i64 {
         self.wall_ms.max(self.expected_ms)
     }
 }
 
 impl SteadyClock {
     /// Creates a clock that accepts the time of `clock` at first.
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
         let expected = Expected { time_ms: clock.now_ms(), at: clock.elapsed(), differs_since: None };
         Self { clock, state: Mutex::new(expected) }
     }
 
     /// Expects a time of at least `data_ms`, the time of the newest data: it was written in the past.
-    pub(super) fn expect_at_least(&self, data_ms: i64) {
+    pub fn expect_at_least(&self, data_ms: i64) {
         let mut expected = self.state.lock();
         expected.time_ms = expected.time_ms.max(data_ms);
     }
 
     /// Returns the current times.
-    pub(super) fn now(&self) -> Now {
+    pub fn now(&self) -> Now {
         let (wall_ms, elapsed) = (self.clock.now_ms(), self.clock.elapsed());
         let mut expected = self.state.lock();
         let expected_ms = after(expected.time_ms, elapsed.saturating_sub(expected.at));
@@ -88,13 +89,13 @@ impl SteadyClock {
 }
 
 /// Returns the time `elapsed` after `time_ms`.
-pub(super) fn after(time_ms: i64, elapsed: Duration) -> i64 {
+pub fn after(time_ms: i64, elapsed: Duration) -> i64 {
     time_ms.saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
-    use varve_fs::testing::ManualClock;
+    use crate::testing::ManualClock;
 
     use super::*;
 
