@@ -147,7 +147,7 @@ where
     for end in &mut ends {
         total += std::mem::replace(end, total);
     }
-    order.clear();
+    // Every element is overwritten.
     order.resize(total, (0, RouteKey([0; 4])));
     for (idx, key) in (0u32..).zip(keys) {
         if let Some(key) = key {

@@ -45,24 +45,27 @@ pub(crate) fn merge(sources: &[Arc<StoredBlock>], origin: BlockOrigin, merging: 
     let mut inputs: Vec<Input<'_>> = sources.iter().zip(&symbols).map(|(s, map)| Input::new(s, map)).collect();
     let mut heap = BinaryHeap::new();
     for (idx, input) in inputs.iter_mut().enumerate() {
-        heap.extend(input.next()?.map(|labels| Reverse((labels, idx))));
+        heap.extend(input.next(Vec::new())?.map(|labels| Reverse((labels, idx))));
     }
     let (mut samples, mut n_series, mut n_conflicts) = (SampleColumns::default(), 0_u64, 0);
+    // The memory of the labels that were written last.
+    let mut spare = Vec::new();
     while let Some(Reverse((labels, idx))) = heap.pop() {
         if merging.stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted(crate::error::Interrupt::Shutdown));
         }
         samples.clear();
         samples.append(&mut inputs[idx].samples);
-        heap.extend(inputs[idx].next()?.map(|labels| Reverse((labels, idx))));
+        inputs[idx].next(spare)?.into_iter().for_each(|labels| heap.push(Reverse((labels, idx))));
         while let Some(Reverse((same, _))) = heap.peek()
             && *same == labels
         {
-            let Some(Reverse((_, idx))) = heap.pop() else { break };
+            let Some(Reverse((same, idx))) = heap.pop() else { break };
             n_conflicts += samples.merge(&inputs[idx].samples);
-            heap.extend(inputs[idx].next()?.map(|labels| Reverse((labels, idx))));
+            inputs[idx].next(same)?.into_iter().for_each(|labels| heap.push(Reverse((labels, idx))));
         }
         writer.series(&labels, &samples)?;
+        spare = labels;
         n_series += 1;
         merging.throttle.spend(writer.size());
     }
@@ -80,28 +83,32 @@ fn merge_symbols(sources: &[Arc<StoredBlock>], writer: &mut BlockWriter) -> Resu
     let mut symbols: Vec<Vec<Symbol>> = sources.iter().map(|_| Vec::new()).collect();
     let mut heap = BinaryHeap::new();
     for (idx, cursor) in cursors.iter_mut().enumerate() {
-        heap.extend(owned(cursor.next_pair()?).map(|pair| Reverse((pair, idx))));
+        heap.extend(copied(cursor.next_pair()?, <_>::default()).map(|pair| Reverse((pair, idx))));
     }
-    // The last pair, and its symbol once it was written.
-    let mut last: Option<((String, String), Option<Symbol>)> = None;
-    while let Some(Reverse((pair, idx))) = heap.pop() {
-        heap.extend(owned(cursors[idx].next_pair()?).map(|pair| Reverse((pair, idx))));
+    // The last pair, and its symbol once it was written. No pair is empty.
+    let (mut last, mut written) = ((String::new(), String::new()), None);
+    while let Some(Reverse((mut pair, idx))) = heap.pop() {
         let ordinal = symbols[idx].len() as u32;
-        if last.as_ref().is_none_or(|(text, _)| *text != pair) {
-            last = Some((pair, None));
+        if last != pair {
+            std::mem::swap(&mut last, &mut pair);
+            written = None;
         }
-        let Some(((name, value), written)) = &mut last else { continue };
         if used[idx].as_ref().is_none_or(|used| used.contains(ordinal)) && written.is_none() {
-            *written = Some(writer.symbol(name, value)?);
+            written = Some(writer.symbol(&last.0, &last.1)?);
         }
         // A symbol used only by deleted series is never looked up.
         symbols[idx].push(written.unwrap_or(Symbol(u32::MAX)));
+        copied(cursors[idx].next_pair()?, pair).into_iter().for_each(|pair| heap.push(Reverse((pair, idx))));
     }
     Ok(symbols)
 }
 
-fn owned(pair: Option<(&str, &str)>) -> Option<(String, String)> {
-    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
+/// Copies a name and value into the memory of `out`.
+fn copied(pair: Option<(&str, &str)>, mut out: (String, String)) -> Option<(String, String)> {
+    let (name, value) = pair?;
+    name.clone_into(&mut out.0);
+    value.clone_into(&mut out.1);
+    Some(out)
 }
 
 /// Finds the symbols of the series with remaining samples.
@@ -134,8 +141,9 @@ impl<'a> Input<'a> {
         Self { stored, symbols, scan, next_ordinal: 0, samples: SampleColumns::default() }
     }
 
-    /// Advances to the next series with remaining samples, and returns its labels as symbols of the result.
-    fn next(&mut self) -> Result<Option<Vec<Symbol>>> {
+    /// Advances to the next series with remaining samples, and returns its labels as symbols of the result, in the
+    /// memory of `out`.
+    fn next(&mut self, mut out: Vec<Symbol>) -> Result<Option<Vec<Symbol>>> {
         loop {
             self.samples.clear();
             let Some(labels) = self.scan.next(&mut self.samples)? else { return Ok(None) };
@@ -143,7 +151,9 @@ impl<'a> Input<'a> {
             self.next_ordinal += 1;
             self.stored.deleted(ordinal).for_each(|range| self.samples.remove(range));
             if !self.samples.is_empty() {
-                return Ok(Some(labels.iter().map(|symbol| self.symbols[symbol.0 as usize]).collect()));
+                out.clear();
+                out.extend(labels.iter().map(|symbol| self.symbols[symbol.0 as usize]));
+                return Ok(Some(out));
             }
         }
     }

@@ -19,12 +19,12 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::io::ErrorKind;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use varve_collections::prefetch;
 
 use crate::block::{Block, BlockOrigin, BlockWriter, Symbol};
@@ -244,17 +244,17 @@ impl Store {
         let symbols = write_symbols(frozen, &in_window, &mut writer)?;
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(frozen.len());
         for ((shard, slots), symbols) in frozen.iter().zip(&in_window).zip(&symbols) {
-            let (last, tails) = (LastLabels(Vec::new()), Vec::new());
-            rows.push(Rows { shard, window, symbols, slots, batch: VecDeque::new(), last, tails });
+            let (batch, of_batch, tails, last) = (VecDeque::new(), VecDeque::new(), Vec::new(), LastLabels(Vec::new()));
+            rows.push(Rows { shard, window, symbols, slots, batch, of_batch, last, tails });
         }
-        let mut heap: BinaryHeap<_> = (0..rows.len()).filter_map(|idx| rows[idx].next(idx)).collect();
+        let mut heap: BinaryHeap<_> = (0..rows.len()).filter_map(|idx| rows[idx].next(idx, Vec::new())).collect();
         let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
         while let Some(Reverse((labels, idx, slot))) = heap.pop() {
             samples.clear();
             frozen[idx].frozen.read(slot, window, &mut scratch, &mut samples).map_err(overwritten)?;
             writer.series(&labels, &samples)?;
             stale[frozen[idx].number].extend(frozen[idx].stale(slot, &samples));
-            heap.extend(rows[idx].next(idx));
+            rows[idx].next(idx, labels).into_iter().for_each(|next| heap.push(next));
         }
         writer.finish()?;
         self.blocks.open_block(id).inspect_err(|_| self.blocks.discard([id]))
@@ -354,27 +354,31 @@ fn write_symbols(
     in_window: &[&[SlotRef]],
     writer: &mut BlockWriter,
 ) -> Result<Vec<SymbolMap>> {
-    let mut used = Vec::new();
+    let (mut texts, mut used) = (String::new(), Vec::new());
+    let mut symbols: Vec<SymbolMap> = frozen.iter().map(|_| SymbolMap::new()).collect();
     for ((idx, shard), slots) in frozen.iter().enumerate().zip(in_window) {
-        let (mut pairs, mut last) = (HashSet::new(), LastLabels(Vec::new()));
+        let mut last = LastLabels(Vec::new());
         for slots in slots.chunks(BATCH_SERIES) {
             let head = shard.shard.head();
             prefetch(slots.iter().map(|slot_ref| head.first_label_word(slot_ref.slot)));
+            let mut copy = |symbol| {
+                let start = texts.len();
+                texts.push_str(head.symbol(symbol));
+                start..texts.len()
+            };
             for (i, pair) in slots.iter().flat_map(|slot_ref| head.pairs(slot_ref.slot).enumerate()) {
-                last.get(i, pair, || _ = pairs.insert(pair));
+                last.get(i, pair, || {
+                    if symbols[idx].insert(pair, Symbol(u32::MAX)).is_none() {
+                        used.push(((copy(pair.0), copy(pair.1)), idx, pair));
+                    }
+                });
             }
         }
-        let pairs: Vec<Pair> = pairs.into_iter().collect();
-        for pairs in pairs.chunks(BATCH_SERIES) {
-            let head = shard.shard.head();
-            let text = |id| head.symbol(id).to_owned();
-            used.extend(pairs.iter().map(|&(name, value)| ((text(name), text(value)), idx, (name, value))));
-        }
     }
-    used.sort_unstable();
-    let mut symbols: Vec<SymbolMap> = frozen.iter().map(|_| SymbolMap::new()).collect();
-    for of_text in used.chunk_by(|a, b| a.0 == b.0) {
-        let (name, value) = &of_text[0].0;
+    let text = |(name, value): &(Range<usize>, Range<usize>)| (&texts[name.clone()], &texts[value.clone()]);
+    used.sort_unstable_by(|a, b| text(&a.0).cmp(&text(&b.0)));
+    for of_text in used.chunk_by(|a, b| text(&a.0) == text(&b.0)) {
+        let (name, value) = text(&of_text[0].0);
         let symbol = writer.symbol(name, value)?;
         for &(_, idx, pair) in of_text {
             symbols[idx].insert(pair, symbol);
@@ -390,18 +394,25 @@ struct Rows<'a> {
     symbols: &'a SymbolMap,
     /// Series that are not in `batch` yet.
     slots: &'a [SlotRef],
-    batch: VecDeque<(Vec<Symbol>, u32)>,
+    /// The slot and the number of labels of each series.
+    batch: VecDeque<(u32, usize)>,
+    /// The labels of the series in `batch`.
+    of_batch: VecDeque<Symbol>,
     last: LastLabels<Symbol>,
     /// Scratch memory.
     tails: Vec<u32>,
 }
 
 impl Rows<'_> {
-    fn next(&mut self, idx: usize) -> Option<Reverse<(Vec<Symbol>, usize, u32)>> {
+    /// Returns the next series with its labels, in the memory of `labels`.
+    fn next(&mut self, idx: usize, mut labels: Vec<Symbol>) -> Option<Reverse<(Vec<Symbol>, usize, u32)>> {
         if self.batch.is_empty() {
             self.fill();
         }
-        self.batch.pop_front().map(|(labels, slot)| Reverse((labels, idx, slot)))
+        let (slot, n_labels) = self.batch.pop_front()?;
+        labels.clear();
+        labels.extend(self.of_batch.drain(..n_labels));
+        Some(Reverse((labels, idx, slot)))
     }
 
     fn fill(&mut self) {
@@ -413,8 +424,9 @@ impl Rows<'_> {
         prefetch(slot_numbers.map(|slot| head.first_label_word(slot)));
         for slot_ref in slots {
             let labels = head.pairs(slot_ref.slot).enumerate();
-            let symbols = labels.map(|(i, pair)| self.last.get(i, pair, || self.symbols[&pair]));
-            self.batch.push_back((symbols.collect(), slot_ref.slot));
+            let n_before = self.of_batch.len();
+            self.of_batch.extend(labels.map(|(i, pair)| self.last.get(i, pair, || self.symbols[&pair])));
+            self.batch.push_back((slot_ref.slot, self.of_batch.len() - n_before));
         }
     }
 }
