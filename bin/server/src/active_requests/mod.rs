@@ -15,7 +15,7 @@ use varve_base::excerpt::truncate;
 use varve_tsdb::context::{MemoryBudget, MemoryReclaimer};
 use varve_tsdb::{Interrupt, QueryContext};
 
-use log::{ActiveRequestLog, Record, State};
+use log::{ActiveRequestLog, Place, Record, State};
 
 use super::request_context::RequestContext;
 
@@ -81,14 +81,20 @@ pub struct ActiveRequest {
     arrived: Instant,
     /// Time that the request was queued. Set when its work begins.
     queued: OnceLock<Duration>,
-    /// The slot of the request in the active-request log.
-    slot: Mutex<Option<u32>>,
+    /// The place of the request in the active-request log.
+    place: Mutex<Place>,
 }
 
 impl ActiveRequest {
-    /// Writes the state of the request, and the reason if it failed, to the active-request log.
+    /// Writes the state of the request, and the reason if it failed, to the active-request log. A request that completed
+    /// before it was recorded leaves no record.
     pub(crate) fn record_in(&self, log: &ActiveRequestLog, state: State, reason: &str) {
         let Self { context, ctx, .. } = self;
+        let mut place = self.place.lock();
+        if state == State::Completed && *place == Place::None {
+            *place = Place::Ended;
+            return;
+        }
         let record = Record {
             state,
             id: context.id,
@@ -105,7 +111,7 @@ impl ActiveRequest {
             reason: reason.to_owned(),
             text: truncate(&context.parameters().text, log::TEXT_SIZE_MAX).to_owned(),
         };
-        log.write(&mut self.slot.lock(), &record);
+        log.write(&mut place, &record);
     }
 
     /// Records that work on the request begins.
@@ -158,7 +164,7 @@ impl ActiveRequests {
             ctx: ctx.clone(),
             arrived: Instant::now(),
             queued: OnceLock::new(),
-            slot: Mutex::new(None),
+            place: Mutex::default(),
         });
         self.requests.lock().insert(request.context.id, Arc::clone(&request));
         Registration { all: Arc::clone(self), request }
@@ -274,6 +280,25 @@ mod tests {
         let interrupted = [&gone, &first, &second].map(QueryContext::interrupted);
         assert_eq!(interrupted, [None, Some(Interrupt::Shutdown), Some(Interrupt::Killed)]);
         assert_eq!(active.len(), 2);
+    }
+
+    #[test]
+    fn a_request_that_completes_before_it_is_recorded_leaves_no_record() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let log = ActiveRequestLog::create(dir.path(), 7, 0).unwrap();
+        let active = Arc::new(ActiveRequests::default());
+        let memory = MemoryBudget::new("all", 1000);
+        let register = || active.register(context(), RequestClass::Write, &ctx(&memory));
+        let [short, long, failed] = [register(), register(), register()];
+        short.request.record_in(&log, State::Completed, "");
+        // The update of active requests may have listed it before its end.
+        short.request.record_in(&log, State::Working, "");
+        long.request.record_in(&log, State::Working, "");
+        long.request.record_in(&log, State::Completed, "");
+        failed.request.record_in(&log, State::Failed, "no space");
+        let ids: Vec<_> = log::read(&dir.path().join(log::FILE)).unwrap().records.iter().map(|of| of.id).collect();
+        assert_eq!(ids, [failed.request.context.id]);
+        assert_eq!(log.n_dropped(), 0);
     }
 
     #[test]

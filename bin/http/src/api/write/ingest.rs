@@ -54,7 +54,6 @@ pub(crate) async fn ingest(
         let request = &registration.request;
         request.begin();
         context.trace().inspect(|trace| trace.add_part("queue", request.queued()));
-        app.record_start(request);
         let permit = RefCell::new(permit);
         // A request that waits releases its permit to requests that can run.
         let release = || permit.borrow_mut().release();

@@ -1,7 +1,8 @@
 //! The active-request log: a file of fixed size with the activity of the process, to read after a crash.
 //!
-//! The server records each request for data when its work begins, a few times a second, and when it has ended. The
-//! command `varve status last-words` reads the log. Format: docs/format/active-requests.md, version 1.
+//! The server records each request for data when its work begins, ten times a second, and when it has ended. A write is
+//! not recorded when its work begins, so a short one leaves no record. The command `varve status last-words` reads the
+//! log. Format: docs/format/active-requests.md, version 1.
 //!
 //! Invariants
 //! 1. The file never grows: a request has one slot, which is reused after the request has ended. The slot of a
@@ -41,18 +42,22 @@ const N_SLOTS: u32 = 1024;
 pub(crate) struct ActiveRequestLog {
     file: File,
     header: slot::Header,
-    slots: Mutex<Slots>,
+    /// Free slots, the longest free first.
+    free: Mutex<VecDeque<u32>>,
     /// Requests without a slot, and failed writes.
     n_dropped: AtomicU64,
 }
 
-/// The use of slots.
-#[derive(Debug)]
-struct Slots {
-    /// The id of the request in a slot. 0 if it has ended.
-    owners: Vec<u64>,
-    /// Free slots, the longest free first.
-    free: VecDeque<u32>,
+/// The place of a request in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Place {
+    /// The request has no slot yet.
+    #[default]
+    None,
+    /// The number of its slot.
+    Slot(u32),
+    /// The request has ended.
+    Ended,
 }
 
 impl ActiveRequestLog {
@@ -70,37 +75,33 @@ impl ActiveRequestLog {
         let header = slot::Header { n_slots: N_SLOTS, pid, started_ms, is_clean_shutdown: false };
         file.set_len(slot::HEADER_SIZE as u64 + u64::from(N_SLOTS) * slot::SIZE as u64)?;
         file.write_all_at(&header.encode(), 0)?;
-        let slots = Slots { owners: vec![0; N_SLOTS as usize], free: (0..N_SLOTS).collect() };
-        Ok(Self { file, header, slots: Mutex::new(slots), n_dropped: AtomicU64::new(0) })
+        Ok(Self { file, header, free: Mutex::new((0..N_SLOTS).collect()), n_dropped: AtomicU64::new(0) })
     }
 
     /// Writes a record to the slot of a request, or to a free one. A record that comes after the end of its request is
     /// ignored.
-    pub(crate) fn write(&self, slot: &mut Option<u32>, record: &Record) {
-        let mut slots = self.slots.lock();
-        let at = match *slot {
-            Some(at) if slots.owners[at as usize] != record.id => return,
-            Some(at) => at,
-            None => match slots.free.pop_front() {
-                Some(at) => at,
-                None => {
-                    self.n_dropped.fetch_add(1, Ordering::Relaxed);
-                    return;
-                }
-            },
+    pub(crate) fn write(&self, place: &mut Place, record: &Record) {
+        let mut free = self.free.lock();
+        let slot = match *place {
+            Place::None => free.pop_front(),
+            Place::Slot(at) => Some(at),
+            Place::Ended => return,
         };
-        *slot = Some(at);
-        slots.owners[at as usize] = record.id;
+        let Some(at) = slot else {
+            self.n_dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        *place = Place::Slot(at);
         let offset = slot::HEADER_SIZE as u64 + u64::from(at) * slot::SIZE as u64;
         self.write_at(&record.encode(), offset);
         if matches!(record.state, State::Completed | State::Failed) {
-            slots.owners[at as usize] = 0;
-            // There are thousands of writes, and they have no text. The slot of a successful one is reused first, so
-            // that writes do not overwrite the records of queries.
+            *place = Place::Ended;
+            // There are many writes, and they have no text. The slot of a successful one is reused first, so that
+            // writes do not overwrite the records of queries.
             if record.state == State::Completed && record.text.is_empty() {
-                slots.free.push_front(at);
+                free.push_front(at);
             } else {
-                slots.free.push_back(at);
+                free.push_back(at);
             }
         }
     }
@@ -145,7 +146,7 @@ mod tests {
     fn active_requests_are_read_back() {
         let dir = TempDir::new().unwrap();
         let first = log(&dir);
-        let (mut a, mut b) = (None, None);
+        let (mut a, mut b) = (Place::None, Place::None);
         first.write(&mut a, &record(1, State::Working));
         first.write(&mut b, &record(2, State::Waiting));
         first.write(&mut b, &Record { held_bytes: 5, ..record(2, State::Working) });
@@ -165,9 +166,9 @@ mod tests {
     fn writes_do_not_overwrite_queries() {
         let dir = TempDir::new().unwrap();
         let log = log(&dir);
-        log.write(&mut None, &record(1, State::Completed));
+        log.write(&mut Place::None, &record(1, State::Completed));
         for id in 2..10 * u64::from(N_SLOTS) {
-            log.write(&mut None, &Record { text: String::new(), ..record(id, State::Completed) });
+            log.write(&mut Place::None, &Record { text: String::new(), ..record(id, State::Completed) });
         }
         let found = read(&dir.path().join(FILE)).unwrap();
         assert_eq!((found.records.len(), found.records[0].id), (2, 1));
@@ -177,18 +178,19 @@ mod tests {
     fn a_slot_is_reused_after_its_request_has_ended() {
         let dir = TempDir::new().unwrap();
         let log = log(&dir);
-        let mut slots = vec![None; N_SLOTS as usize];
-        for (id, slot) in slots.iter_mut().enumerate() {
-            log.write(slot, &record(id as u64 + 1, State::Working));
+        let mut places = vec![Place::None; N_SLOTS as usize];
+        for (id, place) in places.iter_mut().enumerate() {
+            log.write(place, &record(id as u64 + 1, State::Working));
         }
-        let mut one_more = None;
+        let mut one_more = Place::None;
         log.write(&mut one_more, &record(5000, State::Working));
-        assert_eq!((one_more, log.n_dropped()), (None, 1));
-        log.write(&mut slots[3], &record(4, State::Failed));
+        assert_eq!((one_more, log.n_dropped()), (Place::None, 1));
+        let freed = places[3];
+        log.write(&mut places[3], &record(4, State::Failed));
         log.write(&mut one_more, &record(5000, State::Working));
-        assert_eq!(one_more, slots[3]);
+        assert_eq!((one_more, places[3]), (freed, Place::Ended));
         // A record after the end of its request does not overwrite it.
-        log.write(&mut slots[3], &record(4, State::Working));
+        log.write(&mut places[3], &record(4, State::Working));
         let found = read(&dir.path().join(FILE)).unwrap();
         assert_eq!(found.records.len(), N_SLOTS as usize);
         assert!(found.records.iter().any(|of| of.id == 5000) && found.records.iter().all(|of| of.id != 4));
