@@ -103,7 +103,7 @@ pub struct Options {
 
 impl Default for Options {
     /// One shard, at most 8 logs, synced every second, segments of 32 MiB, samples in order up to 3 h old, out of order
-    /// up to 30 min, at most 10 min ahead, a flush every 10 min or 512 MiB, a page cache of 64 MiB, unlimited memory,
+    /// up to 30 min, at most 10 min ahead, a flush every 30 min or 512 MiB, a page cache of 64 MiB, unlimited memory,
     /// no retention, 100 MiB of exemplars, 64 MiB of metadata; `open` waits for the replay.
     fn default() -> Self {
         Self {
@@ -119,7 +119,7 @@ impl Default for Options {
             out_of_order_window_ms: 30 * 60_000,
             ahead_max_ms: 600_000,
             head_size_max_bytes: usize::MAX,
-            flush_interval: Duration::from_secs(600),
+            flush_interval: Duration::from_secs(1800),
             flush_size_bytes: 512 << 20,
             series_idle_ms: 3_600_000,
             series_stale_ms: 300_000,

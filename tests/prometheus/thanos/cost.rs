@@ -100,7 +100,7 @@ fn a_series_call_costs_less_than_that_of_a_sidecar_and_of_receive() {
     let (n_series, end_ms) = (n_series(), now_ms() / STEP_MS * STEP_MS);
     for part in 0..N_PARTS {
         if part == N_PARTS - 1 {
-            // By default, Varve has samples of ten minutes in memory. Prometheus and receive have those of two hours.
+            // Varve has samples of ten minutes in memory. By default, Prometheus and receive have those of two hours.
             varve.http().post("/api/v1/admin/tsdb/compact", &[], b"").expect_status(204);
         }
         for request in requests(n_series, end_ms, part * PART_SAMPLES..(part + 1) * PART_SAMPLES) {

@@ -138,7 +138,7 @@ pub struct ServeArgs {
     pub(crate) retention_size: usize,
 
     /// How often samples in memory are flushed to blocks; startup replays the WAL since the last flush
-    #[arg(long = "storage.head.flush-interval", value_name = "DURATION", default_value = "10m", value_parser = parse_timeout)]
+    #[arg(long = "storage.head.flush-interval", value_name = "DURATION", default_value = "30m", value_parser = parse_timeout)]
     pub flush_interval: Duration,
 
     /// Memory of samples in the heads that triggers an early flush [0: an eighth of --memory.limit]
