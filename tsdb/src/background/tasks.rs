@@ -4,7 +4,7 @@
 //! replace remain.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -133,7 +133,7 @@ fn flush_task(store: &Store, stop: &Stop) {
             report("rank series", label_order.update(store));
             continue;
         }
-        let flushed = store.flush_with_reserve();
+        let flushed = on_short_thread(|| store.flush_with_reserve());
         if flushed.as_ref().is_err_and(|error| !matches!(error, Error::Interrupted(_))) {
             store.compaction_stats.lock().n_failed += 1;
         }
@@ -144,8 +144,19 @@ fn flush_task(store: &Store, stop: &Stop) {
 
 fn merge_task(store: &Store, stop: &Stop) {
     while stop.sleep(MERGE_CHECK.min(store.options.flush_interval)) {
-        report("merge blocks", store.compact(&stop.flag));
+        report("merge blocks", on_short_thread(|| store.compact(&stop.flag)));
     }
+}
+
+/// Runs work on a thread that ends with it. The allocator then returns the thread's empty pages, and other threads fill
+/// the rest. A thread that lives on would keep them until its next work.
+fn on_short_thread<T: Send>(work: impl Fn() -> T + Sync) -> T {
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    thread::scope(|scope| match thread::Builder::new().name(name).spawn_scoped(scope, &work) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        // The operating system has no thread.
+        Err(_) => work(),
+    })
 }
 
 fn report(what: &str, result: Result<()>) {
