@@ -139,7 +139,7 @@ async fn run(
             return Ok(());
         }
     };
-    app.open_active_request_log(&of_error);
+    app.active_requests.open_log(&of_error, app.started.as_millisecond());
     let (of_app, opened) = (Arc::clone(&app), Arc::clone(&store));
     // Blocks: waits for a reload, and compiles relabel rules.
     tokio::task::spawn_blocking(move || of_app.set_store(opened)).await??;
@@ -271,7 +271,7 @@ async fn shut_down(
     let Some(store) = app.take_store() else { return Ok(()) };
     let closed = tokio::task::spawn_blocking(move || close(store)).await;
     closed.context("close the store")??;
-    app.close_active_request_log();
+    app.active_requests.close_log();
     tracing::info!("See you next time!");
     Ok(())
 }

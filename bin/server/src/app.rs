@@ -3,9 +3,8 @@
 //! Invariant: the store is present from [`App::set_store`] to [`App::take_store`]. Before and after, requests for data
 //! get 503.
 
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -13,15 +12,13 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use prometheus::proto::MetricFamily;
 use varve_base::config::Config;
-use varve_base::excerpt::truncate;
 use varve_base::machine;
 use varve_base::service_manager::{self, notify};
 use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::context::scheduler::Scheduler;
 use varve_tsdb::{Interrupt, QueryContext};
 
-use super::active_requests::log::{self, ActiveRequestLog, State};
-use super::active_requests::{ActiveRequest, ActiveRequests};
+use super::active_requests::ActiveRequests;
 use super::live_config::{LiveConfig, Prepared};
 use super::metrics::{Metrics, counts, families};
 use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
@@ -78,8 +75,6 @@ pub struct App {
     /// Held during a reload, so that configuration and rules are of the same one.
     reloading: Mutex<()>,
     store: RwLock<Option<Arc<Store>>>,
-    /// Opened with the store, in its directory.
-    active_request_log: OnceLock<ActiveRequestLog>,
     /// Bounds the memory of all queries and metadata requests.
     query_memory: MemoryBudget,
     /// Shares the cores between requests that read.
@@ -95,9 +90,6 @@ const WRITE_MEMORY_FLAG: &str = "--ingest.bytes-in-flight-max";
 const STARTING: u8 = 0;
 const READY: u8 = 1;
 const STOPPING: u8 = 2;
-
-/// Maximum bytes of a query in a log message.
-const LOGGED_SIZE_MAX: usize = 1000;
 
 impl App {
     /// Creates the state of a server that has no store yet.
@@ -126,7 +118,6 @@ impl App {
             tracer: Tracer::new(metrics.traces.clone()),
             top_queries: TopQueries::default(),
             query_breaker: QueryBreaker::new(settings.args.query_breaker_failures, settings.args.query_breaker_timeout),
-            active_request_log: OnceLock::new(),
             scheduler: Scheduler::new(machine::cores()),
             query_memory: MemoryBudget::with_reclaimer(
                 QUERY_MEMORY_TOTAL_FLAG,
@@ -233,9 +224,8 @@ impl App {
     pub fn gather(&self) -> Vec<MetricFamily> {
         let (used_bytes, limit_bytes) = self.pressure.stats();
         let retention = self.settings.retention(&self.config.current());
-        let n_dropped = self.active_request_log.get().map_or(0, ActiveRequestLog::n_dropped);
         let mut own = counts([
-            ("varve_active_request_log_dropped_total", n_dropped),
+            ("varve_active_request_log_dropped_total", self.active_requests.n_dropped()),
             ("varve_memory_used_bytes", used_bytes),
             ("varve_memory_limit_bytes", limit_bytes),
             ("varve_query_memory_bytes", self.query_memory.used() as u64),
@@ -303,48 +293,6 @@ impl App {
                 store.engine.clear_cache();
             }
         }
-        for request in self.active_requests.list() {
-            self.record(&request, request.state(), "");
-        }
-    }
-
-    /// Opens the active-request log in the data directory, and logs the requests that were active when the previous
-    /// process ended.
-    pub fn open_active_request_log(&self, dir: &Path) {
-        match ActiveRequestLog::create(dir, std::process::id(), self.started.as_millisecond()) {
-            Ok(log) => drop(self.active_request_log.set(log)),
-            Err(error) => tracing::warn!(?dir, %error, "Cannot create the active-request log"),
-        }
-        if let Ok(previous) = log::read(&dir.join(log::PREVIOUS_FILE))
-            && !previous.is_clean_shutdown
-        {
-            let active = previous.active();
-            let n_active = active.len();
-            let heaviest = active.first().map(|record| truncate(&record.text, LOGGED_SIZE_MAX));
-            let see = format!("varve status last-words {}", dir.display());
-            tracing::warn!(n_active, heaviest, see, "The previous process did not shut down cleanly");
-        }
-    }
-
-    /// Records a clean shutdown in the active-request log.
-    pub fn close_active_request_log(&self) {
-        self.active_request_log.get().into_iter().for_each(ActiveRequestLog::close);
-    }
-
-    /// Records that work on a request has begun.
-    pub fn record_start(&self, request: &ActiveRequest) {
-        self.record(request, State::Working, "");
-    }
-
-    /// Records that a request has ended, with the reason if it failed.
-    pub fn record_end(&self, request: &ActiveRequest, reason: Option<&str>) {
-        let state = if reason.is_some() { State::Failed } else { State::Completed };
-        self.record(request, state, reason.unwrap_or_default());
-    }
-
-    fn record(&self, request: &ActiveRequest, state: State, reason: &str) {
-        if let Some(log) = self.active_request_log.get() {
-            request.record_in(log, state, reason);
-        }
+        self.active_requests.record_all();
     }
 }

@@ -74,7 +74,7 @@ impl SteadyClock {
     pub fn now(&self) -> Now {
         let (wall_ms, elapsed) = (self.clock.now_ms(), self.clock.elapsed());
         let mut expected = self.state.lock();
-        let expected_ms = after(expected.time_ms, elapsed.saturating_sub(expected.at));
+        let expected_ms = time_after(expected.time_ms, elapsed.saturating_sub(expected.at));
         let is_jump = wall_ms.abs_diff(expected_ms) > ADJUSTMENT_MAX_MS as u64;
         if is_jump && expected.differs_since.is_none() {
             tracing::warn!(wall_ms, expected_ms, "the wall clock differs from the expected time");
@@ -89,7 +89,7 @@ impl SteadyClock {
 }
 
 /// Returns the time `elapsed` after `time_ms`.
-pub fn after(time_ms: i64, elapsed: Duration) -> i64 {
+pub fn time_after(time_ms: i64, elapsed: Duration) -> i64 {
     time_ms.saturating_add(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX))
 }
 

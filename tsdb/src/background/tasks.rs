@@ -1,6 +1,6 @@
 //! The background tasks of a store: flushing, merging and syncing the WAL. A flush never waits for a merge.
 //!
-//! Threads: one per task. Work that fails or panics is logged and retried in the next round; the files it was to
+//! Threads: one per task, and one for each flush and each round of merges. Work that fails or panics is logged and retried in the next round; the files it was to
 //! replace remain.
 
 use std::io;
@@ -133,7 +133,7 @@ fn flush_task(store: &Store, stop: &Stop) {
             report("rank series", label_order.update(store));
             continue;
         }
-        let flushed = on_short_thread(|| store.flush_with_reserve());
+        let flushed = on_new_thread(|| store.flush_with_reserve());
         if flushed.as_ref().is_err_and(|error| !matches!(error, Error::Interrupted(_))) {
             store.compaction_stats.lock().n_failed += 1;
         }
@@ -144,17 +144,17 @@ fn flush_task(store: &Store, stop: &Stop) {
 
 fn merge_task(store: &Store, stop: &Stop) {
     while stop.sleep(MERGE_CHECK.min(store.options.flush_interval)) {
-        report("merge blocks", on_short_thread(|| store.compact(&stop.flag)));
+        report("merge blocks", on_new_thread(|| store.compact(&stop.flag)));
     }
 }
 
 /// Runs work on a thread that ends with it. The allocator then returns the thread's empty pages, and other threads fill
 /// the rest. A thread that lives on would keep them until its next work.
-fn on_short_thread<T: Send>(work: impl Fn() -> T + Sync) -> T {
+fn on_new_thread<T: Send>(work: impl Fn() -> T + Sync) -> T {
     let name = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| match thread::Builder::new().name(name).spawn_scoped(scope, &work) {
         Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-        // The operating system has no thread.
+        // The operating system cannot create a thread.
         Err(_) => work(),
     })
 }
@@ -169,6 +169,18 @@ fn report(what: &str, result: Result<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_runs_on_a_new_thread_of_the_same_name_and_its_panic_returns() {
+        let task = || {
+            let before = thread::current().id();
+            let (name, id) = on_new_thread(|| (thread::current().name().map(str::to_owned), thread::current().id()));
+            assert!(name.as_deref() == Some("task") && id != before);
+            let failed = catch_unwind(|| on_new_thread(|| panic!("a panic of this test")));
+            assert_eq!(failed.unwrap_err().downcast_ref(), Some(&"a panic of this test"));
+        };
+        thread::Builder::new().name("task".to_owned()).spawn(task).unwrap().join().unwrap();
+    }
 
     #[test]
     fn a_task_that_panics_is_counted_and_restarted_until_it_is_stopped() {

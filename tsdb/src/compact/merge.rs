@@ -56,13 +56,17 @@ pub(crate) fn merge(sources: &[Arc<StoredBlock>], origin: BlockOrigin, merging: 
         }
         samples.clear();
         samples.append(&mut inputs[idx].samples);
-        inputs[idx].next(spare)?.into_iter().for_each(|labels| heap.push(Reverse((labels, idx))));
+        if let Some(labels) = inputs[idx].next(spare)? {
+            heap.push(Reverse((labels, idx)));
+        }
         while let Some(Reverse((same, _))) = heap.peek()
             && *same == labels
         {
             let Some(Reverse((same, idx))) = heap.pop() else { break };
             n_conflicts += samples.merge(&inputs[idx].samples);
-            inputs[idx].next(same)?.into_iter().for_each(|labels| heap.push(Reverse((labels, idx))));
+            if let Some(labels) = inputs[idx].next(same)? {
+                heap.push(Reverse((labels, idx)));
+            }
         }
         writer.series(&labels, &samples)?;
         spare = labels;
@@ -83,9 +87,9 @@ fn merge_symbols(sources: &[Arc<StoredBlock>], writer: &mut BlockWriter) -> Resu
     let mut symbols: Vec<Vec<Symbol>> = sources.iter().map(|_| Vec::new()).collect();
     let mut heap = BinaryHeap::new();
     for (idx, cursor) in cursors.iter_mut().enumerate() {
-        heap.extend(copied(cursor.next_pair()?, <_>::default()).map(|pair| Reverse((pair, idx))));
+        heap.extend(copied(cursor.next_pair()?, Default::default()).map(|pair| Reverse((pair, idx))));
     }
-    // The last pair, and its symbol once it was written. No pair is empty.
+    // The last pair, and its symbol once it was written.
     let (mut last, mut written) = ((String::new(), String::new()), None);
     while let Some(Reverse((mut pair, idx))) = heap.pop() {
         let ordinal = symbols[idx].len() as u32;
@@ -98,7 +102,9 @@ fn merge_symbols(sources: &[Arc<StoredBlock>], writer: &mut BlockWriter) -> Resu
         }
         // A symbol used only by deleted series is never looked up.
         symbols[idx].push(written.unwrap_or(Symbol(u32::MAX)));
-        copied(cursors[idx].next_pair()?, pair).into_iter().for_each(|pair| heap.push(Reverse((pair, idx))));
+        if let Some(pair) = copied(cursors[idx].next_pair()?, pair) {
+            heap.push(Reverse((pair, idx)));
+        }
     }
     Ok(symbols)
 }

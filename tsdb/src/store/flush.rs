@@ -254,7 +254,9 @@ impl Store {
             frozen[idx].frozen.read(slot, window, &mut scratch, &mut samples).map_err(overwritten)?;
             writer.series(&labels, &samples)?;
             stale[frozen[idx].number].extend(frozen[idx].stale(slot, &samples));
-            rows[idx].next(idx, labels).into_iter().for_each(|next| heap.push(next));
+            if let Some(next) = rows[idx].next(idx, labels) {
+                heap.push(next);
+            }
         }
         writer.finish()?;
         self.blocks.open_block(id).inspect_err(|_| self.blocks.discard([id]))

@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_fs::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, after};
+use varve_fs::steady_clock::{CLOCK_JUMP_CONFIRMED_AFTER, Now, SteadyClock, time_after};
 use varve_fs::{Fs, StateFile};
 
 use crate::error::{Error, Result};
@@ -163,7 +163,7 @@ impl Newest {
         let now = self.clock.now();
         let since_open = self.at_open.get().map(|(newest_ms, at)| (newest_ms, now.elapsed.saturating_sub(*at)));
         let expected_ms = match since_open {
-            Some((newest_ms, passed)) if passed < CLOCK_JUMP_CONFIRMED_AFTER => after(*newest_ms, passed),
+            Some((newest_ms, passed)) if passed < CLOCK_JUMP_CONFIRMED_AFTER => time_after(*newest_ms, passed),
             _ => i64::MAX,
         };
         self.get().map(|newest_ms| newest_ms.min(now.earliest_ms()).min(expected_ms))

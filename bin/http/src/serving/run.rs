@@ -298,11 +298,9 @@ fn run_or_spawn(state: &HttpState, admitted: Admitted, mut job: BoxedJob) {
 /// Runs `job` on a blocking thread.
 fn spawn(app: Arc<App>, admitted: Admitted, job: BoxedJob) {
     drop(tokio::task::spawn_blocking(move || {
-        let request = Arc::clone(&admitted.registration.request);
-        let _run = app.scheduler.start(&admitted.ctx, &request.context.user);
-        app.record_start(&request);
-        let reason = admitted.run(&app, app.settings.response, job);
-        app.record_end(&request, reason.as_deref());
+        let _run = app.scheduler.start(&admitted.ctx, &admitted.registration.request.context.user);
+        admitted.registration.record_start();
+        admitted.run(&app, app.settings.response, job);
     }));
 }
 
@@ -316,15 +314,16 @@ struct Admitted {
 }
 
 impl Admitted {
-    /// Runs the job of the request. Returns the reason if it failed.
-    fn run(self, app: &App, limits: ResponseLimits, job: BoxedJob) -> Option<String> {
+    /// Runs the job of the request, and records its end.
+    fn run(self, app: &App, limits: ResponseLimits, job: BoxedJob) {
         let Self { registration, permit, ctx, store, output } = self;
         let request = &registration.request;
         request.begin();
         let (queued, context) = (request.queued(), Arc::clone(&request.context));
         context.trace().inspect(|trace| trace.add_part("queue", queued));
         let out = ResponseWriter::new(ctx.clone(), limits, output, Some(permit));
-        perform(app, request, Work { store, ctx, out, queued, context }, job)
+        let reason = perform(app, request, Work { store, ctx, out, queued, context }, job);
+        registration.record_end(reason.as_deref());
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod log;
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -86,13 +87,15 @@ pub struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Writes the state of the request, and the reason if it failed, to the active-request log. A request that completed
-    /// before it was recorded leaves no record.
-    pub(crate) fn record_in(&self, log: &ActiveRequestLog, state: State, reason: &str) {
+    /// Writes the state of the request, and the reason if it failed, to the log. A request that ends before it is
+    /// recorded leaves no record.
+    fn record_in(&self, log: &ActiveRequestLog, state: State, reason: &str) {
         let Self { context, ctx, .. } = self;
         let mut place = self.place.lock();
-        if state == State::Completed && *place == Place::None {
+        if state.is_end() && *place == Place::None {
             *place = Place::Ended;
+        }
+        if *place == Place::Ended {
             return;
         }
         let record = Record {
@@ -140,6 +143,8 @@ impl ActiveRequest {
 pub struct ActiveRequests {
     /// Requests by id.
     requests: Mutex<HashMap<u64, Arc<ActiveRequest>>>,
+    /// Opened with the store, in its directory.
+    log: OnceLock<ActiveRequestLog>,
 }
 
 /// The registration of an active request, until it is dropped.
@@ -168,6 +173,43 @@ impl ActiveRequests {
         });
         self.requests.lock().insert(request.context.id, Arc::clone(&request));
         Registration { all: Arc::clone(self), request }
+    }
+
+    /// Opens the active-request log in the data directory, for a process that started at `started_ms`. Logs which
+    /// requests were active when the previous process ended.
+    pub fn open_log(&self, dir: &Path, started_ms: i64) {
+        match ActiveRequestLog::create(dir, std::process::id(), started_ms) {
+            Ok(log) => drop(self.log.set(log)),
+            Err(error) => tracing::warn!(?dir, %error, "Cannot create the active-request log"),
+        }
+        if let Ok(previous) = log::read(&dir.join(log::PREVIOUS_FILE))
+            && !previous.is_clean_shutdown
+        {
+            let active = previous.active();
+            let n_active = active.len();
+            let heaviest = active.first().map(|record| truncate(&record.text, LOGGED_SIZE_MAX));
+            let see = format!("varve status last-words {}", dir.display());
+            tracing::warn!(n_active, heaviest, see, "The previous process did not shut down cleanly");
+        }
+    }
+
+    /// Records a clean shutdown in the log.
+    pub fn close_log(&self) {
+        self.log.get().into_iter().for_each(ActiveRequestLog::close);
+    }
+
+    /// Returns the number of records that the log could not take.
+    pub(crate) fn n_dropped(&self) -> u64 {
+        self.log.get().map_or(0, ActiveRequestLog::n_dropped)
+    }
+
+    /// Records all requests in the log.
+    pub(crate) fn record_all(&self) {
+        self.list().iter().for_each(|request| self.record(request, request.state(), ""));
+    }
+
+    fn record(&self, request: &ActiveRequest, state: State, reason: &str) {
+        self.log.get().into_iter().for_each(|log| request.record_in(log, state, reason));
     }
 
     /// Interrupts all requests.
@@ -245,8 +287,23 @@ impl MemoryReclaimer for ActiveRequests {
     }
 }
 
+impl Registration {
+    /// Records that work on the request has begun.
+    pub fn record_start(&self) {
+        self.all.record(&self.request, State::Working, "");
+    }
+
+    /// Records that the request has ended, with the reason if it failed.
+    pub fn record_end(&self, reason: Option<&str>) {
+        let state = if reason.is_some() { State::Failed } else { State::Completed };
+        self.all.record(&self.request, state, reason.unwrap_or_default());
+    }
+}
+
 impl Drop for Registration {
     fn drop(&mut self) {
+        // Frees the slot of a request whose end was not recorded: it was rejected, its client left, or it panicked.
+        self.record_end(Some("ended without a result"));
         self.all.requests.lock().remove(&self.request.context.id);
     }
 }
@@ -256,6 +313,7 @@ mod tests {
     use super::*;
     use axum::http::Method;
     use std::thread;
+    use tempfile::TempDir;
 
     fn ctx(memory: &MemoryBudget) -> QueryContext {
         QueryContext::new(Duration::from_secs(60), memory.child("one", 1000))
@@ -283,22 +341,42 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_completes_before_it_is_recorded_leaves_no_record() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let log = ActiveRequestLog::create(dir.path(), 7, 0).unwrap();
+    fn a_request_that_ends_before_it_is_recorded_leaves_no_record() {
+        let dir = TempDir::new().unwrap();
         let active = Arc::new(ActiveRequests::default());
+        active.open_log(dir.path(), 0);
         let memory = MemoryBudget::new("all", 1000);
         let register = || active.register(context(), RequestClass::Write, &ctx(&memory));
-        let [short, long, failed] = [register(), register(), register()];
-        short.request.record_in(&log, State::Completed, "");
-        // The update of active requests may have listed it before its end.
-        short.request.record_in(&log, State::Working, "");
-        long.request.record_in(&log, State::Working, "");
-        long.request.record_in(&log, State::Completed, "");
-        failed.request.record_in(&log, State::Failed, "no space");
-        let ids: Vec<_> = log::read(&dir.path().join(log::FILE)).unwrap().records.iter().map(|of| of.id).collect();
-        assert_eq!(ids, [failed.request.context.id]);
-        assert_eq!(log.n_dropped(), 0);
+        let ends = [None, Some("no space")];
+        for reason in ends {
+            let short = register();
+            short.record_end(reason);
+            // The update of all requests may have listed it before its end.
+            active.record_all();
+        }
+        drop(register());
+        let long = ends.map(|reason| (register(), reason));
+        active.record_all();
+        long.iter().for_each(|(long, reason)| long.record_end(*reason));
+        let found = log::read(&dir.path().join(log::FILE)).unwrap();
+        let found: Vec<_> = found.records.iter().map(|of| (of.id, of.state, of.reason.as_str())).collect();
+        let [completed, failed] = long.each_ref().map(|(long, _)| long.request.context.id);
+        assert_eq!(found, [(completed, State::Completed, ""), (failed, State::Failed, "no space")]);
+    }
+
+    #[test]
+    fn a_request_that_ends_without_a_result_frees_its_slot() {
+        let dir = TempDir::new().unwrap();
+        let active = Arc::new(ActiveRequests::default());
+        active.open_log(dir.path(), 0);
+        let memory = MemoryBudget::new("all", 1000);
+        for _ in 0..3000 {
+            let _rejected = active.register(context(), RequestClass::Query, &ctx(&memory));
+            active.record_all();
+        }
+        assert_eq!(active.n_dropped(), 0);
+        let found = log::read(&dir.path().join(log::FILE)).unwrap();
+        assert!(found.records.iter().all(|of| (of.state, &*of.reason) == (State::Failed, "ended without a result")));
     }
 
     #[test]

@@ -112,12 +112,12 @@ impl Storage for RuleStorage<'_> {
         let registration = self.app.active_requests.register(Arc::clone(&context), ActiveClass::Rule, &ctx);
         let request = &registration.request;
         request.begin();
-        self.app.record_start(request);
+        registration.record_start();
         let mode = if self.app.query_log.is_enabled() { StatsMode::AsWritten } else { StatsMode::Off };
         let result = self.evaluate(from, &ctx, &context, query, mode);
         let reason = result.as_ref().err().map(ToString::to_string);
         context.trace().zip(reason.as_deref()).inspect(|(trace, reason)| trace.fail(*reason));
-        self.app.record_end(request, reason.as_deref());
+        registration.record_end(reason.as_deref());
         if mode != StatsMode::Off {
             let stats = match &result {
                 Ok((_, Some(stats))) => query_stats::to_json(stats, Duration::ZERO),

@@ -70,7 +70,7 @@ pub(crate) async fn ingest(
         app.rejects.add(|| context.sender(), &written);
         written.iter().for_each(|written| app.rules.note_progress(&context, written));
         app.senders.add(SystemClock.now_ms(), context.sender(), &written);
-        app.record_end(request, written.as_ref().err().map(ToString::to_string).as_deref());
+        registration.record_end(written.as_ref().err().map(ToString::to_string).as_deref());
         drop((charge, permit));
         written
     });

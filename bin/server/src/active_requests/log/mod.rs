@@ -1,7 +1,7 @@
 //! The active-request log: a file of fixed size with the activity of the process, to read after a crash.
 //!
 //! The server records each request for data when its work begins, ten times a second, and when it has ended. A write is
-//! not recorded when its work begins, so a short one leaves no record. The command `varve status last-words` reads the
+//! not recorded when its work begins. A request that ends before it is recorded leaves no record. The command `varve status last-words` reads the
 //! log. Format: docs/format/active-requests.md, version 1.
 //!
 //! Invariants
@@ -94,7 +94,7 @@ impl ActiveRequestLog {
         *place = Place::Slot(at);
         let offset = slot::HEADER_SIZE as u64 + u64::from(at) * slot::SIZE as u64;
         self.write_at(&record.encode(), offset);
-        if matches!(record.state, State::Completed | State::Failed) {
+        if record.state.is_end() {
             *place = Place::Ended;
             // There are many writes, and they have no text. The slot of a successful one is reused first, so that
             // writes do not overwrite the records of queries.

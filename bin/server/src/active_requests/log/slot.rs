@@ -55,6 +55,11 @@ pub enum State {
 }
 
 impl State {
+    /// Returns `true` if the request has ended.
+    pub(crate) fn is_end(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed)
+    }
+
     /// Returns the name of the state in lists.
     pub fn name(self) -> &'static str {
         match self {
