@@ -1,7 +1,7 @@
 //! The background tasks of a store: flushing, merging and syncing the WAL. A flush never waits for a merge.
 //!
-//! Threads: one per task, and one for each flush and each round of merges. Work that fails or panics is logged and retried in the next round; the files it was to
-//! replace remain.
+//! Threads: one per task, and one for each flush and each round of merges. Work that fails or panics is logged and
+//! retried in the next round; the files it was to replace remain.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

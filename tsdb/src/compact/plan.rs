@@ -10,12 +10,12 @@
 //! 3. in settled windows: everything, even a single part;
 //! 4. in settled days: everything, including windows that have not been merged. So a settled day has one block.
 //!
-//! Write amplification. With a flush every 30 min a sample is written by its flush, once in its window and once for its
-//! day: 2.9 times on average, and 3.8 to 4.6 times if out-of-order samples keep arriving for three hours (measured by
-//! the test `samples_are_written_few_times`). In general the bound is 1 for the flush, log8 of the flushes
-//! in a window, 9 for a closed window (each rewrite makes its largest block grow by an eighth), 1 when the window
-//! settles, 1 for the day, and 1 for each import into a settled day. Days of more than [`SOURCES_MAX`] blocks take one
-//! more for each factor of [`SOURCES_MAX`] / 2.
+//! Write amplification. With a flush every 30 min a sample is written by its flush, once in its window and once for
+//! its day: 2.9 times on average, and 3.8 to 4.6 times if out-of-order samples keep arriving for three hours
+//! (measured by the test `samples_are_written_few_times`). In general the bound is 1 for the flush, log8 of the
+//! flushes in a window, 9 for a closed window (each rewrite makes its largest block grow by an eighth), 1 when the
+//! window settles, 1 for the day, and 1 for each import into a settled day. Days of more than [`SOURCES_MAX`]
+//! blocks take one more for each factor of [`SOURCES_MAX`] / 2.
 //!
 //! Invariants
 //! 1. *The earlier flush wins.* Of two samples with one timestamp, the sample of the block with the smaller

@@ -244,8 +244,9 @@ impl Store {
         let symbols = write_symbols(frozen, &in_window, &mut writer)?;
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(frozen.len());
         for ((shard, slots), symbols) in frozen.iter().zip(&in_window).zip(&symbols) {
-            let (batch, of_batch, tails, last) = (VecDeque::new(), VecDeque::new(), Vec::new(), LastLabels(Vec::new()));
-            rows.push(Rows { shard, window, symbols, slots, batch, of_batch, last, tails });
+            let (batch, batch_labels, tails, last) =
+                (VecDeque::new(), VecDeque::new(), Vec::new(), LastLabels(Vec::new()));
+            rows.push(Rows { shard, window, symbols, slots, batch, batch_labels, last, tails });
         }
         let mut heap: BinaryHeap<_> = (0..rows.len()).filter_map(|idx| rows[idx].next(idx, Vec::new())).collect();
         let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
@@ -370,6 +371,7 @@ fn write_symbols(
             };
             for (i, pair) in slots.iter().flat_map(|slot_ref| head.pairs(slot_ref.slot).enumerate()) {
                 last.get(i, pair, || {
+                    // Its symbol is set below.
                     if symbols[idx].insert(pair, Symbol(u32::MAX)).is_none() {
                         used.push(((copy(pair.0), copy(pair.1)), idx, pair));
                     }
@@ -399,7 +401,7 @@ struct Rows<'a> {
     /// The slot and the number of labels of each series.
     batch: VecDeque<(u32, usize)>,
     /// The labels of the series in `batch`.
-    of_batch: VecDeque<Symbol>,
+    batch_labels: VecDeque<Symbol>,
     last: LastLabels<Symbol>,
     /// Scratch memory.
     tails: Vec<u32>,
@@ -413,7 +415,7 @@ impl Rows<'_> {
         }
         let (slot, n_labels) = self.batch.pop_front()?;
         labels.clear();
-        labels.extend(self.of_batch.drain(..n_labels));
+        labels.extend(self.batch_labels.drain(..n_labels));
         Some(Reverse((labels, idx, slot)))
     }
 
@@ -426,9 +428,9 @@ impl Rows<'_> {
         prefetch(slot_numbers.map(|slot| head.first_label_word(slot)));
         for slot_ref in slots {
             let labels = head.pairs(slot_ref.slot).enumerate();
-            let n_before = self.of_batch.len();
-            self.of_batch.extend(labels.map(|(i, pair)| self.last.get(i, pair, || self.symbols[&pair])));
-            self.batch.push_back((slot_ref.slot, self.of_batch.len() - n_before));
+            let n_before = self.batch_labels.len();
+            self.batch_labels.extend(labels.map(|(i, pair)| self.last.get(i, pair, || self.symbols[&pair])));
+            self.batch.push_back((slot_ref.slot, self.batch_labels.len() - n_before));
         }
     }
 }

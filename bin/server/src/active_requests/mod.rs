@@ -323,6 +323,13 @@ mod tests {
         RequestContext::new(Method::GET, "/x".into(), None, "", None)
     }
 
+    /// Returns requests with a log in a new directory.
+    fn logged() -> (TempDir, Arc<ActiveRequests>) {
+        let (dir, active) = (TempDir::new().unwrap(), Arc::<ActiveRequests>::default());
+        active.open_log(dir.path(), 0);
+        (dir, active)
+    }
+
     #[test]
     fn active_requests_can_be_listed_and_interrupted() {
         let active = Arc::new(ActiveRequests::default());
@@ -342,9 +349,7 @@ mod tests {
 
     #[test]
     fn a_request_that_ends_before_it_is_recorded_leaves_no_record() {
-        let dir = TempDir::new().unwrap();
-        let active = Arc::new(ActiveRequests::default());
-        active.open_log(dir.path(), 0);
+        let (dir, active) = logged();
         let memory = MemoryBudget::new("all", 1000);
         let register = || active.register(context(), RequestClass::Write, &ctx(&memory));
         let ends = [None, Some("no space")];
@@ -366,9 +371,7 @@ mod tests {
 
     #[test]
     fn a_request_that_ends_without_a_result_frees_its_slot() {
-        let dir = TempDir::new().unwrap();
-        let active = Arc::new(ActiveRequests::default());
-        active.open_log(dir.path(), 0);
+        let (dir, active) = logged();
         let memory = MemoryBudget::new("all", 1000);
         for _ in 0..3000 {
             let _rejected = active.register(context(), RequestClass::Query, &ctx(&memory));

@@ -1,8 +1,8 @@
 //! The active-request log: a file of fixed size with the activity of the process, to read after a crash.
 //!
 //! The server records each request for data when its work begins, ten times a second, and when it has ended. A write is
-//! not recorded when its work begins. A request that ends before it is recorded leaves no record. The command `varve status last-words` reads the
-//! log. Format: docs/format/active-requests.md, version 1.
+//! not recorded when its work begins. A request that ends before it is recorded leaves no record. The command
+//! `varve status last-words` reads the log. Format: docs/format/active-requests.md, version 1.
 //!
 //! Invariants
 //! 1. The file never grows: a request has one slot, which is reused after the request has ended. The slot of a
