@@ -1,5 +1,5 @@
-//! The encoding of values: bytes per sample, and the speed of rows with and without zstd, over the fleet of
-//! `varve-bench`.
+//! The encoding of values: bytes per sample, and the speed of rows with and without zstd, over the
+//! fleet of `varve-bench`.
 
 use std::hint::black_box;
 
@@ -10,7 +10,8 @@ use varve_codec::values::{ValueEncoder, decode_values};
 /// Number of rows that are compressed together.
 const PAGE_ROWS: usize = 256;
 const ZSTD_LEVEL: i32 = 1;
-/// Number of values of a row in a part of ten minutes, a block of two hours and a merged block, at 30 s.
+/// Number of values of a row in a part of ten minutes, a block of two hours and a merged block, at
+/// 30 s.
 const ROW_LENS: [usize; 3] = [20, 240, 960];
 /// Number of values in all rows.
 const VALUES: usize = 2_000_000;
@@ -27,11 +28,26 @@ fn encoding(c: &mut Criterion) {
 
 /// Returns rows of `n` values, in label order as in a block.
 fn rows(n: usize) -> Vec<Row> {
-    let fleet = Fleet::new(FleetOptions { active_series: VALUES / n, ..FleetOptions::default() });
-    let mut series: Vec<_> = (0..fleet.n_places()).map(|place| SeriesId { place, generation: 0 }).collect();
+    let fleet = Fleet::new(FleetOptions {
+        active_series: VALUES / n,
+        ..FleetOptions::default()
+    });
+    let mut series: Vec<_> = (0..fleet.n_places())
+        .map(|place| SeriesId {
+            place,
+            generation: 0,
+        })
+        .collect();
     series.sort_by_cached_key(|series| fleet.labels(*series));
-    let value = |series, round| fleet.value(series, round).expect("no series ends without churn");
-    series.into_iter().map(|series| (0..n as i64).map(|round| value(series, round)).collect()).collect()
+    let value = |series, round| {
+        fleet
+            .value(series, round)
+            .expect("no series ends without churn")
+    };
+    series
+        .into_iter()
+        .map(|series| (0..n as i64).map(|round| value(series, round)).collect())
+        .collect()
 }
 
 /// A page before and after compression.
@@ -47,7 +63,9 @@ fn measure(c: &mut Criterion, n: usize, rows: &[Row]) {
     print_sizes(n, rows, n_samples, &pages);
 
     let mut group = c.benchmark_group(format!("rows of {n}"));
-    group.sample_size(10).throughput(Throughput::Elements(n_samples as u64));
+    group
+        .sample_size(10)
+        .throughput(Throughput::Elements(n_samples as u64));
     group.bench_function("encode", |b| {
         let (mut encoder, mut page) = (ValueEncoder::default(), Vec::new());
         b.iter(|| {
@@ -60,14 +78,20 @@ fn measure(c: &mut Criterion, n: usize, rows: &[Row]) {
     });
     group.bench_function("decode", |b| {
         let mut values = Vec::new();
-        b.iter(|| pages.iter().for_each(|page| decode(page, &page.raw, &mut values)));
+        b.iter(|| {
+            pages
+                .iter()
+                .for_each(|page| decode(page, &page.raw, &mut values))
+        });
     });
     group.bench_function("decode zstd", |b| {
         let mut zstd = zstd::bulk::Decompressor::new().expect("there is memory");
         let mut values = Vec::new();
         b.iter(|| {
             for page in &pages {
-                let raw = zstd.decompress(&page.compressed, page.raw.len()).expect("it was compressed");
+                let raw = zstd
+                    .decompress(&page.compressed, page.raw.len())
+                    .expect("it was compressed");
                 decode(page, &raw, &mut values);
             }
         });
@@ -80,7 +104,11 @@ fn pages(rows: &[Row]) -> Vec<Page> {
         let mut raw = Vec::new();
         rows.iter().for_each(|row| encoder.encode(row, &mut raw));
         let compressed = zstd::bulk::compress(&raw, ZSTD_LEVEL).expect("there is memory");
-        Page { row_lens: rows.iter().map(Vec::len).collect(), raw, compressed }
+        Page {
+            row_lens: rows.iter().map(Vec::len).collect(),
+            raw,
+            compressed,
+        }
     };
     rows.chunks(PAGE_ROWS).map(page).collect()
 }
@@ -93,14 +121,22 @@ fn print_sizes(n: usize, rows: &[Row], n_samples: usize, pages: &[Page]) {
         "{n:15} {n_samples:8}  {:6.1} % | {:22.3} {:6.3}",
         100.0 * per_sample(constant),
         per_sample(pages.iter().map(|page| page.raw.len()).sum()),
-        per_sample(pages.iter().map(|page| page.compressed.len().min(page.raw.len())).sum()),
+        per_sample(
+            pages
+                .iter()
+                .map(|page| page.compressed.len().min(page.raw.len()))
+                .sum()
+        ),
     );
 }
 
 fn decode(page: &Page, mut raw: &[u8], values: &mut Vec<f64>) {
     for &n in &page.row_lens {
         values.clear();
-        assert!(decode_values(&mut raw, n, values).is_some(), "the page was encoded");
+        assert!(
+            decode_values(&mut raw, n, values).is_some(),
+            "the page was encoded"
+        );
         black_box(&values);
     }
 }

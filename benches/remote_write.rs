@@ -21,7 +21,10 @@ fn version_2() -> messages::v2::Request {
     let mut request = messages::v2::Request::default();
     for i in 0..SERIES_PER_REQUEST {
         let labels = common::labels(i);
-        request.add(&labels.iter().collect::<Vec<_>>(), &[(common::START_MS, common::value(i, 0), 0)]);
+        request.add(
+            &labels.iter().collect::<Vec<_>>(),
+            &[(common::START_MS, common::value(i, 0), 0)],
+        );
     }
     request
 }
@@ -29,21 +32,33 @@ fn version_2() -> messages::v2::Request {
 fn decode(c: &mut Criterion) {
     let mut group = c.benchmark_group("decode");
     group.throughput(Throughput::Elements(SERIES_PER_REQUEST as u64));
-    let request = &requests(0..SERIES_PER_REQUEST, common::START_MS, 0).next().expect("there are series");
+    let request = &requests(0..SERIES_PER_REQUEST, common::START_MS, 0)
+        .next()
+        .expect("there are series");
     let (message, body) = (request.encode_to_vec(), request.to_body());
     let (hasher, limits) = (RouteHasher::new(), Limits::default());
 
     let mut decompressed = vec![0; message.len()];
     group.bench_function("snappy", |b| {
-        b.iter(|| snap::raw::Decoder::new().decompress(&body, &mut decompressed).expect("decompress a valid block"));
+        b.iter(|| {
+            snap::raw::Decoder::new()
+                .decompress(&body, &mut decompressed)
+                .expect("decompress a valid block")
+        });
     });
     let mut batch = DecodedBatch::default();
     group.bench_function("protobuf and hashes", |b| {
-        b.iter(|| decode_v1(black_box(&message), &hasher, &limits, &mut batch).expect("decode a valid message"));
+        b.iter(|| {
+            decode_v1(black_box(&message), &hasher, &limits, &mut batch)
+                .expect("decode a valid message")
+        });
     });
     let message = version_2().encode_to_vec();
     group.bench_function("protobuf and hashes, version 2.0", |b| {
-        b.iter(|| decode_v2(black_box(&message), &hasher, &limits, &mut batch).expect("decode a valid message"));
+        b.iter(|| {
+            decode_v2(black_box(&message), &hasher, &limits, &mut batch)
+                .expect("decode a valid message")
+        });
     });
 }
 

@@ -1,10 +1,11 @@
-//! The cost of drop rules: known series with 0, 40 and 400 rules that match none of them, and series that a rule drops.
-//! Prints a table.
+//! The cost of drop rules: known series with 0, 40 and 400 rules that match none of them, and
+//! series that a rule drops. Prints a table.
 //!
-//! Not a criterion bench, as the differences are smaller than those between two runs on a busy machine. The same
-//! requests go to one receiver per case in turn, each with its own store, and the result is the median of the ratios of
-//! CPU time, round by round. The whole path of a sample is the request from its body to its acknowledgement, including
-//! the WAL, and its share of flushes and compaction. `--case` runs a single receiver, to count instructions:
+//! Not a criterion bench, as the differences are smaller than those between two runs on a busy
+//! machine. The same requests go to one receiver per case in turn, each with its own store, and the
+//! result is the median of the ratios of CPU time, round by round. The whole path of a sample is
+//! the request from its body to its acknowledgement, including the WAL, and its share of flushes
+//! and compaction. `--case` runs a single receiver, to count instructions:
 //!
 //! ```sh
 //! valgrind --tool=callgrind --toggle-collect='*Receiver::write*' target/release/deps/rules-* --case 0 --series 2000 --rounds 40
@@ -74,10 +75,19 @@ fn main() {
     allocator::release_freed_memory();
     let args = Args::parse();
     let is_asked = |case: &&str| args.case.as_deref().is_none_or(|asked| asked == *case);
-    let mut cases: Vec<_> = ["0", "40", "400", "dropped"].into_iter().filter(is_asked).map(Case::new).collect();
-    let bodies =
-        |step| requests(0..args.series, common::START_MS, step).map(|request| request.to_body()).collect::<Vec<_>>();
-    bodies(0).iter().for_each(|body| cases.iter().for_each(|case| case.write(body)));
+    let mut cases: Vec<_> = ["0", "40", "400", "dropped"]
+        .into_iter()
+        .filter(is_asked)
+        .map(Case::new)
+        .collect();
+    let bodies = |step| {
+        requests(0..args.series, common::START_MS, step)
+            .map(|request| request.to_body())
+            .collect::<Vec<_>>()
+    };
+    bodies(0)
+        .iter()
+        .for_each(|body| cases.iter().for_each(|case| case.write(body)));
     for step in 1..=args.rounds {
         let bodies = bodies(step);
         // Rotate, so that no case always runs first.
@@ -105,11 +115,21 @@ impl Case {
         let db = Arc::new(Db::open(dir.path(), options).expect("open an empty directory"));
         let receiver = Receiver::new(Arc::clone(&db), Limits::default());
         receiver.set_rules(Rules::new(rules(name)).expect("parse valid rules"));
-        Self { name, receiver, db, rounds: Vec::new(), later: Duration::ZERO, _dir: dir }
+        Self {
+            name,
+            receiver,
+            db,
+            rounds: Vec::new(),
+            later: Duration::ZERO,
+            _dir: dir,
+        }
     }
 
     fn write(&self, body: &[u8]) {
-        let written = self.receiver.write(&Origin::default(), Version::V1, body).expect("write within the limits");
+        let written = self
+            .receiver
+            .write(&Origin::default(), Version::V1, body)
+            .expect("write within the limits");
         assert!(written.rejects.is_empty(), "{}", written.rejects);
     }
 
@@ -136,7 +156,10 @@ impl Case {
 /// Returns the rules of a case, by its name.
 fn rules(name: &str) -> Vec<RelabelConfig> {
     let Ok(n_rules) = name.parse() else {
-        return vec![RelabelConfig { action: Some("drop".to_owned()), ..RelabelConfig::default() }];
+        return vec![RelabelConfig {
+            action: Some("drop".to_owned()),
+            ..RelabelConfig::default()
+        }];
     };
     let rule = |i: usize| RelabelConfig {
         source_labels: vec!["job".to_owned(), "__name__".to_owned()],
@@ -148,14 +171,24 @@ fn rules(name: &str) -> Vec<RelabelConfig> {
 }
 
 fn report(cases: &mut [Case], n_samples: f64) {
-    cases.sort_by_key(|case| ["0", "40", "400", "dropped"].iter().position(|name| *name == case.name));
+    cases.sort_by_key(|case| {
+        ["0", "40", "400", "dropped"]
+            .iter()
+            .position(|name| *name == case.name)
+    });
     let Some(first) = cases.first() else { return };
     let whole = |case: &Case| (case.rounds.iter().sum::<Duration>() + case.later).as_secs_f64();
-    println!("| rules | request, us a sample | of the first | whole path, us a sample | of the first |");
+    println!(
+        "| rules | request, us a sample | of the first | whole path, us a sample | of the first |"
+    );
     println!("| --- | --- | --- | --- | --- |");
     for case in &*cases {
         let request = case.rounds.iter().sum::<Duration>().as_secs_f64();
-        let ratios = case.rounds.iter().zip(&first.rounds).map(|(a, b)| a.as_secs_f64() / b.as_secs_f64());
+        let ratios = case
+            .rounds
+            .iter()
+            .zip(&first.rounds)
+            .map(|(a, b)| a.as_secs_f64() / b.as_secs_f64());
         println!(
             "| {} | {:.3} | {:.3} | {:.3} | {:.3} |",
             case.name,

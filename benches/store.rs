@@ -1,9 +1,10 @@
-//! The cost of a store at full size: memory, disk, CPU and latency, over the fleet of `varve-bench`. Prints one table.
+//! The cost of a store at full size: memory, disk, CPU and latency, over the fleet of
+//! `varve-bench`. Prints one table.
 //!
-//! Not a criterion bench: most of these figures are sizes, and a store of a million series is filled only once. Phases
-//! run one after the other in one process. CPU time is that of the calling thread. Memory is that of the process, minus
-//! its memory before the store was opened. Run it with MIMALLOC_PURGE_DELAY=10, as the server runs. See
-//! docs/performance.md.
+//! Not a criterion bench: most of these figures are sizes, and a store of a million series is
+//! filled only once. Phases run one after the other in one process. CPU time is that of the calling
+//! thread. Memory is that of the process, minus its memory before the store was opened. Run it with
+//! MIMALLOC_PURGE_DELAY=10, as the server runs. See docs/performance.md.
 
 #[path = "store/process.rs"]
 mod process;
@@ -26,8 +27,8 @@ use varve_tsdb::labels::LabelHint;
 use varve_tsdb::select::SelectHints;
 use varve_tsdb::stats::{FlushStats, Stats};
 use varve_tsdb::{
-    Db, Labels, MatchOp, Matcher, Options, QueryContext, Sample, SampleColumns, SeriesHandle, TimeRange, WalSync,
-    WriteBatch, inspect,
+    Db, Labels, MatchOp, Matcher, Options, QueryContext, Sample, SampleColumns, SeriesHandle,
+    TimeRange, WalSync, WriteBatch, inspect,
 };
 
 /// The allocator of the server.
@@ -77,7 +78,10 @@ struct Bench {
 
 fn main() {
     let args = Args::parse();
-    println!("{} series, {} shards, {} h at 30 s", args.series, args.shards, args.hours);
+    println!(
+        "{} series, {} shards, {} h at 30 s",
+        args.series, args.shards, args.hours
+    );
     Bench::new(args).run();
 }
 
@@ -85,12 +89,21 @@ impl Bench {
     fn new(args: Args) -> Self {
         Self {
             handles: Vec::with_capacity(args.series),
-            round: vec![Sample { timestamp_ms: 1, value: 1.0 }; args.series],
+            round: vec![
+                Sample {
+                    timestamp_ms: 1,
+                    value: 1.0
+                };
+                args.series
+            ],
             batch: WriteBatch::default(),
             next_round: 0,
             empty_bytes: resident_bytes(),
             dir: tempfile::tempdir().expect("create a temporary directory"),
-            fleet: Fleet::new(FleetOptions { active_series: args.series, ..FleetOptions::default() }),
+            fleet: Fleet::new(FleetOptions {
+                active_series: args.series,
+                ..FleetOptions::default()
+            }),
             args,
         }
     }
@@ -110,7 +123,9 @@ impl Bench {
     }
 
     fn open(&self, workers: usize) -> Db {
-        let end_ms = self.fleet.timestamp_ms(0, (self.args.hours + 24) * HOUR_ROUNDS);
+        let end_ms = self
+            .fleet
+            .timestamp_ms(0, (self.args.hours + 24) * HOUR_ROUNDS);
         let options = Options {
             shards: self.args.shards,
             wal_logs: self.args.logs,
@@ -131,31 +146,48 @@ impl Bench {
         let mut cpu = Duration::ZERO;
         let places: Vec<u32> = (0..self.fleet.n_places()).collect();
         for places in places.chunks(REQUEST_SAMPLES) {
-            let labels = |&place| self.fleet.labels(SeriesId { place, ..self.fleet.series_at(place, 0) });
+            let labels = |&place| {
+                self.fleet.labels(SeriesId {
+                    place,
+                    ..self.fleet.series_at(place, 0)
+                })
+            };
             let labels: Vec<_> = places.iter().map(labels).collect();
             let started = cpu_time();
-            self.handles.extend(labels.iter().map(|labels| db.series(labels).expect("write within the limits")));
+            self.handles.extend(
+                labels
+                    .iter()
+                    .map(|labels| db.series(labels).expect("write within the limits")),
+            );
             cpu += cpu_time() - started;
         }
         db.sync().expect("write to disk");
-        line("CPU of a new series", format!("{:.2} us", cpu.as_secs_f64() * 1e6 / self.n_series()));
+        line(
+            "CPU of a new series",
+            format!("{:.2} us", cpu.as_secs_f64() * 1e6 / self.n_series()),
+        );
     }
 
     /// Computes the samples of the next round; not measured.
     fn scrape(&mut self) {
         let (round, mut at) = (self.next_round, 0);
         let samples = &mut self.round;
-        self.fleet.scrape(0..self.fleet.n_places(), round, |_, sample| {
-            samples[at] = sample;
-            at += 1;
-        });
+        self.fleet
+            .scrape(0..self.fleet.n_places(), round, |_, sample| {
+                samples[at] = sample;
+                at += 1;
+            });
         self.next_round += 1;
     }
 
     /// Appends the round and returns the CPU time.
     fn append(&mut self, db: &Db) -> Duration {
         let started = cpu_time();
-        for (samples, handles) in self.round.chunks(REQUEST_SAMPLES).zip(self.handles.chunks(REQUEST_SAMPLES)) {
+        for (samples, handles) in self
+            .round
+            .chunks(REQUEST_SAMPLES)
+            .zip(self.handles.chunks(REQUEST_SAMPLES))
+        {
             self.batch.clear();
             for ((sample, handle), tag) in samples.iter().zip(handles).zip(0..) {
                 self.batch.push(*handle, *sample, tag);
@@ -190,22 +222,50 @@ impl Bench {
             pause_us = pause_us.max(paused_us);
             wait = wait.max(waited);
             if idx == 0 {
-                line("first flush: takes, appends wait", format!("{:.2?}, {paused_us} us", started.elapsed()));
+                line(
+                    "first flush: takes, appends wait",
+                    format!("{:.2?}, {paused_us} us", started.elapsed()),
+                );
             }
             db.compact().expect("write to disk");
             after = self.own_bytes();
         }
-        line("CPU of a sample of a known series", format!("{:.3} us", cpu.as_secs_f64() * 1e6 / n_samples));
-        line("CPU of flushing a sample", format!("{:.3} us", flushing.as_secs_f64() * 1e6 / n_samples));
-        line("appends wait for the freezing of the heads, at most", format!("{pause_us} us"));
-        line("an append during a flush takes at most", format!("{wait:.1?}"));
-        line("memory of a series, full head", format!("{:.0} bytes", full as f64 / self.n_series()));
-        line("memory of a series, after a flush", format!("{:.0} bytes", after as f64 / self.n_series()));
-        line("log of a sample", format!("{:.2} bytes", log_bytes as f64 / n_samples));
-        line("log of a new series", format!("{:.1} bytes", definitions as f64 / self.n_series()));
+        line(
+            "CPU of a sample of a known series",
+            format!("{:.3} us", cpu.as_secs_f64() * 1e6 / n_samples),
+        );
+        line(
+            "CPU of flushing a sample",
+            format!("{:.3} us", flushing.as_secs_f64() * 1e6 / n_samples),
+        );
+        line(
+            "appends wait for the freezing of the heads, at most",
+            format!("{pause_us} us"),
+        );
+        line(
+            "an append during a flush takes at most",
+            format!("{wait:.1?}"),
+        );
+        line(
+            "memory of a series, full head",
+            format!("{:.0} bytes", full as f64 / self.n_series()),
+        );
+        line(
+            "memory of a series, after a flush",
+            format!("{:.0} bytes", after as f64 / self.n_series()),
+        );
+        line(
+            "log of a sample",
+            format!("{:.2} bytes", log_bytes as f64 / n_samples),
+        );
+        line(
+            "log of a new series",
+            format!("{:.1} bytes", definitions as f64 / self.n_series()),
+        );
     }
 
-    /// Flushes while another thread repeatedly appends a sample to each of a few series; returns the longest append.
+    /// Flushes while another thread repeatedly appends a sample to each of a few series; returns
+    /// the longest append.
     fn flush_under_load(&self, db: &Db) -> (FlushStats, Duration) {
         let probe = |i: usize| Labels::from_pairs([("__name__", "probe"), ("i", &*i.to_string())]);
         let is_over = AtomicBool::new(false);
@@ -214,12 +274,20 @@ impl Bench {
             let probing = scope.spawn(|| {
                 let (mut batch, mut longest) = (WriteBatch::default(), Duration::ZERO);
                 let handles: Vec<_> = (0..N_PROBES)
-                    .map(|i| db.series(&probe(i).expect("names are unique")).expect("write within the limits"))
+                    .map(|i| {
+                        db.series(&probe(i).expect("names are unique"))
+                            .expect("write within the limits")
+                    })
                     .collect();
                 for k in 0..25_000 {
                     batch.clear();
-                    let sample = Sample { timestamp_ms: now_ms + k, value: 1.0 };
-                    handles.iter().for_each(|&handle| batch.push(handle, sample, 0));
+                    let sample = Sample {
+                        timestamp_ms: now_ms + k,
+                        value: 1.0,
+                    };
+                    handles
+                        .iter()
+                        .for_each(|&handle| batch.push(handle, sample, 0));
                     let started = Instant::now();
                     db.append(&mut batch).expect("write within the limits");
                     longest = longest.max(started.elapsed());
@@ -239,17 +307,29 @@ impl Bench {
     fn disk(&self, db: &Db) {
         let stats = db.stats();
         line(
-            &format!("disk of a sample, {} parts and blocks, as compaction leaves them", stats.n_blocks),
+            &format!(
+                "disk of a sample, {} parts and blocks, as compaction leaves them",
+                stats.n_blocks
+            ),
             sizes(&stats),
         );
         let (started, cpu) = (Instant::now(), cpu_time());
         db.compact_fully().expect("write to disk");
         let stats = db.stats();
-        line("merging all", format!("{:.1?}, {:.1?} of CPU", started.elapsed(), cpu_time() - cpu));
+        line(
+            "merging all",
+            format!("{:.1?}, {:.1?} of CPU", started.elapsed(), cpu_time() - cpu),
+        );
         line("blocks", format!("{}", stats.n_blocks));
-        line("disk of a sample, merged: all = values + timestamps + index", sizes(&stats));
+        line(
+            "disk of a sample, merged: all = values + timestamps + index",
+            sizes(&stats),
+        );
         let of_series = stats.blocks_index_bytes as f64 / self.n_series() / stats.n_blocks as f64;
-        line("index of a series, in each block", format!("{of_series:.1} bytes"));
+        line(
+            "index of a series, in each block",
+            format!("{of_series:.1} bytes"),
+        );
     }
 
     fn reads(&self, db: &Db) {
@@ -264,10 +344,18 @@ impl Bench {
         }
         self.scan(db, "scan of all series with their labels", LabelHint::All);
         let cpu = cpu_time();
-        let set = db.select_labels(&query(), &[], TimeRange::ALL).expect("read without limits");
-        black_box(set.map(|series| series.expect("read without limits").labels().len()).sum::<usize>());
+        let set = db
+            .select_labels(&query(), &[], TimeRange::ALL)
+            .expect("read without limits");
+        black_box(
+            set.map(|series| series.expect("read without limits").labels().len())
+                .sum::<usize>(),
+        );
         let of_series = (cpu_time() - cpu).as_secs_f64() * 1e6 / self.n_series();
-        line("labels of all series", format!("{of_series:.2} us a series"));
+        line(
+            "labels of all series",
+            format!("{of_series:.2} us a series"),
+        );
         self.single_series(db, "read before");
     }
 
@@ -275,38 +363,66 @@ impl Bench {
     fn scan(&self, db: &Db, what: &str, labels: LabelHint) {
         let mut columns = SampleColumns::default();
         let (mut n_samples, mut n_series) = (0, 0);
-        let hints = SelectHints { labels, ..SelectHints::default() };
+        let hints = SelectHints {
+            labels,
+            ..SelectHints::default()
+        };
         let cpu = cpu_time();
-        for series in db.select_with(&query(), &[], TimeRange::ALL, hints).expect("read without limits") {
+        for series in db
+            .select_with(&query(), &[], TimeRange::ALL, hints)
+            .expect("read without limits")
+        {
             columns.clear();
-            series.and_then(|series| series.read(&mut columns)).expect("read without limits");
+            series
+                .and_then(|series| series.read(&mut columns))
+                .expect("read without limits");
             n_samples += columns.len();
             n_series += 1;
         }
         let cpu = (cpu_time() - cpu).as_secs_f64();
         assert_eq!(n_series, self.args.series + N_PROBES);
-        line(what, format!("{:.0} M samples a second", n_samples as f64 / cpu / 1e6));
+        line(
+            what,
+            format!("{:.0} M samples a second", n_samples as f64 / cpu / 1e6),
+        );
     }
 
     fn single_series(&self, db: &Db, pages: &str) {
         let places = (0..1000).map(|i| i * 7919 % self.args.series as u32);
-        let mut times: Vec<_> = places.filter_map(|place| self.one_series(db, place)).collect();
+        let mut times: Vec<_> = places
+            .filter_map(|place| self.one_series(db, place))
+            .collect();
         times.sort_unstable();
         let what = format!("one series by its labels, pages {pages}: p50, p99");
-        line(&what, format!("{:.0?}, {:.0?}", times[times.len() / 2], times[times.len() * 99 / 100]));
+        line(
+            &what,
+            format!(
+                "{:.0?}, {:.0?}",
+                times[times.len() / 2],
+                times[times.len() * 99 / 100]
+            ),
+        );
     }
 
-    /// Returns the time to find and read a series; `None` if other series have the same name, instance and pod.
+    /// Returns the time to find and read a series; `None` if other series have the same name,
+    /// instance and pod.
     fn one_series(&self, db: &Db, place: u32) -> Option<Duration> {
         let labels = self.fleet.labels(self.fleet.series_at(place, 0));
         let matchers: Vec<_> = labels
             .iter()
             .filter(|(name, _)| matches!(*name, "__name__" | "instance" | "pod"))
-            .map(|(name, value)| Matcher::new(MatchOp::Equal, name, value).expect("an equality matcher is valid"))
+            .map(|(name, value)| {
+                Matcher::new(MatchOp::Equal, name, value).expect("an equality matcher is valid")
+            })
             .collect();
         let (mut columns, started) = (SampleColumns::default(), Instant::now());
-        let mut set = db.select(&query(), &matchers, TimeRange::ALL).expect("read without limits");
-        let series = set.next().expect("the series exists").expect("read without limits");
+        let mut set = db
+            .select(&query(), &matchers, TimeRange::ALL)
+            .expect("read without limits");
+        let series = set
+            .next()
+            .expect("the series exists")
+            .expect("read without limits");
         series.read(&mut columns).expect("read without limits");
         let took = started.elapsed();
         assert!(!columns.is_empty());
@@ -321,7 +437,10 @@ impl Bench {
         for workers in [1, 2] {
             let (started, cpu) = (Instant::now(), cpu_of_process("self"));
             let (db, peak) = self.open_watched(workers);
-            let (took, cpu) = (started.elapsed().as_secs_f64(), cpu_of_process("self") - cpu);
+            let (took, cpu) = (
+                started.elapsed().as_secs_f64(),
+                cpu_of_process("self") - cpu,
+            );
             let peak = peak.saturating_sub(self.empty_bytes);
             let mib = |bytes: u64| bytes >> 20;
             line(
@@ -330,24 +449,43 @@ impl Bench {
             );
             let n = db.stats().replayed.n_samples;
             assert_eq!(n as i64, self.args.series as i64 * FLUSH_ROUNDS);
-            let rate = format!("{took:.2} s, {cpu:.1?} of CPU, {:.1} M samples a second", n as f64 / took / 1e6);
-            line(&format!("restart with 10 min of log, {workers} workers"), rate);
+            let rate = format!(
+                "{took:.2} s, {cpu:.1?} of CPU, {:.1} M samples a second",
+                n as f64 / took / 1e6
+            );
+            line(
+                &format!("restart with 10 min of log, {workers} workers"),
+                rate,
+            );
         }
     }
 
     /// Prints the parts of the log since the last flush.
     fn log_parts(&self) {
-        let log = inspect::inspect(&RealFs, self.dir.path(), &mut |_, _| {}).expect("the log exists").parts;
+        let log = inspect::inspect(&RealFs, self.dir.path(), &mut |_, _| {})
+            .expect("the log exists")
+            .parts;
         let of_sample = |bits: u64| bits as f64 / 8.0 / log.n_samples as f64;
-        let inspect::SampleSizes { head, refs, times, values, .. } = log.samples;
+        let inspect::SampleSizes {
+            head,
+            refs,
+            times,
+            values,
+            ..
+        } = log.samples;
         let parts = [log.sample_frames * 8, head, refs, times, values].map(of_sample);
         let [frames, heads, refs, times, values] = parts;
         let all: f64 = parts.iter().sum();
         line(
             "log of a sample: all = frames + heads of records + series + timestamps + values",
-            format!("{all:.3} = {frames:.3} + {heads:.3} + {refs:.3} + {times:.3} + {values:.3} bytes"),
+            format!(
+                "{all:.3} = {frames:.3} + {heads:.3} + {refs:.3} + {times:.3} + {values:.3} bytes"
+            ),
         );
-        line("checkpoint of a series", format!("{:.1} bytes", log.checkpoints as f64 / self.n_series()));
+        line(
+            "checkpoint of a series",
+            format!("{:.1} bytes", log.checkpoints as f64 / self.n_series()),
+        );
     }
 
     /// Opens the store, and returns the peak of resident memory meanwhile.
@@ -368,7 +506,8 @@ impl Bench {
         })
     }
 
-    /// Returns the memory of the store: that of the process, minus its memory before and the handles.
+    /// Returns the memory of the store: that of the process, minus its memory before and the
+    /// handles.
     fn own_bytes(&self) -> u64 {
         let handles = (self.handles.len() * size_of::<SeriesHandle>()) as u64;
         resident_bytes().saturating_sub(self.empty_bytes + handles)
@@ -377,15 +516,22 @@ impl Bench {
 
 /// Returns the context of a query with a deadline and a memory budget, as in a server.
 fn query() -> QueryContext {
-    QueryContext::new(Duration::from_secs(3600), MemoryBudget::new("memory", 1 << 30))
+    QueryContext::new(
+        Duration::from_secs(3600),
+        MemoryBudget::new("memory", 1 << 30),
+    )
 }
 
 /// Returns the bytes per sample in blocks, in total and by part.
 fn sizes(stats: &Stats) -> String {
     let of_sample = |bytes: u64| bytes as f64 / stats.blocks_samples as f64;
-    let [all, values, timestamps, index] =
-        [stats.blocks_size_bytes, stats.blocks_values_bytes, stats.blocks_timestamps_bytes, stats.blocks_index_bytes]
-            .map(of_sample);
+    let [all, values, timestamps, index] = [
+        stats.blocks_size_bytes,
+        stats.blocks_values_bytes,
+        stats.blocks_timestamps_bytes,
+        stats.blocks_index_bytes,
+    ]
+    .map(of_sample);
     format!("{all:.3} = {values:.3} + {timestamps:.3} + {index:.3} bytes")
 }
 

@@ -1,8 +1,9 @@
 //! Varve: a Prometheus-compatible metrics store.
 //!
-//! This package has the command line, and starts and stops a server. The server is `varve-server`, its protocols are
-//! `varve-http`, and the other commands are `varve-tools`. The storage engine is `varve-tsdb`, the write path
-//! `varve-ingest`, and the query engine `varve-query`. docs/architecture.md has the map.
+//! This package has the command line, and starts and stops a server. The server is `varve-server`,
+//! its protocols are `varve-http`, and the other commands are `varve-tools`. The storage engine is
+//! `varve-tsdb`, the write path `varve-ingest`, and the query engine `varve-query`.
+//! docs/architecture.md has the map.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Rules that the compiler does not check: dependencies between crates, the layout, complete documentation, forbidden
-//! text.
+//! Rules that the compiler does not check: dependencies between crates, the layout, complete
+//! documentation, forbidden text.
 
 use std::collections::BTreeSet;
 use std::fs::read_to_string;
@@ -8,8 +8,8 @@ use std::process::Command;
 
 use crate::harness::{Server, WriteRequest, series};
 
-/// The directories of the library crates, and the maximum number of their code lines. Leaves and the crates of `bin/`
-/// have little room: they should not grow unseen.
+/// The directories of the library crates, and the maximum number of their code lines. Leaves and
+/// the crates of `bin/` have little room: they should not grow unseen.
 const LIBRARIES: [(&str, usize); 18] = [
     ("tsdb", 22_000),
     ("tsdb/regexp", 1_600),
@@ -40,7 +40,9 @@ fn files(folder: &str, suffix: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        let Ok(entries) = std::fs::read_dir(&folder) else {
+            continue;
+        };
         for path in entries.map(|entry| entry.expect("list a folder").path()) {
             if path.is_dir() {
                 folders.push(path);
@@ -58,8 +60,10 @@ fn text(path: &Path) -> String {
 }
 
 fn sources() -> Vec<PathBuf> {
-    let outside_of_bin =
-        LIBRARIES.iter().filter(|(name, _)| !name.starts_with("bin/")).map(|(name, _)| format!("{name}/src"));
+    let outside_of_bin = LIBRARIES
+        .iter()
+        .filter(|(name, _)| !name.starts_with("bin/"))
+        .map(|(name, _)| format!("{name}/src"));
     ["bin", "benches", "tests"]
         .map(str::to_owned)
         .into_iter()
@@ -72,10 +76,15 @@ fn sources() -> Vec<PathBuf> {
 
 #[test]
 fn folders_have_at_most_20_entries() {
-    let mut folders: Vec<_> =
-        ["bin", "tsdb", "ingest", "query", "benches", "tests", "docs"].map(|folder| root().join(folder)).into();
+    let mut folders: Vec<_> = ["bin", "tsdb", "ingest", "query", "benches", "tests", "docs"]
+        .map(|folder| root().join(folder))
+        .into();
     while let Some(folder) = folders.pop() {
-        let name = folder.strip_prefix(root()).expect("it is below the root").display().to_string();
+        let name = folder
+            .strip_prefix(root())
+            .expect("it is below the root")
+            .display()
+            .to_string();
         if matches!(&*name, "tests/data" | "tests/fuzz")
             || folder.ends_with("target")
             || folder.ends_with("node_modules")
@@ -83,7 +92,9 @@ fn folders_have_at_most_20_entries() {
             continue;
         }
         let entries = std::fs::read_dir(&folder).expect("list a folder");
-        let entries: Vec<_> = entries.map(|entry| entry.expect("list a folder").path()).collect();
+        let entries: Vec<_> = entries
+            .map(|entry| entry.expect("list a folder").path())
+            .collect();
         assert!(entries.len() <= 20, "{name} has {} entries", entries.len());
         folders.extend(entries.into_iter().filter(|path| path.is_dir()));
     }
@@ -113,8 +124,9 @@ fn code_lines(source: &str) -> usize {
 
 #[test]
 fn crates_stay_within_their_sizes() {
-    let is_tests =
-        |path: &Path| path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests");
+    let is_tests = |path: &Path| {
+        path.ends_with("tests.rs") || path.components().any(|part| part.as_os_str() == "tests")
+    };
     for (name, max) in LIBRARIES {
         let sources = files(&format!("{name}/src"), ".rs").into_iter();
         let n_lines: usize = sources
@@ -130,19 +142,36 @@ fn crates_stay_within_their_sizes() {
 
 #[test]
 fn crate_roots_export_at_most_20_names_besides_modules() {
-    for name in LIBRARIES.map(|(name, _)| name).into_iter().chain(["benches/fleet"]) {
+    for name in LIBRARIES
+        .map(|(name, _)| name)
+        .into_iter()
+        .chain(["benches/fleet"])
+    {
         let folder = format!("{name}/src");
         let lib = text(&root().join(&folder).join("lib.rs"));
         let is_module = |name: &str| {
-            [format!("/{name}.rs"), format!("/{name}/mod.rs")].iter().any(|file| !files(&folder, file).is_empty())
+            [format!("/{name}.rs"), format!("/{name}/mod.rs")]
+                .iter()
+                .any(|file| !files(&folder, file).is_empty())
         };
-        let uses = lib.split("\npub use ").skip(1).filter_map(|rest| rest.split(';').next());
+        let uses = lib
+            .split("\npub use ")
+            .skip(1)
+            .filter_map(|rest| rest.split(';').next());
         // The last part of a path, or what is in its braces.
-        let names =
-            uses.flat_map(|path| path.split(['{', '}', ',']).map(|part| part.rsplit("::").next().unwrap_or(part)));
-        let n_names = names.map(str::trim).filter(|name| !name.is_empty() && !is_module(name)).count();
-        let is_item =
-            |line: &&str| line.starts_with("pub ") && !line.starts_with("pub use ") && !line.starts_with("pub mod ");
+        let names = uses.flat_map(|path| {
+            path.split(['{', '}', ','])
+                .map(|part| part.rsplit("::").next().unwrap_or(part))
+        });
+        let n_names = names
+            .map(str::trim)
+            .filter(|name| !name.is_empty() && !is_module(name))
+            .count();
+        let is_item = |line: &&str| {
+            line.starts_with("pub ")
+                && !line.starts_with("pub use ")
+                && !line.starts_with("pub mod ")
+        };
         let n_exported = n_names + lib.lines().filter(is_item).count();
         assert!(n_exported <= 20, "{name} exports {n_exported} names");
     }
@@ -150,44 +179,169 @@ fn crate_roots_export_at_most_20_names_besides_modules() {
 
 #[test]
 fn arrows_between_crates_hold() {
-    let outside_of_engine = ["axum", "hyper", "tokio", "prost", "snap", "serde", "serde_json", "serde_yaml_ng"];
+    let outside_of_engine = [
+        "axum",
+        "hyper",
+        "tokio",
+        "prost",
+        "snap",
+        "serde",
+        "serde_json",
+        "serde_yaml_ng",
+    ];
     let check = |manifest_path: &str, forbidden: &[&str]| {
         let manifest = text(&root().join(manifest_path));
-        let dependencies = manifest.split_once("[dependencies]").expect("a crate has dependencies").1;
-        let dependencies = dependencies.split("\n[").next().expect("a split has a first part");
-        let names: BTreeSet<_> = dependencies.lines().filter_map(|line| line.split(['.', ' ', '=']).next()).collect();
+        let dependencies = manifest
+            .split_once("[dependencies]")
+            .expect("a crate has dependencies")
+            .1;
+        let dependencies = dependencies
+            .split("\n[")
+            .next()
+            .expect("a split has a first part");
+        let names: BTreeSet<_> = dependencies
+            .lines()
+            .filter_map(|line| line.split(['.', ' ', '=']).next())
+            .collect();
         for name in forbidden {
             assert!(!names.contains(name), "{manifest_path} depends on {name}");
         }
     };
-    let above_engine = ["varve-prometheus", "varve-ingest", "varve-promql", "varve-query"];
-    let leaves = ["varve-regexp", "varve-fs", "varve-codec", "varve-collections"];
+    let above_engine = [
+        "varve-prometheus",
+        "varve-ingest",
+        "varve-promql",
+        "varve-query",
+    ];
+    let leaves = [
+        "varve-regexp",
+        "varve-fs",
+        "varve-codec",
+        "varve-collections",
+    ];
     for leaf in leaves {
         let manifest = format!("tsdb/{}/Cargo.toml", &leaf["varve-".len()..]);
-        check(&manifest, &[&outside_of_engine[..], &above_engine, &["varve-tsdb"], &leaves].concat());
+        check(
+            &manifest,
+            &[
+                &outside_of_engine[..],
+                &above_engine,
+                &["varve-tsdb"],
+                &leaves,
+            ]
+            .concat(),
+        );
     }
-    check("tsdb/Cargo.toml", &[&outside_of_engine[..], &above_engine].concat());
+    check(
+        "tsdb/Cargo.toml",
+        &[&outside_of_engine[..], &above_engine].concat(),
+    );
     check(
         "tsdb/prometheus/Cargo.toml",
-        &["varve-ingest", "varve-otlp", "varve-promql", "varve-query", "axum", "hyper", "tokio", "prost", "serde"],
+        &[
+            "varve-ingest",
+            "varve-otlp",
+            "varve-promql",
+            "varve-query",
+            "axum",
+            "hyper",
+            "tokio",
+            "prost",
+            "serde",
+        ],
     );
-    let above_wire =
-        ["varve-tsdb", "varve-otlp", "varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio"];
+    let above_wire = [
+        "varve-tsdb",
+        "varve-otlp",
+        "varve-ingest",
+        "varve-promql",
+        "varve-query",
+        "axum",
+        "hyper",
+        "tokio",
+    ];
     check("ingest/protobuf/Cargo.toml", &above_wire);
-    check("ingest/otlp/Cargo.toml", &["varve-ingest", "varve-promql", "varve-query", "axum", "hyper", "tokio"]);
-    let above_query = ["varve-template", "varve-rules", "varve-advise", "varve-base"];
-    let other_than_ingest = ["varve-promql", "varve-query", "varve-prometheus", "axum", "hyper", "tokio"];
-    check("ingest/Cargo.toml", &[&above_query[..], &other_than_ingest].concat());
-    let other_than_query =
-        ["varve-ingest", "varve-otlp", "varve-prometheus", "axum", "hyper", "tokio", "prost", "snap"];
-    check("query/Cargo.toml", &[&above_query[..], &other_than_query].concat());
-    let above_promql =
-        ["varve-query", "varve-template", "varve-rules", "varve-advise", "varve-ingest", "varve-prometheus"];
-    check("query/promql/Cargo.toml", &[&outside_of_engine[..], &above_promql].concat());
-    check("query/rules/Cargo.toml", &["varve-ingest", "varve-prometheus", "axum", "hyper", "tokio"]);
-    let above_template = ["varve-rules", "varve-advise", "varve-ingest", "varve-prometheus"];
-    check("query/rules/template/Cargo.toml", &[&outside_of_engine[..], &above_template].concat());
-    check("query/advise/Cargo.toml", &["varve-ingest", "varve-prometheus", "axum", "hyper", "tokio", "clap", "anyhow"]);
+    check(
+        "ingest/otlp/Cargo.toml",
+        &[
+            "varve-ingest",
+            "varve-promql",
+            "varve-query",
+            "axum",
+            "hyper",
+            "tokio",
+        ],
+    );
+    let above_query = [
+        "varve-template",
+        "varve-rules",
+        "varve-advise",
+        "varve-base",
+    ];
+    let other_than_ingest = [
+        "varve-promql",
+        "varve-query",
+        "varve-prometheus",
+        "axum",
+        "hyper",
+        "tokio",
+    ];
+    check(
+        "ingest/Cargo.toml",
+        &[&above_query[..], &other_than_ingest].concat(),
+    );
+    let other_than_query = [
+        "varve-ingest",
+        "varve-otlp",
+        "varve-prometheus",
+        "axum",
+        "hyper",
+        "tokio",
+        "prost",
+        "snap",
+    ];
+    check(
+        "query/Cargo.toml",
+        &[&above_query[..], &other_than_query].concat(),
+    );
+    let above_promql = [
+        "varve-query",
+        "varve-template",
+        "varve-rules",
+        "varve-advise",
+        "varve-ingest",
+        "varve-prometheus",
+    ];
+    check(
+        "query/promql/Cargo.toml",
+        &[&outside_of_engine[..], &above_promql].concat(),
+    );
+    check(
+        "query/rules/Cargo.toml",
+        &["varve-ingest", "varve-prometheus", "axum", "hyper", "tokio"],
+    );
+    let above_template = [
+        "varve-rules",
+        "varve-advise",
+        "varve-ingest",
+        "varve-prometheus",
+    ];
+    check(
+        "query/rules/template/Cargo.toml",
+        &[&outside_of_engine[..], &above_template].concat(),
+    );
+    check(
+        "query/advise/Cargo.toml",
+        &[
+            "varve-ingest",
+            "varve-prometheus",
+            "axum",
+            "hyper",
+            "tokio",
+            "clap",
+            "anyhow",
+        ],
+    );
     let above_base = [
         "varve-query",
         "varve-template",
@@ -198,18 +352,39 @@ fn arrows_between_crates_hold() {
         "varve-http",
         "varve-tools",
     ];
-    check("bin/base/Cargo.toml", &[&above_base[..], &["varve", "axum", "prost"]].concat());
-    check("bin/server/Cargo.toml", &["varve-http", "varve-tools", "varve"]);
+    check(
+        "bin/base/Cargo.toml",
+        &[&above_base[..], &["varve", "axum", "prost"]].concat(),
+    );
+    check(
+        "bin/server/Cargo.toml",
+        &["varve-http", "varve-tools", "varve"],
+    );
     check("bin/http/Cargo.toml", &["varve-tools", "varve", "clap"]);
     check("bin/tools/Cargo.toml", &["varve", "axum"]);
-    check("benches/fleet/Cargo.toml", &["varve", "varve-ingest", "varve-query", "axum", "hyper", "tokio"]);
+    check(
+        "benches/fleet/Cargo.toml",
+        &[
+            "varve",
+            "varve-ingest",
+            "varve-query",
+            "axum",
+            "hyper",
+            "tokio",
+        ],
+    );
 }
 
 #[test]
 fn crates_forbid_unsafe_code() {
-    let libraries = LIBRARIES.iter().map(|(name, _)| format!("{name}/src/lib.rs"));
+    let libraries = LIBRARIES
+        .iter()
+        .map(|(name, _)| format!("{name}/src/lib.rs"));
     for root_file in libraries.chain(["bin/main.rs", "tests/main.rs"].map(str::to_owned)) {
-        assert!(text(&root().join(&root_file)).contains("#![forbid(unsafe_code)]"), "{root_file}");
+        assert!(
+            text(&root().join(&root_file)).contains("#![forbid(unsafe_code)]"),
+            "{root_file}"
+        );
     }
 }
 
@@ -230,7 +405,11 @@ fn sources_hold_nothing_unfinished_and_no_path_of_a_machine() {
     for path in sources() {
         let source = text(&path);
         for forbidden in forbidden {
-            assert!(!source.contains(forbidden), "{} holds {forbidden}", path.display());
+            assert!(
+                !source.contains(forbidden),
+                "{} holds {forbidden}",
+                path.display()
+            );
         }
     }
 }
@@ -248,16 +427,26 @@ fn docs_use_standard_phrases() {
     let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
     let holds = |line: &str, words: &str| {
         line.match_indices(words).any(|(at, _)| {
-            !is_letter(line[..at].chars().next_back()) && !is_letter(line[at + words.len()..].chars().next())
+            !is_letter(line[..at].chars().next_back())
+                && !is_letter(line[at + words.len()..].chars().next())
         })
     };
     for path in sources() {
         for (number, line) in text(&path).lines().enumerate() {
             let place = format!("{}:{}", path.display(), number + 1);
             let comment = line.trim_start();
-            let doc = comment.strip_prefix("///").or_else(|| comment.strip_prefix("//!")).unwrap_or_default();
-            assert!(!doc.starts_with(concat!(" Te", "lls ")), "{place}: say what is returned: {comment}");
-            assert!(!doc.contains(concat!("Tells", " whether")), "{place}: say what is returned: {comment}");
+            let doc = comment
+                .strip_prefix("///")
+                .or_else(|| comment.strip_prefix("//!"))
+                .unwrap_or_default();
+            assert!(
+                !doc.starts_with(concat!(" Te", "lls ")),
+                "{place}: say what is returned: {comment}"
+            );
+            assert!(
+                !doc.contains(concat!("Tells", " whether")),
+                "{place}: say what is returned: {comment}"
+            );
             let line = line.to_lowercase();
             for words in forbidden {
                 assert!(!holds(&line, words), "{place} says {words:?}");
@@ -269,16 +458,27 @@ fn docs_use_standard_phrases() {
 #[test]
 fn every_source_says_at_its_head_what_it_is() {
     // Unit tests are beside a module that has documentation.
-    let is_unit_tests =
-        |path: &Path| path.ends_with("tests.rs") || path.parent().is_some_and(|dir| dir.ends_with("tests"));
-    for path in sources().iter().filter(|path| !is_unit_tests(path) || path.starts_with(root().join("tests"))) {
-        assert!(text(path).starts_with("//! "), "{} has no module documentation", path.display());
+    let is_unit_tests = |path: &Path| {
+        path.ends_with("tests.rs") || path.parent().is_some_and(|dir| dir.ends_with("tests"))
+    };
+    for path in sources()
+        .iter()
+        .filter(|path| !is_unit_tests(path) || path.starts_with(root().join("tests")))
+    {
+        assert!(
+            text(path).starts_with("//! "),
+            "{} has no module documentation",
+            path.display()
+        );
     }
 }
 
 #[test]
 fn every_flag_is_documented() {
-    let help = Command::new(env!("CARGO_BIN_EXE_varve")).args(["serve", "--help"]).output().expect("run varve");
+    let help = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["serve", "--help"])
+        .output()
+        .expect("run varve");
     let help = String::from_utf8(help.stdout).expect("help is UTF-8");
     let flags: BTreeSet<_> = help
         .lines()
@@ -288,35 +488,68 @@ fn every_flag_is_documented() {
         .collect();
     assert!(flags.len() > 15, "{flags:?} in\n{help}");
     let page = text(&root().join("docs/config.md"));
-    let missing: Vec<_> = flags.iter().filter(|flag| !page.contains(&format!("`--{flag}"))).collect();
-    assert!(missing.is_empty(), "docs/config.md does not name {missing:?}");
+    let missing: Vec<_> = flags
+        .iter()
+        .filter(|flag| !page.contains(&format!("`--{flag}")))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/config.md does not name {missing:?}"
+    );
 }
 
 #[test]
 fn every_metric_is_documented() {
     let server = Server::start(&[]);
     // Some metrics appear with the first request, the first rejected request and the first read.
-    server.http().query("/api/v1/query", &[("query", "1")]).expect_status(200);
-    server.http().write(&WriteRequest::new([series(&[], &[(0, 0.0)])])).expect_status(400);
+    server
+        .http()
+        .query("/api/v1/query", &[("query", "1")])
+        .expect_status(200);
+    server
+        .http()
+        .write(&WriteRequest::new([series(&[], &[(0, 0.0)])]))
+        .expect_status(400);
     let metrics = server.http().get("/metrics").text();
-    let families: BTreeSet<_> =
-        metrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let families: BTreeSet<_> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
     assert!(families.len() > 20, "{families:?}");
     let page = text(&root().join("docs/metrics.md"));
-    let missing: Vec<_> = families.iter().filter(|family| !page.contains(&format!("`{family}"))).collect();
-    assert!(missing.is_empty(), "docs/metrics.md does not name {missing:?}");
+    let missing: Vec<_> = families
+        .iter()
+        .filter(|family| !page.contains(&format!("`{family}")))
+        .collect();
+    assert!(
+        missing.is_empty(),
+        "docs/metrics.md does not name {missing:?}"
+    );
 }
 
-/// Returns the paths in the map of docs/architecture.md. A path that does not exist from the root is beside the first
-/// one of its row.
+/// Returns the paths in the map of docs/architecture.md. A path that does not exist from the root
+/// is beside the first one of its row.
 fn mapped() -> Vec<PathBuf> {
     let page = text(&root().join("docs/architecture.md"));
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let rows = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
     let in_row = |row: &str| {
         let names: Vec<_> = row.split('`').step_by(2).map(str::to_owned).collect();
-        let beside = root().join(&names[0]).parent().expect("a file has a folder").to_owned();
-        let place = move |name: &String| [root().join(name), beside.join(name)].into_iter().find(|path| path.exists());
-        names.iter().map(|name| place(name).unwrap_or_else(|| panic!("{name} is not there"))).collect::<Vec<_>>()
+        let beside = root()
+            .join(&names[0])
+            .parent()
+            .expect("a file has a folder")
+            .to_owned();
+        let place = move |name: &String| {
+            [root().join(name), beside.join(name)]
+                .into_iter()
+                .find(|path| path.exists())
+        };
+        names
+            .iter()
+            .map(|name| place(name).unwrap_or_else(|| panic!("{name} is not there")))
+            .collect::<Vec<_>>()
     };
     rows.flat_map(in_row).collect()
 }
@@ -324,18 +557,37 @@ fn mapped() -> Vec<PathBuf> {
 #[test]
 fn every_source_is_on_the_map() {
     let mapped = mapped();
-    let is_there = |path: &Path| mapped.iter().any(|of| path == of || path.starts_with(of.with_extension("")));
-    let lost: Vec<_> = sources().into_iter().filter(|path| !is_there(path)).collect();
-    assert!(lost.is_empty(), "not on the map in docs/architecture.md: {lost:?}");
+    let is_there = |path: &Path| {
+        mapped
+            .iter()
+            .any(|of| path == of || path.starts_with(of.with_extension("")))
+    };
+    let lost: Vec<_> = sources()
+        .into_iter()
+        .filter(|path| !is_there(path))
+        .collect();
+    assert!(
+        lost.is_empty(),
+        "not on the map in docs/architecture.md: {lost:?}"
+    );
 }
 
 #[test]
 fn every_page_on_a_format_is_named_in_the_overview() {
-    let overview: String =
-        ["docs/README.md", "docs/architecture.md"].iter().map(|page| text(&root().join(page))).collect();
+    let overview: String = ["docs/README.md", "docs/architecture.md"]
+        .iter()
+        .map(|page| text(&root().join(page)))
+        .collect();
     for page in files("docs/format", ".md") {
-        let name = page.strip_prefix(root().join("docs")).expect("it is under docs").display().to_string();
-        assert!(overview.contains(&name), "neither docs/README.md nor docs/architecture.md names {name}");
+        let name = page
+            .strip_prefix(root().join("docs"))
+            .expect("it is under docs")
+            .display()
+            .to_string();
+        assert!(
+            overview.contains(&name),
+            "neither docs/README.md nor docs/architecture.md names {name}"
+        );
     }
 }
 
@@ -344,8 +596,15 @@ fn every_page_on_a_format_is_named_in_the_overview() {
 fn every_page_on_a_format_has_an_example() {
     // The data directory is no file, and the example of a block has an index.
     let has_none = |page: &Path| page.ends_with("directory.md") || page.ends_with("block-index.md");
-    for page in files("docs/format", ".md").iter().filter(|page| !has_none(page)) {
-        assert!(text(page).contains("\n## Example"), "{} has no example", page.display());
+    for page in files("docs/format", ".md")
+        .iter()
+        .filter(|page| !has_none(page))
+    {
+        assert!(
+            text(page).contains("\n## Example"),
+            "{} has no example",
+            page.display()
+        );
     }
 }
 
@@ -359,17 +618,29 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the anchors of a page: those that GitHub derives from its headings, and its `<a id>` tags.
+/// Returns the anchors of a page: those that GitHub derives from its headings, and its `<a id>`
+/// tags.
 fn anchors(page: &str) -> BTreeSet<String> {
     let heading = |line: &str| {
-        let heading = line.starts_with('#').then(|| line.trim_start_matches('#').trim())?;
+        let heading = line
+            .starts_with('#')
+            .then(|| line.trim_start_matches('#').trim())?;
         // Keeps the text of a link.
-        let heading: String =
-            heading.split("](").map(|part| part.split_once(')').map_or(part, |(_, after)| after)).collect();
+        let heading: String = heading
+            .split("](")
+            .map(|part| part.split_once(')').map_or(part, |(_, after)| after))
+            .collect();
         let kept = heading.to_lowercase().replace(' ', "-");
-        Some(kept.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect())
+        Some(
+            kept.chars()
+                .filter(|c| c.is_alphanumeric() || "-_".contains(*c))
+                .collect(),
+        )
     };
-    let own = page.split("<a id=\"").skip(1).filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()));
+    let own = page
+        .split("<a id=\"")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once('"')?.0.to_owned()));
     prose(page).filter_map(heading).chain(own).collect()
 }
 
@@ -377,13 +648,22 @@ fn anchors(page: &str) -> BTreeSet<String> {
 fn links_lead_to_files_and_headings() {
     let mut dead = Vec::new();
     let pages = files("docs", ".md").into_iter();
-    for path in pages.chain(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name))) {
+    for path in
+        pages.chain(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root().join(name)))
+    {
         let page = text(&path);
-        let targets = prose(&page).flat_map(|line| line.split("](").skip(1)).filter_map(|rest| rest.split(')').next());
+        let targets = prose(&page)
+            .flat_map(|line| line.split("](").skip(1))
+            .filter_map(|rest| rest.split(')').next());
         for target in targets.filter(|target| !target.contains(':')) {
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let file = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
-            let is_alive = file.exists() && (anchor.is_empty() || anchors(&text(&file)).contains(anchor));
+            let file = if file.is_empty() {
+                path.clone()
+            } else {
+                path.with_file_name(file)
+            };
+            let is_alive =
+                file.exists() && (anchor.is_empty() || anchors(&text(&file)).contains(anchor));
             if !is_alive {
                 dead.push(format!("{}: {target}", path.display()));
             }

@@ -9,12 +9,19 @@ use crate::messages::{WriteRequest, series};
 pub(crate) const SERIES_PER_REQUEST: usize = 2_000;
 
 /// Returns requests with one sample of each of `range`, at a step after `start_ms`.
-pub(crate) fn requests(range: Range<usize>, start_ms: i64, step: i64) -> impl Iterator<Item = WriteRequest> {
+pub(crate) fn requests(
+    range: Range<usize>,
+    start_ms: i64,
+    step: i64,
+) -> impl Iterator<Item = WriteRequest> {
     let end = range.end;
     range.step_by(SERIES_PER_REQUEST).map(move |first| {
         WriteRequest::new((first..end.min(first + SERIES_PER_REQUEST)).map(|i| {
             let labels = labels(i);
-            series(&labels.iter().collect::<Vec<_>>(), &[(start_ms + step * STEP_MS, value(i, step))])
+            series(
+                &labels.iter().collect::<Vec<_>>(),
+                &[(start_ms + step * STEP_MS, value(i, step))],
+            )
         }))
     })
 }

@@ -6,7 +6,12 @@ use crate::common;
 
 /// Creates `n_series` series and returns their handles.
 pub(crate) fn series(db: &Db, n_series: usize) -> Vec<SeriesHandle> {
-    (0..n_series).map(|i| db.series(&common::labels(i)).expect("write within the limits")).collect()
+    (0..n_series)
+        .map(|i| {
+            db.series(&common::labels(i))
+                .expect("write within the limits")
+        })
+        .collect()
 }
 
 /// Appends one sample to each series, in requests of 2,000.

@@ -1,4 +1,5 @@
-//! A small fleet: deterministic series like those of kube-prometheus; values are computed from series and step.
+//! A small fleet: deterministic series like those of kube-prometheus; values are computed from
+//! series and step.
 
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{Db, Labels, Options, WalSync};
@@ -20,7 +21,8 @@ pub(crate) const METRICS: [&str; 8] = [
     "container_fs_reads_total",
 ];
 
-/// Returns the labels of series `i`: ten of them, of which pod, container id and node differ between pods.
+/// Returns the labels of series `i`: ten of them, of which pod, container id and node differ
+/// between pods.
 pub(crate) fn labels(i: usize) -> Labels {
     let (metric, pod) = (METRICS[i % METRICS.len()], i / METRICS.len());
     let node = pod / 30;
@@ -30,17 +32,33 @@ pub(crate) fn labels(i: usize) -> Labels {
         ("cluster", "training-1"),
         ("container", ["trainer", "sidecar", "exporter"][pod % 3]),
         ("endpoint", "https-metrics"),
-        ("id", &*format!("/kubepods/burstable/pod{mix:016x}/{:016x}", mix.rotate_left(17))),
-        ("instance", &*format!("10.{}.{}.{}:10250", node >> 16, node >> 8 & 255, node & 255)),
+        (
+            "id",
+            &*format!(
+                "/kubepods/burstable/pod{mix:016x}/{:016x}",
+                mix.rotate_left(17)
+            ),
+        ),
+        (
+            "instance",
+            &*format!("10.{}.{}.{}:10250", node >> 16, node >> 8 & 255, node & 255),
+        ),
         ("job", "kubelet"),
-        ("namespace", ["research", "kube-system", "monitoring", "data"][pod % 4]),
+        (
+            "namespace",
+            ["research", "kube-system", "monitoring", "data"][pod % 4],
+        ),
         ("node", &*format!("gpu-node-{node:05}")),
-        ("pod", &*format!("trainer-{:08x}-{:05x}", mix >> 32, mix & 0xfffff)),
+        (
+            "pod",
+            &*format!("trainer-{:08x}-{:05x}", mix >> 32, mix & 0xfffff),
+        ),
     ])
     .expect("names are unique")
 }
 
-/// Returns the value of series `i` at a step: constants, integer counters, gauges with two decimals, float counters.
+/// Returns the value of series `i` at a step: constants, integer counters, gauges with two
+/// decimals, float counters.
 pub(crate) fn value(i: usize, step: i64) -> f64 {
     let noise = (i as u64 ^ (step as u64) << 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 48;
     match i % 8 {
@@ -54,7 +72,11 @@ pub(crate) fn value(i: usize, step: i64) -> f64 {
 
 /// Opens a store that never syncs by itself.
 pub(crate) fn open(dir: &std::path::Path, shards: usize, replay_concurrency: usize) -> Db {
-    let options =
-        Options { shards, wal_sync: WalSync::Never, wal_replay_concurrency: replay_concurrency, ..Options::default() };
+    let options = Options {
+        shards,
+        wal_sync: WalSync::Never,
+        wal_replay_concurrency: replay_concurrency,
+        ..Options::default()
+    };
     Db::open(dir, options).expect("open an empty directory")
 }

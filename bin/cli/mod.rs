@@ -1,7 +1,7 @@
 //! The command line.
 //!
-//! Flags that Prometheus also has keep Prometheus' names, dots included, and its defaults. The arguments of a tool are
-//! defined beside the tool in `varve-tools`.
+//! Flags that Prometheus also has keep Prometheus' names, dots included, and its defaults. The
+//! arguments of a tool are defined beside the tool in `varve-tools`.
 
 pub(crate) mod manual;
 
@@ -23,7 +23,8 @@ use varve_tools::wal::WalCommand;
 
 use manual::{CompletionArgs, ManArgs};
 
-/// Prometheus-compatible metrics store: remote write, PromQL, Prometheus HTTP API, and command-line tools
+/// Prometheus-compatible metrics store: remote write, PromQL, Prometheus HTTP API, and command-line
+/// tools
 #[derive(Debug, Parser)]
 // `varve --version` prints `varve, version 0.1.0 (revision: …)`, as Prometheus does.
 #[command(name = "varve", display_name = "varve,", version = version::TEXT.as_str())]
@@ -85,24 +86,43 @@ pub(crate) struct Invocation {
 /// The error to print, also for `--help` and `--version`. It has its own exit code.
 pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
     let matches = Cli::command().try_get_matches_from(args)?;
-    let flags = matches.subcommand().map(|(name, matches)| flags_of(name, matches)).unwrap_or_default();
-    Ok(Invocation { command: Cli::from_arg_matches(&matches)?.command, flags })
+    let flags = matches
+        .subcommand()
+        .map(|(name, matches)| flags_of(name, matches))
+        .unwrap_or_default();
+    Ok(Invocation {
+        command: Cli::from_arg_matches(&matches)?.command,
+        flags,
+    })
 }
 
 /// Returns the command line with its plain name, for manual pages and completions.
 pub(crate) fn description() -> clap::Command {
-    Cli::command().display_name("varve").version(version::NUMBER)
+    Cli::command()
+        .display_name("varve")
+        .version(version::NUMBER)
 }
 
 fn flags_of(command: &str, matches: &ArgMatches) -> BTreeMap<String, String> {
     let cli = Cli::command();
-    let command = cli.find_subcommand(command).expect("clap matched this subcommand");
-    let long = command.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg.get_id().as_str())));
+    let command = cli
+        .find_subcommand(command)
+        .expect("clap matched this subcommand");
+    let long = command
+        .get_arguments()
+        .filter_map(|arg| Some((arg.get_long()?, arg.get_id().as_str())));
     let value = |id| {
         let raw = matches.try_get_raw(id).ok().flatten();
-        raw.map(|values| values.map(|v| v.to_string_lossy()).collect::<Vec<_>>().join(",")).unwrap_or_default()
+        raw.map(|values| {
+            values
+                .map(|v| v.to_string_lossy())
+                .collect::<Vec<_>>()
+                .join(",")
+        })
+        .unwrap_or_default()
     };
-    long.map(|(long, id)| (long.to_owned(), value(id))).collect()
+    long.map(|(long, id)| (long.to_owned(), value(id)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -115,11 +135,16 @@ mod tests {
     use super::*;
 
     fn check_width(command: &clap::Command) {
-        for help in [command.clone().render_help(), command.clone().render_long_help()] {
+        for help in [
+            command.clone().render_help(),
+            command.clone().render_long_help(),
+        ] {
             for line in help.to_string().lines() {
                 // The usage is a single line, and some flags of Prometheus have long names.
                 let is_usage = line.starts_with("Usage:");
-                let fits = line.chars().count() <= 60 || is_usage || line.trim_start().starts_with("--alertmanager.");
+                let fits = line.chars().count() <= 60
+                    || is_usage
+                    || line.trim_start().starts_with("--alertmanager.");
                 assert!(fits, "{}: {line}", command.get_name());
             }
         }
@@ -135,15 +160,26 @@ mod tests {
 
     #[test]
     fn version_is_printed_as_in_prometheus() {
-        let printed = parse(["varve", "--version"].map(OsString::from)).unwrap_err().to_string();
-        let expect = format!("varve, version {} (revision: {})\n", version::NUMBER, version::REVISION);
-        assert!(printed.starts_with(&expect) && printed.contains("\n  build date:  "), "{printed}");
+        let printed = parse(["varve", "--version"].map(OsString::from))
+            .unwrap_err()
+            .to_string();
+        let expect = format!(
+            "varve, version {} (revision: {})\n",
+            version::NUMBER,
+            version::REVISION
+        );
+        assert!(
+            printed.starts_with(&expect) && printed.contains("\n  build date:  "),
+            "{printed}"
+        );
     }
 
     fn serve(args: &[&str]) -> Result<(ServeArgs, BTreeMap<String, String>), String> {
         let args = ["varve", "serve"].iter().chain(args).map(OsString::from);
         let invocation = parse(args).map_err(|rejected| rejected.to_string())?;
-        let Command::Serve(args) = invocation.command else { panic!("it is `serve`") };
+        let Command::Serve(args) = invocation.command else {
+            panic!("it is `serve`")
+        };
         Ok((*args, invocation.flags))
     }
 
@@ -151,22 +187,51 @@ mod tests {
     fn shared_flags_have_the_defaults_of_prometheus() {
         let (args, flags) = serve(&[]).unwrap();
         assert_eq!(args.query_timeout, Duration::from_secs(120));
-        assert_eq!((args.query_max_concurrency, args.query_max_samples), (20, 50_000_000));
+        assert_eq!(
+            (args.query_max_concurrency, args.query_max_samples),
+            (20, 50_000_000)
+        );
         assert_eq!(args.query_lookback_delta, Duration::from_secs(300));
-        assert_eq!((args.listen_address.as_str(), args.response_buffer), ("127.0.0.1:9898", 1 << 20));
-        assert_eq!((flags["query.timeout"].as_str(), flags["enable-feature"].as_str()), ("2m", ""));
+        assert_eq!(
+            (args.listen_address.as_str(), args.response_buffer),
+            ("127.0.0.1:9898", 1 << 20)
+        );
+        assert_eq!(
+            (
+                flags["query.timeout"].as_str(),
+                flags["enable-feature"].as_str()
+            ),
+            ("2m", "")
+        );
         let creation_concurrency_max = (machine::cores() / 2).max(1);
-        assert_eq!(args.ingest.limits(usize::MAX), Limits { creation_concurrency_max, ..Limits::default() });
+        assert_eq!(
+            args.ingest.limits(usize::MAX),
+            Limits {
+                creation_concurrency_max,
+                ..Limits::default()
+            }
+        );
     }
 
     #[test]
     fn dotted_flags_are_read_and_listed_as_typed() {
-        let (args, flags) =
-            serve(&["--query.timeout=1h30m", "--enable-feature=a,b", "--web.listen-address", ":0"]).unwrap();
+        let (args, flags) = serve(&[
+            "--query.timeout=1h30m",
+            "--enable-feature=a,b",
+            "--web.listen-address",
+            ":0",
+        ])
+        .unwrap();
         assert_eq!(args.query_timeout, Duration::from_secs(5400));
         assert_eq!(args.enable_feature, ["a", "b"]);
         assert_eq!(args.listen_address, "[::]:0");
-        assert_eq!((flags["query.timeout"].as_str(), flags["enable-feature"].as_str()), ("1h30m", "a,b"));
+        assert_eq!(
+            (
+                flags["query.timeout"].as_str(),
+                flags["enable-feature"].as_str()
+            ),
+            ("1h30m", "a,b")
+        );
     }
 
     fn check_rejected(arg: &str, expect: &str) {
@@ -176,12 +241,21 @@ mod tests {
 
     #[test]
     fn invalid_values_are_rejected_with_the_flag_and_the_reason() {
-        check_rejected("--query.timeout=5", "--query.timeout <DURATION>': not a valid duration string");
+        check_rejected(
+            "--query.timeout=5",
+            "--query.timeout <DURATION>': not a valid duration string",
+        );
         check_rejected("--query.timeout=0", "must be more than 0");
-        check_rejected("--query.max-concurrency=0", "--query.max-concurrency <N>': must be at least 1");
+        check_rejected(
+            "--query.max-concurrency=0",
+            "--query.max-concurrency <N>': must be at least 1",
+        );
         check_rejected("--web.listen-address=nowhere", "expected HOST:PORT");
         check_rejected("--web.listen-address=::1:80", "must be in brackets");
-        check_rejected("--storage.wal.sync=sometimes", "[possible values: interval, always, never]");
+        check_rejected(
+            "--storage.wal.sync=sometimes",
+            "[possible values: interval, always, never]",
+        );
         check_rejected("--query.time=5m", "unexpected argument '--query.time'");
     }
 }

@@ -1,11 +1,11 @@
 //! `varve serve`: starts a server from its flags, and stops it.
 //!
-//! Start: settings, signals, listener, then the store. The listener comes first, so that probes are served while the
-//! series of the WAL are loaded. Requests for data get 503 until the store is open. Samples are replayed while the
-//! server runs. If that fails, the server stops.
+//! Start: settings, signals, listener, then the store. The listener comes first, so that probes are
+//! served while the series of the WAL are loaded. Requests for data get 503 until the store is
+//! open. Samples are replayed while the server runs. If that fails, the server stops.
 //!
-//! Stop: no new connections, 503 for new queries. Running queries get [`QUERY_GRACE`] before they are interrupted.
-//! Writes run to their end. Then the WAL is synced.
+//! Stop: no new connections, 503 for new queries. Running queries get [`QUERY_GRACE`] before they
+//! are interrupted. Writes run to their end. Then the WAL is synced.
 
 mod options;
 mod progress;
@@ -56,7 +56,8 @@ const CONNECTION_GRACE: Duration = Duration::from_secs(5);
 const GRACE_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Interval at which the log is told of senders, leaders of HA pairs and rejected series.
 const OBSERVE_INTERVAL: Duration = Duration::from_secs(5);
-/// Interval at which the usage record is saved, and the state of HA pairs and rules if an earlier write failed.
+/// Interval at which the usage record is saved, and the state of HA pairs and rules if an earlier
+/// write failed.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 /// Blocking threads that are not for requests: opening and closing the store, the self-scrape.
 const THREADS_SPARE: usize = 8;
@@ -66,16 +67,29 @@ const THREADS_SPARE: usize = 8;
 /// # Errors
 /// The reason why it could not start or stop cleanly, in one sentence.
 pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) -> Result<()> {
-    let config = args.config_file.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+    let config = args
+        .config_file
+        .as_deref()
+        .map(Config::load)
+        .transpose()?
+        .unwrap_or_default();
     log::start(args.log_level, args.log_format);
     log::set_level(config.runtime.log_level);
     options::limit_connections(&mut args, &mut flags, raise_open_files_limit());
     let features = options::features(&args);
-    let memory = if args.memory_limit == 0 { Memory::find() } else { Memory::given(args.memory_limit as u64) };
+    let memory = if args.memory_limit == 0 {
+        Memory::find()
+    } else {
+        Memory::given(args.memory_limit as u64)
+    };
     let web = WebConfig::load(args.web_config_file.as_deref())?;
     let settings = options::settings(&args, &memory, features, flags, web.current().tls.is_some());
     // Checked before the store is opened, which may take long.
-    config.storage.tsdb.retention.rules(settings.retention(&config).time)?;
+    config
+        .storage
+        .tsdb
+        .retention
+        .rules(settings.retention(&config).time)?;
     let options = options::store_options(&args, &memory, &config, features);
     let uploads = options::uploads(&args, &config)?;
     let prepared = Prepared::new(&config)?;
@@ -91,16 +105,25 @@ pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) ->
     app.query_log.write_to(prepared.query_log);
     let seen = auto_reload::FileState::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
-    let result = runtime.block_on(run(args, HttpState::new(app, web), options, uploads, prepared.alerting, seen));
-    // A thread that still replays or computes must not delay the end: acknowledged samples are safe already.
+    let result = runtime.block_on(run(
+        args,
+        HttpState::new(app, web),
+        options,
+        uploads,
+        prepared.alerting,
+        seen,
+    ));
+    // A thread that still replays or computes must not delay the end: acknowledged samples are safe
+    // already.
     runtime.shutdown_background();
     result
 }
 
-/// Returns the number of threads that read and write sockets: half of the cores. Requests run on blocking threads.
+/// Returns the number of threads that read and write sockets: half of the cores. Requests run on
+/// blocking threads.
 ///
-/// An idle worker is woken whenever another finds work, which costs CPU time: with one worker instead of two on two
-/// cores, a small query takes a sixth less, and a write the same.
+/// An idle worker is woken whenever another finds work, which costs CPU time: with one worker
+/// instead of two on two cores, a small query takes a sixth less, and a write the same.
 fn io_threads() -> usize {
     thread::available_parallelism().map_or(1, |n_cores| n_cores.get().div_ceil(2))
 }
@@ -115,7 +138,11 @@ async fn run(
 ) -> Result<()> {
     let app = Arc::clone(&state.app);
     let mut signals = Signals::catch().context("catch signals")?;
-    tracing::info!(version = version::NUMBER, revision = version::REVISION, "Starting Varve");
+    tracing::info!(
+        version = version::NUMBER,
+        revision = version::REVISION,
+        "Starting Varve"
+    );
     let listeners = listen_to_all(&args).await?;
     let address = address_of(&listeners.web)?;
 
@@ -139,20 +166,35 @@ async fn run(
             return Ok(());
         }
     };
-    app.active_requests.open_log(&of_error, app.started.as_millisecond());
+    app.active_requests
+        .open_log(&of_error, app.started.as_millisecond());
     let (of_app, opened) = (Arc::clone(&app), Arc::clone(&store));
     // Blocks: waits for a reload, and compiles relabel rules.
     tokio::task::spawn_blocking(move || of_app.set_store(opened)).await??;
     notify(State::Ready);
     tracing::info!("Server is ready to receive web requests.");
-    if let Some(path) = args.config_file.clone().filter(|_| app.settings.auto_reload) {
-        tokio::spawn(auto_reload::run(Arc::clone(&app), path, args.config_auto_reload_interval, seen));
+    if let Some(path) = args
+        .config_file
+        .clone()
+        .filter(|_| app.settings.auto_reload)
+    {
+        tokio::spawn(auto_reload::run(
+            Arc::clone(&app),
+            path,
+            args.config_auto_reload_interval,
+            seen,
+        ));
     }
     let uploads = start_uploads(&app, uploads).await?;
     let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
     let mut replay = watch_replay(&app, store, of_error, started);
-    let scraping = (!args.self_scrape_interval.is_zero())
-        .then(|| tokio::spawn(self_scrape::run(Arc::clone(&app), address, args.self_scrape_interval)));
+    let scraping = (!args.self_scrape_interval.is_zero()).then(|| {
+        tokio::spawn(self_scrape::run(
+            Arc::clone(&app),
+            address,
+            args.self_scrape_interval,
+        ))
+    });
     let ended = tokio::select! {
         reason = stop_requested(&mut signals, &app) => {
             tracing::warn!(reason, "Exiting gracefully...");
@@ -171,11 +213,20 @@ async fn run(
 }
 
 /// Starts uploads, if there is a bucket.
-async fn start_uploads(app: &Arc<App>, options: Option<UploadOptions>) -> Result<Option<Arc<Stop>>> {
+async fn start_uploads(
+    app: &Arc<App>,
+    options: Option<UploadOptions>,
+) -> Result<Option<Arc<Stop>>> {
     let app = Arc::clone(app);
     // Starting reads certificates, on a thread that may block.
-    let start = move || options.map(|options| uploads::start(&app, options)).transpose();
-    tokio::task::spawn_blocking(start).await.context("start uploads")?
+    let start = move || {
+        options
+            .map(|options| uploads::start(&app, options))
+            .transpose()
+    };
+    tokio::task::spawn_blocking(start)
+        .await
+        .context("start uploads")?
 }
 
 /// Watches the replay that began at `started`. Rules start when it ends.
@@ -189,7 +240,8 @@ fn watch_replay(app: &Arc<App>, store: Arc<Store>, data_dir: PathBuf, started: I
     })
 }
 
-/// Waits until a signal or a request stops the server, and returns which. Reloads the configuration on SIGHUP.
+/// Waits until a signal or a request stops the server, and returns which. Reloads the configuration
+/// on SIGHUP.
 async fn stop_requested(signals: &mut Signals, app: &Arc<App>) -> &'static str {
     loop {
         tokio::select! {
@@ -221,21 +273,30 @@ async fn listen_to_all(args: &ServeArgs) -> Result<Listeners> {
 }
 
 async fn listen(address: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
-        ErrorKind::AddrInUse => anyhow!("listen on {address}: the address is in use by another process"),
-        _ => anyhow!("listen on {address}: {error}"),
-    })
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| match error.kind() {
+            ErrorKind::AddrInUse => {
+                anyhow!("listen on {address}: the address is in use by another process")
+            }
+            _ => anyhow!("listen on {address}: {error}"),
+        })
 }
 
 fn address_of(listener: &TcpListener) -> Result<String> {
-    Ok(listener.local_addr().context("read the listening address")?.to_string())
+    Ok(listener
+        .local_addr()
+        .context("read the listening address")?
+        .to_string())
 }
 
 /// Opens the store on a blocking thread.
 async fn open(path: PathBuf, options: StoreOptions) -> Result<Store> {
     let of_error = path.clone();
     let opened = tokio::task::spawn_blocking(move || Store::open(&path, options)).await;
-    opened.context("open the store")?.map_err(|error| of_store(&of_error, &error))
+    opened
+        .context("open the store")?
+        .map_err(|error| of_store(&of_error, &error))
 }
 
 /// Adds the data directory to an error. The error itself names its cause.
@@ -261,14 +322,21 @@ async fn shut_down(
     app.rules.stop();
     wait_for_queries(app).await;
     app.active_requests.interrupt_all(Interrupt::Shutdown);
-    if tokio::time::timeout(CONNECTION_GRACE, server).await.is_err() {
+    if tokio::time::timeout(CONNECTION_GRACE, server)
+        .await
+        .is_err()
+    {
         tracing::warn!("Closing connections that are still open");
     }
     let of_rules = Arc::clone(app);
-    tokio::task::spawn_blocking(move || of_rules.rules.join()).await.context("stop the evaluation of rules")?;
+    tokio::task::spawn_blocking(move || of_rules.rules.join())
+        .await
+        .context("stop the evaluation of rules")?;
     app.notifier.drain().await;
     app.tracer.close().await;
-    let Some(store) = app.take_store() else { return Ok(()) };
+    let Some(store) = app.take_store() else {
+        return Ok(());
+    };
     let closed = tokio::task::spawn_blocking(move || close(store)).await;
     closed.context("close the store")??;
     app.active_requests.close_log();

@@ -38,15 +38,32 @@ const OTHER_FEATURES: [&str; 6] = [
 ];
 
 pub(super) fn features(args: &ServeArgs) -> Features {
-    let limits = Limits { size_max: args.query_max_length, depth_max: args.query_max_nesting };
-    let mut features = Features { limits, ..Features::default() };
-    for name in args.enable_feature.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+    let limits = Limits {
+        size_max: args.query_max_length,
+        depth_max: args.query_max_nesting,
+    };
+    let mut features = Features {
+        limits,
+        ..Features::default()
+    };
+    for name in args
+        .enable_feature
+        .iter()
+        .map(|name| name.trim())
+        .filter(|name| !name.is_empty())
+    {
         if features.enable(name) || [SEARCH_FEATURE, DELTA_FEATURE].contains(&name) {
             tracing::info!(option = name, "Feature enabled");
         } else if name == AUTO_RELOAD_FEATURE {
-            tracing::warn!(option = name, "This option for --enable-feature is deprecated, use --config.auto-reload");
+            tracing::warn!(
+                option = name,
+                "This option for --enable-feature is deprecated, use --config.auto-reload"
+            );
         } else if OTHER_FEATURES.contains(&name) {
-            tracing::warn!(option = name, "This option for --enable-feature has no effect on Varve");
+            tracing::warn!(
+                option = name,
+                "This option for --enable-feature has no effect on Varve"
+            );
         } else {
             tracing::warn!(option = name, "Unknown option for --enable-feature");
         }
@@ -54,10 +71,15 @@ pub(super) fn features(args: &ServeArgs) -> Features {
     features
 }
 
-/// Lowers the maximum number of connections to half of the files that the process may open, with a warning. The store
-/// needs the other half, for blocks and WAL segments: a write fails if it cannot open a file, but a connection above
-/// the maximum only closes an idle one. `flags` are the values that the API shows.
-pub(super) fn limit_connections(args: &mut ServeArgs, flags: &mut BTreeMap<String, String>, open_files: Option<u64>) {
+/// Lowers the maximum number of connections to half of the files that the process may open, with a
+/// warning. The store needs the other half, for blocks and WAL segments: a write fails if it cannot
+/// open a file, but a connection above the maximum only closes an idle one. `flags` are the values
+/// that the API shows.
+pub(super) fn limit_connections(
+    args: &mut ServeArgs,
+    flags: &mut BTreeMap<String, String>,
+    open_files: Option<u64>,
+) {
     let Some(open_files) = open_files else { return };
     let limit = usize::try_from(open_files / 2).unwrap_or(usize::MAX).max(1);
     if args.max_connections > limit {
@@ -72,7 +94,9 @@ pub(super) fn limit_connections(args: &mut ServeArgs, flags: &mut BTreeMap<Strin
 }
 
 fn has_feature(args: &ServeArgs, feature: &str) -> bool {
-    args.enable_feature.iter().any(|name| name.trim() == feature)
+    args.enable_feature
+        .iter()
+        .any(|name| name.trim() == feature)
 }
 
 pub(super) fn settings(
@@ -82,9 +106,15 @@ pub(super) fn settings(
     flags: BTreeMap<String, String>,
     is_tls: bool,
 ) -> Settings {
-    // By default, all queries together use at most 40 % of the memory, and a single one a quarter of that.
-    let total = or_default(args.query_max_memory_total, || share_of_memory(memory, 2, 5));
-    let external_url = args.external_url.clone().or_listener(&args.listen_address, is_tls);
+    // By default, all queries together use at most 40 % of the memory, and a single one a quarter
+    // of that.
+    let total = or_default(args.query_max_memory_total, || {
+        share_of_memory(memory, 2, 5)
+    });
+    let external_url = args
+        .external_url
+        .clone()
+        .or_listener(&args.listen_address, is_tls);
     let rules = rules_options(args, total, &external_url, features);
     Settings {
         args: args.clone(),
@@ -102,11 +132,16 @@ pub(super) fn settings(
             stall_timeout: args.write_stall_timeout,
         },
         // These requests are CPU bound: more concurrency only needs more memory.
-        metadata_concurrency: or_default(args.query_metadata_concurrency, || (2 * machine::cores()).max(4)),
-        metadata_series_max: Some(args.query_max_metadata_series).filter(|&series_max| series_max > 0),
+        metadata_concurrency: or_default(args.query_metadata_concurrency, || {
+            (2 * machine::cores()).max(4)
+        }),
+        metadata_series_max: Some(args.query_max_metadata_series)
+            .filter(|&series_max| series_max > 0),
         query_max_memory: or_default(args.query_max_memory, || total / 4).min(total),
         query_max_memory_total: total,
-        write_bytes_in_flight_max: args.ingest.bytes_in_flight_max(share_of_memory(memory, 1, 1)),
+        write_bytes_in_flight_max: args
+            .ingest
+            .bytes_in_flight_max(share_of_memory(memory, 1, 1)),
         queue_timeout_status: args.ingest.queue_timeout_status,
         features,
         rules,
@@ -126,7 +161,9 @@ pub(super) fn settings(
 /// # Errors
 /// If the configuration of the bucket is invalid, or the server has no external labels.
 pub(super) fn uploads(args: &ServeArgs, config: &Config) -> Result<Option<UploadOptions>> {
-    let Some(path) = &args.objstore.bucket else { return Ok(None) };
+    let Some(path) = &args.objstore.bucket else {
+        return Ok(None);
+    };
     external_labels(config)?;
     Ok(Some(UploadOptions {
         bucket: BucketConfig::load(path)?,
@@ -147,7 +184,10 @@ fn rules_options(
     let concurrency = rules_concurrency(cores, of.concurrency);
     RulesOptions {
         resend_delay: of.resend_delay,
-        restore: RestoreOptions { outage_tolerance: of.outage_tolerance, grace_period: of.grace_period },
+        restore: RestoreOptions {
+            outage_tolerance: of.outage_tolerance,
+            grace_period: of.grace_period,
+        },
         catch_up: of.catch_up,
         alerts_max: of.alerts_max,
         concurrency,
@@ -164,8 +204,8 @@ fn rules_concurrency(cores: usize, given: usize) -> NonZero<usize> {
     NonZero::new(n_threads).unwrap_or(NonZero::<usize>::MIN)
 }
 
-/// Returns the number of active write requests above which rules pause: the number of cores that rules leave, less one
-/// for connections and background tasks.
+/// Returns the number of active write requests above which rules pause: the number of cores that
+/// rules leave, less one for connections and background tasks.
 fn active_writes_max(cores: usize, concurrency: usize) -> usize {
     cores.saturating_sub(concurrency + 1)
 }
@@ -173,7 +213,12 @@ fn active_writes_max(cores: usize, concurrency: usize) -> usize {
 /// Maximum number of threads that evaluate rule groups.
 const RULES_CONCURRENCY_MAX: usize = 256;
 
-pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, features: Features) -> StoreOptions {
+pub(super) fn store_options(
+    args: &ServeArgs,
+    memory: &Memory,
+    config: &Config,
+    features: Features,
+) -> StoreOptions {
     let tsdb = varve_tsdb::Options {
         shards: or_default(args.shards, machine::shards),
         wal_logs: machine::cores().next_power_of_two().min(WAL_LOGS_MAX),
@@ -214,7 +259,12 @@ pub(super) fn store_options(args: &ServeArgs, memory: &Memory, config: &Config, 
         features,
     };
     let ingest = args.ingest.limits(share_of_memory(memory, 1, 1));
-    StoreOptions { tsdb, ingest, engine, delta_to_cumulative: has_feature(args, DELTA_FEATURE) }
+    StoreOptions {
+        tsdb,
+        ingest,
+        engine,
+        delta_to_cumulative: has_feature(args, DELTA_FEATURE),
+    }
 }
 
 /// Maximum number of threads that queries share.
@@ -258,7 +308,11 @@ mod tests {
         ];
         for ((cores, given), expect) in table {
             let n_threads = rules_concurrency(cores, given).get();
-            assert_eq!((n_threads, active_writes_max(cores, n_threads)), expect, "{cores} cores, {given}");
+            assert_eq!(
+                (n_threads, active_writes_max(cores, n_threads)),
+                expect,
+                "{cores} cores, {given}"
+            );
         }
     }
 }

@@ -10,8 +10,8 @@ use varve_tsdb::stats::ReplayState;
 /// Maximum time between two looks at the state.
 const INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// Reports changes of the state until the server ends. Sends the watchdog's sign of life, which shows that the runtime
-/// still runs tasks.
+/// Reports changes of the state until the server ends. Sends the watchdog's sign of life, which
+/// shows that the runtime still runs tasks.
 pub(super) async fn report(app: Arc<App>) {
     let watchdog = service_manager::watchdog_interval();
     // Two signs of life in each interval: one may be late.
@@ -36,7 +36,9 @@ fn status(app: &App) -> String {
         (None, Some(store)) => {
             let (refusals, replay) = (store.db.write_refusals(), store.db.replay_status());
             match replay.state {
-                ReplayState::Running => format!("Ready, replaying the write-ahead log: {}", replay.text),
+                ReplayState::Running => {
+                    format!("Ready, replaying the write-ahead log: {}", replay.text)
+                }
                 _ if refusals.is_empty() => "Ready".to_owned(),
                 _ => format!("Ready for queries, not for writes: {}", refusals.join(", ")),
             }

@@ -39,7 +39,11 @@ impl Replay {
             Err(varve_tsdb::Error::ReplayFailed { reason }) => Err(of_store(&path, &reason)),
             Err(error) => Err(of_store(&path, &error)),
         });
-        Self { ctx, ended, is_done: false }
+        Self {
+            ctx,
+            ended,
+            is_done: false,
+        }
     }
 
     /// Returns the reason why the replay failed. Never returns if it does not fail.
@@ -72,17 +76,29 @@ fn report(replayed: &ReplayStats, duration: Duration) {
         "Log replayed"
     );
     if replayed.torn_bytes > 0 {
-        tracing::info!(bytes = replayed.torn_bytes, "Truncated records that were being written when the process ended");
+        tracing::info!(
+            bytes = replayed.torn_bytes,
+            "Truncated records that were being written when the process ended"
+        );
     }
     if replayed.damaged_bytes > 0 {
-        tracing::error!(bytes = replayed.damaged_bytes, "The WAL is damaged. Its damaged bytes are quarantined.");
+        tracing::error!(
+            bytes = replayed.damaged_bytes,
+            "The WAL is damaged. Its damaged bytes are quarantined."
+        );
     }
     if replayed.n_unknown_samples > 0 {
         let unknown_samples = replayed.n_unknown_samples;
-        tracing::error!(unknown_samples, "Skipped samples of unknown series. Their segments are quarantined.");
+        tracing::error!(
+            unknown_samples,
+            "Skipped samples of unknown series. Their segments are quarantined."
+        );
     }
     if replayed.n_buffered_conflicting > 0 {
         let samples = replayed.n_buffered_conflicting;
-        tracing::warn!(samples, "Dropped samples received during replay: the WAL has other values at their timestamps");
+        tracing::warn!(
+            samples,
+            "Dropped samples received during replay: the WAL has other values at their timestamps"
+        );
     }
 }

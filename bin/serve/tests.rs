@@ -27,7 +27,8 @@ const ALERTS: &str = include_str!("../../docs/mixin/alerts.yaml");
 
 /// Parses flags of `varve serve`.
 fn args(flags: &[&str]) -> ServeArgs {
-    let Command::Serve(args) = Cli::parse_from(["varve", "serve"].iter().chain(flags)).command else {
+    let Command::Serve(args) = Cli::parse_from(["varve", "serve"].iter().chain(flags)).command
+    else {
         unreachable!("the arguments name the command");
     };
     *args
@@ -40,10 +41,16 @@ fn connections_use_at_most_half_of_the_open_files() {
         let mut flags = BTreeMap::from([("web.max-connections".to_owned(), "600".to_owned())]);
         options::limit_connections(&mut args, &mut flags, open_files);
         // As in Prometheus, the API shows the value in force.
-        assert_eq!(flags["web.max-connections"], args.max_connections.to_string());
+        assert_eq!(
+            flags["web.max-connections"],
+            args.max_connections.to_string()
+        );
         args.max_connections
     };
-    assert_eq!([None, Some(1201), Some(1024), Some(0)].map(limited), [600, 600, 512, 1]);
+    assert_eq!(
+        [None, Some(1201), Some(1024), Some(0)].map(limited),
+        [600, 600, 512, 1]
+    );
 }
 
 /// The store kept the relabel rules and budgets of the old file until the next reload.
@@ -52,15 +59,29 @@ async fn a_reload_before_the_store_is_open_applies_to_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let (data, file) = (dir.path().join("data"), dir.path().join("varve.yml"));
     std::fs::write(&file, "").unwrap();
-    let args = args(&["--storage.tsdb.path", data.to_str().unwrap(), "--config.file", file.to_str().unwrap()]);
+    let args = args(&[
+        "--storage.tsdb.path",
+        data.to_str().unwrap(),
+        "--config.file",
+        file.to_str().unwrap(),
+    ]);
     let (memory, features) = (Memory::given(1 << 30), options::features(&args));
     let settings = options::settings(&args, &memory, features, BTreeMap::new(), false);
     let store_options = options::store_options(&args, &memory, &Config::default(), features);
     let config = LiveConfig::new(Some(file.clone()), Config::default());
-    let app = App::new(settings, config, Pressure::new(memory, args.memory_refuse_at)).unwrap();
+    let app = App::new(
+        settings,
+        config,
+        Pressure::new(memory, args.memory_refuse_at),
+    )
+    .unwrap();
     let store = Arc::new(open(args.tsdb_path, store_options).await.unwrap());
     let rule = "{source_labels: [__name__], regex: up, action: drop}";
-    std::fs::write(&file, format!("ingest: {{metric_relabel_configs: [{rule}]}}")).unwrap();
+    std::fs::write(
+        &file,
+        format!("ingest: {{metric_relabel_configs: [{rule}]}}"),
+    )
+    .unwrap();
     app.reload().unwrap();
     app.set_store(Arc::clone(&store)).unwrap();
     assert_eq!(store.receiver.rule_stats().len(), 1);
@@ -68,13 +89,24 @@ async fn a_reload_before_the_store_is_open_applies_to_the_store() {
 
 /// Starts a server, up to its listeners.
 async fn start(dir: &Path) -> HttpState {
-    let args = args(&["--storage.tsdb.path", dir.to_str().expect("a path in UTF-8")]);
+    let args = args(&[
+        "--storage.tsdb.path",
+        dir.to_str().expect("a path in UTF-8"),
+    ]);
     let (memory, features) = (Memory::given(1 << 30), options::features(&args));
     let settings = options::settings(&args, &memory, features, BTreeMap::new(), false);
     let store_options = options::store_options(&args, &memory, &Config::default(), features);
     let config = LiveConfig::new(None, Config::default());
-    let app = Arc::new(App::new(settings, config, Pressure::new(memory, args.memory_refuse_at)).unwrap());
-    app.set_store(Arc::new(open(args.tsdb_path, store_options).await.unwrap())).unwrap();
+    let app = Arc::new(
+        App::new(
+            settings,
+            config,
+            Pressure::new(memory, args.memory_refuse_at),
+        )
+        .unwrap(),
+    );
+    app.set_store(Arc::new(open(args.tsdb_path, store_options).await.unwrap()))
+        .unwrap();
     HttpState::new(app, WebConfig::load(None).unwrap())
 }
 
@@ -82,21 +114,34 @@ async fn start(dir: &Path) -> HttpState {
 fn expr(alert: &str) -> String {
     let mixin: serde_yaml_ng::Value = serde_yaml_ng::from_str(ALERTS).unwrap();
     let groups = mixin["groups"].as_sequence().unwrap();
-    let mut rules = groups.iter().flat_map(|group| group["rules"].as_sequence().unwrap());
-    let rule = rules.find(|rule| rule["alert"] == alert).expect("the mixin has the alert");
+    let mut rules = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_sequence().unwrap());
+    let rule = rules
+        .find(|rule| rule["alert"] == alert)
+        .expect("the mixin has the alert");
     rule["expr"].as_str().unwrap().to_owned()
 }
 
-/// Scrapes the server into its own store, and returns whether the expression selects anything there.
+/// Scrapes the server into its own store, and returns whether the expression selects anything
+/// there.
 fn is_true(app: &App, expr: &str) -> bool {
     let store = app.store().unwrap();
     // Samples of one millisecond would be duplicates.
     std::thread::sleep(Duration::from_millis(2));
     scrape(app, &store, "a:9898", &BTreeSet::new()).unwrap();
     let times = Times::Instant(store.db.own_now_ms());
-    let QueryResult { value, .. } =
-        store.engine.run(&store.db, &QueryContext::unbounded(), &Request::new(expr, times)).unwrap();
-    let Value::Vector(vector) = value else { panic!("the expression of an alert is a vector") };
+    let QueryResult { value, .. } = store
+        .engine
+        .run(
+            &store.db,
+            &QueryContext::unbounded(),
+            &Request::new(expr, times),
+        )
+        .unwrap();
+    let Value::Vector(vector) = value else {
+        panic!("the expression of an alert is a vector")
+    };
     !vector.is_empty()
 }
 
@@ -105,10 +150,22 @@ async fn a_request_that_panics_fails_alone_and_makes_its_alert_true() {
     let dir = tempfile::tempdir().unwrap();
     let (state, expr) = (start(dir.path()).await, expr("VarvePanics"));
     assert!(!is_true(&state.app, &expr));
-    let failed = run(&state, RequestClass::Query, None, |_| panic!("as the test wants")).await.unwrap_err();
-    assert_eq!(failed.kind.status(), StatusCode::INTERNAL_SERVER_ERROR, "{failed:?}");
+    let failed = run(&state, RequestClass::Query, None, |_| {
+        panic!("as the test wants")
+    })
+    .await
+    .unwrap_err();
+    assert_eq!(
+        failed.kind.status(),
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "{failed:?}"
+    );
     assert!(is_true(&state.app, &expr));
-    let next = run(&state, RequestClass::Query, None, |work| work.respond_encoded("1")).await.unwrap();
+    let next = run(&state, RequestClass::Query, None, |work| {
+        work.respond_encoded("1")
+    })
+    .await
+    .unwrap();
     assert_eq!(next.status(), StatusCode::OK);
     // A job ends just after its response.
     let ended = async {
@@ -116,5 +173,7 @@ async fn a_request_that_panics_fails_alone_and_makes_its_alert_true() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the jobs end");
+    tokio::time::timeout(Duration::from_secs(60), ended)
+        .await
+        .expect("the jobs end");
 }

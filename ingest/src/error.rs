@@ -34,8 +34,8 @@ pub enum WriteError {
         /// The limit.
         limit: u64,
     },
-    /// A resource is exhausted. The series that needed it are not stored, all others are. A retry stores the missing
-    /// ones (HTTP 503).
+    /// A resource is exhausted. The series that needed it are not stored, all others are. A retry
+    /// stores the missing ones (HTTP 503).
     #[error("{}", throttled(*.resource, .team, *.n_series))]
     Throttled {
         /// The resource.
@@ -47,8 +47,8 @@ pub enum WriteError {
         /// Time after which a retry may help.
         retry_after: Duration,
     },
-    /// The import of a body failed after earlier parts were stored. If the cause allows a retry, the whole body may be
-    /// sent again: nothing is stored twice.
+    /// The import of a body failed after earlier parts were stored. If the cause allows a retry,
+    /// the whole body may be sent again: nothing is stored twice.
     #[error(
         "{cause}; the first {n_lines} lines of the body, {n_samples} samples, are stored: retry with all lines or the others"
     )]
@@ -60,12 +60,12 @@ pub enum WriteError {
         /// The error that ended the request.
         cause: Box<WriteError>,
     },
-    /// Series were evicted from memory repeatedly while the request was written. Some samples may be stored; a retry is
-    /// safe (HTTP 503).
+    /// Series were evicted from memory repeatedly while the request was written. Some samples may
+    /// be stored; a retry is safe (HTTP 503).
     #[error("series were evicted repeatedly while the request was written")]
     Moved,
-    /// The store rejected the request or failed. Some samples may be stored; a retry is safe (HTTP 503 for `Limit`,
-    /// `Poisoned` and `Io`, else 500).
+    /// The store rejected the request or failed. Some samples may be stored; a retry is safe (HTTP
+    /// 503 for `Limit`, `Poisoned` and `Io`, else 500).
     #[error("storage: {0}")]
     Store(#[from] varve_tsdb::Error),
 }
@@ -92,9 +92,16 @@ impl From<varve_otlp::Error> for WriteError {
     fn from(error: varve_otlp::Error) -> Self {
         match error {
             varve_otlp::Error::Protobuf(error) => error.into(),
-            varve_otlp::Error::Message { offset, reason } => Malformed::Message { offset, reason }.into(),
+            varve_otlp::Error::Message { offset, reason } => {
+                Malformed::Message { offset, reason }.into()
+            }
             varve_otlp::Error::Json(reason) => Malformed::Json(reason).into(),
-            varve_otlp::Error::TooLarge { what, size, limit } => Self::TooLarge { what, size, limit, flag: "OTLP" },
+            varve_otlp::Error::TooLarge { what, size, limit } => Self::TooLarge {
+                what,
+                size,
+                limit,
+                flag: "OTLP",
+            },
         }
     }
 }
@@ -124,7 +131,9 @@ pub enum Malformed {
         n_stored: u64,
     },
     /// A label set refers to a missing symbol. The text is that of Prometheus.
-    #[error("parsing labels for series: labelRefs {number} outside of symbols table (size {n_symbols})")]
+    #[error(
+        "parsing labels for series: labelRefs {number} outside of symbols table (size {n_symbols})"
+    )]
     Symbol {
         /// The reference.
         number: u32,
@@ -213,11 +222,17 @@ impl Exhausted {
 }
 
 fn throttled(resource: Exhausted, team: &str, n_series: u64) -> String {
-    let team_suffix = if team.is_empty() { String::new() } else { format!(" (team {team:?})") };
+    let team_suffix = if team.is_empty() {
+        String::new()
+    } else {
+        format!(" (team {team:?})")
+    };
     match n_series {
         0 => format!("{resource}{team_suffix}; nothing is stored, send the request again"),
         _ => {
-            format!("{resource}{team_suffix}; {n_series} series are not stored, the others are: send the request again")
+            format!(
+                "{resource}{team_suffix}; {n_series} series are not stored, the others are: send the request again"
+            )
         }
     }
 }

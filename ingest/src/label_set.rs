@@ -1,8 +1,9 @@
 //! Checks the label pairs of a series and creates its [`Labels`].
 //!
-//! The order of the checks is that of Prometheus' remote-write handler: first the metric name, names and values, then
-//! duplicates. Empty values are removed last. So a duplicate name is invalid even if one of its values is empty, and so
-//! is an empty name with any value. Any UTF-8 is a valid name.
+//! The order of the checks is that of Prometheus' remote-write handler: first the metric name,
+//! names and values, then duplicates. Empty values are removed last. So a duplicate name is invalid
+//! even if one of its values is empty, and so is an empty name with any value. Any UTF-8 is a valid
+//! name.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -35,7 +36,10 @@ pub(crate) fn parse<'a>(
 ///
 /// # Errors
 /// The errors of [`parse`].
-pub(crate) fn parse_strings(strings: &mut [(&str, &str)], limits: &Limits) -> Result<Labels, Reason> {
+pub(crate) fn parse_strings(
+    strings: &mut [(&str, &str)],
+    limits: &Limits,
+) -> Result<Labels, Reason> {
     let mut size = 0;
     for (idx, (name, value)) in strings.iter().enumerate() {
         check_pair(idx, name.as_bytes(), value.as_bytes(), &mut size, limits)?;
@@ -45,7 +49,13 @@ pub(crate) fn parse_strings(strings: &mut [(&str, &str)], limits: &Limits) -> Re
 
 /// Checks the sizes of a label, and adds them to `size`, the size of all previous labels.
 #[inline]
-fn check_pair(idx: usize, name: &[u8], value: &[u8], size: &mut usize, limits: &Limits) -> Result<(), Reason> {
+fn check_pair(
+    idx: usize,
+    name: &[u8],
+    value: &[u8],
+    size: &mut usize,
+    limits: &Limits,
+) -> Result<(), Reason> {
     if idx >= limits.labels_per_series_max {
         return Err(Reason::TooManyLabels);
     }
@@ -55,10 +65,14 @@ fn check_pair(idx: usize, name: &[u8], value: &[u8], size: &mut usize, limits: &
     if value.len() > limits.label_value_size_max {
         return Err(Reason::LabelValueTooLong);
     }
-    // The store would reject it with an error that suggests a retry. Checked before the strings are copied, since a few
-    // bytes of symbol references can make a large label set.
+    // The store would reject it with an error that suggests a retry. Checked before the strings are
+    // copied, since a few bytes of symbol references can make a large label set.
     *size += name.len() + value.len();
-    if *size > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(()) }
+    if *size > LABELS_SIZE_MAX {
+        Err(Reason::LabelSetTooLarge)
+    } else {
+        Ok(())
+    }
 }
 
 fn build(strings: &mut [(&str, &str)]) -> Result<Labels, Reason> {
@@ -70,7 +84,11 @@ pub(crate) fn check(labels: Labels) -> Result<Labels, Reason> {
     if labels.metric_name().is_empty() {
         return Err(Reason::MissingMetricName);
     }
-    if labels.size() > LABELS_SIZE_MAX { Err(Reason::LabelSetTooLarge) } else { Ok(labels) }
+    if labels.size() > LABELS_SIZE_MAX {
+        Err(Reason::LabelSetTooLarge)
+    } else {
+        Ok(labels)
+    }
 }
 
 /// Returns the reject reason for an error of [`Labels`].
@@ -81,8 +99,8 @@ pub(crate) fn reason(error: &LabelsError) -> Reason {
     }
 }
 
-/// Formats label pairs, whose bytes may be invalid UTF-8, like Prometheus. Truncates after about [`PRINT_SIZE_MAX`]
-/// bytes.
+/// Formats label pairs, whose bytes may be invalid UTF-8, like Prometheus. Truncates after about
+/// [`PRINT_SIZE_MAX`] bytes.
 pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> String {
     let mut out = String::from("{");
     for (i, (name, value)) in pairs.enumerate() {
@@ -92,8 +110,11 @@ pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> St
             break;
         }
         let (name, value) = (excerpt(name), excerpt(value));
-        let printed =
-            if is_legacy_name(&name) { write!(out, "{name}={value:?}") } else { write!(out, "{name:?}={value:?}") };
+        let printed = if is_legacy_name(&name) {
+            write!(out, "{name}={value:?}")
+        } else {
+            write!(out, "{name:?}={value:?}")
+        };
         printed.expect("writing to a String cannot fail");
     }
     out.push('}');
@@ -104,7 +125,8 @@ fn utf8(bytes: &[u8]) -> Result<&str, Reason> {
     std::str::from_utf8(bytes).map_err(|_| Reason::InvalidUtf8)
 }
 
-/// Returns bytes as a string for an error message. Replaces invalid UTF-8 and truncates long values.
+/// Returns bytes as a string for an error message. Replaces invalid UTF-8 and truncates long
+/// values.
 pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
     if bytes.len() <= EXCERPT_SIZE_MAX {
         return String::from_utf8_lossy(bytes);
@@ -112,7 +134,8 @@ pub(crate) fn excerpt(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&bytes[..EXCERPT_SIZE_MAX]).into_owned() + "...")
 }
 
-/// Size in bytes after which no further label is printed. Senders log about a kilobyte of the response.
+/// Size in bytes after which no further label is printed. Senders log about a kilobyte of the
+/// response.
 const PRINT_SIZE_MAX: usize = 256;
 const EXCERPT_SIZE_MAX: usize = 64;
 
@@ -122,18 +145,34 @@ mod tests {
 
     type Pairs<'a> = &'a [(&'a [u8], &'a [u8])];
 
-    const LIMITS: fn() -> Limits =
-        || Limits { labels_per_series_max: 3, label_name_size_max: 8, label_value_size_max: 4, ..Limits::default() };
+    const LIMITS: fn() -> Limits = || Limits {
+        labels_per_series_max: 3,
+        label_name_size_max: 8,
+        label_value_size_max: 4,
+        ..Limits::default()
+    };
 
     fn check(pairs: Pairs<'_>, expect: Result<&str, Reason>) {
-        let found = parse(pairs.iter().copied(), &LIMITS(), &mut Vec::new()).map(|labels| labels.to_string());
-        assert_eq!(found.as_deref(), expect.as_ref().copied(), "{}", print(pairs.iter().copied()));
+        let found = parse(pairs.iter().copied(), &LIMITS(), &mut Vec::new())
+            .map(|labels| labels.to_string());
+        assert_eq!(
+            found.as_deref(),
+            expect.as_ref().copied(),
+            "{}",
+            print(pairs.iter().copied())
+        );
     }
 
     #[test]
     fn label_sets_are_sorted_and_empty_values_removed() {
-        check(&[(b"job", b"x"), (b"__name__", b"up"), (b"z", b"")], Ok(r#"{__name__="up", job="x"}"#));
-        check(&["__name__", "a.b/c"].map(|n| (n.as_bytes(), "é".as_bytes())), Ok(r#"{__name__="é", "a.b/c"="é"}"#));
+        check(
+            &[(b"job", b"x"), (b"__name__", b"up"), (b"z", b"")],
+            Ok(r#"{__name__="up", job="x"}"#),
+        );
+        check(
+            &["__name__", "a.b/c"].map(|n| (n.as_bytes(), "é".as_bytes())),
+            Ok(r#"{__name__="é", "a.b/c"="é"}"#),
+        );
     }
 
     #[test]
@@ -141,21 +180,53 @@ mod tests {
         check(&[], Err(Reason::MissingMetricName));
         check(&[(b"job", b"x")], Err(Reason::MissingMetricName));
         check(&[(b"__name__", b"")], Err(Reason::MissingMetricName));
-        check(&[(b"__name__", b"up"), (b"", b"x")], Err(Reason::EmptyLabelName));
-        check(&[(b"__name__", b"up"), (b"", b"")], Err(Reason::EmptyLabelName));
-        check(&[(b"a", b"1"), (b"__name__", b"up"), (b"a", b"2")], Err(Reason::DuplicateLabelName));
-        check(&[(b"a", b"1"), (b"__name__", b"up"), (b"a", b"")], Err(Reason::DuplicateLabelName));
-        check(&[(b"__name__", b"up"), (b"a\xff", b"1")], Err(Reason::InvalidUtf8));
-        check(&[(b"__name__", b"up"), (b"a", b"\xc3")], Err(Reason::InvalidUtf8));
+        check(
+            &[(b"__name__", b"up"), (b"", b"x")],
+            Err(Reason::EmptyLabelName),
+        );
+        check(
+            &[(b"__name__", b"up"), (b"", b"")],
+            Err(Reason::EmptyLabelName),
+        );
+        check(
+            &[(b"a", b"1"), (b"__name__", b"up"), (b"a", b"2")],
+            Err(Reason::DuplicateLabelName),
+        );
+        check(
+            &[(b"a", b"1"), (b"__name__", b"up"), (b"a", b"")],
+            Err(Reason::DuplicateLabelName),
+        );
+        check(
+            &[(b"__name__", b"up"), (b"a\xff", b"1")],
+            Err(Reason::InvalidUtf8),
+        );
+        check(
+            &[(b"__name__", b"up"), (b"a", b"\xc3")],
+            Err(Reason::InvalidUtf8),
+        );
     }
 
     #[test]
     fn limits_are_exact() {
         check(&[(b"__name__", b"1234")], Ok(r#"{__name__="1234"}"#));
         check(&[(b"__name__", b"12345")], Err(Reason::LabelValueTooLong));
-        check(&[(b"__name__", b"up"), (b"123456789", b"")], Err(Reason::LabelNameTooLong));
-        check(&[(b"__name__", b"up"), (b"b", b"1"), (b"c", b"1")], Ok(r#"{__name__="up", b="1", c="1"}"#));
-        check(&[(b"__name__", b"up"), (b"b", b"1"), (b"c", b"1"), (b"d", b"1")], Err(Reason::TooManyLabels));
+        check(
+            &[(b"__name__", b"up"), (b"123456789", b"")],
+            Err(Reason::LabelNameTooLong),
+        );
+        check(
+            &[(b"__name__", b"up"), (b"b", b"1"), (b"c", b"1")],
+            Ok(r#"{__name__="up", b="1", c="1"}"#),
+        );
+        check(
+            &[
+                (b"__name__", b"up"),
+                (b"b", b"1"),
+                (b"c", b"1"),
+                (b"d", b"1"),
+            ],
+            Err(Reason::TooManyLabels),
+        );
     }
 
     #[test]

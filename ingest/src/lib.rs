@@ -1,34 +1,38 @@
 //! The write path: from the bytes of a write request to samples in the store.
 //!
 //! # Life of a write request
-//! 1. [`Receiver::write`] takes the body as received. Its size, and the size that its snappy header declares, are
-//!    checked against [`Limits`] before anything is allocated. Then admission control ([`admission`]) admits or rejects
-//!    it.
-//! 2. `remote_write` decompresses it into a reused buffer and decodes it in place: samples and the spans of label sets
-//!    go to flat columns (`batch`), strings are not copied. Each label set is hashed as it is encoded. `text`,
-//!    and `otlp` with the crate `varve_otlp`, build the same batch.
-//! 3. `route` looks the hashes up. A known series yields a handle. A label set that is known to be dropped or rejected
-//!    also costs only one look-up.
-//! 4. `resolve` handles unknown label sets: `label_set` parses and checks them, `forced_labels` adds those
-//!    of a tenant, `ha` deduplicates them, `relabel` drops
-//!    or rewrites them, and the store looks them up.
-//! 5. `request` stores the samples of known series, and creates new series if their team's budget and admission control
-//!    allow it without waiting. The rest of the request is deferred, queued, and stored in later passes.
-//! 6. `append` hands samples and exemplars to the store, and resolves series again whose handles are out of date.
-//! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejects`] per [`Reason`], each with
-//!    one example.
+//! 1. [`Receiver::write`] takes the body as received. Its size, and the size that its snappy header
+//!    declares, are checked against [`Limits`] before anything is allocated. Then admission control
+//!    ([`admission`]) admits or rejects it.
+//! 2. `remote_write` decompresses it into a reused buffer and decodes it in place: samples and the
+//!    spans of label sets go to flat columns (`batch`), strings are not copied. Each label set is
+//!    hashed as it is encoded. `text`, and `otlp` with the crate `varve_otlp`, build the same
+//!    batch.
+//! 3. `route` looks the hashes up. A known series yields a handle. A label set that is known to be
+//!    dropped or rejected also costs only one look-up.
+//! 4. `resolve` handles unknown label sets: `label_set` parses and checks them, `forced_labels`
+//!    adds those of a tenant, `ha` deduplicates them, `relabel` drops or rewrites them, and the
+//!    store looks them up.
+//! 5. `request` stores the samples of known series, and creates new series if their team's budget
+//!    and admission control allow it without waiting. The rest of the request is deferred, queued,
+//!    and stored in later passes.
+//! 6. `append` hands samples and exemplars to the store, and resolves series again whose handles
+//!    are out of date.
+//! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejects`] per
+//!    [`Reason`], each with one example.
 //!
 //! # Invariants
 //! 1. A malformed request stores nothing: it is decoded completely before the first append.
-//! 2. Every sample, exemplar, native histogram and metadata entry of a request is counted once in [`Written`].
-//! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part of the request may be
-//!    stored. [`WriteError::PartialImport`] says which part. After any other error nothing is stored. A retry is
-//!    always safe: the store stores nothing twice.
+//! 2. Every sample, exemplar, native histogram and metadata entry of a request is counted once in
+//!    [`Written`].
+//! 3. After [`WriteError::Store`], [`WriteError::Moved`] and [`WriteError::Throttled`] a part of
+//!    the request may be stored. [`WriteError::PartialImport`] says which part. After any other
+//!    error nothing is stored. A retry is always safe: the store stores nothing twice.
 //! 4. Memory is bounded by [`Limits`], for any input.
 //!
-//! Threads: all request threads share one [`Receiver`], and each request runs on its caller's thread. Requests wait for
-//! each other only in admission control and at short locks: those of the route cache, the store's shards and the
-//! budgets.
+//! Threads: all request threads share one [`Receiver`], and each request runs on its caller's
+//! thread. Requests wait for each other only in admission control and at short locks: those of the
+//! route cache, the store's shards and the budgets.
 
 #![forbid(unsafe_code)]
 
@@ -55,7 +59,9 @@ pub mod text;
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
 pub use otlp::OtlpEncoding;
-pub use outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written};
+pub use outcome::{
+    Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written,
+};
 pub use receiver::rule_samples::{RejectedRuleSample, RuleBudget, RuleSample};
 pub use receiver::{Receiver, stats::Stats};
 pub use route::RouteStats;

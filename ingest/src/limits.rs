@@ -7,15 +7,17 @@ use crate::error::WriteError;
 /// Limits of ingestion. The flag of a field is `--ingest.` and its name with dashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum bytes of a request body as received. Default 32 MiB. The HTTP layer stops reading at this limit.
+    /// Maximum bytes of a request body as received. Default 32 MiB. The HTTP layer stops reading at
+    /// this limit.
     pub body_size_max: usize,
-    /// Maximum declared bytes of a decompressed request body, at most `u32::MAX`. Default 32 MiB, as in Prometheus.
+    /// Maximum declared bytes of a decompressed request body, at most `u32::MAX`. Default 32 MiB,
+    /// as in Prometheus.
     pub decompressed_size_max: usize,
     /// Maximum number of series in a request, with or without samples. Default 500,000.
     pub series_per_request_max: usize,
-    /// Maximum number of samples (floats and histograms) in a request. The same limit applies to exemplars and to
-    /// symbols. Default 2,000,000. A sample may take two bytes of a body but 48 bytes of memory, so the body size alone
-    /// does not bound memory.
+    /// Maximum number of samples (floats and histograms) in a request. The same limit applies to
+    /// exemplars and to symbols. Default 2,000,000. A sample may take two bytes of a body but 48
+    /// bytes of memory, so the body size alone does not bound memory.
     pub samples_per_request_max: usize,
     /// Maximum number of metadata entries in a request. Default 100,000.
     pub families_per_request_max: usize,
@@ -25,18 +27,21 @@ pub struct Limits {
     pub label_name_size_max: usize,
     /// Maximum bytes of a label value. Default 65,536.
     pub label_value_size_max: usize,
-    /// Maximum bytes of memory of all active requests: bodies, decompressed messages, decoded samples. Default 512 MiB.
-    /// A request that runs alone may take twice as much, so that this limit rarely rejects what the other limits allow.
+    /// Maximum bytes of memory of all active requests: bodies, decompressed messages, decoded
+    /// samples. Default 512 MiB. A request that runs alone may take twice as much, so that this
+    /// limit rarely rejects what the other limits allow.
     pub bytes_in_flight_max: usize,
-    /// Maximum bytes of the route cache, allocated as series arrive. Default 1 GiB: 23 million series. Below 512
-    /// KiB, the cache has 64 routes.
+    /// Maximum bytes of the route cache, allocated as series arrive. Default 1 GiB: 23 million
+    /// series. Below 512 KiB, the cache has 64 routes.
     pub route_cache_size_max: usize,
-    /// Maximum time that a request waits for an exhausted resource before it is rejected. Default 2 s.
+    /// Maximum time that a request waits for an exhausted resource before it is rejected. Default 2
+    /// s.
     pub queue_timeout: Duration,
-    /// Maximum number of requests that create series at the same time. Others are queued. Default 1; that of the server
-    /// is half of its cores.
+    /// Maximum number of requests that create series at the same time. Others are queued. Default
+    /// 1; that of the server is half of its cores.
     pub creation_concurrency_max: usize,
-    /// Maximum number of queued requests. Default 256. They hold at most a quarter of `bytes_in_flight_max`.
+    /// Maximum number of queued requests. Default 256. They hold at most a quarter of
+    /// `bytes_in_flight_max`.
     pub queued_requests_max: usize,
 }
 
@@ -62,19 +67,34 @@ impl Default for Limits {
 
 impl Limits {
     pub(crate) fn check_body(&self, size: usize) -> Result<(), WriteError> {
-        check("body size in bytes", "--ingest.body-size-max", size as u64, self.body_size_max)
+        check(
+            "body size in bytes",
+            "--ingest.body-size-max",
+            size as u64,
+            self.body_size_max,
+        )
     }
 
     /// Checks the size that the sender declares.
     pub(crate) fn check_decompressed(&self, size: u64) -> Result<(), WriteError> {
         let limit = self.decompressed_size_max.min(u32::MAX as usize);
-        check("decompressed size in bytes", "--ingest.decompressed-size-max", size, limit)
+        check(
+            "decompressed size in bytes",
+            "--ingest.decompressed-size-max",
+            size,
+            limit,
+        )
     }
 
     #[inline]
     pub(crate) fn check_series(&self, n_series: usize) -> Result<(), WriteError> {
         let limit = self.series_per_request_max.min(u32::MAX as usize);
-        check("number of series", "--ingest.series-per-request-max", n_series as u64, limit)
+        check(
+            "number of series",
+            "--ingest.series-per-request-max",
+            n_series as u64,
+            limit,
+        )
     }
 
     #[inline]
@@ -100,34 +120,64 @@ impl Limits {
         check(what, "--ingest.samples-per-request-max", n as u64, limit)
     }
 
-    /// Checks the size of all label sets of a request with resolved symbols. It never exceeds `bytes_in_flight_max`: a
-    /// request that runs alone may exceed that, but not by this expansion.
+    /// Checks the size of all label sets of a request with resolved symbols. It never exceeds
+    /// `bytes_in_flight_max`: a request that runs alone may exceed that, but not by this expansion.
     #[inline]
     pub(crate) fn check_resolved(&self, size: u64) -> Result<(), WriteError> {
-        let by_message =
-            (self.decompressed_size_max as u64 * RESOLVED_FACTOR, "--ingest.decompressed-size-max (times 8)");
-        let by_memory = (self.bytes_in_flight_max as u64, "--ingest.bytes-in-flight-max");
+        let by_message = (
+            self.decompressed_size_max as u64 * RESOLVED_FACTOR,
+            "--ingest.decompressed-size-max (times 8)",
+        );
+        let by_memory = (
+            self.bytes_in_flight_max as u64,
+            "--ingest.bytes-in-flight-max",
+        );
         let (limit, flag) = by_message.min(by_memory);
         if size <= limit {
             return Ok(());
         }
         let what = "size in bytes of label sets with resolved symbols";
-        Err(WriteError::TooLarge { what, size, limit, flag })
+        Err(WriteError::TooLarge {
+            what,
+            size,
+            limit,
+            flag,
+        })
     }
 
     pub(crate) fn check_families(&self, n_families: usize) -> Result<(), WriteError> {
         let flag = "--ingest.families-per-request-max";
-        check("number of metadata entries", flag, n_families as u64, self.families_per_request_max)
+        check(
+            "number of metadata entries",
+            flag,
+            n_families as u64,
+            self.families_per_request_max,
+        )
     }
 }
 
 #[inline]
-fn check(what: &'static str, flag: &'static str, size: u64, limit: usize) -> Result<(), WriteError> {
+fn check(
+    what: &'static str,
+    flag: &'static str,
+    size: u64,
+    limit: usize,
+) -> Result<(), WriteError> {
     let limit = limit as u64;
-    if size <= limit { Ok(()) } else { Err(WriteError::TooLarge { what, size, limit, flag }) }
+    if size <= limit {
+        Ok(())
+    } else {
+        Err(WriteError::TooLarge {
+            what,
+            size,
+            limit,
+            flag,
+        })
+    }
 }
 
-/// The label sets of a request, with symbols resolved, may take this many times [`Limits::decompressed_size_max`].
+/// The label sets of a request, with symbols resolved, may take this many times
+/// [`Limits::decompressed_size_max`].
 pub(crate) const RESOLVED_FACTOR: u64 = 8;
 /// Maximum number of clusters of HA pairs.
 pub(crate) const CLUSTERS_MAX: usize = 1_024;
@@ -138,17 +188,29 @@ mod tests {
 
     #[test]
     fn expanded_label_sets_are_limited_by_the_message_and_by_memory() {
-        let limits =
-            |bytes_in_flight_max| Limits { decompressed_size_max: 100, bytes_in_flight_max, ..Limits::default() };
-        let check =
-            |bytes_in_flight_max, size| limits(bytes_in_flight_max).check_resolved(size).map_err(|e| e.to_string());
+        let limits = |bytes_in_flight_max| Limits {
+            decompressed_size_max: 100,
+            bytes_in_flight_max,
+            ..Limits::default()
+        };
+        let check = |bytes_in_flight_max, size| {
+            limits(bytes_in_flight_max)
+                .check_resolved(size)
+                .map_err(|e| e.to_string())
+        };
         let refused = |limit, flag| {
             Err(format!(
                 "size in bytes of label sets with resolved symbols of 801 exceeds the limit of {limit} ({flag})"
             ))
         };
         assert_eq!((check(1000, 800), check(500, 500)), (Ok(()), Ok(())));
-        assert_eq!(check(1000, 801), refused(800, "--ingest.decompressed-size-max (times 8)"));
-        assert_eq!(check(500, 801), refused(500, "--ingest.bytes-in-flight-max"));
+        assert_eq!(
+            check(1000, 801),
+            refused(800, "--ingest.decompressed-size-max (times 8)")
+        );
+        assert_eq!(
+            check(500, 801),
+            refused(500, "--ingest.bytes-in-flight-max")
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! OTLP requests: series that `varve-otlp` translates go to a batch, and what it rejects is counted.
+//! OTLP requests: series that `varve-otlp` translates go to a batch, and what it rejects is
+//! counted.
 
 use varve_otlp::Sink;
 use varve_tsdb::histogram::Histogram;
@@ -29,7 +30,10 @@ impl Sink for OtlpSink<'_, '_> {
     type Error = WriteError;
     type Key = RouteKey;
 
-    fn series<'l>(&mut self, labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> Result<RouteKey, WriteError> {
+    fn series<'l>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+    ) -> Result<RouteKey, WriteError> {
         self.batch.series(labels)
     }
 
@@ -37,7 +41,12 @@ impl Sink for OtlpSink<'_, '_> {
         self.batch.sample(timestamp_ms, value, start_ms)
     }
 
-    fn histogram(&mut self, timestamp_ms: i64, histogram: Histogram, start_ms: i64) -> Result<(), WriteError> {
+    fn histogram(
+        &mut self,
+        timestamp_ms: i64,
+        histogram: Histogram,
+        start_ms: i64,
+    ) -> Result<(), WriteError> {
         self.batch.histogram(timestamp_ms, histogram, start_ms)
     }
 
@@ -54,7 +63,13 @@ impl Sink for OtlpSink<'_, '_> {
         self.batch.end_series()
     }
 
-    fn family(&mut self, name: &str, kind: MetricType, help: &str, unit: &str) -> Result<(), WriteError> {
+    fn family(
+        &mut self,
+        name: &str,
+        kind: MetricType,
+        help: &str,
+        unit: &str,
+    ) -> Result<(), WriteError> {
         self.batch.family(name, kind, help, unit)
     }
 
@@ -63,7 +78,8 @@ impl Sink for OtlpSink<'_, '_> {
     }
 
     fn reject(&mut self, n_points: u64, reason: String) {
-        self.rejects.add(Reason::Untranslatable, n_points.max(1), n_points, || reason);
+        self.rejects
+            .add(Reason::Untranslatable, n_points.max(1), n_points, || reason);
     }
 
     fn reject_point(&mut self, metric: &str, reason: &str) {
@@ -96,15 +112,35 @@ mod tests {
 
     #[test]
     fn series_go_to_the_batch_and_rejected_points_are_counted() {
-        let (memory, hasher, limits) = (Memory::new(1 << 30), RouteHasher::new(), Limits::default());
-        let (mut batch, mut text, mut memory) = (DecodedBatch::default(), Vec::new(), memory.reserve(0).unwrap());
+        let (memory, hasher, limits) =
+            (Memory::new(1 << 30), RouteHasher::new(), Limits::default());
+        let (mut batch, mut text, mut memory) = (
+            DecodedBatch::default(),
+            Vec::new(),
+            memory.reserve(0).unwrap(),
+        );
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
-        let mut sink = OtlpSink { batch: to, rejects: Rejects::default() };
-        let message = varve_otlp::transcode::<WriteError>(REQUEST.as_bytes(), &|_| Ok(()), &mut |_| Ok(())).unwrap();
-        varve_otlp::translate(&message, &OtlpSettings::default(), &DeltaStreams::default(), &mut sink).unwrap();
+        let mut sink = OtlpSink {
+            batch: to,
+            rejects: Rejects::default(),
+        };
+        let message =
+            varve_otlp::transcode::<WriteError>(REQUEST.as_bytes(), &|_| Ok(()), &mut |_| Ok(()))
+                .unwrap();
+        varve_otlp::translate(
+            &message,
+            &OtlpSettings::default(),
+            &DeltaStreams::default(),
+            &mut sink,
+        )
+        .unwrap();
         let rejects = sink.rejects;
         let labels = |idx: usize| {
-            crate::label_set::print(crate::remote_write::label_pairs(&batch, &text, batch.series[idx].labels))
+            crate::label_set::print(crate::remote_write::label_pairs(
+                &batch,
+                &text,
+                batch.series[idx].labels,
+            ))
         };
         assert_eq!(labels(0), r#"{__name__="m", job="shop"}"#);
         assert_eq!(labels(2), r#"{__name__="target_info", a="b", job="shop"}"#);
@@ -120,10 +156,17 @@ mod tests {
         let (_other, mut memory) = (memory.reserve(1).unwrap(), memory.reserve(0).unwrap());
         let (mut batch, mut text) = (DecodedBatch::default(), Vec::new());
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
-        let mut sink = OtlpSink { batch: to, rejects: Rejects::default() };
+        let mut sink = OtlpSink {
+            batch: to,
+            rejects: Rejects::default(),
+        };
         sink.reserve(99).unwrap();
         assert!(matches!(sink.reserve(1), Err(WriteError::Busy { .. })));
         sink.reject_point(&"x".repeat(9999), "no");
-        assert!(sink.rejects.to_string().contains("xxx...\": no"), "{}", sink.rejects);
+        assert!(
+            sink.rejects.to_string().contains("xxx...\": no"),
+            "{}",
+            sink.rejects
+        );
     }
 }

@@ -1,9 +1,12 @@
-//! State that is persisted in a small file. The file is read once and replaced as a whole at each change.
+//! State that is persisted in a small file. The file is read once and replaced as a whole at each
+//! change.
 //!
-//! Used by `ha` and `relabel`, whose states change rarely. A failed write is counted and repeated later. Until then
-//! only the memory has the change. This is acceptable, because a store with a failing disk soon rejects samples, too.
+//! Used by `ha` and `relabel`, whose states change rarely. A failed write is counted and repeated
+//! later. Until then only the memory has the change. This is acceptable, because a store with a
+//! failing disk soon rejects samples, too.
 //!
-//! Threads: the caller holds the lock of the state during a write. Crash: leaves the old file or the new one.
+//! Threads: the caller holds the lock of the state during a write. Crash: leaves the old file or
+//! the new one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,11 +26,16 @@ pub(crate) struct PersistedState {
 impl PersistedState {
     /// Creates a state that is not persisted.
     pub(crate) fn in_memory(kind: StateFile) -> Self {
-        Self { kind, location: None, is_dirty: false, n_write_failures: 0 }
+        Self {
+            kind,
+            location: None,
+            is_dirty: false,
+            n_write_failures: 0,
+        }
     }
 
-    /// Loads a state from the file `path` as [`StateFile::load`] does. Its directory must exist. Nothing is persisted
-    /// if the file must stay unchanged.
+    /// Loads a state from the file `path` as [`StateFile::load`] does. Its directory must exist.
+    /// Nothing is persisted if the file must stay unchanged.
     pub(crate) fn open<T: Default>(
         kind: StateFile,
         fs: Arc<dyn Fs>,
@@ -36,7 +44,14 @@ impl PersistedState {
     ) -> (T, Self, Result<(), StateFileError>) {
         let loaded = kind.load(&*fs, &path, decode);
         let location = loaded.is_replaceable().then_some((fs, path));
-        (loaded.state.unwrap_or_default(), Self { location, ..Self::in_memory(kind) }, loaded.found)
+        (
+            loaded.state.unwrap_or_default(),
+            Self {
+                location,
+                ..Self::in_memory(kind)
+            },
+            loaded.found,
+        )
     }
 
     /// Returns the number of failed writes.
@@ -54,11 +69,17 @@ impl PersistedState {
     /// # Errors
     /// If the write fails again. The file is unchanged then.
     pub(crate) fn save(&mut self, payload: impl FnOnce() -> Vec<u8>) -> Result<(), Error> {
-        if self.is_dirty { self.replace(&payload()) } else { Ok(()) }
+        if self.is_dirty {
+            self.replace(&payload())
+        } else {
+            Ok(())
+        }
     }
 
     fn replace(&mut self, payload: &[u8]) -> Result<(), Error> {
-        let Some((fs, path)) = &self.location else { return Ok(()) };
+        let Some((fs, path)) = &self.location else {
+            return Ok(());
+        };
         let replaced = self.kind.replace(&**fs, path, payload);
         self.is_dirty = replaced.is_err();
         replaced
@@ -114,7 +135,11 @@ mod tests {
 
     use super::*;
 
-    const KIND: StateFile = StateFile { magic: *b"TEST", version: 1, payload_size_max: 100 };
+    const KIND: StateFile = StateFile {
+        magic: *b"TEST",
+        version: 1,
+        payload_size_max: 100,
+    };
     const PATH: &str = "/data/state";
 
     fn open(fs: &MemFs) -> (String, PersistedState, Result<(), StateFileError>) {
@@ -152,7 +177,10 @@ mod tests {
                 let fs = put(damaged);
                 match open(&fs).2 {
                     Err(StateFileError::Damaged(_)) => {
-                        assert_eq!(fs.read(Path::new("/data/state.damaged"), 1_000).unwrap(), damaged);
+                        assert_eq!(
+                            fs.read(Path::new("/data/state.damaged"), 1_000).unwrap(),
+                            damaged
+                        );
                     }
                     Err(StateFileError::Newer(_)) => assert_eq!(at, 4, "the version"),
                     found => panic!("{at}: {found:?}"),
@@ -171,10 +199,16 @@ mod tests {
     #[test]
     fn a_damaged_file_that_cannot_be_renamed_stays() {
         let fs = MemFs::with_dir("/data");
-        fs.create(Path::new(PATH)).unwrap().append(b"damaged").unwrap();
+        fs.create(Path::new(PATH))
+            .unwrap()
+            .append(b"damaged")
+            .unwrap();
         fs.fail_at(fs.n_operations(), Fault::Fails(ErrorKind::PermissionDenied));
         let (state, mut file, found) = open(&fs);
-        assert!(state.is_empty() && matches!(found, Err(StateFileError::NotRenamed(_))), "{found:?}");
+        assert!(
+            state.is_empty() && matches!(found, Err(StateFileError::NotRenamed(_))),
+            "{found:?}"
+        );
         file.write(&payload("other"));
         assert_eq!(fs.read(Path::new(PATH), 1_000).unwrap(), b"damaged");
     }
@@ -186,7 +220,10 @@ mod tests {
         fs.set_bad_sector(Path::new(PATH), 0..1).unwrap();
         for _ in 0..2 {
             let (state, mut file, found) = open(&fs);
-            assert!(state.is_empty() && matches!(found, Err(StateFileError::Unreadable(_))), "{found:?}");
+            assert!(
+                state.is_empty() && matches!(found, Err(StateFileError::Unreadable(_))),
+                "{found:?}"
+            );
             file.write(&payload("other"));
         }
         assert!(fs.open(Path::new(PATH)).is_ok());
@@ -208,7 +245,11 @@ mod tests {
         for invalid in [&[9, 0][..], &[1, 0], &[1, 0, 0xff], &[1, 0, b'a', 0]] {
             let fs = MemFs::with_dir("/data");
             open(&fs).1.write(invalid);
-            assert_eq!(open(&fs).2, Err(StateFileError::damaged("its payload is invalid")), "{invalid:?}");
+            assert_eq!(
+                open(&fs).2,
+                Err(StateFileError::damaged("its payload is invalid")),
+                "{invalid:?}"
+            );
         }
     }
 }

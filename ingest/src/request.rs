@@ -1,8 +1,9 @@
 //! Stores a decoded request in passes over its series.
 //!
-//! Used by `receiver`. The first pass stores the samples of known series and creates new series if admission control
-//! allows it without waiting. Each later pass first waits in the queue, and handles the series that the previous pass
-//! deferred. If the store cannot create a series, the samples of known series are stored before the error is returned.
+//! Used by `receiver`. The first pass stores the samples of known series and creates new series if
+//! admission control allows it without waiting. Each later pass first waits in the queue, and
+//! handles the series that the previous pass deferred. If the store cannot create a series, the
+//! samples of known series are stored before the error is returned.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub(crate) struct Request<'a> {
     permit: Permit<'a>,
     rejects: Rejects,
     deferred: Deferred,
-    /// Number of series that this pass created, and of those that it looked up without finding them.
+    /// Number of series that this pass created, and of those that it looked up without finding
+    /// them.
     n_created: usize,
     n_unknown: usize,
     /// Bounds for the timestamps of this pass, once a series is new.
@@ -68,18 +70,27 @@ impl<'a> Request<'a> {
     }
 
     /// Stores the request. `routes` holds the cached route of each series.
-    pub(crate) fn write(mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<Written, WriteError> {
+    pub(crate) fn write(
+        mut self,
+        routes: &mut [Option<Route>],
+        out: &mut Outgoing,
+    ) -> Result<Written, WriteError> {
         self.resolver.check_unknown(routes)?;
         out.clear();
         self.permit.start();
         self.pass(None, routes, out)?;
-        let deferred = if self.deferred.series.is_empty() { Ok(()) } else { self.write_deferred(routes, out) };
+        let deferred = if self.deferred.series.is_empty() {
+            Ok(())
+        } else {
+            self.write_deferred(routes, out)
+        };
         self.count(out);
         deferred?;
         self.stored.histograms -= out.histograms_rejected;
         // Everything is stored. If there are no bounds, all times count.
         let bounds = self.resolver.db.bounds().ok();
-        let is_accepted = |time_ms| bounds.is_none_or(|bounds| bounds.first_sample_rejection(time_ms).is_none());
+        let is_accepted =
+            |time_ms| bounds.is_none_or(|bounds| bounds.first_sample_rejection(time_ms).is_none());
         let mut written = Written {
             stored: self.stored,
             dropped: self.dropped,
@@ -90,19 +101,38 @@ impl<'a> Request<'a> {
             times: self.resolver.batch.times(is_accepted),
             replica: self.resolver.ha.replica(),
         };
-        let rejects = if self.resolver.is_v2() { &mut written.ignored } else { &mut written.rejects };
-        metadata::write(self.resolver.db, self.resolver.message, &self.resolver.batch.families, rejects)?;
+        let rejects = if self.resolver.is_v2() {
+            &mut written.ignored
+        } else {
+            &mut written.rejects
+        };
+        metadata::write(
+            self.resolver.db,
+            self.resolver.message,
+            &self.resolver.batch.families,
+            rejects,
+        )?;
         Ok(written)
     }
 
     /// Stores the deferred series, in as many passes as necessary.
-    fn write_deferred(&mut self, routes: &mut [Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
+    fn write_deferred(
+        &mut self,
+        routes: &mut [Option<Route>],
+        out: &mut Outgoing,
+    ) -> Result<(), WriteError> {
         self.permit.enqueue(&self.deferred)?;
         let mut stored_nothing = false;
         while !self.deferred.series.is_empty() {
             self.permit.wait_for_rates(&self.deferred, stored_nothing)?;
-            // Known series need no permit: they are deferred only because of their team's sample rate.
-            if self.deferred.series.iter().any(|&(idx, _)| routes[idx as usize].is_none()) {
+            // Known series need no permit: they are deferred only because of their team's sample
+            // rate.
+            if self
+                .deferred
+                .series
+                .iter()
+                .any(|&(idx, _)| routes[idx as usize].is_none())
+            {
                 self.permit.wait_to_create(&self.deferred)?;
             }
             let series = self.deferred.take_series();
@@ -127,31 +157,42 @@ impl<'a> Request<'a> {
         };
         self.push_exemplars(series, routes, out);
         (self.n_created, self.n_unknown, self.bounds) = (0, 0, None);
-        let appended = append(&self.resolver, out, &mut self.rejects, || self.permit.end_priority());
+        let appended = append(&self.resolver, out, &mut self.rejects, || {
+            self.permit.end_priority()
+        });
         self.resolver.cache_new_routes();
-        // Keeps the permit during the append: the samples of new series are as expensive as those of many known series,
-        // under the same locks.
+        // Keeps the permit during the append: the samples of new series are as expensive as those
+        // of many known series, under the same locks.
         self.permit.end_pass();
         self.stored.total += appended?;
         pushed?;
         for &idx in &out.evicted {
             routes[idx as usize] = None;
-            let position = self.deferred.series.partition_point(|&(other, _)| other < idx);
+            let position = self
+                .deferred
+                .series
+                .partition_point(|&(other, _)| other < idx);
             self.deferred.series.insert(position, (idx, None));
         }
         Ok(())
     }
 
-    /// Takes the samples of known series from the budgets of their teams. Denies the samples of teams that exceed their
-    /// budget.
-    fn admit_samples(&mut self, series: Option<&[(u32, Option<Team>)]>, routes: &[Option<Route>], out: &mut Outgoing) {
+    /// Takes the samples of known series from the budgets of their teams. Denies the samples of
+    /// teams that exceed their budget.
+    fn admit_samples(
+        &mut self,
+        series: Option<&[(u32, Option<Team>)]>,
+        routes: &[Option<Route>],
+        out: &mut Outgoing,
+    ) {
         let (batch, budgets) = (self.resolver.batch, self.permit.budgets());
         if !budgets.bounds_samples() {
             return;
         }
         let mut add = |idx: usize| {
             if let Some(Route::Series(_, attribution)) = routes[idx] {
-                out.requested.add_any(attribution, batch.n_samples_of(idx) as u64);
+                out.requested
+                    .add_any(attribution, batch.n_samples_of(idx) as u64);
             }
         };
         match series {
@@ -159,8 +200,13 @@ impl<'a> Request<'a> {
             Some(series) => series.iter().for_each(|&(idx, _)| add(idx as usize)),
         }
         let mut by_team = Vec::new();
-        self.resolver.rules.attributions.by_team(&mut out.requested, &mut by_team);
-        budgets.admit_samples(&by_team, |team, denied| self.deferred.deny_samples(team, denied));
+        self.resolver
+            .rules
+            .attributions
+            .by_team(&mut out.requested, &mut by_team);
+        budgets.admit_samples(&by_team, |team, denied| {
+            self.deferred.deny_samples(team, denied)
+        });
     }
 
     fn push_all(&mut self, routes: &[Option<Route>], out: &mut Outgoing) -> Result<(), WriteError> {
@@ -169,7 +215,9 @@ impl<'a> Request<'a> {
         for ((idx, (series, samples)), route) in (0u32..).zip(batch.series()).zip(routes) {
             match (route, samples.single()) {
                 // Fast path: the only float of a known series.
-                (&Some(Route::Series(handle, attribution)), Some((sample, start_ms))) if has_fast_path => {
+                (&Some(Route::Series(handle, attribution)), Some((sample, start_ms)))
+                    if has_fast_path =>
+                {
                     out.attributed.add(attribution, 1);
                     out.batch.push_with_start(handle, sample, start_ms, idx);
                 }
@@ -188,13 +236,20 @@ impl<'a> Request<'a> {
         let batch = self.resolver.batch;
         for &(idx, team) in series {
             let i = idx as usize;
-            self.push_series(idx, &batch.series[i], batch.samples_of(i), routes[i], team, out)?;
+            self.push_series(
+                idx,
+                &batch.series[i],
+                batch.samples_of(i),
+                routes[i],
+                team,
+                out,
+            )?;
         }
         self.creation_error.take().map_or(Ok(()), Err)
     }
 
-    /// Pushes the samples of one series, or defers it. `team` is the team whose budget denied the series in the
-    /// previous pass.
+    /// Pushes the samples of one series, or defers it. `team` is the team whose budget denied the
+    /// series in the previous pass.
     fn push_series(
         &mut self,
         idx: u32,
@@ -205,8 +260,15 @@ impl<'a> Request<'a> {
         out: &mut Outgoing,
     ) -> Result<(), WriteError> {
         let n_histograms = self.resolver.batch.histograms_of(idx as usize).len();
-        let n = SampleCounts { total: (samples.samples.len() + n_histograms) as u64, histograms: n_histograms as u64 };
-        let is_own_standby = cached.is_none() && self.resolver.ha.is_own_standby(self.resolver.pairs_of_ha(series));
+        let n = SampleCounts {
+            total: (samples.samples.len() + n_histograms) as u64,
+            histograms: n_histograms as u64,
+        };
+        let is_own_standby = cached.is_none()
+            && self
+                .resolver
+                .ha
+                .is_own_standby(self.resolver.pairs_of_ha(series));
         let route = match cached {
             Some(route) => route,
             None if is_own_standby => Route::Standby,
@@ -217,7 +279,9 @@ impl<'a> Request<'a> {
         };
         match route {
             Route::Series(..) | Route::Dropped(_) if n.total == 0 => self.reject_empty(idx),
-            Route::Series(_, attribution) if self.is_denied(attribution) => self.deferred.push(idx, None),
+            Route::Series(_, attribution) if self.is_denied(attribution) => {
+                self.deferred.push(idx, None)
+            }
             Route::Series(handle, attribution) => {
                 if cached.is_none() {
                     self.charge(attribution, n.total);
@@ -237,12 +301,15 @@ impl<'a> Request<'a> {
                 if is_own_standby {
                     self.n_own_deduplicated += n.total;
                 } else {
-                    self.resolver.ha.count_deduplicated(self.resolver.pairs_of_ha(series), n.total);
+                    self.resolver
+                        .ha
+                        .count_deduplicated(self.resolver.pairs_of_ha(series), n.total);
                 }
             }
             Route::Rejected(reason) => {
                 let labels = || self.resolver.print(idx);
-                let example = || Example::of_series(labels()).with(samples.samples.first().copied());
+                let example =
+                    || Example::of_series(labels()).with(samples.samples.first().copied());
                 self.rejects.add(reason, 1, n.total, example);
             }
         }
@@ -250,12 +317,23 @@ impl<'a> Request<'a> {
     }
 
     /// Pushes the valid histograms of a series.
-    fn push_histograms(&mut self, handle: SeriesHandle, idx: u32, out: &mut Outgoing) -> Result<(), WriteError> {
+    fn push_histograms(
+        &mut self,
+        handle: SeriesHandle,
+        idx: u32,
+        out: &mut Outgoing,
+    ) -> Result<(), WriteError> {
         for entry in self.resolver.batch.histograms_of(idx as usize) {
             let sent = self.decode_histogram(entry)?;
             match sent.checked {
                 Ok(histogram) => {
-                    out.batch.push_histogram_with_start(handle, sent.timestamp_ms, histogram, sent.start_ms, idx);
+                    out.batch.push_histogram_with_start(
+                        handle,
+                        sent.timestamp_ms,
+                        histogram,
+                        sent.start_ms,
+                        idx,
+                    );
                     self.stored.histograms += 1;
                 }
                 Err(invalid) => self.reject_histogram(idx, sent.timestamp_ms, &invalid),
@@ -275,7 +353,11 @@ impl<'a> Request<'a> {
                     checked: sent.check().map(Arc::new),
                 }
             }
-            HistogramEntry::Decoded { timestamp_ms, start_ms, histogram } => CheckedHistogram {
+            HistogramEntry::Decoded {
+                timestamp_ms,
+                start_ms,
+                histogram,
+            } => CheckedHistogram {
                 timestamp_ms: *timestamp_ms,
                 start_ms: *start_ms,
                 checked: Ok(Arc::clone(histogram)),
@@ -286,27 +368,50 @@ impl<'a> Request<'a> {
     fn reject_histogram(&mut self, idx: u32, timestamp_ms: i64, invalid: &InvalidHistogram) {
         let labels = self.resolver.print(idx);
         let text = format!("series {labels} at {timestamp_ms}: {invalid}");
-        let example = || Example { text, labels, timestamp_ms: Some(timestamp_ms), value: None };
+        let example = || Example {
+            text,
+            labels,
+            timestamp_ms: Some(timestamp_ms),
+            value: None,
+        };
         self.rejects.add(Reason::InvalidHistogram, 1, 1, example);
     }
 
-    /// Pushes the exemplars of the series of this pass that the store has, those of a series in order of time. The
-    /// exemplars of deferred series stay for the next pass. Prometheus sends an exemplar and its sample as two series,
-    /// so that series with exemplars only are deferred as well while new series are.
-    fn push_exemplars(&mut self, series: Option<&[(u32, Option<Team>)]>, routes: &[Option<Route>], out: &mut Outgoing) {
+    /// Pushes the exemplars of the series of this pass that the store has, those of a series in
+    /// order of time. The exemplars of deferred series stay for the next pass. Prometheus sends an
+    /// exemplar and its sample as two series, so that series with exemplars only are deferred as
+    /// well while new series are.
+    fn push_exemplars(
+        &mut self,
+        series: Option<&[(u32, Option<Team>)]>,
+        routes: &[Option<Route>],
+        out: &mut Outgoing,
+    ) {
         let Resolver { batch, message, .. } = self.resolver;
-        let defers_new_series = self.deferred.series.iter().any(|&(idx, _)| routes[idx as usize].is_none());
+        let defers_new_series = self
+            .deferred
+            .series
+            .iter()
+            .any(|&(idx, _)| routes[idx as usize].is_none());
         let mut without_series = Vec::new();
-        let contains =
-            |series: &[(u32, Option<Team>)], idx: u32| series.binary_search_by_key(&idx, |&(idx, _)| idx).is_ok();
-        for entries in batch.exemplars.chunk_by(|a, b| a.series_idx == b.series_idx) {
+        let contains = |series: &[(u32, Option<Team>)], idx: u32| {
+            series.binary_search_by_key(&idx, |&(idx, _)| idx).is_ok()
+        };
+        for entries in batch
+            .exemplars
+            .chunk_by(|a, b| a.series_idx == b.series_idx)
+        {
             let idx = entries[0].series_idx;
-            if contains(&self.deferred.series, idx) || series.is_some_and(|series| !contains(series, idx)) {
+            if contains(&self.deferred.series, idx)
+                || series.is_some_and(|series| !contains(series, idx))
+            {
                 continue;
             }
             let handle = match self.resolver.handle(routes[idx as usize], idx) {
                 Ok(handle) => handle,
-                Err(ExemplarRejection::UnknownSeries) if defers_new_series && batch.n_samples_of(idx as usize) == 0 => {
+                Err(ExemplarRejection::UnknownSeries)
+                    if defers_new_series && batch.n_samples_of(idx as usize) == 0 =>
+                {
                     without_series.push((idx, None));
                     continue;
                 }
@@ -315,19 +420,30 @@ impl<'a> Request<'a> {
                     continue;
                 }
             };
-            let mut exemplars: Vec<_> =
-                entries.iter().filter_map(|entry| exemplars::parse(message, batch, entry)).collect();
-            (exemplars.len()..entries.len()).for_each(|_| out.exemplars.reject(ExemplarRejection::InvalidLabels));
+            let mut exemplars: Vec<_> = entries
+                .iter()
+                .filter_map(|entry| exemplars::parse(message, batch, entry))
+                .collect();
+            (exemplars.len()..entries.len())
+                .for_each(|_| out.exemplars.reject(ExemplarRejection::InvalidLabels));
             exemplars.sort_by(exemplars::compare);
-            exemplars.into_iter().for_each(|parsed| out.batch.push_exemplar(handle, parsed.exemplar, idx));
+            exemplars
+                .into_iter()
+                .for_each(|parsed| out.batch.push_exemplar(handle, parsed.exemplar, idx));
         }
         self.deferred.series.append(&mut without_series);
         self.deferred.series.sort_unstable_by_key(|&(idx, _)| idx);
     }
 
-    /// Returns the route of a series without a cached route. Returns `None` if the series was deferred or rejected, or
-    /// if its creation failed.
-    fn resolve(&mut self, idx: u32, series: &SeriesEntry, n_samples: u64, team: Option<Team>) -> Option<Route> {
+    /// Returns the route of a series without a cached route. Returns `None` if the series was
+    /// deferred or rejected, or if its creation failed.
+    fn resolve(
+        &mut self,
+        idx: u32,
+        series: &SeriesEntry,
+        n_samples: u64,
+        team: Option<Team>,
+    ) -> Option<Route> {
         if n_samples == 0 {
             return match self.resolver.labels(series) {
                 Ok(_) => {
@@ -340,10 +456,11 @@ impl<'a> Request<'a> {
         if self.creation_error.is_some() {
             return None;
         }
-        self.find_or_create(idx, series, team).unwrap_or_else(|error| {
-            self.creation_error = Some(error);
-            None
-        })
+        self.find_or_create(idx, series, team)
+            .unwrap_or_else(|error| {
+                self.creation_error = Some(error);
+                None
+            })
     }
 
     /// Resolves a series. Creates it if that is allowed now, and otherwise defers or rejects it.
@@ -353,10 +470,13 @@ impl<'a> Request<'a> {
         series: &SeriesEntry,
         team: Option<Team>,
     ) -> Result<Option<Route>, WriteError> {
-        // The series was resolved in an earlier pass, and its team is denied new series in this pass as well.
+        // The series was resolved in an earlier pass, and its team is denied new series in this
+        // pass as well.
         let is_denied = team.is_some_and(|team| !self.may_create(team));
         // Without a permit, the look-up would be repeated in the next pass.
-        if is_denied || self.n_unknown >= UNKNOWN_MAX && self.permit.is_creation_over(self.n_created) {
+        if is_denied
+            || self.n_unknown >= UNKNOWN_MAX && self.permit.is_creation_over(self.n_created)
+        {
             self.deferred.push(idx, team);
             return Ok(None);
         }
@@ -392,11 +512,15 @@ impl<'a> Request<'a> {
         }
         self.permit.yield_after(self.n_created);
         let route = Route::Series(handle, new.attribution(self.resolver.rules));
-        Ok(Some(self.resolver.remember_route(series, route, new.is_cacheable)))
+        Ok(Some(self.resolver.remember_route(
+            series,
+            route,
+            new.is_cacheable,
+        )))
     }
 
-    /// If the store would reject each sample of a new series, adds them to the rejects and returns `true`. No series is
-    /// created for them.
+    /// If the store would reject each sample of a new series, adds them to the rejects and returns
+    /// `true`. No series is created for them.
     fn reject_if_all_invalid(&mut self, idx: u32) -> Result<bool, WriteError> {
         let batch = self.resolver.batch;
         let bounds = match self.bounds {
@@ -412,11 +536,21 @@ impl<'a> Request<'a> {
         }
         let mut invalid = Vec::new();
         for entry in batch.histograms_of(idx as usize) {
-            let CheckedHistogram { timestamp_ms, checked, .. } = self.decode_histogram(entry)?;
+            let CheckedHistogram {
+                timestamp_ms,
+                checked,
+                ..
+            } = self.decode_histogram(entry)?;
             match (checked, bounds.first_sample_rejection(timestamp_ms)) {
                 (Err(reason), _) => invalid.push((timestamp_ms, reason)),
                 (Ok(histogram), Some(reason)) => {
-                    rejected.push((Sample { timestamp_ms, value: histogram.sum }, reason));
+                    rejected.push((
+                        Sample {
+                            timestamp_ms,
+                            value: histogram.sum,
+                        },
+                        reason,
+                    ));
                 }
                 (Ok(_), None) => return Ok(false),
             }
@@ -425,7 +559,9 @@ impl<'a> Request<'a> {
             let example = || Example::of_sample(self.resolver.print(idx), sample);
             self.rejects.add(Reason::Sample(reason), 1, 1, example);
         }
-        invalid.into_iter().for_each(|(timestamp_ms, reason)| self.reject_histogram(idx, timestamp_ms, &reason));
+        invalid
+            .into_iter()
+            .for_each(|(timestamp_ms, reason)| self.reject_histogram(idx, timestamp_ms, &reason));
         Ok(true)
     }
 
@@ -436,20 +572,26 @@ impl<'a> Request<'a> {
 
     fn is_denied(&self, attribution: Attribution) -> bool {
         self.deferred.denies_any_samples()
-            && self.deferred.denies_samples(self.resolver.rules.attributions.team_of(attribution))
+            && self
+                .deferred
+                .denies_samples(self.resolver.rules.attributions.team_of(attribution))
     }
 
-    /// Takes the samples of a series without a cached route from its team's budget. [`Request::admit_samples`] did not
-    /// see them.
+    /// Takes the samples of a series without a cached route from its team's budget.
+    /// [`Request::admit_samples`] did not see them.
     fn charge(&self, attribution: Attribution, n_samples: u64) {
         let budgets = self.permit.budgets();
         if budgets.bounds_samples() {
-            budgets.charge_samples(self.resolver.rules.attributions.team_of(attribution), n_samples);
+            budgets.charge_samples(
+                self.resolver.rules.attributions.team_of(attribution),
+                n_samples,
+            );
         }
     }
 
-    /// Rejects a series with neither samples nor exemplars in version 2.0. Version 1.0 ignores it. The specification
-    /// also forbids series that have only exemplars, but Prometheus sends each exemplar as such a series.
+    /// Rejects a series with neither samples nor exemplars in version 2.0. Version 1.0 ignores it.
+    /// The specification also forbids series that have only exemplars, but Prometheus sends each
+    /// exemplar as such a series.
     fn reject_empty(&mut self, idx: u32) {
         if self.resolver.is_v2() && !self.resolver.batch.has_exemplars(idx) {
             let example = || Example::of_series(self.resolver.print(idx));
@@ -466,18 +608,33 @@ impl<'a> Request<'a> {
         let n_samples = self.resolver.batch.n_samples_of(idx as usize) as u64;
         let example = || {
             let name = self.permit.budgets().name(team);
-            let team_suffix = if name.is_empty() { String::new() } else { format!(" of team {name:?}") };
+            let team_suffix = if name.is_empty() {
+                String::new()
+            } else {
+                format!(" of team {name:?}")
+            };
             let labels = self.resolver.print(idx);
             let text = format!("series {labels}{team_suffix}, with {used} of {limit} active");
-            Example { text, labels, timestamp_ms: None, value: None }
+            Example {
+                text,
+                labels,
+                timestamp_ms: None,
+                value: None,
+            }
         };
         self.rejects.add(reason, 1, n_samples, example);
     }
 
     /// Counts pushed samples for their rules and teams, and deduplicated samples for their cluster.
     fn count(&self, out: &mut Outgoing) {
-        self.resolver.ha.count_own_deduplicated(self.n_own_deduplicated);
-        let Outgoing { attributed, by_team, .. } = out;
+        self.resolver
+            .ha
+            .count_own_deduplicated(self.n_own_deduplicated);
+        let Outgoing {
+            attributed,
+            by_team,
+            ..
+        } = out;
         self.resolver.rules.attributions.count(attributed, by_team);
         let n_attributed: u64 = by_team.iter().map(|(_, n)| n).sum();
         by_team.push((Team::NONE, self.stored.total.saturating_sub(n_attributed)));
@@ -486,9 +643,10 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Maximum number of unsuccessful look-ups of a pass without a permit. So a few new series do not delay many series
-/// that have lost their cached routes, and a storm of new series does not take CPU time from requests of known series.
+/// Maximum number of unsuccessful look-ups of a pass without a permit. So a few new series do not
+/// delay many series that have lost their cached routes, and a storm of new series does not take
+/// CPU time from requests of known series.
 const UNKNOWN_MAX: usize = 64;
-/// Maximum number of series definitions that a request buffers for the log. The next commit of any request, even one of
-/// known series, compresses and writes all of them.
+/// Maximum number of series definitions that a request buffers for the log. The next commit of any
+/// request, even one of known series, compresses and writes all of them.
 const BUFFERED_DEFINITIONS_MAX: usize = 256;

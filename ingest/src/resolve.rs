@@ -1,7 +1,8 @@
-//! Resolves an encoded label set to its route: parses it, deduplicates it, relabels it and looks it up in the store.
+//! Resolves an encoded label set to its route: parses it, deduplicates it, relabels it and looks it
+//! up in the store.
 //!
-//! Used by `request` for series that the route cache does not have, and by `append` for series that have moved. Creates
-//! no series. Caches a route if it is also valid for later requests.
+//! Used by `request` for series that the route cache does not have, and by `append` for series that
+//! have moved. Creates no series. Caches a route if it is also valid for later requests.
 
 use std::cell::RefCell;
 
@@ -66,14 +67,23 @@ impl NewSeries {
 }
 
 impl<'a> Resolver<'a> {
-    /// Checks the encoding of all label sets without a cached route. Called before anything is stored.
+    /// Checks the encoding of all label sets without a cached route. Called before anything is
+    /// stored.
     ///
     /// # Errors
     /// [`WriteError::Malformed`].
     pub(crate) fn check_unknown(&self, routes: &[Option<Route>]) -> Result<(), WriteError> {
         // The decoder of version 2.0 has already checked all references.
-        let series = if self.is_v2() { &[][..] } else { &self.batch.series };
-        for (series, _) in series.iter().zip(routes).filter(|(_, route)| route.is_none()) {
+        let series = if self.is_v2() {
+            &[][..]
+        } else {
+            &self.batch.series
+        };
+        for (series, _) in series
+            .iter()
+            .zip(routes)
+            .filter(|(_, route)| route.is_none())
+        {
             v1::check_labels(self.message, series.labels)?;
         }
         Ok(())
@@ -81,16 +91,21 @@ impl<'a> Resolver<'a> {
 
     /// Resolves the labels of a series.
     pub(crate) fn resolve(&self, series: &SeriesEntry) -> Resolved {
-        let (route, is_cacheable) =
-            match self.labels(series).map(|labels| self.ha.deduplicate(self.forced.apply(labels))) {
-                Ok(Deduplication::Store { labels, is_cacheable }) => match self.relabel(labels, is_cacheable) {
-                    Resolved::Route(route) => (route, is_cacheable),
-                    new @ Resolved::New(_) => return new,
-                },
-                Ok(Deduplication::Standby) => (Route::Standby, false),
-                Ok(Deduplication::Reject(reason)) => (Route::Rejected(reason), false),
-                Err(reason) => (Route::Rejected(reason), self.ha.uses_route_cache()),
-            };
+        let (route, is_cacheable) = match self
+            .labels(series)
+            .map(|labels| self.ha.deduplicate(self.forced.apply(labels)))
+        {
+            Ok(Deduplication::Store {
+                labels,
+                is_cacheable,
+            }) => match self.relabel(labels, is_cacheable) {
+                Resolved::Route(route) => (route, is_cacheable),
+                new @ Resolved::New(_) => return new,
+            },
+            Ok(Deduplication::Standby) => (Route::Standby, false),
+            Ok(Deduplication::Reject(reason)) => (Route::Rejected(reason), false),
+            Err(reason) => (Route::Rejected(reason), self.ha.uses_route_cache()),
+        };
         Resolved::Route(self.remember_route(series, route, is_cacheable))
     }
 
@@ -100,25 +115,42 @@ impl<'a> Resolver<'a> {
         Resolved::Route(match self.rules.rules.apply(labels, &mut rules) {
             Err(invalid) => Route::Rejected(label_set::reason(&invalid)),
             // Rules must not replace a forced label.
-            Ok(Some(labels)) if !labels.is_empty() => match label_set::check(self.forced.apply(labels)) {
-                Err(reason) => Route::Rejected(reason),
-                Ok(labels) => {
-                    let team = self.team.unwrap_or_else(|| self.budgets.team_of(&labels));
-                    let series = NewSeries { labels, team, rules, is_cacheable };
-                    match self.db.find_for(&series.labels, team.group()) {
-                        Some(handle) => Route::Series(handle, series.attribution(self.rules)),
-                        None => return Resolved::New(series),
+            Ok(Some(labels)) if !labels.is_empty() => {
+                match label_set::check(self.forced.apply(labels)) {
+                    Err(reason) => Route::Rejected(reason),
+                    Ok(labels) => {
+                        let team = self.team.unwrap_or_else(|| self.budgets.team_of(&labels));
+                        let series = NewSeries {
+                            labels,
+                            team,
+                            rules,
+                            is_cacheable,
+                        };
+                        match self.db.find_for(&series.labels, team.group()) {
+                            Some(handle) => Route::Series(handle, series.attribution(self.rules)),
+                            None => return Resolved::New(series),
+                        }
                     }
                 }
-            },
+            }
             // A rule drops the series, or the rules remove all its labels.
             Ok(_) => Route::Dropped(self.rules.attributions.of(Team::NONE, &rules)),
         })
     }
 
-    /// Remembers a route for [`Resolver::cache_new_routes`] if it is valid for later requests, and returns it.
-    pub(crate) fn remember_route(&self, series: &SeriesEntry, route: Route, is_cacheable: bool) -> Route {
-        if let Some(key) = series.key.filter(|_| is_cacheable).map(|key| self.forced.key(key)) {
+    /// Remembers a route for [`Resolver::cache_new_routes`] if it is valid for later requests, and
+    /// returns it.
+    pub(crate) fn remember_route(
+        &self,
+        series: &SeriesEntry,
+        route: Route,
+        is_cacheable: bool,
+    ) -> Route {
+        if let Some(key) = series
+            .key
+            .filter(|_| is_cacheable)
+            .map(|key| self.forced.key(key))
+        {
             let mut new_routes = self.new_routes.borrow_mut();
             new_routes.push((key.under(self.scope), route));
             if new_routes.len() == NEW_ROUTES_MAX {
@@ -138,9 +170,13 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Returns the handle for the exemplars of a series. If the request has samples of the series, they have already
-    /// created it.
-    pub(crate) fn handle(&self, route: Option<Route>, series_idx: u32) -> Result<SeriesHandle, ExemplarRejection> {
+    /// Returns the handle for the exemplars of a series. If the request has samples of the series,
+    /// they have already created it.
+    pub(crate) fn handle(
+        &self,
+        route: Option<Route>,
+        series_idx: u32,
+    ) -> Result<SeriesHandle, ExemplarRejection> {
         let unknown = ExemplarRejection::UnknownSeries;
         match route {
             Some(Route::Series(handle, _)) => Ok(handle),
@@ -148,14 +184,18 @@ impl<'a> Resolver<'a> {
             Some(Route::Standby) => Err(ExemplarRejection::Standby),
             Some(Route::Rejected(_)) => Err(unknown),
             None => {
-                let labels = self.labels(&self.batch.series[series_idx as usize]).map_err(|_| unknown)?;
+                let labels = self
+                    .labels(&self.batch.series[series_idx as usize])
+                    .map_err(|_| unknown)?;
                 let labels = match self.ha.deduplicate(self.forced.apply(labels)) {
                     Deduplication::Store { labels, .. } => labels,
                     Deduplication::Standby => return Err(ExemplarRejection::Standby),
                     Deduplication::Reject(_) => return Err(unknown),
                 };
                 match self.rules.rules.apply(labels, &mut Vec::new()) {
-                    Ok(Some(labels)) if !labels.is_empty() => self.db.find(&self.forced.apply(labels)).ok_or(unknown),
+                    Ok(Some(labels)) if !labels.is_empty() => {
+                        self.db.find(&self.forced.apply(labels)).ok_or(unknown)
+                    }
                     Ok(_) => Err(ExemplarRejection::Dropped),
                     Err(_) => Err(unknown),
                 }
@@ -174,24 +214,35 @@ impl<'a> Resolver<'a> {
         label_set::parse(self.pairs(series), self.limits, strings)
     }
 
-    pub(crate) fn pairs(&self, series: &SeriesEntry) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.forced.add(label_pairs(self.batch, self.message, series.labels))
+    pub(crate) fn pairs(
+        &self,
+        series: &SeriesEntry,
+    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        self.forced
+            .add(label_pairs(self.batch, self.message, series.labels))
     }
 
     /// Returns the labels of a series as HA deduplication sees them.
-    pub(crate) fn pairs_of_ha(&self, series: &SeriesEntry) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.forced.add_all(label_pairs(self.batch, self.message, series.labels))
+    pub(crate) fn pairs_of_ha(
+        &self,
+        series: &SeriesEntry,
+    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        self.forced
+            .add_all(label_pairs(self.batch, self.message, series.labels))
     }
 
     pub(crate) fn is_v2(&self) -> bool {
         self.batch.version == Version::V2
     }
 
-    /// Returns the new handle of a series that has moved, or `None` if the store no longer has the series.
+    /// Returns the new handle of a series that has moved, or `None` if the store no longer has the
+    /// series.
     pub(crate) fn relocate(&self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError> {
         match self.resolve(&self.batch.series[series_idx as usize]) {
             Resolved::Route(Route::Series(handle, _)) => Ok(Some(handle)),
-            Resolved::Route(Route::Dropped(_) | Route::Standby | Route::Rejected(_)) => Err(WriteError::Moved),
+            Resolved::Route(Route::Dropped(_) | Route::Standby | Route::Rejected(_)) => {
+                Err(WriteError::Moved)
+            }
             // The series was evicted from the store. The next pass creates it again.
             Resolved::New(_) => Ok(None),
         }
@@ -203,5 +254,6 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// Maximum number of routes that a request remembers before they are cached: 64 KiB, and 40 KiB while they are cached.
+/// Maximum number of routes that a request remembers before they are cached: 64 KiB, and 40 KiB
+/// while they are cached.
 pub(crate) const NEW_ROUTES_MAX: usize = 2048;

@@ -24,8 +24,9 @@ pub struct Civil {
 const DAY_SECONDS: i64 = 86_400;
 /// Number of days in 400 years, after which the calendar repeats.
 const ERA_DAYS: i64 = 146_097;
-/// Number of eras from the start of Go's calendar to the year 0. Earlier times wrap around to the end of the calendar,
-/// as in Go. The smallest integer, to which NaN and infinities convert, is such a time.
+/// Number of eras from the start of Go's calendar to the year 0. Earlier times wrap around to the
+/// end of the calendar, as in Go. The smallest integer, to which NaN and infinities convert, is
+/// such a time.
 const FIRST_ERA: i64 = 730_692_556;
 /// Number of days from the first day of the calendar (Wednesday, 1 March) to 1 January 1970.
 const EPOCH_DAYS: i64 = 719_468 + FIRST_ERA * ERA_DAYS;
@@ -35,15 +36,26 @@ impl Civil {
     /// Converts seconds since the Unix epoch to the proleptic Gregorian calendar.
     #[must_use]
     pub fn of_seconds(seconds: i64) -> Self {
-        let since_first = seconds.wrapping_add(EPOCH_DAYS * DAY_SECONDS).cast_unsigned();
-        let [days, second_of_day] =
-            [since_first / DAY_SECONDS as u64, since_first % DAY_SECONDS as u64].map(|n| n as i64);
+        let since_first = seconds
+            .wrapping_add(EPOCH_DAYS * DAY_SECONDS)
+            .cast_unsigned();
+        let [days, second_of_day] = [
+            since_first / DAY_SECONDS as u64,
+            since_first % DAY_SECONDS as u64,
+        ]
+        .map(|n| n as i64);
         // Years are counted from March, so that a leap day is the last day of its year.
         let (era, day_of_era) = (days / ERA_DAYS - FIRST_ERA, days % ERA_DAYS);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_march_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let year_of_era =
+            (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_march_year =
+            day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let march_month = (5 * day_of_march_year + 2) / 153;
-        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        let month = if march_month < 10 {
+            march_month + 3
+        } else {
+            march_month - 9
+        };
         let year = year_of_era + era * 400 + i64::from(month <= 2);
         let day = day_of_march_year - (153 * march_month + 2) / 5 + 1;
         let before_month: i64 = (1..month).map(|month| month_days(year, month)).sum();
@@ -85,7 +97,11 @@ mod tests {
             let civil = Civil::of_seconds(seconds);
             assert_eq!((civil.year, civil.month, civil.day), date, "{seconds}");
             assert_eq!((civil.hour, civil.minute, civil.second), time, "{seconds}");
-            assert_eq!((civil.weekday, civil.year_day), (weekday, year_day), "{seconds}");
+            assert_eq!(
+                (civil.weekday, civil.year_day),
+                (weekday, year_day),
+                "{seconds}"
+            );
         };
         check(0, (1970, 1, 1), (0, 0, 0), 4, 1);
         check(-1, (1969, 12, 31), (23, 59, 59), 3, 365);
@@ -99,7 +115,10 @@ mod tests {
     fn the_smallest_time_wraps_around() {
         for (seconds, second) in [(i64::MAX, 7), (i64::MIN, 8)] {
             let civil = Civil::of_seconds(seconds);
-            assert_eq!((civil.year, civil.month, civil.day), (292_277_026_596, 12, 4));
+            assert_eq!(
+                (civil.year, civil.month, civil.day),
+                (292_277_026_596, 12, 4)
+            );
             assert_eq!((civil.hour, civil.minute, civil.second), (15, 30, second));
             assert_eq!((civil.weekday, civil.year_day), (0, 339));
         }

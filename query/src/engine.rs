@@ -24,7 +24,8 @@ use crate::value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};
 
 mod small;
 
-/// Maximum number of steps of a range query. The HTTP API has a lower limit: 11,000, as in Prometheus.
+/// Maximum number of steps of a range query. The HTTP API has a lower limit: 11,000, as in
+/// Prometheus.
 pub const STEPS_MAX: usize = 1 << 20;
 
 /// The options of an [`Engine`].
@@ -36,8 +37,8 @@ pub struct EngineOptions {
     pub samples_max: usize,
     /// Default step of subqueries (`global.evaluation_interval`), in milliseconds.
     pub subquery_step_ms: i64,
-    /// `--query.parallelism`: number of worker threads that all queries share. With 1, each query runs on its own
-    /// thread.
+    /// `--query.parallelism`: number of worker threads that all queries share. With 1, each query
+    /// runs on its own thread.
     pub parallelism: usize,
     /// `--query.cache-size`: maximum size of the result cache in bytes. 0 disables it.
     pub cache_size: usize,
@@ -46,8 +47,8 @@ pub struct EngineOptions {
 }
 
 impl Default for EngineOptions {
-    /// Prometheus' defaults: 5 minutes, 50,000,000 samples, 1 minute, no optional features. No worker threads, no
-    /// result cache.
+    /// Prometheus' defaults: 5 minutes, 50,000,000 samples, 1 minute, no optional features. No
+    /// worker threads, no result cache.
     fn default() -> Self {
         Self {
             lookback_delta_ms: 300_000,
@@ -60,8 +61,8 @@ impl Default for EngineOptions {
     }
 }
 
-/// Evaluates queries. Owns the options, and the worker threads and the result cache that all queries share. Clones
-/// share them.
+/// Evaluates queries. Owns the options, and the worker threads and the result cache that all
+/// queries share. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Engine {
     options: EngineOptions,
@@ -82,13 +83,13 @@ pub struct Request<'a> {
     pub stats: StatsMode,
     /// Overrides the feature `use-start-timestamps` of the engine.
     pub use_start_timestamps: Option<bool>,
-    /// Labels that all series have in addition to their own, for matchers and results. They replace labels of the same
-    /// name.
+    /// Labels that all series have in addition to their own, for matchers and results. They replace
+    /// labels of the same name.
     pub external_labels: Arc<[(String, String)]>,
     /// Scans that the query shares with others at the same time.
     pub scans: Option<&'a SharedScans>,
-    /// Uses the result cache, unless the request has external labels, shared scans, or limits of the samples that it
-    /// reads. All such requests to an engine must be to one store.
+    /// Uses the result cache, unless the request has external labels, shared scans, or limits of
+    /// the samples that it reads. All such requests to an engine must be to one store.
     pub use_cache: bool,
 }
 
@@ -145,7 +146,8 @@ pub enum Times {
 /// The result of a query.
 #[derive(Debug)]
 pub struct QueryResult {
-    /// The value. The order of a vector depends on the expression. The series of a matrix ascend by labels.
+    /// The value. The order of a vector depends on the expression. The series of a matrix ascend by
+    /// labels.
     pub value: Value,
     /// Warnings and infos.
     pub annotations: Annotations,
@@ -156,19 +158,27 @@ pub struct QueryResult {
 }
 
 impl Engine {
-    /// Creates an engine and starts its worker threads. If the system cannot start them, each query runs on its own
-    /// thread.
+    /// Creates an engine and starts its worker threads. If the system cannot start them, each query
+    /// runs on its own thread.
     #[must_use]
     pub fn new(options: EngineOptions) -> Self {
         let workers = Workers::new(options.parallelism);
         let cache = Arc::new(ResultCache::new(options.cache_size));
-        Self { options, workers, cache }
+        Self {
+            options,
+            workers,
+            cache,
+        }
     }
 
-    /// Returns an engine that runs each query only on the thread of its caller. It shares the result cache.
+    /// Returns an engine that runs each query only on the thread of its caller. It shares the
+    /// result cache.
     #[must_use]
     pub fn without_workers(&self) -> Self {
-        Self { workers: Workers::default(), ..self.clone() }
+        Self {
+            workers: Workers::default(),
+            ..self.clone()
+        }
     }
 
     /// Returns the options.
@@ -179,7 +189,12 @@ impl Engine {
 
     /// Returns the scans that queries at `time_ms` share; see [`SharedScans`].
     #[must_use]
-    pub fn shared_scans(&self, plan: Arc<ScanPlan>, ctx: QueryContext, time_ms: i64) -> SharedScans {
+    pub fn shared_scans(
+        &self,
+        plan: Arc<ScanPlan>,
+        ctx: QueryContext,
+        time_ms: i64,
+    ) -> SharedScans {
         SharedScans::new(plan, ctx, time_ms, self.options.lookback_delta_ms)
     }
 
@@ -201,14 +216,24 @@ impl Engine {
     pub fn parse(&self, ctx: &QueryContext, query: &str) -> Result<ParsedQuery, Error> {
         let timings = Timings::start();
         let (expr, charge) = varve_promql::parse_within(ctx, query, &self.options.features)?;
-        Ok(ParsedQuery { expr, charge, timings })
+        Ok(ParsedQuery {
+            expr,
+            charge,
+            timings,
+        })
     }
 
     /// Evaluates a query.
     ///
     /// # Errors
-    /// See [`Error`]. [`Error::Invalid`] if the step is invalid, or if there are more than [`STEPS_MAX`] steps.
-    pub fn run(&self, db: &Db, ctx: &QueryContext, request: &Request<'_>) -> Result<QueryResult, Error> {
+    /// See [`Error`]. [`Error::Invalid`] if the step is invalid, or if there are more than
+    /// [`STEPS_MAX`] steps.
+    pub fn run(
+        &self,
+        db: &Db,
+        ctx: &QueryContext,
+        request: &Request<'_>,
+    ) -> Result<QueryResult, Error> {
         self.run_parsed(db, ctx, self.parse(ctx, request.query)?, request)
     }
 
@@ -224,7 +249,9 @@ impl Engine {
         request: &Request<'_>,
     ) -> Result<QueryResult, Error> {
         let is_deep = deep_stack::is_deep(&parsed.expr);
-        deep_stack::run(ctx, is_deep, || self.run_on_this_stack(db, ctx, parsed, request))?
+        deep_stack::run(ctx, is_deep, || {
+            self.run_on_this_stack(db, ctx, parsed, request)
+        })?
     }
 
     fn run_on_this_stack(
@@ -234,10 +261,22 @@ impl Engine {
         parsed: ParsedQuery,
         request: &Request<'_>,
     ) -> Result<QueryResult> {
-        let ParsedQuery { expr, charge: _plan_charge, mut timings } = parsed;
+        let ParsedQuery {
+            expr,
+            charge: _plan_charge,
+            mut timings,
+        } = parsed;
         let grid = grid(&expr, request.times)?;
-        let step_ms = if matches!(request.times, Times::Instant(_)) { 0 } else { grid.step_ms };
-        let times = QueryTimes { start_ms: grid.start_ms, end_ms: grid.end_ms, step_ms };
+        let step_ms = if matches!(request.times, Times::Instant(_)) {
+            0
+        } else {
+            grid.step_ms
+        };
+        let times = QueryTimes {
+            start_ms: grid.start_ms,
+            end_ms: grid.end_ms,
+            step_ms,
+        };
         let mut plan = plan::build(&expr, &times).map_err(Error::Invalid)?;
         let settings = self.settings(request);
         let collects_steps = request.stats != StatsMode::Off && settings.features.per_step_stats;
@@ -248,7 +287,17 @@ impl Engine {
             && request.stats != StatsMode::AsPlanned
             && !collects_steps;
         let cached = may_use_cache
-            .then(|| CachedQuery::new(&self.cache, db, ctx, request.query, (&expr, &plan), &settings, (grid, step_ms)))
+            .then(|| {
+                CachedQuery::new(
+                    &self.cache,
+                    db,
+                    ctx,
+                    request.query,
+                    (&expr, &plan),
+                    &settings,
+                    (grid, step_ms),
+                )
+            })
             .flatten();
         drop(expr);
         // `StatsMode::AsWritten` counts samples without matcher propagation.
@@ -257,7 +306,14 @@ impl Engine {
         }
         ctx.check()?;
         timings.prepared();
-        let evaluation = Evaluation { engine: self, db, ctx, request, plan: &plan, settings };
+        let evaluation = Evaluation {
+            engine: self,
+            db,
+            ctx,
+            request,
+            plan: &plan,
+            settings,
+        };
         match cached {
             Some(cached) => evaluation.run_cached(&cached, grid, timings),
             None => evaluation.run(grid, timings).map(|(result, _)| result),
@@ -265,10 +321,23 @@ impl Engine {
     }
 
     fn settings(&self, request: &Request<'_>) -> Settings {
-        let EngineOptions { lookback_delta_ms, subquery_step_ms, mut features, .. } = self.options;
-        features.use_start_timestamps = request.use_start_timestamps.unwrap_or(features.use_start_timestamps);
-        let lookback_ms = request.lookback_delta_ms.filter(|&lookback_ms| lookback_ms > 0);
-        Settings { lookback_ms: lookback_ms.unwrap_or(lookback_delta_ms), subquery_step_ms, features }
+        let EngineOptions {
+            lookback_delta_ms,
+            subquery_step_ms,
+            mut features,
+            ..
+        } = self.options;
+        features.use_start_timestamps = request
+            .use_start_timestamps
+            .unwrap_or(features.use_start_timestamps);
+        let lookback_ms = request
+            .lookback_delta_ms
+            .filter(|&lookback_ms| lookback_ms > 0);
+        Settings {
+            lookback_ms: lookback_ms.unwrap_or(lookback_delta_ms),
+            subquery_step_ms,
+            features,
+        }
     }
 }
 
@@ -283,30 +352,51 @@ struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    /// Evaluates the steps of a grid. Returns the result, and `true` unless a value may depend on the other steps, see
-    /// [`Evaluator::is_order_fixed`].
+    /// Evaluates the steps of a grid. Returns the result, and `true` unless a value may depend on
+    /// the other steps, see [`Evaluator::is_order_fixed`].
     fn run(&self, grid: Grid, mut timings: Timings) -> Result<(QueryResult, bool)> {
-        let Self { ctx, request, plan, .. } = self;
+        let Self {
+            ctx, request, plan, ..
+        } = self;
         let mut evaluator = self.evaluator();
         if request.stats != StatsMode::Off {
             evaluator.collect_stats(grid.n_steps, plan.n_nodes())?;
         }
         let mut charge = ctx.charge();
         let value = match request.times {
-            Times::Instant(time_ms) => instant_value(&mut evaluator, plan, time_ms, &mut timings, &mut charge)?,
-            Times::Range { .. } => range_value(&mut evaluator, plan, grid, &mut timings, &mut charge)?,
+            Times::Instant(time_ms) => {
+                instant_value(&mut evaluator, plan, time_ms, &mut timings, &mut charge)?
+            }
+            Times::Range { .. } => {
+                range_value(&mut evaluator, plan, grid, &mut timings, &mut charge)?
+            }
         };
         let per_step = self.settings.features.per_step_stats;
         let stats = || Box::new(QueryStats::of(&evaluator, plan, grid, timings, per_step));
         let stats = (request.stats != StatsMode::Off).then(stats);
         let is_order_fixed = evaluator.is_order_fixed;
-        Ok((QueryResult { value, annotations: evaluator.annotations, stats, charge }, is_order_fixed))
+        Ok((
+            QueryResult {
+                value,
+                annotations: evaluator.annotations,
+                stats,
+                charge,
+            },
+            is_order_fixed,
+        ))
     }
 
     /// Evaluates the steps of a grid that are not cached, and caches the result.
-    fn run_cached(&self, cached: &CachedQuery<'_>, grid: Grid, timings: Timings) -> Result<QueryResult> {
+    fn run_cached(
+        &self,
+        cached: &CachedQuery<'_>,
+        grid: Grid,
+        timings: Timings,
+    ) -> Result<QueryResult> {
         match cached.find() {
-            Some(found) if found.n_steps == grid.n_steps => return self.cached_result(cached, &found, timings),
+            Some(found) if found.n_steps == grid.n_steps => {
+                return self.cached_result(cached, &found, timings);
+            }
             Some(found) => {
                 if let Some(result) = self.joined_result(cached, &found, grid, timings)? {
                     return Ok(result);
@@ -318,24 +408,49 @@ impl Evaluation<'_> {
         let version = self.db.read_version();
         let (result, is_order_fixed) = self.run(grid, timings)?;
         if let Some(version) = version {
-            cached.store(self.ctx, version, &result.value, &result.annotations, is_order_fixed);
+            cached.store(
+                self.ctx,
+                version,
+                &result.value,
+                &result.annotations,
+                is_order_fixed,
+            );
         }
         Ok(result)
     }
 
     /// Returns a result whose steps are all cached.
-    fn cached_result(&self, cached: &CachedQuery<'_>, found: &Found, timings: Timings) -> Result<QueryResult> {
+    fn cached_result(
+        &self,
+        cached: &CachedQuery<'_>,
+        found: &Found,
+        timings: Timings,
+    ) -> Result<QueryResult> {
         let mut charge = self.ctx.charge();
         let (value, annotations) = cached.whole(self.ctx, found, &mut charge)?;
-        let no_steps = Grid { n_steps: 0, ..Grid::instant(0) };
+        let no_steps = Grid {
+            n_steps: 0,
+            ..Grid::instant(0)
+        };
         let stats = || QueryStats::of(&self.evaluator(), self.plan, no_steps, timings, false);
         let stats = (self.request.stats != StatsMode::Off).then(stats);
-        let stats = stats.map(|stats| Box::new(QueryStats { n_cached_steps: found.n_steps, ..stats }));
-        Ok(QueryResult { value, annotations, stats, charge })
+        let stats = stats.map(|stats| {
+            Box::new(QueryStats {
+                n_cached_steps: found.n_steps,
+                ..stats
+            })
+        });
+        Ok(QueryResult {
+            value,
+            annotations,
+            stats,
+            charge,
+        })
     }
 
-    /// Evaluates the steps after the cached ones and joins them. Returns `None` if all steps must be evaluated
-    /// together: for errors and other annotations, which depend on all steps, or because a cached step has changed.
+    /// Evaluates the steps after the cached ones and joins them. Returns `None` if all steps must
+    /// be evaluated together: for errors and other annotations, which depend on all steps, or
+    /// because a cached step has changed.
     fn joined_result(
         &self,
         cached: &CachedQuery<'_>,
@@ -343,35 +458,75 @@ impl Evaluation<'_> {
         grid: Grid,
         timings: Timings,
     ) -> Result<Option<QueryResult>> {
-        let Some(version) = self.db.read_version() else { return Ok(None) };
+        let Some(version) = self.db.read_version() else {
+            return Ok(None);
+        };
         let (start_ms, n_steps) = (grid.time_ms(found.n_steps), grid.n_steps - found.n_steps);
-        let Ok((mut fresh, true)) = self.run(Grid { start_ms, n_steps, ..grid }, timings) else { return Ok(None) };
+        let Ok((mut fresh, true)) = self.run(
+            Grid {
+                start_ms,
+                n_steps,
+                ..grid
+            },
+            timings,
+        ) else {
+            return Ok(None);
+        };
         if self.ctx.partial().is_some() {
             return Ok(None);
         }
         let mut charge = self.ctx.charge();
         // The two parts may need more memory than one evaluation.
-        let joined = cached.join(self.ctx, found, version, (fresh.value, &fresh.annotations), &mut charge);
-        let Ok(Some(value)) = joined else { return Ok(None) };
+        let joined = cached.join(
+            self.ctx,
+            found,
+            version,
+            (fresh.value, &fresh.annotations),
+            &mut charge,
+        );
+        let Ok(Some(value)) = joined else {
+            return Ok(None);
+        };
         if let Value::Matrix(matrix) = &value
-            && matrix.iter().map(|series| n_samples(series)).sum::<usize>() > self.engine.options.samples_max
+            && matrix.iter().map(|series| n_samples(series)).sum::<usize>()
+                > self.engine.options.samples_max
         {
             return Ok(None);
         }
         if let Some(stats) = &mut fresh.stats {
             stats.n_cached_steps = found.n_steps;
         }
-        Ok(Some(QueryResult { value, charge, ..fresh }))
+        Ok(Some(QueryResult {
+            value,
+            charge,
+            ..fresh
+        }))
     }
 
     fn evaluator(&self) -> Evaluator<'_> {
-        let Self { engine, ctx, plan, settings, .. } = *self;
+        let Self {
+            engine,
+            ctx,
+            plan,
+            settings,
+            ..
+        } = *self;
         let samples = SampleLimit::new(engine.options.samples_max);
-        let limits = Limits { ctx: ctx.clone(), samples };
+        let limits = Limits {
+            ctx: ctx.clone(),
+            samples,
+        };
         let annotations = Annotations::new(self.request.query);
         let subexpressions = CommonSubexpressions::of(plan);
         let workers = engine.workers.clone();
-        let mut evaluator = Evaluator::new(self.db, settings, limits, workers, subexpressions, annotations);
+        let mut evaluator = Evaluator::new(
+            self.db,
+            settings,
+            limits,
+            workers,
+            subexpressions,
+            annotations,
+        );
         evaluator.external_labels = Arc::clone(&self.request.external_labels);
         evaluator.scans = self.request.scans;
         evaluator.query_span = plan.span;
@@ -381,14 +536,23 @@ impl Evaluation<'_> {
 }
 
 fn n_samples(series: &MatrixSeries) -> usize {
-    series.points.len() + series.histograms.iter().map(|point| point.histogram.n_samples()).sum::<usize>()
+    series.points.len()
+        + series
+            .histograms
+            .iter()
+            .map(|point| point.histogram.n_samples())
+            .sum::<usize>()
 }
 
 /// Returns the steps of a query.
 fn grid(expr: &Expr, times: Times) -> Result<Grid> {
     match times {
         Times::Instant(time_ms) => Ok(Grid::instant(time_ms)),
-        Times::Range { start_ms, end_ms, step_ms } => {
+        Times::Range {
+            start_ms,
+            end_ms,
+            step_ms,
+        } => {
             check_range_type(expr)?;
             steps(start_ms, end_ms, step_ms)
         }
@@ -409,14 +573,21 @@ fn check_range_type(expr: &Expr) -> Result<()> {
 
 fn steps(start_ms: i64, end_ms: i64, step_ms: i64) -> Result<Grid> {
     if step_ms <= 0 {
-        return Err(Error::Invalid(format!("step of {step_ms} ms is not positive")));
+        return Err(Error::Invalid(format!(
+            "step of {step_ms} ms is not positive"
+        )));
     }
     if end_ms < start_ms {
-        return Err(Error::Invalid("end timestamp must not be before start time".into()));
+        return Err(Error::Invalid(
+            "end timestamp must not be before start time".into(),
+        ));
     }
     let grid = Grid::new(start_ms, end_ms, step_ms);
     if grid.n_steps > STEPS_MAX {
-        return Err(Error::Invalid(format!("{} steps exceed the limit of {STEPS_MAX}", grid.n_steps)));
+        return Err(Error::Invalid(format!(
+            "{} steps exceed the limit of {STEPS_MAX}",
+            grid.n_steps
+        )));
     }
     Ok(grid)
 }
@@ -430,16 +601,26 @@ fn instant_value(
 ) -> Result<Value> {
     let grid = Grid::instant(time_ms);
     match (plan.value_type, &plan.kind) {
-        (ValueType::String, PlanKind::String(text)) => Ok(Value::String { timestamp_ms: time_ms, value: text.clone() }),
+        (ValueType::String, PlanKind::String(text)) => Ok(Value::String {
+            timestamp_ms: time_ms,
+            value: text.clone(),
+        }),
         (ValueType::Scalar, _) => {
             let value = evaluator.scalar(plan, grid)?[0];
-            Ok(Value::Scalar(Point { timestamp_ms: time_ms, value }))
+            Ok(Value::Scalar(Point {
+                timestamp_ms: time_ms,
+                value,
+            }))
         }
-        (_, PlanKind::Range(_)) => Ok(Value::Matrix(evaluator.range_vector(plan, time_ms, charge)?)),
+        (_, PlanKind::Range(_)) => Ok(Value::Matrix(
+            evaluator.range_vector(plan, time_ms, charge)?,
+        )),
         (_, PlanKind::Subquery(subquery)) => {
             let (inner, mut vector) = evaluator.whole_subquery(subquery, grid)?;
             evaluator.finish(&mut vector)?;
-            Ok(Value::Matrix(timings.sorting(|| matrix(vector, inner, evaluator.limits(), charge))?))
+            Ok(Value::Matrix(timings.sorting(|| {
+                matrix(vector, inner, evaluator.limits(), charge)
+            })?))
         }
         _ => {
             let mut vector = evaluator.vector(plan, grid)?;
@@ -450,7 +631,10 @@ fn instant_value(
             charge.absorb(vector_charge);
             let sample = |Series { labels, column, .. }: Series| VectorSample {
                 labels,
-                point: Point { timestamp_ms: time_ms, value: column.values[0] },
+                point: Point {
+                    timestamp_ms: time_ms,
+                    value: column.values[0],
+                },
                 histogram: column.histogram(0).cloned(),
             };
             Ok(Value::Vector(series.into_iter().map(sample).collect()))
@@ -467,19 +651,37 @@ fn range_value(
 ) -> Result<Value> {
     if plan.value_type == ValueType::Scalar {
         let values = evaluator.scalar(plan, grid)?;
-        let point = |(timestamp_ms, value)| Point { timestamp_ms, value };
-        let points = grid.times_ms().zip(values.iter().copied()).map(point).collect();
+        let point = |(timestamp_ms, value)| Point {
+            timestamp_ms,
+            value,
+        };
+        let points = grid
+            .times_ms()
+            .zip(values.iter().copied())
+            .map(point)
+            .collect();
         let (labels, histograms) = (varve_tsdb::Labels::empty(), Vec::new());
-        return Ok(Value::Matrix(vec![Arc::new(MatrixSeries { labels, points, histograms })]));
+        return Ok(Value::Matrix(vec![Arc::new(MatrixSeries {
+            labels,
+            points,
+            histograms,
+        })]));
     }
     let mut vector = evaluator.vector(plan, grid)?;
     evaluator.finish(&mut vector)?;
-    Ok(Value::Matrix(timings.sorting(|| matrix(vector, grid, evaluator.limits(), charge))?))
+    Ok(Value::Matrix(timings.sorting(|| {
+        matrix(vector, grid, evaluator.limits(), charge)
+    })?))
 }
 
-/// Converts columns to points and sorts the series by labels. Charges the points, and releases each column after its
-/// conversion.
-fn matrix(vector: Vector, grid: Grid, limits: &Limits, charge: &mut Charge) -> Result<Vec<Arc<MatrixSeries>>> {
+/// Converts columns to points and sorts the series by labels. Charges the points, and releases each
+/// column after its conversion.
+fn matrix(
+    vector: Vector,
+    grid: Grid,
+    limits: &Limits,
+    charge: &mut Charge,
+) -> Result<Vec<Arc<MatrixSeries>>> {
     let (columns, mut columns_charge) = vector.into_parts();
     charge.grow(columns.len() * MatrixSeries::FIXED_SIZE)?;
     let mut series = Vec::with_capacity(columns.len());
@@ -494,20 +696,29 @@ fn matrix(vector: Vector, grid: Grid, limits: &Limits, charge: &mut Charge) -> R
     Ok(series)
 }
 
-fn matrix_series(Series { labels, column, .. }: Series, grid: Grid, charge: &mut Charge) -> Result<MatrixSeries> {
+fn matrix_series(
+    Series { labels, column, .. }: Series,
+    grid: Grid,
+    charge: &mut Charge,
+) -> Result<MatrixSeries> {
     let n_floats = column.float_steps().count();
     charge.grow(labels.size() + n_floats * size_of::<Point>() + column.histograms_size())?;
     let mut points = Vec::with_capacity(n_floats);
-    points.extend(
-        column.float_steps().iter().map(|step| Point { timestamp_ms: grid.time_ms(step), value: column.values[step] }),
-    );
+    points.extend(column.float_steps().iter().map(|step| Point {
+        timestamp_ms: grid.time_ms(step),
+        value: column.values[step],
+    }));
     let histogram = |(step, histogram): (usize, &Arc<FloatHistogram>)| HistogramPoint {
         timestamp_ms: grid.time_ms(step),
         histogram: Arc::clone(histogram),
     };
     let mut histograms = Vec::with_capacity(column.histograms.len());
     histograms.extend(column.histograms().map(histogram));
-    Ok(MatrixSeries { labels, points, histograms })
+    Ok(MatrixSeries {
+        labels,
+        points,
+        histograms,
+    })
 }
 
 #[cfg(test)]

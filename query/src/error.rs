@@ -5,7 +5,8 @@ use varve_tsdb::Interrupt;
 use varve_promql::ParseError;
 use varve_promql::ast::ValueType;
 
-/// An error of a query. The messages are those of Prometheus. The HTTP API returns them in the field `error`.
+/// An error of a query. The messages are those of Prometheus. The HTTP API returns them in the
+/// field `error`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -66,15 +67,24 @@ impl From<varve_tsdb::Error> for Error {
             varve_tsdb::Error::Interrupted(Interrupt::Canceled) => Self::Canceled,
             varve_tsdb::Error::Interrupted(Interrupt::Shutdown) => Self::Shutdown,
             varve_tsdb::Error::Interrupted(Interrupt::Killed) => Self::Killed,
-            varve_tsdb::Error::Interrupted(Interrupt::Heaviest) => {
-                Self::Limit { what: "--query.max-memory-total", text: error.to_string() }
-            }
-            varve_tsdb::Error::Interrupted(Interrupt::Pressure) => {
-                Self::Limit { what: "--memory.refuse-at", text: error.to_string() }
-            }
-            // Retrying helps if the limit is shared by all requests, but not if it applies to one request.
-            varve_tsdb::Error::Limit { what: "--query.max-memory-total", .. } => Self::Storage(error),
-            varve_tsdb::Error::Limit { what, .. } => Self::Limit { what, text: error.to_string() },
+            varve_tsdb::Error::Interrupted(Interrupt::Heaviest) => Self::Limit {
+                what: "--query.max-memory-total",
+                text: error.to_string(),
+            },
+            varve_tsdb::Error::Interrupted(Interrupt::Pressure) => Self::Limit {
+                what: "--memory.refuse-at",
+                text: error.to_string(),
+            },
+            // Retrying helps if the limit is shared by all requests, but not if it applies to one
+            // request.
+            varve_tsdb::Error::Limit {
+                what: "--query.max-memory-total",
+                ..
+            } => Self::Storage(error),
+            varve_tsdb::Error::Limit { what, .. } => Self::Limit {
+                what,
+                text: error.to_string(),
+            },
             other => Self::Storage(other),
         }
     }
@@ -93,7 +103,11 @@ impl Error {
 
     /// The query would hold more than `--query.max-samples` samples at once.
     pub(crate) fn too_many_samples() -> Self {
-        let text = "query processing would load too many samples into memory in query execution".into();
-        Self::Limit { what: "--query.max-samples", text }
+        let text =
+            "query processing would load too many samples into memory in query execution".into();
+        Self::Limit {
+            what: "--query.max-samples",
+            text,
+        }
     }
 }

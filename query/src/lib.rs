@@ -5,17 +5,18 @@
 //!      -> eval (columns of steps) -> Value
 //! ```
 //!
-//! A query is evaluated once for all steps. The value of an expression is a set of series, each a column with one value
-//! per step. An instant query is a range query with one step. `functions` holds the kernels, free functions over
-//! slices; `eval` applies them to series. Floats are computed column by column. A column stores its native histograms
-//! (`histogram`) in a separate sparse list, so float series have no overhead.
+//! A query is evaluated once for all steps. The value of an expression is a set of series, each a
+//! column with one value per step. An instant query is a range query with one step. `functions`
+//! holds the kernels, free functions over slices; `eval` applies them to series. Floats are
+//! computed column by column. A column stores its native histograms (`histogram`) in a separate
+//! sparse list, so float series have no overhead.
 //!
 //! Invariants
-//! 1. Results equal those of Prometheus 3.16, including the order of floating-point operations. docs/promql.md lists
-//!    the differences.
+//! 1. Results equal those of Prometheus 3.16, including the order of floating-point operations.
+//!    docs/promql.md lists the differences.
 //! 2. An unsupported expression fails with [`Error::Unsupported`]; it never returns a wrong result.
-//! 3. All memory that grows with the data is charged to the memory budget of the request. Every loop over series or
-//!    steps checks the [`QueryContext`](varve_tsdb::QueryContext).
+//! 3. All memory that grows with the data is charged to the memory budget of the request. Every
+//!    loop over series or steps checks the [`QueryContext`](varve_tsdb::QueryContext).
 #![forbid(unsafe_code)]
 
 mod cache;

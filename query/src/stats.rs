@@ -1,6 +1,7 @@
 //! Statistics of a query: timings, samples, and a profile of the operators of its plan.
 //!
-//! Timings and samples are those of Prometheus' `stats=all`. The operator profile exists only in Varve.
+//! Timings and samples are those of Prometheus' `stats=all`. The operator profile exists only in
+//! Varve.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ pub enum StatsMode {
     Off,
     /// Statistics of the query as written, evaluated without matcher propagation.
     AsWritten,
-    /// Statistics of the plan that is also evaluated if statistics are off: with matcher propagation.
+    /// Statistics of the plan that is also evaluated if statistics are off: with matcher
+    /// propagation.
     AsPlanned,
 }
 
@@ -53,7 +55,8 @@ pub struct SampleStats {
     pub queryable: u64,
     /// Like `queryable`, but without samples that an earlier step needs too.
     pub read: u64,
-    /// Number of series that selectors read. A series that several selectors read counts several times.
+    /// Number of series that selectors read. A series that several selectors read counts several
+    /// times.
     pub series: u64,
     /// Peak number of samples held at once.
     pub peak: usize,
@@ -79,7 +82,8 @@ pub struct Operator {
     pub depth: usize,
     /// Description of the operator, without its children.
     pub text: String,
-    /// Number of evaluations; 0 if the operator reused the result of an equal one, or if its parent evaluates it.
+    /// Number of evaluations; 0 if the operator reused the result of an equal one, or if its parent
+    /// evaluates it.
     pub runs: usize,
     /// Number of returned series.
     pub series: usize,
@@ -94,7 +98,13 @@ pub struct Operator {
 impl Timings {
     pub(crate) fn start() -> Self {
         let none = Duration::ZERO;
-        Self { started: Instant::now(), evaluation: None, preparation: none, evaluation_time: none, sort: none }
+        Self {
+            started: Instant::now(),
+            evaluation: None,
+            preparation: none,
+            evaluation_time: none,
+            sort: none,
+        }
     }
 
     /// Ends the preparation.
@@ -113,7 +123,9 @@ impl Timings {
 
     /// Ends the evaluation.
     fn evaluated(&mut self) {
-        self.evaluation_time = self.evaluation.map_or(Duration::ZERO, |started| started.elapsed());
+        self.evaluation_time = self
+            .evaluation
+            .map_or(Duration::ZERO, |started| started.elapsed());
     }
 
     /// Returns the total time.
@@ -125,7 +137,13 @@ impl Timings {
 
 impl QueryStats {
     /// Collects the statistics of an evaluation.
-    pub(crate) fn of(evaluator: &Evaluator<'_>, plan: &Plan, grid: Grid, mut timings: Timings, per_step: bool) -> Self {
+    pub(crate) fn of(
+        evaluator: &Evaluator<'_>,
+        plan: &Plan,
+        grid: Grid,
+        mut timings: Timings,
+        per_step: bool,
+    ) -> Self {
         timings.evaluated();
         let (counts, total) = (&evaluator.sample_stats, evaluator.sample_stats.total());
         let step_samples = |(step, count): (usize, &SampleCount)| StepSamples {
@@ -143,11 +161,21 @@ impl QueryStats {
         };
         let mut operators = Vec::new();
         add_operators(plan, 0, evaluator, &mut operators);
-        Self { timings, samples, n_cached_steps: 0, operators }
+        Self {
+            timings,
+            samples,
+            n_cached_steps: 0,
+            operators,
+        }
     }
 }
 
-fn add_operators(plan: &Plan, depth: usize, evaluator: &Evaluator<'_>, operators: &mut Vec<Operator>) {
+fn add_operators(
+    plan: &Plan,
+    depth: usize,
+    evaluator: &Evaluator<'_>,
+    operators: &mut Vec<Operator>,
+) {
     let profile = evaluator.profile.operator(plan.id);
     operators.push(Operator {
         depth,
@@ -158,5 +186,7 @@ fn add_operators(plan: &Plan, depth: usize, evaluator: &Evaluator<'_>, operators
         bytes: profile.size,
         time: profile.time,
     });
-    plan.children().into_iter().for_each(|child| add_operators(child, depth + 1, evaluator, operators));
+    plan.children()
+        .into_iter()
+        .for_each(|child| add_operators(child, depth + 1, evaluator, operators));
 }

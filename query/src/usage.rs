@@ -1,11 +1,11 @@
 //! Finds the series that an expression selects, and the labels that its value depends on.
 //!
-//! Used by the binary to find unused metrics and labels. The result is conservative: an expression never needs more
-//! series or labels than reported. Dropping unselected series or unused labels does not change its value if the
-//! remaining label sets stay unique.
+//! Used by the binary to find unused metrics and labels. The result is conservative: an expression
+//! never needs more series or labels than reported. Dropping unselected series or unused labels
+//! does not change its value if the remaining label sets stay unique.
 //!
-//! Labels are propagated from the root to the selectors: the result needs all labels, `sum by (job)` needs only `job`
-//! of its input, `a * on (node) b` needs `node` of both sides.
+//! Labels are propagated from the root to the selectors: the result needs all labels,
+//! `sum by (job)` needs only `job` of its input, `a * on (node) b` needs `node` of both sides.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,8 @@ use varve_tsdb::Matcher;
 use varve_tsdb::labels::METRIC_NAME;
 
 use varve_promql::ast::{
-    Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, ValueType, VectorMatching,
+    Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, ValueType,
+    VectorMatching,
 };
 
 /// Maximum number of names in a set; a larger set becomes [`LabelSet::all`].
@@ -80,8 +81,11 @@ impl LabelSet {
                 a.extend(b);
                 Self::Only(a)
             }
-            (Self::AllBut(a), Self::AllBut(b)) => Self::AllBut(a.intersection(&b).cloned().collect()),
-            (Self::Only(only), Self::AllBut(mut but)) | (Self::AllBut(mut but), Self::Only(only)) => {
+            (Self::AllBut(a), Self::AllBut(b)) => {
+                Self::AllBut(a.intersection(&b).cloned().collect())
+            }
+            (Self::Only(only), Self::AllBut(mut but))
+            | (Self::AllBut(mut but), Self::Only(only)) => {
                 but.retain(|name| !only.contains(name));
                 Self::AllBut(but)
             }
@@ -99,19 +103,32 @@ impl LabelSet {
 
     fn bounded(self) -> Self {
         let (Self::Only(names) | Self::AllBut(names)) = &self;
-        if names.len() > LABELS_MAX { Self::all() } else { self }
+        if names.len() > LABELS_MAX {
+            Self::all()
+        } else {
+            self
+        }
     }
 }
 
 /// Expressions to visit, with the labels that their parents use of them.
 type Pending<'e> = Vec<(&'e Expr, LabelSet)>;
 
-/// Visits an expression whose parent uses the labels `used` of it. Appends its children to `pending`.
-fn visit<'e>(expr: &'e Expr, used: LabelSet, found: &mut Vec<SelectorUse>, pending: &mut Pending<'e>) {
+/// Visits an expression whose parent uses the labels `used` of it. Appends its children to
+/// `pending`.
+fn visit<'e>(
+    expr: &'e Expr,
+    used: LabelSet,
+    found: &mut Vec<SelectorUse>,
+    pending: &mut Pending<'e>,
+) {
     match &expr.kind {
         ExprKind::Number(_) | ExprKind::String(_) => {}
         ExprKind::Vector(selector) => {
-            found.push(SelectorUse { matchers: selector.matchers.clone(), labels: used });
+            found.push(SelectorUse {
+                matchers: selector.matchers.clone(),
+                labels: used,
+            });
         }
         ExprKind::Matrix(matrix) => pending.push((&matrix.selector, used)),
         ExprKind::Subquery(subquery) => pending.push((&subquery.expr, used)),
@@ -123,7 +140,12 @@ fn visit<'e>(expr: &'e Expr, used: LabelSet, found: &mut Vec<SelectorUse>, pendi
     }
 }
 
-fn visit_call<'e>(call: &'e Call, used: LabelSet, found: &mut Vec<SelectorUse>, pending: &mut Pending<'e>) {
+fn visit_call<'e>(
+    call: &'e Call,
+    used: LabelSet,
+    found: &mut Vec<SelectorUse>,
+    pending: &mut Pending<'e>,
+) {
     if call.function.name == "info" {
         return visit_info(call, found, pending);
     }
@@ -131,7 +153,14 @@ fn visit_call<'e>(call: &'e Call, used: LabelSet, found: &mut Vec<SelectorUse>, 
     for arg in &call.args {
         // Scalars have no labels.
         let is_scalar = arg.value_type() == ValueType::Scalar;
-        pending.push((arg, if is_scalar { LabelSet::none() } else { used.clone() }));
+        pending.push((
+            arg,
+            if is_scalar {
+                LabelSet::none()
+            } else {
+                used.clone()
+            },
+        ));
     }
 }
 
@@ -161,9 +190,12 @@ fn named_by(call: &Call, positions: &[usize]) -> LabelSet {
     LabelSet::only(&Vec::from_iter(positions.iter().filter_map(name)))
 }
 
-/// Visits a call of `info`, which joins on fixed labels. Its second argument is not an independent selector.
+/// Visits a call of `info`, which joins on fixed labels. Its second argument is not an independent
+/// selector.
 fn visit_info<'e>(call: &'e Call, found: &mut Vec<SelectorUse>, pending: &mut Pending<'e>) {
-    let [base, rest @ ..] = call.args.as_slice() else { return };
+    let [base, rest @ ..] = call.args.as_slice() else {
+        return;
+    };
     pending.push((base, LabelSet::all()));
     let mut matchers = match rest.first().map(|arg| &arg.kind) {
         Some(ExprKind::Vector(selector)) => selector.matchers.clone(),
@@ -172,20 +204,32 @@ fn visit_info<'e>(call: &'e Call, found: &mut Vec<SelectorUse>, pending: &mut Pe
     if !matchers.iter().any(|matcher| matcher.name() == METRIC_NAME) {
         matchers.push(Matcher::equal(METRIC_NAME, INFO_METRIC));
     }
-    // Matchers on data labels do not restrict the info series: series without such a label are joined too.
+    // Matchers on data labels do not restrict the info series: series without such a label are
+    // joined too.
     matchers.retain(|matcher| matcher.name() == METRIC_NAME);
-    found.push(SelectorUse { matchers, labels: LabelSet::all() });
+    found.push(SelectorUse {
+        matchers,
+        labels: LabelSet::all(),
+    });
 }
 
 fn visit_aggregate<'e>(aggregate: &'e Aggregate, pending: &mut Pending<'e>) {
     let used = match aggregate.op {
         // The result has all labels, and their order decides between equal values.
-        AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk | AggregateOp::LimitRatio => LabelSet::all(),
+        AggregateOp::Topk
+        | AggregateOp::Bottomk
+        | AggregateOp::Limitk
+        | AggregateOp::LimitRatio => LabelSet::all(),
         _ if aggregate.without => LabelSet::all_but(&aggregate.grouping),
         _ => LabelSet::only(&aggregate.grouping),
     };
     pending.push((&aggregate.expr, used));
-    pending.extend(aggregate.param.iter().map(|param| (&**param, LabelSet::none())));
+    pending.extend(
+        aggregate
+            .param
+            .iter()
+            .map(|param| (&**param, LabelSet::none())),
+    );
 }
 
 /// Visits a chain of operators from last to first without recursion.
@@ -201,7 +245,9 @@ fn visit_chain<'e>(binary: &'e Binary, mut used: LabelSet, pending: &mut Pending
 
 /// Returns the labels that an operator uses of its left and of its right side.
 fn used_by_sides(binary: &Binary, used: LabelSet) -> (LabelSet, LabelSet) {
-    let Some(matching) = &binary.matching else { return (used.clone(), used) };
+    let Some(matching) = &binary.matching else {
+        return (used.clone(), used);
+    };
     let matched = matched(matching);
     let one = || matched.clone().union(LabelSet::only(&matching.include));
     match (binary.op, matching.cardinality) {
@@ -215,7 +261,11 @@ fn used_by_sides(binary: &Binary, used: LabelSet) -> (LabelSet, LabelSet) {
 }
 
 fn matched(matching: &VectorMatching) -> LabelSet {
-    if matching.on { LabelSet::only(&matching.labels) } else { LabelSet::all_but(&matching.labels) }
+    if matching.on {
+        LabelSet::only(&matching.labels)
+    } else {
+        LabelSet::all_but(&matching.labels)
+    }
 }
 
 #[cfg(test)]
@@ -229,18 +279,33 @@ mod tests {
         features
     }
 
-    /// Checks the usage of `text`. Each string in `expect` has a metric and its labels: `a: x y`, or `a: all but x`.
+    /// Checks the usage of `text`. Each string in `expect` has a metric and its labels: `a: x y`,
+    /// or `a: all but x`.
     fn check(text: &str, expect: &[&str]) {
-        let names = |names: &BTreeSet<String>| names.iter().map(|name| format!(" {name}")).collect::<String>();
+        let names = |names: &BTreeSet<String>| {
+            names
+                .iter()
+                .map(|name| format!(" {name}"))
+                .collect::<String>()
+        };
         let print = |used: &SelectorUse| {
-            let metric = used.matchers.iter().find(|matcher| matcher.name() == METRIC_NAME).unwrap().value().to_owned();
+            let metric = used
+                .matchers
+                .iter()
+                .find(|matcher| matcher.name() == METRIC_NAME)
+                .unwrap()
+                .value()
+                .to_owned();
             match &used.labels {
                 LabelSet::Only(only) => format!("{metric}:{}", names(only)),
                 LabelSet::AllBut(but) if but.is_empty() => format!("{metric}: all"),
                 LabelSet::AllBut(but) => format!("{metric}: all but{}", names(but)),
             }
         };
-        let mut found: Vec<_> = of(&parse(text, &features()).unwrap()).iter().map(print).collect();
+        let mut found: Vec<_> = of(&parse(text, &features()).unwrap())
+            .iter()
+            .map(print)
+            .collect();
         found.sort();
         assert_eq!(found, expect, "{text}");
     }
@@ -267,8 +332,14 @@ mod tests {
     fn operators_use_the_matching_labels() {
         check("sum by (x) (a / on (y) b)", &["a: y", "b: y"]);
         check("a / ignoring (y) b", &["a: all but y", "b: all but y"]);
-        check("sum by (x) (a * on (y) group_left (z) b)", &["a: x y", "b: y z"]);
-        check("sum by (x) (b * on (y) group_right (z) a)", &["a: x y", "b: y z"]);
+        check(
+            "sum by (x) (a * on (y) group_left (z) b)",
+            &["a: x y", "b: y z"],
+        );
+        check(
+            "sum by (x) (b * on (y) group_right (z) a)",
+            &["a: x y", "b: y z"],
+        );
         check("sum by (x) (a and on (y) b)", &["a: x y", "b: y"]);
         check("sum by (x) (a or on () b)", &["a: x", "b: x"]);
         check("sum by (x) (a unless b)", &["a: all", "b: all"]);
@@ -280,21 +351,36 @@ mod tests {
         check("absent(a{x=\"1\"})", &["a:"]);
         check("histogram_quantile(0.9, sum by (le) (a))", &["a: le"]);
         check("sum(histogram_quantile(0.9, a))", &["a: le"]);
-        check("sum by (x) (label_replace(a, \"x\", \"$1\", \"y\", \"(.*)\"))", &["a: x y"]);
-        check("sum by (x) (label_join(a, \"x\", \",\", \"y\", \"z\"))", &["a: , x y z"]);
+        check(
+            "sum by (x) (label_replace(a, \"x\", \"$1\", \"y\", \"(.*)\"))",
+            &["a: x y"],
+        );
+        check(
+            "sum by (x) (label_join(a, \"x\", \",\", \"y\", \"z\"))",
+            &["a: , x y z"],
+        );
         check("sum(sort_by_label(a, \"x\"))", &["a: all"]);
         check("sum by (x) (info(a))", &["a: all", "target_info: all"]);
-        check("info(a, {__name__=\"b_info\", x=~\".+\"})", &["a: all", "b_info: all"]);
+        check(
+            "info(a, {__name__=\"b_info\", x=~\".+\"})",
+            &["a: all", "b_info: all"],
+        );
     }
 
     #[test]
     fn long_chains_take_no_stack_and_bounded_memory() {
         let term = |i: usize| format!("or on (l{i}) a");
-        let text = format!("a {}", (0..CHAIN_LEN_MAX).map(term).collect::<Vec<_>>().join(" "));
+        let text = format!(
+            "a {}",
+            (0..CHAIN_LEN_MAX).map(term).collect::<Vec<_>>().join(" ")
+        );
         let found = of(&parse(&text, &features()).unwrap());
         assert_eq!(found.len(), CHAIN_LEN_MAX + 1);
         let sum = |text: &str| of(&parse(&format!("sum(a {text})"), &features()).unwrap());
-        let many = (0..=LABELS_MAX).map(|i| format!("l{i}")).collect::<Vec<_>>().join(", ");
+        let many = (0..=LABELS_MAX)
+            .map(|i| format!("l{i}"))
+            .collect::<Vec<_>>()
+            .join(", ");
         assert_eq!(sum(&format!("+ on ({many}) b"))[0].labels, LabelSet::all());
     }
 }

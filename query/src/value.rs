@@ -60,8 +60,8 @@ pub struct MatrixSeries {
     pub labels: Labels,
     /// Floats in ascending order of time.
     pub points: Vec<Point>,
-    /// Histograms in ascending order of time; none has the time of a float. A series has at least one float or
-    /// histogram.
+    /// Histograms in ascending order of time; none has the time of a float. A series has at least
+    /// one float or histogram.
     pub histograms: Vec<HistogramPoint>,
 }
 
@@ -80,18 +80,28 @@ impl Value {
 
 impl VectorSample {
     fn size(&self) -> usize {
-        let of_histogram = self.histogram.as_ref().map_or(0, |histogram| histogram.size());
+        let of_histogram = self
+            .histogram
+            .as_ref()
+            .map_or(0, |histogram| histogram.size());
         size_of::<Self>() + self.labels.size() + of_histogram
     }
 }
 
 impl MatrixSeries {
-    /// Size of a series in a matrix without its labels and points, with pointer and reference counts of its [`Arc`].
+    /// Size of a series in a matrix without its labels and points, with pointer and reference
+    /// counts of its [`Arc`].
     pub(crate) const FIXED_SIZE: usize = size_of::<Self>() + 3 * size_of::<usize>();
 
     /// Returns the size in memory. A shared label set and shared histograms count in full.
     pub(crate) fn size(&self) -> usize {
-        let histograms = self.histograms.iter().map(|point| size_of::<HistogramPoint>() + point.histogram.size());
-        Self::FIXED_SIZE + self.labels.size() + size_of_val(&*self.points) + histograms.sum::<usize>()
+        let histograms = self
+            .histograms
+            .iter()
+            .map(|point| size_of::<HistogramPoint>() + point.histogram.size());
+        Self::FIXED_SIZE
+            + self.labels.size()
+            + size_of_val(&*self.points)
+            + histograms.sum::<usize>()
     }
 }

@@ -37,7 +37,8 @@ pub(super) fn start_over_tls() -> (String, String) {
     let url = format!("https://{}", listener.local_addr().expect("it is bound"));
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let connection = ServerConnection::new(Arc::clone(&config)).expect("the configuration is sound");
+            let connection =
+                ServerConnection::new(Arc::clone(&config)).expect("the configuration is sound");
             serve(StreamOwned::new(connection, stream));
         }
     });
@@ -56,10 +57,21 @@ fn serve(stream: impl Read + Write) {
         }
         is_known |= text.to_ascii_lowercase() == format!("authorization: bearer {TOKEN}");
         if text.is_empty() {
-            let (status, body) = if is_known { answer(&path) } else { ("401 Unauthorized", json!({})) };
+            let (status, body) = if is_known {
+                answer(&path)
+            } else {
+                ("401 Unauthorized", json!({}))
+            };
             let body = body.to_string();
-            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
-            if reader.get_mut().write_all((head + &body).as_bytes()).is_err() {
+            let head = format!(
+                "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n",
+                body.len()
+            );
+            if reader
+                .get_mut()
+                .write_all((head + &body).as_bytes())
+                .is_err()
+            {
                 return;
             }
         }
@@ -78,7 +90,9 @@ fn answer(path: &str) -> (&'static str, Value) {
         "/api/library-elements" => {
             json!({"result": {"elements": [{"uid": "l", "kind": 1, "model": target("in_library")}]}})
         }
-        "/api/v1/provisioning/alert-rules" => json!([{"title": "a", "data": [{"model": {"expr": "in_alert > 0"}}]}]),
+        "/api/v1/provisioning/alert-rules" => {
+            json!([{"title": "a", "data": [{"model": {"expr": "in_alert > 0"}}]}])
+        }
         _ => return ("404 Not Found", json!({})),
     };
     ("200 OK", body)

@@ -1,4 +1,5 @@
-//! `varve advise drops` over kube-prometheus: the share that it finds, and that dropping it changes no query result.
+//! `varve advise drops` over kube-prometheus: the share that it finds, and that dropping it changes
+//! no query result.
 
 mod grafana;
 
@@ -18,13 +19,23 @@ const STEP_MS: i64 = 60_000;
 const N_SAMPLES: i64 = 6;
 
 fn advise(args: &[String]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_varve")).args(["advise", "drops"]).args(args).output().expect("run varve")
+    Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["advise", "drops"])
+        .args(args)
+        .output()
+        .expect("run varve")
 }
 
 /// Returns the flags for kube-prometheus and some scrapes.
 fn flags(scrapes: &[(&str, &str)]) -> Vec<String> {
-    let mut flags = vec!["--rules".to_owned(), shared("kube-prometheus/rules").display().to_string()];
-    flags.extend(["--dashboards".to_owned(), shared("kube-prometheus/dashboards").display().to_string()]);
+    let mut flags = vec![
+        "--rules".to_owned(),
+        shared("kube-prometheus/rules").display().to_string(),
+    ];
+    flags.extend([
+        "--dashboards".to_owned(),
+        shared("kube-prometheus/dashboards").display().to_string(),
+    ]);
     for (job, file) in scrapes {
         let path = shared("exposition").join(file);
         flags.extend(["--scrape".to_owned(), format!("{job}={}", path.display())]);
@@ -43,13 +54,20 @@ fn four_fifths_of_kubernetes_series_are_unused() {
         return;
     }
     let answer = advise(&with(flags(&KUBERNETES), &["--format", "json"]));
-    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    assert!(
+        answer.status.success(),
+        "{}",
+        String::from_utf8_lossy(&answer.stderr)
+    );
     let report: Value = serde_json::from_slice(&answer.stdout).expect("the report is JSON");
     assert_eq!(report["problems"], json!([]));
     let of = |key: &str| report["totals"][key].as_u64().expect("a count");
     let percent = 100.0 * of("unusedMetricSeries") as f64 / of("series") as f64;
     // From ../shared/exposition/README.md.
-    assert_eq!((of("series"), format!("{percent:.1}")), (36_486, "80.3".to_owned()));
+    assert_eq!(
+        (of("series"), format!("{percent:.1}")),
+        (36_486, "80.3".to_owned())
+    );
 
     let share_of = |job: &str, file: &str| {
         let answer = advise(&with(flags(&[(job, file)]), &["--format", "json"]));
@@ -59,7 +77,10 @@ fn four_fifths_of_kubernetes_series_are_unused() {
         format!("{:.1}", 100.0 * of("unusedMetricSeries") / of("series"))
     };
     let shares = KUBERNETES.map(|(job, file)| share_of(job, file));
-    assert_eq!(shares, ["83.2", "72.4", "91.7", "60.1", "65.5", "87.1", "99.7"]);
+    assert_eq!(
+        shares,
+        ["83.2", "72.4", "91.7", "60.1", "65.5", "87.1", "99.7"]
+    );
 }
 
 #[test]
@@ -73,8 +94,15 @@ fn exit_codes_are_for_ci() {
     assert_eq!(code(&["--strict"]), Some(0));
     let folder = tempfile::tempdir().unwrap();
     let broken = folder.path().join("broken.yaml");
-    std::fs::write(&broken, "groups: [{name: g, rules: [{alert: A, expr: 'sum('}]}]").unwrap();
-    assert_eq!(code(&["--strict", "--rules", broken.to_str().unwrap()]), Some(4));
+    std::fs::write(
+        &broken,
+        "groups: [{name: g, rules: [{alert: A, expr: 'sum('}]}]",
+    )
+    .unwrap();
+    assert_eq!(
+        code(&["--strict", "--rules", broken.to_str().unwrap()]),
+        Some(4)
+    );
     assert_eq!(code(&["--rules", "no such file"]), Some(1));
     assert_eq!(code(&["--no-such-flag"]), Some(2));
 }
@@ -83,7 +111,10 @@ fn exit_codes_are_for_ci() {
 fn load(server: &Server, scrapes: &[(&str, &str)]) {
     let all = kube_prometheus::scraped(scrapes, (0..N_SAMPLES).map(|i| T0_MS + i * STEP_MS));
     for part in all.chunks(5_000) {
-        server.http().write(&WriteRequest::new(part.to_vec())).expect_status(204);
+        server
+            .http()
+            .write(&WriteRequest::new(part.to_vec()))
+            .expect_status(204);
     }
 }
 
@@ -92,7 +123,12 @@ fn record(server: &Server, rules: &[RecordingRule]) {
     for _ in 0..2 {
         for rule in rules {
             let found = ask(server, &rule.expr);
-            let all: Vec<_> = found["result"].as_array().unwrap().iter().map(|found| rule.record(found)).collect();
+            let all: Vec<_> = found["result"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|found| rule.record(found))
+                .collect();
             // Previous results are duplicates.
             server.http().write(&WriteRequest::new(all));
         }
@@ -101,32 +137,58 @@ fn record(server: &Server, rules: &[RecordingRule]) {
 
 fn ask(server: &Server, query: &str) -> Value {
     let time = format!("{}", (T0_MS + (N_SAMPLES - 1) * STEP_MS) / 1_000);
-    server.http().form("/api/v1/query", &[("query", query), ("time", &time)]).data()
+    server
+        .http()
+        .form("/api/v1/query", &[("query", query), ("time", &time)])
+        .data()
 }
 
 /// Checks that no query result changes; returns the number of non-empty results.
-fn check_same_answers(more: &[&str], is_asked: impl Fn(&Expression) -> bool, write_labels: bool) -> usize {
+fn check_same_answers(
+    more: &[&str],
+    is_asked: impl Fn(&Expression) -> bool,
+    write_labels: bool,
+) -> usize {
     let scrapes: Vec<_> = KUBERNETES.into_iter().chain(OTHERS).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rules.yaml");
     // The written file is a valid configuration.
-    let mut flags = with(flags(&scrapes), &["--enforce", "--write", path.to_str().unwrap()]);
+    let mut flags = with(
+        flags(&scrapes),
+        &["--enforce", "--write", path.to_str().unwrap()],
+    );
     for flag in more {
-        flags.extend([(*flag).to_owned(), shared("dashboards").display().to_string()]);
+        flags.extend([
+            (*flag).to_owned(),
+            shared("dashboards").display().to_string(),
+        ]);
     }
     if write_labels {
         flags.push("--write-labels".to_owned());
     }
     let answer = advise(&flags);
-    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    assert!(
+        answer.status.success(),
+        "{}",
+        String::from_utf8_lossy(&answer.stderr)
+    );
 
-    let expressions: Vec<_> = kube_prometheus::expressions().into_iter().filter(is_asked).collect();
-    let servers = [Server::start(&[]), Server::start(&[&format!("--config.file={}", path.display())])];
+    let expressions: Vec<_> = kube_prometheus::expressions()
+        .into_iter()
+        .filter(is_asked)
+        .collect();
+    let servers = [
+        Server::start(&[]),
+        Server::start(&[&format!("--config.file={}", path.display())]),
+    ];
     let n_series = servers.each_ref().map(|server| {
         load(server, &scrapes);
         server.metric("prometheus_tsdb_head_series")
     });
-    assert!(n_series[1] * 2.0 < n_series[0], "{n_series:?} series are left");
+    assert!(
+        n_series[1] * 2.0 < n_series[0],
+        "{n_series:?} series are left"
+    );
     let rules = recording_rules();
     servers.iter().for_each(|server| record(server, &rules));
     let (mut n_answers, mut different) = (0, String::new());
@@ -134,30 +196,42 @@ fn check_same_answers(more: &[&str], is_asked: impl Fn(&Expression) -> bool, wri
         let [whole, dropped] = [0, 1].map(|idx| ask(&servers[idx], &expression.text));
         let is_empty = whole["result"].as_array().is_some_and(Vec::is_empty);
         n_answers += usize::from(!is_empty);
-        let is_same = if write_labels { agree(&whole, &dropped) } else { whole == dropped };
+        let is_same = if write_labels {
+            agree(&whole, &dropped)
+        } else {
+            whole == dropped
+        };
         if !is_same {
             writeln!(different, "{}\n  {whole}\n  {dropped}", expression.text).unwrap();
         }
     }
     assert_eq!(different, "");
-    println!("{n_answers} of {} answers are not empty, {n_series:?} series", expressions.len());
+    println!(
+        "{n_answers} of {} answers are not empty, {n_series:?} series",
+        expressions.len()
+    );
     n_answers
 }
 
-/// Returns `true` if results agree except for the order of samples and the last digits of sums, which depend on the
-/// labels of the series.
+/// Returns `true` if results agree except for the order of samples and the last digits of sums,
+/// which depend on the labels of the series.
 fn agree(a: &Value, b: &Value) -> bool {
     let samples = |answer: &Value| match &answer["result"] {
         Value::Array(samples) if answer["resultType"] == "vector" => {
-            let mut samples: Vec<_> =
-                samples.iter().map(|s| (s["metric"].to_string(), s["value"][1].clone())).collect();
+            let mut samples: Vec<_> = samples
+                .iter()
+                .map(|s| (s["metric"].to_string(), s["value"][1].clone()))
+                .collect();
             samples.sort_by(|a, b| a.0.cmp(&b.0));
             samples
         }
         other => vec![(String::new(), other.clone())],
     };
     let (a, b) = (samples(a), samples(b));
-    a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.0 == b.0 && is_near(&a.1, &b.1))
+    a.len() == b.len()
+        && a.iter()
+            .zip(&b)
+            .all(|(a, b)| a.0 == b.0 && is_near(&a.1, &b.1))
 }
 
 fn is_near(a: &Value, b: &Value) -> bool {
@@ -169,7 +243,8 @@ fn is_near(a: &Value, b: &Value) -> bool {
 #[test]
 fn drops_change_no_result_of_kube_prometheus() {
     if is_there() {
-        let n_answers = check_same_answers(&[], |expression| expression.is_of_kube_prometheus, false);
+        let n_answers =
+            check_same_answers(&[], |expression| expression.is_of_kube_prometheus, false);
         assert!(n_answers >= 300, "{n_answers} answers are not empty");
     }
 }
@@ -195,23 +270,58 @@ fn removed_labels_change_no_value() {
 #[test]
 fn a_running_server_provides_series_and_usage() {
     let server = Server::start(&[]);
-    let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
-    let of = |labels: &[(&str, &str)]| series(labels, &[(now_ms - 30_000, 1.0), (now_ms - 1_000, 2.0)]);
+    let now_ms = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as i64;
+    let of =
+        |labels: &[(&str, &str)]| series(labels, &[(now_ms - 30_000, 1.0), (now_ms - 1_000, 2.0)]);
     let mut all = vec![of(&[("__name__", "asked"), ("job", "j"), ("x", "1")])];
     all.extend(["1", "2"].map(|x| of(&[("__name__", "unused"), ("job", "j"), ("x", x)])));
-    all.extend(["1", "2.0", "+Inf"].map(|le| of(&[("__name__", "h_bucket"), ("job", "j"), ("le", le)])));
-    all.push(of(&[("__name__", "labelled"), ("job", "j"), ("x", "1"), ("y", "2")]));
-    server.http().write(&WriteRequest::new(all)).expect_status(204);
-    server.http().query("/api/v1/query", &[("query", "asked")]).expect_status(200);
+    all.extend(
+        ["1", "2.0", "+Inf"].map(|le| of(&[("__name__", "h_bucket"), ("job", "j"), ("le", le)])),
+    );
+    all.push(of(&[
+        ("__name__", "labelled"),
+        ("job", "j"),
+        ("x", "1"),
+        ("y", "2"),
+    ]));
+    server
+        .http()
+        .write(&WriteRequest::new(all))
+        .expect_status(204);
+    server
+        .http()
+        .query("/api/v1/query", &[("query", "asked")])
+        .expect_status(200);
 
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("rules.yaml");
-    let exprs = ["h_bucket{le=\"1\"}", "sum by (x) (labelled)"].map(|expr| json!({"alert": "A", "expr": expr}));
-    std::fs::write(&rules, json!({"groups": [{"name": "g", "rules": exprs}]}).to_string()).unwrap();
+    let exprs = ["h_bucket{le=\"1\"}", "sum by (x) (labelled)"]
+        .map(|expr| json!({"alert": "A", "expr": expr}));
+    std::fs::write(
+        &rules,
+        json!({"groups": [{"name": "g", "rules": exprs}]}).to_string(),
+    )
+    .unwrap();
     let url = server.http().url("");
-    let args = ["--url", &url, "--rules", rules.to_str().unwrap(), "--format", "json", "--retention", "10s"];
+    let args = [
+        "--url",
+        &url,
+        "--rules",
+        rules.to_str().unwrap(),
+        "--format",
+        "json",
+        "--retention",
+        "10s",
+    ];
     let answer = advise(&args.map(str::to_owned));
-    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    assert!(
+        answer.status.success(),
+        "{}",
+        String::from_utf8_lossy(&answer.stderr)
+    );
     let report: Value = serde_json::from_slice(&answer.stdout).unwrap();
     let found: Vec<_> = report["unused"]
         .as_array()
@@ -219,15 +329,35 @@ fn a_running_server_provides_series_and_usage() {
         .iter()
         .map(|finding| {
             let of = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
-            format!("{} {} {} {}", of("kind"), of("metric"), of("label"), finding["series"])
+            format!(
+                "{} {} {} {}",
+                of("kind"),
+                of("metric"),
+                of("label"),
+                finding["series"]
+            )
         })
         .collect();
-    assert_eq!(found, ["metric unused  2", "buckets h_bucket  1", "label labelled y 0"]);
+    assert_eq!(
+        found,
+        [
+            "metric unused  2",
+            "buckets h_bucket  1",
+            "label labelled y 0"
+        ]
+    );
     assert_eq!(report["unused"][1]["buckets"], json!(["2.0"]));
     // Two samples per minute for ten seconds, one byte each.
-    assert_eq!(report["unused"][1]["bytes"].as_f64().map(|bytes| (bytes * 1e6).round() / 1e6), Some(0.333_333));
+    assert_eq!(
+        report["unused"][1]["bytes"]
+            .as_f64()
+            .map(|bytes| (bytes * 1e6).round() / 1e6),
+        Some(0.333_333)
+    );
     // The analysis itself does not count as usage.
-    let usage = Command::new(env!("CARGO_BIN_EXE_varve")).args(["advise", "usage", "--unused", "--url", &url]).output();
+    let usage = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["advise", "usage", "--unused", "--url", &url])
+        .output();
     let usage = String::from_utf8(usage.expect("run varve").stdout).unwrap();
     let names: Vec<_> = usage.lines().skip(1).map(str::trim).collect();
     assert_eq!(names, ["h_bucket", "labelled", "unused"]);
@@ -237,39 +367,92 @@ fn a_running_server_provides_series_and_usage() {
 fn dashboards_of_a_grafana_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let (scrape, token) = (folder.path().join("scrape"), folder.path().join("token"));
-    std::fs::write(&scrape, "in_dashboard 1\nin_library 1\nin_alert 1\nunused 1\n").unwrap();
+    std::fs::write(
+        &scrape,
+        "in_dashboard 1\nin_library 1\nin_alert 1\nunused 1\n",
+    )
+    .unwrap();
     std::fs::write(&token, "glsa_secret\n").unwrap();
     let url = grafana::start();
     let scrape = format!("j={}", scrape.display());
     let args = ["--grafana", &url, "--scrape", &scrape, "--format", "json"].map(str::to_owned);
-    assert_eq!(advise(&args).status.code(), Some(1), "Grafana requires a token");
-    let answer = advise(&with(args.to_vec(), &["--grafana-token-file", token.to_str().unwrap()]));
-    assert!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr));
+    assert_eq!(
+        advise(&args).status.code(),
+        Some(1),
+        "Grafana requires a token"
+    );
+    let answer = advise(&with(
+        args.to_vec(),
+        &["--grafana-token-file", token.to_str().unwrap()],
+    ));
+    assert!(
+        answer.status.success(),
+        "{}",
+        String::from_utf8_lossy(&answer.stderr)
+    );
     let report: Value = serde_json::from_slice(&answer.stdout).unwrap();
-    let names: Vec<_> = report["unused"].as_array().unwrap().iter().map(|finding| &finding["metric"]).collect();
-    assert_eq!((names, &report["problems"]), (vec![&json!("unused")], &json!([])));
+    let names: Vec<_> = report["unused"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|finding| &finding["metric"])
+        .collect();
+    assert_eq!(
+        (names, &report["problems"]),
+        (vec![&json!("unused")], &json!([]))
+    );
 }
 
 #[test]
 fn grafana_over_https_needs_a_trusted_certificate() {
     let folder = tempfile::tempdir().unwrap();
-    let path_of = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+    let path_of = |name: &str| {
+        folder
+            .path()
+            .join(name)
+            .to_str()
+            .expect("a plain path")
+            .to_owned()
+    };
     let (url, cert) = grafana::start_over_tls();
     std::fs::write(path_of("scrape"), "in_dashboard 1\nunused 1\n").unwrap();
     std::fs::write(path_of("token"), "glsa_secret\n").unwrap();
     std::fs::write(path_of("cert.pem"), cert).unwrap();
     let (scrape, token) = (format!("j={}", path_of("scrape")), path_of("token"));
-    let args = ["--grafana", &url, "--grafana-token-file", &token, "--scrape", &scrape, "--format", "json"];
+    let args = [
+        "--grafana",
+        &url,
+        "--grafana-token-file",
+        &token,
+        "--scrape",
+        &scrape,
+        "--format",
+        "json",
+    ];
     let ask = |more: &[&str]| advise(&with(args.map(str::to_owned).to_vec(), more));
     let stranger = ask(&[]);
     assert_eq!(stranger.status.code(), Some(1));
     let error = String::from_utf8_lossy(&stranger.stderr);
-    assert!(error.contains("TLS handshake") && error.contains("certificate"), "{error}");
-    for trust in [&["--ca-file", &path_of("cert.pem")][..], &["--insecure-skip-verify"]] {
+    assert!(
+        error.contains("TLS handshake") && error.contains("certificate"),
+        "{error}"
+    );
+    for trust in [
+        &["--ca-file", &path_of("cert.pem")][..],
+        &["--insecure-skip-verify"],
+    ] {
         let answer = ask(trust);
-        assert!(answer.status.success(), "{trust:?}: {}", String::from_utf8_lossy(&answer.stderr));
+        assert!(
+            answer.status.success(),
+            "{trust:?}: {}",
+            String::from_utf8_lossy(&answer.stderr)
+        );
         let report: Value = serde_json::from_slice(&answer.stdout).unwrap();
         assert_eq!(report["unused"].as_array().unwrap().len(), 1, "{report}");
     }
-    assert_eq!(ask(&["--ca-file", &path_of("token")]).status.code(), Some(1), "the file has no certificate");
+    assert_eq!(
+        ask(&["--ca-file", &path_of("token")]).status.code(),
+        Some(1),
+        "the file has no certificate"
+    );
 }

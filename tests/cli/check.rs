@@ -33,7 +33,10 @@ const BAD: &[&str] = &[
 ];
 /// Invalid files whose location promtool does not print.
 const BAD_GROUPS: &[(&str, &str)] = &[
-    ("groups:\n- name: g\n- name: g\n", "3:3: groupname: \"g\" is repeated in the same file"),
+    (
+        "groups:\n- name: g\n- name: g\n",
+        "3:3: groupname: \"g\" is repeated in the same file",
+    ),
     ("groups:\n- name: ''\n", "2:3: Groupname must not be empty"),
     (
         "groups:\n- name: g\n  rules:\n  - expr: up\n",
@@ -69,7 +72,10 @@ fn rule_files_are_checked_as_promtool_checks_them() {
         return;
     }
     let files = Files::new();
-    let (sound, duplicates) = (files.write("sound.yml", VALID), files.write("duplicates.yml", DUPLICATES));
+    let (sound, duplicates) = (
+        files.write("sound.yml", VALID),
+        files.write("duplicates.yml", DUPLICATES),
+    );
     check_alike(&["check", "rules", &sound], "");
     check_alike(&["check", "rules", &duplicates], "");
     check_alike(&["check", "rules", "--lint=none", &duplicates], "");
@@ -83,8 +89,8 @@ fn rule_files_are_checked_as_promtool_checks_them() {
     }
     for (text_of_file, expect) in BAD_GROUPS {
         let bad = files.write("bad_group.yml", text_of_file);
-        let [ours, theirs] =
-            [env!("CARGO_BIN_EXE_varve"), "promtool"].map(|tool| run(tool, &["check", "rules", &bad], ""));
+        let [ours, theirs] = [env!("CARGO_BIN_EXE_varve"), "promtool"]
+            .map(|tool| run(tool, &["check", "rules", &bad], ""));
         assert_eq!(ours.status.code(), theirs.status.code(), "{text_of_file}");
         assert!(text(&ours.stderr).contains(expect), "{ours:?}");
     }
@@ -96,34 +102,66 @@ fn rules_are_valid_where_promtool_finds_them_valid() {
         return;
     }
     let files = Files::new();
-    let of = |expr: &str| format!("groups:\n- name: g\n  rules:\n  - record: a\n    expr: {expr}\n");
+    let of =
+        |expr: &str| format!("groups:\n- name: g\n  rules:\n  - record: a\n    expr: {expr}\n");
     let check = |flags: &[&str], text: &str, status: i32| {
         let file = files.write("rules.yml", text);
         for tool in [env!("CARGO_BIN_EXE_varve"), "promtool"] {
             let output = run(tool, &[&["check", "rules"], flags, &[&file]].concat(), "");
-            assert_eq!(output.status.code(), Some(status), "{tool} {text:?}: {output:?}");
+            assert_eq!(
+                output.status.code(),
+                Some(status),
+                "{tool} {text:?}: {output:?}"
+            );
         }
     };
     check(&[], &format!("\u{feff}{}", of("up")), 0);
-    check(&[], "groups:\n- {name: g, limit: 5.5, rules: [null, {record: a, expr: up}]}\n-\n", 0);
+    check(
+        &[],
+        "groups:\n- {name: g, limit: 5.5, rules: [null, {record: a, expr: up}]}\n-\n",
+        0,
+    );
     check(&[], "groups:\n- {name: g, limit: x}\n", 1);
     check(&[], "groups:\n- {name: g, limit: 1e30}\n", 1);
     // A server has these features only with the same flag.
     let experimental = of("mad_over_time(m[5m])");
     check(&[], &experimental, 1);
-    check(&["--enable-feature=promql-experimental-functions"], &experimental, 0);
+    check(
+        &["--enable-feature=promql-experimental-functions"],
+        &experimental,
+        0,
+    );
     check(&[], &of("a + fill(0) b"), 1);
 }
 
 #[test]
 fn invalid_rules_are_errors_whatever_the_lints() {
     let files = Files::new();
-    let unknown = files.write("unknown.yml", "groups:\n- {name: g, rules: [], nonsense: 1}\n");
+    let unknown = files.write(
+        "unknown.yml",
+        "groups:\n- {name: g, rules: [], nonsense: 1}\n",
+    );
     assert_eq!(varve(&["check", "rules", &unknown]).status.code(), Some(1));
-    assert_eq!(varve(&["check", "rules", "--ignore-unknown-fields", &unknown]).status.code(), Some(0));
-    let both = [&files.write("bad.yml", BAD[0]), &files.write("duplicates.yml", DUPLICATES)];
-    assert_eq!(varve(&["check", "rules", "--lint-fatal", both[0], both[1]]).status.code(), Some(1));
-    assert_eq!(varve(&["check", "rules", "nowhere.yml"]).status.code(), Some(1));
+    assert_eq!(
+        varve(&["check", "rules", "--ignore-unknown-fields", &unknown])
+            .status
+            .code(),
+        Some(0)
+    );
+    let both = [
+        &files.write("bad.yml", BAD[0]),
+        &files.write("duplicates.yml", DUPLICATES),
+    ];
+    assert_eq!(
+        varve(&["check", "rules", "--lint-fatal", both[0], both[1]])
+            .status
+            .code(),
+        Some(1)
+    );
+    assert_eq!(
+        varve(&["check", "rules", "nowhere.yml"]).status.code(),
+        Some(1)
+    );
 }
 
 #[test]
@@ -136,20 +174,40 @@ fn metrics_are_linted_as_by_promtool() {
                   # HELP f_gauge_total text\n# TYPE f_gauge_total gauge\nf_gauge_total 1\n# HELP h text\n# TYPE h histogram\n\
                   h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1\ng_milliseconds 1\ng_milliseconds 2\n\
                   # TYPE i summary\ni{quantile=\"0.5\"} 1\ni_sum 1\ni_count 1\n";
-    assert_eq!(check_alike(&["check", "metrics"], sound).status.code(), Some(0));
-    assert_eq!(check_alike(&["check", "metrics"], unclean).status.code(), Some(3));
+    assert_eq!(
+        check_alike(&["check", "metrics"], sound).status.code(),
+        Some(0)
+    );
+    assert_eq!(
+        check_alike(&["check", "metrics"], unclean).status.code(),
+        Some(3)
+    );
     let broken = run(env!("CARGO_BIN_EXE_varve"), &["check", "metrics"], "a b\n");
-    assert_eq!(broken.status.code(), run("promtool", &["check", "metrics"], "a b\n").status.code());
-    assert!(text(&broken.stderr).starts_with("error while linting: line 1: "), "{broken:?}");
+    assert_eq!(
+        broken.status.code(),
+        run("promtool", &["check", "metrics"], "a b\n")
+            .status
+            .code()
+    );
+    assert!(
+        text(&broken.stderr).starts_with("error while linting: line 1: "),
+        "{broken:?}"
+    );
     // The table is the same except for white space.
     let cells = |output: &std::process::Output| -> Vec<Vec<String>> {
         let lines = text(&output.stdout);
-        lines.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+        lines
+            .lines()
+            .map(|line| line.split_whitespace().map(str::to_owned).collect())
+            .collect()
     };
     let args = ["check", "metrics", "--extended"];
     let body = "# HELP a_total text\n# TYPE a_total counter\na_total{b=\"c\"} 1\na_total{b=\"d\"} 1\n\
                 # HELP h text\n# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1\n";
-    let (ours, theirs) = (run(env!("CARGO_BIN_EXE_varve"), &args, body), run("promtool", &args, body));
+    let (ours, theirs) = (
+        run(env!("CARGO_BIN_EXE_varve"), &args, body),
+        run("promtool", &args, body),
+    );
     assert_eq!(cells(&ours), cells(&theirs));
     assert_eq!(ours.status.code(), theirs.status.code());
 }
@@ -158,13 +216,22 @@ fn metrics_are_linted_as_by_promtool() {
 fn configurations_of_both_are_checked_with_their_rule_files() {
     let files = Files::new();
     files.write("rules.yml", VALID);
-    let varve_file = files.write("varve.yml", "storage: {tsdb: {out_of_order_time_window: 5m}}\n");
+    let varve_file = files.write(
+        "varve.yml",
+        "storage: {tsdb: {out_of_order_time_window: 5m}}\n",
+    );
     let output = varve(&["check", "config", &varve_file]);
-    assert!(output.status.success() && text(&output.stdout).contains("is valid varve config file"), "{output:?}");
+    assert!(
+        output.status.success() && text(&output.stdout).contains("is valid varve config file"),
+        "{output:?}"
+    );
     let scraping = "global: {scrape_interval: 10m}\nrule_files: [rules.yml]\n\
                     scrape_configs: [{job_name: a, static_configs: [{targets: ['b:1']}]}]\n";
     let prometheus_file = files.write("prometheus.yml", scraping);
-    let bad = files.write("bad.yml", "scrape_configs: [{job_name: a, metric_relabel_configs: [{action: no}]}]\n");
+    let bad = files.write(
+        "bad.yml",
+        "scrape_configs: [{job_name: a, metric_relabel_configs: [{action: no}]}]\n",
+    );
     let bad_rules = files.write("bad_rules.yml", BAD[0]);
     let naming = files.write("naming.yml", &format!("rule_files: ['{bad_rules}']\n"));
     let calls: [(&[&str], i32); 6] = [
@@ -180,7 +247,11 @@ fn configurations_of_both_are_checked_with_their_rule_files() {
         let ours = varve(&args);
         assert_eq!(ours.status.code(), Some(expect), "{ours:?}");
         if !missing(&["promtool"]) {
-            assert_eq!(run("promtool", &args, "").status.code(), Some(expect), "{args:?}");
+            assert_eq!(
+                run("promtool", &args, "").status.code(),
+                Some(expect),
+                "{args:?}"
+            );
         }
     }
     if !missing(&["promtool"]) {
@@ -194,8 +265,18 @@ fn the_tracing_section_is_checked_as_promtool_checks_it() {
     let files = Files::new();
     for (section, expect) in [
         (format!("{{{ENDPOINT}}}"), 0),
-        (format!("{{{ENDPOINT}, client_type: http, compression: gzip, timeout: 5s, insecure: true}}"), 0),
-        (format!("{{{ENDPOINT}, sampling_fraction: 2, headers: {{x-team: a}}, tls_config: {{server_name: b}}}}"), 0),
+        (
+            format!(
+                "{{{ENDPOINT}, client_type: http, compression: gzip, timeout: 5s, insecure: true}}"
+            ),
+            0,
+        ),
+        (
+            format!(
+                "{{{ENDPOINT}, sampling_fraction: 2, headers: {{x-team: a}}, tls_config: {{server_name: b}}}}"
+            ),
+            0,
+        ),
         ("{sampling_fraction: 0.1}".to_owned(), 1),
         (format!("{{{ENDPOINT}, client_type: udp}}"), 1),
         (format!("{{{ENDPOINT}, compression: snappy}}"), 1),
@@ -208,7 +289,11 @@ fn the_tracing_section_is_checked_as_promtool_checks_it() {
         let args = ["check", "config", &file];
         assert_eq!(varve(&args).status.code(), Some(expect), "{section}");
         if !missing(&["promtool"]) {
-            assert_eq!(run("promtool", &args, "").status.code(), Some(expect), "promtool: {section}");
+            assert_eq!(
+                run("promtool", &args, "").status.code(),
+                Some(expect),
+                "promtool: {section}"
+            );
         }
     }
 }
@@ -216,10 +301,16 @@ fn the_tracing_section_is_checked_as_promtool_checks_it() {
 #[test]
 fn web_configurations_are_checked() {
     let files = Files::new();
-    let (sound, bad) = (files.write("sound.yml", ""), files.write("bad.yml", "nonsense: 1\n"));
+    let (sound, bad) = (
+        files.write("sound.yml", ""),
+        files.write("bad.yml", "nonsense: 1\n"),
+    );
     let output = varve(&["check", "web-config", &sound]);
     assert_eq!(text(&output.stderr), format!("{sound} SUCCESS\n"));
     let output = varve(&["check", "web-config", &sound, &bad]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains(&format!("{bad} FAILED: ")), "{output:?}");
+    assert!(
+        text(&output.stderr).contains(&format!("{bad} FAILED: ")),
+        "{output:?}"
+    );
 }

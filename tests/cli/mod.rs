@@ -21,7 +21,11 @@ fn varve<S: AsRef<OsStr>>(args: &[S]) -> Output {
 /// Runs a program with the given standard input.
 fn run<S: AsRef<OsStr>>(program: &str, args: &[S], input: &str) -> Output {
     let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().expect("start a program");
     let mut stdin = child.stdin.take().expect("it is piped");
     thread::scope(|scope| {
@@ -35,10 +39,25 @@ fn run<S: AsRef<OsStr>>(program: &str, args: &[S], input: &str) -> Output {
 
 /// Runs varve and promtool with the same arguments and asserts the same output and exit code.
 fn check_alike(args: &[&str], input: &str) -> Output {
-    let (ours, theirs) = (run(env!("CARGO_BIN_EXE_varve"), args, input), run("promtool", args, input));
-    assert_eq!(text(&ours.stdout), text(&theirs.stdout), "standard output of {args:?}");
-    assert_eq!(text(&ours.stderr), text(&theirs.stderr), "standard error of {args:?}");
-    assert_eq!(ours.status.code(), theirs.status.code(), "exit code of {args:?}");
+    let (ours, theirs) = (
+        run(env!("CARGO_BIN_EXE_varve"), args, input),
+        run("promtool", args, input),
+    );
+    assert_eq!(
+        text(&ours.stdout),
+        text(&theirs.stdout),
+        "standard output of {args:?}"
+    );
+    assert_eq!(
+        text(&ours.stderr),
+        text(&theirs.stderr),
+        "standard error of {args:?}"
+    );
+    assert_eq!(
+        ours.status.code(),
+        theirs.status.code(),
+        "exit code of {args:?}"
+    );
     ours
 }
 
@@ -50,9 +69,15 @@ fn text(bytes: &[u8]) -> String {
 fn completions_and_manual_pages_cover_all_commands() {
     for shell in ["bash", "zsh", "fish"] {
         let output = varve(&["completion", shell]);
-        assert!(output.status.success() && text(&output.stdout).contains("dump-openmetrics"), "{output:?}");
+        assert!(
+            output.status.success() && text(&output.stdout).contains("dump-openmetrics"),
+            "{output:?}"
+        );
     }
     let output = varve(&["man", "query", "range"]);
-    assert!(output.status.success() && text(&output.stdout).starts_with(".ie \\n(.g .ds Aq"), "{output:?}");
+    assert!(
+        output.status.success() && text(&output.stdout).starts_with(".ie \\n(.g .ds Aq"),
+        "{output:?}"
+    );
     assert_eq!(varve(&["man", "nothing"]).status.code(), Some(1));
 }

@@ -10,20 +10,84 @@ use crate::http::{T0, data};
 /// Calls of both tools; SERVER is replaced by the URL.
 const CALLS: &[&[&str]] = &[
     &["query", "instant", "--time=1700000100", "SERVER", "up"],
-    &["query", "instant", "--time=1700000100", "-o", "json", "SERVER", "up"],
-    &["query", "instant", "--time=2023-11-14T22:15:00Z", "SERVER", "temperature"],
-    &["query", "instant", "--time=1700000100.5", "-o", "json", "SERVER", "temperature"],
+    &[
+        "query",
+        "instant",
+        "--time=1700000100",
+        "-o",
+        "json",
+        "SERVER",
+        "up",
+    ],
+    &[
+        "query",
+        "instant",
+        "--time=2023-11-14T22:15:00Z",
+        "SERVER",
+        "temperature",
+    ],
+    &[
+        "query",
+        "instant",
+        "--time=1700000100.5",
+        "-o",
+        "json",
+        "SERVER",
+        "temperature",
+    ],
     &["query", "instant", "--time=1700000100", "SERVER", "special"],
-    &["query", "instant", "--time=1700000100", "SERVER", "huge or tiny"],
-    &["query", "instant", "--time=1700000100", "SERVER", "{'with.dots'}"],
+    &[
+        "query",
+        "instant",
+        "--time=1700000100",
+        "SERVER",
+        "huge or tiny",
+    ],
+    &[
+        "query",
+        "instant",
+        "--time=1700000100",
+        "SERVER",
+        "{'with.dots'}",
+    ],
     &["query", "instant", "--time=1700000100", "SERVER", "1.5e9"],
-    &["query", "instant", "--time=1700000100", "-o", "json", "SERVER", "NaN"],
+    &[
+        "query",
+        "instant",
+        "--time=1700000100",
+        "-o",
+        "json",
+        "SERVER",
+        "NaN",
+    ],
     &["query", "instant", "--time=1700000100", "SERVER", "up[1m]"],
     &["query", "instant", "--time=1700000100", "SERVER", "nothing"],
-    &["query", "instant", "--time=1700000100", "-o", "json", "SERVER", "nothing"],
+    &[
+        "query",
+        "instant",
+        "--time=1700000100",
+        "-o",
+        "json",
+        "SERVER",
+        "nothing",
+    ],
     &["query", "instant", "--time=1700000100", "SERVER", "sum("],
-    &["query", "instant", "--time=1700000100", "SERVER", "up + on() group_left() up"],
-    &["query", "range", "--start=1700000000", "--end=1700000060", "--step=30s", "SERVER", "up"],
+    &[
+        "query",
+        "instant",
+        "--time=1700000100",
+        "SERVER",
+        "up + on() group_left() up",
+    ],
+    &[
+        "query",
+        "range",
+        "--start=1700000000",
+        "--end=1700000060",
+        "--step=30s",
+        "SERVER",
+        "up",
+    ],
     &[
         "query",
         "range",
@@ -35,17 +99,80 @@ const CALLS: &[&[&str]] = &[
         "SERVER",
         "requests_total",
     ],
-    &["query", "range", "--start=1700000000", "--end=1700000285", "SERVER", "sum by (code) (requests_total)"],
-    &["query", "range", "--start=1700000000", "--end=1700000285", "--header=X-Any=1", "SERVER", "sum(up)"],
+    &[
+        "query",
+        "range",
+        "--start=1700000000",
+        "--end=1700000285",
+        "SERVER",
+        "sum by (code) (requests_total)",
+    ],
+    &[
+        "query",
+        "range",
+        "--start=1700000000",
+        "--end=1700000285",
+        "--header=X-Any=1",
+        "SERVER",
+        "sum(up)",
+    ],
     &["query", "range", "--start=2", "--end=1", "SERVER", "up"],
-    &["query", "series", "--match=up", "--match={job='x'}", "--start=1700000000", "--end=1700000285", "SERVER"],
-    &["query", "series", "--match=temperature", "-o", "json", "--start=1700000000", "--end=1700000285", "SERVER"],
+    &[
+        "query",
+        "series",
+        "--match=up",
+        "--match={job='x'}",
+        "--start=1700000000",
+        "--end=1700000285",
+        "SERVER",
+    ],
+    &[
+        "query",
+        "series",
+        "--match=temperature",
+        "-o",
+        "json",
+        "--start=1700000000",
+        "--end=1700000285",
+        "SERVER",
+    ],
     &["query", "series", "--match=nothing", "SERVER"],
     &["query", "series", "--match={", "SERVER"],
-    &["query", "labels", "--start=1700000000", "--end=1700000285", "SERVER", "__name__"],
-    &["query", "labels", "--start=1700000000", "--end=1700000285", "SERVER", "room", "-o", "json"],
-    &["query", "labels", "--start=1700000000", "--end=1700000285", "SERVER", "code", "--match=up"],
-    &["query", "analyze", "--server=SERVER", "--type=histogram", "--match=latency_seconds_bucket", "--time=1700000285"],
+    &[
+        "query",
+        "labels",
+        "--start=1700000000",
+        "--end=1700000285",
+        "SERVER",
+        "__name__",
+    ],
+    &[
+        "query",
+        "labels",
+        "--start=1700000000",
+        "--end=1700000285",
+        "SERVER",
+        "room",
+        "-o",
+        "json",
+    ],
+    &[
+        "query",
+        "labels",
+        "--start=1700000000",
+        "--end=1700000285",
+        "SERVER",
+        "code",
+        "--match=up",
+    ],
+    &[
+        "query",
+        "analyze",
+        "--server=SERVER",
+        "--type=histogram",
+        "--match=latency_seconds_bucket",
+        "--time=1700000285",
+    ],
     &["check", "healthy", "--url=SERVER"],
     &["check", "ready", "--url=SERVER"],
 ];
@@ -81,22 +208,39 @@ fn a_prometheus_can_be_queried() {
 fn an_unreachable_server_is_an_error() {
     let output = varve(&["query", "instant", "http://127.0.0.1:1", "up"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).starts_with("query error: connect to 127.0.0.1:1"), "{output:?}");
+    assert!(
+        text(&output.stderr).starts_with("query error: connect to 127.0.0.1:1"),
+        "{output:?}"
+    );
     let output = varve(&["check", "healthy", "--url=http://127.0.0.1:1"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     // A URL that is not that of a server fails, too.
     let server = Server::start(&[]);
-    let output = varve(&["check", "ready", &format!("--url={}", server.http().url("/nowhere"))]);
+    let output = varve(&[
+        "check",
+        "ready",
+        &format!("--url={}", server.http().url("/nowhere")),
+    ]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("check failed: URL="), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("check failed: URL="),
+        "{output:?}"
+    );
 }
 
 #[test]
 fn servers_can_require_tls_and_a_password_or_token() {
     let dir = TempDir::new().expect("make a temporary directory");
-    let path = |name: &str| dir.path().join(name).to_str().expect("a path of a test is text").to_owned();
+    let path = |name: &str| {
+        dir.path()
+            .join(name)
+            .to_str()
+            .expect("a path of a test is text")
+            .to_owned()
+    };
     let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("write a file");
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("make a certificate");
+    let made =
+        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("make a certificate");
     write("cert.pem", &made.cert.pem());
     write("key.pem", &made.signing_key.serialize_pem());
     write(
@@ -105,16 +249,33 @@ fn servers_can_require_tls_and_a_password_or_token() {
          bearer_tokens: [{name: a, token: t0ken, scopes: [read, write]}]\n",
     );
     let cert = Certificate::from_pem(made.cert.pem().as_bytes()).expect("a certificate in PEM");
-    let tls = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[cert])).build();
-    let access = Access { tls: Some(tls), authorization: Some("Bearer t0ken".to_owned()) };
-    let server = Server::start_as(&[&format!("--web.config.file={}", path("web.yml"))], &access);
+    let tls = TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&[cert]))
+        .build();
+    let access = Access {
+        tls: Some(tls),
+        authorization: Some("Bearer t0ken".to_owned()),
+    };
+    let server = Server::start_as(
+        &[&format!("--web.config.file={}", path("web.yml"))],
+        &access,
+    );
     server.http().write(&data()).expect_status(204);
     let url = format!("https://{}", server.http().address());
     let time = format!("--time={}", T0 / 1000);
 
-    write("client.yml", "authorization: {credentials: t0ken}\ntls_config: {ca_file: cert.pem}\n");
-    write("wrong.yml", "authorization: {credentials: wrong}\ntls_config: {ca_file: cert.pem}\n");
-    write("trusting.yml", "{bearer_token: t0ken, tls_config: {insecure_skip_verify: true}}\n");
+    write(
+        "client.yml",
+        "authorization: {credentials: t0ken}\ntls_config: {ca_file: cert.pem}\n",
+    );
+    write(
+        "wrong.yml",
+        "authorization: {credentials: wrong}\ntls_config: {ca_file: cert.pem}\n",
+    );
+    write(
+        "trusting.yml",
+        "{bearer_token: t0ken, tls_config: {insecure_skip_verify: true}}\n",
+    );
     write("untrusting.yml", "bearer_token: t0ken\n");
     write("token", "t0ken\n");
     let ask = |flag: &str| varve(&["query", "instant", &time, flag, &url, "count(up)"]);
@@ -124,7 +285,10 @@ fn servers_can_require_tls_and_a_password_or_token() {
     }
     let output = ask(&format!("--http.config.file={}", path("wrong.yml")));
     assert!(text(&output.stderr).contains("401"), "{output:?}");
-    for flag in [format!("--http.config.file={}", path("untrusting.yml")), format!("--token-file={}", path("token"))] {
+    for flag in [
+        format!("--http.config.file={}", path("untrusting.yml")),
+        format!("--token-file={}", path("token")),
+    ] {
         let output = ask(&flag);
         assert_eq!(output.status.code(), Some(1));
         assert!(text(&output.stderr).contains("certificate"), "{output:?}");
@@ -132,6 +296,13 @@ fn servers_can_require_tls_and_a_password_or_token() {
     let flag = format!("--http.config.file={}", path("client.yml"));
     let output = varve(&["check", "healthy", "--url", &url, &flag]);
     assert!(output.status.success(), "{output:?}");
-    let output = run(env!("CARGO_BIN_EXE_varve"), &["query", "explain", "up", "--url", &url, &flag], "");
-    assert!(output.status.success() && text(&output.stdout).contains("operator"), "{output:?}");
+    let output = run(
+        env!("CARGO_BIN_EXE_varve"),
+        &["query", "explain", "up", "--url", &url, &flag],
+        "",
+    );
+    assert!(
+        output.status.success() && text(&output.stdout).contains("operator"),
+        "{output:?}"
+    );
 }

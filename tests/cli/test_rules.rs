@@ -9,15 +9,22 @@ use super::{check_alike, run, text, varve};
 use crate::harness::missing;
 
 fn shared(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/rules").join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../shared/rules")
+        .join(path)
 }
 
 /// Returns the YAML files of a directory.
 fn files(path: &str) -> Vec<String> {
     let entries = std::fs::read_dir(shared(path)).expect("read a directory");
     let paths = entries.map(|entry| entry.expect("read a directory").path());
-    let yaml = paths.filter(|path| path.extension().is_some_and(|suffix| suffix == "yml" || suffix == "yaml"));
-    let mut names: Vec<_> = yaml.map(|path| path.to_str().expect("the path is text").to_owned()).collect();
+    let yaml = paths.filter(|path| {
+        path.extension()
+            .is_some_and(|suffix| suffix == "yml" || suffix == "yaml")
+    });
+    let mut names: Vec<_> = yaml
+        .map(|path| path.to_str().expect("the path is text").to_owned())
+        .collect();
     names.sort();
     names
 }
@@ -27,7 +34,9 @@ fn files(path: &str) -> Vec<String> {
 fn the_unit_tests_of_kubernetes_mixin_pass() {
     let files = files("kubernetes-mixin/tests");
     let count = |what: &str| -> usize {
-        let texts = files.iter().map(|file| std::fs::read_to_string(file).expect("read a file"));
+        let texts = files
+            .iter()
+            .map(|file| std::fs::read_to_string(file).expect("read a file"));
         texts.map(|text| text.matches(what).count()).sum()
     };
     assert_eq!((files.len(), count("eval_time:")), (8, 198));
@@ -37,9 +46,15 @@ fn the_unit_tests_of_kubernetes_mixin_pass() {
     }
 }
 
-/// Files whose messages are those of Go's YAML and regular expressions, or of promtool's own parser.
-const OTHER_MESSAGES: [&str; 5] =
-    ["bad-input-series.yml", "bad-rules-syntax-test.yml", "rules_run_extrafields.yml", "rules.yml", "rules-bad.yml"];
+/// Files whose messages are those of Go's YAML and regular expressions, or of promtool's own
+/// parser.
+const OTHER_MESSAGES: [&str; 5] = [
+    "bad-input-series.yml",
+    "bad-rules-syntax-test.yml",
+    "rules_run_extrafields.yml",
+    "rules.yml",
+    "rules-bad.yml",
+];
 
 /// Native histograms, offsets, limits, the order of groups, start times and so on.
 #[test]
@@ -49,7 +64,13 @@ fn unusual_tests_have_the_output_of_promtool() {
     }
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/rules");
     let entries = std::fs::read_dir(dir).expect("read a directory");
-    let names = entries.map(|entry| entry.expect("read a directory").path().display().to_string());
+    let names = entries.map(|entry| {
+        entry
+            .expect("read a directory")
+            .path()
+            .display()
+            .to_string()
+    });
     let tests: Vec<_> = names.filter(|name| name.ends_with(".test.yml")).collect();
     assert!(tests.len() >= 9, "{tests:?}");
     for test in &tests {
@@ -69,13 +90,22 @@ fn fixtures_have_the_verdicts_of_promtool() {
         if !contents.contains("tests:") {
             continue;
         }
-        let [ours, theirs] =
-            [env!("CARGO_BIN_EXE_varve"), "promtool"].map(|tool| run(tool, &["test", "rules", &file], ""));
-        assert_eq!(ours.status.code(), theirs.status.code(), "{file}: {}", text(&ours.stderr));
+        let [ours, theirs] = [env!("CARGO_BIN_EXE_varve"), "promtool"]
+            .map(|tool| run(tool, &["test", "rules", &file], ""));
+        assert_eq!(
+            ours.status.code(),
+            theirs.status.code(),
+            "{file}: {}",
+            text(&ours.stderr)
+        );
         if !OTHER_MESSAGES.iter().any(|name| file.ends_with(name)) {
             assert_eq!(text(&ours.stderr), text(&theirs.stderr), "{file}");
         }
-        if ours.status.success() { n_valid += 1 } else { n_invalid += 1 }
+        if ours.status.success() {
+            n_valid += 1
+        } else {
+            n_invalid += 1
+        }
     }
     assert!(n_valid >= 6 && n_invalid >= 6, "{n_valid} and {n_invalid}");
 }
@@ -89,19 +119,31 @@ fn test_files_have_the_verdicts_of_promtool() {
                           "promql_expr_test": [test]}]})
         .to_string()
     };
-    let sample =
-        |fields: &str| format!("tests: [{{promql_expr_test: [{{expr: vector(31), exp_samples: [{{{fields}}}]}}]}}]");
+    let sample = |fields: &str| {
+        format!(
+            "tests: [{{promql_expr_test: [{{expr: vector(31), exp_samples: [{{{fields}}}]}}]}}]"
+        )
+    };
     let alert = |labels: &str| {
         let expected = format!("exp_alerts: [{{exp_labels: {{{labels}}}}}]");
         format!("rule_files: [r.yml]\ntests: [{{alert_rule_test: [{{alertname: A, {expected}}}]}}]")
     };
     let group = |fields: &str| format!("tests: [{{{fields}}}]");
     let dir = TempDir::new().expect("make a temporary directory");
-    let path = |name: &str| dir.path().join(name).to_str().expect("the path is text").to_owned();
+    let path = |name: &str| {
+        dir.path()
+            .join(name)
+            .to_str()
+            .expect("the path is text")
+            .to_owned()
+    };
     let rules = "groups: [{name: g, limit: 010, rules: [{alert: A, expr: vector(1), labels: {a: b, c: d, ~: e}}]}]";
     std::fs::write(path("r.yml"), rules).expect("write a file");
     for (file, is_valid) in [
-        (series("m{a=\"b\"}", "1 2x3 -1+2x3 _x3 stale NaN 1_000 1e3"), true),
+        (
+            series("m{a=\"b\"}", "1 2x3 -1+2x3 _x3 stale NaN 1_000 1e3"),
+            true,
+        ),
         (series("m", "1m"), false),
         (series("m", "0x1F"), false),
         (series("m[5m]", "1"), false),
@@ -114,7 +156,10 @@ fn test_files_have_the_verdicts_of_promtool() {
         (series("m", "{{schema:9}}"), false),
         (series("m", "{{count:-1}}"), false),
         (series("m", "{{count:1}}-{{count:1}}x2"), false),
-        (series("m", "{{schema:-53 custom_values:[2 1] buckets:[1]}}"), false),
+        (
+            series("m", "{{schema:-53 custom_values:[2 1] buckets:[1]}}"),
+            false,
+        ),
         // An empty line ends the series.
         (series("m", "1\n\nn x"), true),
         (series("m", "1\nn x"), false),
@@ -131,7 +176,10 @@ fn test_files_have_the_verdicts_of_promtool() {
         (alert("a: b, c: d, <<: {c: d}"), false),
         (alert("a: b, c: d, c: d"), false),
         (group("start_timestamp: ''"), false),
-        (group("start_timestamp: ~, external_labels: ~, alert_rule_test: ~, input_series: [~]"), true),
+        (
+            group("start_timestamp: ~, external_labels: ~, alert_rule_test: ~, input_series: [~]"),
+            true,
+        ),
         (group("<<: {unknown: 1}"), false),
         (String::new(), true),
         ("tests: []\nfuzzy_compare: yes".to_owned(), true),
@@ -140,29 +188,42 @@ fn test_files_have_the_verdicts_of_promtool() {
     ] {
         std::fs::write(path("t.yml"), &file).expect("write a file");
         let output = varve(&["test", "rules", &path("t.yml")]);
-        assert_eq!(output.status.success(), is_valid, "{file}: {}", text(&output.stderr));
+        assert_eq!(
+            output.status.success(),
+            is_valid,
+            "{file}: {}",
+            text(&output.stderr)
+        );
     }
 }
 
-/// Each template of `cases.txt` is an annotation. No test expects it, so the failures contain all texts.
+/// Each template of `cases.txt` is an annotation. No test expects it, so the failures contain all
+/// texts.
 #[test]
 fn templates_expand_as_in_promtool() {
     if missing(&["promtool"]) {
         return;
     }
     let cases = include_str!("../../query/rules/template/src/cases.txt");
-    let templates = cases.lines().filter(|line| !line.starts_with('#') && line.ends_with('"'));
-    let templates: Vec<_> = templates.filter_map(|case| case.rsplit_once(" => \"")).map(|(text, _)| text).collect();
+    let templates = cases
+        .lines()
+        .filter(|line| !line.starts_with('#') && line.ends_with('"'));
+    let templates: Vec<_> = templates
+        .filter_map(|case| case.rsplit_once(" => \""))
+        .map(|(text, _)| text)
+        .collect();
     // The order of a vector is not defined.
-    let is_ordered = |text: &&str| !text.contains("first (query \"q\")") && !text.contains("with query \"q\"");
+    let is_ordered =
+        |text: &&str| !text.contains("first (query \"q\")") && !text.contains("with query \"q\"");
     let templates: Vec<_> = templates.into_iter().filter(is_ordered).collect();
     assert!(templates.len() > 100, "{}", templates.len());
     let dir = TempDir::new().expect("make a temporary directory");
     let alert = |i: usize| format!("A{i}");
     let rule = |(i, text): (usize, &&str)| json!({"alert": alert(i), "expr": "m", "annotations": {"x": text}});
     let rules: Vec<_> = templates.iter().enumerate().map(rule).collect();
-    let tests: Vec<_> =
-        (0..rules.len()).map(|i| json!({"eval_time": "1m", "alertname": alert(i), "exp_alerts": []})).collect();
+    let tests: Vec<_> = (0..rules.len())
+        .map(|i| json!({"eval_time": "1m", "alertname": alert(i), "exp_alerts": []}))
+        .collect();
     let test = json!({
         "rule_files": ["rules.yml"],
         "evaluation_interval": "1m",
@@ -178,14 +239,21 @@ fn templates_expand_as_in_promtool() {
             "alert_rule_test": tests,
         }],
     });
-    std::fs::write(dir.path().join("rules.yml"), json!({"groups": [{"name": "g", "rules": rules}]}).to_string())
-        .expect("write a file");
+    std::fs::write(
+        dir.path().join("rules.yml"),
+        json!({"groups": [{"name": "g", "rules": rules}]}).to_string(),
+    )
+    .expect("write a file");
     let path = dir.path().join("test.yml");
     std::fs::write(&path, test.to_string()).expect("write a file");
     let path = path.to_str().expect("the path is text");
     let [ours, theirs] = [env!("CARGO_BIN_EXE_varve"), "promtool"].map(|tool| {
         let output = run(tool, &["test", "rules", path], "");
-        text(&output.stderr).split("    alertname: ").map(str::trim_end).map(str::to_owned).collect::<Vec<_>>()
+        text(&output.stderr)
+            .split("    alertname: ")
+            .map(str::trim_end)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     });
     for (ours, theirs) in ours.iter().zip(&theirs) {
         assert_eq!(ours, theirs);
@@ -196,22 +264,57 @@ fn templates_expand_as_in_promtool() {
 #[test]
 fn test_groups_are_selected_and_reported() {
     let dir = TempDir::new().expect("make a temporary directory");
-    let path = |name: &str| dir.path().join(name).to_str().expect("the path is text").to_owned();
+    let path = |name: &str| {
+        dir.path()
+            .join(name)
+            .to_str()
+            .expect("the path is text")
+            .to_owned()
+    };
     let group = |name: &str, value: i64| json!({"name": name, "promql_expr_test": [{"expr": "1 + 1", "exp_samples": [{"labels": "{}", "value": value}]}]});
-    std::fs::write(path("t.yml"), json!({"tests": [group("good", 2), group("bad", 3)]}).to_string()).expect("write");
+    std::fs::write(
+        path("t.yml"),
+        json!({"tests": [group("good", 2), group("bad", 3)]}).to_string(),
+    )
+    .expect("write");
     let output = varve(&["test", "rules", "--junit", &path("t.xml"), &path("t.yml")]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("exp: {} 3E+00\n        got: {} 2E+00"), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("exp: {} 3E+00\n        got: {} 2E+00"),
+        "{output:?}"
+    );
     let xml = std::fs::read_to_string(path("t.xml")).expect("read a file");
     assert!(
-        xml.contains("tests=\"2\" failures=\"1\" errors=\"0\"") && xml.contains("<testcase name=\"bad\">"),
+        xml.contains("tests=\"2\" failures=\"1\" errors=\"0\"")
+            && xml.contains("<testcase name=\"bad\">"),
         "{xml}"
     );
-    assert_eq!(varve(&["test", "rules", "--run", "^go", &path("t.yml")]).status.code(), Some(0));
-    assert_eq!(varve(&["test", "rules", "--run", "go", "--run", "ba", &path("t.yml")]).status.code(), Some(1));
+    assert_eq!(
+        varve(&["test", "rules", "--run", "^go", &path("t.yml")])
+            .status
+            .code(),
+        Some(0)
+    );
+    assert_eq!(
+        varve(&[
+            "test",
+            "rules",
+            "--run",
+            "go",
+            "--run",
+            "ba",
+            &path("t.yml")
+        ])
+        .status
+        .code(),
+        Some(1)
+    );
     let output = varve(&["test", "rules", "--debug", "--run", "good", &path("t.yml")]);
     assert!(text(&output.stderr).contains("test good"), "{output:?}");
     std::fs::write(path("bad.yml"), "tests:\n- nonsense: 1\n").expect("write");
     let output = varve(&["test", "rules", &path("bad.yml")]);
-    assert!(output.status.code() == Some(1) && text(&output.stderr).contains("line 2 column 3"), "{output:?}");
+    assert!(
+        output.status.code() == Some(1) && text(&output.stderr).contains("line 2 column 3"),
+        "{output:?}"
+    );
 }

@@ -36,51 +36,96 @@ fn import(from: &Path, to: &Path) -> String {
 
 #[test]
 fn imports_into_a_directory_in_use_are_staged_separately() {
-    let server = Server::start(&["--storage.tsdb.retention.time=100y", "--web.enable-admin-api"]);
+    let server = Server::start(&[
+        "--storage.tsdb.retention.time=100y",
+        "--web.enable-admin-api",
+    ]);
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
     for metric in ["one", "two"] {
-        let (history, blocks) = (dir.path().join(metric), dir.path().join(format!("{metric}.blocks")));
-        std::fs::write(&history, format!("{metric} 1 1700000000\n# EOF\n")).expect("a file can be written");
-        succeeded(varve(&["tsdb", "create-blocks-from", "openmetrics", "-q", path(&history), path(&blocks)]));
+        let (history, blocks) = (
+            dir.path().join(metric),
+            dir.path().join(format!("{metric}.blocks")),
+        );
+        std::fs::write(&history, format!("{metric} 1 1700000000\n# EOF\n"))
+            .expect("a file can be written");
+        succeeded(varve(&[
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            "-q",
+            path(&history),
+            path(&blocks),
+        ]));
         let said = import(&blocks, &server.data_dir());
         assert!(
-            said.starts_with("built 1 blocks with 1 samples") && said.contains("POST /api/v1/admin/tsdb/import"),
+            said.starts_with("built 1 blocks with 1 samples")
+                && said.contains("POST /api/v1/admin/tsdb/import"),
             "{said}"
         );
     }
-    let imported = server.http().post("/api/v1/admin/tsdb/import", &[], b"").json();
+    let imported = server
+        .http()
+        .post("/api/v1/admin/tsdb/import", &[], b"")
+        .json();
     assert_eq!(imported["data"]["blocks"], 2, "{imported}");
     for metric in ["one", "two"] {
-        let found = server.http().query("/api/v1/query", &[("query", metric), ("time", "1700000000")]).data();
+        let found = server
+            .http()
+            .query(
+                "/api/v1/query",
+                &[("query", metric), ("time", "1700000000")],
+            )
+            .data();
         assert_eq!(found["result"][0]["value"][1], "1", "{metric}: {found}");
     }
-    let left = std::fs::read_dir(server.data_dir().join("import")).expect("the folder is there").count();
+    let left = std::fs::read_dir(server.data_dir().join("import"))
+        .expect("the folder is there")
+        .count();
     assert_eq!(left, 0, "nothing is imported twice");
 }
 
 #[test]
 fn both_kinds_of_directory_are_dumped_as_promtool_dumps_them() {
-    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let Some((dir, original)) = recorded(&["promtool"]) else {
+        return;
+    };
     let theirs = succeeded(promtool(&["tsdb", "dump", path(&original)]));
     let ours = succeeded(varve(&["tsdb", "dump", path(&original)]));
-    let floats =
-        |dump: &str| dump.lines().filter(|line| !line.contains("{count:")).map(str::to_owned).collect::<Vec<_>>();
+    let floats = |dump: &str| {
+        dump.lines()
+            .filter(|line| !line.contains("{count:"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     assert!(floats(&theirs).len() > 900_000);
     assert!(floats(&ours) == floats(&theirs), "the floats differ");
     // promtool skips the first one or two histograms of each series in a block.
     let ours_all: HashSet<_> = ours.lines().collect();
-    let missing: Vec<_> = theirs.lines().filter(|line| !ours_all.contains(line)).collect();
+    let missing: Vec<_> = theirs
+        .lines()
+        .filter(|line| !ours_all.contains(line))
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
     assert!(ours.lines().count() - theirs.lines().count() < 100);
     let data = imported(&dir, &original);
-    assert!(succeeded(varve(&["tsdb", "dump", path(&data)])) == ours, "the dumps of what was imported differ");
+    assert!(
+        succeeded(varve(&["tsdb", "dump", path(&data)])) == ours,
+        "the dumps of what was imported differ"
+    );
 }
 
 #[test]
 fn selections_are_dumped_as_promtool_dumps_them() {
-    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let Some((dir, original)) = recorded(&["promtool"]) else {
+        return;
+    };
     let data = imported(&dir, &original);
-    let flags = ["--min-time=1795252700000", "--max-time=1795254400000", "--match={job='ooo'}", "--match=demo_odd"];
+    let flags = [
+        "--min-time=1795252700000",
+        "--max-time=1795254400000",
+        "--match={job='ooo'}",
+        "--match=demo_odd",
+    ];
     for command in ["dump", "dump-openmetrics"] {
         let of = |dir: &Path| {
             let args = ["tsdb", command, path(dir)].into_iter().chain(flags);
@@ -89,35 +134,53 @@ fn selections_are_dumped_as_promtool_dumps_them() {
         let theirs = succeeded(run("promtool", &of(&original), ""));
         assert!(theirs.lines().count() > 1000, "{command}");
         for of_dir in [&original, &data] {
-            assert!(succeeded(varve(&of(of_dir))) == theirs, "{command} of {of_dir:?} differs");
+            assert!(
+                succeeded(varve(&of(of_dir))) == theirs,
+                "{command} of {of_dir:?} differs"
+            );
         }
     }
     let theirs = succeeded(promtool(&["tsdb", "dump-openmetrics", path(&original)]));
-    assert!(succeeded(varve(&["tsdb", "dump-openmetrics", path(&original)])) == theirs, "the dumps differ");
+    assert!(
+        succeeded(varve(&["tsdb", "dump-openmetrics", path(&original)])) == theirs,
+        "the dumps differ"
+    );
 }
 
 #[test]
 fn blocks_are_listed_as_promtool_lists_them() {
-    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let Some((dir, original)) = recorded(&["promtool"]) else {
+        return;
+    };
     check_alike(&["tsdb", "list", path(&original)], "");
     check_alike(&["tsdb", "list", "-r", path(&original)], "");
     let data = imported(&dir, &original);
     let list = succeeded(varve(&["tsdb", "list", path(&data)]));
-    assert!(list.starts_with("BLOCK ULID") && list.lines().count() > 1, "{list}");
+    assert!(
+        list.starts_with("BLOCK ULID") && list.lines().count() > 1,
+        "{list}"
+    );
     let nowhere = varve(&["tsdb", "list", path(dir.path())]);
     assert_eq!(nowhere.status.code(), Some(1));
-    assert!(text(&nowhere.stderr).contains("neither of Prometheus nor of Varve"), "{nowhere:?}");
+    assert!(
+        text(&nowhere.stderr).contains("neither of Prometheus nor of Varve"),
+        "{nowhere:?}"
+    );
 }
 
-/// Splits the output of `analyze` into the head and the lists with their titles. Only the numbers of a list count, as
-/// promtool prints entries with the same number in any order.
+/// Splits the output of `analyze` into the head and the lists with their titles. Only the numbers
+/// of a list count, as promtool prints entries with the same number in any order.
 fn lists(text: &str) -> (String, Vec<(String, Vec<u64>)>) {
     let mut parts = text.split("\n\n");
     let head = parts.next().unwrap_or_default().to_owned();
     let parts = parts.take_while(|part| !part.starts_with("Compaction analysis"));
     let list = |part: &str| {
         let (title, lines) = part.split_once('\n').unwrap_or((part, ""));
-        let number = |line: &str| line.split(' ').next().and_then(|number| number.parse().ok());
+        let number = |line: &str| {
+            line.split(' ')
+                .next()
+                .and_then(|number| number.parse().ok())
+        };
         (title.to_owned(), lines.lines().filter_map(number).collect())
     };
     (head, parts.map(list).collect())
@@ -125,7 +188,9 @@ fn lists(text: &str) -> (String, Vec<(String, Vec<u64>)>) {
 
 #[test]
 fn blocks_are_analyzed_as_by_promtool_and_with_their_sizes() {
-    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let Some((dir, original)) = recorded(&["promtool"]) else {
+        return;
+    };
     let calls: [&[&str]; 4] = [
         &["--extended"],
         &["--limit=5", "01M7YQXBGDD17SX867WS6E6B9M"],
@@ -142,14 +207,20 @@ fn blocks_are_analyzed_as_by_promtool_and_with_their_sizes() {
         let ((our_head, our_lists), (their_head, their_lists)) = (lists(&ours), lists(&theirs));
         assert_eq!(our_head, their_head, "{call:?}");
         assert_eq!(our_lists[..their_lists.len()], their_lists, "{call:?}");
-        let compaction = |text: &str| text.split_once("Compaction analysis:").map(|(_, part)| part.to_owned());
+        let compaction = |text: &str| {
+            text.split_once("Compaction analysis:")
+                .map(|(_, part)| part.to_owned())
+        };
         assert_eq!(compaction(&ours), compaction(&theirs), "{call:?}");
         assert!(ours.contains("\nBytes of samples by encoding:\n"), "{ours}");
     }
     let data = imported(&dir, &original);
     let ours = succeeded(varve(&["tsdb", "analyze", path(&data)]));
-    for title in ["Most common label pairs:", "Metric names with most bytes of samples:", "Bytes of the file by part:"]
-    {
+    for title in [
+        "Most common label pairs:",
+        "Metric names with most bytes of samples:",
+        "Bytes of the file by part:",
+    ] {
         assert!(ours.contains(title), "{ours}");
     }
     let json = |dir: &Path| {
@@ -158,13 +229,24 @@ fn blocks_are_analyzed_as_by_promtool_and_with_their_sizes() {
     };
     for dir in [&original, &data] {
         let json = json(dir);
-        assert!(json["series"].as_u64() > Some(0) && json["encodings"][0]["bytes"].as_u64() > Some(0), "{json}");
-        assert!(json["top"]["seriesByMetric"][0]["name"].is_string(), "{json}");
+        assert!(
+            json["series"].as_u64() > Some(0) && json["encodings"][0]["bytes"].as_u64() > Some(0),
+            "{json}"
+        );
+        assert!(
+            json["top"]["seriesByMetric"][0]["name"].is_string(),
+            "{json}"
+        );
     }
     assert!(json(&data)["partBytes"]["index"].as_u64() > Some(0));
     let verified = succeeded(varve(&["wal", "verify", path(&original)]));
     assert!(verified.ends_with(" samples: sound\n"), "{verified}");
-    assert_eq!(varve(&["tsdb", "analyze", path(&data), "nothing"]).status.code(), Some(1));
+    assert_eq!(
+        varve(&["tsdb", "analyze", path(&data), "nothing"])
+            .status
+            .code(),
+        Some(1)
+    );
 }
 
 #[test]
@@ -186,42 +268,90 @@ fn blocks_are_created_from_open_metrics_as_by_promtool() {
     for flags in [&[][..], &["--label=cluster=c", "--label=job=w"]] {
         let of = |name: &str| dir.path().join(format!("{name}-{}", flags.len()));
         let made = |program: &str, target: &Path| {
-            let args = [&["tsdb", "create-blocks-from", "openmetrics", path(&input), path(target)][..], flags].concat();
+            let args = [
+                &[
+                    "tsdb",
+                    "create-blocks-from",
+                    "openmetrics",
+                    path(&input),
+                    path(target),
+                ][..],
+                flags,
+            ]
+            .concat();
             let said = succeeded(run(program, &args, ""));
             std::fs::create_dir_all(target.join("wal")).expect("make a folder");
             // Without names, chunks and sizes.
-            let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-            let rows: Vec<_> = said.lines().map(columns).filter(|row| row.len() == 8).collect();
-            rows.into_iter().map(|row| [&row[1..5], &row[6..7]].concat()).collect::<Vec<_>>()
+            let columns = |line: &str| {
+                line.split_whitespace()
+                    .map(str::to_owned)
+                    .collect::<Vec<_>>()
+            };
+            let rows: Vec<_> = said
+                .lines()
+                .map(columns)
+                .filter(|row| row.len() == 8)
+                .collect();
+            rows.into_iter()
+                .map(|row| [&row[1..5], &row[6..7]].concat())
+                .collect::<Vec<_>>()
         };
         let (ours, theirs) = (of("ours"), of("theirs"));
         let rows = made(env!("CARGO_BIN_EXE_varve"), &ours);
         assert_eq!(rows, made("promtool", &theirs), "{flags:?}");
         assert!(rows.len() >= 4, "{rows:?}");
-        let dumps = [&ours, &theirs].map(|target| succeeded(promtool(&["tsdb", "dump", path(target)])));
-        assert!(dumps[0] == dumps[1] && dumps[0].lines().count() > 1000, "{flags:?}");
+        let dumps =
+            [&ours, &theirs].map(|target| succeeded(promtool(&["tsdb", "dump", path(target)])));
+        assert!(
+            dumps[0] == dumps[1] && dumps[0].lines().count() > 1000,
+            "{flags:?}"
+        );
         check_alike(&["tsdb", "list", path(&ours)], "");
         assert!(promtool(&["tsdb", "analyze", path(&ours)]).status.success());
     }
-    let quiet = varve(&["tsdb", "create-blocks-from", "openmetrics", "-q", path(&input), path(&dir.path().join("q"))]);
+    let quiet = varve(&[
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        "-q",
+        path(&input),
+        path(&dir.path().join("q")),
+    ]);
     assert_eq!(succeeded(quiet), "");
     std::fs::write(&input, "a 1 1\n").expect("write a file");
-    let cut = varve(&["tsdb", "create-blocks-from", "openmetrics", path(&input), path(dir.path())]);
+    let cut = varve(&[
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        path(&input),
+        path(dir.path()),
+    ]);
     assert_eq!(cut.status.code(), Some(1));
-    assert!(text(&cut.stderr).contains("data does not end with # EOF"), "{cut:?}");
+    assert!(
+        text(&cut.stderr).contains("data does not end with # EOF"),
+        "{cut:?}"
+    );
 }
 
 #[test]
 fn damage_is_reported_and_the_rest_is_dumped() {
-    let Some((_dir, original)) = recorded(&[]) else { return };
-    let whole = succeeded(varve(&["tsdb", "dump", path(&original)])).lines().count();
+    let Some((_dir, original)) = recorded(&[]) else {
+        return;
+    };
+    let whole = succeeded(varve(&["tsdb", "dump", path(&original)]))
+        .lines()
+        .count();
     let chunks = original.join("01M7YQXBGDD17SX867WS6E6B9M/chunks/000001");
     let mut bytes = std::fs::read(&chunks).expect("read a file");
     bytes[5000] ^= 0xff;
     std::fs::write(&chunks, bytes).expect("write a file");
     let output = varve(&["tsdb", "dump", path(&original)]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("chunks/000001: byte "), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("chunks/000001: byte "),
+        "{}",
+        text(&output.stderr)
+    );
     let left = text(&output.stdout).lines().count();
     assert!(left < whole && left > whole - 1000, "{left} of {whole}");
 }

@@ -28,11 +28,17 @@ fn kill_nine_loses_nothing_acknowledged_and_doubles_nothing() {
     let seed = seed();
     eprintln!("seed {seed}: set VARVE_CRASH_SEED={seed} to replay");
     let mut random = Random::new(seed);
-    let mut writers: Vec<_> = (0..WRITERS).map(|id| Writer::new(id, random.next())).collect();
+    let mut writers: Vec<_> = (0..WRITERS)
+        .map(|id| Writer::new(id, random.next()))
+        .collect();
     let mut ledger = Ledger::default();
     let mut server = Server::start(&[&flush_interval(&mut random)]);
     for round in 0..ROUNDS {
-        write_until_killed(&mut server, &mut writers, Duration::from_millis(random.below(ROUND_MS)));
+        write_until_killed(
+            &mut server,
+            &mut writers,
+            Duration::from_millis(random.below(ROUND_MS)),
+        );
         for writer in &mut writers {
             ledger.note(writer.take_sent());
         }
@@ -47,7 +53,10 @@ fn kill_nine_loses_nothing_acknowledged_and_doubles_nothing() {
         ledger.check_responses(server.http(), &name);
     }
     eprintln!("{ledger}");
-    assert!(ledger.n_acknowledged() > 1000, "too few samples were acknowledged: {ledger}");
+    assert!(
+        ledger.n_acknowledged() > 1000,
+        "too few samples were acknowledged: {ledger}"
+    );
 }
 
 fn shards(random: &mut Random) -> String {
@@ -69,7 +78,10 @@ fn write_until_killed(server: &mut Server, writers: &mut [Writer], life: Duratio
             let (http, killed) = (&http, &killed);
             scope.spawn(move || {
                 let lost = writer.write_until_lost(http);
-                assert!(killed.load(Ordering::SeqCst), "the server ended by itself: {lost}");
+                assert!(
+                    killed.load(Ordering::SeqCst),
+                    "the server ended by itself: {lost}"
+                );
             });
         }
         sleep(life);
@@ -81,7 +93,9 @@ fn write_until_killed(server: &mut Server, writers: &mut [Writer], life: Duratio
 fn seed() -> u64 {
     match std::env::var("VARVE_CRASH_SEED") {
         Ok(seed) => seed.parse().expect("VARVE_CRASH_SEED is a number"),
-        Err(_) => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64),
+        Err(_) => std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |d| d.as_nanos() as u64),
     }
 }
 

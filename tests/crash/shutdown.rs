@@ -7,7 +7,13 @@ use crate::harness::{Server, WriteRequest, series, try_serve, wait_until};
 const T0: i64 = 1_700_000_000_000;
 
 fn write(server: &Server, name: &str) {
-    server.http().write(&WriteRequest::new([series(&[("__name__", name)], &[(T0, 1.0)])])).expect_status(204);
+    server
+        .http()
+        .write(&WriteRequest::new([series(
+            &[("__name__", name)],
+            &[(T0, 1.0)],
+        )]))
+        .expect_status(204);
 }
 
 fn names(server: &Server) -> String {
@@ -44,10 +50,16 @@ fn sigterm_does_not_wait_long_for_clients() {
     let _idle = server.http().connect();
     let mut unread = server.http().connect();
     unread.send(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-    wait_until("the server to see them", || server.metric("varve_http_connections") >= 3.0);
+    wait_until("the server to see them", || {
+        server.metric("varve_http_connections") >= 3.0
+    });
     let started = Instant::now();
     assert!(server.terminate().success(), "{}", server.log());
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Faults that are injected into a running server: another server scrapes it, and the expression of each alert becomes
-//! true there. The unit tests beside the alerts show how long an expression must be true.
+//! Faults that are injected into a running server: another server scrapes it, and the expression of
+//! each alert becomes true there. The unit tests beside the alerts show how long an expression must
+//! be true.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -56,7 +57,10 @@ const INJECTED: [&str; 32] = [
 
 static ALERTS: LazyLock<BTreeMap<String, String>> = LazyLock::new(|| {
     let text = |of: &serde_json::Value| of.as_str().unwrap_or_default().to_owned();
-    rules(MIXIN).iter().map(|rule| (text(&rule["alert"]), text(&rule["expr"]))).collect()
+    rules(MIXIN)
+        .iter()
+        .map(|rule| (text(&rule["alert"]), text(&rule["expr"])))
+        .collect()
 });
 
 /// A server that scrapes another one.
@@ -70,18 +74,31 @@ impl Monitor {
     fn scrape(&self, target: &Server) {
         const LABELS: &str = "extra_label=job=varve&extra_label=instance=a:9898";
         let scraped = target.http().try_get("/metrics").ok();
-        let text = scraped.as_ref().map(|answer| answer.text()).unwrap_or_default();
+        let text = scraped
+            .as_ref()
+            .map(|answer| answer.text())
+            .unwrap_or_default();
         let body = format!("{text}\nup {}\n", u8::from(scraped.is_some()));
-        let answer = self.0.http().post(&format!("/api/v1/import/prometheus?{LABELS}"), &[], body.as_bytes());
+        let answer = self.0.http().post(
+            &format!("/api/v1/import/prometheus?{LABELS}"),
+            &[],
+            body.as_bytes(),
+        );
         assert!(answer.status < 300, "{answer:?}");
     }
 
     fn is_true(&self, alert: &str) -> bool {
-        let result = self.0.http().query("/api/v1/query", &[("query", &ALERTS[alert])]).data()["result"].take();
+        let result = self
+            .0
+            .http()
+            .query("/api/v1/query", &[("query", &ALERTS[alert])])
+            .data()["result"]
+            .take();
         !result.as_array().expect("a vector").is_empty()
     }
 
-    /// Injects a fault, again and again, until the expression of the alert is true. It must be false before.
+    /// Injects a fault, again and again, until the expression of the alert is true. It must be
+    /// false before.
     #[track_caller]
     fn expect(&self, alert: &str, target: &Server, fault: impl FnMut()) {
         self.scrape(target);
@@ -105,11 +122,17 @@ impl Monitor {
 
 fn write(server: &Server, labels: &[(&str, &str)], time_ms: i64) -> u16 {
     let labels = [&[("__name__", "m")], labels].concat();
-    server.http().write(&WriteRequest::new([series(&labels, &[(time_ms, 1.0)])])).status
+    server
+        .http()
+        .write(&WriteRequest::new([series(&labels, &[(time_ms, 1.0)])]))
+        .status
 }
 
 fn compact(server: &Server) -> u16 {
-    server.http().post("/api/v1/admin/tsdb/compact", &[], b"").status
+    server
+        .http()
+        .post("/api/v1/admin/tsdb/compact", &[], b"")
+        .status
 }
 
 #[test]
@@ -124,14 +147,20 @@ fn alerts_of_the_process() {
     let (config, dir) = (ConfigFile::new(""), TempDir::new().expect("a directory"));
     let web = dir.path().join("web.yml");
     std::fs::write(&web, "").expect("write a file");
-    let flags = [&*config.flag(), "--web.enable-lifecycle", &format!("--web.config.file={}", web.display())];
+    let flags = [
+        &*config.flag(),
+        "--web.enable-lifecycle",
+        &format!("--web.config.file={}", web.display()),
+    ];
     let (mut server, monitor) = (Server::start(&flags), Monitor::new());
     monitor.expect("VarveConfigReloadFailed", &server, || {
         config.write("nonsense: 1");
         server.http().post("/-/reload", &[], b"").expect_status(500);
     });
     config.write("");
-    monitor.expect("VarveWebConfigReloadFailed", &server, || std::fs::write(&web, "nonsense: 1").expect("write"));
+    monitor.expect("VarveWebConfigReloadFailed", &server, || {
+        std::fs::write(&web, "nonsense: 1").expect("write")
+    });
     std::fs::write(&web, "").expect("write a file");
     monitor.scrape(&server);
     assert!(!monitor.is_true("VarveDown") && !monitor.is_true("VarveRestarting"));
@@ -155,8 +184,16 @@ fn alerts_of_a_start() {
     const SERIES: usize = 20_000;
     let (mut server, monitor) = (Server::start(&[]), Monitor::new());
     for part in 0..5 {
-        let of = |i: usize| series(&[("__name__", "m"), ("i", &format!("{part}-{i}"))], &[(now_ms(), i as f64)]);
-        server.http().write(&WriteRequest::new((0..SERIES).map(of))).expect_status(204);
+        let of = |i: usize| {
+            series(
+                &[("__name__", "m"), ("i", &format!("{part}-{i}"))],
+                &[(now_ms(), i as f64)],
+            )
+        };
+        server
+            .http()
+            .write(&WriteRequest::new((0..SERIES).map(of)))
+            .expect_status(204);
     }
     monitor.scrape(&server);
     for alert in ["VarveNotReady", "VarveReplaySlow"] {
@@ -177,7 +214,11 @@ fn alerts_of_a_start() {
         });
         assert!(INJECTED.contains(&alert));
         wait_until("the end of the start", || {
-            server.http().get("/metrics").text().contains("varve_tsdb_replay_running 0\n")
+            server
+                .http()
+                .get("/metrics")
+                .text()
+                .contains("varve_tsdb_replay_running 0\n")
         });
         monitor.scrape(&server);
     }
@@ -189,7 +230,10 @@ fn alerts_of_ingestion() {
         "ingest: {team_label: team, teams: {a: {maximum: {active_series: 10}}, b: {maximum: {samples_per_second: 1}}}, \
          ha: {cluster_label: cluster, replica_label: replica, failover_timeout: 1s}}",
     );
-    let (server, monitor) = (Server::start(&[&config.flag(), "--ingest.queue-timeout=50ms"]), Monitor::new());
+    let (server, monitor) = (
+        Server::start(&[&config.flag(), "--ingest.queue-timeout=50ms"]),
+        Monitor::new(),
+    );
     let now = now_ms();
     assert_eq!(write(&server, &[], now), 204);
     monitor.scrape(&server);
@@ -197,20 +241,35 @@ fn alerts_of_ingestion() {
     monitor.expect("VarveSamplesRejected", &server, || {
         assert_eq!(write(&server, &[], now - 86_400_000), 400);
     });
-    let teams = |i: usize| [("team", "a"), ("i", ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"][i])];
+    let teams = |i: usize| {
+        [
+            ("team", "a"),
+            ("i", ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"][i]),
+        ]
+    };
     monitor.expect("VarveTeamNearMaximum", &server, || {
         (0..10).for_each(|i| assert_eq!(write(&server, &teams(i), now_ms()), 204));
     });
     monitor.expect("VarveTeamSeriesRejected", &server, || {
-        write(&server, &[("team", "a"), ("i", &now_ms().to_string())], now_ms());
+        write(
+            &server,
+            &[("team", "a"), ("i", &now_ms().to_string())],
+            now_ms(),
+        );
     });
     monitor.expect("VarveWritesThrottled", &server, || {
         let samples: Vec<_> = (0..20).map(|i| (now_ms() + i, 1.0)).collect();
-        server.http().write(&WriteRequest::new([series(&[("__name__", "m"), ("team", "b")], &samples)]));
+        server.http().write(&WriteRequest::new([series(
+            &[("__name__", "m"), ("team", "b")],
+            &samples,
+        )]));
     });
     let mut replicas = ["0", "1"].into_iter().cycle();
     monitor.expect("VarveHaFlapping", &server, || {
-        let labels = [("cluster", "c"), ("replica", replicas.next().expect("it is endless"))];
+        let labels = [
+            ("cluster", "c"),
+            ("replica", replicas.next().expect("it is endless")),
+        ];
         write(&server, &labels, now_ms());
         sleep(Duration::from_millis(1100));
     });
@@ -222,7 +281,10 @@ fn alert_of_a_silent_leader() {
     const SILENT_MAX: Duration = Duration::from_secs(300);
     let config = ConfigFile::new("ingest: {ha: {cluster_label: cluster, replica_label: replica}}");
     let (server, monitor) = (Server::start(&[&config.flag()]), Monitor::new());
-    assert_eq!(write(&server, &[("cluster", "c"), ("replica", "0")], now_ms()), 204);
+    assert_eq!(
+        write(&server, &[("cluster", "c"), ("replica", "0")], now_ms()),
+        204
+    );
     monitor.scrape(&server);
     assert!(!monitor.is_true("VarveHaLeaderSilent"));
     sleep(SILENT_MAX);
@@ -242,35 +304,55 @@ fn alerts_of_a_sender() {
 
 #[test]
 fn alert_of_a_disabled_relabel_rule() {
-    let rule = "{source_labels: [__name__], regex: m, action: drop, name: no-m, disable_on_use: true}";
+    let rule =
+        "{source_labels: [__name__], regex: m, action: drop, name: no-m, disable_on_use: true}";
     let config = ConfigFile::new(&format!("ingest: {{metric_relabel_configs: [{rule}]}}"));
     let (server, monitor) = (Server::start(&[&config.flag()]), Monitor::new());
     assert_eq!(write(&server, &[], now_ms()), 204);
     monitor.expect("VarveRelabelRuleDisabled", &server, || {
-        server.http().query("/api/v1/query", &[("query", "m")]).data();
+        server
+            .http()
+            .query("/api/v1/query", &[("query", "m")])
+            .data();
     });
 }
 
 #[test]
 fn alerts_of_a_full_disk() {
-    let Some(server) = Server::start_on_small_disk("16m", &["--storage.head.flush-interval=1s"]) else { return };
+    let Some(server) = Server::start_on_small_disk("16m", &["--storage.head.flush-interval=1s"])
+    else {
+        return;
+    };
     let monitor = Monitor::new();
     assert_eq!(write(&server, &[], now_ms()), 204);
-    for alert in ["VarveWritesFailing", "VarveLogNotWritten", "VarveCompactionsFailing"] {
+    for alert in [
+        "VarveWritesFailing",
+        "VarveLogNotWritten",
+        "VarveCompactionsFailing",
+    ] {
         monitor.scrape(&server);
         assert!(!monitor.is_true(alert), "{alert}");
     }
     let filler = server.root(&server.data_dir()).join("filler");
     // Takes what is free, also what the server has just freed.
     let fill = || {
-        let mut file = File::options().create(true).append(true).open(&filler).expect("open a file");
+        let mut file = File::options()
+            .create(true)
+            .append(true)
+            .open(&filler)
+            .expect("open a file");
         while file.write(&[1; 4096]).is_ok_and(|n| n > 0) {}
     };
     let write = || {
         fill();
-        let samples: Vec<_> = (0..10_000).map(|i| (now_ms() - 600_000 + i, (i as f64).sqrt())).collect();
+        let samples: Vec<_> = (0..10_000)
+            .map(|i| (now_ms() - 600_000 + i, (i as f64).sqrt()))
+            .collect();
         let name = now_ms().to_string();
-        server.http().write(&WriteRequest::new([series(&[("__name__", "m"), ("n", &name)], &samples)]));
+        server.http().write(&WriteRequest::new([series(
+            &[("__name__", "m"), ("n", &name)],
+            &samples,
+        )]));
     };
     monitor.expect_now("VarveWritesFailing", &server, write);
     monitor.expect_now("VarveLogNotWritten", &server, write);
@@ -289,7 +371,9 @@ fn alerts_of_damaged_files() {
     monitor.scrape(&server);
     assert!(!monitor.is_true("VarveBlocksDamaged") && !monitor.is_true("VarveLogDamaged"));
     server.kill();
-    damage(&server.data_dir().join("blocks"), |bytes| bytes.truncate(bytes.len() / 2));
+    damage(&server.data_dir().join("blocks"), |bytes| {
+        bytes.truncate(bytes.len() / 2)
+    });
     damage(&server.data_dir().join("wal"), |bytes| bytes[500] ^= 1);
     server.restart(&FLAGS);
     monitor.expect_now("VarveBlocksDamaged", &server, || {});
@@ -307,7 +391,10 @@ fn damage(dir: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         }
     }
     files.retain(|path| !path.ends_with("reserve"));
-    let largest = files.into_iter().max_by_key(|path| path.metadata().expect("a file").len()).expect("a file");
+    let largest = files
+        .into_iter()
+        .max_by_key(|path| path.metadata().expect("a file").len())
+        .expect("a file");
     let mut bytes = std::fs::read(&largest).expect("read a file");
     change(&mut bytes);
     std::fs::write(&largest, bytes).expect("write a file");
@@ -318,7 +405,14 @@ fn alerts_of_retention_and_uploads() {
     let dir = TempDir::new().expect("a directory");
     let bucket = dir.path().join("bucket.yml");
     // The bucket would be below a file.
-    std::fs::write(&bucket, format!("type: FILESYSTEM\nconfig: {{directory: '{}/x'}}", bucket.display())).unwrap();
+    std::fs::write(
+        &bucket,
+        format!(
+            "type: FILESYSTEM\nconfig: {{directory: '{}/x'}}",
+            bucket.display()
+        ),
+    )
+    .unwrap();
     let config = ConfigFile::new("global: {external_labels: {cluster: x}}");
     let flags = [
         "--web.enable-admin-api",
@@ -333,13 +427,23 @@ fn alerts_of_retention_and_uploads() {
         for time in (end - 50_400_000..end).step_by(600_000) {
             write(&server, &[], time);
         }
-        server.http().post("/api/v1/admin/tsdb/snapshot", &[], b"").expect_status(200);
+        server
+            .http()
+            .post("/api/v1/admin/tsdb/snapshot", &[], b"")
+            .expect_status(200);
         sleep(Duration::from_secs(1));
     });
-    let server = Server::start(&["--web.enable-admin-api", "--storage.tsdb.retention.time=15d"]);
+    let server = Server::start(&[
+        "--web.enable-admin-api",
+        "--storage.tsdb.retention.time=15d",
+    ]);
     monitor.expect("VarveRetentionHeld", &server, || {
         for days in [40, 39, 38, 37, 36, 0] {
-            write(&server, &[("day", &days.to_string())], now_ms() - days * 86_400_000);
+            write(
+                &server,
+                &[("day", &days.to_string())],
+                now_ms() - days * 86_400_000,
+            );
             assert_eq!(compact(&server), 204);
         }
     });
@@ -363,10 +467,20 @@ fn alerts_of_queries() {
     monitor.expect_now("VarveQueriesSlow", &server, || {});
     let server = Server::start(&["--query.max-samples=1"]);
     ingest(&server, 5_000);
-    let query = || server.http().query("/api/v1/query", &[("query", "load"), ("time", "1700000045")]).status;
+    let query = || {
+        server
+            .http()
+            .query(
+                "/api/v1/query",
+                &[("query", "load"), ("time", "1700000045")],
+            )
+            .status
+    };
     assert_eq!(query(), 422);
     let monitor = Monitor::new();
-    monitor.expect("VarveLimitsHit", &server, || (0..40).for_each(|_| assert_eq!(query(), 422)));
+    monitor.expect("VarveLimitsHit", &server, || {
+        (0..40).for_each(|_| assert_eq!(query(), 422))
+    });
 }
 
 #[test]
@@ -382,11 +496,20 @@ fn alerts_of_rules() {
                   - {name: alerts, interval: 1s, rules: [{alert: A, expr: 'm == 1'}]}";
     let away = "rules: {wait: none}\nalerting: {alertmanagers: [{static_configs: [{targets: ['127.0.0.1:1']}]}]}";
     let file = config(away, groups);
-    let flags = [&*file.flag(), "--rules.alerts-max=2", "--alertmanager.notification-queue-capacity=1"];
+    let flags = [
+        &*file.flag(),
+        "--rules.alerts-max=2",
+        "--alertmanager.notification-queue-capacity=1",
+    ];
     let (server, monitor) = (Server::start(&flags), Monitor::new());
-    let burn = || (0..2).for_each(|i| assert!(write(&server, &[("i", &i.to_string())], now_ms()) < 500));
+    let burn =
+        || (0..2).for_each(|i| assert!(write(&server, &[("i", &i.to_string())], now_ms()) < 500));
     monitor.expect("VarveRuleFailures", &server, burn);
-    for alert in ["VarveRuleIterationsMissed", "VarveAlertsNearMaximum", "VarveNotificationsDropped"] {
+    for alert in [
+        "VarveRuleIterationsMissed",
+        "VarveAlertsNearMaximum",
+        "VarveNotificationsDropped",
+    ] {
         monitor.expect_now(alert, &server, burn);
     }
     assert!(!monitor.is_true("VarveNoAlertmanager"));

@@ -1,5 +1,5 @@
-//! The manifests under docs/deploy/kubernetes: names, ports, labels, flags and paths agree with each other and with the
-//! binary. `kubectl kustomize` renders them where it exists.
+//! The manifests under docs/deploy/kubernetes: names, ports, labels, flags and paths agree with
+//! each other and with the binary. `kubectl kustomize` renders them where it exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,23 +18,44 @@ const POD_PORT: u64 = 9898;
 
 /// Parses all documents of a file or of rendered output.
 fn documents(text: &str) -> Vec<Value> {
-    serde_yaml_ng::Deserializer::from_str(text).map(|document| Value::deserialize(document).unwrap()).collect()
+    serde_yaml_ng::Deserializer::from_str(text)
+        .map(|document| Value::deserialize(document).unwrap())
+        .collect()
 }
 
 /// The objects of the base by kind.
 fn objects(all: Vec<Value>) -> BTreeMap<String, Value> {
-    all.into_iter().map(|object| (object["kind"].as_str().unwrap().to_owned(), object)).collect()
+    all.into_iter()
+        .map(|object| (object["kind"].as_str().unwrap().to_owned(), object))
+        .collect()
 }
 
 fn from_files() -> BTreeMap<String, Value> {
     let kustomization = documents(&text(&format!("{BASE}/kustomization.yaml"))).remove(0);
-    let files: Vec<_> = list(&kustomization["resources"]).iter().map(|file| file.as_str().unwrap()).collect();
-    let present = std::fs::read_dir(repository_path(BASE)).unwrap().map(|entry| entry.unwrap().file_name());
-    let present: BTreeSet<_> =
-        present.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".yaml")).collect();
-    let named: BTreeSet<_> = files.iter().copied().chain(["kustomization.yaml"]).map(str::to_owned).collect();
+    let files: Vec<_> = list(&kustomization["resources"])
+        .iter()
+        .map(|file| file.as_str().unwrap())
+        .collect();
+    let present = std::fs::read_dir(repository_path(BASE))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let present: BTreeSet<_> = present
+        .map(|name| name.into_string().unwrap())
+        .filter(|name| name.ends_with(".yaml"))
+        .collect();
+    let named: BTreeSet<_> = files
+        .iter()
+        .copied()
+        .chain(["kustomization.yaml"])
+        .map(str::to_owned)
+        .collect();
     assert_eq!(present, named, "kustomization.yaml lists all files");
-    objects(files.iter().flat_map(|file| documents(&text(&format!("{BASE}/{file}")))).collect())
+    objects(
+        files
+            .iter()
+            .flat_map(|file| documents(&text(&format!("{BASE}/{file}"))))
+            .collect(),
+    )
 }
 
 fn list(of: &Value) -> &[Value] {
@@ -51,7 +72,9 @@ fn container(objects: &BTreeMap<String, Value>) -> &Value {
 
 /// Returns the value of a flag in the arguments of the container.
 fn flag<'a>(args: &'a [&str], name: &str) -> &'a str {
-    args.iter().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('=')).unwrap_or_else(|| panic!("no {name}"))
+    args.iter()
+        .find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='))
+        .unwrap_or_else(|| panic!("no {name}"))
 }
 
 #[test]
@@ -63,35 +86,61 @@ fn names_ports_and_paths_agree() {
     let (set, container) = (&objects["StatefulSet"]["spec"], container(&objects));
     let pod = &set["template"]["spec"];
     assert_eq!(set["serviceName"], objects["Service"]["metadata"]["name"]);
-    assert_eq!(pod["serviceAccountName"], objects["ServiceAccount"]["metadata"]["name"]);
+    assert_eq!(
+        pod["serviceAccountName"],
+        objects["ServiceAccount"]["metadata"]["name"]
+    );
     // One server owns one data directory.
     assert_eq!(set["replicas"], 1);
 
     let args = strings(&container["args"]);
     assert_eq!(args[0], "serve");
     let port = &container["ports"][0];
-    let (name, number) = (port["name"].as_str().unwrap(), port["containerPort"].as_u64().unwrap());
+    let (name, number) = (
+        port["name"].as_str().unwrap(),
+        port["containerPort"].as_u64().unwrap(),
+    );
     assert_eq!(number, POD_PORT);
-    assert_eq!(flag(&args, "--web.listen-address"), format!("0.0.0.0:{number}"));
+    assert_eq!(
+        flag(&args, "--web.listen-address"),
+        format!("0.0.0.0:{number}")
+    );
     let service = &objects["Service"]["spec"]["ports"][0];
-    assert_eq!((&service["name"], &service["targetPort"]), (&port["name"], &port["name"]));
+    assert_eq!(
+        (&service["name"], &service["targetPort"]),
+        (&port["name"], &port["name"])
+    );
     assert_eq!(service["port"], POD_PORT);
-    assert_eq!(objects["ServiceMonitor"]["spec"]["endpoints"][0]["port"], name);
-    assert_eq!(objects["NetworkPolicy"]["spec"]["ingress"][0]["ports"][0]["port"], name);
+    assert_eq!(
+        objects["ServiceMonitor"]["spec"]["endpoints"][0]["port"],
+        name
+    );
+    assert_eq!(
+        objects["NetworkPolicy"]["spec"]["ingress"][0]["ports"][0]["port"],
+        name
+    );
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         assert_eq!(container[probe]["httpGet"]["port"], name, "{probe}");
     }
 
-    let mounts: BTreeMap<_, _> =
-        list(&container["volumeMounts"]).iter().map(|mount| (mount["name"].as_str().unwrap(), mount)).collect();
+    let mounts: BTreeMap<_, _> = list(&container["volumeMounts"])
+        .iter()
+        .map(|mount| (mount["name"].as_str().unwrap(), mount))
+        .collect();
     let data = mounts["data"]["mountPath"].as_str().unwrap();
     assert_eq!(flag(&args, "--storage.tsdb.path"), data);
     assert_eq!(set["volumeClaimTemplates"][0]["metadata"]["name"], "data");
     let config = Path::new(flag(&args, "--config.file"));
-    assert_eq!(config.parent().unwrap().to_str(), mounts["config"]["mountPath"].as_str());
+    assert_eq!(
+        config.parent().unwrap().to_str(),
+        mounts["config"]["mountPath"].as_str()
+    );
     let kustomization = documents(&text(&format!("{BASE}/kustomization.yaml"))).remove(0);
     let generated = &kustomization["configMapGenerator"][0];
-    assert_eq!(generated["files"][0], config.file_name().unwrap().to_str().unwrap());
+    assert_eq!(
+        generated["files"][0],
+        config.file_name().unwrap().to_str().unwrap()
+    );
     assert_eq!(pod["volumes"][0]["configMap"]["name"], generated["name"]);
     assert_eq!(kustomization["labels"][0]["pairs"][APP], "varve");
     assert_eq!(kustomization["images"][0]["name"], container["image"]);
@@ -99,7 +148,11 @@ fn names_ports_and_paths_agree() {
     // The same user, directory and port as the image.
     let image = text("docs/deploy/container/Containerfile");
     let user = pod["securityContext"]["runAsUser"].as_u64().unwrap();
-    for line in [format!("USER {user}:{user}"), format!("VOLUME {data}"), format!("EXPOSE {POD_PORT}")] {
+    for line in [
+        format!("USER {user}:{user}"),
+        format!("VOLUME {data}"),
+        format!("EXPOSE {POD_PORT}"),
+    ] {
         assert!(image.lines().any(|found| found == line), "{line}");
     }
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
@@ -118,7 +171,9 @@ fn patience_of_probes_and_termination_is_longer_than_replay_and_shutdown() {
     // Readiness while the series are loaded is 503, so the liveness probe must not use it.
     assert_eq!(container["livenessProbe"]["httpGet"]["path"], "/-/healthy");
     // Requests get up to 7 s, notifications 10 s.
-    let grace = objects["StatefulSet"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"].as_u64().unwrap();
+    let grace = objects["StatefulSet"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+        .as_u64()
+        .unwrap();
     assert!(grace >= 2 * (7 + 10), "{grace}");
 }
 
@@ -128,39 +183,61 @@ fn the_arguments_start_a_server_whose_probes_succeed() {
     let container = container(&objects);
     let (_dir, data_dir) = new_data_dir();
     let config = repository_path(BASE).join("varve.yml");
-    let args = strings(&container["args"]).into_iter().map(|arg| match arg.split_once('=') {
-        Some(("--config.file", _)) => format!("--config.file={}", config.display()),
-        Some(("--storage.tsdb.path", _)) => format!("--storage.tsdb.path={}", data_dir.display()),
-        Some(("--web.listen-address", _)) => "--web.listen-address=127.0.0.1:0".to_owned(),
-        _ => arg.to_owned(),
-    });
+    let args = strings(&container["args"])
+        .into_iter()
+        .map(|arg| match arg.split_once('=') {
+            Some(("--config.file", _)) => format!("--config.file={}", config.display()),
+            Some(("--storage.tsdb.path", _)) => {
+                format!("--storage.tsdb.path={}", data_dir.display())
+            }
+            Some(("--web.listen-address", _)) => "--web.listen-address=127.0.0.1:0".to_owned(),
+            _ => arg.to_owned(),
+        });
     let args: Vec<_> = args.collect();
-    let mut server = Process::start("varve", Command::new(env!("CARGO_BIN_EXE_varve")).args(&args));
+    let mut server = Process::start(
+        "varve",
+        Command::new(env!("CARGO_BIN_EXE_varve")).args(&args),
+    );
     let http = crate::harness::Http::new(server.listening_address());
     for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
         let path = container[probe]["httpGet"]["path"].as_str().unwrap();
         crate::harness::wait_until(probe, || http.get(path).status == 200);
     }
     let monitor = &objects["ServiceMonitor"]["spec"]["endpoints"][0];
-    http.get(monitor["path"].as_str().unwrap()).expect_status(200);
+    http.get(monitor["path"].as_str().unwrap())
+        .expect_status(200);
     assert!(server.terminate().success());
 }
 
 #[test]
 fn remote_write_of_kube_prometheus_names_the_service_and_the_ha_labels_of_the_operator() {
-    let patch = documents(&text(&format!("{BASE}/kube-prometheus/prometheus-remote-write.yaml"))).remove(0);
+    let patch = documents(&text(&format!(
+        "{BASE}/kube-prometheus/prometheus-remote-write.yaml"
+    )))
+    .remove(0);
     let service = &from_files()["Service"];
     let kustomization = documents(&text(&format!("{BASE}/kustomization.yaml"))).remove(0);
     let url = patch["spec"]["remoteWrite"][0]["url"].as_str().unwrap();
-    let (name, namespace) =
-        (service["metadata"]["name"].as_str().unwrap(), kustomization["namespace"].as_str().unwrap());
-    assert_eq!(url, format!("http://{name}.{namespace}.svc:{POD_PORT}/api/v1/write"));
+    let (name, namespace) = (
+        service["metadata"]["name"].as_str().unwrap(),
+        kustomization["namespace"].as_str().unwrap(),
+    );
+    assert_eq!(
+        url,
+        format!("http://{name}.{namespace}.svc:{POD_PORT}/api/v1/write")
+    );
     // The path exists: a body of one byte is malformed, not unknown.
-    let server = Server::start(&[&format!("--config.file={}", repository_path(BASE).join("varve.yml").display())]);
+    let server = Server::start(&[&format!(
+        "--config.file={}",
+        repository_path(BASE).join("varve.yml").display()
+    )]);
     assert_eq!(server.http().post("/api/v1/write", &[], b"x").status, 400);
     let config = documents(&text(&format!("{BASE}/varve.yml"))).remove(0);
     let ha = &config["ingest"]["ha"];
-    assert_eq!((&ha["cluster_label"], &ha["replica_label"]), (&"prometheus".into(), &"prometheus_replica".into()));
+    assert_eq!(
+        (&ha["cluster_label"], &ha["replica_label"]),
+        (&"prometheus".into(), &"prometheus_replica".into())
+    );
 }
 
 #[test]
@@ -168,8 +245,16 @@ fn kustomize_renders_what_the_files_say() {
     if missing(&["kubectl"]) {
         return;
     }
-    let output = Command::new("kubectl").arg("kustomize").arg(repository_path(BASE)).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = Command::new("kubectl")
+        .arg("kustomize")
+        .arg(repository_path(BASE))
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let rendered = objects(documents(&String::from_utf8(output.stdout).unwrap()));
     let kinds: Vec<_> = rendered.keys().map(String::as_str).collect();
     let expect = [
@@ -189,12 +274,27 @@ fn kustomize_renders_what_the_files_say() {
     assert_eq!(app(&set["template"]["metadata"]["labels"]), "varve");
     assert_eq!(app(&set["selector"]["matchLabels"]), "varve");
     assert_eq!(app(&rendered["Service"]["spec"]["selector"]), "varve");
-    assert_eq!(app(&rendered["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"]), "varve");
-    assert_eq!(app(&rendered["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]), "varve");
-    assert_eq!(app(&rendered["ServiceMonitor"]["spec"]["selector"]["matchLabels"]), "varve");
+    assert_eq!(
+        app(&rendered["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"]),
+        "varve"
+    );
+    assert_eq!(
+        app(&rendered["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"]),
+        "varve"
+    );
+    assert_eq!(
+        app(&rendered["ServiceMonitor"]["spec"]["selector"]["matchLabels"]),
+        "varve"
+    );
     // A changed configuration restarts the pod: the name of the ConfigMap has its hash.
     let name = &rendered["ConfigMap"]["metadata"]["name"];
     assert!(name.as_str().unwrap().starts_with("varve-"));
-    assert_eq!(&set["template"]["spec"]["volumes"][0]["configMap"]["name"], name);
-    assert_eq!(rendered["ConfigMap"]["data"]["varve.yml"], text(&format!("{BASE}/varve.yml")));
+    assert_eq!(
+        &set["template"]["spec"]["volumes"][0]["configMap"]["name"],
+        name
+    );
+    assert_eq!(
+        rendered["ConfigMap"]["data"]["varve.yml"],
+        text(&format!("{BASE}/varve.yml"))
+    );
 }

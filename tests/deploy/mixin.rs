@@ -1,5 +1,5 @@
-//! docs/mixin: alerts, dashboards and runbooks of Varve and of a cluster, and the names that Prometheus' own dashboards
-//! and alerts expect.
+//! docs/mixin: alerts, dashboards and runbooks of Varve and of a cluster, and the names that
+//! Prometheus' own dashboards and alerts expect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -46,38 +46,65 @@ fn string(of: &Value) -> &str {
 
 /// Returns all rules of a file.
 pub(super) fn rules(path: &str) -> Vec<Value> {
-    list(&yaml(path)["groups"]).iter().flat_map(|group| list(&group["rules"]).to_vec()).collect()
+    list(&yaml(path)["groups"])
+        .iter()
+        .flat_map(|group| list(&group["rules"]).to_vec())
+        .collect()
 }
 
 /// Returns the queries of a dashboard: of panels with their titles, and of variables.
 fn queries(dashboard: &Value) -> Vec<(String, String)> {
     let of_panel = |panel: &Value| -> Vec<_> {
         let title = string(&panel["title"]).to_owned();
-        list(&panel["targets"]).iter().map(|target| (title.clone(), string(&target["expr"]).to_owned())).collect()
+        list(&panel["targets"])
+            .iter()
+            .map(|target| (title.clone(), string(&target["expr"]).to_owned()))
+            .collect()
     };
-    let inner = |panel: &Value| list(&panel["panels"]).iter().flat_map(of_panel).collect::<Vec<_>>();
-    let panels = list(&dashboard["panels"]).iter().flat_map(|panel| [of_panel(panel), inner(panel)].concat());
-    let variables = list(&dashboard["templating"]["list"]).iter().filter_map(|variable| {
-        let selector = string(&variable["definition"]).strip_prefix("label_values(")?.rsplit_once(',')?.0.to_owned();
-        Some((string(&variable["name"]).to_owned(), selector))
-    });
+    let inner = |panel: &Value| {
+        list(&panel["panels"])
+            .iter()
+            .flat_map(of_panel)
+            .collect::<Vec<_>>()
+    };
+    let panels = list(&dashboard["panels"])
+        .iter()
+        .flat_map(|panel| [of_panel(panel), inner(panel)].concat());
+    let variables = list(&dashboard["templating"]["list"])
+        .iter()
+        .filter_map(|variable| {
+            let selector = string(&variable["definition"])
+                .strip_prefix("label_values(")?
+                .rsplit_once(',')?
+                .0
+                .to_owned();
+            Some((string(&variable["name"]).to_owned(), selector))
+        });
     panels.chain(variables).collect()
 }
 
 /// Replaces Grafana's variables.
 fn plain(query: &str) -> String {
-    let query = query.replace("$__rate_interval", "5m").replace("$__interval", "1m").replace("$__range", "1h");
-    ["$instance", "$team", "$namespace", "$job", "$cluster"].iter().fold(query, |query, name| query.replace(name, ".*"))
+    let query = query
+        .replace("$__rate_interval", "5m")
+        .replace("$__interval", "1m")
+        .replace("$__range", "1h");
+    ["$instance", "$team", "$namespace", "$job", "$cluster"]
+        .iter()
+        .fold(query, |query, name| query.replace(name, ".*"))
 }
 
 /// Returns the names of metrics with one of these prefixes in an expression.
 fn names(expr: &str, prefixes: &[&str]) -> BTreeSet<String> {
     let words = expr.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');
-    words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix))).map(str::to_owned).collect()
+    words
+        .filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)))
+        .map(str::to_owned)
+        .collect()
 }
 
-/// Runs `varve test rules` on the unit tests beside a rule file, and checks that they cover each alert: one that fires,
-/// and one that does not fire yet.
+/// Runs `varve test rules` on the unit tests beside a rule file, and checks that they cover each
+/// alert: one that fires, and one that does not fire yet.
 fn check_alerts(rule_file: &str, prefix: &str) {
     let dir = Path::new(rule_file).parent().unwrap().display().to_string();
     let tests_file = format!("{dir}/tests.yaml");
@@ -86,34 +113,68 @@ fn check_alerts(rule_file: &str, prefix: &str) {
         .arg(repository_path(&tests_file))
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat())
+    );
     let tests = yaml(&tests_file);
-    let cases: Vec<_> = list(&tests["tests"]).iter().flat_map(|test| list(&test["alert_rule_test"])).collect();
+    let cases: Vec<_> = list(&tests["tests"])
+        .iter()
+        .flat_map(|test| list(&test["alert_rule_test"]))
+        .collect();
     let runbooks = text(&format!("{dir}/runbooks.md"));
-    for rule in rules(rule_file).iter().filter(|rule| !rule["alert"].is_null()) {
+    for rule in rules(rule_file)
+        .iter()
+        .filter(|rule| !rule["alert"].is_null())
+    {
         let name = string(&rule["alert"]);
         assert!(prefix.is_empty() || name.starts_with(prefix), "{name}");
         let fires = |expect: bool| {
-            cases.iter().any(|case| case["alertname"] == name && list(&case["exp_alerts"]).is_empty() != expect)
+            cases.iter().any(|case| {
+                case["alertname"] == name && list(&case["exp_alerts"]).is_empty() != expect
+            })
         };
         assert!(fires(true), "no unit test in which {name} fires");
         let is_immediate = rule["for"].is_null() && string(&rule["expr"]).ends_with("> 0");
-        assert!(is_immediate || fires(false), "no unit test in which {name} does not fire");
-        assert!(matches!(string(&rule["labels"]["severity"]), "warning" | "critical"), "{name}");
+        assert!(
+            is_immediate || fires(false),
+            "no unit test in which {name} does not fire"
+        );
+        assert!(
+            matches!(string(&rule["labels"]["severity"]), "warning" | "critical"),
+            "{name}"
+        );
         let link = format!("{dir}/runbooks.md#{}", name.to_lowercase());
         assert_eq!(string(&rule["annotations"]["runbook"]), link);
-        let section =
-            runbooks.split(&format!("\n## {name}\n")).nth(1).unwrap_or_else(|| panic!("no runbook of {name}"));
+        let section = runbooks
+            .split(&format!("\n## {name}\n"))
+            .nth(1)
+            .unwrap_or_else(|| panic!("no runbook of {name}"));
         let section = section.split("\n## ").next().unwrap().trim();
-        assert!(section.lines().count() > 2, "the runbook of {name} says nothing: {section}");
-        for target in section.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        assert!(
+            section.lines().count() > 2,
+            "the runbook of {name} says nothing: {section}"
+        );
+        for target in section
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
             let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
             let page = text(&format!("{dir}/{path}"));
             let is_heading = |line: &str| {
-                let title = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+                let title = line
+                    .trim_start_matches('#')
+                    .trim()
+                    .to_lowercase()
+                    .replace(' ', "-");
                 line.starts_with('#') && title.replace([',', '\''], "") == anchor
             };
-            assert!(anchor.is_empty() || page.lines().any(is_heading), "{name}: {target} does not exist");
+            assert!(
+                anchor.is_empty() || page.lines().any(is_heading),
+                "{name}: {target} does not exist"
+            );
         }
     }
 }
@@ -131,8 +192,8 @@ fn alerts_of_the_cluster_have_unit_tests_and_runbooks() {
     check_alerts(CLUSTER, "");
 }
 
-/// Starts a server with teams, a relabel rule, an HA pair, rules and an Alertmanager that does not respond, and uses
-/// all of it.
+/// Starts a server with teams, a relabel rule, an HA pair, rules and an Alertmanager that does not
+/// respond, and uses all of it.
 fn used_server() -> (Server, ConfigFile) {
     let config = ConfigFile::new(
         &json!({
@@ -154,30 +215,73 @@ fn used_server() -> (Server, ConfigFile) {
         })
         .to_string(),
     );
-    let rules = "groups: [{name: g, rules: [{record: r, expr: load}, {alert: Burning, expr: load > 0}]}]";
+    let rules =
+        "groups: [{name: g, rules: [{record: r, expr: load}, {alert: Burning, expr: load > 0}]}]";
     std::fs::write(config.dir().join("rules.yml"), rules).unwrap();
-    let server = Server::start(&[&config.flag(), "--query.max-samples=20000", "--self-scrape-interval=1s"]);
+    let server = Server::start(&[
+        &config.flag(),
+        "--query.max-samples=20000",
+        "--self-scrape-interval=1s",
+    ]);
     let now_ms = now_ms();
     let load = |team: &str, i: usize, samples: &[(i64, f64)]| {
         let i = i.to_string();
-        series(&[("__name__", "load"), ("team", team), ("i", &i), ("cluster", "c"), ("replica", "x")], samples)
+        series(
+            &[
+                ("__name__", "load"),
+                ("team", team),
+                ("i", &i),
+                ("cluster", "c"),
+                ("replica", "x"),
+            ],
+            samples,
+        )
     };
     let write = |request: WriteRequest| server.http().write(&request).status;
-    assert_eq!(write(WriteRequest::new((0..3).map(|i| load("a", i, &[(now_ms, 1.0)])))), 400);
+    assert_eq!(
+        write(WriteRequest::new((0..3).map(|i| load(
+            "a",
+            i,
+            &[(now_ms, 1.0)]
+        )))),
+        400
+    );
     // More samples than the team's budget, which the sender must retry.
-    let many = |from: i64| (0..100).map(|i| (now_ms - 100_000 + from + i, 1.0)).collect::<Vec<_>>();
+    let many = |from: i64| {
+        (0..100)
+            .map(|i| (now_ms - 100_000 + from + i, 1.0))
+            .collect::<Vec<_>>()
+    };
     let throttled = |round: i64| write(WriteRequest::new([load("b", 0, &many(round * 100))]));
-    assert!((0..5).map(throttled).any(|status| status != 204), "no write was throttled");
+    assert!(
+        (0..5).map(throttled).any(|status| status != 204),
+        "no write was throttled"
+    );
     let samples: Vec<_> = (0..25_000).map(|i| (now_ms - 30_000 + i, 1.0)).collect();
-    assert_eq!(write(WriteRequest::new([series(&[("__name__", "many")], &samples)])), 204);
-    let too_many = server.http().query("/api/v1/query", &[("query", "many[1h]")]);
+    assert_eq!(
+        write(WriteRequest::new([series(
+            &[("__name__", "many")],
+            &samples
+        )])),
+        204
+    );
+    let too_many = server
+        .http()
+        .query("/api/v1/query", &[("query", "many[1h]")]);
     assert_eq!(too_many.status, 422, "{}", too_many.text());
-    server.http().query("/api/v1/query", &[("query", "load")]).expect_status(200);
+    server
+        .http()
+        .query("/api/v1/query", &[("query", "load")])
+        .expect_status(200);
     wait_until("rules and notifications", || {
         let text = server.http().get("/metrics").text();
-        ["prometheus_notifications_errors_total{", "varve_rule_evaluation_seconds_total{", "varve_sender_arrival_lag"]
-            .iter()
-            .all(|name| text.contains(&format!("\n{name}")))
+        [
+            "prometheus_notifications_errors_total{",
+            "varve_rule_evaluation_seconds_total{",
+            "varve_sender_arrival_lag",
+        ]
+        .iter()
+        .all(|name| text.contains(&format!("\n{name}")))
     });
     (server, config)
 }
@@ -185,7 +289,10 @@ fn used_server() -> (Server, ConfigFile) {
 /// Returns the names of all series in the text format.
 fn exported(server: &Server) -> BTreeSet<String> {
     let text = server.http().get("/metrics").expect_status(200).text();
-    let names = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split(['{', ' ']).next());
+    let names = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(['{', ' ']).next());
     names.map(str::to_owned).collect()
 }
 
@@ -193,13 +300,32 @@ fn exported(server: &Server) -> BTreeSet<String> {
 fn a_server_exports_every_metric_of_its_mixin_and_accepts_every_query() {
     let (server, _config) = used_server();
     let exported = exported(&server);
-    let expr = |rule: Value| (string(&rule["alert"]).to_owned(), string(&rule["expr"]).to_owned());
+    let expr = |rule: Value| {
+        (
+            string(&rule["alert"]).to_owned(),
+            string(&rule["expr"]).to_owned(),
+        )
+    };
     let mut all: Vec<(String, String)> = rules(MIXIN).into_iter().map(expr).collect();
     let dashboards = files(&repository_path("docs/mixin/dashboards"), ".json");
-    let found: Vec<_> = dashboards.iter().map(|path| path.file_stem().unwrap().to_string_lossy()).collect();
-    assert_eq!(found, ["ingestion", "overview", "queries", "rules", "storage", "teams"]);
+    let found: Vec<_> = dashboards
+        .iter()
+        .map(|path| path.file_stem().unwrap().to_string_lossy())
+        .collect();
+    assert_eq!(
+        found,
+        [
+            "ingestion",
+            "overview",
+            "queries",
+            "rules",
+            "storage",
+            "teams"
+        ]
+    );
     for path in &dashboards {
-        let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let dashboard: Value =
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         all.extend(queries(&dashboard));
     }
     let mut missing = BTreeMap::new();
@@ -209,7 +335,9 @@ fn a_server_exports_every_metric_of_its_mixin_and_accepts_every_query() {
                 missing.insert(name, title.clone());
             }
         }
-        let answer = server.http().query("/api/v1/query", &[("query", &plain(query))]);
+        let answer = server
+            .http()
+            .query("/api/v1/query", &[("query", &plain(query))]);
         assert_eq!(answer.status, 200, "{title}: {query}: {}", answer.text());
     }
     assert!(all.len() > 100, "{} queries", all.len());
@@ -218,16 +346,28 @@ fn a_server_exports_every_metric_of_its_mixin_and_accepts_every_query() {
 
 /// Returns the metrics of the fleet generator, of recorded scrapes and of kube-prometheus.
 fn known_in_clusters() -> BTreeSet<String> {
-    let fleet = Fleet::new(FleetOptions { active_series: 20_000, ..FleetOptions::default() });
+    let fleet = Fleet::new(FleetOptions {
+        active_series: 20_000,
+        ..FleetOptions::default()
+    });
     let mut known: BTreeSet<String> = INFINIBAND.map(str::to_owned).into();
     for place in 0..fleet.n_places() {
         let labels = fleet.labels(fleet.series_at(place, 0));
-        known.extend(labels.iter().find(|(name, _)| *name == "__name__").map(|(_, value)| value.to_owned()));
+        known.extend(
+            labels
+                .iter()
+                .find(|(name, _)| *name == "__name__")
+                .map(|(_, value)| value.to_owned()),
+        );
     }
     let expressions = std::fs::read_to_string(shared("kube-prometheus/expressions.json")).unwrap();
     let expressions: Value = serde_json::from_str(&expressions).unwrap();
     for expression in list(&expressions["expressions"]) {
-        known.extend(list(&expression["metrics"]).iter().map(|name| string(name).to_owned()));
+        known.extend(
+            list(&expression["metrics"])
+                .iter()
+                .map(|name| string(name).to_owned()),
+        );
     }
     known
 }
@@ -239,23 +379,44 @@ fn the_cluster_pack_uses_metrics_of_the_fleet_and_of_kube_prometheus() {
     }
     let known = known_in_clusters();
     let rules = rules(CLUSTER);
-    let recorded: BTreeSet<_> =
-        rules.iter().map(|rule| string(&rule["record"])).filter(|name| !name.is_empty()).collect();
-    let mut all: Vec<_> = rules.iter().map(|rule| string(&rule["expr"]).to_owned()).collect();
+    let recorded: BTreeSet<_> = rules
+        .iter()
+        .map(|rule| string(&rule["record"]))
+        .filter(|name| !name.is_empty())
+        .collect();
+    let mut all: Vec<_> = rules
+        .iter()
+        .map(|rule| string(&rule["expr"]).to_owned())
+        .collect();
     for path in files(&repository_path("docs/mixin/cluster/dashboards"), ".json") {
-        let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let dashboard: Value =
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         all.extend(queries(&dashboard).into_iter().map(|(_, query)| query));
     }
     assert!(all.len() > 40, "{}", all.len());
-    let prefixes = ["apiserver_", "etcd_", "DCGM_", "node_", "kube_", "kubelet_", "iptables_", "namespace_chain:"];
+    let prefixes = [
+        "apiserver_",
+        "etcd_",
+        "DCGM_",
+        "node_",
+        "kube_",
+        "kubelet_",
+        "iptables_",
+        "namespace_chain:",
+    ];
     let server = Server::start(&[]);
     for query in &all {
         let names = names(query, &prefixes);
         assert!(!names.is_empty(), "{query}");
-        let unknown: Vec<_> =
-            names.iter().filter(|&name| !known.contains(name) && !recorded.contains(&**name)).collect();
+        let unknown: Vec<_> = names
+            .iter()
+            .filter(|&name| !known.contains(name) && !recorded.contains(&**name))
+            .collect();
         assert!(unknown.is_empty(), "{query}: {unknown:?}");
-        server.http().query("/api/v1/query", &[("query", &plain(query))]).expect_status(200);
+        server
+            .http()
+            .query("/api/v1/query", &[("query", &plain(query))])
+            .expect_status(200);
     }
 }
 
@@ -267,26 +428,42 @@ fn prometheus_own_dashboards_and_alerts_find_their_metrics_or_the_docs_say_why_n
     let (server, _config) = used_server();
     let exported = exported(&server);
     let page = text("docs/metrics.md");
-    let section = page.split("\n## Prometheus' dashboards and alerts\n").nth(1).expect("docs/metrics.md has a section");
-    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
+    let section = page
+        .split("\n## Prometheus' dashboards and alerts\n")
+        .nth(1)
+        .expect("docs/metrics.md has a section");
+    let rows = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
     let reasons = rows.flat_map(|cell| cell.split('`').step_by(2));
     let mut n_exported = 0;
     let mut missing = BTreeSet::new();
     for file in ["alerts.yaml", "prometheus.json"] {
         let source = std::fs::read_to_string(shared("dashboards/prometheus").join(file)).unwrap();
-        for name in names(&source, &["prometheus_"]).into_iter().filter(|name| !name.ends_with('_')) {
-            let is_documented = reasons
-                .clone()
-                .any(|pattern| pattern.strip_suffix('*').map_or(pattern == name, |prefix| name.starts_with(prefix)));
+        for name in names(&source, &["prometheus_"])
+            .into_iter()
+            .filter(|name| !name.ends_with('_'))
+        {
+            let is_documented = reasons.clone().any(|pattern| {
+                pattern
+                    .strip_suffix('*')
+                    .map_or(pattern == name, |prefix| name.starts_with(prefix))
+            });
             if exported.contains(&name) {
-                assert!(!is_documented, "{name} is exported, but docs/metrics.md says that it is not");
+                assert!(
+                    !is_documented,
+                    "{name} is exported, but docs/metrics.md says that it is not"
+                );
                 n_exported += 1;
             } else if !is_documented {
                 missing.insert(name);
             }
         }
     }
-    assert!(missing.is_empty(), "neither exported nor explained: {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "neither exported nor explained: {missing:?}"
+    );
     assert!(n_exported >= 12, "{n_exported}");
 }
 
@@ -294,10 +471,19 @@ fn prometheus_own_dashboards_and_alerts_find_their_metrics_or_the_docs_say_why_n
 fn grafana_provisioning_names_the_data_source_of_the_dashboards() {
     let source = yaml("docs/deploy/grafana/provisioning/datasources/varve.yaml");
     assert_eq!(source["datasources"][0]["type"], "prometheus");
-    let help = Command::new(env!("CARGO_BIN_EXE_varve")).args(["serve", "--help"]).output().unwrap();
+    let help = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .args(["serve", "--help"])
+        .output()
+        .unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
-    let url = string(&source["datasources"][0]["url"]).strip_prefix("http://").unwrap().to_owned();
-    assert!(help.contains(&format!("[default: {url}]")), "{url} is not the default of --web.listen-address");
+    let url = string(&source["datasources"][0]["url"])
+        .strip_prefix("http://")
+        .unwrap()
+        .to_owned();
+    assert!(
+        help.contains(&format!("[default: {url}]")),
+        "{url} is not the default of --web.listen-address"
+    );
     let providers = yaml("docs/deploy/grafana/provisioning/dashboards/varve.yaml");
     let mut uids = BTreeSet::new();
     for provider in list(&providers["providers"]) {
@@ -305,10 +491,17 @@ fn grafana_provisioning_names_the_data_source_of_the_dashboards() {
         let dashboards = files(&repository_path(&path), ".json");
         assert!(!dashboards.is_empty(), "{path}");
         for file in dashboards {
-            let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-            assert!(uids.insert(string(&dashboard["uid"]).to_owned()), "{} twice", dashboard["uid"]);
+            let dashboard: Value =
+                serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+            assert!(
+                uids.insert(string(&dashboard["uid"]).to_owned()),
+                "{} twice",
+                dashboard["uid"]
+            );
             // The data source is a variable: a fixed one would bind the dashboard to one Grafana.
-            let panels = list(&dashboard["panels"]).iter().filter(|panel| panel["type"] != "row");
+            let panels = list(&dashboard["panels"])
+                .iter()
+                .filter(|panel| panel["type"] != "row");
             panels.for_each(|panel| assert_eq!(panel["datasource"]["uid"], "${datasource}"));
             assert_eq!(dashboard["templating"]["list"][0]["type"], "datasource");
         }

@@ -1,4 +1,5 @@
-//! The files under docs/deploy: they are valid, agree with the binary, and work where the tools to run them exist.
+//! The files under docs/deploy: they are valid, agree with the binary, and work where the tools to
+//! run them exist.
 
 mod container;
 mod debian;

@@ -1,4 +1,5 @@
-//! An HTTP client that returns every response, whatever its status, and raw connections for invalid requests.
+//! An HTTP client that returns every response, whatever its status, and raw connections for invalid
+//! requests.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -50,21 +51,36 @@ impl Http {
 
     /// Creates a client with TLS settings and credentials.
     pub(crate) fn of(address: SocketAddr, access: &Access) -> Self {
-        let config = Agent::config_builder().http_status_as_error(false).proxy(None).timeout_global(Some(PATIENCE));
-        // Each request has a connection of its own: the server may close an idle one just when a request is sent on it.
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .timeout_global(Some(PATIENCE));
+        // Each request has a connection of its own: the server may close an idle one just when a
+        // request is sent on it.
         let mut config = config.max_idle_connections(0);
         if let Some(tls) = &access.tls {
             config = config.tls_config(tls.clone());
         }
         if let Some(authorization) = access.authorization.clone() {
-            config = config.middleware(move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
-                let value = authorization.parse().expect("a valid header");
-                request.headers_mut().insert("authorization", value);
-                next.handle(request)
-            });
+            config = config.middleware(
+                move |mut request: Request<SendBody<'_>>, next: MiddlewareNext<'_>| {
+                    let value = authorization.parse().expect("a valid header");
+                    request.headers_mut().insert("authorization", value);
+                    next.handle(request)
+                },
+            );
         }
-        let scheme = if access.tls.is_some() { "https" } else { "http" };
-        Self { address, agent: config.build().into(), scheme, prefix: String::new() }
+        let scheme = if access.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        Self {
+            address,
+            agent: config.build().into(),
+            scheme,
+            prefix: String::new(),
+        }
     }
 
     /// Returns a client of the same server with other TLS settings and credentials.
@@ -74,7 +90,10 @@ impl Http {
 
     /// Returns a client that prepends a prefix to all paths, as in `--web.route-prefix`.
     pub(crate) fn below(self, prefix: &str) -> Self {
-        Self { prefix: prefix.to_owned(), ..self }
+        Self {
+            prefix: prefix.to_owned(),
+            ..self
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -87,44 +106,89 @@ impl Http {
     }
 
     pub(crate) fn get(&self, path: &str) -> Answer {
-        self.try_get(path).unwrap_or_else(|e| panic!("GET {path}: {e}"))
+        self.try_get(path)
+            .unwrap_or_else(|e| panic!("GET {path}: {e}"))
     }
 
     pub(crate) fn try_get(&self, path: &str) -> Result<Answer, String> {
-        self.agent.get(self.url(path)).call().map_err(|e| e.to_string()).map(Answer::read)
+        self.agent
+            .get(self.url(path))
+            .call()
+            .map_err(|e| e.to_string())
+            .map(Answer::read)
     }
 
     /// Sends a GET request with parameters.
     pub(crate) fn query(&self, path: &str, params: &[(&str, &str)]) -> Answer {
-        let request = self.agent.get(self.url(path)).query_pairs(params.iter().copied());
-        Answer::read(request.call().unwrap_or_else(|e| panic!("GET {path} {params:?}: {e}")))
+        let request = self
+            .agent
+            .get(self.url(path))
+            .query_pairs(params.iter().copied());
+        Answer::read(
+            request
+                .call()
+                .unwrap_or_else(|e| panic!("GET {path} {params:?}: {e}")),
+        )
     }
 
     /// Sends a POST request with a form.
     pub(crate) fn form(&self, path: &str, params: &[(&str, &str)]) -> Answer {
-        let sent = self.agent.post(self.url(path)).send_form(params.iter().copied());
+        let sent = self
+            .agent
+            .post(self.url(path))
+            .send_form(params.iter().copied());
         Answer::read(sent.unwrap_or_else(|e| panic!("POST {path} {params:?}: {e}")))
     }
 
     pub(crate) fn delete(&self, path: &str) -> Answer {
-        Answer::read(self.agent.delete(self.url(path)).call().unwrap_or_else(|e| panic!("DELETE {path}: {e}")))
+        Answer::read(
+            self.agent
+                .delete(self.url(path))
+                .call()
+                .unwrap_or_else(|e| panic!("DELETE {path}: {e}")),
+        )
     }
 
     pub(crate) fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        self.try_post(path, headers, body).unwrap_or_else(|e| panic!("POST {path}: {e}"))
+        self.try_post(path, headers, body)
+            .unwrap_or_else(|e| panic!("POST {path}: {e}"))
     }
 
-    pub(crate) fn try_post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer, String> {
-        let request = headers.iter().fold(self.agent.post(self.url(path)), |request, (n, v)| request.header(*n, *v));
-        request.send(body).map_err(|e| e.to_string()).map(Answer::read)
+    pub(crate) fn try_post(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Answer, String> {
+        let request = headers
+            .iter()
+            .fold(self.agent.post(self.url(path)), |request, (n, v)| {
+                request.header(*n, *v)
+            });
+        request
+            .send(body)
+            .map_err(|e| e.to_string())
+            .map(Answer::read)
     }
 
     /// Sends a request with any method; an empty body means none.
-    pub(crate) fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let request = ureq::http::Request::builder().method(method).uri(self.url(path));
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    pub(crate) fn call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
+        let request = ureq::http::Request::builder()
+            .method(method)
+            .uri(self.url(path));
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
         let answer = match (method, body) {
-            ("POST" | "PUT", _) | (_, [_, ..]) => self.agent.run(request.body(body).expect("a valid request")),
+            ("POST" | "PUT", _) | (_, [_, ..]) => {
+                self.agent.run(request.body(body).expect("a valid request"))
+            }
             _ => self.agent.run(request.body(()).expect("a valid request")),
         };
         Answer::read(answer.unwrap_or_else(|e| panic!("{method} {path}: {e}")))
@@ -139,14 +203,18 @@ impl Http {
     pub(crate) fn write_v2(&self, request: &v2::Request) -> Answer {
         let headers = [
             ("Content-Encoding", "snappy"),
-            ("Content-Type", "application/x-protobuf;proto=io.prometheus.write.v2.Request"),
+            (
+                "Content-Type",
+                "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+            ),
         ];
         self.post("/api/v1/write", &headers, &snappy(&request.encode_to_vec()))
     }
 
     /// Sends the body of a remote-write request.
     pub(crate) fn write_body(&self, body: &[u8]) -> Answer {
-        self.try_write_body(body).unwrap_or_else(|e| panic!("remote write: {e}"))
+        self.try_write_body(body)
+            .unwrap_or_else(|e| panic!("remote write: {e}"))
     }
 
     /// Sends the body of a remote-write request; on an error the outcome is unknown.
@@ -162,7 +230,9 @@ impl Http {
     /// Opens a raw connection.
     pub(crate) fn connect(&self) -> RawConnection {
         let stream = TcpStream::connect(self.address).expect("connect");
-        stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("the timeout is not zero");
         RawConnection(stream)
     }
 }
@@ -177,9 +247,19 @@ impl Answer {
     fn read(response: Response<Body>) -> Self {
         let (head, body) = response.into_parts();
         let mut bytes = Vec::new();
-        let cut = body.into_with_config().limit(u64::MAX).reader().read_to_end(&mut bytes).err();
+        let cut = body
+            .into_with_config()
+            .limit(u64::MAX)
+            .reader()
+            .read_to_end(&mut bytes)
+            .err();
         let cut = cut.map(|error| error.to_string());
-        Self { status: head.status.as_u16(), headers: head.headers, body: bytes, cut }
+        Self {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body: bytes,
+            cut,
+        }
     }
 
     /// Asserts the status.
@@ -194,7 +274,9 @@ impl Answer {
     }
 
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().expect("headers are ASCII"))
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().expect("headers are ASCII"))
     }
 
     #[track_caller]
@@ -206,7 +288,11 @@ impl Answer {
     #[track_caller]
     pub(crate) fn data(&self) -> Value {
         let mut json = self.json();
-        assert_eq!((self.status, &json["status"]), (200, &Value::from("success")), "{self:?}");
+        assert_eq!(
+            (self.status, &json["status"]),
+            (200, &Value::from("success")),
+            "{self:?}"
+        );
         json["data"].take()
     }
 
@@ -214,7 +300,12 @@ impl Answer {
     #[track_caller]
     pub(crate) fn error(&self) -> (String, String) {
         let json = self.json();
-        let text = |key: &str| json[key].as_str().unwrap_or_else(|| panic!("no {key}: {self:?}")).to_owned();
+        let text = |key: &str| {
+            json[key]
+                .as_str()
+                .unwrap_or_else(|| panic!("no {key}: {self:?}"))
+                .to_owned()
+        };
         assert_eq!(json["status"], "error", "{self:?}");
         (text("errorType"), text("error"))
     }
@@ -224,8 +315,15 @@ impl fmt::Debug for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 2000;
         let body = String::from_utf8_lossy(&self.body[..self.body.len().min(SHOWN)]);
-        write!(f, "status {}, {} bytes: {body}", self.status, self.body.len())?;
-        self.cut.iter().try_for_each(|reason| write!(f, " (cut: {reason})"))
+        write!(
+            f,
+            "status {}, {} bytes: {body}",
+            self.status,
+            self.body.len()
+        )?;
+        self.cut
+            .iter()
+            .try_for_each(|reason| write!(f, " (cut: {reason})"))
     }
 }
 
@@ -258,7 +356,14 @@ impl RawConnection {
         let mut bytes = vec![0; size];
         match self.0.read(&mut bytes) {
             Ok(n) => Some(bytes[..n].to_vec()),
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => None,
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                ) =>
+            {
+                None
+            }
             Err(e) => panic!("read: {e}"),
         }
     }
@@ -268,7 +373,8 @@ impl RawConnection {
         self.read(u64::MAX)
     }
 
-    /// Reads until the server closes the connection and counts occurrences of `part`. Also returns the last bytes.
+    /// Reads until the server closes the connection and counts occurrences of `part`. Also returns
+    /// the last bytes.
     pub(crate) fn count(&mut self, part: &[u8]) -> (usize, String) {
         const KEPT: usize = 256;
         let (mut seen, mut read, mut n) = (Vec::new(), vec![0; 64 << 10], 0);
@@ -289,7 +395,9 @@ impl RawConnection {
 
     /// Sets the timeout of reads.
     pub(crate) fn patience(&mut self, timeout: Duration) -> &mut Self {
-        self.0.set_read_timeout(Some(timeout)).expect("the timeout is not zero");
+        self.0
+            .set_read_timeout(Some(timeout))
+            .expect("the timeout is not zero");
         self
     }
 }
@@ -298,6 +406,10 @@ fn read(from: &mut impl Read, bytes: &mut Vec<u8>) {
     match from.read_to_end(bytes) {
         // A server that rejects a request resets the connection if the client was still sending.
         Err(e) if e.kind() == io::ErrorKind::ConnectionReset => {}
-        read => drop(read.unwrap_or_else(|e| panic!("read: {e}, after {:?}", String::from_utf8_lossy(bytes)))),
+        read => {
+            drop(read.unwrap_or_else(|e| {
+                panic!("read: {e}, after {:?}", String::from_utf8_lossy(bytes))
+            }))
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! The harness of all tests: processes, an HTTP client, a remote-write client, and the real programs that Varve works
-//! with.
+//! The harness of all tests: processes, an HTTP client, a remote-write client, and the real
+//! programs that Varve works with.
 
 mod cgroup;
 mod config;
@@ -18,13 +18,13 @@ pub(crate) use config::ConfigFile;
 pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use http2::{Call, Http2, frame};
 pub(crate) use peers::{
-    Alertmanager, NodeExporter, Prometheus, Release, Releases, VictoriaMetrics, missing, promtool, python_with,
-    releases,
+    Alertmanager, NodeExporter, Prometheus, Release, Releases, VictoriaMetrics, missing, promtool,
+    python_with, releases,
 };
 pub(crate) use process::Process;
 pub(crate) use remote_write::{
-    BucketSpan, Exemplar, Histogram, Label, MetricType, TimeSeries, WriteRequest, exemplar, family, messages, series,
-    snappy, v2,
+    BucketSpan, Exemplar, Histogram, Label, MetricType, TimeSeries, WriteRequest, exemplar, family,
+    messages, series, snappy, v2,
 };
 pub(crate) use server::{Server, new_data_dir, serve_command, try_serve};
 pub(crate) use thanos::{Thanos, free_address, is_thanos_missing, write_to_router};
@@ -44,7 +44,10 @@ pub(crate) fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T
         if let Some(found) = probe() {
             return found;
         }
-        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} for {what}");
+        assert!(
+            started.elapsed() < PATIENCE,
+            "waited {PATIENCE:?} for {what}"
+        );
         sleep(INTERVAL);
     }
 }
@@ -70,7 +73,9 @@ pub(crate) fn copy_dir(from: &Path, to: &Path) {
 
 /// Returns the time since 1970 in milliseconds.
 pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("the clock is past 1970");
     i64::try_from(since.as_millis()).expect("milliseconds fit")
 }
 

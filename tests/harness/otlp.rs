@@ -206,8 +206,10 @@ pub(crate) const CUMULATIVE: i32 = 2;
 
 /// Returns attributes.
 pub(crate) fn attributes<'a>(pairs: impl IntoIterator<Item = (&'a str, Value)>) -> Vec<KeyValue> {
-    let attribute =
-        |(key, value): (&str, Value)| KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) };
+    let attribute = |(key, value): (&str, Value)| KeyValue {
+        key: key.to_owned(),
+        value: Some(AnyValue { value: Some(value) }),
+    };
     pairs.into_iter().map(attribute).collect()
 }
 

@@ -1,6 +1,6 @@
-//! The real programs that Varve works with: Prometheus, promtool, the node exporter. Tests are skipped if a program
-//! that they need is not on the PATH. All versions of Prometheus have the same name, so the whole PATH is searched for
-//! them.
+//! The real programs that Varve works with: Prometheus, promtool, the node exporter. Tests are
+//! skipped if a program that they need is not on the PATH. All versions of Prometheus have the same
+//! name, so the whole PATH is searched for them.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -17,15 +17,20 @@ use super::wait_until;
 
 /// Returns `true` if a program that a test needs is missing, and prints that the test is skipped.
 pub(crate) fn missing(programs: &[&str]) -> bool {
-    let Some(program) = programs.iter().find(|program| find(program).is_none()) else { return false };
+    let Some(program) = programs.iter().find(|program| find(program).is_none()) else {
+        return false;
+    };
     print_skipped(&format!("{program} is not on PATH"));
     true
 }
 
-/// Returns a Python that can import these modules. If there is none, prints that the test is skipped.
+/// Returns a Python that can import these modules. If there is none, prints that the test is
+/// skipped.
 pub(crate) fn python_with(modules: &str) -> Option<String> {
     let python = std::env::var("VARVE_TEST_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let imported = Command::new(&python).args(["-c", &format!("import {modules}")]).output();
+    let imported = Command::new(&python)
+        .args(["-c", &format!("import {modules}")])
+        .output();
     let is_found = imported.is_ok_and(|output| output.status.success());
     if !is_found {
         print_skipped(&format!("{python} has no {modules} (VARVE_TEST_PYTHON)"));
@@ -45,7 +50,9 @@ fn find(program: &str) -> Option<PathBuf> {
 
 fn find_all(program: &str) -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let files: Vec<_> = std::env::split_paths(&path).map(|dir| dir.join(program)).collect();
+    let files: Vec<_> = std::env::split_paths(&path)
+        .map(|dir| dir.join(program))
+        .collect();
     files.into_iter().filter(|file| file.is_file())
 }
 
@@ -73,10 +80,14 @@ static RELEASES: LazyLock<Vec<Release>> = LazyLock::new(|| {
     releases
 });
 
-/// Returns the releases on the PATH, the newest first, one per minor version. If there is none, prints that the test is
-/// skipped.
+/// Returns the releases on the PATH, the newest first, one per minor version. If there is none,
+/// prints that the test is skipped.
 pub(crate) fn releases() -> &'static [Release] {
-    if missing(&["prometheus"]) { &[] } else { &RELEASES }
+    if missing(&["prometheus"]) {
+        &[]
+    } else {
+        &RELEASES
+    }
 }
 
 impl Release {
@@ -97,7 +108,10 @@ impl Release {
 
     /// Returns `true` if the program has a flag; some distributions build it without some features.
     pub(crate) fn has_flag(&self, flag: &str) -> bool {
-        let help = Command::new(&self.program).arg("--help").output().expect("run prometheus");
+        let help = Command::new(&self.program)
+            .arg("--help")
+            .output()
+            .expect("run prometheus");
         let help = String::from_utf8_lossy(&[help.stdout, help.stderr].concat()).into_owned();
         // The help shows a switch as --[no-]NAME.
         help.contains(flag) || help.contains(&flag.replacen("--", "--[no-]", 1))
@@ -136,10 +150,25 @@ impl Prometheus {
 
     /// As [`Self::start`], on a data directory that `fill` creates.
     pub(crate) fn start_on(config: &str, flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
-        Self::run(&RELEASES.first().expect("the test has looked for one").program, "", config, flags, fill)
+        Self::run(
+            &RELEASES
+                .first()
+                .expect("the test has looked for one")
+                .program,
+            "",
+            config,
+            flags,
+            fill,
+        )
     }
 
-    fn run(program: &Path, prefix: &str, config: &str, flags: &[&str], fill: impl FnOnce(&Path)) -> Self {
+    fn run(
+        program: &Path,
+        prefix: &str,
+        config: &str,
+        flags: &[&str],
+        fill: impl FnOnce(&Path),
+    ) -> Self {
         let dir = TempDir::new().expect("make a temporary directory");
         fill(&dir.path().join("data"));
         let config_file = dir.path().join("prometheus.yml");
@@ -147,21 +176,34 @@ impl Prometheus {
         let mut command = Command::new(program);
         command
             .arg(format!("--config.file={}", config_file.display()))
-            .arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()))
-            .args(["--web.listen-address=127.0.0.1:0", "--web.enable-remote-write-receiver", "--web.enable-lifecycle"])
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                dir.path().join("data").display()
+            ))
+            .args([
+                "--web.listen-address=127.0.0.1:0",
+                "--web.enable-remote-write-receiver",
+                "--web.enable-lifecycle",
+            ])
             .args(flags);
         let mut process = Process::start("prometheus", &mut command);
         let http = Http::new(process.listening_address()).below(prefix);
         wait_until("prometheus to be ready", || {
-            assert!(process.is_running(), "prometheus has exited:\n{}", process.output());
-            http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)
+            assert!(
+                process.is_running(),
+                "prometheus has exited:\n{}",
+                process.output()
+            );
+            http.try_get("/-/ready")
+                .is_ok_and(|answer| answer.status == 200)
         });
         Self { http, process, dir }
     }
 
     /// Reloads with another configuration.
     pub(crate) fn reload(&self, config: &str) {
-        std::fs::write(self.dir.path().join("prometheus.yml"), config).expect("write the configuration");
+        std::fs::write(self.dir.path().join("prometheus.yml"), config)
+            .expect("write the configuration");
         let answer = self.http.post("/-/reload", &[], b"");
         assert_eq!(answer.status, 200, "{answer:?}\n{}", self.process.output());
     }
@@ -196,7 +238,10 @@ impl NodeExporter {
         let mut command = Command::new("prometheus-node-exporter");
         command.arg("--web.listen-address=127.0.0.1:0");
         let mut process = Process::start("node exporter", &mut command);
-        Self { address: process.listening_address(), _process: process }
+        Self {
+            address: process.listening_address(),
+            _process: process,
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -224,11 +269,22 @@ impl VictoriaMetrics {
         command
             .arg(format!("-storageDataPath={}", dir.path().display()))
             .arg(format!("-httpListenAddr={address}"))
-            .args(["-loggerFormat=json", "-search.latencyOffset=0s", "-memory.allowedBytes=64MB"]);
+            .args([
+                "-loggerFormat=json",
+                "-search.latencyOffset=0s",
+                "-memory.allowedBytes=64MB",
+            ]);
         let process = Process::start("victoria-metrics", &mut command);
         let http = Http::new(address);
-        wait_until("victoria-metrics to be ready", || http.try_get("/health").is_ok_and(|answer| answer.status == 200));
-        Self { http, _process: process, _dir: dir }
+        wait_until("victoria-metrics to be ready", || {
+            http.try_get("/health")
+                .is_ok_and(|answer| answer.status == 200)
+        });
+        Self {
+            http,
+            _process: process,
+            _dir: dir,
+        }
     }
 
     pub(crate) fn http(&self) -> &Http {
@@ -252,30 +308,49 @@ pub(crate) struct Alertmanager {
 impl Alertmanager {
     /// Starts `prometheus-alertmanager`. The test has looked for it.
     pub(crate) fn start() -> Self {
-        // Distributions compile in the path of the templates. It is mounted if the package is unpacked elsewhere.
-        const MOUNT: &str =
-            r#"mount -t tmpfs none /usr/share && ln -s "$1" /usr/share/prometheus && shift && exec "$@""#;
+        // Distributions compile in the path of the templates. It is mounted if the package is
+        // unpacked elsewhere.
+        const MOUNT: &str = r#"mount -t tmpfs none /usr/share && ln -s "$1" /usr/share/prometheus && shift && exec "$@""#;
         let dir = TempDir::new().expect("make a temporary directory");
         let config_file = dir.path().join("alertmanager.yml");
         let config = "{route: {receiver: nobody}, receivers: [{name: nobody}]}";
         std::fs::write(&config_file, config).expect("write the configuration");
         let program = find("prometheus-alertmanager").expect("the test has looked for one");
-        let templates = program.parent().and_then(Path::parent).expect("it is in bin").join("share/prometheus");
+        let templates = program
+            .parent()
+            .and_then(Path::parent)
+            .expect("it is in bin")
+            .join("share/prometheus");
         let mut command = if templates.exists() && !Path::new("/usr/share/prometheus").exists() {
             let mut command = Command::new("unshare");
-            command.args(["-rm", "sh", "-c", MOUNT, "sh"]).args([&templates, &program]);
+            command
+                .args(["-rm", "sh", "-c", MOUNT, "sh"])
+                .args([&templates, &program]);
             command
         } else {
             Command::new(&program)
         };
         command
             .arg(format!("--config.file={}", config_file.display()))
-            .arg(format!("--storage.path={}", dir.path().join("data").display()))
-            .args(["--web.listen-address=127.0.0.1:0", "--cluster.listen-address="]);
+            .arg(format!(
+                "--storage.path={}",
+                dir.path().join("data").display()
+            ))
+            .args([
+                "--web.listen-address=127.0.0.1:0",
+                "--cluster.listen-address=",
+            ]);
         let mut process = Process::start("alertmanager", &mut command);
         let http = Http::new(process.listening_address());
-        wait_until("alertmanager to be ready", || http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200));
-        Self { http, _process: process, _dir: dir }
+        wait_until("alertmanager to be ready", || {
+            http.try_get("/-/ready")
+                .is_ok_and(|answer| answer.status == 200)
+        });
+        Self {
+            http,
+            _process: process,
+            _dir: dir,
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -291,19 +366,32 @@ impl Alertmanager {
     /// Returns what amtool prints as JSON for a query.
     pub(crate) fn amtool(&self, args: &[&str]) -> Value {
         let url = format!("--alertmanager.url={}", self.http.url(""));
-        let output = Command::new("amtool").args(["--output=json", &url]).args(args).output().expect("run amtool");
+        let output = Command::new("amtool")
+            .args(["--output=json", &url])
+            .args(args)
+            .output()
+            .expect("run amtool");
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"))
     }
 }
 
 /// Runs promtool.
 pub(crate) fn promtool(args: &[&str]) -> Output {
-    Command::new("promtool").args(args).output().expect("run promtool")
+    Command::new("promtool")
+        .args(args)
+        .output()
+        .expect("run promtool")
 }
 
 #[test]
 fn versions_are_parsed() {
-    assert_eq!(parse_version("prometheus, version 3.16.0 (branch: , revision: unknown)"), Some((3, 16)));
-    assert_eq!(parse_version("prometheus, version 3.5.0+ds1 (branch: debian/sid)"), Some((3, 5)));
+    assert_eq!(
+        parse_version("prometheus, version 3.16.0 (branch: , revision: unknown)"),
+        Some((3, 16))
+    );
+    assert_eq!(
+        parse_version("prometheus, version 3.5.0+ds1 (branch: debian/sid)"),
+        Some((3, 5))
+    );
     assert_eq!(parse_version("no version"), None);
 }

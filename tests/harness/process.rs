@@ -1,4 +1,5 @@
-//! A child process. Its output is printed if the test fails, and it is killed when its handle is dropped.
+//! A child process. Its output is printed if the test fails, and it is killed when its handle is
+//! dropped.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
@@ -23,12 +24,22 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a program; `name` is the title of its output.
     pub(crate) fn start(name: &str, command: &mut Command) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|e| panic!("start {command:?}: {e}"));
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("start {command:?}: {e}"));
         let output = Arc::default();
         let stdout = keep(child.stdout.take().expect("it is piped"), &output);
         let stderr = keep(child.stderr.take().expect("it is piped"), &output);
-        Self { name: name.to_owned(), child, output, readers: vec![stdout, stderr] }
+        Self {
+            name: name.to_owned(),
+            child,
+            output,
+            readers: vec![stdout, stderr],
+        }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -37,28 +48,50 @@ impl Process {
 
     /// Returns the CPU time of the process so far, in seconds.
     pub(crate) fn cpu_seconds(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("read /proc");
-        let fields = stat.rsplit(") ").next().expect("the name is in parentheses").split(' ');
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("read /proc");
+        let fields = stat
+            .rsplit(") ")
+            .next()
+            .expect("the name is in parentheses")
+            .split(' ');
         // User and system time, in ticks of 10 ms.
-        fields.skip(11).take(2).map(|ticks| ticks.parse::<f64>().expect("a number") / 100.0).sum()
+        fields
+            .skip(11)
+            .take(2)
+            .map(|ticks| ticks.parse::<f64>().expect("a number") / 100.0)
+            .sum()
     }
 
     /// Returns the largest resident size of the process so far, in bytes.
     pub(crate) fn resident_size_max(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("read /proc");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a process has a resident size");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("VmHWM is a number of kB") << 10
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("read /proc");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .expect("a process has a resident size");
+        line.trim()
+            .trim_end_matches(" kB")
+            .parse::<u64>()
+            .expect("VmHWM is a number of kB")
+            << 10
     }
 
     /// Returns the retained output.
     pub(crate) fn output(&self) -> String {
         let lines = self.output.lock().unwrap();
-        lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
+        lines
+            .iter()
+            .flat_map(|line| [line.as_str(), "\n"])
+            .collect()
     }
 
     /// Returns the complete retained output; the process must have exited.
     pub(crate) fn whole_output(&mut self) -> String {
-        self.readers.drain(..).for_each(|reader| reader.join().expect("a reader does not panic"));
+        self.readers
+            .drain(..)
+            .for_each(|reader| reader.join().expect("a reader does not panic"));
         self.output()
     }
 
@@ -67,12 +100,19 @@ impl Process {
         let name = self.name.clone();
         wait_for(&format!("{name} to listen"), || {
             assert!(self.is_running(), "{name} has ended:\n{}", self.output());
-            self.output.lock().unwrap().iter().find_map(|line| listening_address(line))
+            self.output
+                .lock()
+                .unwrap()
+                .iter()
+                .find_map(|line| listening_address(line))
         })
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
-        self.child.try_wait().expect("ask for the state of a child").is_none()
+        self.child
+            .try_wait()
+            .expect("ask for the state of a child")
+            .is_none()
     }
 
     /// Sends SIGKILL, which no process can catch, and waits for the end.
@@ -90,14 +130,19 @@ impl Process {
     /// Sends a signal, by its name without `SIG`.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.id().to_string();
-        let sent = Command::new("sh").args(["-c", "kill -\"$1\" \"$0\"", &id, name]).status().expect("run sh");
+        let sent = Command::new("sh")
+            .args(["-c", "kill -\"$1\" \"$0\"", &id, name])
+            .status()
+            .expect("run sh");
         assert!(sent.success(), "send SIG{name} to {}", self.name);
     }
 
     /// Waits for the exit.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         let what = format!("{} to end", self.name);
-        wait_for(&what, || self.child.try_wait().expect("ask for the state of a child"))
+        wait_for(&what, || {
+            self.child.try_wait().expect("ask for the state of a child")
+        })
     }
 }
 
@@ -132,7 +177,12 @@ fn keep(pipe: impl Read + Send + 'static, output: &Arc<Mutex<VecDeque<String>>>)
 /// Returns the address in a log line such as `msg="Listening on" address=127.0.0.1:9090`.
 fn listening_address(line: &str) -> Option<SocketAddr> {
     let (_, address) = line.split_once("istening")?.1.split_once("address=")?;
-    let address: SocketAddr = address.split_whitespace().next()?.trim_matches('"').parse().ok()?;
+    let address: SocketAddr = address
+        .split_whitespace()
+        .next()?
+        .trim_matches('"')
+        .parse()
+        .ok()?;
     // Prometheus first logs the requested port, 0.
     (address.port() != 0).then_some(address)
 }

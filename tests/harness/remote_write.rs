@@ -1,10 +1,11 @@
-//! Remote-write requests: the messages of versions 1.0 and 2.0 for prost, independent of the decoder of the product.
+//! Remote-write requests: the messages of versions 1.0 and 2.0 for prost, independent of the
+//! decoder of the product.
 //!
 //! Used by the tests of the server, the unit tests of `varve-ingest` and the benches.
 //!
-//! Strings are bytes, since Prometheus' decoder does not check them either and tests send invalid UTF-8; a sample's
-//! value is its bits, since prost does not encode -0; the members of a `oneof` are optional fields. The encodings are
-//! the same.
+//! Strings are bytes, since Prometheus' decoder does not check them either and tests send invalid
+//! UTF-8; a sample's value is its bits, since prost does not encode -0; the members of a `oneof`
+//! are optional fields. The encodings are the same.
 
 use prost::Message;
 
@@ -100,7 +101,10 @@ pub(crate) enum MetricType {
 
 impl WriteRequest {
     pub(crate) fn new(timeseries: impl IntoIterator<Item = TimeSeries>) -> Self {
-        Self { timeseries: timeseries.into_iter().collect(), metadata: Vec::new() }
+        Self {
+            timeseries: timeseries.into_iter().collect(),
+            metadata: Vec::new(),
+        }
     }
 
     /// Returns the body of the request.
@@ -111,31 +115,57 @@ impl WriteRequest {
 
 /// Compresses a message as a snappy block.
 pub(crate) fn snappy(message: &[u8]) -> Vec<u8> {
-    snap::raw::Encoder::new().compress_vec(message).expect("a message of less than 4 GiB")
+    snap::raw::Encoder::new()
+        .compress_vec(message)
+        .expect("a message of less than 4 GiB")
 }
 
 /// Returns a series of label pairs, in the given order, and `(timestamp_ms, value)` samples.
 pub(crate) fn series(labels: &[(&str, &str)], samples: &[(i64, f64)]) -> TimeSeries {
     TimeSeries {
-        labels: labels.iter().map(|&(name, value)| label(name, value)).collect(),
-        samples: samples.iter().map(|&(timestamp_ms, value)| Sample { value: value.to_bits(), timestamp_ms }).collect(),
+        labels: labels
+            .iter()
+            .map(|&(name, value)| label(name, value))
+            .collect(),
+        samples: samples
+            .iter()
+            .map(|&(timestamp_ms, value)| Sample {
+                value: value.to_bits(),
+                timestamp_ms,
+            })
+            .collect(),
         ..TimeSeries::default()
     }
 }
 
 /// Returns a label.
 pub(crate) fn label(name: &str, value: &str) -> Label {
-    Label { name: name.into(), value: value.into() }
+    Label {
+        name: name.into(),
+        value: value.into(),
+    }
 }
 
 /// Returns an exemplar.
 pub(crate) fn exemplar(labels: &[(&str, &str)], value: f64, timestamp_ms: i64) -> Exemplar {
-    Exemplar { labels: labels.iter().map(|&(name, value)| label(name, value)).collect(), value, timestamp_ms }
+    Exemplar {
+        labels: labels
+            .iter()
+            .map(|&(name, value)| label(name, value))
+            .collect(),
+        value,
+        timestamp_ms,
+    }
 }
 
 /// Returns the metadata of a metric family.
 pub(crate) fn family(name: &str, kind: MetricType, help: &str, unit: &str) -> MetricMetadata {
-    MetricMetadata { kind: kind.into(), metric_family_name: name.into(), help: help.into(), unit: unit.into() }
+    MetricMetadata {
+        kind: kind.into(),
+        metric_family_name: name.into(),
+        help: help.into(),
+        unit: unit.into(),
+    }
 }
 
 /// The messages of version 2.0, except those above that are the same.
@@ -180,16 +210,28 @@ pub(crate) mod v2 {
     }
 
     impl Request {
-        /// Adds a series of label pairs and `(timestamp_ms, value, start_ms)` samples, and returns it.
-        pub(crate) fn add(&mut self, labels: &[(&str, &str)], samples: &[(i64, f64, i64)]) -> &mut TimeSeries {
-            let labels_refs = labels.iter().flat_map(|&(name, value)| [self.refer(name), self.refer(value)]).collect();
+        /// Adds a series of label pairs and `(timestamp_ms, value, start_ms)` samples, and returns
+        /// it.
+        pub(crate) fn add(
+            &mut self,
+            labels: &[(&str, &str)],
+            samples: &[(i64, f64, i64)],
+        ) -> &mut TimeSeries {
+            let labels_refs = labels
+                .iter()
+                .flat_map(|&(name, value)| [self.refer(name), self.refer(value)])
+                .collect();
             let sample = |&(timestamp_ms, value, start_ms): &(i64, f64, i64)| Sample {
                 value: value.to_bits(),
                 timestamp_ms,
                 start_ms,
             };
             let samples = samples.iter().map(sample).collect();
-            self.timeseries.push(TimeSeries { labels_refs, samples, ..TimeSeries::default() });
+            self.timeseries.push(TimeSeries {
+                labels_refs,
+                samples,
+                ..TimeSeries::default()
+            });
             self.timeseries.last_mut().expect("it was pushed above")
         }
 
@@ -198,7 +240,10 @@ pub(crate) mod v2 {
             if self.symbols.is_empty() {
                 self.symbols.push(Vec::new());
             }
-            let known = self.symbols.iter().position(|symbol| symbol == string.as_bytes());
+            let known = self
+                .symbols
+                .iter()
+                .position(|symbol| symbol == string.as_bytes());
             known.unwrap_or_else(|| {
                 self.symbols.push(string.into());
                 self.symbols.len() - 1

@@ -21,8 +21,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it is ready. Without self-scrape unless a flag enables it, so that the store
-    /// contains only what the test writes.
+    /// Starts a server and waits until it is ready. Without self-scrape unless a flag enables it,
+    /// so that the store contains only what the test writes.
     pub(crate) fn start(flags: &[&str]) -> Self {
         Self::start_as(flags, &Access::default())
     }
@@ -53,14 +53,15 @@ impl Server {
         Self::run(&mut serve_command(&data_dir, flags), dir, http)
     }
 
-    /// Starts a server whose data directory is a tmpfs of the given size, which ends with the process. Returns `None`
-    /// if the system cannot mount one.
+    /// Starts a server whose data directory is a tmpfs of the given size, which ends with the
+    /// process. Returns `None` if the system cannot mount one.
     pub(crate) fn start_on_small_disk(size: &str, flags: &[&str]) -> Option<Self> {
         let (dir, data_dir) = new_data_dir();
         Self::run_beside_small_disk(size, &data_dir.clone(), (dir, data_dir), flags)
     }
 
-    /// As [`Self::start_on_small_disk`], with the tmpfs in another directory. [`Self::root`] leads to it.
+    /// As [`Self::start_on_small_disk`], with the tmpfs in another directory. [`Self::root`] leads
+    /// to it.
     pub(crate) fn start_beside_small_disk(size: &str, disk: &Path, flags: &[&str]) -> Option<Self> {
         Self::run_beside_small_disk(size, disk, new_data_dir(), flags)
     }
@@ -75,21 +76,35 @@ impl Server {
         std::fs::create_dir_all(disk).expect("make a directory");
         let unshare = |program: &Command| {
             let mut command = Command::new("unshare");
-            command.args(["-rm", "sh", "-c", MOUNT, "sh", size]).arg(disk).arg(program.get_program());
+            command
+                .args(["-rm", "sh", "-c", MOUNT, "sh", size])
+                .arg(disk)
+                .arg(program.get_program());
             command.args(program.get_args());
             command
         };
-        if !unshare(&Command::new("true")).status().is_ok_and(|status| status.success()) {
+        if !unshare(&Command::new("true"))
+            .status()
+            .is_ok_and(|status| status.success())
+        {
             eprintln!("skipped: cannot mount a disk of {size}");
             return None;
         }
-        Some(Self::run(&mut unshare(&serve_command(&data_dir, flags)), dir, Http::new))
+        Some(Self::run(
+            &mut unshare(&serve_command(&data_dir, flags)),
+            dir,
+            Http::new,
+        ))
     }
 
     /// Starts a server in a cgroup.
     pub(crate) fn start_in(group: &MemoryGroup, flags: &[&str]) -> Self {
         let (dir, data_dir) = new_data_dir();
-        Self::run(&mut group.wrap(&serve_command(&data_dir, flags)), dir, Http::new)
+        Self::run(
+            &mut group.wrap(&serve_command(&data_dir, flags)),
+            dir,
+            Http::new,
+        )
     }
 
     /// Runs a command that starts a server with its data in `dir`, and waits until it is ready.
@@ -161,33 +176,62 @@ impl Server {
     /// Returns one of the server's metrics, such as `varve_requests_active{class="query"}`.
     pub(crate) fn metric(&self, series: &str) -> f64 {
         let text = self.http.get("/metrics").expect_status(200).text();
-        let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("{series} is not in\n{text}")).parse().expect("a metric's value is a number")
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        value
+            .unwrap_or_else(|| panic!("{series} is not in\n{text}"))
+            .parse()
+            .expect("a metric's value is a number")
     }
 
     /// Returns a path as the process sees it, in its mount namespace.
     pub(crate) fn root(&self, path: &Path) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/root{}", self.process.id(), path.display()))
+        PathBuf::from(format!(
+            "/proc/{}/root{}",
+            self.process.id(),
+            path.display()
+        ))
     }
 
     /// Changes the size of the disk of [`Self::start_beside_small_disk`].
     pub(crate) fn resize_disk(&self, disk: &Path, size: &str) {
         let mut command = Command::new("nsenter");
-        command.args(["--preserve-credentials", "-U", "-m", "-t", &self.process.id().to_string()]);
-        command.args(["mount", "-o", &format!("remount,size={size}")]).arg(disk);
-        assert!(command.status().expect("run nsenter").success(), "{command:?}");
+        command.args([
+            "--preserve-credentials",
+            "-U",
+            "-m",
+            "-t",
+            &self.process.id().to_string(),
+        ]);
+        command
+            .args(["mount", "-o", &format!("remount,size={size}")])
+            .arg(disk);
+        assert!(
+            command.status().expect("run nsenter").success(),
+            "{command:?}"
+        );
     }
 
     /// Returns the size of the reserve for a full disk.
     pub(crate) fn reserve_size(&self) -> u64 {
-        std::fs::metadata(self.root(&self.data_dir().join("wal/reserve"))).map_or(0, |metadata| metadata.len())
+        std::fs::metadata(self.root(&self.data_dir().join("wal/reserve")))
+            .map_or(0, |metadata| metadata.len())
     }
 
     /// Returns the resident size of the process in bytes.
     pub(crate) fn resident_size(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).expect("read /proc");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has a resident size");
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("VmRSS is a number of kB");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))
+            .expect("read /proc");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .expect("a process has a resident size");
+        let kib: u64 = line
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .expect("VmRSS is a number of kB");
         kib << 10
     }
 }
@@ -202,8 +246,13 @@ pub(crate) fn new_data_dir() -> (TempDir, PathBuf) {
 fn wait_for_ready(mut process: Process, http: impl FnOnce(SocketAddr) -> Http) -> (Process, Http) {
     let http = http(process.listening_address());
     wait_until("varve to be ready", || {
-        assert!(process.is_running(), "varve has exited:\n{}", process.output());
-        http.try_get("/-/ready").is_ok_and(|answer| answer.status == 200)
+        assert!(
+            process.is_running(),
+            "varve has exited:\n{}",
+            process.output()
+        );
+        http.try_get("/-/ready")
+            .is_ok_and(|answer| answer.status == 200)
     });
     (process, http)
 }
@@ -212,10 +261,15 @@ fn wait_for_ready(mut process: Process, http: impl FnOnce(SocketAddr) -> Http) -
 pub(crate) fn serve_command(data_dir: &Path, flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
     command.args(["serve", "--web.listen-address=127.0.0.1:0"]);
-    if !flags.iter().any(|flag| flag.starts_with("--self-scrape-interval=")) {
+    if !flags
+        .iter()
+        .any(|flag| flag.starts_with("--self-scrape-interval="))
+    {
         command.arg("--self-scrape-interval=0");
     }
-    command.arg(format!("--storage.tsdb.path={}", data_dir.display())).args(flags);
+    command
+        .arg(format!("--storage.tsdb.path={}", data_dir.display()))
+        .args(flags);
     command
 }
 

@@ -12,10 +12,15 @@ fn a_scrape_body_is_stored_with_extra_labels() {
     let text = "# HELP up Whether.\n# TYPE up gauge\nup{job=\"a\"} 1 1700000000000\nup{job=\"b\"} 0 1700000001000\n";
     let compressed = zstd::encode_all(text.as_bytes(), 0).expect("zstd takes any text");
     let path = format!("{PATH}?extra_label=job=x&extra_label=zone%3Dz");
-    http.post(&path, &[("Content-Encoding", "zstd")], &compressed).expect_status(204);
+    http.post(&path, &[("Content-Encoding", "zstd")], &compressed)
+        .expect_status(204);
     let open = "requests_total{} 5 1700000000.5 # {trace_id=\"t\"} 1\n# EOF\n";
-    let headers = [("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")];
-    http.post(PATH, &headers, open.as_bytes()).expect_status(204);
+    let headers = [(
+        "Content-Type",
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+    )];
+    http.post(PATH, &headers, open.as_bytes())
+        .expect_status(204);
     let expect = [
         r#"{"__name__":"requests_total"} [[1700000000.5,"5"]]"#,
         r#"{"__name__":"up","job":"x","zone":"z"} [[1700000000,"1"],[1700000001,"0"]]"#,
@@ -31,11 +36,16 @@ fn a_scrape_body_is_stored_with_extra_labels() {
 fn an_invalid_line_is_reported() {
     let server = Server::start(&[]);
     let http = server.http();
-    let answer = http.post(PATH, &[], b"up 1\nup{a=1} 1\n").expect_status(400);
+    let answer = http
+        .post(PATH, &[], b"up 1\nup{a=1} 1\n")
+        .expect_status(400);
     let expect = "line 2: expected a quoted string, got \"1} 1\"; nothing of the body is stored\n";
     assert!(answer.text().ends_with(expect), "{answer:?}");
-    let answer = http.post(&format!("{PATH}?extra_label=x"), &[], b"up 1\n").expect_status(400);
+    let answer = http
+        .post(&format!("{PATH}?extra_label=x"), &[], b"up 1\n")
+        .expect_status(400);
     assert!(answer.text().contains("\"extra_label\""), "{answer:?}");
-    http.post(PATH, &[("Content-Encoding", "br")], b"up 1\n").expect_status(415);
+    http.post(PATH, &[("Content-Encoding", "br")], b"up 1\n")
+        .expect_status(415);
     assert!(everything(http).is_empty());
 }

@@ -1,5 +1,5 @@
-//! Requests to which Varve and a real Prometheus with the same data must respond with the same status and the same data
-//! or error.
+//! Requests to which Varve and a real Prometheus with the same data must respond with the same
+//! status and the same data or error.
 
 use serde_json::Value;
 
@@ -201,17 +201,41 @@ const REFUSED: &[&str] = &[
 
 /// Intended differences from the compared Prometheus, and why.
 const DIFFERENCES: &[(Releases, &str, &str)] = &[
-    (All, "label/le/values?limit=1", "Prometheus truncates before it sorts; Varve returns the first values in order"),
+    (
+        All,
+        "label/le/values?limit=1",
+        "Prometheus truncates before it sorts; Varve returns the first values in order",
+    ),
     (
         All,
         "query?query=up&time=NaN",
         "Prometheus converts NaN to a time that depends on the platform; Varve rejects it",
     ),
-    (Older, "query?query=up offset", "later releases also list step() and range()"),
-    (Older, "query?query=topk(NaN, up)&time=1700000285", "later releases have another message"),
-    (Older, "query?query=temperature * on(a) group_left up&time=1700000285", REPORTED_IN_ORDER),
-    (Older, "query?query=requests_total * on(job) requests_total&time=1700000285", REPORTED_IN_ORDER),
-    (Older, "query?query=up * on(job) group_left requests_total&time=1700000285", REPORTED_IN_ORDER),
+    (
+        Older,
+        "query?query=up offset",
+        "later releases also list step() and range()",
+    ),
+    (
+        Older,
+        "query?query=topk(NaN, up)&time=1700000285",
+        "later releases have another message",
+    ),
+    (
+        Older,
+        "query?query=temperature * on(a) group_left up&time=1700000285",
+        REPORTED_IN_ORDER,
+    ),
+    (
+        Older,
+        "query?query=requests_total * on(job) requests_total&time=1700000285",
+        REPORTED_IN_ORDER,
+    ),
+    (
+        Older,
+        "query?query=up * on(job) group_left requests_total&time=1700000285",
+        REPORTED_IN_ORDER,
+    ),
 ];
 
 /// Returns all requests.
@@ -221,17 +245,28 @@ pub(super) fn rows() -> impl Iterator<Item = &'static str> {
 
 const REPORTED_IN_ORDER: &str = "later releases list the two series of a duplicate match in order";
 
-/// Sends all requests to both servers, which have the same data, and returns the unexpected differences.
+/// Sends all requests to both servers, which have the same data, and returns the unexpected
+/// differences.
 pub(super) fn differences(release: &Release, varve: &Http, prometheus: &Http) -> Vec<String> {
     let mut wrong = Vec::new();
-    let tables: [(&[&str], Comparison); 3] = [(EXACT, exact), (UNORDERED, unordered), (REFUSED, refused)];
+    let tables: [(&[&str], Comparison); 3] =
+        [(EXACT, exact), (UNORDERED, unordered), (REFUSED, refused)];
     for (rows, same) in tables {
         for row in rows {
             let (path, params) = call(row);
-            let (ours, theirs) = (varve.query(&path, &params), prometheus.query(&path, &params));
+            let (ours, theirs) = (
+                varve.query(&path, &params),
+                prometheus.query(&path, &params),
+            );
             let differs = !same(&ours, &theirs);
-            if differs != DIFFERENCES.iter().any(|(releases, of, _)| release.is_of(*releases) && of == row) {
-                wrong.push(format!("{row}\n  varve:      {ours:?}\n  prometheus: {theirs:?}"));
+            if differs
+                != DIFFERENCES
+                    .iter()
+                    .any(|(releases, of, _)| release.is_of(*releases) && of == row)
+            {
+                wrong.push(format!(
+                    "{row}\n  varve:      {ours:?}\n  prometheus: {theirs:?}"
+                ));
             }
         }
     }
@@ -256,7 +291,13 @@ fn refused(ours: &Answer, theirs: &Answer) -> bool {
 /// Sorts the elements of `data`, or of its `result`.
 fn sorted(mut answer: Value) -> Value {
     let data = &mut answer["data"];
-    let list = if data.is_array() { data } else { &mut data["result"] };
-    list.as_array_mut().expect("a list of series").sort_by_key(Value::to_string);
+    let list = if data.is_array() {
+        data
+    } else {
+        &mut data["result"]
+    };
+    list.as_array_mut()
+        .expect("a list of series")
+        .sort_by_key(Value::to_string);
     answer
 }

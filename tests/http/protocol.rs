@@ -1,4 +1,5 @@
-//! HTTP of broken clients: each gets a response or a closed connection, and the server keeps running.
+//! HTTP of broken clients: each gets a response or a closed connection, and the server keeps
+//! running.
 
 use std::time::Duration;
 
@@ -17,8 +18,16 @@ fn malformed_requests_are_400_and_harm_nobody() {
         "POST /api/v1/query HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nzzz\r\n",
         "\0\0\0\0\r\n\r\n",
     ] {
-        let answer = server.http().connect().send(request.as_bytes()).end().read_to_end();
-        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");
+        let answer = server
+            .http()
+            .connect()
+            .send(request.as_bytes())
+            .end()
+            .read_to_end();
+        assert!(
+            answer.is_empty() || answer.starts_with("HTTP/1.1 400 "),
+            "{request:?}: {answer}"
+        );
     }
     server.http().get("/-/healthy").expect_status(200);
 }
@@ -27,7 +36,8 @@ fn malformed_requests_are_400_and_harm_nobody() {
 #[test]
 fn quotes_and_comparisons_in_a_url_need_not_be_escaped() {
     let server = Server::start(&[]);
-    let get = "GET /api/v1/query?query=vector(1)<2%20or%20x{y=\"z\"}&time=1 HTTP/1.1\r\nHost: x\r\n";
+    let get =
+        "GET /api/v1/query?query=vector(1)<2%20or%20x{y=\"z\"}&time=1 HTTP/1.1\r\nHost: x\r\n";
     let body = "query=\"x\"&time=1";
     let form = "Content-Type: application/x-www-form-urlencoded";
     let post = format!(
@@ -36,10 +46,24 @@ fn quotes_and_comparisons_in_a_url_need_not_be_escaped() {
     );
     // Requests on one connection, sent without waiting for responses.
     let requests = format!("{get}\r\n{post}{get}Connection: close\r\n\r\n");
-    let answers = server.http().connect().send(requests.as_bytes()).read_to_end();
+    let answers = server
+        .http()
+        .connect()
+        .send(requests.as_bytes())
+        .read_to_end();
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 3, "{answers}");
-    assert_eq!(answers.matches(r#""value":[1,"1"]"#).count(), 2, "{answers}");
-    assert_eq!(answers.matches(r#""resultType":"string","result":[1,"x"]"#).count(), 1, "{answers}");
+    assert_eq!(
+        answers.matches(r#""value":[1,"1"]"#).count(),
+        2,
+        "{answers}"
+    );
+    assert_eq!(
+        answers
+            .matches(r#""resultType":"string","result":[1,"x"]"#)
+            .count(),
+        1,
+        "{answers}"
+    );
 }
 
 #[test]
@@ -48,9 +72,25 @@ fn a_truncated_body_stores_nothing() {
     let body = WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])]).to_body();
     let head = "POST /api/v1/write HTTP/1.1\r\nHost: x\r\nContent-Encoding: snappy\r\n";
     let declared = format!("{head}Content-Length: {}\r\n\r\n", body.len() + 1);
-    server.http().connect().send(declared.as_bytes()).send(&body).end().read_to_end();
-    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", body.len());
-    server.http().connect().send(chunked.as_bytes()).send(&body).send(b"\r\n").end().read_to_end();
+    server
+        .http()
+        .connect()
+        .send(declared.as_bytes())
+        .send(&body)
+        .end()
+        .read_to_end();
+    let chunked = format!(
+        "{head}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n",
+        body.len()
+    );
+    server
+        .http()
+        .connect()
+        .send(chunked.as_bytes())
+        .send(&body)
+        .send(b"\r\n")
+        .end()
+        .read_to_end();
     assert!(super::everything(server.http()).is_empty());
 }
 
@@ -58,8 +98,8 @@ fn a_truncated_body_stores_nothing() {
 fn a_client_that_sends_its_request_slowly_times_out() {
     let server = Server::start(&["--web.read-timeout=300ms"]);
     let started = std::time::Instant::now();
-    // Headers, a form and the body of a write, each stalled after its start. A sender of writes retries a 503, not a
-    // 408.
+    // Headers, a form and the body of a write, each stalled after its start. A sender of writes
+    // retries a 503, not a 408.
     let requests = [
         ("GET /api/v1/query HTTP/1.1\r\nHos", "HTTP/1.1 408 "),
         (
@@ -78,7 +118,10 @@ fn a_client_that_sends_its_request_slowly_times_out() {
     });
     for (connection, (request, expect)) in connections.iter_mut().zip(requests) {
         let answer = connection.patience(Duration::from_secs(10)).read_to_end();
-        assert!(answer.is_empty() || answer.starts_with(expect), "{request:?}: {answer}");
+        assert!(
+            answer.is_empty() || answer.starts_with(expect),
+            "{request:?}: {answer}"
+        );
     }
     assert!(started.elapsed() < Duration::from_secs(10));
 }

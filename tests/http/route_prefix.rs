@@ -5,10 +5,35 @@ use tempfile::TempDir;
 
 /// Flags, the prefix that follows from them, and the URL that links begin with.
 const SETUPS: &[(&[&str], &str, &str)] = &[
-    (&["--web.external-url=http://ex.org/prom/"], "/prom", "http://ex.org/prom"),
-    (&["--web.external-url=http://ex.org/ext", "--web.route-prefix=/prom"], "/prom", "http://ex.org/ext"),
-    (&["--web.external-url=http://ex.org/ext", "--web.route-prefix=a/b/"], "/a/b", "http://ex.org/ext"),
-    (&["--web.external-url=http://ex.org/ext", "--web.route-prefix=/"], "", "http://ex.org/ext"),
+    (
+        &["--web.external-url=http://ex.org/prom/"],
+        "/prom",
+        "http://ex.org/prom",
+    ),
+    (
+        &[
+            "--web.external-url=http://ex.org/ext",
+            "--web.route-prefix=/prom",
+        ],
+        "/prom",
+        "http://ex.org/ext",
+    ),
+    (
+        &[
+            "--web.external-url=http://ex.org/ext",
+            "--web.route-prefix=a/b/",
+        ],
+        "/a/b",
+        "http://ex.org/ext",
+    ),
+    (
+        &[
+            "--web.external-url=http://ex.org/ext",
+            "--web.route-prefix=/",
+        ],
+        "",
+        "http://ex.org/ext",
+    ),
     (&["--web.external-url=https://ex.org"], "", "https://ex.org"),
     (&["--web.external-url=/prom"], "/prom", "/prom"),
     (&["--web.route-prefix=/api"], "/api", "http://"),
@@ -58,30 +83,43 @@ const OUTSIDE: &[(&str, &str)] = &[
     ("OPTIONS /api/v1/labels", "404"),
 ];
 
-/// Sends a request of another origin as it is written, and returns status, `Location`, `Allow` and whether CORS is
-/// allowed.
+/// Sends a request of another origin as it is written, and returns status, `Location`, `Allow` and
+/// whether CORS is allowed.
 fn respond(http: &Http, request: &str) -> String {
-    let text =
-        format!("{request} HTTP/1.1\r\nhost: x\r\norigin: http://o\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    let text = format!(
+        "{request} HTTP/1.1\r\nhost: x\r\norigin: http://o\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+    );
     let response = http.connect().send(text.as_bytes()).read_to_end();
     let head = response.split("\r\n\r\n").next().unwrap_or_default();
-    let status = head.get(9..12).unwrap_or_else(|| panic!("{request}: {response}"));
+    let status = head
+        .get(9..12)
+        .unwrap_or_else(|| panic!("{request}: {response}"));
     let headers = head.lines().filter_map(|line| line.split_once(": "));
     let shown = headers.filter_map(|(name, value)| match name.to_ascii_lowercase().as_str() {
         "location" | "allow" => Some(value),
         "access-control-allow-origin" => Some("cors"),
         _ => None,
     });
-    [status].into_iter().chain(shown).collect::<Vec<_>>().join(" ")
+    [status]
+        .into_iter()
+        .chain(shown)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Returns requests with the expected responses of a server with this prefix.
 fn requests(prefix: &str) -> impl Iterator<Item = (String, String)> {
     let outside = if prefix.is_empty() { &[] } else { OUTSIDE };
-    let parent = prefix.rsplit_once('/').map_or("", |(parent, _)| parent).to_owned();
+    let parent = prefix
+        .rsplit_once('/')
+        .map_or("", |(parent, _)| parent)
+        .to_owned();
     let fill = move |text: &str, prefix: &str| text.replace("{}", prefix).replace("{..}", &parent);
     let prefix = prefix.to_owned();
-    RESPONSES.iter().chain(outside).map(move |(request, response)| (fill(request, &prefix), fill(response, &prefix)))
+    RESPONSES
+        .iter()
+        .chain(outside)
+        .map(move |(request, response)| (fill(request, &prefix), fill(response, &prefix)))
 }
 
 #[test]
@@ -89,12 +127,26 @@ fn endpoints_and_redirects_are_below_the_prefix() {
     for (flags, prefix, url) in SETUPS {
         let server = Server::start_with(flags, |address| Http::new(address).below(prefix));
         for (request, expect) in requests(prefix) {
-            assert_eq!(respond(server.http(), &request), expect, "{flags:?} {request}");
+            assert_eq!(
+                respond(server.http(), &request),
+                expect,
+                "{flags:?} {request}"
+            );
         }
-        let openapi = server.http().get("/api/v1/openapi.yaml").expect_status(200).text();
-        assert!(openapi.contains(&format!("servers:\n- url: {url}")), "{flags:?} {openapi:.500}");
+        let openapi = server
+            .http()
+            .get("/api/v1/openapi.yaml")
+            .expect_status(200)
+            .text();
+        assert!(
+            openapi.contains(&format!("servers:\n- url: {url}")),
+            "{flags:?} {openapi:.500}"
+        );
         // Requests are counted by path without the prefix.
-        assert!(server.metric("prometheus_http_requests_total{code=\"200\",handler=\"/metrics\"}") >= 1.0);
+        assert!(
+            server.metric("prometheus_http_requests_total{code=\"200\",handler=\"/metrics\"}")
+                >= 1.0
+        );
     }
 }
 
@@ -104,8 +156,14 @@ fn a_prefix_with_special_characters_is_escaped() {
         Http::new(address).below("/a%20b/%C3%A9")
     });
     assert_eq!(respond(server.http(), "GET /"), "302 /a%20b/%C3%A9");
-    assert_eq!(respond(server.http(), "GET /a%20%62/%c3%a9/-/healthy"), "200");
-    assert_eq!(respond(server.http(), "GET /a%20b/%C3%A9/-/healthy/"), "301 /a%20b/%C3%A9/-/healthy");
+    assert_eq!(
+        respond(server.http(), "GET /a%20%62/%c3%a9/-/healthy"),
+        "200"
+    );
+    assert_eq!(
+        respond(server.http(), "GET /a%20b/%C3%A9/-/healthy/"),
+        "301 /a%20b/%C3%A9/-/healthy"
+    );
 }
 
 #[test]
@@ -115,8 +173,16 @@ fn a_prefix_changes_no_permission() {
     let token = "bearer_tokens: [{name: reader, token: t0ken, scopes: [read]}]";
     std::fs::write(&file, token).expect("write a file");
     let flag = format!("--web.config.file={}", file.display());
-    let flags = [&flag, "--web.enable-admin-api", "--web.enable-lifecycle", "--web.route-prefix=/prom"];
-    let reader = Access { authorization: Some("Bearer t0ken".to_owned()), ..Access::default() };
+    let flags = [
+        &flag,
+        "--web.enable-admin-api",
+        "--web.enable-lifecycle",
+        "--web.route-prefix=/prom",
+    ];
+    let reader = Access {
+        authorization: Some("Bearer t0ken".to_owned()),
+        ..Access::default()
+    };
     let server = Server::start_with(&flags, |address| Http::of(address, &reader).below("/prom"));
     let (reader, anyone) = (server.http(), server.http().with(&Access::default()));
     assert_eq!(reader.get("/api/v1/labels").status, 200);
@@ -132,17 +198,27 @@ fn a_prefix_changes_no_permission() {
 fn an_invalid_external_url_is_rejected() {
     let dir = TempDir::new().expect("make a temporary directory");
     let (status, output) = try_serve(dir.path(), &["--web.external-url=http://ex.org:port/"]);
-    assert!(!status.success() && output.contains("'--web.external-url <URL>': invalid port"), "{output}");
+    assert!(
+        !status.success() && output.contains("'--web.external-url <URL>': invalid port"),
+        "{output}"
+    );
 }
 
 #[test]
 fn prometheus_responds_alike() {
     // Older releases redirect with other statuses.
-    for release in releases().iter().filter(|release| !release.is_of(Releases::Older)) {
+    for release in releases()
+        .iter()
+        .filter(|release| !release.is_of(Releases::Older))
+    {
         for (flags, prefix, _) in SETUPS {
             let prometheus = release.start_below(prefix, "", flags);
             for (request, expect) in requests(prefix) {
-                assert_eq!(respond(prometheus.http(), &request), expect, "{release:?} {flags:?} {request}");
+                assert_eq!(
+                    respond(prometheus.http(), &request),
+                    expect,
+                    "{release:?} {flags:?} {request}"
+                );
             }
         }
     }

@@ -15,38 +15,78 @@ fn stats(server: &Server, path: &str, params: &[(&str, &str)]) -> Value {
 fn statistics_have_prometheus_format_when_requested() {
     let server = server_with_data(&["--enable-feature=promql-per-step-stats"]);
     let time = (T0 / 1000).to_string();
-    let instant = |wanted| stats(&server, "/api/v1/query", &[("query", "sum(up)"), ("time", &time), ("stats", wanted)]);
+    let instant = |wanted| {
+        stats(
+            &server,
+            "/api/v1/query",
+            &[("query", "sum(up)"), ("time", &time), ("stats", wanted)],
+        )
+    };
     assert_eq!(instant(""), Value::Null);
     let timings = instant("all")["timings"].clone();
-    let names =
-        ["evalTotalTime", "execQueueTime", "execTotalTime", "innerEvalTime", "queryPreparationTime", "resultSortTime"];
+    let names = [
+        "evalTotalTime",
+        "execQueueTime",
+        "execTotalTime",
+        "innerEvalTime",
+        "queryPreparationTime",
+        "resultSortTime",
+    ];
     let times = timings.as_object().expect("an object");
     assert_eq!(times.keys().map(String::as_str).collect::<Vec<_>>(), names);
     assert!(
-        times.values().all(|time| time.as_f64().is_some_and(|seconds| (0.0..60.0).contains(&seconds))),
+        times.values().all(|time| time
+            .as_f64()
+            .is_some_and(|seconds| (0.0..60.0).contains(&seconds))),
         "{timings}"
     );
-    let n_up = server.http().query("/api/v1/query", &[("query", "up"), ("time", &time)]).data()["result"].clone();
+    let n_up = server
+        .http()
+        .query("/api/v1/query", &[("query", "up"), ("time", &time)])
+        .data()["result"]
+        .clone();
     let n_up = n_up.as_array().expect("a vector").len();
-    let sums =
-        json!({"totalQueryableSamples": n_up, "samplesRead": n_up, "seriesTouched": n_up, "peakSamples": n_up + 1});
+    let sums = json!({"totalQueryableSamples": n_up, "samplesRead": n_up, "seriesTouched": n_up, "peakSamples": n_up + 1});
     let mut samples = instant("sums")["samples"].clone();
     samples["peakSamples"] = json!(n_up + 1);
     assert_eq!(samples, sums);
     let warnings = |wanted| {
         let params = [("query", "vector(1)"), ("stats", wanted)];
-        server.http().query("/api/v1/query", &params).expect_status(200).json()["warnings"].take()
+        server
+            .http()
+            .query("/api/v1/query", &params)
+            .expect_status(200)
+            .json()["warnings"]
+            .take()
     };
-    assert_eq!((warnings("true"), warnings("all"), warnings("")), (Value::Null, Value::Null, Value::Null));
+    assert_eq!(
+        (warnings("true"), warnings("all"), warnings("")),
+        (Value::Null, Value::Null, Value::Null)
+    );
     let deprecated = "value \"sums\" for parameter \"stats\" is deprecated and will be rejected in the next major release, \
                       use \"true\" or \"all\"";
     assert_eq!(warnings("sums"), json!([deprecated]));
     let end = (T0 / 1000 + 15).to_string();
-    let params = [("query", "up"), ("start", &*time), ("end", &end), ("step", "15"), ("stats", "all")];
+    let params = [
+        ("query", "up"),
+        ("start", &*time),
+        ("end", &end),
+        ("step", "15"),
+        ("stats", "all"),
+    ];
     let samples = stats(&server, "/api/v1/query_range", &params)["samples"].clone();
-    let steps = samples["totalQueryableSamplesPerStep"].as_array().expect("by step").clone();
+    let steps = samples["totalQueryableSamplesPerStep"]
+        .as_array()
+        .expect("by step")
+        .clone();
     assert_eq!(steps[0], json!([T0 / 1000, n_up]));
-    assert_eq!(steps.iter().map(|step| step[1].as_u64().unwrap()).sum::<u64>(), samples["totalQueryableSamples"]);
+    assert_eq!(
+        steps
+            .iter()
+            .map(|step| step[1].as_u64().unwrap())
+            .sum::<u64>(),
+        samples["totalQueryableSamples"]
+    );
 }
 
 #[test]
@@ -56,46 +96,91 @@ fn explain_shows_the_plan_with_statistics_of_operators() {
     let time = (T0 / 1000).to_string();
     let explain = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
-        command.args(["query", "explain", "--url", url.trim_end_matches('/')]).args(args).output().expect("it runs")
+        command
+            .args(["query", "explain", "--url", url.trim_end_matches('/')])
+            .args(args)
+            .output()
+            .expect("it runs")
     };
     let told = explain(&["sum(up) + 1", "--time", &time]);
     let text = String::from_utf8(told.stdout).expect("it is text");
-    let operators: Vec<_> = text.lines().skip(4).map(|line| line.split_whitespace().last().unwrap_or("")).collect();
+    let operators: Vec<_> = text
+        .lines()
+        .skip(4)
+        .map(|line| line.split_whitespace().last().unwrap_or(""))
+        .collect();
     assert_eq!(operators, ["+", "sum", "up", "1"], "{text}");
     let (start, end) = (time.clone(), (T0 / 1000 + 60).to_string());
-    let range = ["rate(up[1m])", "--start", &start, "--end", &end, "--step", "15s", "--output", "json"];
+    let range = [
+        "rate(up[1m])",
+        "--start",
+        &start,
+        "--end",
+        &end,
+        "--step",
+        "15s",
+        "--output",
+        "json",
+    ];
     let told = explain(&range);
     let answer: Value = serde_json::from_slice(&told.stdout).expect("it is JSON");
     assert_eq!(answer["operators"][0]["operator"], "rate()", "{answer}");
     let told = explain(&["sum("]);
     let error = String::from_utf8_lossy(&told.stderr).into_owned();
-    assert!(!told.status.success() && error.contains("bad_data"), "{error}");
+    assert!(
+        !told.status.success() && error.contains("bad_data"),
+        "{error}"
+    );
     assert!(!explain(&["up", "--start", "1"]).status.success());
 }
 
 #[test]
 fn cached_steps_are_counted_and_skipped_on_request() {
-    // A result is not valid for later queries if an append that began before the data has not ended.
+    // A result is not valid for later queries if an append that began before the data has not
+    // ended.
     let server = server_with_data(&["--self-scrape-interval=0"]);
     let http = server.http();
     let (start, end) = ((T0 / 1000).to_string(), (T0 / 1000 + 285).to_string());
     let query = "sum by (code) (rate(requests_total[1m]))";
-    let range = [("query", query), ("start", &*start), ("end", &end), ("step", "15"), ("stats", "true")];
+    let range = [
+        ("query", query),
+        ("start", &*start),
+        ("end", &end),
+        ("step", "15"),
+        ("stats", "true"),
+    ];
     let cached = |nocache: &str| {
         let params = [&range[..], &[("nocache", nocache)]].concat();
-        let data = http.query("/api/v1/query_range", &params).expect_status(200).data();
+        let data = http
+            .query("/api/v1/query_range", &params)
+            .expect_status(200)
+            .data();
         (data["stats"]["cachedSteps"].clone(), data["result"].clone())
     };
     let (n_steps, result) = cached("");
-    assert_eq!((n_steps, cached(""), cached("1")), (json!(0), (json!(20), result.clone()), (json!(0), result.clone())));
+    assert_eq!(
+        (n_steps, cached(""), cached("1")),
+        (
+            json!(0),
+            (json!(20), result.clone()),
+            (json!(0), result.clone())
+        )
+    );
     let path =
-        format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=15&stats=true").replace(' ', "%20");
-    let skipped = http.call("GET", &path, &[("Cache-Control", "no-cache")], b"").data()["stats"].clone();
+        format!("/api/v1/query_range?query={query}&start={start}&end={end}&step=15&stats=true")
+            .replace(' ', "%20");
+    let skipped = http
+        .call("GET", &path, &[("Cache-Control", "no-cache")], b"")
+        .data()["stats"]
+        .clone();
     assert_eq!(skipped["cachedSteps"], json!(0));
     // A late sample of the same metric.
     let late = [(T0 + 200_000, 1e6)];
-    http.write(&WriteRequest::new(vec![series(&[("__name__", "requests_total"), ("code", "404")], &late)]))
-        .expect_status(204);
+    http.write(&WriteRequest::new(vec![series(
+        &[("__name__", "requests_total"), ("code", "404")],
+        &late,
+    )]))
+    .expect_status(204);
     let (n_steps, changed) = cached("");
     assert_eq!(changed, cached("1").1);
     assert!((1..20).contains(&n_steps.as_u64().unwrap()), "{n_steps}");
@@ -104,13 +189,22 @@ fn cached_steps_are_counted_and_skipped_on_request() {
         let params = [&[("query", query), ("stats", "true")], time].concat();
         stats(&server, "/api/v1/query", &params)["cachedSteps"].clone()
     };
-    assert_eq!((instant(&[("time", &end)]), instant(&[("time", &end)])), (json!(0), json!(1)));
+    assert_eq!(
+        (instant(&[("time", &end)]), instant(&[("time", &end)])),
+        (json!(0), json!(1))
+    );
     assert_eq!((instant(&[]), instant(&[])), (json!(0), json!(0)));
     let metrics = http.get("/metrics").text();
-    assert!(metrics.contains("varve_query_cache_requests_total{outcome=\"partial\"} 1"), "{metrics}");
+    assert!(
+        metrics.contains("varve_query_cache_requests_total{outcome=\"partial\"} 1"),
+        "{metrics}"
+    );
 
     let server = server_with_data(&["--query.cache-size=0"]);
     for _ in 0..2 {
-        assert_eq!(stats(&server, "/api/v1/query_range", &range)["cachedSteps"], json!(0));
+        assert_eq!(
+            stats(&server, "/api/v1/query_range", &range)["cachedSteps"],
+            json!(0)
+        );
     }
 }

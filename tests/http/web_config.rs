@@ -33,7 +33,13 @@ fn make() -> Made {
         let mut params = CertificateParams::new(["127.0.0.1".to_owned()]).expect("a valid name");
         params.extended_key_usages = vec![purpose];
         let key = KeyPair::generate().expect("make a key");
-        (params.signed_by(&key, &issuer).expect("sign a certificate").pem(), key.serialize_pem())
+        (
+            params
+                .signed_by(&key, &issuer)
+                .expect("sign a certificate")
+                .pem(),
+            key.serialize_pem(),
+        )
     };
     Made {
         ca,
@@ -44,7 +50,11 @@ fn make() -> Made {
 
 impl Made {
     fn write_to(&self, dir: &Path) {
-        for (name, text) in [("ca.pem", &self.ca), ("server.pem", &self.server.0), ("server.key", &self.server.1)] {
+        for (name, text) in [
+            ("ca.pem", &self.ca),
+            ("server.pem", &self.server.0),
+            ("server.key", &self.server.1),
+        ] {
             std::fs::write(dir.join(name), text).expect("write a file");
         }
     }
@@ -52,8 +62,12 @@ impl Made {
     fn tls(&self, with_client_cert: bool) -> TlsConfig {
         let cert = |pem: &str| Certificate::from_pem(pem.as_bytes()).expect("a certificate in PEM");
         let key = PrivateKey::from_pem(self.client.1.as_bytes()).expect("a key in PEM");
-        let client = with_client_cert.then(|| ClientCert::new_with_certs(&[cert(&self.client.0)], key));
-        TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[cert(&self.ca)])).client_cert(client).build()
+        let client =
+            with_client_cert.then(|| ClientCert::new_with_certs(&[cert(&self.client.0)], key));
+        TlsConfig::builder()
+            .root_certs(RootCerts::new_with_certs(&[cert(&self.ca)]))
+            .client_cert(client)
+            .build()
     }
 }
 
@@ -63,7 +77,10 @@ fn basic(password: &str) -> String {
 }
 
 fn access(tls: Option<TlsConfig>, authorization: &str) -> Access {
-    Access { tls, authorization: Some(authorization.to_owned()) }
+    Access {
+        tls,
+        authorization: Some(authorization.to_owned()),
+    }
 }
 
 #[test]
@@ -73,14 +90,29 @@ fn passwords_and_tokens_grant_their_scopes() {
     let tokens = "bearer_tokens:\n- {name: reader, token: t0ken-r, scopes: [read]}\n- {name: writer, token: t0ken-w, scopes: [write]}\n";
     let users = |hash: &str| format!("basic_auth_users: {{ann: \"{}\"}}\n{tokens}", hash);
     std::fs::write(&path, users(HASH)).expect("write a file");
-    let flags = [format!("--web.config.file={}", path.display()), "--web.enable-admin-api".to_owned()];
+    let flags = [
+        format!("--web.config.file={}", path.display()),
+        "--web.enable-admin-api".to_owned(),
+    ];
     let mut server = Server::start_as(&[&flags[0], &flags[1]], &access(None, &basic(PASSWORD)));
 
     let status = |authorization: Option<&str>, path: &str| {
         let authorization = authorization.map(str::to_owned);
-        server.http().with(&Access { tls: None, authorization }).get(path).status
+        server
+            .http()
+            .with(&Access {
+                tls: None,
+                authorization,
+            })
+            .get(path)
+            .status
     };
-    for path in ["/api/v1/query?query=1", "/-/healthy", "/metrics", "/nowhere"] {
+    for path in [
+        "/api/v1/query?query=1",
+        "/-/healthy",
+        "/metrics",
+        "/nowhere",
+    ] {
         assert_eq!(status(None, path), 401, "{path}");
         assert_eq!(status(Some(&basic("wrong")), path), 401, "{path}");
         assert_eq!(status(Some("Bearer wrong"), path), 401, "{path}");
@@ -90,31 +122,53 @@ fn passwords_and_tokens_grant_their_scopes() {
         assert_eq!(status(Some(authorization), "/api/v1/query?query=1"), 200);
     }
     let unknown = server.http().with(&Access::default()).get("/api/v1/labels");
-    assert_eq!((unknown.header("www-authenticate"), unknown.text().as_str()), ("Basic", "Unauthorized\n"));
+    assert_eq!(
+        (unknown.header("www-authenticate"), unknown.text().as_str()),
+        ("Basic", "Unauthorized\n")
+    );
 
     let up = WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])]);
     for (token, expect) in [("t0ken-r", 403), ("t0ken-w", 204), ("t0ken-x", 401)] {
-        let http = server.http().with(&access(None, &format!("Bearer {token}")));
+        let http = server
+            .http()
+            .with(&access(None, &format!("Bearer {token}")));
         assert_eq!(http.write(&up).status, expect, "{token}");
-        let deleted = http.post("/api/v1/admin/tsdb/clean_tombstones", &[], b"").status;
+        let deleted = http
+            .post("/api/v1/admin/tsdb/clean_tombstones", &[], b"")
+            .status;
         assert_eq!(deleted, if expect == 401 { 401 } else { 403 }, "{token}");
     }
-    server.http().post("/api/v1/admin/tsdb/clean_tombstones", &[], b"").expect_status(204);
+    server
+        .http()
+        .post("/api/v1/admin/tsdb/clean_tombstones", &[], b"")
+        .expect_status(204);
 
     // A new password takes effect, an invalid hash does not.
     std::fs::write(&path, users("no hash")).expect("write a file");
-    wait_until("the file to be rejected", || server.log().contains("the value is not a bcrypt hash"));
+    wait_until("the file to be rejected", || {
+        server.log().contains("the value is not a bcrypt hash")
+    });
     assert_eq!(status(Some(&basic(PASSWORD)), "/metrics"), 200);
     std::fs::write(&path, tokens).expect("write a file");
-    wait_until("the file to be read", || status(Some(&basic(PASSWORD)), "/metrics") == 401);
+    wait_until("the file to be read", || {
+        status(Some(&basic(PASSWORD)), "/metrics") == 401
+    });
     assert_eq!(status(Some("Bearer t0ken-r"), "/metrics"), 200);
 
     let reader = server.http().with(&access(None, "Bearer t0ken-r"));
-    let shown = ["/metrics", "/api/v1/status/flags", "/api/v1/status/runtimeinfo", "/api/v1/status/queries"];
+    let shown = [
+        "/metrics",
+        "/api/v1/status/flags",
+        "/api/v1/status/runtimeinfo",
+        "/api/v1/status/queries",
+    ];
     let shown: String = shown.map(|path| reader.get(path).text()).concat();
     server.terminate();
     for secret in [PASSWORD, HASH, "t0ken"] {
-        assert!(!shown.contains(secret) && !server.log().contains(secret), "{secret} is shown");
+        assert!(
+            !shown.contains(secret) && !server.log().contains(secret),
+            "{secret} is shown"
+        );
     }
 }
 
@@ -122,17 +176,24 @@ fn passwords_and_tokens_grant_their_scopes() {
 fn a_reload_does_not_disable_authentication() {
     let dir = TempDir::new().expect("make a temporary directory");
     let path = dir.path().join("web.yml");
-    std::fs::write(&path, format!("basic_auth_users: {{ann: \"{HASH}\"}}\n")).expect("write a file");
+    std::fs::write(&path, format!("basic_auth_users: {{ann: \"{HASH}\"}}\n"))
+        .expect("write a file");
     let flag = format!("--web.config.file={}", path.display());
     let server = Server::start_as(&[&flag], &access(None, &basic(PASSWORD)));
     let anonymous = server.http().with(&Access::default());
     for text in ["", "http_server_config: {http2: false}\n"] {
         let n_failures = server.metric("varve_web_config_reload_failures_total");
         std::fs::write(&path, text).expect("write a file");
-        wait_until("the file to be rejected", || server.metric("varve_web_config_reload_failures_total") > n_failures);
+        wait_until("the file to be rejected", || {
+            server.metric("varve_web_config_reload_failures_total") > n_failures
+        });
         assert_eq!(anonymous.get("/api/v1/labels").status, 401);
     }
-    assert!(server.log().contains("disabling authentication requires a restart"));
+    assert!(
+        server
+            .log()
+            .contains("disabling authentication requires a restart")
+    );
     server.http().get("/api/v1/labels").expect_status(200);
 }
 
@@ -144,17 +205,27 @@ fn guessing_passwords_tells_no_user_names_and_leaves_the_processor_to_others() {
     let token = "bearer_tokens: [{name: all, token: t0ken, scopes: [read, write]}]";
     let text = format!("basic_auth_users: {{ann: \"{HASH}\", bob: \"{slow}\"}}\n{token}\n");
     std::fs::write(&path, text).expect("write a file");
-    let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &access(None, "Bearer t0ken"));
+    let server = Server::start_as(
+        &[&format!("--web.config.file={}", path.display())],
+        &access(None, "Bearer t0ken"),
+    );
     let guess = |credentials: &str| {
-        let http = server.http().with(&access(None, &format!("Basic {}", STANDARD.encode(credentials))));
+        let http = server.http().with(&access(
+            None,
+            &format!("Basic {}", STANDARD.encode(credentials)),
+        ));
         let started = Instant::now();
         (http.get("/api/v1/labels").status, started.elapsed())
     };
-    // The hash of ann has the lowest cost, the one of bob a higher one, and nobody has none. On a busy machine it takes
-    // several rounds until each had a guess without delay. The sleep outlasts the pause after a guess.
+    // The hash of ann has the lowest cost, the one of bob a higher one, and nobody has none. On a
+    // busy machine it takes several rounds until each had a guess without delay. The sleep outlasts
+    // the pause after a guess.
     let mut fastest = [Duration::MAX; 3];
-    let is_same =
-        |[ann, bob, nobody]: [Duration; 3]| [ann, nobody].iter().all(|time| *time < 2 * bob && bob < 2 * *time);
+    let is_same = |[ann, bob, nobody]: [Duration; 3]| {
+        [ann, nobody]
+            .iter()
+            .all(|time| *time < 2 * bob && bob < 2 * *time)
+    };
     for round in 0..20 {
         for (time, user) in fastest.iter_mut().zip(["ann", "bob", "nobody"]) {
             std::thread::sleep(Duration::from_secs(1));
@@ -176,7 +247,9 @@ fn guessing_passwords_tells_no_user_names_and_leaves_the_processor_to_others() {
             .map(|thread| {
                 scope.spawn(move || {
                     let guesses = (0..).take_while(|_| started.elapsed() < Duration::from_secs(4));
-                    guesses.map(|i| guess(&format!("bob:{thread}-{i}")).0).collect::<Vec<_>>()
+                    guesses
+                        .map(|i| guess(&format!("bob:{thread}-{i}")).0)
+                        .collect::<Vec<_>>()
                 })
             })
             .collect();
@@ -184,17 +257,28 @@ fn guessing_passwords_tells_no_user_names_and_leaves_the_processor_to_others() {
             let up = WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])]);
             let sent = Instant::now();
             server.http().write(&up).expect_status(204);
-            assert!(sent.elapsed() < Duration::from_secs(2), "{:?}", sent.elapsed());
+            assert!(
+                sent.elapsed() < Duration::from_secs(2),
+                "{:?}",
+                sent.elapsed()
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
-        threads.into_iter().flat_map(|thread| thread.join().expect("a guesser")).collect()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("a guesser"))
+            .collect()
     });
     let count = |status| statuses.iter().filter(|of| **of == status).count();
     eprintln!("{} times 401, {} times 503", count(401), count(503));
     assert!(count(401) > 0 && count(503) > 0 && count(401) + count(503) == statuses.len());
-    // A quarter of a core compares for four seconds, and until the queue is empty. Two whole cores would take eight
-    // seconds.
-    assert!(count(401) as u32 * bob < Duration::from_secs(3), "{} times {bob:?}", count(401));
+    // A quarter of a core compares for four seconds, and until the queue is empty. Two whole cores
+    // would take eight seconds.
+    assert!(
+        count(401) as u32 * bob < Duration::from_secs(3),
+        "{} times {bob:?}",
+        count(401)
+    );
 }
 
 #[test]
@@ -209,29 +293,63 @@ fn connections_use_tls_and_require_client_certificates() {
         )
     };
     std::fs::write(&path, config("RequireAndVerifyClientCert")).expect("write a file");
-    let of = |with_client_cert| Access { tls: Some(made.tls(with_client_cert)), authorization: None };
-    let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &of(true));
-    let answer = server.http().get("/api/v1/query?query=1").expect_status(200);
+    let of = |with_client_cert| Access {
+        tls: Some(made.tls(with_client_cert)),
+        authorization: None,
+    };
+    let server = Server::start_as(
+        &[&format!("--web.config.file={}", path.display())],
+        &of(true),
+    );
+    let answer = server
+        .http()
+        .get("/api/v1/query?query=1")
+        .expect_status(200);
     assert_eq!(answer.header("x-frame-options"), "deny");
     // Long responses are complete, and writes succeed.
-    server.http().write(&WriteRequest::new([series(&[("__name__", "up")], &[(T0, 1.0)])])).expect_status(204);
+    server
+        .http()
+        .write(&WriteRequest::new([series(
+            &[("__name__", "up")],
+            &[(T0, 1.0)],
+        )]))
+        .expect_status(204);
 
     let without = server.http().with(&of(false));
-    assert!(without.try_get("/-/healthy").is_err(), "a client without a certificate is not let in");
-    let plain = server.http().connect().send(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").read_to_end();
+    assert!(
+        without.try_get("/-/healthy").is_err(),
+        "a client without a certificate is not let in"
+    );
+    let plain = server
+        .http()
+        .connect()
+        .send(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
+        .read_to_end();
     assert!(!plain.contains("Healthy"), "{plain}");
     assert!(server.metric("varve_http_tls_handshakes_failed_total") >= 2.0);
 
     // A weaker client_auth_type takes a restart.
     std::fs::write(&path, config("VerifyClientCertIfGiven")).expect("write a file");
-    wait_until("a rejected reload", || server.metric("varve_web_config_reload_failures_total") >= 1.0);
-    assert!(without.try_get("/-/healthy").is_err(), "a client without a certificate is not let in");
+    wait_until("a rejected reload", || {
+        server.metric("varve_web_config_reload_failures_total") >= 1.0
+    });
+    assert!(
+        without.try_get("/-/healthy").is_err(),
+        "a client without a certificate is not let in"
+    );
     // A new certificate takes effect without a restart.
     let again = make();
     again.write_to(dir.path());
     std::fs::write(&path, config("RequireAndVerifyClientCert")).expect("write a file");
-    let again = server.http().with(&Access { tls: Some(again.tls(true)), authorization: None });
-    wait_until("the new certificate", || again.try_get("/-/healthy").is_ok_and(|answer| answer.status == 200));
+    let again = server.http().with(&Access {
+        tls: Some(again.tls(true)),
+        authorization: None,
+    });
+    wait_until("the new certificate", || {
+        again
+            .try_get("/-/healthy")
+            .is_ok_and(|answer| answer.status == 200)
+    });
 }
 
 #[test]
@@ -241,7 +359,10 @@ fn http2_is_spoken_as_client_and_configuration_agree() {
     let path = dir.path().join("web.yml");
     let tls = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n";
     std::fs::write(&path, tls).expect("write a file");
-    let of = Access { tls: Some(made.tls(false)), authorization: None };
+    let of = Access {
+        tls: Some(made.tls(false)),
+        authorization: None,
+    };
     let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &of);
     let address = server.http().address();
     let chosen = |protocols: &[&str]| Http2::over_tls(address, &made.ca, protocols);
@@ -249,25 +370,47 @@ fn http2_is_spoken_as_client_and_configuration_agree() {
     assert_eq!(protocol.as_deref(), Some("h2"));
     let client = client.expect("HTTP/2 was chosen");
     let write = WriteRequest::new([series(&[("__name__", "up"), ("job", "x")], &[(T0, 1.0)])]);
-    let headers = [("content-encoding", "snappy"), ("content-type", "application/x-protobuf")];
+    let headers = [
+        ("content-encoding", "snappy"),
+        ("content-type", "application/x-protobuf"),
+    ];
     let written = client.head(client.send("POST", "/api/v1/write", &headers, &write.to_body()));
     assert_eq!(written.status(), 204);
     // Many concurrent requests, served in any order.
     let form = [("content-type", "application/x-www-form-urlencoded")];
     let sent: Vec<_> = (0..100)
-        .map(|i| client.send("POST", "/api/v1/query", &form, format!("query=up%2B{i}&time=1700000000").as_bytes()))
+        .map(|i| {
+            client.send(
+                "POST",
+                "/api/v1/query",
+                &form,
+                format!("query=up%2B{i}&time=1700000000").as_bytes(),
+            )
+        })
         .collect();
     for (i, sent) in sent.into_iter().enumerate() {
         let answer = client.head(sent);
-        assert_eq!((answer.status().as_u16(), answer.version()), (200, hyper::Version::HTTP_2));
+        assert_eq!(
+            (answer.status().as_u16(), answer.version()),
+            (200, hyper::Version::HTTP_2)
+        );
         let body = client.body(answer).expect("a whole answer");
-        assert!(String::from_utf8_lossy(&body).ends_with(&format!("[1700000000,\"{}\"]}}]}}}}", i + 1)), "{body:?}");
+        assert!(
+            String::from_utf8_lossy(&body).ends_with(&format!("[1700000000,\"{}\"]}}]}}}}", i + 1)),
+            "{body:?}"
+        );
     }
     assert_eq!(chosen(&["http/1.1"]).0.as_deref(), Some("http/1.1"));
     assert_eq!(chosen(&[]).0, None);
 
-    std::fs::write(&path, format!("{tls}http_server_config: {{http2: false}}\n")).expect("write a file");
-    wait_until("the new configuration", || chosen(&["h2", "http/1.1"]).0.as_deref() == Some("http/1.1"));
+    std::fs::write(
+        &path,
+        format!("{tls}http_server_config: {{http2: false}}\n"),
+    )
+    .expect("write a file");
+    wait_until("the new configuration", || {
+        chosen(&["h2", "http/1.1"]).0.as_deref() == Some("http/1.1")
+    });
     assert_eq!(client.get("/-/healthy").0, 200, "what is open stays");
 }
 
@@ -282,11 +425,16 @@ fn client_certificates_need_an_allowed_name() {
         format!("tls_server_config: {{{tls}, {client}, client_allowed_sans: [{allowed}]}}\n")
     };
     std::fs::write(&path, config("other.example, 127.0.0.1")).expect("write a file");
-    let of = Access { tls: Some(made.tls(true)), authorization: None };
+    let of = Access {
+        tls: Some(made.tls(true)),
+        authorization: None,
+    };
     let server = Server::start_as(&[&format!("--web.config.file={}", path.display())], &of);
     server.http().get("/-/healthy").expect_status(200);
     std::fs::write(&path, config("other.example")).expect("write a file");
-    wait_until("the client to be refused", || server.http().with(&of).try_get("/-/healthy").is_err());
+    wait_until("the client to be refused", || {
+        server.http().with(&of).try_get("/-/healthy").is_err()
+    });
 }
 
 #[test]
@@ -296,6 +444,10 @@ fn an_invalid_configuration_prevents_a_start() {
     std::fs::write(&path, "basic_auth_users: {ann: s3cret}\n").expect("write a file");
     let flag = format!("--web.config.file={}", path.display());
     let (status, output) = crate::harness::try_serve(&dir.path().join("data"), &[&flag]);
-    assert!(!status.success() && output.contains("basic_auth_users.ann: the value is not a bcrypt hash"), "{output}");
+    assert!(
+        !status.success()
+            && output.contains("basic_auth_users.ann: the value is not a bcrypt hash"),
+        "{output}"
+    );
     assert!(!output.contains("s3cret"), "{output}");
 }

@@ -1,4 +1,5 @@
-//! Steps of ingestion that depend on the configuration: budgets, deduplication of HA pairs, relabeling.
+//! Steps of ingestion that depend on the configuration: budgets, deduplication of HA pairs,
+//! relabeling.
 
 mod admission;
 mod ha;

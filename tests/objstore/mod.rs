@@ -1,4 +1,5 @@
-//! Object storage: what Varve uploads, as Thanos and promtool read it; import from a bucket; backups.
+//! Object storage: what Varve uploads, as Thanos and promtool read it; import from a bucket;
+//! backups.
 
 mod backup_under_load;
 mod backups;
@@ -13,7 +14,9 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::harness::{BucketSpan, ConfigFile, Histogram, Http, Random, Server, WriteRequest, series, wait_until};
+use crate::harness::{
+    BucketSpan, ConfigFile, Histogram, Http, Random, Server, WriteRequest, series, wait_until,
+};
 
 /// The beginning of a window of two hours.
 const T0: i64 = 1_699_999_200_000;
@@ -42,13 +45,20 @@ struct Bucket {
 impl Bucket {
     fn directory() -> Self {
         let dir = TempDir::new().unwrap();
-        let config = format!("type: FILESYSTEM\nconfig: {{directory: {}}}\n", dir.path().join("bucket").display());
+        let config = format!(
+            "type: FILESYSTEM\nconfig: {{directory: {}}}\n",
+            dir.path().join("bucket").display()
+        );
         Self::with_config(dir, config)
     }
 
     fn with_config(dir: TempDir, config: String) -> Self {
         std::fs::write(dir.path().join("bucket.yml"), &config).unwrap();
-        Self { path: dir.path().join("bucket"), dir, config }
+        Self {
+            path: dir.path().join("bucket"),
+            dir,
+            config,
+        }
     }
 
     fn config_file(&self) -> String {
@@ -76,9 +86,20 @@ impl Bucket {
     fn check_complete(&self) {
         for (name, meta) in self.blocks() {
             for file in meta["thanos"]["files"].as_array().unwrap() {
-                let path = self.path.join(&name).join(file["rel_path"].as_str().unwrap());
-                let size = path.metadata().unwrap_or_else(|e| panic!("{path:?}: {e}")).len();
-                assert!(file["size_bytes"].as_u64().is_none_or(|expect| expect == size), "{path:?} has {size} bytes");
+                let path = self
+                    .path
+                    .join(&name)
+                    .join(file["rel_path"].as_str().unwrap());
+                let size = path
+                    .metadata()
+                    .unwrap_or_else(|e| panic!("{path:?}: {e}"))
+                    .len();
+                assert!(
+                    file["size_bytes"]
+                        .as_u64()
+                        .is_none_or(|expect| expect == size),
+                    "{path:?} has {size} bytes"
+                );
             }
         }
     }
@@ -86,17 +107,27 @@ impl Bucket {
 
 /// Returns a configuration with the labels of a replica.
 fn replica(name: &str) -> ConfigFile {
-    ConfigFile::new(&format!("global: {{external_labels: {{cluster: x, replica: {name}}}}}\n"))
+    ConfigFile::new(&format!(
+        "global: {{external_labels: {{cluster: x, replica: {name}}}}}\n"
+    ))
 }
 
 /// Writes 21 series of 13 hours and 10 minutes, and flushes them to blocks.
 fn fill(server: &Server) {
     for start in (T0..T0 + 13 * HOUR + HOUR / 6).step_by(usize::try_from(HOUR / 6).unwrap()) {
-        let times: Vec<i64> = (start..start + HOUR / 6).step_by(usize::try_from(STEP).unwrap()).collect();
+        let times: Vec<i64> = (start..start + HOUR / 6)
+            .step_by(usize::try_from(STEP).unwrap())
+            .collect();
         let of = |i: i64| {
-            let samples: Vec<_> = times.iter().map(|&at| (at, ((at - T0) / 1000 * (i + 1)) as f64)).collect();
-            let labels =
-                [("__name__", "requests_total"), ("i", &*i.to_string()), ("job", ["a", "b"][(i % 2) as usize])];
+            let samples: Vec<_> = times
+                .iter()
+                .map(|&at| (at, ((at - T0) / 1000 * (i + 1)) as f64))
+                .collect();
+            let labels = [
+                ("__name__", "requests_total"),
+                ("i", &*i.to_string()),
+                ("job", ["a", "b"][(i % 2) as usize]),
+            ];
             series(&labels, &samples)
         };
         let mut request = WriteRequest::new((0..20).map(of));
@@ -111,7 +142,8 @@ fn fill(server: &Server) {
 
 /// Moves the samples in memory to blocks, by a snapshot.
 fn flush(http: &Http) {
-    http.post("/api/v1/admin/tsdb/snapshot", &[], b"").expect_status(200);
+    http.post("/api/v1/admin/tsdb/snapshot", &[], b"")
+        .expect_status(200);
 }
 
 fn histogram(timestamp_ms: i64) -> Histogram {
@@ -120,7 +152,10 @@ fn histogram(timestamp_ms: i64) -> Histogram {
         timestamp_ms,
         sum: 3.0 * count as f64,
         count_int: Some(2 * count),
-        positive_spans: vec![BucketSpan { offset: 1, length: 2 }],
+        positive_spans: vec![BucketSpan {
+            offset: 1,
+            length: 2,
+        }],
         positive_deltas: vec![i64::try_from(count).unwrap(), 0],
         ..Histogram::default()
     }
@@ -138,7 +173,11 @@ fn wait_for_uploads(server: &Server) {
 fn uploaded(bucket: &Bucket, name: &str, flags: &[&str]) -> (Server, ConfigFile) {
     let config = replica(name);
     let (flag, config_flag) = (bucket.flag(), config.flag());
-    let flags = [&["--web.enable-admin-api", UPLOAD_EVERY, &flag, &config_flag], flags].concat();
+    let flags = [
+        &["--web.enable-admin-api", UPLOAD_EVERY, &flag, &config_flag],
+        flags,
+    ]
+    .concat();
     let server = Server::start(&flags);
     fill(&server);
     wait_for_uploads(&server);
@@ -147,13 +186,33 @@ fn uploaded(bucket: &Bucket, name: &str, flags: &[&str]) -> (Server, ConfigFile)
 
 /// Returns the series of a range query over the blocks, by their labels without the external ones.
 fn answer(http: &Http, query: &str, params: &[(&str, &str)]) -> BTreeMap<String, Value> {
-    let (start, end) = ((T0 / 1000).to_string(), ((T0 + 10 * HOUR - STEP) / 1000).to_string());
-    let all = [&[("query", query), ("start", &*start), ("end", &*end), ("step", "300")], params].concat();
-    let answer = http.query("/api/v1/query_range", &all).expect_status(200).json();
-    assert!(answer["warnings"].as_array().is_none_or(Vec::is_empty), "{query}: {}", answer["warnings"]);
+    let (start, end) = (
+        (T0 / 1000).to_string(),
+        ((T0 + 10 * HOUR - STEP) / 1000).to_string(),
+    );
+    let all = [
+        &[
+            ("query", query),
+            ("start", &*start),
+            ("end", &*end),
+            ("step", "300"),
+        ],
+        params,
+    ]
+    .concat();
+    let answer = http
+        .query("/api/v1/query_range", &all)
+        .expect_status(200)
+        .json();
+    assert!(
+        answer["warnings"].as_array().is_none_or(Vec::is_empty),
+        "{query}: {}",
+        answer["warnings"]
+    );
     let result = answer["data"]["result"].as_array().unwrap().clone();
     let one = |mut series: Value| {
-        let mut metric: BTreeMap<String, String> = serde_json::from_value(series["metric"].take()).unwrap();
+        let mut metric: BTreeMap<String, String> =
+            serde_json::from_value(series["metric"].take()).unwrap();
         metric.retain(|name, _| name != "cluster" && name != "replica");
         (format!("{metric:?}"), series)
     };
@@ -165,7 +224,11 @@ fn check_answers(ours: &Http, theirs: &Http, params: &[(&str, &str)]) {
     for query in QUERIES {
         let (ours, theirs) = (answer(ours, query, &[]), answer(theirs, query, params));
         assert!(!ours.is_empty(), "{query}");
-        assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{query}");
+        assert_eq!(
+            ours.keys().collect::<Vec<_>>(),
+            theirs.keys().collect::<Vec<_>>(),
+            "{query}"
+        );
         for (labels, series) in &ours {
             assert_eq!(series, &theirs[labels], "{query}: {labels}");
         }
@@ -177,8 +240,13 @@ fn fill_with_noise(server: &Server) {
     let mut random = Random::new(1);
     for request in 0..10 {
         let of = |i: i64| {
-            let samples: Vec<_> = (0..800).map(|at| (T0 + 14 * HOUR + at, random.next() as f64)).collect();
-            series(&[("__name__", "noise"), ("i", &format!("{request}-{i}"))], &samples)
+            let samples: Vec<_> = (0..800)
+                .map(|at| (T0 + 14 * HOUR + at, random.next() as f64))
+                .collect();
+            series(
+                &[("__name__", "noise"), ("i", &format!("{request}-{i}"))],
+                &samples,
+            )
         };
         let answer = server.http().write(&WriteRequest::new((0..100).map(of)));
         assert!(answer.status < 300, "{answer:?}");
@@ -187,7 +255,11 @@ fn fill_with_noise(server: &Server) {
 
 /// Runs `varve tsdb` and returns its output.
 fn tsdb(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_varve")).arg("tsdb").args(args).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_varve"))
+        .arg("tsdb")
+        .args(args)
+        .output()
+        .unwrap()
 }
 
 /// As [`tsdb`], for a command that succeeds. Returns what it prints.

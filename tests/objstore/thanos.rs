@@ -13,7 +13,10 @@ use crate::harness::{Server, Thanos, missing, promtool};
 /// Runs `thanos tools bucket` and returns what it prints.
 pub(super) fn bucket_tool(bucket: &Bucket, args: &[&str]) -> String {
     let mut command = Command::new("thanos");
-    command.args(["tools", "bucket"]).args(args).arg(bucket.flag());
+    command
+        .args(["tools", "bucket"])
+        .args(args)
+        .arg(bucket.flag());
     let output = command.output().unwrap();
     let printed = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     assert!(output.status.success(), "{args:?}: {printed}");
@@ -23,13 +26,26 @@ pub(super) fn bucket_tool(bucket: &Bucket, args: &[&str]) -> String {
 /// Returns the number of blocks that `thanos tools bucket inspect` lists.
 pub(super) fn n_inspected(bucket: &Bucket) -> usize {
     let printed = bucket_tool(bucket, &["inspect", "--output=csv"]);
-    printed.lines().filter(|line| line.starts_with("01") && line.contains(',')).count()
+    printed
+        .lines()
+        .filter(|line| line.starts_with("01") && line.contains(','))
+        .count()
 }
 
 /// Asserts that Thanos finds nothing wrong with the blocks.
 pub(super) fn verify(bucket: &Bucket) {
-    let printed = bucket_tool(bucket, &["verify", "--issues=overlapped_blocks", "--issues=index_known_issues"]);
-    assert!(!printed.contains("level=error") && !printed.contains("level=warn"), "{printed}");
+    let printed = bucket_tool(
+        bucket,
+        &[
+            "verify",
+            "--issues=overlapped_blocks",
+            "--issues=index_known_issues",
+        ],
+    );
+    assert!(
+        !printed.contains("level=error") && !printed.contains("level=warn"),
+        "{printed}"
+    );
 }
 
 /// Asserts that a store gateway returns a server's own results.
@@ -44,9 +60,16 @@ fn check_block(dir: &Path, name: &str) {
     let analyzed = promtool(&["tsdb", "analyze", text(dir), name]);
     assert!(analyzed.status.success(), "{analyzed:?}");
     let listed = promtool(&["tsdb", "list", text(dir)]);
-    assert!(listed.status.success() && String::from_utf8_lossy(&listed.stdout).contains(name), "{listed:?}");
+    assert!(
+        listed.status.success() && String::from_utf8_lossy(&listed.stdout).contains(name),
+        "{listed:?}"
+    );
     // Floats and histograms. Thanos knows 1 to 3.
-    assert_eq!(encodings(&dir.join(name).join("chunks/000001")), BTreeSet::from([1, 2]), "{name}");
+    assert_eq!(
+        encodings(&dir.join(name).join("chunks/000001")),
+        BTreeSet::from([1, 2]),
+        "{name}"
+    );
 }
 
 /// Returns the encodings of the chunks in a file.
@@ -64,7 +87,9 @@ fn encodings(path: &Path) -> BTreeSet<u8> {
 }
 
 fn sum(blocks: impl Iterator<Item = Value>) -> u64 {
-    blocks.map(|meta| meta["stats"]["numSamples"].as_u64().unwrap()).sum()
+    blocks
+        .map(|meta| meta["stats"]["numSamples"].as_u64().unwrap())
+        .sum()
 }
 
 #[test]
@@ -76,24 +101,46 @@ fn thanos_reads_compacts_and_deduplicates_the_blocks_of_two_replicas() {
     let (mut a, _config) = uploaded(&bucket, "a", &[]);
     let (b, _config) = uploaded(&bucket, "b", &[]);
     let blocks = bucket.blocks();
-    assert_eq!((blocks.len(), n_inspected(&bucket)), (2 * N_BLOCKS, 2 * N_BLOCKS));
+    assert_eq!(
+        (blocks.len(), n_inspected(&bucket)),
+        (2 * N_BLOCKS, 2 * N_BLOCKS)
+    );
     verify(&bucket);
     bucket.check_complete();
     for (name, meta) in &blocks {
         let thanos = &meta["thanos"];
-        assert_eq!((&thanos["labels"]["cluster"], &thanos["source"]), (&Value::from("x"), &Value::from("receive")));
+        assert_eq!(
+            (&thanos["labels"]["cluster"], &thanos["source"]),
+            (&Value::from("x"), &Value::from("receive"))
+        );
         assert_eq!(thanos["downsample"]["resolution"], 0);
-        assert!(thanos["index_stats"]["series_max_size"].as_u64().unwrap() > 0, "{thanos}");
-        assert!(thanos["index_stats"]["chunk_max_size"].as_u64().unwrap() > 0, "{thanos}");
+        assert!(
+            thanos["index_stats"]["series_max_size"].as_u64().unwrap() > 0,
+            "{thanos}"
+        );
+        assert!(
+            thanos["index_stats"]["chunk_max_size"].as_u64().unwrap() > 0,
+            "{thanos}"
+        );
         check_block(&bucket.path, name);
     }
     check_gateway(&bucket, &a);
-    let n_samples = sum(blocks.into_values().filter(|meta| meta["thanos"]["labels"]["replica"] == "a"));
+    let n_samples = sum(blocks
+        .into_values()
+        .filter(|meta| meta["thanos"]["labels"]["replica"] == "a"));
     compact(&bucket);
     let is_marked = |name: &str| bucket.path.join(name).join("deletion-mark.json").exists();
-    let left: Vec<_> = bucket.blocks().into_iter().filter(|(name, _)| !is_marked(name)).collect();
+    let left: Vec<_> = bucket
+        .blocks()
+        .into_iter()
+        .filter(|(name, _)| !is_marked(name))
+        .collect();
     assert!(left.len() < 2 * N_BLOCKS, "nothing was compacted");
-    assert_eq!(sum(left.into_iter().map(|(_, meta)| meta)), n_samples, "one copy");
+    assert_eq!(
+        sum(left.into_iter().map(|(_, meta)| meta)),
+        n_samples,
+        "one copy"
+    );
     check_gateway(&bucket, &a);
     // Without its state, a server finds its blocks among the sources of compacted ones.
     a.terminate();
@@ -109,11 +156,23 @@ fn thanos_reads_compacts_and_deduplicates_the_blocks_of_two_replicas() {
 fn compact(bucket: &Bucket) {
     let dir = TempDir::new().unwrap();
     let output = Command::new("thanos")
-        .args(["compact", "--http-address=127.0.0.1:0", "--consistency-delay=0s", "--downsampling.disable"])
-        .args(["--deduplication.replica-label=replica", "--deduplication.func=penalty", &bucket.flag()])
+        .args([
+            "compact",
+            "--http-address=127.0.0.1:0",
+            "--consistency-delay=0s",
+            "--downsampling.disable",
+        ])
+        .args([
+            "--deduplication.replica-label=replica",
+            "--deduplication.func=penalty",
+            &bucket.flag(),
+        ])
         .arg(format!("--data-dir={}", dir.path().display()))
         .output()
         .unwrap();
     let printed = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && !printed.contains("halt"), "{printed}");
+    assert!(
+        output.status.success() && !printed.contains("halt"),
+        "{printed}"
+    );
 }

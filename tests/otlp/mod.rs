@@ -1,5 +1,5 @@
-//! OTLP: Varve and a real Prometheus with the same settings get requests with metrics of all types, and must store the
-//! same.
+//! OTLP: Varve and a real Prometheus with the same settings get requests with metrics of all types,
+//! and must store the same.
 
 mod traces;
 
@@ -9,9 +9,10 @@ use prost::Message;
 use serde_json::Value as Json;
 
 use crate::harness::otlp::{
-    AnyValue, ArrayValue, Buckets, CUMULATIVE, DELTA, Data, Exemplar, Exponential, ExponentialPoint, Gauge, Histogram,
-    HistogramPoint, Metric, Number, NumberPoint, Quantile, Request, Resource, ResourceMetrics, Scope, ScopeMetrics,
-    Sum, Summary, SummaryPoint, Value, attributes, text,
+    AnyValue, ArrayValue, Buckets, CUMULATIVE, DELTA, Data, Exemplar, Exponential,
+    ExponentialPoint, Gauge, Histogram, HistogramPoint, Metric, Number, NumberPoint, Quantile,
+    Request, Resource, ResourceMetrics, Scope, ScopeMetrics, Sum, Summary, SummaryPoint, Value,
+    attributes, text,
 };
 use crate::harness::{Answer, ConfigFile, Http, Release, Server, now_ms, python_with, releases};
 
@@ -27,29 +28,42 @@ const SETTINGS: [&str; 7] = [
 
 #[test]
 fn requests_are_stored_like_in_a_real_prometheus() {
-    let flags =
-        ["--web.enable-otlp-receiver", "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records"];
+    let flags = [
+        "--web.enable-otlp-receiver",
+        "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records",
+    ];
     let now_s = now_ms().cast_unsigned() / 1000;
     let request = request(now_s);
     let mut wrong = Vec::new();
-    for (release, settings) in
-        with_receiver().into_iter().flat_map(|release| SETTINGS.map(|settings| (release, settings)))
+    for (release, settings) in with_receiver()
+        .into_iter()
+        .flat_map(|release| SETTINGS.map(|settings| (release, settings)))
     {
         let prometheus = release.start(&format!("otlp: {settings}"), &flags);
         let varve = server(settings);
         for http in [prometheus.http(), varve.http()] {
             send(http, &request).expect_status(200);
         }
-        let (ours, theirs) = (contents(varve.http(), now_s), contents(prometheus.http(), now_s));
+        let (ours, theirs) = (
+            contents(varve.http(), now_s),
+            contents(prometheus.http(), now_s),
+        );
         assert!(theirs.len() > 30, "{} lines", theirs.len());
-        wrong.extend(difference(&format!("{:?} {settings}", release.version), &ours, &theirs));
+        wrong.extend(difference(
+            &format!("{:?} {settings}", release.version),
+            &ours,
+            &theirs,
+        ));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Returns the releases with an OTLP receiver: some distributions build Prometheus without one.
 fn with_receiver() -> Vec<&'static Release> {
-    let found: Vec<_> = releases().iter().filter(|release| release.has_flag("--web.enable-otlp-receiver")).collect();
+    let found: Vec<_> = releases()
+        .iter()
+        .filter(|release| release.has_flag("--web.enable-otlp-receiver"))
+        .collect();
     if found.is_empty() {
         eprintln!("skipped: no prometheus with an OTLP receiver is on PATH");
     }
@@ -60,18 +74,28 @@ fn server(settings: &str) -> Server {
     Server::start(&[&ConfigFile::new(&format!("otlp: {settings}")).flag()])
 }
 
-/// Starts Varve and each Prometheus with an OTLP receiver, calls `send` for both, and compares what they have stored.
+/// Starts Varve and each Prometheus with an OTLP receiver, calls `send` for both, and compares what
+/// they have stored.
 fn compare(feature: &str, now_s: u64, send: impl Fn(&Http)) {
     let mut wrong = Vec::new();
     for release in with_receiver() {
-        let features = format!("--enable-feature=native-histograms,exemplar-storage,metadata-wal-records{feature}");
+        let features = format!(
+            "--enable-feature=native-histograms,exemplar-storage,metadata-wal-records{feature}"
+        );
         let prometheus = release.start("otlp: {}", &["--web.enable-otlp-receiver", &features]);
         let varve = Server::start(&[&format!("--enable-feature=search-api{feature}")]);
         send(prometheus.http());
         send(varve.http());
-        let (ours, theirs) = (contents(varve.http(), now_s), contents(prometheus.http(), now_s));
+        let (ours, theirs) = (
+            contents(varve.http(), now_s),
+            contents(prometheus.http(), now_s),
+        );
         assert!(!theirs.is_empty());
-        wrong.extend(difference(&format!("{:?} {feature}", release.version), &ours, &theirs));
+        wrong.extend(difference(
+            &format!("{:?} {feature}", release.version),
+            &ours,
+            &theirs,
+        ));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -79,7 +103,10 @@ fn compare(feature: &str, now_s: u64, send: impl Fn(&Http)) {
 #[test]
 fn json_is_stored_like_in_a_real_prometheus() {
     let now_s = now_ms().cast_unsigned() / 1000;
-    let time = format!(r#""startTimeUnixNano":"{}000000000","timeUnixNano":"{now_s}000000000""#, now_s - 60);
+    let time = format!(
+        r#""startTimeUnixNano":"{}000000000","timeUnixNano":"{now_s}000000000""#,
+        now_s - 60
+    );
     let attributes = r#""attributes":[{"key":"a","value":{"stringValue":"é"}},{"key":"i","value":{"intValue":"-7"}},
         {"key":"l","value":{"arrayValue":{"values":[{"boolValue":true},{"doubleValue":1.5},{}]}}},
         {"key":"m","value":{"kvlistValue":{"values":[{"key":"b","value":{"bytesValue":"YWI="}}]}}}]"#;
@@ -115,8 +142,12 @@ fn json_is_stored_like_in_a_real_prometheus() {
         metrics.join(",")
     );
     compare("", now_s, |http| {
-        http.post("/api/v1/otlp/v1/metrics", &[("Content-Type", "application/json")], body.as_bytes())
-            .expect_status(200);
+        http.post(
+            "/api/v1/otlp/v1/metrics",
+            &[("Content-Type", "application/json")],
+            body.as_bytes(),
+        )
+        .expect_status(200);
     });
 }
 
@@ -124,9 +155,23 @@ fn json_is_stored_like_in_a_real_prometheus() {
 fn deltas_are_added_up_like_in_a_real_prometheus() {
     let now_s = now_ms().cast_unsigned() / 1000;
     let request = |i: u64| {
-        let (start_ns, time_ns) = ((now_s - 60 + 10 * i) * 1_000_000_000, (now_s - 50 + 10 * i) * 1_000_000_000);
-        let number = |value| NumberPoint { start_ns, time_ns, value: Some(value), ..NumberPoint::default() };
-        let sum = |value| Data::Sum(Sum { points: vec![number(value)], temporality: DELTA, is_monotonic: true });
+        let (start_ns, time_ns) = (
+            (now_s - 60 + 10 * i) * 1_000_000_000,
+            (now_s - 50 + 10 * i) * 1_000_000_000,
+        );
+        let number = |value| NumberPoint {
+            start_ns,
+            time_ns,
+            value: Some(value),
+            ..NumberPoint::default()
+        };
+        let sum = |value| {
+            Data::Sum(Sum {
+                points: vec![number(value)],
+                temporality: DELTA,
+                is_monotonic: true,
+            })
+        };
         let histogram = HistogramPoint {
             start_ns,
             time_ns,
@@ -143,16 +188,34 @@ fn deltas_are_added_up_like_in_a_real_prometheus() {
             sum: Some(1.5),
             scale: if i == 2 { 1 } else { 3 },
             zero_count: 1,
-            positive: Some(Buckets { offset: -3 + 5 * i as i32, counts: vec![1, 0, 4] }),
+            positive: Some(Buckets {
+                offset: -3 + 5 * i as i32,
+                counts: vec![1, 0, 4],
+            }),
             ..ExponentialPoint::default()
         };
         let data = [
             ("int", sum(Number::Int(5 + i.cast_signed()))),
             ("float", sum(Number::Double(0.25))),
-            ("explicit", Data::Histogram(Histogram { points: vec![histogram], temporality: DELTA })),
-            ("exponential", Data::Exponential(Exponential { points: vec![exponential], temporality: DELTA })),
+            (
+                "explicit",
+                Data::Histogram(Histogram {
+                    points: vec![histogram],
+                    temporality: DELTA,
+                }),
+            ),
+            (
+                "exponential",
+                Data::Exponential(Exponential {
+                    points: vec![exponential],
+                    temporality: DELTA,
+                }),
+            ),
         ];
-        let metrics = data.into_iter().map(|(name, data)| metric(name, "", data)).collect();
+        let metrics = data
+            .into_iter()
+            .map(|(name, data)| metric(name, "", data))
+            .collect();
         resource(metrics, vec![("service.name", text("shop"))])
     };
     compare(",otlp-deltatocumulative", now_s, |http| {
@@ -167,21 +230,43 @@ fn deltas_are_added_up_like_in_a_real_prometheus() {
     }
     assert_eq!(varve.metric("varve_ingest_delta_streams"), 4.0);
     let stored = contents(varve.http(), now_s).join("\n");
-    assert!(stored.contains(r#""__name__":"int_total""#) && stored.contains(",\"13\"]"), "{stored}");
+    assert!(
+        stored.contains(r#""__name__":"int_total""#) && stored.contains(",\"13\"]"),
+        "{stored}"
+    );
 }
 
 fn send(http: &Http, request: &Request) -> Answer {
-    http.post("/api/v1/otlp/v1/metrics", &[("Content-Type", "application/x-protobuf")], &request.encode_to_vec())
+    http.post(
+        "/api/v1/otlp/v1/metrics",
+        &[("Content-Type", "application/x-protobuf")],
+        &request.encode_to_vec(),
+    )
 }
 
 /// Returns all samples and exemplars as sorted lines.
 fn contents(http: &Http, now_s: u64) -> Vec<String> {
     let time = (now_s + 1).to_string();
-    let samples = http.query("/api/v1/query", &[("query", "{__name__=~\".+\"}[1h]"), ("time", &time)]).data();
+    let samples = http
+        .query(
+            "/api/v1/query",
+            &[("query", "{__name__=~\".+\"}[1h]"), ("time", &time)],
+        )
+        .data();
     let start = (now_s - 3600).to_string();
-    let exemplars = [("query", "{__name__=~\".+\"}"), ("start", start.as_str()), ("end", time.as_str())];
+    let exemplars = [
+        ("query", "{__name__=~\".+\"}"),
+        ("start", start.as_str()),
+        ("end", time.as_str()),
+    ];
     let exemplars = http.query("/api/v1/query_exemplars", &exemplars).data();
-    let lines = |list: &Json| list.as_array().expect("a list").iter().map(Json::to_string).collect::<Vec<_>>();
+    let lines = |list: &Json| {
+        list.as_array()
+            .expect("a list")
+            .iter()
+            .map(Json::to_string)
+            .collect::<Vec<_>>()
+    };
     let mut all = [lines(&samples["result"]), lines(&exemplars)].concat();
     all.sort_unstable();
     all
@@ -190,7 +275,9 @@ fn contents(http: &Http, now_s: u64) -> Vec<String> {
 fn difference(settings: &str, ours: &[String], theirs: &[String]) -> Vec<String> {
     let only = |these: &[String], those: &[String], whose: &str| {
         let missing = these.iter().filter(|line| !those.contains(line));
-        missing.map(|line| format!("{settings}: only {whose}: {line}")).collect::<Vec<_>>()
+        missing
+            .map(|line| format!("{settings}: only {whose}: {line}"))
+            .collect::<Vec<_>>()
     };
     [only(ours, theirs, "ours"), only(theirs, ours, "theirs")].concat()
 }
@@ -218,26 +305,53 @@ fn metrics_of_all_types_become_the_specified_series() {
     ] {
         assert!(stored.contains(&expect), "{expect} is not in\n{stored}");
     }
-    assert!(!stored.contains("\"h2\",\"job\"") && !stored.contains("\"job\":\"bare\",\"target"), "{stored}");
+    assert!(
+        !stored.contains("\"h2\",\"job\"") && !stored.contains("\"job\":\"bare\",\"target"),
+        "{stored}"
+    );
 }
 
 #[test]
 fn untranslatable_data_points_are_rejected_and_the_others_stored() {
     let server = server("{}");
     let now_s = now_ms().cast_unsigned() / 1000;
-    let delta = Sum { points: vec![number(now_s, 1.0)], temporality: DELTA, is_monotonic: true };
-    let coarse = ExponentialPoint { scale: -5, time_ns: now_s * 1_000_000_000, ..ExponentialPoint::default() };
+    let delta = Sum {
+        points: vec![number(now_s, 1.0)],
+        temporality: DELTA,
+        is_monotonic: true,
+    };
+    let coarse = ExponentialPoint {
+        scale: -5,
+        time_ns: now_s * 1_000_000_000,
+        ..ExponentialPoint::default()
+    };
     let metrics = vec![
-        metric("good", "", Data::Gauge(Gauge { points: vec![number(now_s, 1.0)] })),
+        metric(
+            "good",
+            "",
+            Data::Gauge(Gauge {
+                points: vec![number(now_s, 1.0)],
+            }),
+        ),
         metric("delta", "", Data::Sum(delta)),
-        metric("coarse", "", Data::Exponential(Exponential { points: vec![coarse], temporality: CUMULATIVE })),
+        metric(
+            "coarse",
+            "",
+            Data::Exponential(Exponential {
+                points: vec![coarse],
+                temporality: CUMULATIVE,
+            }),
+        ),
     ];
     let answer = send(server.http(), &resource(metrics, Vec::new())).expect_status(400);
     let reason = "OTLP that cannot be translated: 2 data points, e.g. invalid temporality and type combination for metric \
                   \"delta\"\n";
     assert_eq!(answer.text(), reason);
     let stored = contents(server.http(), now_s);
-    assert!(stored.len() == 1 && stored[0].contains("\"good\""), "{stored:?}");
+    assert!(
+        stored.len() == 1 && stored[0].contains("\"good\""),
+        "{stored:?}"
+    );
 }
 
 #[test]
@@ -245,15 +359,37 @@ fn other_content_types_and_damaged_bodies_are_refused() {
     let server = server("{}");
     let http = server.http();
     let path = "/api/v1/otlp/v1/metrics";
-    let text = http.post(path, &[("Content-Type", "text/plain")], b"{}").expect_status(400);
-    assert!(text.text().starts_with("unsupported content type: text/plain, supported: [application/json"), "{text:?}");
-    http.post(path, &[("Content-Type", "application/json")], b"{\"resourceMetrics\":[").expect_status(400);
-    let headers = [("Content-Type", "application/x-protobuf"), ("Content-Encoding", "zstd")];
+    let text = http
+        .post(path, &[("Content-Type", "text/plain")], b"{}")
+        .expect_status(400);
+    assert!(
+        text.text()
+            .starts_with("unsupported content type: text/plain, supported: [application/json"),
+        "{text:?}"
+    );
+    http.post(
+        path,
+        &[("Content-Type", "application/json")],
+        b"{\"resourceMetrics\":[",
+    )
+    .expect_status(400);
+    let headers = [
+        ("Content-Type", "application/x-protobuf"),
+        ("Content-Encoding", "zstd"),
+    ];
     let zstd = http.post(path, &headers, b"").expect_status(400);
-    assert!(zstd.text().starts_with("unsupported compression: zstd"), "{zstd:?}");
+    assert!(
+        zstd.text().starts_with("unsupported compression: zstd"),
+        "{zstd:?}"
+    );
     let mut damaged = request(1_700_000_000).encode_to_vec();
     damaged.truncate(damaged.len() - 3);
-    http.post(path, &[("Content-Type", "application/x-protobuf")], &damaged).expect_status(400);
+    http.post(
+        path,
+        &[("Content-Type", "application/x-protobuf")],
+        &damaged,
+    )
+    .expect_status(400);
     assert!(contents(http, 1_700_000_000).is_empty());
 }
 
@@ -261,23 +397,41 @@ fn other_content_types_and_damaged_bodies_are_refused() {
 #[test]
 fn the_sdk_of_opentelemetry_writes_protobuf_and_json() {
     let modules = "opentelemetry.exporter.otlp.proto.http, opentelemetry.exporter.otlp.json.http";
-    let Some(python) = python_with(modules) else { return };
+    let Some(python) = python_with(modules) else {
+        return;
+    };
     let varve = Server::start(&["--enable-feature=otlp-deltatocumulative"]);
     let url = varve.http().url("/api/v1/otlp/v1/metrics");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/otlp/sdk.py");
-    for (protocol, temporality) in
-        [("protobuf", "cumulative"), ("protobuf", "delta"), ("json", "cumulative"), ("json", "delta")]
-    {
-        let output = Command::new(&python).args([script, &url, protocol, temporality]).output().expect("run python");
+    for (protocol, temporality) in [
+        ("protobuf", "cumulative"),
+        ("protobuf", "delta"),
+        ("json", "cumulative"),
+        ("json", "delta"),
+    ] {
+        let output = Command::new(&python)
+            .args([script, &url, protocol, temporality])
+            .output()
+            .expect("run python");
         let log = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && !log.contains("Failed"), "{protocol} {temporality}: {log}");
+        assert!(
+            output.status.success() && !log.contains("Failed"),
+            "{protocol} {temporality}: {log}"
+        );
     }
     let query = |instance: &str| {
         let expr = format!("last_over_time({{job=\"sdk\",instance=\"{instance}\"}}[5m])");
-        let found = varve.http().query("/api/v1/query", &[("query", &expr)]).data();
+        let found = varve
+            .http()
+            .query("/api/v1/query", &[("query", &expr)])
+            .data();
         let found = found["result"].as_array().expect("a vector").clone();
         let line = |series: &Json| {
-            let value = if series["value"].is_null() { &series["histogram"][1] } else { &series["value"][1] };
+            let value = if series["value"].is_null() {
+                &series["histogram"][1]
+            } else {
+                &series["value"][1]
+            };
             // Sums of floats depend on their order.
             let value = value
                 .as_str()
@@ -290,7 +444,10 @@ fn the_sdk_of_opentelemetry_writes_protobuf_and_json() {
         lines
     };
     let expect = query("protobuf-cumulative");
-    assert!(expect.len() > 30 && expect.iter().any(|line| line.contains("buckets")), "{expect:#?}");
+    assert!(
+        expect.len() > 30 && expect.iter().any(|line| line.contains("buckets")),
+        "{expect:#?}"
+    );
     for instance in ["protobuf-delta", "json-cumulative", "json-delta"] {
         let wrong = difference(instance, &query(instance), &expect);
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -300,32 +457,65 @@ fn the_sdk_of_opentelemetry_writes_protobuf_and_json() {
 /// At the limit, deltas of known streams are still added up, and those of others are rejected.
 #[test]
 fn the_sdk_of_opentelemetry_fills_the_streams_with_deltas() {
-    let Some(python) = python_with("opentelemetry.exporter.otlp.proto.http") else { return };
+    let Some(python) = python_with("opentelemetry.exporter.otlp.proto.http") else {
+        return;
+    };
     let varve = Server::start(&["--enable-feature=otlp-deltatocumulative"]);
     let url = varve.http().url("/api/v1/otlp/v1/metrics");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/otlp/fill.py");
-    let output = Command::new(&python).args([script, &url]).output().expect("run python");
+    let output = Command::new(&python)
+        .args([script, &url])
+        .output()
+        .expect("run python");
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
-    let (filling, beyond) = log.split_once("full\n").unwrap_or_else(|| panic!("the streams are not full: {log}"));
-    assert!(output.status.success() && !filling.contains("Failed"), "{log}");
+    let (filling, beyond) = log
+        .split_once("full\n")
+        .unwrap_or_else(|| panic!("the streams are not full: {log}"));
+    assert!(
+        output.status.success() && !filling.contains("Failed"),
+        "{log}"
+    );
     assert!(beyond.contains("code: 400"), "{log}");
-    let further =
-        Sum { points: vec![number(now_ms().cast_unsigned() / 1000, 1.0)], temporality: DELTA, is_monotonic: true };
-    let rejected = send(varve.http(), &resource(vec![metric("further", "", Data::Sum(further))], Vec::new()));
+    let further = Sum {
+        points: vec![number(now_ms().cast_unsigned() / 1000, 1.0)],
+        temporality: DELTA,
+        is_monotonic: true,
+    };
+    let rejected = send(
+        varve.http(),
+        &resource(vec![metric("further", "", Data::Sum(further))], Vec::new()),
+    );
     let reason = "OTLP that cannot be translated: 1 data point, e.g. metric \"further\": 100000 streams with delta \
                   temporality have ";
     let text = rejected.expect_status(400).text();
-    assert!(text.starts_with(reason) && text.contains("the limits are 100000 and 134217728"), "{text}");
+    assert!(
+        text.starts_with(reason) && text.contains("the limits are 100000 and 134217728"),
+        "{text}"
+    );
     assert_eq!(varve.metric("varve_ingest_delta_streams"), 100_000.0);
-    let count =
-        |expr: &str| varve.http().query("/api/v1/query", &[("query", expr)]).data()["result"][0]["value"].take();
-    for (expr, n) in [("filled_total == 3", "1000"), ("filled_total == 1", "99000"), ("filled_total", "100000")] {
+    let count = |expr: &str| {
+        varve
+            .http()
+            .query("/api/v1/query", &[("query", expr)])
+            .data()["result"][0]["value"]
+            .take()
+    };
+    for (expr, n) in [
+        ("filled_total == 3", "1000"),
+        ("filled_total == 1", "99000"),
+        ("filled_total", "100000"),
+    ] {
         assert_eq!(count(&format!("count({expr})"))[1], n, "{expr}");
     }
 }
 
 fn metric(name: &str, unit: &str, data: Data) -> Metric {
-    Metric { name: name.to_owned(), description: format!("What {name} is."), unit: unit.to_owned(), data: Some(data) }
+    Metric {
+        name: name.to_owned(),
+        description: format!("What {name} is."),
+        unit: unit.to_owned(),
+        data: Some(data),
+    }
 }
 
 fn resource(metrics: Vec<Metric>, of: Vec<(&str, Value)>) -> Request {
@@ -334,12 +524,27 @@ fn resource(metrics: Vec<Metric>, of: Vec<(&str, Value)>) -> Request {
         version: "1.2".to_owned(),
         attributes: attributes([("scope.kind", text("x"))]),
     };
-    let scopes = vec![ScopeMetrics { scope: Some(scope), metrics, schema_url: "https://schema".to_owned() }];
-    Request { resources: vec![ResourceMetrics { resource: Some(Resource { attributes: attributes(of) }), scopes }] }
+    let scopes = vec![ScopeMetrics {
+        scope: Some(scope),
+        metrics,
+        schema_url: "https://schema".to_owned(),
+    }];
+    Request {
+        resources: vec![ResourceMetrics {
+            resource: Some(Resource {
+                attributes: attributes(of),
+            }),
+            scopes,
+        }],
+    }
 }
 
 fn number(time_s: u64, value: f64) -> NumberPoint {
-    NumberPoint { time_ns: time_s * 1_000_000_000, value: Some(Number::Double(value)), ..NumberPoint::default() }
+    NumberPoint {
+        time_ns: time_s * 1_000_000_000,
+        value: Some(Number::Double(value)),
+        ..NumberPoint::default()
+    }
 }
 
 fn exemplar(time_s: u64, value: f64) -> Exemplar {
@@ -362,11 +567,26 @@ fn request(now_s: u64) -> Request {
         ("k8s.pod.name", text("p-1")),
         ("port", Value::Int(80)),
     ];
-    let mut request = resource([gauges(now_s), sums(now_s), histograms(now_s)].concat(), identity);
+    let mut request = resource(
+        [gauges(now_s), sums(now_s), histograms(now_s)].concat(),
+        identity,
+    );
     // A resource with identifying attributes only, or without them, gets no target_info.
-    let gauge = |name: &str| metric(name, "", Data::Gauge(Gauge { points: vec![number(now_s, 5.0)] }));
-    request.resources.extend(resource(vec![gauge("plain")], vec![("service.name", text("bare"))]).resources);
-    request.resources.extend(resource(vec![gauge("anonymous")], vec![("host.name", text("h2"))]).resources);
+    let gauge = |name: &str| {
+        metric(
+            name,
+            "",
+            Data::Gauge(Gauge {
+                points: vec![number(now_s, 5.0)],
+            }),
+        )
+    };
+    request
+        .resources
+        .extend(resource(vec![gauge("plain")], vec![("service.name", text("bare"))]).resources);
+    request
+        .resources
+        .extend(resource(vec![gauge("anonymous")], vec![("host.name", text("h2"))]).resources);
     request
 }
 
@@ -384,10 +604,26 @@ fn gauges(now_s: u64) -> Vec<Metric> {
         ("custom", "foo bar/{x}"),
         ("job.seconds", "s"),
     ];
-    let gauge = |(name, unit)| metric(name, unit, Data::Gauge(Gauge { points: vec![number(now_s, 1.5)] }));
+    let gauge = |(name, unit)| {
+        metric(
+            name,
+            unit,
+            Data::Gauge(Gauge {
+                points: vec![number(now_s, 1.5)],
+            }),
+        )
+    };
     let mut gauges: Vec<_> = names.into_iter().map(gauge).collect();
-    let list =
-        ArrayValue { values: vec![AnyValue { value: Some(Value::Int(1)) }, AnyValue { value: Some(text("<b>")) }] };
+    let list = ArrayValue {
+        values: vec![
+            AnyValue {
+                value: Some(Value::Int(1)),
+            },
+            AnyValue {
+                value: Some(text("<b>")),
+            },
+        ],
+    };
     let labelled = NumberPoint {
         value: Some(Number::Int(-3)),
         attributes: attributes([
@@ -406,7 +642,10 @@ fn gauges(now_s: u64) -> Vec<Metric> {
         ]),
         ..number(now_s, 0.0)
     };
-    let stale = NumberPoint { flags: 1, ..number(now_s, 7.0) };
+    let stale = NumberPoint {
+        flags: 1,
+        ..number(now_s, 7.0)
+    };
     let points = vec![labelled, number(now_s - 400, 1.0), stale];
     gauges.push(metric("labelled", "", Data::Gauge(Gauge { points })));
     gauges
@@ -414,7 +653,10 @@ fn gauges(now_s: u64) -> Vec<Metric> {
 
 fn sums(now_s: u64) -> Vec<Metric> {
     let sum = |is_monotonic| Sum {
-        points: vec![NumberPoint { exemplars: vec![exemplar(now_s, 2.0)], ..number(now_s, 12.0) }],
+        points: vec![NumberPoint {
+            exemplars: vec![exemplar(now_s, 2.0)],
+            ..number(now_s, 12.0)
+        }],
         temporality: CUMULATIVE,
         is_monotonic,
     };
@@ -440,8 +682,18 @@ fn histograms(now_s: u64) -> Vec<Metric> {
         exemplars: vec![exemplar(now_s, 1.0), exemplar(now_s, 2e6)],
         attributes: attributes([("code", text("200"))]),
     };
-    let bare = HistogramPoint { sum: None, exemplars: Vec::new(), attributes: Vec::new(), ..point.clone() };
-    let buckets = |offset, counts: &[u64]| Some(Buckets { offset, counts: counts.to_vec() });
+    let bare = HistogramPoint {
+        sum: None,
+        exemplars: Vec::new(),
+        attributes: Vec::new(),
+        ..point.clone()
+    };
+    let buckets = |offset, counts: &[u64]| {
+        Some(Buckets {
+            offset,
+            counts: counts.to_vec(),
+        })
+    };
     let exponential = ExponentialPoint {
         start_ns: 0,
         time_ns,
@@ -465,17 +717,49 @@ fn histograms(now_s: u64) -> Vec<Metric> {
         time_ns,
         count: 5,
         sum: 2.5,
-        quantiles: vec![Quantile { quantile: 0.5, value: 0.25 }, Quantile { quantile: 0.99, value: 1.5 }],
+        quantiles: vec![
+            Quantile {
+                quantile: 0.5,
+                value: 0.25,
+            },
+            Quantile {
+                quantile: 0.99,
+                value: 1.5,
+            },
+        ],
         attributes: Vec::new(),
     };
     vec![
-        metric("latency", "s", Data::Histogram(Histogram { points: vec![point], temporality: CUMULATIVE })),
-        metric("sizes", "By", Data::Histogram(Histogram { points: vec![bare], temporality: CUMULATIVE })),
+        metric(
+            "latency",
+            "s",
+            Data::Histogram(Histogram {
+                points: vec![point],
+                temporality: CUMULATIVE,
+            }),
+        ),
+        metric(
+            "sizes",
+            "By",
+            Data::Histogram(Histogram {
+                points: vec![bare],
+                temporality: CUMULATIVE,
+            }),
+        ),
         metric(
             "exp",
             "ms",
-            Data::Exponential(Exponential { points: vec![exponential, fine], temporality: CUMULATIVE }),
+            Data::Exponential(Exponential {
+                points: vec![exponential, fine],
+                temporality: CUMULATIVE,
+            }),
         ),
-        metric("pauses", "s", Data::Summary(Summary { points: vec![summary] })),
+        metric(
+            "pauses",
+            "s",
+            Data::Summary(Summary {
+                points: vec![summary],
+            }),
+        ),
     ]
 }

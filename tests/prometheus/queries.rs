@@ -1,5 +1,6 @@
-//! The queries to compare. Each has a result for a scraped node exporter and Prometheus. They check what is stored; the
-//! differential test (`tests/promql/differential`) checks the functions and operators.
+//! The queries to compare. Each has a result for a scraped node exporter and Prometheus. They check
+//! what is stored; the differential test (`tests/promql/differential`) checks the functions and
+//! operators.
 
 /// Instant queries.
 pub(crate) const INSTANT: &[&str] = &[
@@ -27,9 +28,24 @@ pub(crate) const RANGE: &[(&str, &str)] = &[
     ("{job=\"node\"}", "1"),
     ("up", "0.7"),
     ("irate(prometheus_http_requests_total[5s])", "500ms"),
-    ("100 * (1 - avg by (instance) (rate(node_cpu_seconds_total{mode=\"idle\"}[5s])))", "2"),
-    ("histogram_quantile(0.9, sum by (le) (rate(prometheus_http_request_duration_seconds_bucket[10s])))", "1"),
-    ("max_over_time(sum(rate(node_cpu_seconds_total[4s]))[8s:1s])", "2"),
-    ("go_goroutines unless on(job) (node_time_seconds % 4 < 2)", "1"),
-    ("count_values without (instance) (\"n\", go_gomaxprocs_threads or go_sched_gomaxprocs_threads)", "5"),
+    (
+        "100 * (1 - avg by (instance) (rate(node_cpu_seconds_total{mode=\"idle\"}[5s])))",
+        "2",
+    ),
+    (
+        "histogram_quantile(0.9, sum by (le) (rate(prometheus_http_request_duration_seconds_bucket[10s])))",
+        "1",
+    ),
+    (
+        "max_over_time(sum(rate(node_cpu_seconds_total[4s]))[8s:1s])",
+        "2",
+    ),
+    (
+        "go_goroutines unless on(job) (node_time_seconds % 4 < 2)",
+        "1",
+    ),
+    (
+        "count_values without (instance) (\"n\", go_gomaxprocs_threads or go_sched_gomaxprocs_threads)",
+        "5",
+    ),
 ];

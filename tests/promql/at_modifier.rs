@@ -1,4 +1,5 @@
-//! Adds `@ <time>` to the selectors of a query, so that its result does not depend on the evaluation time.
+//! Adds `@ <time>` to the selectors of a query, so that its result does not depend on the
+//! evaluation time.
 
 use varve_promql::ast::{At, Expr, ExprKind, VectorSelector};
 use varve_promql::print;
@@ -18,8 +19,7 @@ pub(super) fn pin(expr: &Expr, time_ms: i64) -> Option<String> {
 }
 
 fn is_time_dependent(expr: &Expr) -> bool {
-    let of_call =
-        matches!(&expr.kind, ExprKind::Call(call) if TIME_DEPENDENT.split(' ').any(|name| name == call.function.name));
+    let of_call = matches!(&expr.kind, ExprKind::Call(call) if TIME_DEPENDENT.split(' ').any(|name| name == call.function.name));
     of_call || expr.children().into_iter().any(is_time_dependent)
 }
 
@@ -37,7 +37,11 @@ fn write(expr: &mut Expr, time_ms: i64) {
         ExprKind::Subquery(subquery) => fix(&mut subquery.at),
         ExprKind::Call(call) => call.args.iter_mut().for_each(|arg| write(arg, time_ms)),
         ExprKind::Aggregate(aggregate) => {
-            aggregate.param.as_deref_mut().into_iter().for_each(|param| write(param, time_ms));
+            aggregate
+                .param
+                .as_deref_mut()
+                .into_iter()
+                .for_each(|param| write(param, time_ms));
             write(&mut aggregate.expr, time_ms);
         }
         ExprKind::Binary(binary) => {

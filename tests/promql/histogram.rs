@@ -18,22 +18,32 @@ struct Classic {
 }
 
 /// Converts the classic histograms among series to native ones with custom buckets.
-pub(super) fn native_of_classic(series: &[(Labels, Sequence)]) -> Result<Vec<(Labels, Sequence)>, String> {
+pub(super) fn native_of_classic(
+    series: &[(Labels, Sequence)],
+) -> Result<Vec<(Labels, Sequence)>, String> {
     let mut histograms: BTreeMap<Labels, BTreeMap<usize, Classic>> = BTreeMap::new();
     for (labels, sequence) in series {
         let name = labels.metric_name();
         let (base, suffix) = name.rsplit_once('_').unwrap_or((name, ""));
         let upper = match suffix {
-            "bucket" => match labels.get("le").and_then(|le| le.parse::<f64>().ok()).filter(|le| !le.is_nan()) {
+            "bucket" => match labels
+                .get("le")
+                .and_then(|le| le.parse::<f64>().ok())
+                .filter(|le| !le.is_nan())
+            {
                 Some(upper) => upper,
                 None => continue,
             },
             "count" | "sum" => f64::NAN,
             _ => continue,
         };
-        let of = histograms.entry(labels.filter(|name| name != "le").with(METRIC_NAME, base)).or_default();
+        let of = histograms
+            .entry(labels.filter(|name| name != "le").with(METRIC_NAME, base))
+            .or_default();
         for (at, item) in sequence.values.iter().enumerate() {
-            let Some(Item::Float(value)) = *item else { continue };
+            let Some(Item::Float(value)) = *item else {
+                continue;
+            };
             let classic: &mut Classic = of.entry(at).or_default();
             match suffix {
                 "bucket" if classic.buckets.iter().all(|(known, _)| *known != upper) => {
@@ -49,8 +59,13 @@ pub(super) fn native_of_classic(series: &[(Labels, Sequence)]) -> Result<Vec<(La
         let mut sequence = Sequence::default();
         for (at, classic) in times {
             sequence.values.resize(at, None);
-            let literal = Literal { histogram: classic.native()?, has_hint: false };
-            sequence.values.push(Some(Item::Histogram(Box::new(literal))));
+            let literal = Literal {
+                histogram: classic.native()?,
+                has_hint: false,
+            };
+            sequence
+                .values
+                .push(Some(Item::Histogram(Box::new(literal))));
         }
         Ok((labels, sequence))
     };
@@ -62,7 +77,11 @@ impl Classic {
         self.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
         let highest = self.buckets.last().map_or(0.0, |(_, count)| *count);
         let count = self.count.unwrap_or(highest);
-        if self.buckets.last().is_none_or(|(upper, _)| *upper != f64::INFINITY) {
+        if self
+            .buckets
+            .last()
+            .is_none_or(|(upper, _)| *upper != f64::INFINITY)
+        {
             self.buckets.push((f64::INFINITY, count));
         }
         let (mut counts, mut before) = (Vec::new(), 0.0);
@@ -74,14 +93,22 @@ impl Classic {
             before = *cumulative;
         }
         if before != count {
-            return Err(format!("the count {count} differs from that of the last bucket: {:?}", self.buckets));
+            return Err(format!(
+                "the count {count} differs from that of the last bucket: {:?}",
+                self.buckets
+            ));
         }
         self.buckets.pop();
         Ok(Histogram {
             schema: CUSTOM_BUCKETS_SCHEMA,
             sum: self.sum,
             positive_spans: span(0, &counts),
-            counts: HistogramCounts::Float { count, zero_count: 0.0, positive: counts, negative: Vec::new() },
+            counts: HistogramCounts::Float {
+                count,
+                zero_count: 0.0,
+                positive: counts,
+                negative: Vec::new(),
+            },
             custom_bounds: self.buckets.into_iter().map(|(upper, _)| upper).collect(),
             ..Histogram::default()
         })

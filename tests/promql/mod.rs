@@ -56,7 +56,8 @@ const PROMETHEUS_3_16: &[(&str, usize)] = &[
     ("unquoted_utf8_names.test", 27),
 ];
 
-/// The scripts of Prometheus 3.16 in the module cache of Go, where `../shared/peers/install-go` builds it.
+/// The scripts of Prometheus 3.16 in the module cache of Go, where `../shared/peers/install-go`
+/// builds it.
 const MODULE_SCRIPTS: &str = "github.com/prometheus/prometheus@v0.316.0/promql/promqltest/testdata";
 
 /// Beginnings of the failures of evaluations that Prometheus changed in 3.16. Varve follows 3.16.
@@ -71,8 +72,16 @@ fn scripts(folder: &Path) -> Vec<(String, String)> {
     let mut scripts: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "test"))
-        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), std::fs::read_to_string(&path).unwrap()))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "test")
+        })
+        .map(|path| {
+            (
+                path.file_name().unwrap().to_string_lossy().into_owned(),
+                std::fs::read_to_string(&path).unwrap(),
+            )
+        })
         .collect();
     scripts.sort();
     scripts
@@ -80,23 +89,36 @@ fn scripts(folder: &Path) -> Vec<(String, String)> {
 
 fn assert_no_failures(file: &str, outcome: &Outcome) {
     println!("{file}: {} passed", outcome.n_passed);
-    assert!(outcome.failures.is_empty(), "{}", runner::print(file, outcome));
+    assert!(
+        outcome.failures.is_empty(),
+        "{}",
+        runner::print(file, outcome)
+    );
 }
 
-/// Runs the scripts of a directory. `expected` has the number of evaluations of each file, `changed` the beginnings of
-/// expected failures.
+/// Runs the scripts of a directory. `expected` has the number of evaluations of each file,
+/// `changed` the beginnings of expected failures.
 fn check_scripts(folder: &Path, expected: &[(&str, usize)], changed: &[&str]) {
     if !folder.is_dir() {
-        println!("skipped: no Prometheus test scripts in {}", folder.display());
+        println!(
+            "skipped: no Prometheus test scripts in {}",
+            folder.display()
+        );
         return;
     }
     let mut failed = false;
     for (file, text) in scripts(folder) {
         let mut outcome = run(&text, Mode::Delayed);
         let n_failed = outcome.failures.len();
-        outcome.failures.retain(|failure| !changed.iter().any(|changed| failure.starts_with(changed)));
+        outcome
+            .failures
+            .retain(|failure| !changed.iter().any(|changed| failure.starts_with(changed)));
         let n_changed = n_failed - outcome.failures.len();
-        println!("{file}: {} passed, {} failed", outcome.n_passed, outcome.failures.len());
+        println!(
+            "{file}: {} passed, {} failed",
+            outcome.n_passed,
+            outcome.failures.len()
+        );
         print!("{}", runner::print(&file, &outcome));
         failed |= !outcome.failures.is_empty();
         if let Some((_, n_expected)) = expected.iter().find(|(known, _)| *known == file)
@@ -119,7 +141,10 @@ fn prometheus_scripts_pass() {
 #[test]
 fn prometheus_3_16_scripts_pass() {
     let home = || std::env::home_dir().map(|home| home.join("go/pkg/mod"));
-    let cache = std::env::var_os("GOMODCACHE").map(PathBuf::from).or_else(home).unwrap_or_default();
+    let cache = std::env::var_os("GOMODCACHE")
+        .map(PathBuf::from)
+        .or_else(home)
+        .unwrap_or_default();
     check_scripts(&cache.join(MODULE_SCRIPTS), PROMETHEUS_3_16, &[]);
 }
 

@@ -85,7 +85,10 @@ pub(super) enum Expected {
 /// # Errors
 /// The first error, with the number of its line.
 pub(super) fn parse_script(text: &str, features: &Features) -> Result<Vec<Command>, String> {
-    let lines: Vec<&str> = text.lines().map(|line| line.trim_matches([' ', '\t', '\r'])).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .map(|line| line.trim_matches([' ', '\t', '\r']))
+        .collect();
     let is_gap = |line: &str| line.is_empty() || line.starts_with('#');
     let mut commands = Vec::new();
     let mut at = 0;
@@ -94,18 +97,28 @@ pub(super) fn parse_script(text: &str, features: &Features) -> Result<Vec<Comman
             at += 1;
             continue;
         }
-        let end = (at..lines.len()).find(|&i| is_gap(lines[i])).unwrap_or(lines.len());
+        let end = (at..lines.len())
+            .find(|&i| is_gap(lines[i]))
+            .unwrap_or(lines.len());
         let command = parse_block(&lines[at..end], features);
         let kind = command.map_err(|why| format!("line {}: {why}", at + 1))?;
         commands.push(Command { line: at + 1, kind });
         // `clear` ends its block.
-        at = if lines[at].eq_ignore_ascii_case("clear") { at + 1 } else { end };
+        at = if lines[at].eq_ignore_ascii_case("clear") {
+            at + 1
+        } else {
+            end
+        };
     }
     Ok(commands)
 }
 
 fn parse_block(lines: &[&str], features: &Features) -> Result<CommandKind, String> {
-    let first = lines[0].split([' ', '\t']).next().unwrap_or("").to_lowercase();
+    let first = lines[0]
+        .split([' ', '\t'])
+        .next()
+        .unwrap_or("")
+        .to_lowercase();
     match first.as_str() {
         "clear" => Ok(CommandKind::Clear),
         _ if first.starts_with("load") => parse_load(&first, lines).map(CommandKind::Load),
@@ -118,10 +131,15 @@ fn parse_block(lines: &[&str], features: &Features) -> Result<CommandKind, Strin
 
 fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
     let step_ms = duration_ms(lines[0].split_whitespace().nth(1).unwrap_or(""))?;
-    let mut load = Load { step_ms, series: Vec::new(), starts_ms: BTreeMap::new() };
+    let mut load = Load {
+        step_ms,
+        series: Vec::new(),
+        starts_ms: BTreeMap::new(),
+    };
     let mut starts = None;
     for line in &lines[1..] {
-        let (labels, rest) = parse_description(line.trim(), &Features::all()).map_err(|error| error.to_string())?;
+        let (labels, rest) =
+            parse_description(line.trim(), &Features::all()).map_err(|error| error.to_string())?;
         if let Some(offsets) = rest.strip_prefix("@st") {
             starts = Some((labels, parse_starts(offsets)?));
             continue;
@@ -139,7 +157,9 @@ fn parse_load(command: &str, lines: &[&str]) -> Result<Load, String> {
     }
     match command {
         "load" => {}
-        "load_with_nhcb" => load.series.extend(histogram::native_of_classic(&load.series)?),
+        "load_with_nhcb" => load
+            .series
+            .extend(histogram::native_of_classic(&load.series)?),
         _ => return Err(format!("unknown command {command:?}")),
     }
     Ok(load)
@@ -153,7 +173,10 @@ fn parse_starts(text: &str) -> Result<Vec<Option<i64>>, String> {
     let mut starts_ms = Vec::new();
     for item in text.split_whitespace() {
         let (body, n) = match item.rsplit_once('x') {
-            Some((body, n)) => (body, n.parse().map_err(|_| format!("no count after x: {item}"))?),
+            Some((body, n)) => (
+                body,
+                n.parse().map_err(|_| format!("no count after x: {item}"))?,
+            ),
             None => (item, 0),
         };
         if body == "_" {
@@ -184,8 +207,14 @@ fn parse_eval(command: &str, lines: &[&str], features: &Features) -> Result<Eval
         expr,
         times,
         fail: (command == "eval_fail").then_some(Text::Any),
-        warnings: Notes { at_least_one: command == "eval_warn", ..Notes::default() },
-        infos: Notes { at_least_one: command == "eval_info", ..Notes::default() },
+        warnings: Notes {
+            at_least_one: command == "eval_warn",
+            ..Notes::default()
+        },
+        infos: Notes {
+            at_least_one: command == "eval_info",
+            ..Notes::default()
+        },
         ordered: command == "eval_ordered",
         expected: Expected::Series(Vec::new()),
     };
@@ -211,7 +240,11 @@ fn parse_eval_line(line: &str) -> Result<(Times, &str), String> {
     };
     let times = match kind {
         "instant" => Times::Instant(time("at")?),
-        "range" => Times::Range { start_ms: time("from")?, end_ms: time("to")?, step_ms: time("step")? },
+        "range" => Times::Range {
+            start_ms: time("from")?,
+            end_ms: time("to")?,
+            step_ms: time("step")?,
+        },
         _ => return Err(format!("unknown kind of evaluation {kind:?}")),
     };
     Ok((times, rest))
@@ -229,13 +262,23 @@ fn parse_expectation(line: &str, eval: &mut Eval) -> Result<bool, String> {
     }
     if let Some(range) = line.strip_prefix("expect range vector from ") {
         let words: Vec<_> = range.split_whitespace().collect();
-        let [start, "to", _, "step", step] = words[..] else { return Err(format!("unknown range {range:?}")) };
+        let [start, "to", _, "step", step] = words[..] else {
+            return Err(format!("unknown range {range:?}"));
+        };
         let (start_ms, step_ms) = (duration_ms(start)?, duration_ms(step)?);
-        eval.expected = Expected::RangeVector { start_ms, step_ms, series: Vec::new() };
+        eval.expected = Expected::RangeVector {
+            start_ms,
+            step_ms,
+            series: Vec::new(),
+        };
         return Ok(true);
     }
     if let Some(literal) = line.strip_prefix("expect string ") {
-        let Ok(Expr { kind: ExprKind::String(text), .. }) = parse(literal, &Features::default()) else {
+        let Ok(Expr {
+            kind: ExprKind::String(text),
+            ..
+        }) = parse(literal, &Features::default())
+        else {
             return Err(format!("not a string: {literal}"));
         };
         eval.expected = Expected::String(text.to_vec());
@@ -252,7 +295,9 @@ fn parse_expectation(line: &str, eval: &mut Eval) -> Result<bool, String> {
     let series = sequence::parse_series(line.trim())?;
     match &mut eval.expected {
         Expected::Series(list) | Expected::RangeVector { series: list, .. } => list.push(series),
-        Expected::Scalar(_) | Expected::String(_) => return Err(format!("no series is expected: {line}")),
+        Expected::Scalar(_) | Expected::String(_) => {
+            return Err(format!("no series is expected: {line}"));
+        }
     }
     Ok(true)
 }

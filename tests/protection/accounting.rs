@@ -1,4 +1,5 @@
-//! Memory accounting: resident memory grows by no more than requests are charged, and is freed afterwards.
+//! Memory accounting: resident memory grows by no more than requests are charged, and is freed
+//! afterwards.
 
 use std::thread;
 use std::time::Duration;
@@ -6,7 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{SERIES, T0, held, ingest};
-use crate::harness::{Answer, BucketSpan, Histogram, Server, TimeSeries, WriteRequest, series, wait_until};
+use crate::harness::{
+    Answer, BucketSpan, Histogram, Server, TimeSeries, WriteRequest, series, wait_until,
+};
 use crate::http::api::remote_read::{query, read};
 
 /// Allowed growth of resident memory beyond the charged bytes.
@@ -73,7 +76,8 @@ const CALLS: [&str; 15] = [
     "/api/v1/export?match[]=load",
 ];
 
-/// Makes a request and returns the maximum growth of resident memory and the maximum of charged bytes.
+/// Makes a request and returns the maximum growth of resident memory and the maximum of charged
+/// bytes.
 fn measure(server: &Server, call: impl FnOnce() + Send) -> (f64, f64) {
     wait_until("all memory to be given back", || held(server) == 0.0);
     let before = server.resident_size() as f64;
@@ -98,7 +102,11 @@ fn check_all(server: &Server, requests: &[&str], call: impl Fn(&str) -> Answer +
     let mut failed = Vec::new();
     for &request in requests {
         let (grown, charged) = measure(server, || drop(call(request).expect_status(200)));
-        eprintln!("{request}: {:.1} MiB charged, {:.1} MiB grown", charged / 1048576.0, grown / 1048576.0);
+        eprintln!(
+            "{request}: {:.1} MiB charged, {:.1} MiB grown",
+            charged / 1048576.0,
+            grown / 1048576.0
+        );
         if grown > FACTOR * charged + SLACK {
             failed.push(request);
         }
@@ -109,7 +117,12 @@ fn check_all(server: &Server, requests: &[&str], call: impl Fn(&str) -> Answer +
 
 /// Makes a range query of 101 steps.
 fn range_query(server: &Server, query: &str) -> Answer {
-    let params = [("query", query), ("start", "1700000000"), ("end", "1700000400"), ("step", "4")];
+    let params = [
+        ("query", query),
+        ("start", "1700000000"),
+        ("end", "1700000400"),
+        ("step", "4"),
+    ];
     server.http().query("/api/v1/query_range", &params)
 }
 
@@ -122,11 +135,17 @@ fn memory_of_queries_grows_by_what_is_charged() {
 
 #[test]
 fn memory_of_queries_over_histograms_grows_by_what_is_charged() {
-    let server = Server::start(&["--web.response-buffer=64KiB", "--enable-feature=promql-experimental-functions"]);
+    let server = Server::start(&[
+        "--web.response-buffer=64KiB",
+        "--enable-feature=promql-experimental-functions",
+    ]);
     let histogram = |after_ms: i64| Histogram {
         count_int: Some(3 * u64::from(N_BUCKETS)),
         sum: 5.0,
-        positive_spans: vec![BucketSpan { offset: 0, length: N_BUCKETS }],
+        positive_spans: vec![BucketSpan {
+            offset: 0,
+            length: N_BUCKETS,
+        }],
         positive_deltas: [3].into_iter().chain((1..N_BUCKETS).map(|_| 0)).collect(),
         timestamp_ms: T0 + after_ms,
         ..Histogram::default()
@@ -134,10 +153,18 @@ fn memory_of_queries_over_histograms_grows_by_what_is_charged() {
     let timeseries = (0..N_HISTOGRAMS).map(|i| {
         let (pod, node) = (format!("pod-{i}"), format!("node-{}", i / 100));
         let labels = [("__name__", "sizes"), ("node", &*node), ("pod", &*pod)];
-        TimeSeries { histograms: (0..4).map(|n| histogram(15_000 * n)).collect(), ..series(&labels, &[]) }
+        TimeSeries {
+            histograms: (0..4).map(|n| histogram(15_000 * n)).collect(),
+            ..series(&labels, &[])
+        }
     });
-    server.http().write(&WriteRequest::new(timeseries)).expect_status(204);
-    check_all(&server, &HISTOGRAM_QUERIES, |query| range_query(&server, query));
+    server
+        .http()
+        .write(&WriteRequest::new(timeseries))
+        .expect_status(204);
+    check_all(&server, &HISTOGRAM_QUERIES, |query| {
+        range_query(&server, query)
+    });
 }
 
 #[test]
@@ -153,18 +180,34 @@ fn memory_of_other_requests_grows_by_what_is_charged() {
     check_all(&server, &CALLS, |path| server.http().get(path));
     // Samples and chunks.
     check_all(&server, &["0", "1"], |form| {
-        read(server.http(), vec![query(0, "__name__", "load")], &[form.parse().expect("a number")])
+        read(
+            server.http(),
+            vec![query(0, "__name__", "load")],
+            &[form.parse().expect("a number")],
+        )
     });
 }
 
 #[test]
 fn queries_that_use_too_much_memory_fail_with_the_limit() {
-    let server = Server::start(&["--query.max-memory=24MiB", "--query.max-samples=2000000", "--query.timeout=10s"]);
+    let server = Server::start(&[
+        "--query.max-memory=24MiB",
+        "--query.max-samples=2000000",
+        "--query.timeout=10s",
+    ]);
     ingest(&server, 10_000);
     let nested = format!("{}load{}", "(".repeat(300), ")".repeat(300));
     let giant = format!("load{{pod=~\"{}\"}}", "(a|b){1000}".repeat(50));
-    let named =
-        ["--query.max-memory", "too many samples", "timed out", "exceeds", "too deep", "nest", "regexp", "limit"];
+    let named = [
+        "--query.max-memory",
+        "too many samples",
+        "timed out",
+        "exceeds",
+        "too deep",
+        "nest",
+        "regexp",
+        "limit",
+    ];
     for query in [
         "load * on(namespace) group_left() load",
         "max_over_time(load[5m:1ms])",
@@ -173,18 +216,39 @@ fn queries_that_use_too_much_memory_fail_with_the_limit() {
         &nested,
         "count_values without() (\"v\", load + on(pod) group_left() (load * time()))",
     ] {
-        let params = [("query", query), ("start", "1700000000"), ("end", "1700011000"), ("step", "1")];
+        let params = [
+            ("query", query),
+            ("start", "1700000000"),
+            ("end", "1700011000"),
+            ("step", "1"),
+        ];
         let answer = server.http().form("/api/v1/query_range", &params);
         let shown = &query[..query.len().min(80)];
-        assert!([400, 422, 503].contains(&answer.status), "{shown}: {answer:?}");
+        assert!(
+            [400, 422, 503].contains(&answer.status),
+            "{shown}: {answer:?}"
+        );
         let (_, error) = answer.error();
-        eprintln!("{shown}: {} {}", answer.status, &error[..error.len().min(200)]);
+        eprintln!(
+            "{shown}: {} {}",
+            answer.status,
+            &error[..error.len().min(200)]
+        );
         let is_match_error = error.contains("many-to-many") || error.contains("duplicate series");
-        assert!(is_match_error || named.iter().any(|name| error.contains(name)), "{shown}: {error}");
+        assert!(
+            is_match_error || named.iter().any(|name| error.contains(name)),
+            "{shown}: {error}"
+        );
         wait_until("all memory to be given back", || held(&server) == 0.0);
     }
     // A regex whose automaton reaches its size limit.
     let answer = server.http().form("/api/v1/query", &[("query", &giant)]);
     assert!([200, 400].contains(&answer.status), "{answer:?}");
-    server.http().query("/api/v1/query", &[("query", "count(load)"), ("time", "1700000045")]).expect_status(200);
+    server
+        .http()
+        .query(
+            "/api/v1/query",
+            &[("query", "count(load)"), ("time", "1700000045")],
+        )
+        .expect_status(200);
 }

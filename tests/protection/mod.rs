@@ -1,4 +1,5 @@
-//! A request that needs too much ends at its deadline or a limit, frees its memory, and does not affect others.
+//! A request that needs too much ends at its deadline or a limit, frees its memory, and does not
+//! affect others.
 
 mod accounting;
 mod bounds;
@@ -26,8 +27,12 @@ const SLACK: Duration = Duration::from_secs(1);
 const RESIDENT_GROWTH_MAX: u64 = 128 << 20;
 
 /// A range over all series, windows included: seconds of work.
-const HEAVY: [(&str, &str); 4] =
-    [("query", "max_over_time(load[5m])"), ("start", "1700000000"), ("end", "1700000400"), ("step", "1")];
+const HEAVY: [(&str, &str); 4] = [
+    ("query", "max_over_time(load[5m])"),
+    ("start", "1700000000"),
+    ("end", "1700000400"),
+    ("step", "1"),
+];
 
 #[test]
 fn queries_over_100_000_series_end_at_their_deadline_and_free_their_memory() {
@@ -40,7 +45,10 @@ fn queries_over_100_000_series_end_at_their_deadline_and_free_their_memory() {
     repetition_uses_no_more_memory(&server);
 
     server.http().get("/-/healthy").expect_status(200);
-    let count = server.http().query("/api/v1/query", &[("query", "count(load)"), ("time", "1700000045")]);
+    let count = server.http().query(
+        "/api/v1/query",
+        &[("query", "count(load)"), ("time", "1700000045")],
+    );
     assert_eq!(count.data()["result"][0]["value"][1], SERIES.to_string());
 }
 
@@ -50,15 +58,34 @@ pub(crate) fn ingest(server: &Server, n_series: usize) {
     for first in (0..n_series).step_by(SERIES_PER_REQUEST) {
         let timeseries = (first..first + SERIES_PER_REQUEST).map(|i| {
             let (pod, node) = (format!("pod-{i}"), format!("node-{}", i / 100));
-            series(&[("__name__", "load"), ("namespace", "default"), ("node", &node), ("pod", &pod)], &samples)
+            series(
+                &[
+                    ("__name__", "load"),
+                    ("namespace", "default"),
+                    ("node", &node),
+                    ("pod", &pod),
+                ],
+                &samples,
+            )
         });
-        server.http().write(&WriteRequest::new(timeseries)).expect_status(204);
+        server
+            .http()
+            .write(&WriteRequest::new(timeseries))
+            .expect_status(204);
     }
-    assert_eq!(server.metric("prometheus_tsdb_head_series"), n_series as f64);
+    assert_eq!(
+        server.metric("prometheus_tsdb_head_series"),
+        n_series as f64
+    );
 }
 
 fn deadline_ends_range_queries(server: &Server) {
-    for query in ["max_over_time(load[5m])", "sum(max_over_time(load[5m]))", "load", "sort(rate(load[5m]) * load)"] {
+    for query in [
+        "max_over_time(load[5m])",
+        "sum(max_over_time(load[5m]))",
+        "load",
+        "sort(rate(load[5m]) * load)",
+    ] {
         let params = [("query", query), HEAVY[1], HEAVY[2], HEAVY[3]];
         let answer = ends_in_time(server, 200, |http, timeout| {
             http.query("/api/v1/query_range", &[&params[..], &[timeout]].concat())
@@ -68,17 +95,21 @@ fn deadline_ends_range_queries(server: &Server) {
 }
 
 fn deadline_ends_metadata_requests(server: &Server) {
-    // Enough selectors for many seconds of work; series are streamed, values are written at the end.
+    // Enough selectors for many seconds of work; series are streamed, values are written at the
+    // end.
     let mut params = vec![("match[]", "load"); 300];
     for path in ["/api/v1/series", "/api/v1/label/pod/values"] {
-        let answer = ends_in_time(server, 200, |http, timeout| http.query(path, &[&params, &[timeout][..]].concat()));
+        let answer = ends_in_time(server, 200, |http, timeout| {
+            http.query(path, &[&params, &[timeout][..]].concat())
+        });
         ended_by_deadline(&answer, path);
     }
     // A request for all series may complete in time.
     params.truncate(1);
     for timeout_ms in [200, 10, 1] {
-        let answer =
-            ends_in_time(server, timeout_ms, |http, timeout| http.query("/api/v1/series", &[params[0], timeout]));
+        let answer = ends_in_time(server, timeout_ms, |http, timeout| {
+            http.query("/api/v1/series", &[params[0], timeout])
+        });
         if answer.status != 200 || answer.cut.is_some() {
             ended_by_deadline(&answer, "series");
         }
@@ -90,11 +121,20 @@ fn deadline_ends_responses_that_nobody_reads(server: &Server) {
     connection.send(b"GET /api/v1/series?match[]=load&timeout=1s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     assert_eq!(connection.read(12), "HTTP/1.1 200");
     let started = Instant::now();
-    wait_until("the memory of an answer that nobody reads", || held(server) == 0.0);
+    wait_until("the memory of an answer that nobody reads", || {
+        held(server) == 0.0
+    });
     // The query ends after a second, the stalled connection after two more.
-    assert!(started.elapsed() < Duration::from_secs(3) + SLACK, "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(3) + SLACK,
+        "{:?}",
+        started.elapsed()
+    );
     let rest = connection.read_to_end();
-    assert!(!rest.ends_with("0\r\n\r\n"), "an answer that was cut looks complete");
+    assert!(
+        !rest.ends_with("0\r\n\r\n"),
+        "an answer that was cut looks complete"
+    );
 }
 
 fn a_disconnect_ends_the_query(server: &Server) {
@@ -112,14 +152,19 @@ fn a_disconnect_ends_the_query(server: &Server) {
 pub(crate) fn endless_query(server: &Server) -> RawConnection {
     let mut connection = server.http().connect();
     connection.send(endless("").as_bytes());
-    wait_until("the query to run", || server.metric("varve_requests_active{class=\"query\"}") == 1.0);
+    wait_until("the query to run", || {
+        server.metric("varve_requests_active{class=\"query\"}") == 1.0
+    });
     connection
 }
 
-/// Returns a request for such a query after `first`, URL-encoded; parentheses opened there are closed at the end.
+/// Returns a request for such a query after `first`, URL-encoded; parentheses opened there are
+/// closed at the end.
 fn endless(first: &str) -> String {
     // Equal expressions are evaluated once: each part has its own range.
-    let parts: Vec<_> = (300..1300).map(|range_s| format!("sum(max_over_time(load[{range_s}s]))")).collect();
+    let parts: Vec<_> = (300..1300)
+        .map(|range_s| format!("sum(max_over_time(load[{range_s}s]))"))
+        .collect();
     let query = parts.join("%2B");
     let close = ")".repeat(first.matches('(').count() - first.matches(')').count());
     let range = "start=1700000000&end=1700000400&step=1";
@@ -131,26 +176,45 @@ fn endless(first: &str) -> String {
 fn repetition_uses_no_more_memory(server: &Server) {
     let repeat = |times| {
         for _ in 0..times {
-            server.http().query("/api/v1/query_range", &[&HEAVY[..], &[("timeout", "200ms")]].concat());
-            server.http().query("/api/v1/series", &[("match[]", "load"), ("timeout", "50ms")]);
+            server.http().query(
+                "/api/v1/query_range",
+                &[&HEAVY[..], &[("timeout", "200ms")]].concat(),
+            );
+            server.http().query(
+                "/api/v1/series",
+                &[("match[]", "load"), ("timeout", "50ms")],
+            );
         }
         wait_until("all memory to be given back", || held(server) == 0.0);
         server.resident_size()
     };
     let before = repeat(3);
     let after = repeat(10);
-    assert!(after < before + RESIDENT_GROWTH_MAX, "{before} bytes grew to {after}");
+    assert!(
+        after < before + RESIDENT_GROWTH_MAX,
+        "{before} bytes grew to {after}"
+    );
 }
 
 /// Makes a request with a timeout; it must end in time and free all memory.
 #[track_caller]
-fn ends_in_time(server: &Server, timeout_ms: u64, call: impl FnOnce(&Http, (&str, &str)) -> Answer) -> Answer {
+fn ends_in_time(
+    server: &Server,
+    timeout_ms: u64,
+    call: impl FnOnce(&Http, (&str, &str)) -> Answer,
+) -> Answer {
     let timeout = format!("{timeout_ms}ms");
     let started = Instant::now();
     let answer = call(server.http(), ("timeout", &timeout));
     let elapsed = started.elapsed();
-    eprintln!("timeout {timeout}: status {} after {elapsed:?}", answer.status);
-    assert!(elapsed < Duration::from_millis(timeout_ms) + SLACK, "{timeout} became {elapsed:?}: {answer:?}");
+    eprintln!(
+        "timeout {timeout}: status {} after {elapsed:?}",
+        answer.status
+    );
+    assert!(
+        elapsed < Duration::from_millis(timeout_ms) + SLACK,
+        "{timeout} became {elapsed:?}: {answer:?}"
+    );
     wait_until("all memory to be given back", || held(server) == 0.0);
     answer
 }
@@ -161,13 +225,22 @@ fn ended_by_deadline(answer: &Answer, what: &str) {
     if answer.status == 200 {
         assert!(answer.cut.is_some(), "{what}: complete: {answer:?}");
     } else {
-        assert_eq!((answer.status, answer.error().0.as_str()), (503, "timeout"), "{what}: {answer:?}");
+        assert_eq!(
+            (answer.status, answer.error().0.as_str()),
+            (503, "timeout"),
+            "{what}: {answer:?}"
+        );
     }
 }
 
 /// Returns the number of metric names.
 fn n_names(server: &Server) -> usize {
-    server.http().get("/api/v1/label/__name__/values").data().as_array().map_or(0, Vec::len)
+    server
+        .http()
+        .get("/api/v1/label/__name__/values")
+        .data()
+        .as_array()
+        .map_or(0, Vec::len)
 }
 
 /// Returns the memory of all queries.

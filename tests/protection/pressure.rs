@@ -13,10 +13,20 @@ fn the_heaviest_query_ends_and_not_the_newest() {
     let mut heavy = server.http().connect();
     let held_parts = [299, 298, 297].map(|range_s| format!("max_over_time(load[{range_s}s])"));
     heavy.send(endless(&format!("{}%2Bon()group_left()(", held_parts.join("%2B("))).as_bytes());
-    wait_until("the heavy query to hold its part", || held(&server) > f64::from(47 << 20));
+    wait_until("the heavy query to hold its part", || {
+        held(&server) > f64::from(47 << 20)
+    });
     // The same steps are 16 MiB, and 32 MiB more as a response.
-    let newest = [("query", "max_over_time(load[5m])"), ("start", "1700000000"), ("end", "1700000400"), ("step", "1")];
-    server.http().query("/api/v1/query_range", &newest).expect_status(200);
+    let newest = [
+        ("query", "max_over_time(load[5m])"),
+        ("start", "1700000000"),
+        ("end", "1700000400"),
+        ("step", "1"),
+    ];
+    server
+        .http()
+        .query("/api/v1/query_range", &newest)
+        .expect_status(200);
     let answer = heavy.patience(Duration::from_secs(60)).read(2000);
     // It is rejected instead of interrupted if it is the first to need memory that is not free.
     let expected = match answer.starts_with("HTTP/1.1 503 ") {
@@ -24,26 +34,42 @@ fn the_heaviest_query_ends_and_not_the_newest() {
         false => "it held the most of all, and --query.max-memory-total was used up",
     };
     assert!(answer.contains(expected), "{answer}");
-    assert_eq!(server.metric("varve_limits_hit_total{limit=\"--query.max-memory-total\"}"), 1.0);
+    assert_eq!(
+        server.metric("varve_limits_hit_total{limit=\"--query.max-memory-total\"}"),
+        1.0
+    );
     wait_until("all memory to be given back", || held(&server) == 0.0);
 }
 
 #[test]
 fn above_the_threshold_queries_and_writes_are_rejected() {
     let server = Server::start(&["--memory.limit=1MiB", "--memory.refuse-at=80"]);
-    wait_until("the server to look at its memory", || server.metric("varve_memory_used_bytes") > 0.0);
-    assert_eq!(server.metric("varve_memory_limit_bytes"), f64::from(1 << 20));
+    wait_until("the server to look at its memory", || {
+        server.metric("varve_memory_used_bytes") > 0.0
+    });
+    assert_eq!(
+        server.metric("varve_memory_limit_bytes"),
+        f64::from(1 << 20)
+    );
     for path in ["/api/v1/query?query=1", "/api/v1/labels"] {
         let answer = server.http().get(path).expect_status(503);
         assert!(!answer.header("retry-after").is_empty());
         let (kind, error) = answer.error();
         assert_eq!(kind, "unavailable");
-        assert!(error.starts_with("out of memory: ") && error.contains("--memory.refuse-at"), "{error}");
+        assert!(
+            error.starts_with("out of memory: ") && error.contains("--memory.refuse-at"),
+            "{error}"
+        );
     }
     let request = WriteRequest::new([series(&[("__name__", "up")], &[(super::T0, 1.0)])]);
     let answer = server.http().write(&request).expect_status(503);
-    assert!(answer.text().contains("--memory.refuse-at") && !answer.header("retry-after").is_empty());
-    assert_eq!(server.metric("varve_limits_hit_total{limit=\"--memory.refuse-at\"}"), 3.0);
+    assert!(
+        answer.text().contains("--memory.refuse-at") && !answer.header("retry-after").is_empty()
+    );
+    assert_eq!(
+        server.metric("varve_limits_hit_total{limit=\"--memory.refuse-at\"}"),
+        3.0
+    );
     server.http().get("/-/healthy").expect_status(200);
 }
 
@@ -51,20 +77,42 @@ fn above_the_threshold_queries_and_writes_are_rejected() {
 fn under_pressure_new_series_are_rejected_first_and_known_ones_last() {
     let mut server = Server::start(&[]);
     let known = |t: i64| series(&[("__name__", "known")], &[(super::T0 + t, 1.0)]);
-    server.http().write(&WriteRequest::new([known(0)])).expect_status(204);
-    wait_until("the server to look at its memory", || server.metric("varve_memory_used_bytes") > 0.0);
+    server
+        .http()
+        .write(&WriteRequest::new([known(0)]))
+        .expect_status(204);
+    wait_until("the server to look at its memory", || {
+        server.metric("varve_memory_used_bytes") > 0.0
+    });
     let limit = server.metric("varve_memory_used_bytes") / 0.6;
     server.kill();
     // With 40 %, new series are rejected above 20 % and all writes above 85 %.
-    server.restart(&[&format!("--memory.limit={limit:.0}"), "--memory.refuse-at=40"]);
-    wait_until("queries to be rejected", || server.http().get("/api/v1/query?query=1").status == 503);
-    let request = WriteRequest::new([known(1), series(&[("__name__", "new")], &[(super::T0, 1.0)])]);
+    server.restart(&[
+        &format!("--memory.limit={limit:.0}"),
+        "--memory.refuse-at=40",
+    ]);
+    wait_until("queries to be rejected", || {
+        server.http().get("/api/v1/query?query=1").status == 503
+    });
+    let request = WriteRequest::new([
+        known(1),
+        series(&[("__name__", "new")], &[(super::T0, 1.0)]),
+    ]);
     let answer = server.http().write(&request).expect_status(503);
-    let expect =
-        "too little memory is free for new series (--memory.refuse-at); 1 series are not stored, the others are";
-    assert!(answer.text().starts_with(expect) && !answer.header("retry-after").is_empty(), "{}", answer.text());
-    server.http().write(&WriteRequest::new([known(2)])).expect_status(204);
-    assert_eq!(server.metric("varve_ingest_throttled_total{resource=\"memory\"}"), 1.0);
+    let expect = "too little memory is free for new series (--memory.refuse-at); 1 series are not stored, the others are";
+    assert!(
+        answer.text().starts_with(expect) && !answer.header("retry-after").is_empty(),
+        "{}",
+        answer.text()
+    );
+    server
+        .http()
+        .write(&WriteRequest::new([known(2)]))
+        .expect_status(204);
+    assert_eq!(
+        server.metric("varve_ingest_throttled_total{resource=\"memory\"}"),
+        1.0
+    );
     assert_eq!(server.metric("prometheus_tsdb_head_series"), 1.0);
     server.kill();
     server.restart(&[]);

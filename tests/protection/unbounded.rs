@@ -26,8 +26,13 @@ fn write(server: &Server, stop: &AtomicBool, round: &AtomicU64) -> f64 {
     while !stop.load(Ordering::Relaxed) {
         let at = T0 + 60_000 + round.fetch_add(1, Ordering::Relaxed) as i64;
         let pods: Vec<_> = (0..500).map(|i| format!("pod-{i}")).collect();
-        let written = pods.iter().map(|pod| series(&[("__name__", "written"), ("pod", pod)], &[(at, 1.0)]));
-        server.http().write(&WriteRequest::new(written)).expect_status(204);
+        let written = pods
+            .iter()
+            .map(|pod| series(&[("__name__", "written"), ("pod", pod)], &[(at, 1.0)]));
+        server
+            .http()
+            .write(&WriteRequest::new(written))
+            .expect_status(204);
         n_requests += 1;
         thread::sleep((PACE * n_requests).saturating_sub(started.elapsed()));
     }
@@ -52,13 +57,16 @@ fn all_series_for_sixteen_clients_during_writes() {
         eprintln!("resident {idle} bytes idle, {peak} at most; {alone:.1} writes a second alone, {beside:.1} beside");
         peak < idle + GROWTH_MAX && beside > alone * RATE_KEPT
     });
-    assert!(is_kept, "in none of {ROUNDS} rounds memory and rate were kept");
+    assert!(
+        is_kept,
+        "in none of {ROUNDS} rounds memory and rate were kept"
+    );
     wait_until("all memory to be given back", || held(&server) == 0.0);
     server.http().get("/-/healthy").expect_status(200);
 }
 
-/// Makes the requests of all clients at once, during writes. Returns the writes per second and the peak of resident
-/// memory.
+/// Makes the requests of all clients at once, during writes. Returns the writes per second and the
+/// peak of resident memory.
 fn ask_beside_writes(server: &Server, round: &AtomicU64) -> (f64, u64) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -72,9 +80,14 @@ fn ask_beside_writes(server: &Server, round: &AtomicU64) -> (f64, u64) {
             peak
         });
         let asking: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| ask(server))).collect();
-        asking.into_iter().for_each(|client| client.join().expect("a client does not panic"));
+        asking
+            .into_iter()
+            .for_each(|client| client.join().expect("a client does not panic"));
         stop.store(true, Ordering::Relaxed);
-        (writing.join().expect("the writer does not panic"), watching.join().expect("the watch does not panic"))
+        (
+            writing.join().expect("the writer does not panic"),
+            watching.join().expect("the watch does not panic"),
+        )
     })
 }
 
@@ -86,5 +99,8 @@ fn ask(server: &Server) {
     );
     let (n_series, end) = connection.count(b"\"__name__\":\"load\"");
     assert_eq!(n_series, SERIES, "the answer ends with {end:?}");
-    assert!(end.ends_with("]}\r\n0\r\n\r\n"), "the answer ends with {end:?}");
+    assert!(
+        end.ends_with("]}\r\n0\r\n\r\n"),
+        "the answer ends with {end:?}"
+    );
 }

@@ -1,7 +1,8 @@
-//! Recovery, import and export of the data directory of a real Prometheus give the same dumps and query results.
+//! Recovery, import and export of the data directory of a real Prometheus give the same dumps and
+//! query results.
 //!
-//! The directory is recorded in ../shared/prometheus-data. Without it, or without the programs, these tests are
-//! skipped.
+//! The directory is recorded in ../shared/prometheus-data. Without it, or without the programs,
+//! these tests are skipped.
 
 mod damaged;
 mod generated;
@@ -62,7 +63,12 @@ pub(crate) fn recorded(programs: &[&str]) -> Option<(TempDir, PathBuf)> {
 
 fn recover(source: &Path, out: &Path, flags: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
-    command.args(["wal", "recover"]).arg(source).arg("--to-blocks").arg(out).args(flags);
+    command
+        .args(["wal", "recover"])
+        .arg(source)
+        .arg("--to-blocks")
+        .arg(out)
+        .args(flags);
     command.output().expect("run varve")
 }
 
@@ -75,7 +81,10 @@ fn recovered(dir: &Path, original: &Path, flags: &[&str]) -> PathBuf {
         for entry in std::fs::read_dir(source).expect("list a folder") {
             let path = entry.expect("list a folder").path();
             if path.join("meta.json").is_file() {
-                copy_dir(&path, &target.join(path.file_name().expect("a block has a name")));
+                copy_dir(
+                    &path,
+                    &target.join(path.file_name().expect("a block has a name")),
+                );
             }
         }
     }
@@ -86,49 +95,75 @@ fn recovered(dir: &Path, original: &Path, flags: &[&str]) -> PathBuf {
 /// Recovers a directory and returns the number of samples, including those of its own blocks.
 fn recovered_samples(dir: &Path, out: &Path) -> u64 {
     let output = recover(dir, out, &["--format=json"]);
-    assert!(output.status.code().is_some_and(|code| code < 2), "{output:?}");
+    assert!(
+        output.status.code().is_some_and(|code| code < 2),
+        "{output:?}"
+    );
     let in_block = |path: std::path::PathBuf| {
         let meta = std::fs::read(path.join("meta.json")).ok()?;
         serde_json::from_slice::<Value>(&meta).ok()?["stats"]["numSamples"].as_u64()
     };
     let of = |dir: &Path| {
         let entries = std::fs::read_dir(dir).expect("list a folder");
-        entries.filter_map(|entry| in_block(entry.expect("list a folder").path())).sum::<u64>()
+        entries
+            .filter_map(|entry| in_block(entry.expect("list a folder").path()))
+            .sum::<u64>()
     };
     of(dir) + of(out)
 }
 
 /// Runs `varve tsdb` and returns its output.
 fn tsdb(args: &[&OsStr]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_varve")).arg("tsdb").args(args).output().expect("run varve");
+    let output = Command::new(env!("CARGO_BIN_EXE_varve"))
+        .arg("tsdb")
+        .args(args)
+        .output()
+        .expect("run varve");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("varve prints text")
 }
 
 fn dump(dir: &Path) -> String {
-    let output = promtool(&["tsdb", "dump", dir.to_str().expect("a path of a test is text")]);
+    let output = promtool(&[
+        "tsdb",
+        "dump",
+        dir.to_str().expect("a path of a test is text"),
+    ]);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).expect("promtool prints text")
 }
 
 #[test]
 fn recovered_blocks_have_the_dump_of_the_directory() {
-    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let Some((dir, original)) = recorded(&["promtool"]) else {
+        return;
+    };
     let expected = dump(&original);
     assert!(expected.lines().count() > 900_000);
-    for flags in [&["--concurrency=1"][..], &["--concurrency=3", "--memory=1MiB"]] {
+    for flags in [
+        &["--concurrency=1"][..],
+        &["--concurrency=3", "--memory=1MiB"],
+    ] {
         let target = recovered(dir.path(), &original, flags);
         assert!(dump(&target) == expected, "dumps differ with {flags:?}");
         let path = target.to_str().expect("a path of a test is text");
-        let list = String::from_utf8(promtool(&["tsdb", "list", path]).stdout).expect("promtool prints text");
+        let list = String::from_utf8(promtool(&["tsdb", "list", path]).stdout)
+            .expect("promtool prints text");
         assert_eq!(list.lines().count(), 5, "{list}");
         assert!(promtool(&["tsdb", "analyze", path]).status.success());
         // A second run gives the same block under the same name.
         let names = |dir: &Path| {
-            std::fs::read_dir(dir).expect("list a folder").map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>()
+            std::fs::read_dir(dir)
+                .expect("list a folder")
+                .map(|entry| entry.unwrap().file_name())
+                .collect::<Vec<_>>()
         };
         let before = names(&dir.path().join("out"));
-        assert!(recover(&original, &dir.path().join("out"), flags).status.success());
+        assert!(
+            recover(&original, &dir.path().join("out"), flags)
+                .status
+                .success()
+        );
         assert_eq!(names(&dir.path().join("out")), before);
         assert_eq!(before.len(), 1);
         std::fs::remove_dir_all(target).expect("remove a folder");
@@ -137,7 +172,9 @@ fn recovered_blocks_have_the_dump_of_the_directory() {
 
 #[test]
 fn prometheus_answers_equally_from_recovered_blocks() {
-    let Some((dir, original)) = recorded(&["prometheus"]) else { return };
+    let Some((dir, original)) = recorded(&["prometheus"]) else {
+        return;
+    };
     let target = recovered(dir.path(), &original, &[]);
     let theirs = Prometheus::start_on(CONFIG, &FLAGS, |data| copy_dir(&original, data));
     let ours = Prometheus::start_on(CONFIG, &FLAGS, |data| copy_dir(&target, data));
@@ -149,21 +186,36 @@ fn prometheus_answers_equally_from_recovered_blocks() {
 fn assert_same_answers(theirs: &Http, ours: &Http, queries: &[&str], (start, end): (&str, &str)) {
     for query in queries {
         let ask = |http: &Http| {
-            let params = [("query", *query), ("start", start), ("end", end), ("step", "7")];
+            let params = [
+                ("query", *query),
+                ("start", start),
+                ("end", end),
+                ("step", "7"),
+            ];
             let mut data = http.query("/api/v1/query_range", &params).data();
-            let result = data["result"].as_array_mut().expect("a range query gives a list");
+            let result = data["result"]
+                .as_array_mut()
+                .expect("a range query gives a list");
             result.sort_by_key(|series| series["metric"].to_string());
             data
         };
         let (expected, found) = (ask(theirs), ask(ours));
-        assert!(!expected["result"].as_array().expect("checked above").is_empty(), "{query} finds nothing");
+        assert!(
+            !expected["result"]
+                .as_array()
+                .expect("checked above")
+                .is_empty(),
+            "{query} finds nothing"
+        );
         assert!(found == expected, "{query}:\n{found}\n{expected}");
     }
 }
 
 #[test]
 fn varve_answers_like_prometheus_after_an_import() {
-    let Some((dir, original)) = recorded(&["prometheus"]) else { return };
+    let Some((dir, original)) = recorded(&["prometheus"]) else {
+        return;
+    };
     let flags = [FLAGS[0], "--enable-feature=exemplar-storage"];
     let theirs = Prometheus::start_on(CONFIG, &flags, |data| copy_dir(&original, data));
     let ours = Server::start_on(&["--storage.tsdb.retention.time=100y"], |data| {
@@ -171,33 +223,64 @@ fn varve_answers_like_prometheus_after_an_import() {
         assert!(said.contains("exemplars and metadata of"), "{said}");
     });
     assert_same_answers(theirs.http(), ours.http(), &QUERIES, (START, END));
-    let metadata = ours.http().query("/api/v1/metadata", &[("metric", "node_cpu_seconds_total")]).data();
-    assert_eq!(metadata["node_cpu_seconds_total"][0]["type"], "counter", "{metadata}");
-    let params = [("query", "{__name__=~'.+'}"), ("start", START), ("end", END)];
+    let metadata = ours
+        .http()
+        .query("/api/v1/metadata", &[("metric", "node_cpu_seconds_total")])
+        .data();
+    assert_eq!(
+        metadata["node_cpu_seconds_total"][0]["type"], "counter",
+        "{metadata}"
+    );
+    let params = [
+        ("query", "{__name__=~'.+'}"),
+        ("start", START),
+        ("end", END),
+    ];
     let exemplars = |http: &Http| -> BTreeSet<String> {
         let data = http.query("/api/v1/query_exemplars", &params).data();
         let of_series = |series: &Value| {
-            let exemplars = series["exemplars"].as_array().expect("exemplars are a list").clone();
-            exemplars.iter().map(|it| format!("{} {it}", series["seriesLabels"])).collect::<Vec<_>>()
+            let exemplars = series["exemplars"]
+                .as_array()
+                .expect("exemplars are a list")
+                .clone();
+            exemplars
+                .iter()
+                .map(|it| format!("{} {it}", series["seriesLabels"]))
+                .collect::<Vec<_>>()
         };
-        data.as_array().expect("series are a list").iter().flat_map(of_series).collect()
+        data.as_array()
+            .expect("series are a list")
+            .iter()
+            .flat_map(of_series)
+            .collect()
     };
     // Prometheus drops in-order samples older than its WAL when it starts.
     let (expected, found) = (exemplars(theirs.http()), exemplars(ours.http()));
-    assert!(!expected.is_empty() && expected.is_subset(&found), "{found:?}\n{expected:?}");
+    assert!(
+        !expected.is_empty() && expected.is_subset(&found),
+        "{found:?}\n{expected:?}"
+    );
     drop(dir);
 }
 
-/// A Prometheus with recovered blocks continues to scrape: a query across the seam finds all recovered samples, and
-/// all scraped ones, in one series.
+/// A Prometheus with recovered blocks continues to scrape: a query across the seam finds all
+/// recovered samples, and all scraped ones, in one series.
 fn scrapes_on(prometheus: &Prometheus) {
     if now_s() <= END_S {
         eprintln!("skipped: the clock is behind the recorded data");
         return;
     }
     let http = prometheus.http();
-    let series = http.query("/api/v1/query", &[("query", "up"), ("time", END)]).data()["result"][0]["metric"].clone();
-    let label = |name: &str| series[name].as_str().expect("what is scraped has a job and an instance").to_owned();
+    let series = http
+        .query("/api/v1/query", &[("query", "up"), ("time", END)])
+        .data()["result"][0]["metric"]
+        .clone();
+    let label = |name: &str| {
+        series[name]
+            .as_str()
+            .expect("what is scraped has a job and an instance")
+            .to_owned()
+    };
     let (job, instance) = (label("job"), label("instance"));
     let recovered = times_of(http, &job, &instance);
     assert!(!recovered.is_empty());
@@ -206,16 +289,26 @@ fn scrapes_on(prometheus: &Prometheus) {
         "{{global: {{scrape_interval: 1s, scrape_timeout: 1s}}, scrape_configs: [{{job_name: '{job}', \
          static_configs: [{{targets: ['{target}'], labels: {{instance: '{instance}'}}}}]}}]}}"
     ));
-    let n_scrapes = std::env::var("VARVE_SEAM_SECONDS").map_or(15, |text| text.parse().expect("a number of seconds"));
+    let n_scrapes = std::env::var("VARVE_SEAM_SECONDS")
+        .map_or(15, |text| text.parse().expect("a number of seconds"));
     for n_new in 1..=n_scrapes {
-        wait_until("the next scrape", || times_of(http, &job, &instance).len() >= recovered.len() + n_new);
+        wait_until("the next scrape", || {
+            times_of(http, &job, &instance).len() >= recovered.len() + n_new
+        });
     }
     let n_begun = n_begun(http);
     let times = times_of(http, &job, &instance);
     let (before, since) = times.split_at(recovered.len());
-    assert!(before == recovered && before.last() < since.first(), "{times:?}");
+    assert!(
+        before == recovered && before.last() < since.first(),
+        "{times:?}"
+    );
     // Every scrape stores a sample; that of the last one may still be in progress.
-    assert!(since.len() + 1 >= n_begun, "{} samples of {n_begun} scrapes: {since:?}", since.len());
+    assert!(
+        since.len() + 1 >= n_begun,
+        "{} samples of {n_begun} scrapes: {since:?}",
+        since.len()
+    );
 }
 
 /// Returns the timestamps of all samples of `up` of a target, including the recorded ones.
@@ -223,30 +316,54 @@ fn times_of(http: &Http, job: &str, instance: &str) -> Vec<String> {
     let range_s = now_s() - END_S + 24 * 60 * 60;
     let query = format!("up{{job='{job}',instance='{instance}'}}[{range_s}s]");
     let found = http.query("/api/v1/query", &[("query", &query)]).data();
-    assert_eq!(found["result"].as_array().map(Vec::len), Some(1), "one series: {found}");
-    let values = found["result"][0]["values"].as_array().expect("a range has samples");
+    assert_eq!(
+        found["result"].as_array().map(Vec::len),
+        Some(1),
+        "one series: {found}"
+    );
+    let values = found["result"][0]["values"]
+        .as_array()
+        .expect("a range has samples");
     values.iter().map(|sample| sample[0].to_string()).collect()
 }
 
 /// Returns the number of scrapes that Prometheus has started, from its scrape interval metric.
 fn n_begun(http: &Http) -> usize {
     let text = http.get("/metrics").text();
-    let counts = text.lines().filter(|line| line.starts_with("prometheus_target_interval_length_seconds_count"));
-    let count = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<usize>().ok());
+    let counts = text
+        .lines()
+        .filter(|line| line.starts_with("prometheus_target_interval_length_seconds_count"));
+    let count = |line: &str| {
+        line.rsplit(' ')
+            .next()
+            .and_then(|count| count.parse::<usize>().ok())
+    };
     counts.filter_map(count).sum::<usize>() + 1
 }
 
 fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is set").as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("the clock is set")
+        .as_secs()
 }
 
 #[test]
 fn an_import_followed_by_an_export_keeps_the_dump() {
-    let Some((dir, original)) = recorded(&["promtool"]) else { return };
+    let Some((dir, original)) = recorded(&["promtool"]) else {
+        return;
+    };
     let (data, exported) = (dir.path().join("data"), dir.path().join("exported"));
     let said = tsdb(&["import".as_ref(), original.as_os_str(), data.as_os_str()]);
-    assert!(said.starts_with("built ") && said.contains("\nimported "), "{said}");
-    let flags = ["--external-label=cluster=a".as_ref(), "--to-blocks".as_ref(), exported.as_os_str()];
+    assert!(
+        said.starts_with("built ") && said.contains("\nimported "),
+        "{said}"
+    );
+    let flags = [
+        "--external-label=cluster=a".as_ref(),
+        "--to-blocks".as_ref(),
+        exported.as_os_str(),
+    ];
     let said = tsdb(&[&["export".as_ref(), data.as_os_str()][..], &flags].concat());
     // A header and one block.
     assert_eq!(said.lines().count(), 2, "{said}");
@@ -256,10 +373,17 @@ fn an_import_followed_by_an_export_keeps_the_dump() {
 
 #[test]
 fn the_recorded_directory_is_inspected_verified_and_dumped() {
-    let Some((_dir, original)) = recorded(&[]) else { return };
+    let Some((_dir, original)) = recorded(&[]) else {
+        return;
+    };
     let varve = |verb: &str, flags: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_varve"));
-        command.args(["wal", verb]).arg(&original).args(flags).output().expect("run varve")
+        command
+            .args(["wal", verb])
+            .arg(&original)
+            .args(flags)
+            .output()
+            .expect("run varve")
     };
     for verb in ["inspect", "verify"] {
         let output = varve(verb, &["--format=json"]);
@@ -273,7 +397,9 @@ fn the_recorded_directory_is_inspected_verified_and_dumped() {
     let n_series: usize = lines
         .lines()
         .map(|line| {
-            serde_json::from_str::<Value>(line).expect("a line is JSON")["items"].as_array().map_or(0, Vec::len)
+            serde_json::from_str::<Value>(line).expect("a line is JSON")["items"]
+                .as_array()
+                .map_or(0, Vec::len)
         })
         .sum();
     // Some series are defined more than once.
@@ -285,7 +411,9 @@ fn the_recorded_directory_is_inspected_verified_and_dumped() {
 
 #[test]
 fn damage_is_reported_and_sets_the_exit_code() {
-    let Some((dir, original)) = recorded(&[]) else { return };
+    let Some((dir, original)) = recorded(&[]) else {
+        return;
+    };
     let out = dir.path().join("out");
     let missing = recover(&dir.path().join("nowhere"), &out, &[]);
     assert_eq!(missing.status.code(), Some(2), "{missing:?}");
@@ -300,9 +428,22 @@ fn damage_is_reported_and_sets_the_exit_code() {
     assert_eq!(damaged.status.code(), Some(1), "{damaged:?}");
     let report: Value = serde_json::from_slice(&damaged.stdout).expect("the report is JSON");
     let damage = &report["damage"][0];
-    assert!(damage["path"].as_str().is_some_and(|path| path.ends_with("wal/00000001")), "{damage}");
-    assert!(damage["offset"].as_u64().is_some_and(|offset| (32_768..=40_000).contains(&offset)), "{damage}");
+    assert!(
+        damage["path"]
+            .as_str()
+            .is_some_and(|path| path.ends_with("wal/00000001")),
+        "{damage}"
+    );
+    assert!(
+        damage["offset"]
+            .as_u64()
+            .is_some_and(|offset| (32_768..=40_000).contains(&offset)),
+        "{damage}"
+    );
     assert_eq!(report["blocks"].as_array().map(Vec::len), Some(1));
     let text = recover(&original, &out, &[]);
-    assert!(String::from_utf8_lossy(&text.stdout).contains("wal/00000001: byte "), "{text:?}");
+    assert!(
+        String::from_utf8_lossy(&text.stdout).contains("wal/00000001: byte "),
+        "{text:?}"
+    );
 }

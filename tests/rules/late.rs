@@ -1,4 +1,5 @@
-//! Rules over the samples of a real Prometheus that arrive late: its remote writes pass a proxy that delays them.
+//! Rules over the samples of a real Prometheus that arrive late: its remote writes pass a proxy
+//! that delays them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,10 +19,13 @@ const DELAY_OF_SLOW: Duration = Duration::from_secs(20);
 const DURATION: Duration = Duration::from_secs(420);
 const INTERVAL_S: u64 = 30;
 /// The sums that are recorded, without the names of their series.
-const EXPRS: [(&str, &str); 2] =
-    [("sum", "sum(node_cpu_seconds_total)"), ("rate", "sum(rate(node_cpu_seconds_total[30s]))")];
+const EXPRS: [(&str, &str); 2] = [
+    ("sum", "sum(node_cpu_seconds_total)"),
+    ("rate", "sum(rate(node_cpu_seconds_total[30s]))"),
+];
 
-/// Starts a proxy to `target` that accepts each request at once and delivers it after `delay`, in order.
+/// Starts a proxy to `target` that accepts each request at once and delivers it after `delay`, in
+/// order.
 fn start_proxy(target: SocketAddr, delay: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
     let address = listener.local_addr().expect("a listener has an address");
@@ -36,9 +40,14 @@ fn start_proxy(target: SocketAddr, delay: Duration) -> SocketAddr {
         for (arrival, request) in requests {
             thread::sleep((arrival + delay).saturating_duration_since(Instant::now()));
             // The receiver has stopped at the end of the test.
-            let Ok(mut server) = TcpStream::connect(target) else { return };
+            let Ok(mut server) = TcpStream::connect(target) else {
+                return;
+            };
             let (mut status, is_sent) = ([0; 12], server.write_all(&request).is_ok());
-            if is_sent && server.read_exact(&mut status).is_ok() && !status.starts_with(b"HTTP/1.1 2") {
+            if is_sent
+                && server.read_exact(&mut status).is_ok()
+                && !status.starts_with(b"HTTP/1.1 2")
+            {
                 eprintln!("a delayed request failed: {}", status.escape_ascii());
             }
         }
@@ -67,7 +76,11 @@ fn accept_requests(client: &TcpStream, accepted: &Sender<(Instant, Vec<u8>)>) {
         let head_len = request.len();
         request.resize(head_len + body_len, 0);
         let is_whole = reader.read_exact(&mut request[head_len..]).is_ok();
-        if !is_whole || writer.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").is_err() {
+        if !is_whole
+            || writer
+                .write_all(b"HTTP/1.1 204 No Content\r\n\r\n")
+                .is_err()
+        {
             return;
         }
         if accepted.send((Instant::now(), request)).is_err() {
@@ -78,23 +91,37 @@ fn accept_requests(client: &TcpStream, accepted: &Sender<(Instant, Vec<u8>)>) {
 
 /// A rule file whose metrics begin with `prefix`.
 fn rules(prefix: &str) -> String {
-    let rule = |(name, expr): (&str, &str)| json!({"record": format!("{prefix}:{name}"), "expr": expr});
+    let rule =
+        |(name, expr): (&str, &str)| json!({"record": format!("{prefix}:{name}"), "expr": expr});
     json!({"groups": [{"name": "g", "interval": format!("{INTERVAL_S}s"), "rules": EXPRS.map(rule)}]}).to_string()
 }
 
-/// Returns how many samples that rules have written equal a query asked later, and the number of all.
+/// Returns how many samples that rules have written equal a query asked later, and the number of
+/// all.
 fn equal(rules_at: &Http, data_at: &Http, prefix: &str) -> (usize, usize) {
     let (mut n_equal, mut n) = (0, 0);
     for (name, expr) in EXPRS {
-        let data = rules_at.query("/api/v1/query", &[("query", &format!("{prefix}:{name}[1h]"))]).data();
-        let samples = data["result"][0]["values"].as_array().cloned().unwrap_or_default();
-        // The first evaluations do not know the senders yet, and the last samples may still be on their way.
+        let data = rules_at
+            .query(
+                "/api/v1/query",
+                &[("query", &format!("{prefix}:{name}[1h]"))],
+            )
+            .data();
+        let samples = data["result"][0]["values"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        // The first evaluations do not know the senders yet, and the last samples may still be on
+        // their way.
         for sample in samples.iter().skip(3) {
             let time = sample[0].to_string();
-            let later = data_at.query("/api/v1/query", &[("query", expr), ("time", &time)]).data();
+            let later = data_at
+                .query("/api/v1/query", &[("query", expr), ("time", &time)])
+                .data();
             let value = |value: &Value| value.as_str().and_then(|text| text.parse::<f64>().ok());
             let (recorded, later) = (value(&sample[1]), value(&later["result"][0]["value"][1]));
-            let is_equal = matches!((recorded, later), (Some(a), Some(b)) if (a - b).abs() <= 1e-12 * b.abs());
+            let is_equal =
+                matches!((recorded, later), (Some(a), Some(b)) if (a - b).abs() <= 1e-12 * b.abs());
             n_equal += usize::from(is_equal);
             n += 1;
             if !is_equal {
@@ -122,10 +149,16 @@ fn sums_over_late_samples_equal_those_of_a_later_query() {
     std::fs::write(config.dir().join("prometheus.yml"), rules("prometheus")).expect("write rules");
     std::fs::write(config.dir().join("vmalert.yml"), rules("vmalert")).expect("write rules");
     let varve = Server::start(&[&config.flag()]);
-    let receiver = Prometheus::start(&json!({"rule_files": [config.dir().join("prometheus.yml")]}).to_string(), &[]);
+    let receiver = Prometheus::start(
+        &json!({"rule_files": [config.dir().join("prometheus.yml")]}).to_string(),
+        &[],
+    );
 
     let exporters: Vec<_> = (0..4).map(|_| NodeExporter::start()).collect();
-    let targets: Vec<_> = exporters.iter().map(|exporter| exporter.address().to_string()).collect();
+    let targets: Vec<_> = exporters
+        .iter()
+        .map(|exporter| exporter.address().to_string())
+        .collect();
     // One shard each: the samples of a series arrive in order.
     let queue = json!({"min_shards": 1, "max_shards": 1, "batch_send_deadline": "1s"});
     let remote = |http: &Http, delay, action: &str| {
@@ -136,8 +169,12 @@ fn sums_over_late_samples_equal_those_of_a_later_query() {
             "write_relabel_configs": [{"source_labels": ["instance"], "regex": targets[0], "action": action}],
         })
     };
-    let remotes =
-        [varve.http(), receiver.http()].map(|http| [remote(http, DELAY, "drop"), remote(http, DELAY_OF_SLOW, "keep")]);
+    let remotes = [varve.http(), receiver.http()].map(|http| {
+        [
+            remote(http, DELAY, "drop"),
+            remote(http, DELAY_OF_SLOW, "keep"),
+        ]
+    });
     let source = json!({
         "global": {"scrape_interval": "5s"},
         "scrape_configs": [{"job_name": "node", "static_configs": [{"targets": targets}]}],
@@ -163,7 +200,9 @@ fn sums_over_late_samples_equal_those_of_a_later_query() {
     let vmalert = equal(varve.http(), varve.http(), "vmalert");
     let delay = varve.metric("varve_rule_group_start_delay_seconds_sum")
         / varve.metric("varve_rule_group_start_delay_seconds_count");
-    eprintln!("equal of all: Varve {ours:?} after {delay:.1} s, Prometheus {prometheus:?}, vmalert {vmalert:?}");
+    eprintln!(
+        "equal of all: Varve {ours:?} after {delay:.1} s, Prometheus {prometheus:?}, vmalert {vmalert:?}"
+    );
     assert!(ours.1 >= 16, "too little to compare");
     assert_eq!(ours.0, ours.1);
 }

@@ -1,5 +1,5 @@
-//! CPU time of a round of kube-prometheus' rules over many series: in Varve, in a real Prometheus, and in vmalert with
-//! VictoriaMetrics, each in its own turn.
+//! CPU time of a round of kube-prometheus' rules over many series: in Varve, in a real Prometheus,
+//! and in vmalert with VictoriaMetrics, each in its own turn.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,14 +11,15 @@ use serde_json::json;
 use super::like_prometheus::copy_rules;
 use crate::harness::kube_prometheus::{self, KUBERNETES, scraped};
 use crate::harness::{
-    ConfigFile, Http, Process, Prometheus, Server, TimeSeries, WriteRequest, missing, now_ms, series,
+    ConfigFile, Http, Process, Prometheus, Server, TimeSeries, WriteRequest, missing, now_ms,
+    series,
 };
 
 /// Interval of evaluations, and number of evaluations whose CPU time is measured.
 const INTERVAL_S: u64 = 10;
 const N_ROUNDS: u64 = 6;
-/// Number of samples of a series, one every 30 s. The newest ones are in the future, so that no series becomes stale
-/// during the measurement.
+/// Number of samples of a series, one every 30 s. The newest ones are in the future, so that no
+/// series becomes stale during the measurement.
 const N_SAMPLES: i64 = 24;
 const AHEAD_MS: i64 = 4 * 60_000;
 const SERIES_PER_REQUEST: usize = 1_000;
@@ -26,10 +27,14 @@ const SERIES_PER_REQUEST: usize = 1_000;
 /// Writes the series of `n_clusters` clusters. Returns the number of series.
 fn load(http: &Http, n_clusters: usize) -> usize {
     let end_ms = now_ms() / 30_000 * 30_000 + AHEAD_MS;
-    let times: Vec<_> = (0..N_SAMPLES).map(|i| end_ms - (N_SAMPLES - 1 - i) * 30_000).collect();
+    let times: Vec<_> = (0..N_SAMPLES)
+        .map(|i| end_ms - (N_SAMPLES - 1 - i) * 30_000)
+        .collect();
     let base = scraped(&KUBERNETES, times.iter().copied());
     for cluster in 0..n_clusters {
-        let name = series(&[("cluster", &format!("c{cluster}"))], &[]).labels.remove(0);
+        let name = series(&[("cluster", &format!("c{cluster}"))], &[])
+            .labels
+            .remove(0);
         for part in base.chunks(SERIES_PER_REQUEST) {
             let in_cluster = |of: &TimeSeries| {
                 let mut of = of.clone();
@@ -46,7 +51,12 @@ fn load(http: &Http, n_clusters: usize) -> usize {
 
 /// Measures the CPU seconds of a round: `start` starts the evaluations.
 fn measure(processes: &[&Process], start: impl FnOnce()) -> f64 {
-    let cpu = || processes.iter().map(|process| process.cpu_seconds()).sum::<f64>();
+    let cpu = || {
+        processes
+            .iter()
+            .map(|process| process.cpu_seconds())
+            .sum::<f64>()
+    };
     let window = Duration::from_secs(INTERVAL_S * N_ROUNDS);
     thread::sleep(Duration::from_secs(15));
     let idle_from = cpu();
@@ -66,7 +76,8 @@ fn config(rules: &Path) -> String {
 
 fn of_varve(program: PathBuf, n_clusters: usize) -> f64 {
     let dir = tempfile::tempdir().unwrap();
-    let file = ConfigFile::new(&config(dir.path()).replacen('{', "{\"rules\": {\"wait\": \"none\"}, ", 1));
+    let file =
+        ConfigFile::new(&config(dir.path()).replacen('{', "{\"rules\": {\"wait\": \"none\"}, ", 1));
     let server = Server::start_program(&program, &[&file.flag(), "--web.enable-lifecycle"]);
     let n_series = load(server.http(), n_clusters);
     let seconds = measure(&[server.process()], || {
@@ -76,10 +87,21 @@ fn of_varve(program: PathBuf, n_clusters: usize) -> f64 {
     let metrics = server.http().get("/metrics").text();
     let sum = |name: &str| {
         let lines = metrics.lines().filter(|line| line.starts_with(name));
-        lines.map(|line| line.rsplit(' ').next().expect("a value").parse::<f64>().expect("a number")).sum::<f64>()
+        lines
+            .map(|line| {
+                line.rsplit(' ')
+                    .next()
+                    .expect("a value")
+                    .parse::<f64>()
+                    .expect("a number")
+            })
+            .sum::<f64>()
     };
-    let [missed, scans] =
-        ["prometheus_rule_group_iterations_missed_total{", "varve_rule_group_last_evaluation_scans{"].map(sum);
+    let [missed, scans] = [
+        "prometheus_rule_group_iterations_missed_total{",
+        "varve_rule_group_last_evaluation_scans{",
+    ]
+    .map(sum);
     eprintln!(
         "{}: {n_series} series, {seconds:.2} s of CPU per round, {scans} selections, {missed} missed",
         program.display()
@@ -93,7 +115,10 @@ fn of_prometheus(n_clusters: usize) -> f64 {
     load(prometheus.http(), n_clusters);
     let seconds = measure(&[prometheus.process()], || {
         copy_rules(dir.path(), true);
-        prometheus.http().post("/-/reload", &[], &[]).expect_status(200);
+        prometheus
+            .http()
+            .post("/-/reload", &[], &[])
+            .expect_status(200);
     });
     eprintln!("Prometheus: {seconds:.2} s of CPU per round");
     seconds
@@ -124,7 +149,9 @@ fn of_vmalert(n_clusters: usize) -> f64 {
         "-notifier.blackhole".to_owned(),
     ]);
     let idle = std::cell::OnceCell::new();
-    let mut seconds = measure(&[&victoria], || drop(idle.set(Process::start("vmalert", &mut command))));
+    let mut seconds = measure(&[&victoria], || {
+        drop(idle.set(Process::start("vmalert", &mut command)))
+    });
     let vmalert = idle.get().expect("it is started");
     // The process exists since the start of the evaluations.
     seconds += vmalert.cpu_seconds() / (N_ROUNDS + 2) as f64;
@@ -135,8 +162,11 @@ fn of_vmalert(n_clusters: usize) -> f64 {
 #[test]
 #[ignore = "needs VARVE_PROGRAMS: comma-separated programs, best release builds"]
 fn the_cpu_time_of_a_round_is_that_of_the_programs() {
-    let Ok(programs) = std::env::var("VARVE_PROGRAMS") else { return };
-    let n_clusters = std::env::var("VARVE_CLUSTERS").map_or(6, |text| text.parse().expect("a number"));
+    let Ok(programs) = std::env::var("VARVE_PROGRAMS") else {
+        return;
+    };
+    let n_clusters =
+        std::env::var("VARVE_CLUSTERS").map_or(6, |text| text.parse().expect("a number"));
     for program in programs.split(',') {
         of_varve(program.into(), n_clusters);
     }

@@ -27,14 +27,25 @@ fn configure(alertmanager: &Alertmanager, rules: &str) -> ConfigFile {
     config
 }
 
-/// Calls `step` until `duration` has passed. Asserts that Alertmanager always has one alert, with this annotation.
-fn check_fires(alertmanager: &Alertmanager, duration: Duration, annotation: &Value, mut step: impl FnMut()) {
+/// Calls `step` until `duration` has passed. Asserts that Alertmanager always has one alert, with
+/// this annotation.
+fn check_fires(
+    alertmanager: &Alertmanager,
+    duration: Duration,
+    annotation: &Value,
+    mut step: impl FnMut(),
+) {
     let started = Instant::now();
     while started.elapsed() < duration {
         step();
         let alerts = alertmanager.alerts();
-        let [alert] = alerts.as_slice() else { panic!("after {:?}: {alerts:?}", started.elapsed()) };
-        assert_eq!((&alert["annotations"]["x"], &alert["status"]["state"]), (annotation, &json!("active")));
+        let [alert] = alerts.as_slice() else {
+            panic!("after {:?}: {alerts:?}", started.elapsed())
+        };
+        assert_eq!(
+            (&alert["annotations"]["x"], &alert["status"]["state"]),
+            (annotation, &json!("active"))
+        );
         thread::sleep(Duration::from_millis(200));
     }
 }
@@ -44,8 +55,7 @@ fn check_failing(duration: Duration, flags: &[&str]) {
         return;
     }
     let alertmanager = Alertmanager::start();
-    let rules =
-        "groups: [{name: g, rules: [{alert: A, expr: m > 0 and on() (l * on() r), annotations: {x: '{{ $value }}'}}]}]";
+    let rules = "groups: [{name: g, rules: [{alert: A, expr: m > 0 and on() (l * on() r), annotations: {x: '{{ $value }}'}}]}]";
     let config = configure(&alertmanager, rules);
     let server = Server::start(&[&[&*config.flag()], flags].concat());
     let feed = |is_broken: bool| {
@@ -61,12 +71,18 @@ fn check_failing(duration: Duration, flags: &[&str]) {
     feed(false);
     wait_until("the alert", || alertmanager.alerts().len() == 1);
     feed(true);
-    let group = format!("{{rule_group=\"{};g\"}}", config.dir().join("rules.yml").display());
+    let group = format!(
+        "{{rule_group=\"{};g\"}}",
+        config.dir().join("rules.yml").display()
+    );
     let n_failures = || server.metric(&format!("prometheus_rule_evaluation_failures_total{group}"));
     wait_until("a failure", || n_failures() > 0.0);
     let before = n_failures();
     check_fires(&alertmanager, duration, &json!("7"), || feed(true));
-    assert!(n_failures() > before + duration.as_secs_f64() * 0.5, "all evaluations fail");
+    assert!(
+        n_failures() > before + duration.as_secs_f64() * 0.5,
+        "all evaluations fail"
+    );
 }
 
 #[test]
@@ -91,12 +107,20 @@ fn a_crash_resolves_no_alert_at_alertmanager() {
     let mut server = Server::start(&[&config.flag(), RESEND]);
     wait_until("the alert", || alertmanager.alerts().len() == 1);
     // An alert is sent before it is stored, and a busy disk may take seconds to store it.
-    let stored = |server: &Server| server.http().query("/api/v1/query", &[("query", "ALERTS")]).data();
-    wait_until("the alert in the store", || stored(&server)["result"][0]["value"][1] == "1");
+    let stored = |server: &Server| {
+        server
+            .http()
+            .query("/api/v1/query", &[("query", "ALERTS")])
+            .data()
+    };
+    wait_until("the alert in the store", || {
+        stored(&server)["result"][0]["value"][1] == "1"
+    });
     server.kill();
     thread::sleep(Duration::from_secs(3));
     server.restart(&[&config.flag(), RESEND]);
-    // The group waits 15 s for senders to come back, which is longer than Alertmanager keeps the alert.
+    // The group waits 15 s for senders to come back, which is longer than Alertmanager keeps the
+    // alert.
     check_fires(&alertmanager, Duration::from_secs(25), &json!("7"), || {});
     assert!(server.metric("varve_rule_group_iterations_caught_up_total") >= 3.0);
 }

@@ -17,19 +17,31 @@ fn send_late(http: &Http, ends: &AtomicBool) {
     while !ends.load(Ordering::Relaxed) {
         let time_ms = (now_ms() - LAG_MS) / STEP_MS * STEP_MS;
         let sample = (time_ms, time_ms as f64 / 1000.0);
-        http.write(&WriteRequest::new([series(&[("__name__", "m")], &[sample])]));
+        http.write(&WriteRequest::new([series(
+            &[("__name__", "m")],
+            &[sample],
+        )]));
         thread::sleep(Duration::from_millis(STEP_MS as u64));
     }
 }
 
 /// Returns how old the newest sample was that each evaluation has seen, in seconds.
 fn ages(wait: &str) -> Vec<f64> {
-    let config = configure(wait, "groups: [{name: g, interval: 2s, rules: [{record: r, expr: m}]}]");
+    let config = configure(
+        wait,
+        "groups: [{name: g, interval: 2s, rules: [{record: r, expr: m}]}]",
+    );
     let server = Server::start(&[&config.flag()]);
     let ends = AtomicBool::new(false);
     let samples = || {
-        let data = server.http().query("/api/v1/query", &[("query", "r[10m]")]).data();
-        data["result"][0]["values"].as_array().cloned().unwrap_or_default()
+        let data = server
+            .http()
+            .query("/api/v1/query", &[("query", "r[10m]")])
+            .data();
+        data["result"][0]["values"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
     };
     thread::scope(|scope| {
         scope.spawn(|| send_late(server.http(), &ends));
@@ -37,7 +49,12 @@ fn ages(wait: &str) -> Vec<f64> {
         ends.store(true, Ordering::Relaxed);
     });
     let age = |sample: &serde_json::Value| {
-        sample[0].as_f64().expect("a time") - sample[1].as_str().expect("a text").parse::<f64>().expect("a number")
+        sample[0].as_f64().expect("a time")
+            - sample[1]
+                .as_str()
+                .expect("a text")
+                .parse::<f64>()
+                .expect("a number")
     };
     // The first evaluations do not know the sender yet.
     samples()[2..].iter().map(age).collect()

@@ -2,16 +2,27 @@
 
 use std::path::Path;
 
-use varve_tsdb::{Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WriteBatch};
+use varve_tsdb::{
+    Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WriteBatch,
+};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let dir = std::env::args().nth(1).ok_or("the directory of the store is missing")?;
+    let dir = std::env::args()
+        .nth(1)
+        .ok_or("the directory of the store is missing")?;
     let db = Db::open(Path::new(&dir), Options::default())?;
 
     // A label set is resolved once; the handle is for all samples of the series.
     let up = db.series(&Labels::from_pairs([("__name__", "up"), ("job", "node")])?)?;
     let mut batch = WriteBatch::default();
-    batch.push(up, Sample { timestamp_ms: 1_763_683_200_000, value: 1.0 }, 0);
+    batch.push(
+        up,
+        Sample {
+            timestamp_ms: 1_763_683_200_000,
+            value: 1.0,
+        },
+        0,
+    );
     db.append(&mut batch)?;
     println!("{} samples were rejected", batch.rejected().len());
 
@@ -20,7 +31,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (series, mut samples) = (series?, SampleColumns::default());
         series.read(&mut samples)?;
         for sample in samples.iter() {
-            println!("{} is {} at {}", series.labels(), sample.value, sample.timestamp_ms);
+            println!(
+                "{} is {} at {}",
+                series.labels(),
+                sample.value,
+                sample.timestamp_ms
+            );
         }
     }
     Ok(())

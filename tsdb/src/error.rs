@@ -67,7 +67,8 @@ pub enum Error {
     /// The request's deadline passed or it was canceled.
     #[error(transparent)]
     Interrupted(#[from] Interrupt),
-    /// An earlier write to the disk failed permanently. Reads continue to work; writes need a restart.
+    /// An earlier write to the disk failed permanently. Reads continue to work; writes need a
+    /// restart.
     #[error("log {log} accepts no writes until a restart: {reason}")]
     Poisoned {
         /// Index of the log.
@@ -75,13 +76,15 @@ pub enum Error {
         /// The failure that poisoned the log.
         reason: String,
     },
-    /// The request's deadline passed before the requested time range was replayed. The request may succeed later.
+    /// The request's deadline passed before the requested time range was replayed. The request may
+    /// succeed later.
     #[error("the requested time range is not replayed yet: {progress}")]
     Replaying {
         /// The progress of the replay.
         progress: String,
     },
-    /// The replay of the log failed after the store was opened: the log can be neither read nor written.
+    /// The replay of the log failed after the store was opened: the log can be neither read nor
+    /// written.
     #[error("replay of the WAL failed: {reason}")]
     ReplayFailed {
         /// What stopped the replay.
@@ -109,44 +112,65 @@ pub enum Interrupt {
     #[error("query was canceled: an operator ended it")]
     Killed = 4,
     /// The memory shared by all queries was exhausted, and this request held the most.
-    #[error("query was ended to free memory: it held the most of all, and --query.max-memory-total was used up")]
+    #[error(
+        "query was ended to free memory: it held the most of all, and --query.max-memory-total was used up"
+    )]
     Heaviest = 5,
     /// The process approached its memory limit, and this request held the most.
-    #[error("query was ended to free memory: it held the most of all, and the process was above --memory.refuse-at")]
+    #[error(
+        "query was ended to free memory: it held the most of all, and the process was above --memory.refuse-at"
+    )]
     Pressure = 6,
 }
 
 impl Interrupt {
     pub(crate) fn of(code: u8) -> Option<Self> {
         use Interrupt::{Canceled, Deadline, Heaviest, Killed, Pressure, Shutdown};
-        [Deadline, Canceled, Shutdown, Killed, Heaviest, Pressure].into_iter().find(|&reason| reason as u8 == code)
+        [Deadline, Canceled, Shutdown, Killed, Heaviest, Pressure]
+            .into_iter()
+            .find(|&reason| reason as u8 == code)
     }
 }
 
 impl Error {
-    /// Returns a function that converts an I/O error of the operation `op` on the file `path` to [`Error::Io`].
+    /// Returns a function that converts an I/O error of the operation `op` on the file `path` to
+    /// [`Error::Io`].
     pub fn io(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io { op, path: path.to_owned(), source }
+        move |source| Self::Io {
+            op,
+            path: path.to_owned(),
+            source,
+        }
     }
 
-    /// Returns a function that converts an I/O error of the attempt to lock the file `path` of a data directory.
-    /// [`Error::Locked`] if another process holds the lock.
+    /// Returns a function that converts an I/O error of the attempt to lock the file `path` of a
+    /// data directory. [`Error::Locked`] if another process holds the lock.
     pub(crate) fn lock(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| match error.kind() {
-            io::ErrorKind::WouldBlock => Self::Locked { path: path.to_owned() },
+            io::ErrorKind::WouldBlock => Self::Locked {
+                path: path.to_owned(),
+            },
             _ => Self::io("lock", path)(error),
         }
     }
 
-    /// Returns `true` if a file could not be opened because the process or the system has too many open files. Such an
-    /// error says nothing about the file.
+    /// Returns `true` if a file could not be opened because the process or the system has too many
+    /// open files. Such an error says nothing about the file.
     pub(crate) fn is_out_of_files(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_files(source))
     }
 
     /// Returns [`Error::Limit`] if `used` exceeds `limit`.
     pub(crate) fn check_limit(what: &'static str, used: usize, limit: usize) -> Result<()> {
-        if used > limit { Err(Self::Limit { what, used: used as u64, limit: limit as u64 }) } else { Ok(()) }
+        if used > limit {
+            Err(Self::Limit {
+                what,
+                used: used as u64,
+                limit: limit as u64,
+            })
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -160,7 +184,11 @@ impl From<varve_fs::Error> for Error {
 impl From<varve_regexp::LimitExceeded> for Error {
     fn from(exceeded: varve_regexp::LimitExceeded) -> Self {
         let varve_regexp::LimitExceeded { what, used, limit } = exceeded;
-        Self::Limit { what, used: used as u64, limit: limit as u64 }
+        Self::Limit {
+            what,
+            used: used as u64,
+            limit: limit as u64,
+        }
     }
 }
 

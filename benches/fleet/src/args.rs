@@ -11,12 +11,18 @@ use crate::message::Version;
 
 /// Maximum number of connections.
 const CONNECTIONS_MAX: u64 = 256;
-/// Maximum number of samples per request. With labels of 500 bytes, a request is below the default limits of servers.
+/// Maximum number of samples per request. With labels of 500 bytes, a request is below the default
+/// limits of servers.
 const SAMPLES_PER_REQUEST_MAX: u64 = 50_000;
 
 /// Load generator and comparison of servers: a simulated kube-prometheus fleet.
 #[derive(Debug, Parser)]
-#[command(name = "varve-bench", version, arg_required_else_help = true, subcommand_required = true)]
+#[command(
+    name = "varve-bench",
+    version,
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -240,7 +246,12 @@ pub(crate) struct CompareArgs {
     pub(crate) fleet: FleetArgs,
 
     /// Servers to compare
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "varve,prometheus,victoria-metrics")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "varve,prometheus,victoria-metrics"
+    )]
     pub(crate) servers: Vec<ServerKind>,
 
     /// Rounds; the order of servers alternates
@@ -310,13 +321,18 @@ impl FleetArgs {
 impl WriteArgs {
     /// Returns the time of the first scrape.
     pub(crate) fn start_ms(&self) -> i64 {
-        self.start.unwrap_or_else(|| now_ms() - self.fleet.n_rounds() * self.fleet.interval_ms())
+        self.start
+            .unwrap_or_else(|| now_ms() - self.fleet.n_rounds() * self.fleet.interval_ms())
     }
 }
 
 /// Returns the current time in milliseconds.
 pub(crate) fn now_ms() -> i64 {
-    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    millis(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default(),
+    )
 }
 
 fn millis(duration: Duration) -> i64 {
@@ -338,17 +354,26 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {
-    let share: f64 = text.parse().map_err(|_| "expected a number, for example 0.05".to_owned())?;
-    if (0.0..=100.0).contains(&share) { Ok(share) } else { Err("must be within 0 and 100".to_owned()) }
+    let share: f64 = text
+        .parse()
+        .map_err(|_| "expected a number, for example 0.05".to_owned())?;
+    if (0.0..=100.0).contains(&share) {
+        Ok(share)
+    } else {
+        Err("must be within 0 and 100".to_owned())
+    }
 }
 
 /// Parses a time into milliseconds.
 fn parse_time(text: &str) -> Result<i64, String> {
     if let Ok(seconds) = text.parse::<i64>() {
-        return seconds.checked_mul(1000).ok_or_else(|| "out of range".to_owned());
+        return seconds
+            .checked_mul(1000)
+            .ok_or_else(|| "out of range".to_owned());
     }
-    let time: jiff::Timestamp =
-        text.parse().map_err(|_| "expected RFC 3339 or Unix seconds, for example 2026-01-01T00:00:00Z".to_owned())?;
+    let time: jiff::Timestamp = text.parse().map_err(|_| {
+        "expected RFC 3339 or Unix seconds, for example 2026-01-01T00:00:00Z".to_owned()
+    })?;
     Ok(time.as_millisecond())
 }
 

@@ -11,7 +11,8 @@ use crate::message::Version;
 
 /// Timeout of a write, as Prometheus' `remote_timeout`.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Timeout of other requests. Enough to read everything, or for the server to merge everything that it stores.
+/// Timeout of other requests. Enough to read everything, or for the server to merge everything that
+/// it stores.
 const READ_TIMEOUT: Duration = Duration::from_secs(1200);
 /// Maximum size of a retained body. Longer bodies are only counted.
 const BODY_SIZE_MAX: u64 = 64 << 20;
@@ -41,14 +42,26 @@ pub(crate) struct Response {
 impl Client {
     /// Creates a client. The first request opens the connection.
     pub(crate) fn new(url: &str) -> Self {
-        let config = Agent::config_builder().http_status_as_error(false).max_redirects(0).proxy(None);
-        let config = config.max_redirects_will_error(false).user_agent("varve-bench");
-        Self { agent: config.build().into(), url: url.to_owned(), authorization: None }
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .proxy(None);
+        let config = config
+            .max_redirects_will_error(false)
+            .user_agent("varve-bench");
+        Self {
+            agent: config.build().into(),
+            url: url.to_owned(),
+            authorization: None,
+        }
     }
 
     /// Sends a bearer token with each GET request.
     pub(crate) fn with_token(self, token: Option<&str>) -> Self {
-        Self { authorization: token.map(|token| format!("Bearer {token}")), ..self }
+        Self {
+            authorization: token.map(|token| format!("Bearer {token}")),
+            ..self
+        }
     }
 
     /// Sends a GET request to `path` below the URL.
@@ -56,8 +69,12 @@ impl Client {
     /// # Errors
     /// If the server cannot be reached or aborts the response.
     pub(crate) fn get(&self, path: &str) -> Result<Response> {
-        let mut request =
-            self.agent.get(format!("{}{path}", self.url)).config().timeout_global(Some(READ_TIMEOUT)).build();
+        let mut request = self
+            .agent
+            .get(format!("{}{path}", self.url))
+            .config()
+            .timeout_global(Some(READ_TIMEOUT))
+            .build();
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }
@@ -69,8 +86,12 @@ impl Client {
     /// # Errors
     /// The errors of [`Self::get`].
     pub(crate) fn post(&self, path: &str) -> Result<Response> {
-        let request =
-            self.agent.post(format!("{}{path}", self.url)).config().timeout_global(Some(READ_TIMEOUT)).build();
+        let request = self
+            .agent
+            .post(format!("{}{path}", self.url))
+            .config()
+            .timeout_global(Some(READ_TIMEOUT))
+            .build();
         receive(request.send_empty())
     }
 
@@ -81,11 +102,25 @@ impl Client {
     pub(crate) fn write(&self, body: &[u8], version: Version) -> Result<Response> {
         let (content_type, version) = match version {
             Version::V1 => ("application/x-protobuf", "0.1.0"),
-            Version::V2 => ("application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0"),
+            Version::V2 => (
+                "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+                "2.0.0",
+            ),
         };
-        let request = self.agent.post(&self.url).config().timeout_global(Some(WRITE_TIMEOUT)).build();
-        let request = request.header("content-type", content_type).header("content-encoding", "snappy");
-        receive(request.header("x-prometheus-remote-write-version", version).send(body))
+        let request = self
+            .agent
+            .post(&self.url)
+            .config()
+            .timeout_global(Some(WRITE_TIMEOUT))
+            .build();
+        let request = request
+            .header("content-type", content_type)
+            .header("content-encoding", "snappy");
+        receive(
+            request
+                .header("x-prometheus-remote-write-version", version)
+                .send(body),
+        )
     }
 }
 
@@ -96,16 +131,26 @@ impl Response {
 
     /// Returns the beginning of the body as text.
     pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body[..self.body.len().min(TEXT_SIZE_MAX)]).trim().to_owned()
+        String::from_utf8_lossy(&self.body[..self.body.len().min(TEXT_SIZE_MAX)])
+            .trim()
+            .to_owned()
     }
 }
 
 fn receive(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Response> {
     let mut response = response.context("send a request")?;
-    let retry_after = response.headers().get("retry-after").and_then(|value| value.to_str().ok()?.parse().ok());
+    let retry_after = response
+        .headers()
+        .get("retry-after")
+        .and_then(|value| value.to_str().ok()?.parse().ok());
     let (body, size) = read_body(response.body_mut().as_reader()).context("read the response")?;
     let status = response.status().as_u16();
-    Ok(Response { status, retry_after: retry_after.map(Duration::from_secs), body, size })
+    Ok(Response {
+        status,
+        retry_after: retry_after.map(Duration::from_secs),
+        body,
+        size,
+    })
 }
 
 fn read_body(mut reader: impl Read) -> io::Result<(Vec<u8>, u64)> {
@@ -118,13 +163,20 @@ fn read_body(mut reader: impl Read) -> io::Result<(Vec<u8>, u64)> {
     Ok((body, n_retained + n_counted))
 }
 
-/// Parses the URL of a server, such as `http://127.0.0.1:9898/api/v1/write`. Without a scheme it is http.
+/// Parses the URL of a server, such as `http://127.0.0.1:9898/api/v1/write`. Without a scheme it is
+/// http.
 ///
 /// # Errors
 /// The reason why the URL is not valid.
 pub(crate) fn parse_url(text: &str) -> Result<String, String> {
-    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-    let uri: Uri = url.parse().map_err(|_| "expected http://host:port/path".to_owned())?;
+    let url = if text.contains("://") {
+        text.to_owned()
+    } else {
+        format!("http://{text}")
+    };
+    let uri: Uri = url
+        .parse()
+        .map_err(|_| "expected http://host:port/path".to_owned())?;
     match (uri.scheme_str(), uri.host(), uri.query()) {
         (Some("http" | "https"), Some(_), None) => Ok(url.trim_end_matches('/').to_owned()),
         _ => Err("expected http://host:port/path".to_owned()),
@@ -135,7 +187,13 @@ pub(crate) fn parse_url(text: &str) -> Result<String, String> {
 pub(crate) fn escape(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     text.bytes()
-        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .map(|byte| {
+            if is_plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
         .collect()
 }
 
@@ -145,8 +203,13 @@ mod tests {
 
     #[test]
     fn urls_have_a_scheme_and_no_slash_at_the_end() {
-        let check = |text: &str, expect: Option<&str>| assert_eq!(parse_url(text).ok().as_deref(), expect, "{text}");
-        check("http://localhost:9898/api/v1/write", Some("http://localhost:9898/api/v1/write"));
+        let check = |text: &str, expect: Option<&str>| {
+            assert_eq!(parse_url(text).ok().as_deref(), expect, "{text}")
+        };
+        check(
+            "http://localhost:9898/api/v1/write",
+            Some("http://localhost:9898/api/v1/write"),
+        );
         check("http://[::1]:9898/", Some("http://[::1]:9898"));
         check("localhost:9090", Some("http://localhost:9090"));
         check("ftp://store:1", None);

@@ -1,8 +1,8 @@
-//! Load generator: simulates a kube-prometheus fleet, writes it to any server by remote write, reads it back, runs
-//! dashboard queries, and compares servers.
+//! Load generator: simulates a kube-prometheus fleet, writes it to any server by remote write,
+//! reads it back, runs dashboard queries, and compares servers.
 //!
-//! Used by the binary `varve-bench`, by the benches (the fleet alone) and by the comparison of queries in `tests/`.
-//! docs/development/bench.md describes the commands.
+//! Used by the binary `varve-bench`, by the benches (the fleet alone) and by the comparison of
+//! queries in `tests/`. docs/development/bench.md describes the commands.
 //!
 //! Invariants
 //! 1. It accesses a server only through its HTTP API, its process id and its files.
@@ -21,7 +21,10 @@ mod mixed;
 mod noisy_neighbor;
 mod output;
 #[path = "../../../bin/base/src/machine/process.rs"]
-#[expect(unreachable_pub, reason = "the file belongs to varve-base, which has dependencies that are not needed here")]
+#[expect(
+    unreachable_pub,
+    reason = "the file belongs to varve-base, which has dependencies that are not needed here"
+)]
 mod process;
 mod query;
 mod server_process;

@@ -1,4 +1,5 @@
-//! Encoder for remote write 1.0 (`prompb/remote.proto`) and 2.0 (`io/prometheus/write/v2/types.proto`).
+//! Encoder for remote write 1.0 (`prompb/remote.proto`) and 2.0
+//! (`io/prometheus/write/v2/types.proto`).
 //!
 //! Labels are encoded once per series, not once per request.
 
@@ -57,7 +58,12 @@ impl EncodedLabels {
     pub(crate) fn new(labels: &Labels, version: Version) -> Self {
         match version {
             Version::V1 => Self::V1(label_fields(labels).into()),
-            Version::V2 => Self::V2(labels.iter().flat_map(|(name, value)| [name.into(), value.into()]).collect()),
+            Version::V2 => Self::V2(
+                labels
+                    .iter()
+                    .flat_map(|(name, value)| [name.into(), value.into()])
+                    .collect(),
+            ),
         }
     }
 }
@@ -105,14 +111,18 @@ impl WriteRequest {
         let mut refs = Vec::with_capacity(2 * symbols.len());
         for symbol in symbols {
             let known = self.symbols.get(symbol).copied();
-            push_varint(known.unwrap_or_else(|| self.add_symbol(symbol)).into(), &mut refs);
+            push_varint(
+                known.unwrap_or_else(|| self.add_symbol(symbol)).into(),
+                &mut refs,
+            );
         }
         self.label_refs.clear();
         push_bytes(SERIES_LABEL_REFS, &refs, &mut self.label_refs);
     }
 
     fn add_symbol(&mut self, symbol: &str) -> u32 {
-        let symbol_ref = u32::try_from(self.symbols.len()).expect("a request has fewer than 2^32 symbols");
+        let symbol_ref =
+            u32::try_from(self.symbols.len()).expect("a request has fewer than 2^32 symbols");
         push_bytes(SYMBOL, symbol.as_bytes(), &mut self.symbol_fields);
         self.symbols.insert(symbol.into(), symbol_ref);
         symbol_ref
@@ -126,7 +136,9 @@ impl WriteRequest {
     pub(crate) fn take_body(&mut self) -> Result<Vec<u8>> {
         // Symbols precede the series that refer to them, as in Prometheus.
         self.symbol_fields.append(&mut self.series);
-        let body = snap::raw::Encoder::new().compress_vec(&self.symbol_fields).context("compress a request")?;
+        let body = snap::raw::Encoder::new()
+            .compress_vec(&self.symbol_fields)
+            .context("compress a request")?;
         self.symbol_fields.clear();
         self.symbols.clear();
         self.n_samples = 0;
@@ -171,19 +183,43 @@ mod tests {
 
     fn check_decoded(version: Version) {
         let sets = [("job", "x".repeat(300)), ("instance", "up".to_owned())];
-        let sets = sets.map(|(name, value)| Labels::from_pairs([("__name__", "up"), (name, value.as_str())]).unwrap());
-        let samples = [(i64::MAX, -0.0), (-1, f64::INFINITY), (1_760_000_000_000, 0.1)];
+        let sets = sets.map(|(name, value)| {
+            Labels::from_pairs([("__name__", "up"), (name, value.as_str())]).unwrap()
+        });
+        let samples = [
+            (i64::MAX, -0.0),
+            (-1, f64::INFINITY),
+            (1_760_000_000_000, 0.1),
+        ];
         let mut request = WriteRequest::default();
         let mut batch = DecodedBatch::default();
         // The second request starts with an empty symbol table.
         for _ in 0..2 {
             for (i, (timestamp_ms, value)) in samples.into_iter().enumerate() {
-                request.push(&EncodedLabels::new(&sets[i % 2], version), Sample { timestamp_ms, value });
+                request.push(
+                    &EncodedLabels::new(&sets[i % 2], version),
+                    Sample {
+                        timestamp_ms,
+                        value,
+                    },
+                );
             }
             assert_eq!(request.n_samples(), 3);
-            let message = snap::raw::Decoder::new().decompress_vec(&request.take_body().unwrap()).unwrap();
-            let decode = if version == Version::V1 { decode_v1 } else { decode_v2 };
-            decode(&message, &RouteHasher::new(), &Limits::default(), &mut batch).unwrap();
+            let message = snap::raw::Decoder::new()
+                .decompress_vec(&request.take_body().unwrap())
+                .unwrap();
+            let decode = if version == Version::V1 {
+                decode_v1
+            } else {
+                decode_v2
+            };
+            decode(
+                &message,
+                &RouteHasher::new(),
+                &Limits::default(),
+                &mut batch,
+            )
+            .unwrap();
             assert_eq!((request.n_samples(), batch.n_samples()), (0, 3));
         }
     }

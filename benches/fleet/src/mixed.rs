@@ -1,8 +1,8 @@
 //! `varve-bench mixed`: queries and a steady rate of writes at the same time.
 //!
-//! Half of the fleet's scrapes are written as fast as the server accepts them. The queries of `query` then run three
-//! times: without writes, during writes, and during writes from several clients. Data time advances as fast as scrapes
-//! are sent, so all of it is in the past.
+//! Half of the fleet's scrapes are written as fast as the server accepts them. The queries of
+//! `query` then run three times: without writes, during writes, and during writes from several
+//! clients. Data time advances as fast as scrapes are sent, so all of it is in the past.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,11 @@ use crate::write::{WriteOptions, Written, write_fleet};
 pub(crate) fn mixed(args: &MixedArgs) -> Result<()> {
     let n_rounds = args.fleet.n_rounds();
     let start_ms = now_ms() - n_rounds * args.fleet.interval_ms();
-    let mut bench = Mixed { args, fleet: Fleet::new(args.fleet.options(start_ms)), rounds: 0..n_rounds };
+    let mut bench = Mixed {
+        args,
+        fleet: Fleet::new(args.fleet.options(start_ms)),
+        rounds: 0..n_rounds,
+    };
     bench.write_half()?;
     let quiet = bench.query()?;
     let (concurrent, written) = bench.while_writing(1)?;
@@ -32,7 +36,10 @@ pub(crate) fn mixed(args: &MixedArgs) -> Result<()> {
     print(format_args!("one client, during writes:\n{written}\n"))?;
     let (results, written) = bench.while_writing(usize::from(args.clients))?;
     let n_queries = results.iter().flatten().count() * usize::from(args.repeats);
-    print(format_args!("{} clients in a loop, {n_queries} queries, during writes:\n{written}\n", args.clients))
+    print(format_args!(
+        "{} clients in a loop, {n_queries} queries, during writes:\n{written}\n",
+        args.clients
+    ))
 }
 
 struct Mixed<'a> {
@@ -54,7 +61,11 @@ impl Mixed<'_> {
     fn query(&self) -> Result<Vec<QueryResult>> {
         let options = self.fleet.options();
         let time_ms = options.start_ms + self.rounds.start * options.interval_ms;
-        run_all(&self.args.url, time_ms / 1000, usize::from(self.args.repeats))
+        run_all(
+            &self.args.url,
+            time_ms / 1000,
+            usize::from(self.args.repeats),
+        )
     }
 
     /// Runs all queries from each client, and writes until all clients are done.
@@ -62,12 +73,16 @@ impl Mixed<'_> {
         let (is_over, this) = (AtomicBool::new(false), &*self);
         let (results, written) = thread::scope(|scope| {
             let writer = scope.spawn(|| this.write_until(&is_over));
-            let clients: Vec<_> = (0..n_clients).map(|_| scope.spawn(|| this.query())).collect();
+            let clients: Vec<_> = (0..n_clients)
+                .map(|_| scope.spawn(|| this.query()))
+                .collect();
             let results: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
             is_over.store(true, Ordering::Relaxed);
             (results, writer.join())
         });
-        let results = results.into_iter().map(|result| result.map_err(|_| anyhow!("a client panicked"))?);
+        let results = results
+            .into_iter()
+            .map(|result| result.map_err(|_| anyhow!("a client panicked"))?);
         let (written, next) = written.map_err(|_| anyhow!("the writer panicked"))??;
         self.rounds.start = next;
         Ok((results.collect::<Result<_>>()?, written))
@@ -75,7 +90,10 @@ impl Mixed<'_> {
 
     /// Writes scrapes at the rate, at least one, until `is_over`. Returns the next round.
     fn write_until(&self, is_over: &AtomicBool) -> Result<(Written, i64)> {
-        let (options, mut all) = (self.options(Some(self.args.rate as f64)), Written::default());
+        let (options, mut all) = (
+            self.options(Some(self.args.rate as f64)),
+            Written::default(),
+        );
         for round in self.rounds.clone() {
             all.append(write_fleet(&self.fleet, round..round + 1, &options)?);
             if is_over.load(Ordering::Relaxed) {
@@ -87,7 +105,10 @@ impl Mixed<'_> {
     }
 
     fn options(&self, rate: Option<f64>) -> WriteOptions {
-        WriteOptions { rate, ..WriteOptions::new(&self.args.url) }
+        WriteOptions {
+            rate,
+            ..WriteOptions::new(&self.args.url)
+        }
     }
 }
 
@@ -96,15 +117,33 @@ fn comparison(quiet: &[QueryResult], concurrent: &[QueryResult]) -> String {
     let mut rows = Vec::new();
     let shown = |ms: Option<f64>| ms.map_or("rejected".to_owned(), |ms| format!("{ms:.2}"));
     let mut row = |name: &str, quiet: Option<f64>, concurrent: Option<f64>| {
-        let ratio =
-            quiet.zip(concurrent).map_or("-".to_owned(), |(quiet, concurrent)| format!("{:.2}", concurrent / quiet));
-        rows.push(vec![name.to_owned(), shown(quiet), shown(concurrent), ratio]);
+        let ratio = quiet
+            .zip(concurrent)
+            .map_or("-".to_owned(), |(quiet, concurrent)| {
+                format!("{:.2}", concurrent / quiet)
+            });
+        rows.push(vec![
+            name.to_owned(),
+            shown(quiet),
+            shown(concurrent),
+            ratio,
+        ]);
     };
     for (quiet, concurrent) in quiet.iter().zip(concurrent) {
         row(quiet.name, quiet.median_ms, concurrent.median_ms);
     }
-    for (name, is_metadata) in [("queries, geometric mean", false), ("metadata, geometric mean", true)] {
-        row(name, geometric_mean(quiet, is_metadata), geometric_mean(concurrent, is_metadata));
+    for (name, is_metadata) in [
+        ("queries, geometric mean", false),
+        ("metadata, geometric mean", true),
+    ] {
+        row(
+            name,
+            geometric_mean(quiet, is_metadata),
+            geometric_mean(concurrent, is_metadata),
+        );
     }
-    table(&["query", "idle, ms", "during writes, ms", "ratio"].map(str::to_owned), &rows)
+    table(
+        &["query", "idle, ms", "during writes, ms", "ratio"].map(str::to_owned),
+        &rows,
+    )
 }

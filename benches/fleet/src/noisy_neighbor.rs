@@ -1,7 +1,9 @@
-//! `varve-bench noisy-neighbor`: how long small queries of one user take beside heavy queries of another.
+//! `varve-bench noisy-neighbor`: how long small queries of one user take beside heavy queries of
+//! another.
 //!
-//! The server stores a fleet. A client sends small queries one after the other. Phases alternate: in one the client is
-//! alone, in the next many clients send heavy queries in loops. So a change of the machine's speed affects both.
+//! The server stores a fleet. A client sends small queries one after the other. Phases alternate:
+//! in one the client is alone, in the next many clients send heavy queries in loops. So a change of
+//! the machine's speed affects both.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -37,14 +39,22 @@ pub(crate) fn noisy_neighbor(args: &NoisyNeighborArgs) -> Result<()> {
     let at = |times: &mut Vec<Duration>, share: f64| {
         times.sort_unstable();
         let idx = (times.len() as f64 * share) as usize;
-        times.get(idx.min(times.len().saturating_sub(1))).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+        times
+            .get(idx.min(times.len().saturating_sub(1)))
+            .map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
     };
     let row = |(name, share): (&str, f64)| {
         let (alone, beside) = (at(&mut alone, share), at(&mut beside, share));
-        let cells = [format!("{alone:.2}"), format!("{beside:.2}"), format!("{:.2}", beside / alone)];
+        let cells = [
+            format!("{alone:.2}"),
+            format!("{beside:.2}"),
+            format!("{:.2}", beside / alone),
+        ];
         [vec![name.to_owned()], cells.to_vec()].concat()
     };
-    let rows: Vec<_> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)].map(row).into();
+    let rows: Vec<_> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)]
+        .map(row)
+        .into();
     let header = ["small query", "alone, ms", "beside, ms", "ratio"].map(str::to_owned);
     print(table(&header, &rows))?;
     print(format_args!(
@@ -66,16 +76,25 @@ fn send_small(args: &NoisyNeighborArgs, times: &mut Vec<Duration>) -> Result<()>
         let response = client.get(&path).context("send a small query")?;
         times.push(started.elapsed());
         if !response.is_success() {
-            bail!("a small query was rejected with {}: {}", response.status, response.text());
+            bail!(
+                "a small query was rejected with {}: {}",
+                response.status,
+                response.text()
+            );
         }
         thread::sleep(args.pause);
     }
     Ok(())
 }
 
-/// Calls `measure` while clients send heavy queries. Returns the number of heavy queries, and of rejected ones.
-fn while_busy(args: &NoisyNeighborArgs, measure: impl FnOnce() -> Result<()>) -> Result<(u64, u64)> {
-    let (is_over, n_sent, n_rejected) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+/// Calls `measure` while clients send heavy queries. Returns the number of heavy queries, and of
+/// rejected ones.
+fn while_busy(
+    args: &NoisyNeighborArgs,
+    measure: impl FnOnce() -> Result<()>,
+) -> Result<(u64, u64)> {
+    let (is_over, n_sent, n_rejected) =
+        (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         let clients: Vec<_> = (0..args.clients)
             .map(|number| {
@@ -86,9 +105,12 @@ fn while_busy(args: &NoisyNeighborArgs, measure: impl FnOnce() -> Result<()>) ->
                         if is_over.load(Ordering::Relaxed) {
                             break;
                         }
-                        // Each query differs from the others, so that no result is shared or cached.
+                        // Each query differs from the others, so that no result is shared or
+                        // cached.
                         let query = args.heavy.replace('@', &format!("no!=\"{number}-{i}\""));
-                        let response = client.get(&range_query(args, &query, 15)).context("send a heavy query")?;
+                        let response = client
+                            .get(&range_query(args, &query, 15))
+                            .context("send a heavy query")?;
                         n_sent.fetch_add(1, Ordering::Relaxed);
                         n_rejected.fetch_add(u64::from(!response.is_success()), Ordering::Relaxed);
                     }
@@ -110,5 +132,9 @@ fn while_busy(args: &NoisyNeighborArgs, measure: impl FnOnce() -> Result<()>) ->
 /// Returns the path of a query over the hour before the last scrape.
 fn range_query(args: &NoisyNeighborArgs, query: &str, step_s: i64) -> String {
     let end_s = args.time / 1000;
-    format!("/api/v1/query_range?start={}&end={end_s}&step={step_s}&query={}", end_s - 3600, escape(query))
+    format!(
+        "/api/v1/query_range?start={}&end={end_s}&step={step_s}&query={}",
+        end_s - 3600,
+        escape(query)
+    )
 }

@@ -5,7 +5,8 @@ use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
 
-/// Prints to standard output. `println!` would panic on a closed pipe (`varve-bench write ... | head -1`).
+/// Prints to standard output. `println!` would panic on a closed pipe
+/// (`varve-bench write ... | head -1`).
 ///
 /// # Errors
 /// If standard output cannot be written.

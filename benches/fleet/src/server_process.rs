@@ -47,7 +47,8 @@ impl Drop for Scratch {
 }
 
 impl ServerProcess {
-    /// Starts `program` and waits until GET `ready` succeeds. `flags` adds the listen address to the command.
+    /// Starts `program` and waits until GET `ready` succeeds. `flags` adds the listen address to
+    /// the command.
     pub(crate) fn start(
         name: &'static str,
         program: &Path,
@@ -57,15 +58,26 @@ impl ServerProcess {
         let port = free_port()?;
         let mut command = Command::new(program);
         flags(&mut command, format!("127.0.0.1:{port}"));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().with_context(|| format!("start {}", program.display()))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let child = command
+            .spawn()
+            .with_context(|| format!("start {}", program.display()))?;
         let mut peer = Self { name, child, port };
         let client = Client::new(&peer.url(""));
         peer.wait("start", TIMEOUT, |peer| {
-            if let Some(status) = peer.child.try_wait().context("wait for the child process")? {
+            if let Some(status) = peer
+                .child
+                .try_wait()
+                .context("wait for the child process")?
+            {
                 bail!("{} exited: {status}", peer.name);
             }
-            Ok(client.get(ready).is_ok_and(|response| response.is_success()))
+            Ok(client
+                .get(ready)
+                .is_ok_and(|response| response.is_success()))
         })?;
         Ok(peer)
     }
@@ -87,7 +99,11 @@ impl ServerProcess {
     ) -> Result<()> {
         let started = Instant::now();
         while !is_done(self)? {
-            ensure!(started.elapsed() < timeout, "waited {timeout:?} for {} to {what}", self.name);
+            ensure!(
+                started.elapsed() < timeout,
+                "waited {timeout:?} for {} to {what}",
+                self.name
+            );
             thread::sleep(POLL_INTERVAL);
         }
         Ok(())
@@ -102,10 +118,12 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Returns the total size of the files under a directory, or of the files named `name`. Ignores files removed during
-/// the walk.
+/// Returns the total size of the files under a directory, or of the files named `name`. Ignores
+/// files removed during the walk.
 pub(crate) fn size_bytes(dir: &Path, name: Option<&str>) -> u64 {
-    let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return 0;
+    };
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(metadata) if metadata.is_dir() => size_bytes(&entry.path(), name),
         Ok(metadata) if name.is_none_or(|name| entry.file_name() == name) => metadata.len(),

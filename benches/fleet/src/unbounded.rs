@@ -1,7 +1,8 @@
 //! `varve-bench unbounded`: many clients request all series at once during writes.
 //!
-//! The server already stores the fleet. One more round is written alone at a rate, then another while clients request
-//! all series in a loop. The report shows the write rates, the added memory, and the outcome of the requests.
+//! The server already stores the fleet. One more round is written alone at a rate, then another
+//! while clients request all series in a loop. The report shows the write rates, the added memory,
+//! and the outcome of the requests.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,7 +53,10 @@ struct Outcomes {
 /// If the server cannot be reached or rejects samples.
 pub(crate) fn unbounded(args: &UnboundedArgs) -> Result<()> {
     let fleet = Fleet::new(args.fleet.options(args.start));
-    let options = WriteOptions { rate: Some(args.rate as f64), ..WriteOptions::new(&args.url) };
+    let options = WriteOptions {
+        rate: Some(args.rate as f64),
+        ..WriteOptions::new(&args.url)
+    };
     let next = args.fleet.n_rounds();
     let alone = write_fleet(&fleet, next..next + 1, &options)?;
     alone.check()?;
@@ -60,19 +64,34 @@ pub(crate) fn unbounded(args: &UnboundedArgs) -> Result<()> {
     let stop = AtomicBool::new(false);
     let (concurrent, outcomes, peak_bytes) = thread::scope(|scope| {
         let watching = scope.spawn(|| watch(args.pid, &stop));
-        let clients: Vec<_> = (0..args.clients).map(|_| scope.spawn(|| request_all(&args.url, &stop))).collect();
+        let clients: Vec<_> = (0..args.clients)
+            .map(|_| scope.spawn(|| request_all(&args.url, &stop)))
+            .collect();
         let concurrent = write_fleet(&fleet, next + 1..next + 2, &options);
         stop.store(true, Ordering::Relaxed);
         let mut outcomes = Outcomes::default();
         for client in clients {
             outcomes.add(client.join().map_err(|_| anyhow!("a client panicked"))??);
         }
-        let peak_bytes = watching.join().map_err(|_| anyhow!("the watch panicked"))??;
+        let peak_bytes = watching
+            .join()
+            .map_err(|_| anyhow!("the watch panicked"))??;
         Ok::<_, anyhow::Error>((concurrent?, outcomes, peak_bytes))
     })?;
     concurrent.check()?;
-    ensure!(outcomes.n_complete > 0, "no complete response: {:?} {:?}", outcomes.refused, outcomes.truncated);
-    print(Report { alone, concurrent, outcomes, idle_bytes, peak_bytes })
+    ensure!(
+        outcomes.n_complete > 0,
+        "no complete response: {:?} {:?}",
+        outcomes.refused,
+        outcomes.truncated
+    );
+    print(Report {
+        alone,
+        concurrent,
+        outcomes,
+        idle_bytes,
+        peak_bytes,
+    })
 }
 
 /// Returns the maximum resident size until the writes end.
@@ -99,7 +118,9 @@ fn request_all(url: &str, stop: &AtomicBool) -> Result<Outcomes> {
                 outcomes.slowest = outcomes.slowest.max(started.elapsed());
             }
             Ok(refused) => {
-                outcomes.refused.push(format!("{} {}", refused.status, refused.text()));
+                outcomes
+                    .refused
+                    .push(format!("{} {}", refused.status, refused.text()));
                 thread::sleep(refused.retry_after.unwrap_or_default());
             }
             Err(error) => {
@@ -125,16 +146,41 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (name, written) in [("alone", &self.alone), ("with reads", &self.concurrent)] {
             let (rate, p99) = (written.samples_per_s(), written.latency_ms(990));
-            writeln!(f, "writes {name:<10} {rate:.0} samples per second, p99 {p99:.1} ms")?;
+            writeln!(
+                f,
+                "writes {name:<10} {rate:.0} samples per second, p99 {p99:.1} ms"
+            )?;
         }
-        writeln!(f, "rate retained     {:.1} %", 100.0 * self.concurrent.samples_per_s() / self.alone.samples_per_s())?;
+        writeln!(
+            f,
+            "rate retained     {:.1} %",
+            100.0 * self.concurrent.samples_per_s() / self.alone.samples_per_s()
+        )?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let added = mib(self.peak_bytes.saturating_sub(self.idle_bytes));
-        writeln!(f, "server RSS        {:.0} MiB idle, at most {added:.0} MiB more", mib(self.idle_bytes))?;
-        let Outcomes { n_complete, size, slowest, refused, truncated } = &self.outcomes;
+        writeln!(
+            f,
+            "server RSS        {:.0} MiB idle, at most {added:.0} MiB more",
+            mib(self.idle_bytes)
+        )?;
+        let Outcomes {
+            n_complete,
+            size,
+            slowest,
+            refused,
+            truncated,
+        } = &self.outcomes;
         let (size, slowest) = (mib(*size), slowest.as_secs_f64());
-        writeln!(f, "responses         {n_complete} complete, {size:.0} MiB each, the slowest in {slowest:.1} s")?;
-        writeln!(f, "                  {} refused, {} truncated", refused.len(), truncated.len())?;
+        writeln!(
+            f,
+            "responses         {n_complete} complete, {size:.0} MiB each, the slowest in {slowest:.1} s"
+        )?;
+        writeln!(
+            f,
+            "                  {} refused, {} truncated",
+            refused.len(),
+            truncated.len()
+        )?;
         refused
             .first()
             .into_iter()

@@ -1,5 +1,5 @@
-//! Messages of gRPC on the wire: five bytes of header, a flag and the length in big endian, before each message, which
-//! may be compressed.
+//! Messages of gRPC on the wire: five bytes of header, a flag and the length in big endian, before
+//! each message, which may be compressed.
 
 use std::io::Write;
 

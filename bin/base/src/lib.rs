@@ -1,5 +1,5 @@
-//! What the server and the tools share: the configuration file, the HTTP client, logs, printing, quantities as people
-//! type them, and the limits of the machine.
+//! What the server and the tools share: the configuration file, the HTTP client, logs, printing,
+//! quantities as people type them, and the limits of the machine.
 //!
 //! Used by all crates under `bin/`. The crate knows no route, no command and no store.
 

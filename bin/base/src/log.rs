@@ -58,8 +58,15 @@ static LEVEL: OnceLock<(Level, Handle<LevelFilter, Registry>)> = OnceLock::new()
 /// Writes the log events of the process, including panics, to standard error.
 pub fn start(level: Level, format: Format) {
     let (filter, handle) = reload::Layer::new(LevelFilter::from(level));
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).event_format(format);
-    if tracing_subscriber::registry().with(filter).with(log).try_init().is_ok() {
+    let log = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .event_format(format);
+    if tracing_subscriber::registry()
+        .with(filter)
+        .with(log)
+        .try_init()
+        .is_ok()
+    {
         LEVEL.get_or_init(|| (level, handle));
         std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     }
@@ -78,13 +85,27 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let mut fields = Fields::default();
         event.record(&mut fields);
         let level = event.metadata().level().as_str();
         let time = format!("{:.3}", Timestamp::now());
-        let head = [("time", time.as_str()), ("level", level), ("msg", &fields.message)];
-        let all = head.into_iter().chain(fields.others.iter().map(|(name, value)| (*name, value.as_str())));
+        let head = [
+            ("time", time.as_str()),
+            ("level", level),
+            ("msg", &fields.message),
+        ];
+        let all = head.into_iter().chain(
+            fields
+                .others
+                .iter()
+                .map(|(name, value)| (*name, value.as_str())),
+        );
         let mut line = String::new();
         match self {
             Self::Logfmt => write_logfmt(&mut line, all),
@@ -113,7 +134,11 @@ impl Visit for Fields {
 
 /// Returns the contents of a text that is a string literal. The formats quote values themselves.
 fn unquoted(text: String) -> String {
-    let literal = if text.starts_with('"') { serde_json::from_str(&text).ok() } else { None };
+    let literal = if text.starts_with('"') {
+        serde_json::from_str(&text).ok()
+    } else {
+        None
+    };
     literal.unwrap_or(text)
 }
 
@@ -129,11 +154,17 @@ impl Fields {
 fn write_logfmt<'a>(line: &mut String, fields: impl Iterator<Item = (&'a str, &'a str)>) {
     for (i, (name, value)) in fields.enumerate() {
         let space = if i == 0 { "" } else { " " };
-        let plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'='));
+        let plain = !value.is_empty()
+            && value
+                .bytes()
+                .all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'='));
         // Readers of logfmt know the escapes of JSON.
         let quoted = serde_json::Value::from(value);
-        let written =
-            if plain { write!(line, "{space}{name}={value}") } else { write!(line, "{space}{name}={quoted}") };
+        let written = if plain {
+            write!(line, "{space}{name}={value}")
+        } else {
+            write!(line, "{space}{name}={quoted}")
+        };
         written.expect("a String takes everything");
     }
 }
@@ -141,7 +172,8 @@ fn write_logfmt<'a>(line: &mut String, fields: impl Iterator<Item = (&'a str, &'
 fn write_json<'a>(line: &mut String, fields: impl Iterator<Item = (&'a str, &'a str)>) {
     for (i, (name, value)) in fields.enumerate() {
         let value = serde_json::Value::from(value);
-        write!(line, "{}\"{name}\":{value}", if i == 0 { '{' } else { ',' }).expect("a String takes everything");
+        write!(line, "{}\"{name}\":{value}", if i == 0 { '{' } else { ',' })
+            .expect("a String takes everything");
     }
     line.push('}');
 }
@@ -153,21 +185,36 @@ mod tests {
     #[test]
     fn a_debug_text_is_quoted_once() {
         for (text, expect) in [("/a b", "/a b"), ("\"", "\"")] {
-            assert_eq!(unquoted(format!("{:?}", std::path::Path::new(text))), expect);
+            assert_eq!(
+                unquoted(format!("{:?}", std::path::Path::new(text))),
+                expect
+            );
         }
         for text in ["Some(\"a\")", "\"a\" is damaged", "5ms", "\"\\u{7f}\""] {
-            assert_eq!(unquoted(text.to_owned()), text, "not a literal, or not one of JSON");
+            assert_eq!(
+                unquoted(text.to_owned()),
+                text,
+                "not a literal, or not one of JSON"
+            );
         }
     }
 
     #[test]
     fn ambiguous_values_are_quoted() {
-        let fields = [("msg", "two words"), ("path", "/a"), ("none", ""), ("sly", "a=\"b\"\n")];
+        let fields = [
+            ("msg", "two words"),
+            ("path", "/a"),
+            ("none", ""),
+            ("sly", "a=\"b\"\n"),
+        ];
         let mut line = String::new();
         write_logfmt(&mut line, fields.into_iter());
         assert_eq!(line, r#"msg="two words" path=/a none="" sly="a=\"b\"\n""#);
         line.clear();
         write_json(&mut line, fields.into_iter());
-        assert_eq!(line, r#"{"msg":"two words","path":"/a","none":"","sly":"a=\"b\"\n"}"#);
+        assert_eq!(
+            line,
+            r#"{"msg":"two words","path":"/a","none":"","sly":"a=\"b\"\n"}"#
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! Printing of the tools. A closed pipe (`varve wal dump ... | head -1`) ends the process with exit code 0.
+//! Printing of the tools. A closed pipe (`varve wal dump ... | head -1`) ends the process with exit
+//! code 0.
 //!
-//! The macros of the standard library panic instead, so they are replaced: `print!` and `println!` exit, `eprint!` and
-//! `eprintln!` ignore errors. Another crate gets them with `#[macro_use]` before `extern crate varve_base`. [`stdout`]
-//! is a writer for bulk output.
+//! The macros of the standard library panic instead, so they are replaced: `print!` and `println!`
+//! exit, `eprint!` and `eprintln!` ignore errors. Another crate gets them with `#[macro_use]`
+//! before `extern crate varve_base`. [`stdout`] is a writer for bulk output.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
@@ -50,11 +51,14 @@ pub fn to_stderr(text: fmt::Arguments<'_>) {
 
 /// Returns an error with its causes, each once: errors of the store already include their source.
 pub fn error_chain(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |chain, cause| match chain.as_str() {
-        "" => cause,
-        before if before.ends_with(&cause) => chain,
-        before => format!("{before}: {cause}"),
-    })
+    error
+        .chain()
+        .map(ToString::to_string)
+        .fold(String::new(), |chain, cause| match chain.as_str() {
+            "" => cause,
+            before if before.ends_with(&cause) => chain,
+            before => format!("{before}: {cause}"),
+        })
 }
 
 /// Prints an error to standard error and returns the exit code of the process.
@@ -68,7 +72,8 @@ pub fn exit_code(result: anyhow::Result<()>) -> ExitCode {
     }
 }
 
-/// Prints an error as promtool does, without the name of the program, and returns the exit code of the process.
+/// Prints an error as promtool does, without the name of the program, and returns the exit code of
+/// the process.
 pub fn failure(error: &anyhow::Error) -> ExitCode {
     eprintln!("{}", error_chain(error));
     ExitCode::FAILURE
@@ -113,9 +118,15 @@ mod tests {
 
     #[test]
     fn each_cause_is_printed_once() {
-        let error = anyhow::Error::from(std::io::Error::other("disk full")).context("write \"x\": disk full");
-        assert_eq!(error_chain(&error.context("recover \"y\"")), "recover \"y\": write \"x\": disk full");
-        let error = Err::<(), _>(std::io::Error::other("b")).context("a").unwrap_err();
+        let error = anyhow::Error::from(std::io::Error::other("disk full"))
+            .context("write \"x\": disk full");
+        assert_eq!(
+            error_chain(&error.context("recover \"y\"")),
+            "recover \"y\": write \"x\": disk full"
+        );
+        let error = Err::<(), _>(std::io::Error::other("b"))
+            .context("a")
+            .unwrap_err();
         assert_eq!(error_chain(&error), "a: b");
     }
 }

@@ -1,6 +1,7 @@
 //! Declaration of protobuf messages.
 
-/// Declares messages: each field with its type and, in brackets, its protobuf type and number. A `oneof` is an enum.
+/// Declares messages: each field with its type and, in brackets, its protobuf type and number. A
+/// `oneof` is an enum.
 #[macro_export]
 macro_rules! messages {
     ($($(#[$doc:meta])* $message:ident {

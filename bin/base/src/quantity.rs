@@ -1,4 +1,5 @@
-//! Durations and sizes as people type them: `2m`, `1h30m`, `250ms`; `64KiB`, `1GiB`. Times as logs have them.
+//! Durations and sizes as people type them: `2m`, `1h30m`, `250ms`; `64KiB`, `1GiB`. Times as logs
+//! have them.
 //!
 //! Used by the command line, the configuration file and the parameters of the HTTP API.
 
@@ -8,7 +9,8 @@ use jiff::Timestamp;
 
 use crate::excerpt::quotable;
 
-/// Parses a duration as Prometheus writes it: whole numbers with units from the largest down, or `0`.
+/// Parses a duration as Prometheus writes it: whole numbers with units from the largest down, or
+/// `0`.
 ///
 /// # Errors
 /// A sentence that quotes the text.
@@ -26,7 +28,8 @@ pub fn print_duration(duration: Duration) -> String {
     varve_promql::duration::print_duration(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Parses a size in bytes: a whole number, then nothing or `B`, `KB`, `KiB`, `MB`, ... A K is 1024 in all of them.
+/// Parses a size in bytes: a whole number, then nothing or `B`, `KB`, `KiB`, `MB`, ... A K is 1024
+/// in all of them.
 ///
 /// # Errors
 /// A sentence that quotes the text.
@@ -38,16 +41,31 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
         "MB" | "MiB" => 20,
         "GB" | "GiB" => 30,
         "TB" | "TiB" => 40,
-        _ => return Err(format!("unknown unit {unit:?} in size {text:?}; use B, KiB, MiB, GiB or TiB")),
+        _ => {
+            return Err(format!(
+                "unknown unit {unit:?} in size {text:?}; use B, KiB, MiB, GiB or TiB"
+            ));
+        }
     };
-    let number: usize = number.parse().map_err(|_| format!("not a valid size: {text:?}"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("size out of range: {text:?}"))
+    let number: usize = number
+        .parse()
+        .map_err(|_| format!("not a valid size: {text:?}"))?;
+    number
+        .checked_mul(1 << shift)
+        .ok_or_else(|| format!("size out of range: {text:?}"))
 }
 
 /// Prints a size in bytes as Prometheus does, in parts from the largest unit down: `1GiB512MiB`.
 pub fn print_size(size: usize) -> String {
-    const UNITS: [(&str, u32); 7] =
-        [("EiB", 60), ("PiB", 50), ("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10), ("B", 0)];
+    const UNITS: [(&str, u32); 7] = [
+        ("EiB", 60),
+        ("PiB", 50),
+        ("TiB", 40),
+        ("GiB", 30),
+        ("MiB", 20),
+        ("KiB", 10),
+        ("B", 0),
+    ];
     let (mut text, mut rest) = (String::new(), size as u64);
     for (unit, shift) in UNITS {
         if rest >> shift > 0 {
@@ -55,7 +73,11 @@ pub fn print_size(size: usize) -> String {
             rest &= (1 << shift) - 1;
         }
     }
-    if text.is_empty() { "0B".to_owned() } else { text }
+    if text.is_empty() {
+        "0B".to_owned()
+    } else {
+        text
+    }
 }
 
 /// Prints a size in bytes rounded, for people: `5.5 KiB`.
@@ -63,7 +85,11 @@ pub fn print_rounded_size(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let exponent = (0..units.len() - 1).find(|&exponent| bytes < 1024f64.powi(exponent as i32 + 1));
     let exponent = exponent.unwrap_or(units.len() - 1);
-    format!("{:.1} {}", bytes / 1024f64.powi(exponent as i32), units[exponent])
+    format!(
+        "{:.1} {}",
+        bytes / 1024f64.powi(exponent as i32),
+        units[exponent]
+    )
 }
 
 /// Prints milliseconds since the epoch in RFC 3339, or as a number if there is no such date.
@@ -98,7 +124,10 @@ mod tests {
         check_duration("1.5h", Err("unknown unit \".\" in duration \"1.5h\""));
         check_duration("3µ", Err("unknown unit \"µ\" in duration \"3µ\""));
         check_duration("300y", Err("duration out of range"));
-        check_duration("99999999999999999999s", Err("not a valid duration string: \"99999999999999999999s\""));
+        check_duration(
+            "99999999999999999999s",
+            Err("not a valid duration string: \"99999999999999999999s\""),
+        );
     }
 
     #[test]
@@ -110,14 +139,24 @@ mod tests {
 
     #[test]
     fn sizes_are_printed_in_parts() {
-        for (size, expect) in [(0, "0B"), (1, "1B"), (1536 << 20, "1GiB512MiB"), (512 << 30, "512GiB")] {
+        for (size, expect) in [
+            (0, "0B"),
+            (1, "1B"),
+            (1536 << 20, "1GiB512MiB"),
+            (512 << 30, "512GiB"),
+        ] {
             assert_eq!(print_size(size), expect);
         }
     }
 
     #[test]
     fn sizes_are_rounded_in_the_largest_unit_below() {
-        for (bytes, expect) in [(0.0, "0.0 B"), (1023.0, "1023.0 B"), (5632.0, "5.5 KiB"), (2e15, "1819.0 TiB")] {
+        for (bytes, expect) in [
+            (0.0, "0.0 B"),
+            (1023.0, "1023.0 B"),
+            (5632.0, "5.5 KiB"),
+            (2e15, "1819.0 TiB"),
+        ] {
             assert_eq!(print_rounded_size(bytes), expect);
         }
     }
@@ -127,8 +166,14 @@ mod tests {
         assert_eq!(parse_size("4096"), Ok(4096));
         assert_eq!(parse_size("1MiB"), Ok(1 << 20));
         assert_eq!(parse_size("3GB"), Ok(3 << 30));
-        assert_eq!(parse_size("x").unwrap_err(), "unknown unit \"x\" in size \"x\"; use B, KiB, MiB, GiB or TiB");
+        assert_eq!(
+            parse_size("x").unwrap_err(),
+            "unknown unit \"x\" in size \"x\"; use B, KiB, MiB, GiB or TiB"
+        );
         assert_eq!(parse_size("").unwrap_err(), "not a valid size: \"\"");
-        assert_eq!(parse_size("99999999TiB").unwrap_err(), "size out of range: \"99999999TiB\"");
+        assert_eq!(
+            parse_size("99999999TiB").unwrap_err(),
+            "size out of range: \"99999999TiB\""
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! The service manager that started the process: state changes for systemd's `Type=notify`, as sd_notify(3) defines.
+//! The service manager that started the process: state changes for systemd's `Type=notify`, as
+//! sd_notify(3) defines.
 //!
-//! A message is a datagram to the socket that `NOTIFY_SOCKET` names. Without the variable nothing is sent. A message
-//! that cannot be sent is dropped: the server works without a service manager.
+//! A message is a datagram to the socket that `NOTIFY_SOCKET` names. Without the variable nothing
+//! is sent. A message that cannot be sent is dropped: the server works without a service manager.
 
 use std::env;
 use std::ffi::OsStr;
@@ -31,7 +32,9 @@ pub enum State<'a> {
 
 static SOCKET: LazyLock<Option<UnixDatagram>> = LazyLock::new(|| {
     let name = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty())?;
-    connect(&name).inspect_err(|error| tracing::warn!(?name, %error, "Cannot notify the service manager")).ok()
+    connect(&name)
+        .inspect_err(|error| tracing::warn!(?name, %error, "Cannot notify the service manager"))
+        .ok()
 });
 
 /// Returns `true` if a service manager wants to know the state.
@@ -42,7 +45,8 @@ pub fn is_present() -> bool {
 /// Sends a state to the service manager, if there is one.
 pub fn notify(state: State<'_>) {
     if let Some(socket) = &*SOCKET {
-        // A full queue of the service manager must not block the server: the socket is in non-blocking mode.
+        // A full queue of the service manager must not block the server: the socket is in
+        // non-blocking mode.
         let _sent = socket.send(message(state).as_bytes());
     }
 }
@@ -52,7 +56,9 @@ pub fn watchdog_interval() -> Option<Duration> {
     let number = |name| env::var(name).ok()?.parse::<u64>().ok();
     // Another process of the unit may be the watched one.
     let is_watched = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
-    number("WATCHDOG_USEC").filter(|&micros| is_watched && micros > 0).map(Duration::from_micros)
+    number("WATCHDOG_USEC")
+        .filter(|&micros| is_watched && micros > 0)
+        .map(Duration::from_micros)
 }
 
 /// Connects to a path, or to an abstract name after `@`.
@@ -95,10 +101,15 @@ mod tests {
         let abstract_name = SocketAddr::from_abstract_name(&name.as_bytes()[1..]).unwrap();
         for (server, name) in [
             (UnixDatagram::bind(&path).unwrap(), path.as_os_str()),
-            (UnixDatagram::bind_addr(&abstract_name).unwrap(), OsStr::new(&name)),
+            (
+                UnixDatagram::bind_addr(&abstract_name).unwrap(),
+                OsStr::new(&name),
+            ),
         ] {
             let client = connect(name).unwrap();
-            client.send(message(State::Status("a\nb")).as_bytes()).unwrap();
+            client
+                .send(message(State::Status("a\nb")).as_bytes())
+                .unwrap();
             let mut buffer = [0; 64];
             let size = server.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..size], b"STATUS=a b");
@@ -109,7 +120,11 @@ mod tests {
     #[test]
     fn a_reload_has_the_time_of_the_monotonic_clock() {
         let text = message(State::Reloading);
-        let micros: i64 = text.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").unwrap().parse().unwrap();
+        let micros: i64 = text
+            .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
+            .unwrap()
+            .parse()
+            .unwrap();
         assert!(micros > 0 && micros <= monotonic_micros());
     }
 }

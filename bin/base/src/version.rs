@@ -1,8 +1,8 @@
 //! Version, commit and date of the build.
 //!
-//! The build reads `VARVE_REVISION` and `SOURCE_DATE_EPOCH` from its environment, which the commands of
-//! docs/deploy/README.md set. A build without them (`cargo build`) has neither commit nor date, so that a commit alone
-//! does not rebuild the binary.
+//! The build reads `VARVE_REVISION` and `SOURCE_DATE_EPOCH` from its environment, which the
+//! commands of docs/deploy/README.md set. A build without them (`cargo build`) has neither commit
+//! nor date, so that a commit alone does not rebuild the binary.
 
 use std::sync::LazyLock;
 

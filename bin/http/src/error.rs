@@ -65,8 +65,8 @@ const MESSAGE_SIZE_MAX: usize = 16 << 10;
 /// Seconds after which a client may retry a request that was rejected as unavailable.
 pub(crate) const RETRY_AFTER_S: u64 = 5;
 
-/// Maximum `Retry-After` of a write, in seconds. Not longer, because the sender also delays samples of known series
-/// until then.
+/// Maximum `Retry-After` of a write, in seconds. Not longer, because the sender also delays samples
+/// of known series until then.
 const RETRY_AFTER_MAX_S: u128 = 30;
 
 /// Nginx' status code for a client that closed the connection. Prometheus uses it as well.
@@ -76,7 +76,9 @@ impl ErrorKind {
     /// Returns the value of `errorType`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::BadData | Self::UnsupportedMedia | Self::TooLarge | Self::SlowRequest => "bad_data",
+            Self::BadData | Self::UnsupportedMedia | Self::TooLarge | Self::SlowRequest => {
+                "bad_data"
+            }
             Self::Execution => "execution",
             Self::NotFound => "not_found",
             Self::Canceled => "canceled",
@@ -100,9 +102,8 @@ impl ErrorKind {
             Self::SlowRequest => StatusCode::REQUEST_TIMEOUT,
             Self::Execution => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NotFound => StatusCode::NOT_FOUND,
-            Self::Canceled => {
-                StatusCode::from_u16(CLIENT_CLOSED_REQUEST).expect("499 has three digits, as a status code must")
-            }
+            Self::Canceled => StatusCode::from_u16(CLIENT_CLOSED_REQUEST)
+                .expect("499 has three digits, as a status code must"),
             Self::Timeout | Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
             // Prometheus responds with 500 to its error type `unavailable`.
@@ -112,10 +113,15 @@ impl ErrorKind {
 }
 
 impl ApiError {
-    /// Returns `true` if the request exceeded a memory limit, or was the heaviest when all requests together did.
+    /// Returns `true` if the request exceeded a memory limit, or was the heaviest when all requests
+    /// together did.
     pub(crate) fn is_memory_limit(&self) -> bool {
-        const LIMITS: [&str; 4] =
-            ["--query.max-memory", QUERY_MEMORY_TOTAL_FLAG, "--memory.refuse-at", Tenant::MEMORY_KEY];
+        const LIMITS: [&str; 4] = [
+            "--query.max-memory",
+            QUERY_MEMORY_TOTAL_FLAG,
+            "--memory.refuse-at",
+            Tenant::MEMORY_KEY,
+        ];
         self.kind == ErrorKind::Execution && self.limit.is_some_and(|limit| LIMITS.contains(&limit))
     }
 
@@ -125,12 +131,21 @@ impl ApiError {
         if message.len() > MESSAGE_SIZE_MAX {
             message = format!("{}...", truncate(&message, MESSAGE_SIZE_MAX));
         }
-        Self { kind, message, limit: None, retry_after_s: None, is_plain: false }
+        Self {
+            kind,
+            message,
+            limit: None,
+            retry_after_s: None,
+            is_plain: false,
+        }
     }
 
     /// Sets the flag of the limit that the request exceeded.
     pub(crate) fn with_limit(self, flag: &'static str) -> Self {
-        Self { limit: Some(flag), ..self }
+        Self {
+            limit: Some(flag),
+            ..self
+        }
     }
 
     pub(crate) fn bad_data(message: impl Into<String>) -> Self {
@@ -162,7 +177,10 @@ impl ApiError {
 
     /// Responds in plain text, as Prometheus does outside of /api/v1 and to remote write and read.
     pub(crate) fn plain(self) -> Self {
-        Self { is_plain: true, ..self }
+        Self {
+            is_plain: true,
+            ..self
+        }
     }
 
     /// Writes `{"status":"error","errorType":...,"error":...}`.
@@ -183,11 +201,21 @@ impl IntoResponse for ApiError {
         let mut response = if self.is_plain {
             plain(status, format!("{}\n", self.message))
         } else {
-            (status, [(header::CONTENT_TYPE, json::MIME_TYPE)], self.to_json()).into_response()
+            (
+                status,
+                [(header::CONTENT_TYPE, json::MIME_TYPE)],
+                self.to_json(),
+            )
+                .into_response()
         };
-        if matches!(self.kind, ErrorKind::Unavailable | ErrorKind::TooManyRequests) {
+        if matches!(
+            self.kind,
+            ErrorKind::Unavailable | ErrorKind::TooManyRequests
+        ) {
             let retry_after_s = self.retry_after_s.unwrap_or(RETRY_AFTER_S);
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(retry_after_s));
         }
         if let Some(flag) = self.limit {
             response.extensions_mut().insert(LimitHit(flag));
@@ -200,20 +228,32 @@ impl From<varve_tsdb::Error> for ApiError {
     fn from(error: varve_tsdb::Error) -> Self {
         use varve_tsdb::Error;
         let (kind, limit) = match &error {
-            Error::Interrupted(Interrupt::Deadline) => (ErrorKind::Timeout, Some("--query.timeout")),
-            Error::Interrupted(Interrupt::Canceled | Interrupt::Killed) => (ErrorKind::Canceled, None),
-            Error::Interrupted(Interrupt::Shutdown) => (ErrorKind::Unavailable, None),
-            Error::Interrupted(Interrupt::Heaviest) => (ErrorKind::Execution, Some(QUERY_MEMORY_TOTAL_FLAG)),
-            Error::Interrupted(Interrupt::Pressure) => (ErrorKind::Execution, Some("--memory.refuse-at")),
-            // Other queries hold the memory. The same request may succeed after they end.
-            Error::Limit { what: QUERY_MEMORY_TOTAL_FLAG, .. } => {
-                (ErrorKind::Unavailable, Some(QUERY_MEMORY_TOTAL_FLAG))
+            Error::Interrupted(Interrupt::Deadline) => {
+                (ErrorKind::Timeout, Some("--query.timeout"))
             }
+            Error::Interrupted(Interrupt::Canceled | Interrupt::Killed) => {
+                (ErrorKind::Canceled, None)
+            }
+            Error::Interrupted(Interrupt::Shutdown) => (ErrorKind::Unavailable, None),
+            Error::Interrupted(Interrupt::Heaviest) => {
+                (ErrorKind::Execution, Some(QUERY_MEMORY_TOTAL_FLAG))
+            }
+            Error::Interrupted(Interrupt::Pressure) => {
+                (ErrorKind::Execution, Some("--memory.refuse-at"))
+            }
+            // Other queries hold the memory. The same request may succeed after they end.
+            Error::Limit {
+                what: QUERY_MEMORY_TOTAL_FLAG,
+                ..
+            } => (ErrorKind::Unavailable, Some(QUERY_MEMORY_TOTAL_FLAG)),
             Error::Limit { what, .. } => (ErrorKind::Execution, Some(*what)),
             Error::Replaying { .. } | Error::ReplayFailed { .. } => (ErrorKind::Unavailable, None),
             _ => (ErrorKind::Internal, None),
         };
-        Self { limit, ..Self::new(kind, error.to_string()) }
+        Self {
+            limit,
+            ..Self::new(kind, error.to_string())
+        }
     }
 }
 
@@ -231,7 +271,10 @@ impl From<varve_query::Error> for ApiError {
             Error::Storage(error) => return error.into(),
             _ => (ErrorKind::Internal, None),
         };
-        Self { limit, ..Self::new(kind, error.to_string()) }
+        Self {
+            limit,
+            ..Self::new(kind, error.to_string())
+        }
     }
 }
 
@@ -243,33 +286,51 @@ impl From<varve_promql::Error> for ApiError {
 
 impl From<varve_promql::ParseError> for ApiError {
     fn from(error: varve_promql::ParseError) -> Self {
-        Self { limit: error.limit(), ..Self::invalid_parameter("query", error) }
+        Self {
+            limit: error.limit(),
+            ..Self::invalid_parameter("query", error)
+        }
     }
 }
 
 impl ApiError {
-    /// Returns the error of a write: 5xx, or `queue_timeout_status`, if a retry can succeed, and 4xx otherwise.
+    /// Returns the error of a write: 5xx, or `queue_timeout_status`, if a retry can succeed, and
+    /// 4xx otherwise.
     pub(crate) fn of_write(error: &WriteError, queue_timeout_status: StatusCode) -> Self {
         use varve_tsdb::Error;
         let cause = error.cause();
         let (kind, limit) = match cause {
             WriteError::Malformed(_) => (ErrorKind::BadData, None),
             WriteError::TooLarge { flag, .. } => (ErrorKind::TooLarge, Some(*flag)),
-            WriteError::Busy { .. } => (ErrorKind::Unavailable, Some("--ingest.bytes-in-flight-max")),
-            WriteError::Throttled { resource, .. } => (ErrorKind::Unavailable, Some(resource.setting())),
+            WriteError::Busy { .. } => {
+                (ErrorKind::Unavailable, Some("--ingest.bytes-in-flight-max"))
+            }
+            WriteError::Throttled { resource, .. } => {
+                (ErrorKind::Unavailable, Some(resource.setting()))
+            }
             WriteError::Moved => (ErrorKind::Unavailable, None),
             WriteError::Store(Error::Limit { what, .. }) => (ErrorKind::Unavailable, Some(*what)),
-            WriteError::Store(Error::Poisoned { .. } | Error::Io { .. } | Error::ReplayFailed { .. }) => {
-                (ErrorKind::Unavailable, None)
-            }
+            WriteError::Store(
+                Error::Poisoned { .. } | Error::Io { .. } | Error::ReplayFailed { .. },
+            ) => (ErrorKind::Unavailable, None),
             _ => (ErrorKind::Internal, None),
         };
-        let failed = Self { limit, ..Self::new(kind, error.to_string()) };
+        let failed = Self {
+            limit,
+            ..Self::new(kind, error.to_string())
+        };
         match cause {
             WriteError::Busy { .. } => failed.rejected_write(queue_timeout_status),
             WriteError::Throttled { retry_after, .. } => {
-                let retry_after_s = retry_after.as_millis().div_ceil(1000).min(RETRY_AFTER_MAX_S) as u64;
-                Self { retry_after_s: Some(retry_after_s), ..failed }.rejected_write(queue_timeout_status)
+                let retry_after_s = retry_after
+                    .as_millis()
+                    .div_ceil(1000)
+                    .min(RETRY_AFTER_MAX_S) as u64;
+                Self {
+                    retry_after_s: Some(retry_after_s),
+                    ..failed
+                }
+                .rejected_write(queue_timeout_status)
             }
             _ => failed,
         }
@@ -278,7 +339,14 @@ impl ApiError {
     /// Responds with `status`, either 503 or 429: some senders retry only the first.
     pub(crate) fn rejected_write(self, status: StatusCode) -> Self {
         let is_429 = status == StatusCode::TOO_MANY_REQUESTS;
-        Self { kind: if is_429 { ErrorKind::TooManyRequests } else { self.kind }, ..self }
+        Self {
+            kind: if is_429 {
+                ErrorKind::TooManyRequests
+            } else {
+                self.kind
+            },
+            ..self
+        }
     }
 }
 
@@ -292,7 +360,11 @@ mod tests {
         let response = error.into_response();
         assert_eq!(response.status().as_u16(), status, "{body}");
         assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
-        assert_eq!(response.headers().contains_key(header::RETRY_AFTER), body.contains("unavailable"), "{body}");
+        assert_eq!(
+            response.headers().contains_key(header::RETRY_AFTER),
+            body.contains("unavailable"),
+            "{body}"
+        );
     }
 
     #[test]
@@ -303,24 +375,46 @@ mod tests {
             r#"{"status":"error","errorType":"bad_data","error":"invalid parameter \"step\": a \u003c \"b\""}"#,
         );
         let timeout = varve_tsdb::Error::Interrupted(Interrupt::Deadline);
-        check(timeout, 503, r#"{"status":"error","errorType":"timeout","error":"query timed out"}"#);
-        let canceled = varve_tsdb::Error::Interrupted(Interrupt::Canceled);
-        check(canceled, 499, r#"{"status":"error","errorType":"canceled","error":"query was canceled"}"#);
         check(
-            varve_tsdb::Error::Limit { what: "--query.max-memory", used: 2, limit: 1 },
+            timeout,
+            503,
+            r#"{"status":"error","errorType":"timeout","error":"query timed out"}"#,
+        );
+        let canceled = varve_tsdb::Error::Interrupted(Interrupt::Canceled);
+        check(
+            canceled,
+            499,
+            r#"{"status":"error","errorType":"canceled","error":"query was canceled"}"#,
+        );
+        check(
+            varve_tsdb::Error::Limit {
+                what: "--query.max-memory",
+                used: 2,
+                limit: 1,
+            },
             422,
             r#"{"status":"error","errorType":"execution","error":"--query.max-memory: 2 exceeds the limit of 1"}"#,
         );
-        let exhausted = || varve_tsdb::Error::Limit { what: QUERY_MEMORY_TOTAL_FLAG, used: 2, limit: 1 };
+        let exhausted = || varve_tsdb::Error::Limit {
+            what: QUERY_MEMORY_TOTAL_FLAG,
+            used: 2,
+            limit: 1,
+        };
         let body = "--query.max-memory-total: 2 exceeds the limit of 1";
         let body = format!(r#"{{"status":"error","errorType":"unavailable","error":"{body}"}}"#);
         check(exhausted(), 503, &body);
         check(varve_query::Error::from(exhausted()), 503, &body);
-        let replaying = varve_tsdb::Error::Replaying { progress: "1 % of the log".into() };
+        let replaying = varve_tsdb::Error::Replaying {
+            progress: "1 % of the log".into(),
+        };
         let body = "the requested time range is not replayed yet: 1 % of the log";
         let body = format!(r#"{{"status":"error","errorType":"unavailable","error":"{body}"}}"#);
         check(varve_query::Error::Storage(replaying), 503, &body);
-        check(ApiError::unavailable("full"), 503, r#"{"status":"error","errorType":"unavailable","error":"full"}"#);
+        check(
+            ApiError::unavailable("full"),
+            503,
+            r#"{"status":"error","errorType":"unavailable","error":"full"}"#,
+        );
         check(
             varve_query::Error::Unsupported("histograms".into()),
             422,
@@ -339,16 +433,40 @@ mod tests {
     #[test]
     fn a_long_message_is_cut() {
         let cut = ApiError::bad_data("é".repeat(MESSAGE_SIZE_MAX));
-        assert_eq!(cut.message, format!("{}...", "é".repeat(MESSAGE_SIZE_MAX / 2)));
+        assert_eq!(
+            cut.message,
+            format!("{}...", "é".repeat(MESSAGE_SIZE_MAX / 2))
+        );
     }
 
     #[test]
     fn a_write_that_can_be_retried_gets_a_status_with_retry_after() {
-        let full = WriteError::Store(varve_tsdb::Error::Limit { what: "memory", used: 2, limit: 1 });
-        let retry_after = |response: &Response| response.headers()[header::RETRY_AFTER].to_str().unwrap().to_owned();
-        for error in [full, WriteError::Moved, WriteError::Busy { in_flight: 1, size: 1, limit: 1 }] {
-            let response = ApiError::of_write(&error, StatusCode::SERVICE_UNAVAILABLE).into_response();
-            assert_eq!((response.status().as_u16(), retry_after(&response).as_str()), (503, "5"));
+        let full = WriteError::Store(varve_tsdb::Error::Limit {
+            what: "memory",
+            used: 2,
+            limit: 1,
+        });
+        let retry_after = |response: &Response| {
+            response.headers()[header::RETRY_AFTER]
+                .to_str()
+                .unwrap()
+                .to_owned()
+        };
+        for error in [
+            full,
+            WriteError::Moved,
+            WriteError::Busy {
+                in_flight: 1,
+                size: 1,
+                limit: 1,
+            },
+        ] {
+            let response =
+                ApiError::of_write(&error, StatusCode::SERVICE_UNAVAILABLE).into_response();
+            assert_eq!(
+                (response.status().as_u16(), retry_after(&response).as_str()),
+                (503, "5")
+            );
         }
         let throttled = |retry_after_ms| WriteError::Throttled {
             resource: varve_ingest::admission::Exhausted::TotalNewSeries,
@@ -357,12 +475,29 @@ mod tests {
             retry_after: std::time::Duration::from_millis(retry_after_ms),
         };
         for (retry_after_ms, expect) in [(1000, "1"), (1001, "2"), (1_000_000, "30")] {
-            for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS] {
-                let response = ApiError::of_write(&throttled(retry_after_ms), status).into_response();
-                assert_eq!((response.status(), retry_after(&response).as_str()), (status, expect));
+            for status in [
+                StatusCode::SERVICE_UNAVAILABLE,
+                StatusCode::TOO_MANY_REQUESTS,
+            ] {
+                let response =
+                    ApiError::of_write(&throttled(retry_after_ms), status).into_response();
+                assert_eq!(
+                    (response.status(), retry_after(&response).as_str()),
+                    (status, expect)
+                );
             }
         }
-        let large = WriteError::TooLarge { what: "body", size: 2, limit: 1, flag: "--x" };
-        assert_eq!(ApiError::of_write(&large, StatusCode::TOO_MANY_REQUESTS).kind.status(), 413);
+        let large = WriteError::TooLarge {
+            what: "body",
+            size: 2,
+            limit: 1,
+            flag: "--x",
+        };
+        assert_eq!(
+            ApiError::of_write(&large, StatusCode::TOO_MANY_REQUESTS)
+                .kind
+                .status(),
+            413
+        );
     }
 }

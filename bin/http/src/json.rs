@@ -1,8 +1,9 @@
 //! Prometheus' JSON, appended to a buffer.
 //!
-//! It differs from ordinary JSON encoders in two respects. Numbers: sample values are strings in Go's shortest form,
-//! times are seconds with up to three decimals. Strings: label names and values escape only what JSON demands, all
-//! other strings also `<`, `>`, `&` and the two line separators of JavaScript, as Go's `encoding/json` does.
+//! It differs from ordinary JSON encoders in two respects. Numbers: sample values are strings in
+//! Go's shortest form, times are seconds with up to three decimals. Strings: label names and values
+//! escape only what JSON demands, all other strings also `<`, `>`, `&` and the two line separators
+//! of JavaScript, as Go's `encoding/json` does.
 
 use std::io::Write as _;
 
@@ -36,9 +37,14 @@ pub(crate) fn write_point(out: &mut Vec<u8>, timestamp_ms: i64, value: f64) {
     out.push(b']');
 }
 
-/// Appends a histogram at a time: `[1435781451.781,{"count":"3","sum":"2.5","buckets":[[0,"1","2","3"]]}]`. The first
-/// element of a bucket says which bounds are inclusive: 0 the upper, 1 the lower, 2 neither, 3 both.
-pub(crate) fn write_histogram_point(out: &mut Vec<u8>, timestamp_ms: i64, histogram: &FloatHistogram) {
+/// Appends a histogram at a time:
+/// `[1435781451.781,{"count":"3","sum":"2.5","buckets":[[0,"1","2","3"]]}]`. The first element of a
+/// bucket says which bounds are inclusive: 0 the upper, 1 the lower, 2 neither, 3 both.
+pub(crate) fn write_histogram_point(
+    out: &mut Vec<u8>,
+    timestamp_ms: i64,
+    histogram: &FloatHistogram,
+) {
     out.push(b'[');
     write_timestamp(out, timestamp_ms);
     out.extend_from_slice(b",{\"count\":");
@@ -46,7 +52,14 @@ pub(crate) fn write_histogram_point(out: &mut Vec<u8>, timestamp_ms: i64, histog
     out.extend_from_slice(b",\"sum\":");
     write_float(out, histogram.sum());
     let mut any = false;
-    for Bucket { lower, upper, lower_inclusive, upper_inclusive, count } in histogram.buckets() {
+    for Bucket {
+        lower,
+        upper,
+        lower_inclusive,
+        upper_inclusive,
+        count,
+    } in histogram.buckets()
+    {
         out.extend_from_slice(if any { b"," } else { b",\"buckets\":[" });
         any = true;
         out.extend_from_slice(match (lower_inclusive, upper_inclusive) {
@@ -80,12 +93,14 @@ pub(crate) fn write_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
     }
 }
 
-/// Appends the time of a scalar or a string, which Prometheus writes as a float: no more decimals than needed.
+/// Appends the time of a scalar or a string, which Prometheus writes as a float: no more decimals
+/// than needed.
 pub(crate) fn write_float_timestamp(out: &mut Vec<u8>, timestamp_ms: i64) {
     write!(out, "{}", Plain(timestamp_ms as f64 / 1000.0)).expect("writing to a Vec cannot fail");
 }
 
-/// Appends a value as a string: the shortest digits that give the same bits, with an exponent below 1e-6 and from 1e21.
+/// Appends a value as a string: the shortest digits that give the same bits, with an exponent below
+/// 1e-6 and from 1e21.
 pub(crate) fn write_float(out: &mut Vec<u8>, value: f64) {
     out.push(b'"');
     decimal::write_json(out, value);
@@ -104,7 +119,11 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     let mut from = 0;
     // A fold without early exit is vectorized. Few labels need an escape.
     if text.bytes().fold(false, |any, byte| any | is_special(byte)) {
-        for (i, byte) in text.bytes().enumerate().filter(|&(_, byte)| is_special(byte)) {
+        for (i, byte) in text
+            .bytes()
+            .enumerate()
+            .filter(|&(_, byte)| is_special(byte))
+        {
             out.extend_from_slice(&text.as_bytes()[from..i]);
             write_escape(out, byte);
             from = i + 1;
@@ -114,7 +133,8 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Appends a string that is not a label, safe inside HTML. Each byte that is not UTF-8 becomes an escaped U+FFFD.
+/// Appends a string that is not a label, safe inside HTML. Each byte that is not UTF-8 becomes an
+/// escaped U+FFFD.
 pub(crate) fn write_html_string(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for chunk in text.utf8_chunks() {
@@ -126,7 +146,10 @@ pub(crate) fn write_html_string(out: &mut Vec<u8>, text: &[u8]) {
                 _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
-        chunk.invalid().iter().for_each(|_| out.extend_from_slice(b"\\ufffd"));
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|_| out.extend_from_slice(b"\\ufffd"));
     }
     out.push(b'"');
 }
@@ -153,7 +176,10 @@ mod tests {
     }
 
     fn check_float(value: f64, expect: &str) {
-        assert_eq!(written(|out| write_float(out, value)), format!("\"{expect}\""));
+        assert_eq!(
+            written(|out| write_float(out, value)),
+            format!("\"{expect}\"")
+        );
     }
 
     #[test]
@@ -191,14 +217,21 @@ mod tests {
                 positive: vec![12, 0, 6],
                 negative: vec![1],
             },
-            positive_spans: vec![varve_tsdb::histogram::BucketSpan { offset: 1, length: 3 }],
-            negative_spans: vec![varve_tsdb::histogram::BucketSpan { offset: 0, length: 1 }],
+            positive_spans: vec![varve_tsdb::histogram::BucketSpan {
+                offset: 1,
+                length: 3,
+            }],
+            negative_spans: vec![varve_tsdb::histogram::BucketSpan {
+                offset: 0,
+                length: 1,
+            }],
             ..varve_tsdb::histogram::Histogram::default()
         };
         let point = |stored: &varve_tsdb::histogram::Histogram| {
             written(|out| write_histogram_point(out, 1_500, &FloatHistogram::from(stored)))
         };
-        let buckets = r#"[[1,"-1","-0.5","1"],[3,"-0.25","0.25","3"],[0,"1","2","12"],[0,"4","8","6"]]"#;
+        let buckets =
+            r#"[[1,"-1","-0.5","1"],[3,"-0.25","0.25","3"],[0,"1","2","12"],[0,"4","8","6"]]"#;
         let expect = format!(r#"[1.500,{{"count":"42","sum":"34593.34","buckets":{buckets}}}]"#);
         assert_eq!(point(&stored), expect);
         stored.counts = varve_tsdb::histogram::HistogramCounts::default();
@@ -207,7 +240,10 @@ mod tests {
 
     #[test]
     fn a_scalar_never_has_an_exponent() {
-        assert_eq!(written(|out| write_scalar(out, 1e21)), "\"1000000000000000000000\"");
+        assert_eq!(
+            written(|out| write_scalar(out, 1e21)),
+            "\"1000000000000000000000\""
+        );
         assert_eq!(written(|out| write_scalar(out, 1.5e-7)), "\"0.00000015\"");
         assert_eq!(written(|out| write_scalar(out, f64::INFINITY)), "\"+Inf\"");
     }
@@ -230,14 +266,27 @@ mod tests {
 
     #[test]
     fn times_of_scalars_have_no_more_decimals_than_needed() {
-        for (timestamp_ms, expect) in [(0, "0"), (1_050, "1.05"), (-1_500, "-1.5"), (7, "0.007"), (2_000, "2")] {
-            assert_eq!(written(|out| write_float_timestamp(out, timestamp_ms)), expect);
+        for (timestamp_ms, expect) in [
+            (0, "0"),
+            (1_050, "1.05"),
+            (-1_500, "-1.5"),
+            (7, "0.007"),
+            (2_000, "2"),
+        ] {
+            assert_eq!(
+                written(|out| write_float_timestamp(out, timestamp_ms)),
+                expect
+            );
         }
     }
 
     #[test]
     fn labels_escape_only_what_json_demands() {
-        let labels = Labels::from_pairs([("__name__", "a"), ("b<", "x&\"\\\n\t\r\u{1}\u{7f}é\u{2028}")]).unwrap();
+        let labels = Labels::from_pairs([
+            ("__name__", "a"),
+            ("b<", "x&\"\\\n\t\r\u{1}\u{7f}é\u{2028}"),
+        ])
+        .unwrap();
         let expect = "{\"__name__\":\"a\",\"b<\":\"x&\\\"\\\\\\n\\t\\r\\u0001\u{7f}é\u{2028}\"}";
         assert_eq!(written(|out| write_labels(out, &labels)), expect);
         assert_eq!(written(|out| write_labels(out, &Labels::empty())), "{}");

@@ -1,4 +1,5 @@
-//! The HTTP API: Prometheus' paths, parameters, responses and errors. Also Thanos' gRPC services, and the web page.
+//! The HTTP API: Prometheus' paths, parameters, responses and errors. Also Thanos' gRPC services,
+//! and the web page.
 //!
 //! ```text
 //! connection -> layers (serving) -> api: handler -> params -> gate -> blocking thread (store, engine)
@@ -7,12 +8,14 @@
 //! ```
 //!
 //! Invariants
-//! 1. A tokio task never waits for the disk or a lock that is held for long, and computes for microseconds at most:
-//!    blocking threads do the rest, behind a gate.
-//! 2. Each request for data has one `QueryContext` from before the gate until its last byte is sent.
-//! 3. Each request for data, and each write, is registered as active from before the gate until its response is sent.
-//! 4. Before the store is open and after it closes, all paths except health, metrics and the replay state respond with
-//!    503.
+//! 1. A tokio task never waits for the disk or a lock that is held for long, and computes for
+//!    microseconds at most: blocking threads do the rest, behind a gate.
+//! 2. Each request for data has one `QueryContext` from before the gate until its last byte is
+//!    sent.
+//! 3. Each request for data, and each write, is registered as active from before the gate until its
+//!    response is sent.
+//! 4. Before the store is open and after it closes, all paths except health, metrics and the replay
+//!    state respond with 503.
 
 #![forbid(unsafe_code)]
 
@@ -47,7 +50,16 @@ pub use serving::state::HttpState;
 /// Serves until `stop` becomes true and all connections are closed.
 pub async fn serve(state: HttpState, listeners: Listeners, stop: watch::Receiver<bool>) {
     let (app, web) = (Arc::clone(&state.app), Arc::clone(&state.web));
-    connection::serve(Server { app, web, routes: routes(state) }, listeners, stop).await;
+    connection::serve(
+        Server {
+            app,
+            web,
+            routes: routes(state),
+        },
+        listeners,
+        stop,
+    )
+    .await;
 }
 
 fn routes(state: HttpState) -> Routes {

@@ -1,7 +1,8 @@
-//! Parameters of the API: parses query strings and forms as Go does, with the error messages of Prometheus.
+//! Parameters of the API: parses query strings and forms as Go does, with the error messages of
+//! Prometheus.
 //!
-//! A parameter may be as long as a form. So errors quote only its start ([`quotable`]), and [`Verbatim`] keeps the key
-//! of a shared computation cheap.
+//! A parameter may be as long as a form. So errors quote only its start ([`quotable`]), and
+//! [`Verbatim`] keeps the key of a shared computation cheap.
 
 mod time;
 mod yaml;
@@ -32,8 +33,8 @@ pub fn parse_time_ms(text: &str) -> Result<i64, String> {
     parse_time(text).map(to_ms)
 }
 
-/// A text whose `Debug` form is its length and its characters: as unambiguous as the `Debug` form of a string, which
-/// escapes character by character, a hundred times slower.
+/// A text whose `Debug` form is its length and its characters: as unambiguous as the `Debug` form
+/// of a string, which escapes character by character, a hundred times slower.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Verbatim(String);
 
@@ -57,7 +58,8 @@ impl fmt::Debug for Verbatim {
     }
 }
 
-/// The parameters of a request: those of the body, then those of the URL. The first parameter of a name wins, as in Go.
+/// The parameters of a request: those of the body, then those of the URL. The first parameter of a
+/// name wins, as in Go.
 #[derive(Debug, Default)]
 pub(crate) struct Form {
     pairs: Vec<(String, String)>,
@@ -71,7 +73,10 @@ impl Form {
     /// # Errors
     /// If there are more than [`PARAMETERS_MAX`].
     pub(crate) fn add(&mut self, encoded: &[u8]) -> Result<()> {
-        for pair in encoded.split(|&b| b == b'&').filter(|pair| !pair.is_empty()) {
+        for pair in encoded
+            .split(|&b| b == b'&')
+            .filter(|pair| !pair.is_empty())
+        {
             if self.pairs.len() == PARAMETERS_MAX {
                 let text = format!("more than {PARAMETERS_MAX} parameters");
                 return Err(ApiError::bad_data(text).with_limit("parameters"));
@@ -91,7 +96,9 @@ impl Form {
     pub(crate) fn check_encoding(&self) -> Result<()> {
         match &self.damage {
             None => Ok(()),
-            Some(damage) => Err(ApiError::bad_data(format!("error parsing form values: {damage}"))),
+            Some(damage) => Err(ApiError::bad_data(format!(
+                "error parsing form values: {damage}"
+            ))),
         }
     }
 
@@ -113,26 +120,42 @@ impl Form {
             ["", ""] => self.all("match[]").collect::<Vec<_>>().join(", "),
             ["", text] | [text, _] => text.to_owned(),
         };
-        let start = if self.first("start").is_empty() { self.first("time") } else { self.first("start") };
+        let start = if self.first("start").is_empty() {
+            self.first("time")
+        } else {
+            self.first("start")
+        };
         let time = |text| quotable(text).to_owned();
-        Parameters { text, start: time(start), end: time(self.first("end")), step: time(self.first("step")) }
+        Parameters {
+            text,
+            start: time(start),
+            end: time(self.first("end")),
+            step: time(self.first("step")),
+        }
     }
 
     /// Returns the bytes of all parameters.
     pub(crate) fn size(&self) -> usize {
-        let size =
-            |(name, value): &(String, String)| size_of::<(String, String)>() + name.capacity() + value.capacity();
+        let size = |(name, value): &(String, String)| {
+            size_of::<(String, String)>() + name.capacity() + value.capacity()
+        };
         self.pairs.iter().map(size).sum()
     }
 
     /// Returns the first value of a parameter, or an empty string if it is missing.
     pub(crate) fn first(&self, name: &str) -> &str {
-        self.pairs.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value)
+        self.pairs
+            .iter()
+            .find(|(n, _)| n == name)
+            .map_or("", |(_, value)| value)
     }
 
     /// Returns all values of a parameter.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.pairs.iter().filter(move |(n, _)| n == name).map(|(_, value)| value.as_str())
+        self.pairs
+            .iter()
+            .filter(move |(n, _)| n == name)
+            .map(|(_, value)| value.as_str())
     }
 
     /// Parses `limit`; `None` means no limit.
@@ -141,16 +164,21 @@ impl Form {
         if text.is_empty() {
             return Ok(None);
         }
-        let limit = parse_int(text).map_err(|reason| ApiError::invalid_parameter("limit", reason))?;
+        let limit =
+            parse_int(text).map_err(|reason| ApiError::invalid_parameter("limit", reason))?;
         match usize::try_from(limit) {
             Ok(limit) => Ok(Some(limit).filter(|&limit| limit > 0)),
-            Err(_) => Err(ApiError::invalid_parameter("limit", "limit must be non-negative")),
+            Err(_) => Err(ApiError::invalid_parameter(
+                "limit",
+                "limit must be non-negative",
+            )),
         }
     }
 
     /// Parses an optional time, in milliseconds.
     pub(crate) fn optional_time_ms(&self, name: &str) -> Result<Option<i64>> {
-        self.plain_time_ms(name).map_err(|reason| ApiError::invalid_parameter(name, reason))
+        self.plain_time_ms(name)
+            .map_err(|reason| ApiError::invalid_parameter(name, reason))
     }
 
     /// Parses an optional time, in milliseconds. The error does not name the parameter.
@@ -166,8 +194,12 @@ impl Form {
 
     /// Parses the optional `start` and `end` of a metadata request.
     pub(crate) fn time_range(&self) -> Result<TimeRange> {
-        let start_ms = self.optional_time_ms("start")?.unwrap_or(TimeRange::ALL.start_ms);
-        let end_ms = self.optional_time_ms("end")?.unwrap_or(TimeRange::ALL.end_ms);
+        let start_ms = self
+            .optional_time_ms("start")?
+            .unwrap_or(TimeRange::ALL.start_ms);
+        let end_ms = self
+            .optional_time_ms("end")?
+            .unwrap_or(TimeRange::ALL.end_ms);
         Ok(TimeRange { start_ms, end_ms })
     }
 
@@ -175,20 +207,26 @@ impl Form {
     pub(crate) fn boolean(&self, name: &str) -> Result<bool> {
         match self.first(name) {
             "" => Ok(false),
-            text => parse_bool(quotable(text))
-                .map_err(|reason| ApiError::invalid_parameter(name, format!("unable to parse boolean: {reason}"))),
+            text => parse_bool(quotable(text)).map_err(|reason| {
+                ApiError::invalid_parameter(name, format!("unable to parse boolean: {reason}"))
+            }),
         }
     }
 
     /// Parses `start`, `end` and `step` of a range query of at most `points_max` steps.
     pub(crate) fn steps(&self, points_max: usize) -> Result<Times> {
-        let time = |name| parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason));
+        let time = |name| {
+            parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason))
+        };
         let (start, end) = (time("start")?, time("end")?);
         if end < start {
-            return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));
+            return Err(ApiError::invalid_parameter(
+                "end",
+                "end timestamp must not be before start time",
+            ));
         }
-        let step =
-            parse_signed_duration(self.first("step")).map_err(|reason| ApiError::invalid_parameter("step", reason))?;
+        let step = parse_signed_duration(self.first("step"))
+            .map_err(|reason| ApiError::invalid_parameter("step", reason))?;
         if step <= 0 {
             let reason = "zero or negative query resolution step widths are not accepted. Try a positive integer";
             return Err(ApiError::invalid_parameter("step", reason));
@@ -206,7 +244,11 @@ impl Form {
             let text = format!("step of {} is below the minimum of 1ms", seconds(step));
             return Err(ApiError::new(ErrorKind::Execution, text));
         }
-        Ok(Times::Range { start_ms: to_ms(start), end_ms: to_ms(end), step_ms })
+        Ok(Times::Range {
+            start_ms: to_ms(start),
+            end_ms: to_ms(end),
+            step_ms,
+        })
     }
 
     /// Parses `timeout`; `None` if it is missing.
@@ -215,7 +257,8 @@ impl Form {
         if text.is_empty() {
             return Ok(None);
         }
-        let nanos = parse_signed_duration(text).map_err(|reason| ApiError::invalid_parameter("timeout", reason))?;
+        let nanos = parse_signed_duration(text)
+            .map_err(|reason| ApiError::invalid_parameter("timeout", reason))?;
         match u64::try_from(nanos) {
             Ok(nanos) if nanos > 0 => Ok(Some(Duration::from_nanos(nanos))),
             _ => {
@@ -225,23 +268,29 @@ impl Form {
         }
     }
 
-    /// Parses `lookback_delta` in milliseconds; `None` means the server's, as do values of 0 and less. A value below a
-    /// millisecond is rounded up to one, which includes samples at exactly the time of a step.
+    /// Parses `lookback_delta` in milliseconds; `None` means the server's, as do values of 0 and
+    /// less. A value below a millisecond is rounded up to one, which includes samples at exactly
+    /// the time of a step.
     pub(crate) fn lookback_delta_ms(&self) -> Result<Option<i64>> {
         let text = self.first("lookback_delta");
         if text.is_empty() {
             return Ok(None);
         }
-        let nanos = parse_signed_duration(text)
-            .map_err(|reason| ApiError::bad_data(format!("error parsing lookback delta duration: {reason}")))?;
-        Ok(Some(nanos).filter(|&nanos| nanos > 0).map(|nanos| (nanos / NANOS_PER_MS as i64).max(1)))
+        let nanos = parse_signed_duration(text).map_err(|reason| {
+            ApiError::bad_data(format!("error parsing lookback delta duration: {reason}"))
+        })?;
+        Ok(Some(nanos)
+            .filter(|&nanos| nanos > 0)
+            .map(|nanos| (nanos / NANOS_PER_MS as i64).max(1)))
     }
 }
 
-/// Parses the selectors of `match[]`, for which there may be thousands of regular expressions to compile.
+/// Parses the selectors of `match[]`, for which there may be thousands of regular expressions to
+/// compile.
 ///
 /// # Errors
-/// The errors of [`parse_selector`]; `invalid` if a selector matches series that have none of its labels.
+/// The errors of [`parse_selector`]; `invalid` if a selector matches series that have none of its
+/// labels.
 pub(crate) fn parse_selectors(
     ctx: &QueryContext,
     texts: &[Verbatim],
@@ -249,16 +298,22 @@ pub(crate) fn parse_selectors(
 ) -> Result<Vec<Vec<Matcher>>> {
     let parse = |text: &Verbatim| parse_selector(ctx, text, &invalid);
     let selectors: Vec<Vec<Matcher>> = texts.iter().map(parse).collect::<Result<_, _>>()?;
-    match selectors.iter().all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty())) {
+    match selectors
+        .iter()
+        .all(|matchers| matchers.iter().any(|matcher| !matcher.matches_empty()))
+    {
         true => Ok(selectors),
-        false => Err(invalid("match[] must contain at least one non-empty matcher".to_owned())),
+        false => Err(invalid(
+            "match[] must contain at least one non-empty matcher".to_owned(),
+        )),
     }
 }
 
 /// Parses a selector of `match[]`.
 ///
 /// # Errors
-/// `invalid` with the reason if the selector does not parse or is too long; the interrupts of the request.
+/// `invalid` with the reason if the selector does not parse or is too long; the interrupts of the
+/// request.
 pub(crate) fn parse_selector(
     ctx: &QueryContext,
     text: &str,
@@ -273,7 +328,8 @@ pub(crate) fn parse_selector(
     varve_promql::parse_selector(text).map_err(|error| invalid(error.to_string()))
 }
 
-/// Unescapes a label name in a path: `U__a_2e_b` is `a.b`. A name with invalid escapes stays unchanged.
+/// Unescapes a label name in a path: `U__a_2e_b` is `a.b`. A name with invalid escapes stays
+/// unchanged.
 pub(crate) fn unescape_label_name(name: &str) -> String {
     unescape_value_encoding(name).unwrap_or_else(|| name.to_owned())
 }
@@ -305,13 +361,21 @@ pub(crate) fn parse_bool(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(format!("strconv.ParseBool: parsing {text:?}: invalid syntax")),
+        _ => Err(format!(
+            "strconv.ParseBool: parsing {text:?}: invalid syntax"
+        )),
     }
 }
 
 /// Parses an integer as Go's `strconv.Atoi`.
 pub(crate) fn parse_int(text: &str) -> Result<i64, String> {
-    text.parse::<i64>().map_err(|error| format!("strconv.Atoi: parsing {:?}: {}", quotable(text), go_reason(&error)))
+    text.parse::<i64>().map_err(|error| {
+        format!(
+            "strconv.Atoi: parsing {:?}: {}",
+            quotable(text),
+            go_reason(&error)
+        )
+    })
 }
 
 /// Returns why a text is not an integer, in the words of Go.
@@ -340,7 +404,9 @@ fn unescape(text: &[u8]) -> Result<String, String> {
         match byte {
             b'+' => plain.push(b' '),
             b'%' => {
-                let code = tail.get(..2).and_then(|digits| Some(hex(digits[0])? << 4 | hex(digits[1])?));
+                let code = tail
+                    .get(..2)
+                    .and_then(|digits| Some(hex(digits[0])? << 4 | hex(digits[1])?));
                 let escape = || format!("%{}", String::from_utf8_lossy(&tail[..tail.len().min(2)]));
                 plain.push(code.ok_or_else(|| format!("invalid URL escape {:?}", escape()))?);
                 rest = &tail[2..];
@@ -348,7 +414,8 @@ fn unescape(text: &[u8]) -> Result<String, String> {
             _ => plain.push(*byte),
         }
     }
-    Ok(String::from_utf8(plain).unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()))
+    Ok(String::from_utf8(plain)
+        .unwrap_or_else(|bytes| String::from_utf8_lossy(bytes.as_bytes()).into_owned()))
 }
 
 fn hex(digit: u8) -> Option<u8> {
@@ -362,7 +429,11 @@ fn seconds(nanos: i64) -> String {
 
 /// Formats a number with thousands separators.
 fn grouped(number: usize) -> String {
-    if number < 1000 { number.to_string() } else { format!("{},{:03}", grouped(number / 1000), number % 1000) }
+    if number < 1000 {
+        number.to_string()
+    } else {
+        format!("{},{:03}", grouped(number / 1000), number % 1000)
+    }
 }
 
 #[cfg(test)]

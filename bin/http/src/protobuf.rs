@@ -27,14 +27,22 @@ messages! {
 
 impl From<(&str, &str)> for Label {
     fn from((name, value): (&str, &str)) -> Self {
-        Self { name: name.to_owned(), value: value.to_owned() }
+        Self {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        }
     }
 }
 
 impl LabelMatcher {
     /// Returns the operator, or `None` if the type is unknown.
     pub(crate) fn op(&self) -> Option<MatchOp> {
-        let kinds = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regexp, MatchOp::NotRegexp];
+        let kinds = [
+            MatchOp::Equal,
+            MatchOp::NotEqual,
+            MatchOp::Regexp,
+            MatchOp::NotRegexp,
+        ];
         kinds.get(usize::try_from(self.kind).ok()?).copied()
     }
 
@@ -43,7 +51,9 @@ impl LabelMatcher {
     /// # Errors
     /// If the type is unknown, or a regex does not parse.
     pub(crate) fn parse(&self) -> Result<Matcher, String> {
-        let op = self.op().ok_or_else(|| format!("invalid matcher type {}", self.kind))?;
+        let op = self
+            .op()
+            .ok_or_else(|| format!("invalid matcher type {}", self.kind))?;
         Matcher::new(op, &self.name, &self.value).map_err(|error| error.to_string())
     }
 }
@@ -51,6 +61,12 @@ impl LabelMatcher {
 impl SpanMessage {
     /// Returns the messages of these spans.
     pub(crate) fn list(spans: &[BucketSpan]) -> Vec<Self> {
-        spans.iter().map(|span| Self { offset: span.offset, length: span.length }).collect()
+        spans
+            .iter()
+            .map(|span| Self {
+                offset: span.offset,
+                length: span.length,
+            })
+            .collect()
     }
 }

@@ -17,15 +17,25 @@ impl<S: Sync> FromRequestParts<S> for RequestedBy {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let header = |name: &str| -> Box<str> {
-            let bytes = parts.headers.get(name).map_or(&b""[..], |value| value.as_bytes());
+            let bytes = parts
+                .headers
+                .get(name)
+                .map_or(&b""[..], |value| value.as_bytes());
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(HEADER_SIZE_MAX)]);
             // A truncated character decodes to a replacement character.
-            text.chars().take_while(|c| *c != char::REPLACEMENT_CHARACTER).collect::<String>().into()
+            text.chars()
+                .take_while(|c| *c != char::REPLACEMENT_CHARACTER)
+                .collect::<String>()
+                .into()
         };
         // The web page reads every metric to show what there is, which does not count as a use.
         let is_inspection = parts.headers.contains_key("x-varve-inspection");
         Ok(Self(Requester {
-            user_agent: if is_inspection { TOOLS_AGENT.into() } else { header("user-agent") },
+            user_agent: if is_inspection {
+                TOOLS_AGENT.into()
+            } else {
+                header("user-agent")
+            },
             dashboard: header("x-dashboard-uid"),
             panel: header("x-panel-id"),
             rule: header("x-rule-uid"),

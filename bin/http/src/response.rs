@@ -14,7 +14,10 @@ pub(crate) fn success<T: Serialize + ?Sized>(data: &T) -> Response {
 /// Returns JSON that is safe in HTML, as Go writes it.
 pub(crate) fn html_safe_json<T: Serialize + ?Sized>(data: &T) -> String {
     // In JSON these characters occur only in strings.
-    json(data).replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    json(data)
+        .replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
 }
 
 /// Responds with small data in Prometheus' envelope, without the escapes that make it safe in HTML.
@@ -24,7 +27,10 @@ pub(crate) fn success_unescaped<T: Serialize + ?Sized>(data: &T) -> Response {
 
 /// Responds with plain text, as Go's `http.Error` does.
 pub(crate) fn plain(status: StatusCode, text: impl Into<String>) -> Response {
-    let headers = [(header::CONTENT_TYPE, "text/plain; charset=utf-8"), (header::X_CONTENT_TYPE_OPTIONS, "nosniff")];
+    let headers = [
+        (header::CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
     (status, headers, text.into()).into_response()
 }
 
@@ -38,5 +44,9 @@ fn json<T: Serialize + ?Sized>(data: &T) -> String {
 }
 
 fn enveloped(json: &str) -> Response {
-    ([(header::CONTENT_TYPE, MIME_TYPE)], format!("{{\"status\":\"success\",\"data\":{json}}}")).into_response()
+    (
+        [(header::CONTENT_TYPE, MIME_TYPE)],
+        format!("{{\"status\":\"success\",\"data\":{json}}}"),
+    )
+        .into_response()
 }

@@ -1,7 +1,8 @@
 //! The web page: files of `bin/ui/dist`, embedded in the binary.
 //!
-//! It is served before the store is open, and without credentials, because it contains no data. It asks for credentials
-//! itself. All its URLs are relative, so that it works under any prefix that a proxy adds.
+//! It is served before the store is open, and without credentials, because it contains no data. It
+//! asks for credentials itself. All its URLs are relative, so that it works under any prefix that a
+//! proxy adds.
 
 use std::sync::{LazyLock, OnceLock};
 
@@ -32,8 +33,8 @@ const PAGES: [&str; 11] = [
     "/store",
 ];
 const ASSETS: &str = "/assets/";
-/// Paths that redirect, and the view to which they do: the first page, and pages that only Prometheus has. Views are
-/// relative, so that a prefix stays.
+/// Paths that redirect, and the view to which they do: the first page, and pages that only
+/// Prometheus has. Views are relative, so that a prefix stays.
 const REDIRECTS: [(&str, &str); 7] = [
     ("/", "query"),
     ("/alerts", "rules"),
@@ -44,8 +45,8 @@ const REDIRECTS: [(&str, &str); 7] = [
     ("/tsdb-status", "cardinality"),
 ];
 
-/// Content security policy. Allows scripts, styles and requests of the page's own origin only. Forbids frames around
-/// the page, and the conversion of text to scripts.
+/// Content security policy. Allows scripts, styles and requests of the page's own origin only.
+/// Forbids frames around the page, and the conversion of text to scripts.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
      base-uri 'none'; form-action 'self'; frame-ancestors 'none'; require-trusted-types-for 'script'",
@@ -54,8 +55,12 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
 const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 
-static FILES: LazyLock<Vec<StaticFile>> =
-    LazyLock::new(|| Vec::from(include!(concat!(env!("CARGO_MANIFEST_DIR"), "/../ui/dist/files.rs"))));
+static FILES: LazyLock<Vec<StaticFile>> = LazyLock::new(|| {
+    Vec::from(include!(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../ui/dist/files.rs"
+    )))
+});
 
 /// A file of the page.
 struct StaticFile {
@@ -69,8 +74,20 @@ struct StaticFile {
 }
 
 impl StaticFile {
-    const fn new(path: &'static str, media_type: &'static str, etag: &'static str, content: &'static [u8]) -> Self {
-        Self { path, media_type, etag, content, gzip: OnceLock::new(), zstd: OnceLock::new() }
+    const fn new(
+        path: &'static str,
+        media_type: &'static str,
+        etag: &'static str,
+        content: &'static [u8],
+    ) -> Self {
+        Self {
+            path,
+            media_type,
+            etag,
+            content,
+            gzip: OnceLock::new(),
+            zstd: OnceLock::new(),
+        }
     }
 
     fn find(path: &str) -> Option<&'static Self> {
@@ -84,7 +101,8 @@ impl StaticFile {
             Coding::Zstd => &self.zstd,
             Coding::Deflate => return Bytes::from_static(self.content),
         };
-        cell.get_or_init(|| coding.encode_best(self.content).into()).clone()
+        cell.get_or_init(|| coding.encode_best(self.content).into())
+            .clone()
     }
 
     async fn respond(&'static self, request: &HeaderMap, cache: HeaderValue) -> Response {
@@ -93,29 +111,53 @@ impl StaticFile {
             (header::CACHE_CONTROL, cache),
             (header::VARY, HeaderValue::from_static("Accept-Encoding")),
             (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
-            (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-            (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+            (
+                header::REFERRER_POLICY,
+                HeaderValue::from_static("no-referrer"),
+            ),
+            (
+                header::X_CONTENT_TYPE_OPTIONS,
+                HeaderValue::from_static("nosniff"),
+            ),
         ];
-        let known = request.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let known = request
+            .get(header::IF_NONE_MATCH)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         // A proxy that compresses makes the tag weak.
-        if known.split(',').any(|tag| tag.trim().trim_start_matches("W/") == self.etag) {
+        if known
+            .split(',')
+            .any(|tag| tag.trim().trim_start_matches("W/") == self.etag)
+        {
             return (StatusCode::NOT_MODIFIED, common).into_response();
         }
         let media_type = [(header::CONTENT_TYPE, self.media_type)];
         let coding = Coding::negotiate(request).filter(|&coding| coding != Coding::Deflate);
-        let Some(coding) = coding else { return (common, media_type, self.content).into_response() };
+        let Some(coding) = coding else {
+            return (common, media_type, self.content).into_response();
+        };
         let Ok(body) = tokio::task::spawn_blocking(move || self.coded(coding)).await else {
             return (common, media_type, self.content).into_response();
         };
-        (common, media_type, [(header::CONTENT_ENCODING, coding.name())], Body::from(body)).into_response()
+        (
+            common,
+            media_type,
+            [(header::CONTENT_ENCODING, coding.name())],
+            Body::from(body),
+        )
+            .into_response()
     }
 }
 
 /// Returns the routes of the page.
 pub(super) fn router() -> Router<HttpState> {
     let router = Router::new().route("/assets/{file}", get(asset));
-    let router = PAGES.iter().fold(router, |router, path| router.route(path, get(page)));
-    REDIRECTS.iter().fold(router, |router, &(path, view)| router.route(path, get(move || redirect(view))))
+    let router = PAGES
+        .iter()
+        .fold(router, |router, path| router.route(path, get(page)));
+    REDIRECTS.iter().fold(router, |router, &(path, view)| {
+        router.route(path, get(move || redirect(view)))
+    })
 }
 
 /// Returns `true` if a request is for the page itself rather than for data.
@@ -148,15 +190,21 @@ mod tests {
     #[test]
     fn the_page_refers_only_to_embedded_files() {
         let page = std::str::from_utf8(StaticFile::find("index.html").unwrap().content).unwrap();
-        let named: Vec<&str> = page.split('"').filter(|text| text.starts_with("assets/")).collect();
+        let named: Vec<&str> = page
+            .split('"')
+            .filter(|text| text.starts_with("assets/"))
+            .collect();
         assert_eq!(named.len(), 2, "a script and a style sheet: {named:?}");
-        named.iter().for_each(|path| assert!(StaticFile::find(path).is_some(), "{path}"));
+        named
+            .iter()
+            .for_each(|path| assert!(StaticFile::find(path).is_some(), "{path}"));
     }
 
     #[test]
     fn only_the_page_itself_needs_no_credentials() {
-        let check =
-            |method: Method, path: &str, expect| assert_eq!(is_served(&method, path), expect, "{method} {path}");
+        let check = |method: Method, path: &str, expect| {
+            assert_eq!(is_served(&method, path), expect, "{method} {path}")
+        };
         check(Method::GET, "/", true);
         check(Method::GET, "/query", true);
         check(Method::GET, "/targets", true);

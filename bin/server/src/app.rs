@@ -1,7 +1,7 @@
 //! The state of a running server.
 //!
-//! Invariant: the store is present from [`App::set_store`] to [`App::take_store`]. Before and after, requests for data
-//! get 503.
+//! Invariant: the store is present from [`App::set_store`] to [`App::take_store`]. Before and
+//! after, requests for data get 503.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -96,7 +96,11 @@ impl App {
     ///
     /// # Errors
     /// If two metrics have the same name.
-    pub fn new(settings: Settings, config: LiveConfig, pressure: Pressure) -> prometheus::Result<Self> {
+    pub fn new(
+        settings: Settings,
+        config: LiveConfig,
+        pressure: Pressure,
+    ) -> prometheus::Result<Self> {
         let metrics = Metrics::new()?;
         let active_requests = Arc::<ActiveRequests>::default();
         let relief = Arc::<ActiveRequests>::clone(&active_requests);
@@ -113,11 +117,17 @@ impl App {
             query_log: metrics.query_log.clone(),
             rejects: RejectLog::default(),
             senders: Senders::default(),
-            notifier: Arc::new(Notifier::new(settings.notifier, metrics.notifications.clone())),
+            notifier: Arc::new(Notifier::new(
+                settings.notifier,
+                metrics.notifications.clone(),
+            )),
             rules: Rules::new(settings.rules.clone()),
             tracer: Tracer::new(metrics.traces.clone()),
             top_queries: TopQueries::default(),
-            query_breaker: QueryBreaker::new(settings.args.query_breaker_failures, settings.args.query_breaker_timeout),
+            query_breaker: QueryBreaker::new(
+                settings.args.query_breaker_failures,
+                settings.args.query_breaker_timeout,
+            ),
             scheduler: Scheduler::new(machine::cores()),
             query_memory: MemoryBudget::with_reclaimer(
                 QUERY_MEMORY_TOTAL_FLAG,
@@ -130,8 +140,8 @@ impl App {
         })
     }
 
-    /// Applies the current configuration to the store, which a reload may have changed since the start, and begins to
-    /// serve requests for data. Blocks.
+    /// Applies the current configuration to the store, which a reload may have changed since the
+    /// start, and begins to serve requests for data. Blocks.
     ///
     /// # Errors
     /// The errors of [`Store::reload`] and [`Settings::retention_rules`].
@@ -139,8 +149,13 @@ impl App {
         let _one_at_a_time = self.reloading.lock();
         let config = self.config.current();
         store.reload(&config)?;
-        store.receiver.refuse_new_series(self.pressure.refuses_new_series());
-        store.set_retention(self.settings.retention(&config), self.settings.retention_rules(&config)?);
+        store
+            .receiver
+            .refuse_new_series(self.pressure.refuses_new_series());
+        store.set_retention(
+            self.settings.retention(&config),
+            self.settings.retention_rules(&config)?,
+        );
         *self.store.write() = Some(store);
         self.phase.store(READY, Ordering::Release);
         Ok(())
@@ -172,15 +187,20 @@ impl App {
     /// Reloads the configuration, after a reload that is running.
     ///
     /// # Errors
-    /// The errors of [`LiveConfig::reload`], if the query log cannot be opened, and if the server was started without a
-    /// file. The previous configuration stays in force.
+    /// The errors of [`LiveConfig::reload`], if the query log cannot be opened, and if the server
+    /// was started without a file. The previous configuration stays in force.
     pub fn reload(&self) -> anyhow::Result<()> {
         if !self.config.has_file() {
-            tracing::warn!("No configuration was reloaded: the server was started without --config.file");
-            bail!("the server was started without --config.file; restart it with a file, which may be empty");
+            tracing::warn!(
+                "No configuration was reloaded: the server was started without --config.file"
+            );
+            bail!(
+                "the server was started without --config.file; restart it with a file, which may be empty"
+            );
         }
         let _one_at_a_time = self.reloading.lock();
-        // Before the store is open, the end of a reload must not be reported as the end of the start.
+        // Before the store is open, the end of a reload must not be reported as the end of the
+        // start.
         let is_serving = self.stopping().is_none();
         if is_serving {
             notify(service_manager::State::Reloading);
@@ -196,8 +216,13 @@ impl App {
         rules.into_iter().for_each(|rules| self.rules.apply(rules));
         self.notifications.set(CONFIG_FAILED, reloaded.is_err());
         match &reloaded {
-            Ok(changed) => tracing::info!(changed = changed.join(", "), "Completed loading of configuration file"),
-            Err(reason) => tracing::error!(reason = format!("{reason:#}"), "Error reloading config"),
+            Ok(changed) => tracing::info!(
+                changed = changed.join(", "),
+                "Completed loading of configuration file"
+            ),
+            Err(reason) => {
+                tracing::error!(reason = format!("{reason:#}"), "Error reloading config")
+            }
         }
         if is_serving {
             notify(service_manager::State::Ready);
@@ -207,7 +232,10 @@ impl App {
 
     /// Applies all settings that need no restart, or none of them.
     fn apply(&self, config: &Config) -> anyhow::Result<()> {
-        let Prepared { query_log, alerting } = Prepared::new(config)?;
+        let Prepared {
+            query_log,
+            alerting,
+        } = Prepared::new(config)?;
         let retention_rules = self.settings.retention_rules(config)?;
         if let Some(store) = self.store() {
             store.reload(config)?;
@@ -225,28 +253,54 @@ impl App {
         let (used_bytes, limit_bytes) = self.pressure.stats();
         let retention = self.settings.retention(&self.config.current());
         let mut own = counts([
-            ("varve_active_request_log_dropped_total", self.active_requests.n_dropped()),
+            (
+                "varve_active_request_log_dropped_total",
+                self.active_requests.n_dropped(),
+            ),
             ("varve_memory_used_bytes", used_bytes),
             ("varve_memory_limit_bytes", limit_bytes),
             ("varve_query_memory_bytes", self.query_memory.used() as u64),
             ("varve_ingest_body_bytes", self.write_memory.used() as u64),
-            ("varve_query_memory_max_bytes", self.query_memory.limit() as u64),
-            ("prometheus_engine_queries_concurrent_max", self.settings.args.query_max_concurrency as u64),
-            ("prometheus_tsdb_retention_limit_seconds", retention.time.as_secs()),
-            ("prometheus_tsdb_retention_limit_bytes", retention.size as u64),
+            (
+                "varve_query_memory_max_bytes",
+                self.query_memory.limit() as u64,
+            ),
+            (
+                "prometheus_engine_queries_concurrent_max",
+                self.settings.args.query_max_concurrency as u64,
+            ),
+            (
+                "prometheus_tsdb_retention_limit_seconds",
+                retention.time.as_secs(),
+            ),
+            (
+                "prometheus_tsdb_retention_limit_bytes",
+                retention.size as u64,
+            ),
         ]);
-        own.extend(families([("varve_requests_turn_wait_seconds_total", self.scheduler.waited().as_secs_f64())]));
-        self.metrics.gather(self.store().as_deref(), Some(&self.rules), own, self.config.status())
+        own.extend(families([(
+            "varve_requests_turn_wait_seconds_total",
+            self.scheduler.waited().as_secs_f64(),
+        )]));
+        self.metrics.gather(
+            self.store().as_deref(),
+            Some(&self.rules),
+            own,
+            self.config.status(),
+        )
     }
 
-    /// Returns the context of a request: its deadline, its cancellation, its memory budget, and the restriction to its
-    /// tenant.
+    /// Returns the context of a request: its deadline, its cancellation, its memory budget, and the
+    /// restriction to its tenant.
     pub fn context(&self, timeout: Option<Duration>) -> QueryContext {
         let timeout_max = self.settings.args.query_timeout;
         let timeout = timeout.map_or(timeout_max, |timeout| timeout.min(timeout_max));
         let request = RequestContext::current();
         let tenant = request.tenant.as_ref();
-        let memory = tenant.map_or_else(|| self.query_memory.clone(), |tenant| tenant.memory(&self.query_memory));
+        let memory = tenant.map_or_else(
+            || self.query_memory.clone(),
+            |tenant| tenant.memory(&self.query_memory),
+        );
         let memory = memory.child("--query.max-memory", self.settings.query_max_memory);
         let ctx = if self.settings.args.query_partial_during_replay {
             QueryContext::with_partial_results(timeout, memory)
@@ -265,27 +319,40 @@ impl App {
         QueryContext::new(Duration::MAX, self.memory_of_query())
     }
 
-    /// Returns the context of a write request with a deadline after `timeout`. It has a separate budget, so that its
-    /// memory is known.
+    /// Returns the context of a write request with a deadline after `timeout`. It has a separate
+    /// budget, so that its memory is known.
     pub fn write_context(&self, timeout: Duration) -> QueryContext {
-        let memory = self.write_memory.child(WRITE_MEMORY_FLAG, self.settings.write_bytes_in_flight_max);
+        let memory = self
+            .write_memory
+            .child(WRITE_MEMORY_FLAG, self.settings.write_bytes_in_flight_max);
         QueryContext::new(timeout, memory)
     }
 
     fn memory_of_query(&self) -> MemoryBudget {
-        self.query_memory.child("--query.max-memory", self.settings.query_max_memory)
+        self.query_memory
+            .child("--query.max-memory", self.settings.query_max_memory)
     }
 
-    /// Applies the state of memory pressure: interrupts the heaviest request, sets the memory of queries, denies new
-    /// series, clears the result cache. Records all active requests in their log.
+    /// Applies the state of memory pressure: interrupts the heaviest request, sets the memory of
+    /// queries, denies new series, clears the result cache. Records all active requests in their
+    /// log.
     pub fn check_requests(&self) {
         if self.pressure.check() {
             self.active_requests.interrupt_heaviest(Interrupt::Pressure);
         }
-        let (max, held) = (self.settings.query_max_memory_total, self.query_memory.used());
-        self.query_memory.set_limit(self.pressure.query_memory_max(max, held));
+        let (max, held) = (
+            self.settings.query_max_memory_total,
+            self.query_memory.used(),
+        );
+        self.query_memory
+            .set_limit(self.pressure.query_memory_max(max, held));
         let store = self.store();
-        self.notifications.set(RETENTION_HELD, store.as_ref().is_some_and(|store| store.db.n_held_blocks() > 0));
+        self.notifications.set(
+            RETENTION_HELD,
+            store
+                .as_ref()
+                .is_some_and(|store| store.db.n_held_blocks() > 0),
+        );
         if let Some(store) = store {
             let is_short = self.pressure.refuses_new_series();
             store.receiver.refuse_new_series(is_short);

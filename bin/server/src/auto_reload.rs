@@ -1,7 +1,8 @@
 //! `--config.auto-reload`: reloads the configuration when its file or a rule file changes.
 //!
-//! Parsed configurations are compared, so that a changed timestamp or comment reloads nothing. Files that the
-//! configuration includes count. Of rule files, the contents are compared. An invalid file is logged once.
+//! Parsed configurations are compared, so that a changed timestamp or comment reloads nothing.
+//! Files that the configuration includes count. Of rule files, the contents are compared. An
+//! invalid file is logged once.
 //!
 //! Threads: one task, which reads the file on a blocking thread. Ends with its runtime.
 
@@ -38,7 +39,10 @@ pub struct FileState {
 impl FileState {
     /// Returns the files of a configuration. A change after this call is found.
     pub fn now(config: &Config) -> Self {
-        Self { config: Ok(config.clone()), rules: rules::hash_files(&config.rule_files) }
+        Self {
+            config: Ok(config.clone()),
+            rules: rules::hash_files(&config.rule_files),
+        }
     }
 }
 
@@ -46,7 +50,10 @@ impl FileState {
 fn check(app: &App, path: &Path, seen: &FileState) -> FileState {
     let rules = || rules::hash_files(&app.config.current().rule_files);
     let config = Config::load(path).map_err(|error| format!("{error:#}"));
-    let found = FileState { config, rules: rules() };
+    let found = FileState {
+        config,
+        rules: rules(),
+    };
     let is_in_force = found.config.as_ref().ok() == Some(&*app.config.current());
     let is_other_config = !is_in_force && seen.config != found.config;
     if !is_other_config && seen.rules == found.rules {
@@ -55,5 +62,12 @@ fn check(app: &App, path: &Path, seen: &FileState) -> FileState {
     // `reload` logs an error.
     drop(app.reload());
     // Another configuration may name other rule files.
-    if is_other_config { FileState { rules: rules(), ..found } } else { found }
+    if is_other_config {
+        FileState {
+            rules: rules(),
+            ..found
+        }
+    } else {
+        found
+    }
 }

@@ -1,8 +1,10 @@
-//! One running server without its protocols: its state, the open store, the configuration in force, metrics, rules,
-//! active requests, records of queries and rejects, memory pressure, object storage, notifications and traces.
+//! One running server without its protocols: its state, the open store, the configuration in force,
+//! metrics, rules, active requests, records of queries and rejects, memory pressure, object
+//! storage, notifications and traces.
 //!
-//! Used by `varve-http`, which serves it, by the package `varve`, which starts and stops it, and by the tools, which
-//! read its files. The crate knows no route and no command line other than the flags of `varve serve`.
+//! Used by `varve-http`, which serves it, by the package `varve`, which starts and stops it, and by
+//! the tools, which read its files. The crate knows no route and no command line other than the
+//! flags of `varve serve`.
 
 #![forbid(unsafe_code)]
 

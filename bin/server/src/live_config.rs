@@ -28,7 +28,8 @@ struct State {
     status: ReloadStatus,
 }
 
-/// The files that a configuration names, other than those of rules: opened, read and checked, but not in use yet.
+/// The files that a configuration names, other than those of rules: opened, read and checked, but
+/// not in use yet.
 #[derive(Debug)]
 pub struct Prepared {
     /// The query log.
@@ -38,13 +39,18 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Checks what [`Config::load`] does not, for the start, for a reload, and for `varve check config`. Blocks.
+    /// Checks what [`Config::load`] does not, for the start, for a reload, and for
+    /// `varve check config`. Blocks.
     ///
     /// # Errors
-    /// The query log cannot be opened, or credentials or certificates for Alertmanagers or traces are invalid.
+    /// The query log cannot be opened, or credentials or certificates for Alertmanagers or traces
+    /// are invalid.
     pub fn new(config: &Config) -> Result<Self> {
         let alerting = Self::clients(config)?;
-        Ok(Self { query_log: QueryLog::open(config.global.query_log_file.as_deref())?, alerting })
+        Ok(Self {
+            query_log: QueryLog::open(config.global.query_log_file.as_deref())?,
+            alerting,
+        })
     }
 
     /// Reads and checks the credentials and certificates of [`Prepared::new`]. Blocks.
@@ -53,7 +59,11 @@ impl Prepared {
     /// Some are invalid.
     pub fn clients(config: &Config) -> Result<notifier::Prepared> {
         let alerting = Notifier::prepare(config)?;
-        config.tracing.iter().try_for_each(TracingConfig::check_access).context("tracing")?;
+        config
+            .tracing
+            .iter()
+            .try_for_each(TracingConfig::check_access)
+            .context("tracing")?;
         Ok(alerting)
     }
 }
@@ -70,8 +80,17 @@ pub struct ReloadStatus {
 impl LiveConfig {
     /// Creates the configuration that was read from `path` at start.
     pub fn new(path: Option<PathBuf>, config: Config) -> Self {
-        let status = ReloadStatus { is_success: true, last_success: Timestamp::now() };
-        Self { path, state: RwLock::new(State { config: Arc::new(config), status }) }
+        let status = ReloadStatus {
+            is_success: true,
+            last_success: Timestamp::now(),
+        };
+        Self {
+            path,
+            state: RwLock::new(State {
+                config: Arc::new(config),
+                status,
+            }),
+        }
     }
 
     /// Returns the configuration in force.
@@ -89,13 +108,20 @@ impl LiveConfig {
         self.state.read().status
     }
 
-    /// Reads the file again and puts it into force. `apply` does the same for the rest of the server; meanwhile the old
-    /// configuration can be read. Returns the changed keys. The caller reloads once at a time.
+    /// Reads the file again and puts it into force. `apply` does the same for the rest of the
+    /// server; meanwhile the old configuration can be read. Returns the changed keys. The caller
+    /// reloads once at a time.
     ///
     /// # Errors
-    /// The errors of [`Config::load`] and `apply`, and if a setting that needs a restart has changed.
+    /// The errors of [`Config::load`] and `apply`, and if a setting that needs a restart has
+    /// changed.
     pub(crate) fn reload(&self, apply: impl FnOnce(&Config) -> Result<()>) -> Result<Vec<String>> {
-        let read = self.path.as_deref().map(Config::load).transpose().map(Option::unwrap_or_default);
+        let read = self
+            .path
+            .as_deref()
+            .map(Config::load)
+            .transpose()
+            .map(Option::unwrap_or_default);
         let checked = read.and_then(|config| {
             let changed = config.keys_that_differ(&self.current());
             if let Some(key) = changed.iter().find(|key| config::needs_restart(key)) {
@@ -121,12 +147,21 @@ mod tests {
     fn tls_settings_of_traces_are_checked() {
         let check = |keys: &str, expect: &str| {
             let config = Config::parse(&format!("tracing: {{endpoint: 'a:1', {keys}}}")).unwrap();
-            let invalid = Prepared::new(&config).map(drop).map_err(|error| format!("{error:#}")).err();
+            let invalid = Prepared::new(&config)
+                .map(drop)
+                .map_err(|error| format!("{error:#}"))
+                .err();
             assert_eq!(invalid.is_none(), expect.is_empty(), "{invalid:?}");
             assert!(invalid.unwrap_or_default().contains(expect));
         };
-        check("tls_config: {ca_file: nowhere}", "tracing: tls_config.ca: read \"nowhere\"");
-        check("tls_config: {insecure_skip_verify: true, max_version: TLS11}", "tracing: tls_config.max_version");
+        check(
+            "tls_config: {ca_file: nowhere}",
+            "tracing: tls_config.ca: read \"nowhere\"",
+        );
+        check(
+            "tls_config: {insecure_skip_verify: true, max_version: TLS11}",
+            "tracing: tls_config.max_version",
+        );
         check("tls_config: {insecure_skip_verify: true}", "");
         check("insecure: true, tls_config: {ca_file: nowhere}", "");
     }
@@ -139,24 +174,44 @@ mod tests {
         let live = LiveConfig::new(Some(path.clone()), Config::load(&path).unwrap());
         let label = || live.current().global.external_labels.get("a").cloned();
         let apply = |config: &Config| {
-            let is_invalid = config.global.external_labels.values().any(|value| value == "invalid");
-            if is_invalid { Err(anyhow::anyhow!("cannot be applied")) } else { Ok(()) }
+            let is_invalid = config
+                .global
+                .external_labels
+                .values()
+                .any(|value| value == "invalid");
+            if is_invalid {
+                Err(anyhow::anyhow!("cannot be applied"))
+            } else {
+                Ok(())
+            }
         };
         for (text, expect) in [
             ("nonsense: 1", Err("unknown field `nonsense`")),
-            ("storage: {tsdb: {ahead_max: 1m}}", Err("storage.tsdb: a change takes effect")),
-            ("global: {external_labels: {a: invalid}}", Err("cannot be applied")),
+            (
+                "storage: {tsdb: {ahead_max: 1m}}",
+                Err("storage.tsdb: a change takes effect"),
+            ),
+            (
+                "global: {external_labels: {a: invalid}}",
+                Err("cannot be applied"),
+            ),
             ("global: {external_labels: {a: c}}", Ok("c")),
         ] {
             std::fs::write(&path, text).unwrap();
             match (live.reload(apply), expect) {
                 (Ok(changed), Ok(value)) => {
-                    assert_eq!((label().as_deref(), live.status().is_success), (Some(value), true));
+                    assert_eq!(
+                        (label().as_deref(), live.status().is_success),
+                        (Some(value), true)
+                    );
                     assert_eq!(changed, ["global.external_labels"]);
                 }
                 (Err(error), Err(part)) => {
                     assert!(format!("{error:#}").contains(part), "{error:#}");
-                    assert_eq!((label().as_deref(), live.status().is_success), (Some("b"), false));
+                    assert_eq!(
+                        (label().as_deref(), live.status().is_success),
+                        (Some("b"), false)
+                    );
                 }
                 (got, _) => panic!("{text}: {got:?}"),
             }

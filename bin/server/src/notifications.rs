@@ -1,7 +1,7 @@
 //! Notifications for operators, as a list and as a stream of events.
 //!
-//! The texts are Prometheus', whose web page shows them. A subscriber that does not keep up misses events. There are at
-//! most `--web.max-notifications-subscribers` subscribers.
+//! The texts are Prometheus', whose web page shows them. A subscriber that does not keep up misses
+//! events. There are at most `--web.max-notifications-subscribers` subscribers.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ pub(crate) const CONFIG_FAILED: &str = "Configuration reload has failed.";
 /// The WAL is not replayed yet.
 pub const STARTING_UP: &str = "Prometheus is starting and replaying the write-ahead log (WAL).";
 /// The server is about to stop.
-pub const SHUTTING_DOWN: &str = "Prometheus is shutting down and gracefully stopping all operations.";
+pub const SHUTTING_DOWN: &str =
+    "Prometheus is shutting down and gracefully stopping all operations.";
 
 /// Many blocks are too old at once.
 pub(crate) const RETENTION_HELD: &str = "Retention, or a retention rule, keeps many blocks that became too old at once, \
@@ -52,14 +53,24 @@ struct Board {
 
 impl Board {
     fn list(&self) -> Vec<Event> {
-        self.active.iter().map(|(text, date)| Event { text, date: *date, active: true }).collect()
+        self.active
+            .iter()
+            .map(|(text, date)| Event {
+                text,
+                date: *date,
+                active: true,
+            })
+            .collect()
     }
 }
 
 impl Notifications {
     /// Creates an empty list.
     pub(crate) fn new(subscribers_max: usize) -> Self {
-        Self { subscribers_max, state: Mutex::default() }
+        Self {
+            subscribers_max,
+            state: Mutex::default(),
+        }
     }
 
     /// Activates or deactivates a notification.
@@ -76,7 +87,12 @@ impl Notifications {
         }
         let event = Event { text, date, active };
         // A subscriber with a full queue misses this event. A closed subscriber is removed.
-        board.subscribers.retain(|to| !matches!(to.try_send(event.clone()), Err(mpsc::error::TrySendError::Closed(_))));
+        board.subscribers.retain(|to| {
+            !matches!(
+                to.try_send(event.clone()),
+                Err(mpsc::error::TrySendError::Closed(_))
+            )
+        });
     }
 
     /// Ends all streams, once their queued events are sent.
@@ -91,16 +107,21 @@ impl Notifications {
         self.state.lock().list()
     }
 
-    /// Returns a stream of the active notifications and then of changes, or `None` if there are too many subscribers.
+    /// Returns a stream of the active notifications and then of changes, or `None` if there are too
+    /// many subscribers.
     pub fn subscribe(&self) -> Option<mpsc::Receiver<Event>> {
         let mut board = self.state.lock();
-        board.subscribers.retain(|subscriber| !subscriber.is_closed());
+        board
+            .subscribers
+            .retain(|subscriber| !subscriber.is_closed());
         if board.subscribers.len() >= self.subscribers_max {
             return None;
         }
         let (sender, receiver) = mpsc::channel(EVENTS_QUEUED_MAX);
         for event in board.list() {
-            sender.try_send(event).expect("there are fewer texts than events that may be queued");
+            sender
+                .try_send(event)
+                .expect("there are fewer texts than events that may be queued");
         }
         if !board.is_closed {
             board.subscribers.push(sender);

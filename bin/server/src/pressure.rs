@@ -1,8 +1,8 @@
 //! Memory pressure: how close the memory use of the process is to its limit.
 //!
-//! Budgets bound what requests allocate. Memory outside of them (the allocator, other processes in the same cgroup,
-//! estimates) shows here. Work is rejected before the kernel kills the process, samples of known series last. With R
-//! for `--memory.refuse-at`, in percent of the limit:
+//! Budgets bound what requests allocate. Memory outside of them (the allocator, other processes in
+//! the same cgroup, estimates) shows here. Work is rejected before the kernel kills the process,
+//! samples of known series last. With R for `--memory.refuse-at`, in percent of the limit:
 //!
 //! | state | above | with R = 90 | rejected |
 //! | --- | --- | --- | --- |
@@ -10,12 +10,14 @@
 //! | 2 | R | 90 | and queries, of which the heaviest is canceled |
 //! | 3 | R + 3/4 (100 - R) | 97 | and writes |
 //!
-//! Queries alone do not lead to these states. Their shared budget shrinks to the memory that the rest of the process
-//! leaves below state 1 ([`Pressure::query_memory_max`]).
+//! Queries alone do not lead to these states. Their shared budget shrinks to the memory that the
+//! rest of the process leaves below state 1 ([`Pressure::query_memory_max`]).
 //!
-//! A state ends with the first measurement that is not above its threshold. Nothing has to be reset.
+//! A state ends with the first measurement that is not above its threshold. Nothing has to be
+//! reset.
 //!
-//! Threads: the housekeeping thread updates it a few times per second. Requests read the last value.
+//! Threads: the housekeeping thread updates it a few times per second. Requests read the last
+//! value.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,8 +25,8 @@ use varve_base::machine::Memory;
 
 /// Queries may always hold this part of their memory.
 const QUERY_MEMORY_MIN_PART: usize = 8;
-/// Maximum distance of the threshold of new series from that of queries, in percent of the limit. With a low
-/// `--memory.refuse-at`, a larger one would be below the memory that heads may use.
+/// Maximum distance of the threshold of new series from that of queries, in percent of the limit.
+/// With a low `--memory.refuse-at`, a larger one would be below the memory that heads may use.
 const NEW_SERIES_MARGIN_MAX: u64 = 5;
 
 /// The last measurement.
@@ -41,10 +43,16 @@ impl Pressure {
     /// Creates a monitor of `memory`.
     pub fn new(memory: Memory, refuse_at_percent: u64) -> Self {
         let limit = AtomicU64::new(memory.limit_bytes());
-        Self { memory, refuse_at_percent, used: AtomicU64::new(0), limit }
+        Self {
+            memory,
+            refuse_at_percent,
+            used: AtomicU64::new(0),
+            limit,
+        }
     }
 
-    /// Measures memory use, and returns `true` if queries are rejected. Reads files of /proc and /sys.
+    /// Measures memory use, and returns `true` if queries are rejected. Reads files of /proc and
+    /// /sys.
     pub(crate) fn check(&self) -> bool {
         if let Some(usage) = self.memory.usage() {
             self.used.store(usage.used_bytes, Ordering::Relaxed);
@@ -55,7 +63,10 @@ impl Pressure {
 
     /// Returns the bytes in use and the limit that they are closest to.
     pub(crate) fn stats(&self) -> (u64, u64) {
-        (self.used.load(Ordering::Relaxed), self.limit.load(Ordering::Relaxed))
+        (
+            self.used.load(Ordering::Relaxed),
+            self.limit.load(Ordering::Relaxed),
+        )
     }
 
     /// Checks whether queries are admitted.
@@ -79,8 +90,8 @@ impl Pressure {
         self.check_at(self.new_series_percent()).is_err()
     }
 
-    /// Returns the bytes that all queries together may hold, at most `max` and at least an eighth of it. `held` is the
-    /// number of bytes that they hold now.
+    /// Returns the bytes that all queries together may hold, at most `max` and at least an eighth
+    /// of it. `held` is the number of bytes that they hold now.
     pub(crate) fn query_memory_max(&self, max: usize, held: usize) -> usize {
         let percent = self.new_series_percent();
         if percent >= 100 {
@@ -89,7 +100,9 @@ impl Pressure {
         let (used, limit) = self.stats();
         let others = used.saturating_sub(held as u64);
         let left = (limit / 100 * percent).saturating_sub(others);
-        usize::try_from(left).unwrap_or(usize::MAX).clamp(max / QUERY_MEMORY_MIN_PART, max)
+        usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .clamp(max / QUERY_MEMORY_MIN_PART, max)
     }
 
     fn new_series_percent(&self) -> u64 {
@@ -103,7 +116,9 @@ impl Pressure {
         if percent >= 100 || used <= limit / 100 * percent {
             return Ok(());
         }
-        Err(format!("out of memory: {used} of {limit} bytes are in use (--memory.refuse-at)"))
+        Err(format!(
+            "out of memory: {used} of {limit} bytes are in use (--memory.refuse-at)"
+        ))
     }
 }
 
@@ -130,8 +145,11 @@ mod tests {
             (&off, 5000, 0),
         ] {
             pressure.used.store(used, Ordering::Relaxed);
-            let rejects =
-                [pressure.refuses_new_series(), pressure.check_queries().is_err(), pressure.check_writes().is_err()];
+            let rejects = [
+                pressure.refuses_new_series(),
+                pressure.check_queries().is_err(),
+                pressure.check_writes().is_err(),
+            ];
             assert_eq!(rejects, [state >= 1, state >= 2, state >= 3], "{used}");
         }
     }
@@ -139,9 +157,19 @@ mod tests {
     #[test]
     fn queries_get_what_the_rest_of_the_process_leaves() {
         let pressure = Pressure::new(Memory::given(1000), 90);
-        for (used, held, expect) in [(100, 0, 400), (600, 100, 350), (800, 0, 50), (990, 400, 260), (990, 0, 50)] {
+        for (used, held, expect) in [
+            (100, 0, 400),
+            (600, 100, 350),
+            (800, 0, 50),
+            (990, 400, 260),
+            (990, 0, 50),
+        ] {
             pressure.used.store(used, Ordering::Relaxed);
-            assert_eq!(pressure.query_memory_max(400, held), expect, "{used} {held}");
+            assert_eq!(
+                pressure.query_memory_max(400, held),
+                expect,
+                "{used} {held}"
+            );
         }
         let off = Pressure::new(Memory::given(1000), 100);
         off.used.store(990, Ordering::Relaxed);
@@ -152,6 +180,11 @@ mod tests {
     fn memory_use_of_the_process_is_measured() {
         let pressure = Pressure::new(Memory::given(1), 90);
         assert!(pressure.check() && pressure.stats().0 > 0 && pressure.stats().1 == 1);
-        assert!(pressure.check_queries().unwrap_err().contains("--memory.refuse-at"));
+        assert!(
+            pressure
+                .check_queries()
+                .unwrap_err()
+                .contains("--memory.refuse-at")
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! Rejected samples and requests since the start: for each reason a count, the last example and its sender.
+//! Rejected samples and requests since the start: for each reason a count, the last example and its
+//! sender.
 //!
-//! Filled by the write handlers, read by /api/v1/status/rejects. Bounded by the number of reasons and the sizes of an
-//! example and a sender.
+//! Filled by the write handlers, read by /api/v1/status/rejects. Bounded by the number of reasons
+//! and the sizes of an example and a sender.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -34,11 +35,19 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Returns the name of the sender for rules, metrics and lists: its user, or its address if it sends no
-    /// credentials, and the replica labels of its HA pair.
+    /// Returns the name of the sender for rules, metrics and lists: its user, or its address if it
+    /// sends no credentials, and the replica labels of its HA pair.
     pub(crate) fn name(&self, replica: Option<&str>) -> String {
-        let address = || self.address.map(|address| address.ip().to_string()).unwrap_or_default();
-        let name = if self.user.is_empty() { address() } else { self.user.to_string() };
+        let address = || {
+            self.address
+                .map(|address| address.ip().to_string())
+                .unwrap_or_default()
+        };
+        let name = if self.user.is_empty() {
+            address()
+        } else {
+            self.user.to_string()
+        };
         match replica {
             Some(replica) => format!("{name} {replica}"),
             None => name,
@@ -55,7 +64,8 @@ pub struct RejectStats {
     pub message: String,
     /// Requests with at least one such reject.
     pub n_requests: u64,
-    /// Rejected samples, series, histograms, exemplars or metric families, by reason. 0 if whole requests are rejected.
+    /// Rejected samples, series, histograms, exemplars or metric families, by reason. 0 if whole
+    /// requests are rejected.
     pub count: u64,
     /// Rejected samples, if they were counted.
     pub n_samples: u64,
@@ -82,13 +92,33 @@ impl RejectLog {
 
     /// Adds a request that was rejected as a whole.
     pub fn add_request(&self, sender: Sender, reason: &'static str, text: String) {
-        let example = Example { text, ..Example::default() };
-        self.insert(sender, reason, "request rejected as a whole".to_owned(), (0, 0), example);
+        let example = Example {
+            text,
+            ..Example::default()
+        };
+        self.insert(
+            sender,
+            reason,
+            "request rejected as a whole".to_owned(),
+            (0, 0),
+            example,
+        );
     }
 
     fn add_reject(&self, sender: Sender, reject: &Reject) {
-        let Reject { reason, count, n_samples, example } = reject;
-        self.insert(sender, reason.name(), reason.to_string(), (*count, *n_samples), example.clone());
+        let Reject {
+            reason,
+            count,
+            n_samples,
+            example,
+        } = reject;
+        self.insert(
+            sender,
+            reason.name(),
+            reason.to_string(),
+            (*count, *n_samples),
+            example.clone(),
+        );
     }
 
     fn insert(
@@ -99,12 +129,28 @@ impl RejectLog {
         (count, n_samples): (u64, u64),
         mut example: Example,
     ) {
-        example.text.truncate(example.text.floor_char_boundary(TEXT_SIZE_MAX));
+        example
+            .text
+            .truncate(example.text.floor_char_boundary(TEXT_SIZE_MAX));
         let mut reasons = self.reasons.lock();
-        let before = reasons.get(reason).map_or((0, 0, 0), |of| (of.n_requests, of.count, of.n_samples));
+        let before = reasons
+            .get(reason)
+            .map_or((0, 0, 0), |of| (of.n_requests, of.count, of.n_samples));
         let last = Timestamp::now();
         let (n_requests, count, n_samples) = (before.0 + 1, before.1 + count, before.2 + n_samples);
-        reasons.insert(reason, RejectStats { reason, message, n_requests, count, n_samples, last, example, sender });
+        reasons.insert(
+            reason,
+            RejectStats {
+                reason,
+                message,
+                n_requests,
+                count,
+                n_samples,
+                last,
+                example,
+                sender,
+            },
+        );
     }
 
     /// Returns all reasons, the most recent first.
@@ -134,14 +180,30 @@ mod tests {
     #[test]
     fn reasons_are_counted_with_their_last_example() {
         let log = RejectLog::default();
-        let sender = |agent: &str| Sender { user_agent: agent.to_owned(), ..Sender::default() };
-        for (agent, text) in [("a", "x".repeat(2 * TEXT_SIZE_MAX)), ("b", "é".repeat(TEXT_SIZE_MAX))] {
+        let sender = |agent: &str| Sender {
+            user_agent: agent.to_owned(),
+            ..Sender::default()
+        };
+        for (agent, text) in [
+            ("a", "x".repeat(2 * TEXT_SIZE_MAX)),
+            ("b", "é".repeat(TEXT_SIZE_MAX)),
+        ] {
             log.add_request(sender(agent), "malformed", text);
         }
-        log.add(|| sender("c"), &Err(WriteError::Busy { in_flight: 1, size: 2, limit: 3 }));
+        log.add(
+            || sender("c"),
+            &Err(WriteError::Busy {
+                in_flight: 1,
+                size: 2,
+                limit: 3,
+            }),
+        );
         log.add(|| sender("d"), &Ok(Written::default()));
         let list = log.list();
-        let listed: Vec<_> = list.iter().map(|of| (of.reason, of.n_requests, of.sender.user_agent.as_str())).collect();
+        let listed: Vec<_> = list
+            .iter()
+            .map(|of| (of.reason, of.n_requests, of.sender.user_agent.as_str()))
+            .collect();
         assert_eq!(listed, [("busy", 1, "c"), ("malformed", 2, "b")]);
         assert_eq!(list[1].example.text.len(), TEXT_SIZE_MAX);
     }

@@ -20,7 +20,8 @@ use super::store::Store;
 /// The label `job` of all series.
 pub const JOB: &str = "varve";
 
-/// Stores the metrics now and then every `interval`, until the store is closed. `address` is the listening address.
+/// Stores the metrics now and then every `interval`, until the store is closed. `address` is the
+/// listening address.
 pub async fn run(app: Arc<App>, address: String, interval: Duration) {
     let instance = instance(&address, &machine::hostname());
     let mut ticks = tokio::time::interval(interval);
@@ -31,21 +32,22 @@ pub async fn run(app: Arc<App>, address: String, interval: Duration) {
         ticks.tick().await;
         let Some(store) = app.store() else { return };
         let (app, instance, before) = (Arc::clone(&app), instance.clone(), Arc::clone(&last));
-        let scraped = tokio::task::spawn_blocking(move || match scrape(&app, &store, &instance, &before) {
-            Ok(stored) => Arc::new(stored),
-            Err(reason) => {
-                app.metrics.self_scrapes_failed.inc();
-                tracing::warn!(reason, "Self-scrape failed");
-                before
-            }
-        });
+        let scraped =
+            tokio::task::spawn_blocking(move || match scrape(&app, &store, &instance, &before) {
+                Ok(stored) => Arc::new(stored),
+                Err(reason) => {
+                    app.metrics.self_scrapes_failed.inc();
+                    tracing::warn!(reason, "Self-scrape failed");
+                    before
+                }
+            });
         // A panic is logged.
         last = scraped.await.unwrap_or(last);
     }
 }
 
-/// Returns the label `instance`: the listening address. The address of all interfaces is the same on every machine, so
-/// the machine's name replaces it.
+/// Returns the label `instance`: the listening address. The address of all interfaces is the same
+/// on every machine, so the machine's name replaces it.
 fn instance(address: &str, hostname: &str) -> String {
     match address.parse::<SocketAddr>() {
         Ok(address) if address.ip().is_unspecified() => format!("{hostname}:{}", address.port()),
@@ -53,9 +55,14 @@ fn instance(address: &str, hostname: &str) -> String {
     }
 }
 
-/// Stores the metrics of this moment, and staleness markers for series that only the last scrape had. Returns the
-/// series of this scrape.
-pub fn scrape(app: &App, store: &Store, instance: &str, last: &BTreeSet<Labels>) -> Result<BTreeSet<Labels>, String> {
+/// Stores the metrics of this moment, and staleness markers for series that only the last scrape
+/// had. Returns the series of this scrape.
+pub fn scrape(
+    app: &App,
+    store: &Store,
+    instance: &str,
+    last: &BTreeSet<Labels>,
+) -> Result<BTreeSet<Labels>, String> {
     let started = Instant::now();
     let timestamp_ms = store.db.own_now_ms();
     let families = app.gather();
@@ -69,15 +76,39 @@ pub fn scrape(app: &App, store: &Store, instance: &str, last: &BTreeSet<Labels>)
     ];
     scraped.extend(report.map(|(name, value)| (labels(name, &[], instance), value)));
     let stored: BTreeSet<Labels> = scraped.iter().map(|(labels, _)| labels.clone()).collect();
-    let vanished = last.difference(&stored).map(|labels| (labels.clone(), f64::from_bits(STALE_NAN_BITS)));
+    let vanished = last
+        .difference(&stored)
+        .map(|labels| (labels.clone(), f64::from_bits(STALE_NAN_BITS)));
     scraped.extend(vanished.collect::<Vec<_>>());
-    let samples: Vec<_> = scraped.into_iter().map(|(labels, value)| (labels, Sample { timestamp_ms, value })).collect();
-    let rejects = store.receiver.append_own(&samples).map_err(|error| error.to_string())?;
-    store.db.set_metadata(families.iter().map(metadata)).map_err(|error| error.to_string())?;
-    if rejects.is_empty() { Ok(stored) } else { Err(rejects.to_string()) }
+    let samples: Vec<_> = scraped
+        .into_iter()
+        .map(|(labels, value)| {
+            (
+                labels,
+                Sample {
+                    timestamp_ms,
+                    value,
+                },
+            )
+        })
+        .collect();
+    let rejects = store
+        .receiver
+        .append_own(&samples)
+        .map_err(|error| error.to_string())?;
+    store
+        .db
+        .set_metadata(families.iter().map(metadata))
+        .map_err(|error| error.to_string())?;
+    if rejects.is_empty() {
+        Ok(stored)
+    } else {
+        Err(rejects.to_string())
+    }
 }
 
-/// Flattens families into series as the text format does: a histogram has buckets, a sum and a count.
+/// Flattens families into series as the text format does: a histogram has buckets, a sum and a
+/// count.
 fn samples(families: &[MetricFamily], instance: &str) -> Vec<(Labels, f64)> {
     let mut all = Vec::new();
     for family in families {
@@ -85,10 +116,14 @@ fn samples(families: &[MetricFamily], instance: &str) -> Vec<(Labels, f64)> {
             match family.get_field_type() {
                 MetricType::HISTOGRAM => histogram(family.name(), metric, instance, &mut all),
                 MetricType::SUMMARY => summary(family.name(), metric, instance, &mut all),
-                MetricType::COUNTER => {
-                    all.push((series(family.name(), metric, instance), metric.get_counter().get_value()))
-                }
-                _ => all.push((series(family.name(), metric, instance), metric.get_gauge().get_value())),
+                MetricType::COUNTER => all.push((
+                    series(family.name(), metric, instance),
+                    metric.get_counter().get_value(),
+                )),
+                _ => all.push((
+                    series(family.name(), metric, instance),
+                    metric.get_gauge().get_value(),
+                )),
             }
         }
     }
@@ -97,23 +132,45 @@ fn samples(families: &[MetricFamily], instance: &str) -> Vec<(Labels, f64)> {
 
 fn histogram(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels, f64)>) {
     let histogram = metric.get_histogram();
-    let bucket =
-        |le: &str, count: u64| (series(&format!("{name}_bucket"), metric, instance).with("le", le), count as f64);
-    let bounds = histogram.get_bucket().iter().filter(|bucket| bucket.upper_bound().is_finite());
+    let bucket = |le: &str, count: u64| {
+        (
+            series(&format!("{name}_bucket"), metric, instance).with("le", le),
+            count as f64,
+        )
+    };
+    let bounds = histogram
+        .get_bucket()
+        .iter()
+        .filter(|bucket| bucket.upper_bound().is_finite());
     all.extend(bounds.map(|b| bucket(&print_bound(b.upper_bound()), b.cumulative_count())));
     all.push(bucket("+Inf", histogram.get_sample_count()));
-    all.push((series(&format!("{name}_sum"), metric, instance), histogram.get_sample_sum()));
-    all.push((series(&format!("{name}_count"), metric, instance), histogram.get_sample_count() as f64));
+    all.push((
+        series(&format!("{name}_sum"), metric, instance),
+        histogram.get_sample_sum(),
+    ));
+    all.push((
+        series(&format!("{name}_count"), metric, instance),
+        histogram.get_sample_count() as f64,
+    ));
 }
 
 fn summary(name: &str, metric: &Metric, instance: &str, all: &mut Vec<(Labels, f64)>) {
     let summary = metric.get_summary();
     all.extend(summary.get_quantile().iter().map(|of| {
         let labels = series(name, metric, instance);
-        (labels.with("quantile", &of.quantile().to_string()), of.value())
+        (
+            labels.with("quantile", &of.quantile().to_string()),
+            of.value(),
+        )
     }));
-    all.push((series(&format!("{name}_sum"), metric, instance), summary.sample_sum()));
-    all.push((series(&format!("{name}_count"), metric, instance), summary.sample_count() as f64));
+    all.push((
+        series(&format!("{name}_sum"), metric, instance),
+        summary.sample_sum(),
+    ));
+    all.push((
+        series(&format!("{name}_count"), metric, instance),
+        summary.sample_count() as f64,
+    ));
 }
 
 /// Prometheus 3 writes bounds of classic buckets as floats: `1.0`, not `1`.
@@ -122,7 +179,11 @@ fn print_bound(bound: f64) -> String {
 }
 
 fn series(name: &str, metric: &Metric, instance: &str) -> Labels {
-    let own: Vec<_> = metric.get_label().iter().map(|label| (label.name(), label.value())).collect();
+    let own: Vec<_> = metric
+        .get_label()
+        .iter()
+        .map(|label| (label.name(), label.value()))
+        .collect();
     labels(name, &own, instance)
 }
 
@@ -140,7 +201,14 @@ fn metadata(family: &MetricFamily) -> (&str, Metadata) {
         MetricType::HISTOGRAM => "histogram",
         MetricType::UNTYPED => "unknown",
     };
-    (family.name(), Metadata { kind: kind.to_owned(), help: family.help().to_owned(), unit: String::new() })
+    (
+        family.name(),
+        Metadata {
+            kind: kind.to_owned(),
+            help: family.help().to_owned(),
+            unit: String::new(),
+        },
+    )
 }
 
 #[cfg(test)]
@@ -170,8 +238,10 @@ mod tests {
         registry.register(Box::new(histogram.clone())).unwrap();
         counter.inc_by(3);
         histogram.with_label_values(&["/x"]).observe(0.75);
-        let printed: Vec<_> =
-            samples(&registry.gather(), "i:1").iter().map(|(labels, value)| format!("{labels} {value}")).collect();
+        let printed: Vec<_> = samples(&registry.gather(), "i:1")
+            .iter()
+            .map(|(labels, value)| format!("{labels} {value}"))
+            .collect();
         let rest = "handler=\"/x\", instance=\"i:1\", job=\"varve\"";
         assert_eq!(
             printed,

@@ -49,8 +49,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. A write beyond RLIMIT_FSIZE no longer ends the process, but fails like a write on a full
-    /// disk.
+    /// Installs the handlers. A write beyond RLIMIT_FSIZE no longer ends the process, but fails
+    /// like a write on a full disk.
     ///
     /// # Errors
     /// If the operating system rejects a handler.

@@ -69,29 +69,62 @@ impl Store {
     /// The errors of [`Db::open`].
     pub fn open(path: &Path, options: StoreOptions) -> anyhow::Result<Self> {
         let db = Arc::new(Db::open(path, options.tsdb)?);
-        let (lookback_delta_ms, delta_to_cumulative) = (options.engine.lookback_delta_ms, options.delta_to_cumulative);
+        let (lookback_delta_ms, delta_to_cumulative) = (
+            options.engine.lookback_delta_ms,
+            options.delta_to_cumulative,
+        );
         // The open database holds the lock of the directory.
-        let (usage, found) = Usage::open(Arc::new(RealFs), path.join(USAGE_FILE), SystemClock.now_ms());
+        let (usage, found) = Usage::open(
+            Arc::new(RealFs),
+            path.join(USAGE_FILE),
+            SystemClock.now_ms(),
+        );
         report(found, "the usage record", "a new record starts");
         let (elections, found) = Elections::open(Arc::new(RealFs), path.join(HA_FILE));
         report(found, "HA pairs", "leaders are elected again");
         let elections = Arc::new(elections);
-        let (disabled_rules, found) = DisabledRules::open(Arc::new(RealFs), path.join(DISABLED_RULES_FILE));
-        report(found, "rules disabled by use", "all rules are enabled again");
-        let receiver = Receiver::new(Arc::clone(&db), options.ingest).with_disabled_rules(disabled_rules);
+        let (disabled_rules, found) =
+            DisabledRules::open(Arc::new(RealFs), path.join(DISABLED_RULES_FILE));
+        report(
+            found,
+            "rules disabled by use",
+            "all rules are enabled again",
+        );
+        let receiver =
+            Receiver::new(Arc::clone(&db), options.ingest).with_disabled_rules(disabled_rules);
         let engine = Engine::new(options.engine);
         let path = path.to_owned();
-        Ok(Self { db, receiver, engine, usage, elections, lookback_delta_ms, delta_to_cumulative, path })
+        Ok(Self {
+            db,
+            receiver,
+            engine,
+            usage,
+            elections,
+            lookback_delta_ms,
+            delta_to_cumulative,
+            path,
+        })
     }
 
-    /// Records the selectors of a request for metadata or exemplars, and the labels that it shows. It disables no
-    /// rules: users browse metrics and labels without needing their samples.
-    pub fn note_metadata(&self, ctx: &QueryContext, who: &Requester, selectors: &[Vec<Matcher>], labels: &LabelSet) {
+    /// Records the selectors of a request for metadata or exemplars, and the labels that it shows.
+    /// It disables no rules: users browse metrics and labels without needing their samples.
+    pub fn note_metadata(
+        &self,
+        ctx: &QueryContext,
+        who: &Requester,
+        selectors: &[Vec<Matcher>],
+        labels: &LabelSet,
+    ) {
         self.note_without_samples(ctx, who, &uses(selectors, labels));
     }
 
     /// Records the uses of a query whose response has no samples. It disables no rules.
-    pub fn note_without_samples(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
+    pub fn note_without_samples(
+        &self,
+        ctx: &QueryContext,
+        who: &Requester,
+        selectors: &[SelectorUse],
+    ) {
         self.record(ctx, who, selectors);
     }
 
@@ -100,8 +133,8 @@ impl Store {
         self.note_query(ctx, who, &uses(selectors, &LabelSet::all()));
     }
 
-    /// Records the uses of a query, and disables rules that drop the selected series if they have `disable_on_use`.
-    /// Reads of Varve's own tools do not count.
+    /// Records the uses of a query, and disables rules that drop the selected series if they have
+    /// `disable_on_use`. Reads of Varve's own tools do not count.
     pub fn note_query(&self, ctx: &QueryContext, who: &Requester, selectors: &[SelectorUse]) {
         if !self.record(ctx, who, selectors) {
             return;
@@ -113,13 +146,29 @@ impl Store {
                 who: who.to_string(),
             };
             // As in `record`: if this fails, so does the request.
-            let Ok(rules) = self.receiver.note_use(ctx, matchers, by) else { return };
-            for UsedRule { name: rule, is_disabled } in rules {
+            let Ok(rules) = self.receiver.note_use(ctx, matchers, by) else {
+                return;
+            };
+            for UsedRule {
+                name: rule,
+                is_disabled,
+            } in rules
+            {
                 let (selector, who) = (print_matchers(matchers), who.to_string());
                 if is_disabled {
-                    tracing::warn!(rule, selector, who, "Rule disabled because a query used series that it drops");
+                    tracing::warn!(
+                        rule,
+                        selector,
+                        who,
+                        "Rule disabled because a query used series that it drops"
+                    );
                 } else {
-                    tracing::info!(rule, selector, who, "Rule in dry run would have been disabled by a query");
+                    tracing::info!(
+                        rule,
+                        selector,
+                        who,
+                        "Rule in dry run would have been disabled by a query"
+                    );
                 }
             }
         }
@@ -130,18 +179,22 @@ impl Store {
         if who.is_tool() || selectors.is_empty() {
             return false;
         }
-        // Regular expressions are compiled within the limits of the request. If that fails, so does the request.
+        // Regular expressions are compiled within the limits of the request. If that fails, so does
+        // the request.
         let mut matchers = selectors.iter().flat_map(|used| &used.matchers);
-        if matchers.try_for_each(|matcher| matcher.compile(ctx)).is_err() {
+        if matchers
+            .try_for_each(|matcher| matcher.compile(ctx))
+            .is_err()
+        {
             return false;
         }
         self.usage.note(who, selectors, SystemClock.now_ms());
         true
     }
 
-    /// Returns an info for each relabel rule that drops the series of a query with an empty result. Considers the
-    /// selectors with a metric name that have no recent samples at `end_ms`, the end of the query. Returns at most
-    /// [`DROPPED_INFOS_MAX`] infos.
+    /// Returns an info for each relabel rule that drops the series of a query with an empty result.
+    /// Considers the selectors with a metric name that have no recent samples at `end_ms`, the end
+    /// of the query. Returns at most [`DROPPED_INFOS_MAX`] infos.
     ///
     /// # Errors
     /// If the request is interrupted.
@@ -152,14 +205,25 @@ impl Store {
         end_ms: i64,
     ) -> varve_tsdb::Result<Vec<String>> {
         // Samples from before the rule was enforced may be older.
-        let recent = TimeRange { start_ms: end_ms.saturating_sub(self.lookback_delta_ms), end_ms };
+        let recent = TimeRange {
+            start_ms: end_ms.saturating_sub(self.lookback_delta_ms),
+            end_ms,
+        };
         let mut infos = Vec::new();
         for SelectorUse { matchers, .. } in selectors {
             let rules = self.receiver.rules_dropping(ctx, matchers)?;
-            if rules.is_empty() || self.db.select_labels(ctx, matchers, recent)?.next().is_some() {
+            if rules.is_empty()
+                || self
+                    .db
+                    .select_labels(ctx, matchers, recent)?
+                    .next()
+                    .is_some()
+            {
                 continue;
             }
-            let name = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME);
+            let name = matchers
+                .iter()
+                .find(|matcher| matcher.name() == METRIC_NAME);
             for info in rules.iter().map(|rule| dropped_info(name, rule)) {
                 if infos.len() < DROPPED_INFOS_MAX && !infos.contains(&info) {
                     infos.push(info);
@@ -172,12 +236,16 @@ impl Store {
         Ok(infos)
     }
 
-    /// Saves the state that is not in the WAL. A failure is logged, and the next call repeats the write.
+    /// Saves the state that is not in the WAL. A failure is logged, and the next call repeats the
+    /// write.
     pub fn save(&self) {
         for (what, saved) in [
             ("the usage record", self.usage.save()),
             ("the leaders of HA pairs", self.elections.save()),
-            ("which rules are disabled by use", self.receiver.disabled_rules().save()),
+            (
+                "which rules are disabled by use",
+                self.receiver.disabled_rules().save(),
+            ),
         ] {
             if let Err(error) = saved {
                 tracing::error!(%error, "Cannot save {what}; retrying later");
@@ -185,38 +253,51 @@ impl Store {
         }
     }
 
-    /// Creates a snapshot of the store, with the state that is not in the WAL, and the configuration in force.
+    /// Creates a snapshot of the store, with the state that is not in the WAL, and the
+    /// configuration in force.
     ///
     /// # Errors
-    /// The errors of [`Db::snapshot`], and if a file cannot be written. A partially created directory stays.
+    /// The errors of [`Db::snapshot`], and if a file cannot be written. A partially created
+    /// directory stays.
     pub fn snapshot(&self, name: &str, skip_head: bool, config: &Config) -> varve_tsdb::Result<()> {
         let dir = self.db.snapshot(name, skip_head)?;
         self.save();
         for file in STATE_FILES {
             let (from, to) = (self.path.join(file), dir.join(file));
             match std::fs::copy(&from, &to).and_then(|_| File::open(&to)?.sync_all()) {
-                Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io("copy", &from)(error)),
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io("copy", &from)(error));
+                }
                 _copied_or_not_there => {}
             }
         }
         let path = dir.join(CONFIG_FILE);
         // It fails only if the working directory is unknown.
-        let config = config.self_contained().map_err(Error::io("resolve", Path::new(".")))?;
+        let config = config
+            .self_contained()
+            .map_err(Error::io("resolve", Path::new(".")))?;
         std::fs::write(&path, config.to_yaml())
             .and_then(|()| File::open(&path)?.sync_all())
             .and_then(|()| File::open(&dir)?.sync_all())
             .map_err(Error::io("write", &path))
     }
 
-    /// Applies the sections `ingest` and `otlp` of a configuration. Active requests continue with the old one.
+    /// Applies the sections `ingest` and `otlp` of a configuration. Active requests continue with
+    /// the old one.
     ///
     /// # Errors
     /// If the configuration is invalid. Nothing has changed then.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
-        let otlp = config.otlp.settings(self.lookback_delta_ms, self.delta_to_cumulative)?;
+        let otlp = config
+            .otlp
+            .settings(self.lookback_delta_ms, self.delta_to_cumulative)?;
         let rules = config.ingest.rules()?;
         let has_rules = !config.rule_files.is_empty();
-        let budgets = if has_rules { config.ingest.budgets_with_rules()? } else { config.ingest.budgets()? };
+        let budgets = if has_rules {
+            config.ingest.budgets_with_rules()?
+        } else {
+            config.ingest.budgets()?
+        };
         let ha = config.ingest.ha()?;
         self.receiver.set_budgets(budgets);
         self.receiver.set_otlp(otlp);
@@ -229,22 +310,37 @@ impl Store {
     }
 
     /// Replaces the retention of all series, and the rules for some of them.
-    pub(crate) fn set_retention(&self, Retention { time, size }: Retention, rules: Vec<RetentionRule>) {
+    pub(crate) fn set_retention(
+        &self,
+        Retention { time, size }: Retention,
+        rules: Vec<RetentionRule>,
+    ) {
         let time_ms = i64::try_from(time.as_millis()).ok().filter(|&ms| ms > 0);
-        self.db.set_retention(time_ms, Some(size as u64).filter(|&size| size > 0), rules);
+        self.db
+            .set_retention(time_ms, Some(size as u64).filter(|&size| size > 0), rules);
     }
 }
 
 /// Returns the uses of selectors that show some labels.
 fn uses(selectors: &[Vec<Matcher>], labels: &LabelSet) -> Vec<SelectorUse> {
-    let used = |matchers: &Vec<Matcher>| SelectorUse { matchers: matchers.clone(), labels: labels.clone() };
+    let used = |matchers: &Vec<Matcher>| SelectorUse {
+        matchers: matchers.clone(),
+        labels: labels.clone(),
+    };
     selectors.iter().map(used).collect()
 }
 
-fn dropped_info(metric: Option<&Matcher>, DroppingRule { name, is_disabled }: &DroppingRule) -> String {
+fn dropped_info(
+    metric: Option<&Matcher>,
+    DroppingRule { name, is_disabled }: &DroppingRule,
+) -> String {
     let pattern = metric.map_or("", Matcher::value);
     let is_name = metric.is_none_or(|matcher| matcher.op() == MatchOp::Equal);
-    let metric = if is_name { format!("metric {pattern:?}") } else { format!("a metric of {pattern:?}") };
+    let metric = if is_name {
+        format!("metric {pattern:?}")
+    } else {
+        format!("a metric of {pattern:?}")
+    };
     match is_disabled {
         false => format!("{metric} is dropped by relabel rule {name:?}"),
         true => format!(
@@ -261,9 +357,9 @@ fn report(found: Result<(), StateFileError>, of: &str, consequence: &str) {
     let Err(error) = found else { return };
     let kept = match error {
         StateFileError::Damaged(_) => "it is renamed",
-        StateFileError::Newer(_) | StateFileError::Unreadable(_) | StateFileError::NotRenamed(_) => {
-            "it stays unchanged, new state is not saved"
-        }
+        StateFileError::Newer(_)
+        | StateFileError::Unreadable(_)
+        | StateFileError::NotRenamed(_) => "it stays unchanged, new state is not saved",
     };
     tracing::error!(%error, "The file of {of} cannot be used: {kept}, and {consequence}");
 }

@@ -28,7 +28,9 @@ pub(super) fn owner(dir: &Path) -> Result<Owner> {
     if is_prometheus_directory(&RealFs, dir) {
         return Ok(Owner::Prometheus);
     }
-    bail!("{dir:?} is a data directory neither of Prometheus nor of Varve: it has no WAL and no block")
+    bail!(
+        "{dir:?} is a data directory neither of Prometheus nor of Varve: it has no WAL and no block"
+    )
 }
 
 #[cfg(test)]
@@ -43,7 +45,10 @@ mod tests {
         assert!(owner(dir.path()).is_err());
         make("prometheus/chunks_head");
         make("varve/wal/000000-002");
-        assert_eq!(owner(&dir.path().join("prometheus")).unwrap(), Owner::Prometheus);
+        assert_eq!(
+            owner(&dir.path().join("prometheus")).unwrap(),
+            Owner::Prometheus
+        );
         assert_eq!(owner(&dir.path().join("varve")).unwrap(), Owner::Varve);
     }
 }

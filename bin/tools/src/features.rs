@@ -1,4 +1,5 @@
-//! `--enable-feature` of the tools that read rules: the parts of PromQL that expressions may use, as for the server.
+//! `--enable-feature` of the tools that read rules: the parts of PromQL that expressions may use,
+//! as for the server.
 
 use clap::Args;
 use varve_promql::Features;
@@ -7,7 +8,11 @@ use varve_promql::Features;
 #[derive(Debug, Clone, Args)]
 pub(super) struct FeatureArgs {
     /// Comma-separated feature names that the server enables: promql-experimental-functions, ...
-    #[arg(long = "enable-feature", value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(
+        long = "enable-feature",
+        value_name = "NAME,...",
+        value_delimiter = ','
+    )]
     names: Vec<String>,
 }
 
@@ -15,7 +20,12 @@ impl FeatureArgs {
     /// Returns the features, and warns of names without influence on PromQL.
     pub(super) fn features(&self) -> Features {
         let mut features = Features::default();
-        for name in self.names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()) {
+        for name in self
+            .names
+            .iter()
+            .map(|name| name.trim())
+            .filter(|name| !name.is_empty())
+        {
             if !features.enable(name) {
                 println!("WARNING: unknown feature: {name:?}");
             }

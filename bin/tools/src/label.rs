@@ -5,8 +5,13 @@
 /// # Errors
 /// A sentence that says what is expected.
 pub(super) fn parse_label(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=VALUE")?;
-    let unquoted = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+    let (name, value) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or("expected NAME=VALUE")?;
+    let unquoted = value
+        .strip_prefix('"')
+        .and_then(|value| value.strip_suffix('"'));
     Ok((name.to_owned(), unquoted.unwrap_or(value).to_owned()))
 }
 
@@ -16,11 +21,25 @@ mod tests {
 
     #[test]
     fn a_value_may_be_quoted_empty_and_contain_an_equals_sign() {
-        for (text, value) in [("a=b", "b"), ("a=\"b\"", "b"), ("a=\"b", "\"b"), ("a=", ""), ("a=b=c", "b=c")] {
-            assert_eq!(parse_label(text), Ok(("a".to_owned(), value.to_owned())), "{text}");
+        for (text, value) in [
+            ("a=b", "b"),
+            ("a=\"b\"", "b"),
+            ("a=\"b", "\"b"),
+            ("a=", ""),
+            ("a=b=c", "b=c"),
+        ] {
+            assert_eq!(
+                parse_label(text),
+                Ok(("a".to_owned(), value.to_owned())),
+                "{text}"
+            );
         }
         for text in ["a", "=b", ""] {
-            assert_eq!(parse_label(text), Err("expected NAME=VALUE".to_owned()), "{text}");
+            assert_eq!(
+                parse_label(text),
+                Err("expected NAME=VALUE".to_owned()),
+                "{text}"
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The subcommands other than `varve serve`: checks, queries, work on data directories and logs, advice.
+//! The subcommands other than `varve serve`: checks, queries, work on data directories and logs,
+//! advice.
 //!
-//! Used by the package `varve`, which parses the command line. Each module has the arguments of a subcommand, and runs
-//! it.
+//! Used by the package `varve`, which parses the command line. Each module has the arguments of a
+//! subcommand, and runs it.
 
 #![forbid(unsafe_code)]
 

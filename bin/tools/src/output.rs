@@ -12,11 +12,18 @@ const GAP: usize = 2;
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OutputArgs {
     /// Output format
-    #[arg(short = 'o', long, value_name = "FORMAT", default_value = "table", alias = "format")]
+    #[arg(
+        short = 'o',
+        long,
+        value_name = "FORMAT",
+        default_value = "table",
+        alias = "format"
+    )]
     pub(crate) output: Output,
 }
 
-/// Values of `--output`. The other names are those of promtool and of earlier versions; JSON is valid YAML.
+/// Values of `--output`. The other names are those of promtool and of earlier versions; JSON is
+/// valid YAML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     #[value(aliases = ["promql", "text"])]
@@ -27,12 +34,20 @@ pub(crate) enum Output {
 
 impl OutputArgs {
     /// Prints a report as `table`, which ends with a line feed, or as `json`.
-    pub(crate) fn print<T: Serialize>(self, table: impl FnOnce() -> String, json: impl FnOnce() -> T) {
+    pub(crate) fn print<T: Serialize>(
+        self,
+        table: impl FnOnce() -> String,
+        json: impl FnOnce() -> T,
+    ) {
         print!("{}", self.format(table, json));
     }
 
     /// Returns the output of [`Self::print`].
-    pub(crate) fn format<T: Serialize>(self, table: impl FnOnce() -> String, json: impl FnOnce() -> T) -> String {
+    pub(crate) fn format<T: Serialize>(
+        self,
+        table: impl FnOnce() -> String,
+        json: impl FnOnce() -> T,
+    ) -> String {
         match self.output {
             Output::Table => table(),
             Output::Json => {
@@ -43,9 +58,14 @@ impl OutputArgs {
     }
 }
 
-/// Returns rows in columns, with numbers right-aligned. If standard output is a terminal, long cells are cut to fit it.
-pub(crate) fn table<R: AsRef<[String]>>(header: &[&str], rows: impl IntoIterator<Item = R>) -> String {
-    let width = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
+/// Returns rows in columns, with numbers right-aligned. If standard output is a terminal, long
+/// cells are cut to fit it.
+pub(crate) fn table<R: AsRef<[String]>>(
+    header: &[&str],
+    rows: impl IntoIterator<Item = R>,
+) -> String {
+    let width =
+        terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
     table_within(header, rows, width)
 }
 
@@ -55,17 +75,31 @@ fn table_within<R: AsRef<[String]>>(
     width_max: Option<usize>,
 ) -> String {
     let rows: Vec<R> = rows.into_iter().collect();
-    let n_columns = rows.iter().map(|row| row.as_ref().len()).max().unwrap_or(0).max(header.len());
+    let n_columns = rows
+        .iter()
+        .map(|row| row.as_ref().len())
+        .max()
+        .unwrap_or(0)
+        .max(header.len());
     let column = |idx: usize| rows.iter().filter_map(move |row| row.as_ref().get(idx));
-    let is_number: Vec<bool> = (0..n_columns).map(|idx| column(idx).all(|cell| is_number(cell))).collect();
+    let is_number: Vec<bool> = (0..n_columns)
+        .map(|idx| column(idx).all(|cell| is_number(cell)))
+        .collect();
     let mut widths: Vec<usize> = (0..n_columns)
         .map(|idx| {
             let head = header.get(idx).map_or(0, |head| head.chars().count());
-            column(idx).map(|cell| cell.chars().count()).max().unwrap_or(0).max(head)
+            column(idx)
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+                .max(head)
         })
         .collect();
     while widths.iter().map(|width| width + GAP).sum::<usize>() > width_max.unwrap_or(usize::MAX) {
-        let texts = widths.iter_mut().zip(&is_number).filter(|(_, is_number)| !**is_number);
+        let texts = widths
+            .iter_mut()
+            .zip(&is_number)
+            .filter(|(_, is_number)| !**is_number);
         match texts.map(|(width, _)| width).max() {
             Some(widest) if *widest > COLUMN_WIDTH_MIN => *widest -= 1,
             _ => break,
@@ -73,12 +107,20 @@ fn table_within<R: AsRef<[String]>>(
     }
     let header: Vec<String> = header.iter().map(|head| (*head).to_owned()).collect();
     let mut text = String::new();
-    for row in [&header[..]].into_iter().filter(|header| !header.is_empty()).chain(rows.iter().map(AsRef::as_ref)) {
+    for row in [&header[..]]
+        .into_iter()
+        .filter(|header| !header.is_empty())
+        .chain(rows.iter().map(AsRef::as_ref))
+    {
         let mut line = String::new();
         for ((cell, &width), is_number) in row.iter().zip(&widths).zip(&is_number) {
             line.push_str(&" ".repeat(GAP));
             let cell = cut(cell, width);
-            line.push_str(&if *is_number { format!("{cell:>width$}") } else { format!("{cell:<width$}") });
+            line.push_str(&if *is_number {
+                format!("{cell:>width$}")
+            } else {
+                format!("{cell:<width$}")
+            });
         }
         text.push_str(line.trim_end());
         text.push('\n');
@@ -89,7 +131,11 @@ fn table_within<R: AsRef<[String]>>(
 /// Returns `true` if a cell is a number, possibly with a unit.
 fn is_number(cell: &str) -> bool {
     let (number, unit) = cell.split_once(' ').unwrap_or((cell, ""));
-    !number.is_empty() && unit.len() <= 3 && number.bytes().all(|byte| byte.is_ascii_digit() || b".-%".contains(&byte))
+    !number.is_empty()
+        && unit.len() <= 3
+        && number
+            .bytes()
+            .all(|byte| byte.is_ascii_digit() || b".-%".contains(&byte))
 }
 
 /// Returns the start of a cell, which ends with an ellipsis if it is cut.
@@ -97,7 +143,10 @@ fn cut(cell: &str, width: usize) -> String {
     if cell.chars().count() <= width {
         return cell.to_owned();
     }
-    cell.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+    cell.chars()
+        .take(width.saturating_sub(1))
+        .chain(['…'])
+        .collect()
 }
 
 #[cfg(test)]
@@ -105,8 +154,15 @@ mod tests {
     use super::*;
 
     fn check(width: Option<usize>, expect: &str) {
-        let rows = [["a", "10", "x"], ["a long name of a metric", "5.5 KiB", "y"]].map(|row| row.map(str::to_owned));
-        assert_eq!(table_within(&["metric", "size", "team"], rows, width), expect);
+        let rows = [
+            ["a", "10", "x"],
+            ["a long name of a metric", "5.5 KiB", "y"],
+        ]
+        .map(|row| row.map(str::to_owned));
+        assert_eq!(
+            table_within(&["metric", "size", "team"], rows, width),
+            expect
+        );
     }
 
     #[test]
@@ -114,8 +170,17 @@ mod tests {
         let whole = "  metric                      size  team\n  a                             10  x\n  a long name of a metric  5.5 KiB  y\n";
         check(None, whole);
         check(Some(41), whole);
-        check(Some(30), "  metric            size  team\n  a                   10  x\n  a long name …  5.5 KiB  y\n");
-        check(Some(1), "  metric       size  team\n  a              10  x\n  a long …  5.5 KiB  y\n");
-        assert_eq!(table_within(&[], [vec!["a".to_owned(), "10".to_owned()]], None), "  a  10\n");
+        check(
+            Some(30),
+            "  metric            size  team\n  a                   10  x\n  a long name …  5.5 KiB  y\n",
+        );
+        check(
+            Some(1),
+            "  metric       size  team\n  a              10  x\n  a long …  5.5 KiB  y\n",
+        );
+        assert_eq!(
+            table_within(&[], [vec!["a".to_owned(), "10".to_owned()]], None),
+            "  a  10\n"
+        );
     }
 }

@@ -15,7 +15,10 @@ pub enum RelabelCommand {
 
 /// Arguments of `varve relabel enable`.
 #[derive(Debug, Clone, Args)]
-#[command(allow_missing_positional = true, after_help = "The server needs --web.enable-admin-api.")]
+#[command(
+    allow_missing_positional = true,
+    after_help = "The server needs --web.enable-admin-api."
+)]
 pub struct EnableArgs {
     #[command(flatten)]
     pub(crate) server: ServerArgs,
@@ -32,8 +35,14 @@ pub struct EnableArgs {
 pub fn run(RelabelCommand::Enable(args): &RelabelCommand) -> Result<()> {
     let name = &args.name;
     let form = format!("name={}", escape(name));
-    let enabled = args.server.client()?.post_data("/api/v1/admin/relabel/enable", &form)?;
-    let was_used = enabled.get("wasUsed").and_then(serde_json::Value::as_bool).context("parse the response")?;
+    let enabled = args
+        .server
+        .client()?
+        .post_data("/api/v1/admin/relabel/enable", &form)?;
+    let was_used = enabled
+        .get("wasUsed")
+        .and_then(serde_json::Value::as_bool)
+        .context("parse the response")?;
     let is_dry_run = enabled.get("state").is_some_and(|state| state == "dry_run");
     println!("rule {name} {}", outcome(was_used, is_dry_run));
     Ok(())

@@ -19,7 +19,11 @@ impl ScratchDir {
     /// If it cannot be created.
     pub(super) fn create(root: Option<&Path>) -> Result<Self> {
         let root = root.map_or_else(std::env::temp_dir, Path::to_owned);
-        let name = format!("varve-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "varve-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let path = root.join(name);
         std::fs::create_dir(&path).with_context(|| format!("create {path:?}"))?;
         Ok(Self(path))

@@ -45,8 +45,13 @@ pub struct ViewArgs {
 /// Credentials, headers and TLS settings.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AccessArgs {
-    /// HTTP client configuration file, in the format of Prometheus: basic_auth, authorization, tls_config, http_headers
-    #[arg(long = "http.config.file", value_name = "FILE", conflicts_with = "token_file")]
+    /// HTTP client configuration file, in the format of Prometheus: basic_auth, authorization,
+    /// tls_config, http_headers
+    #[arg(
+        long = "http.config.file",
+        value_name = "FILE",
+        conflicts_with = "token_file"
+    )]
     http_config_file: Option<PathBuf>,
 
     /// File with a bearer token
@@ -77,7 +82,11 @@ impl ServerArgs {
     /// # Errors
     /// If a file cannot be read or is invalid.
     pub(crate) fn client(&self) -> Result<Client> {
-        let url = self.given().cloned().map_or_else(|| Url::parse(DEFAULT), Ok).map_err(anyhow::Error::msg)?;
+        let url = self
+            .given()
+            .cloned()
+            .map_or_else(|| Url::parse(DEFAULT), Ok)
+            .map_err(anyhow::Error::msg)?;
         self.access.client(&url)
     }
 }
@@ -88,16 +97,24 @@ impl AccessArgs {
     /// # Errors
     /// If a file cannot be read or is invalid.
     pub(crate) fn client(&self, url: &Url) -> Result<Client> {
-        let Self { http_config_file, token_file, headers, .. } = self;
+        let Self {
+            http_config_file,
+            token_file,
+            headers,
+            ..
+        } = self;
         let mut access = match http_config_file {
             Some(path) => Access::read(path)?,
             None => Access::with_token_file(token_file.as_deref())?,
         };
-        headers.iter().try_for_each(|(name, value)| access.add_header(name, value))?;
+        headers
+            .iter()
+            .try_for_each(|(name, value)| access.add_header(name, value))?;
         self.connect(url, access)
     }
 
-    /// Creates a client of another server, with these TLS settings and the bearer token of a file, if any.
+    /// Creates a client of another server, with these TLS settings and the bearer token of a file,
+    /// if any.
     ///
     /// # Errors
     /// If a file cannot be read or is invalid.
@@ -106,13 +123,23 @@ impl AccessArgs {
     }
 
     fn connect(&self, url: &Url, access: Access) -> Result<Client> {
-        let options = ClientOptions { timeout: TIMEOUT, response_size_max: RESPONSE_SIZE_MAX, user_agent: TOOLS_AGENT };
-        Client::new(url, access.trusting(self.ca_file.clone(), self.insecure_skip_verify), options)
+        let options = ClientOptions {
+            timeout: TIMEOUT,
+            response_size_max: RESPONSE_SIZE_MAX,
+            user_agent: TOOLS_AGENT,
+        };
+        Client::new(
+            url,
+            access.trusting(self.ca_file.clone(), self.insecure_skip_verify),
+            options,
+        )
     }
 }
 
 /// Splits `name=value`, or `name:value`, which promtool accepts too.
 fn parse_header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(['=', ':']).ok_or_else(|| "expected NAME=VALUE".to_owned())?;
+    let (name, value) = text
+        .split_once(['=', ':'])
+        .ok_or_else(|| "expected NAME=VALUE".to_owned())?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }

@@ -1,4 +1,5 @@
-//! `varve status`: the state of a server, from its API; and its last words, from its data directory.
+//! `varve status`: the state of a server, from its API; and its last words, from its data
+//! directory.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -25,7 +26,8 @@ pub enum StatusCommand {
     Teams(ViewArgs),
     /// Show the leaders of HA pairs
     Ha(ViewArgs),
-    /// Show relabel rules, the number of series and samples that they drop, and the queries that disabled them
+    /// Show relabel rules, the number of series and samples that they drop, and the queries that
+    /// disabled them
     Relabel(ViewArgs),
     /// Show rejected samples by reason, each with its last example
     Rejects(ViewArgs),
@@ -60,8 +62,8 @@ pub struct LastWordsArgs {
     pub(crate) path: PathBuf,
 }
 
-/// A part of the state of a server: its path, the list in the response, and the columns of its table with their
-/// location in an element.
+/// A part of the state of a server: its path, the list in the response, and the columns of its
+/// table with their location in an element.
 struct View {
     path: &'static str,
     list: &'static str,
@@ -213,11 +215,18 @@ impl View {
     /// Returns the table of a response.
     fn print(&self, data: &Value) -> String {
         let listed = data.pointer(self.list).unwrap_or(&Value::Null);
-        let elements = listed.as_array().map_or(std::slice::from_ref(listed), Vec::as_slice);
+        let elements = listed
+            .as_array()
+            .map_or(std::slice::from_ref(listed), Vec::as_slice);
         if elements.is_empty() {
             return "none\n".to_owned();
         }
-        let cells = |element: &Value| self.columns.iter().map(|(_, at)| cell(at, element.pointer(at))).collect();
+        let cells = |element: &Value| {
+            self.columns
+                .iter()
+                .map(|(_, at)| cell(at, element.pointer(at)))
+                .collect()
+        };
         let header: Vec<_> = self.columns.iter().map(|(head, _)| *head).collect();
         let mut rows: Vec<Vec<String>> = elements.iter().map(cells).collect();
         rows.extend(self.total.and_then(|(at, name)| {
@@ -236,7 +245,9 @@ fn cell(at: &str, value: Option<&Value>) -> String {
         // The team of series without a team.
         Some(Value::String(text)) if text.is_empty() => "\"\"".to_owned(),
         Some(Value::String(text)) => text.clone(),
-        Some(value) if matches!(at, "/sinceMs" | "/lastMs") => value.as_i64().map(print_time).unwrap_or_default(),
+        Some(value) if matches!(at, "/sinceMs" | "/lastMs") => {
+            value.as_i64().map(print_time).unwrap_or_default()
+        }
         Some(value) if value.is_f64() => format!("{:.1}", value.as_f64().unwrap_or_default()),
         Some(value) => value.to_string(),
     }
@@ -249,7 +260,10 @@ fn last_words(args: &LastWordsArgs) -> Result<()> {
             Ok(found) => {
                 let gap = if n_read == 0 { "" } else { "\n" };
                 // Only the newest log can be that of a running server.
-                print!("{gap}{}", report(&found, n_read == 0 && is_locked(&args.path)));
+                print!(
+                    "{gap}{}",
+                    report(&found, n_read == 0 && is_locked(&args.path))
+                );
                 n_read += 1;
             }
             // After the first start there is no log of a previous process.
@@ -272,7 +286,12 @@ fn report(found: &LogFile, is_running: bool) -> String {
         (false, true) => "is running",
         (false, false) => "was killed or crashed",
     };
-    let _ = writeln!(out, "Process {}, started {}, {end}.", found.pid, print_time(found.started_ms));
+    let _ = writeln!(
+        out,
+        "Process {}, started {}, {end}.",
+        found.pid,
+        print_time(found.started_ms)
+    );
     let active = found.active();
     if active.is_empty() {
         let _ = writeln!(out, "No active requests.");
@@ -280,15 +299,27 @@ fn report(found: &LogFile, is_running: bool) -> String {
         let _ = writeln!(out, "Active requests, heaviest first ({}):", active.len());
         active.iter().for_each(|record| describe(&mut out, record));
     }
-    let mut ended: Vec<_> =
-        found.records.iter().filter(|record| matches!(record.state, State::Completed | State::Failed)).collect();
+    let mut ended: Vec<_> = found
+        .records
+        .iter()
+        .filter(|record| matches!(record.state, State::Completed | State::Failed))
+        .collect();
     ended.sort_by_key(|record| std::cmp::Reverse((record.recorded_ms, record.id)));
     // Rule evaluations are numerous. Listed separately, they leave room for requests of clients.
-    let (rules, requests): (Vec<_>, Vec<_>) = ended.into_iter().partition(|record| record.route == RULE_ROUTE);
+    let (rules, requests): (Vec<_>, Vec<_>) = ended
+        .into_iter()
+        .partition(|record| record.route == RULE_ROUTE);
     for (what, ended) in [("requests", requests), ("rule evaluations", rules)] {
         if !ended.is_empty() {
-            let _ = writeln!(out, "Finished {what}, latest first ({} known):", ended.len());
-            ended.iter().take(ENDED_SHOWN).for_each(|record| describe(&mut out, record));
+            let _ = writeln!(
+                out,
+                "Finished {what}, latest first ({} known):",
+                ended.len()
+            );
+            ended
+                .iter()
+                .take(ENDED_SHOWN)
+                .for_each(|record| describe(&mut out, record));
         }
     }
     if found.n_damaged > 0 {
@@ -298,11 +329,27 @@ fn report(found: &LogFile, is_running: bool) -> String {
 }
 
 fn describe(out: &mut String, record: &Record) {
-    let Record { id, started_ms, recorded_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = record;
+    let Record {
+        id,
+        started_ms,
+        recorded_ms,
+        held_bytes,
+        peak_bytes,
+        n_series,
+        n_samples,
+        ..
+    } = record;
     let (state, route) = (record.state.name(), &record.route);
     let age_ms = recorded_ms.saturating_sub(*started_ms);
-    let _ = writeln!(out, "  {id} {state} {route} {age_ms} ms, since {}", print_time(*started_ms));
-    let _ = writeln!(out, "    memory {held_bytes} bytes, peak {peak_bytes}; series {n_series}, samples {n_samples}");
+    let _ = writeln!(
+        out,
+        "  {id} {state} {route} {age_ms} ms, since {}",
+        print_time(*started_ms)
+    );
+    let _ = writeln!(
+        out,
+        "    memory {held_bytes} bytes, peak {peak_bytes}; series {n_series}, samples {n_samples}"
+    );
     for (name, text) in [
         ("query", &record.text),
         ("client", &record.client),
@@ -327,7 +374,10 @@ mod tests {
         let team = |name, series| json!({"team": name, "use": {"activeSeries": series}});
         let all = json!({"use": {"activeSeries": 3}, "maximum": {"activeSeries": 3}});
         let text = TEAMS.print(&json!({"all": all, "teams": [team("", 1), team("a", 2)]}));
-        let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
         assert_eq!(rows[1][..2], ["\"\"", "1"], "{text}");
         assert_eq!(rows[3][..5], ["all", "teams", "3", "-", "3"], "{text}");
     }
@@ -342,8 +392,19 @@ mod tests {
             text: format!("query_{id}"),
             ..Record::default()
         };
-        let records = (1..=20).map(|id| record(id, if id <= 2 { "/api/v1/query" } else { RULE_ROUTE })).collect();
-        let text = report(&LogFile { pid: 7, started_ms: 0, is_clean_shutdown: false, records, n_damaged: 0 }, false);
+        let records = (1..=20)
+            .map(|id| record(id, if id <= 2 { "/api/v1/query" } else { RULE_ROUTE }))
+            .collect();
+        let text = report(
+            &LogFile {
+                pid: 7,
+                started_ms: 0,
+                is_clean_shutdown: false,
+                records,
+                n_damaged: 0,
+            },
+            false,
+        );
         let order = [
             "Finished requests, latest first (2",
             "query_2\"",
@@ -352,7 +413,11 @@ mod tests {
             "query_20",
         ];
         assert!(
-            order.map(|part| text.find(part).unwrap_or_else(|| panic!("{part} is not in\n{text}"))).is_sorted(),
+            order
+                .map(|part| text
+                    .find(part)
+                    .unwrap_or_else(|| panic!("{part} is not in\n{text}")))
+                .is_sorted(),
             "{text}"
         );
         assert!(!text.contains("query_3\""), "{text}");
@@ -375,11 +440,32 @@ mod tests {
             record(3, State::Working, 70),
             record(4, State::Waiting, 0),
         ];
-        let found = LogFile { pid: 7, started_ms: 0, is_clean_shutdown: false, records, n_damaged: 1 };
+        let found = LogFile {
+            pid: 7,
+            started_ms: 0,
+            is_clean_shutdown: false,
+            records,
+            n_damaged: 1,
+        };
         let text = report(&found, false);
-        let position = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is not in\n{text}"));
-        let order = ["Process 7", "(3)", "query_3", "query_2", "query_4", "Finished requests", "query_1", "1 records"];
+        let position = |part: &str| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part} is not in\n{text}"))
+        };
+        let order = [
+            "Process 7",
+            "(3)",
+            "query_3",
+            "query_2",
+            "query_4",
+            "Finished requests",
+            "query_1",
+            "1 records",
+        ];
         assert!(order.map(position).is_sorted(), "{text}");
-        assert!(text.contains("  3 working  1500 ms, since 2023-11-14T22:13:20.000Z"), "{text}");
+        assert!(
+            text.contains("  3 working  1500 ms, since 2023-11-14T22:13:20.000Z"),
+            "{text}"
+        );
     }
 }

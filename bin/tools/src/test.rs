@@ -1,4 +1,5 @@
-//! `varve test rules`: unit tests of rules, with the arguments, the output and the exit codes of promtool.
+//! `varve test rules`: unit tests of rules, with the arguments, the output and the exit codes of
+//! promtool.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -74,15 +75,22 @@ fn test_rules(args: &RulesArgs) -> Result<bool> {
     let scratch = ScratchDir::create(None)?;
     let selection = match &args.run[..] {
         [] => None,
-        patterns => Some(Regexp::parse(&format!("(?s:.*)(?-s:{})(?s:.*)", patterns.join("|"))).context("--run")?),
+        patterns => Some(
+            Regexp::parse(&format!("(?s:.*)(?-s:{})(?s:.*)", patterns.join("|")))
+                .context("--run")?,
+        ),
     };
     let selects = |name: &str| {
         let ctx = QueryContext::unbounded();
-        selection.as_ref().is_none_or(|regexp| regexp.is_match_in(&ctx, name).unwrap_or(false))
+        selection
+            .as_ref()
+            .is_none_or(|regexp| regexp.is_match_in(&ctx, name).unwrap_or(false))
     };
     let n_stores = AtomicU32::new(0);
     let open = || {
-        let path = scratch.path().join(n_stores.fetch_add(1, Ordering::Relaxed).to_string());
+        let path = scratch
+            .path()
+            .join(n_stores.fetch_add(1, Ordering::Relaxed).to_string());
         // The samples of a test have any time and need not survive.
         let options = Options {
             wal_sync: WalSync::Never,
@@ -112,7 +120,9 @@ fn test_rules(args: &RulesArgs) -> Result<bool> {
     if let Some(path) = &args.junit {
         std::fs::write(path, junit(&suites)).with_context(|| format!("write {path:?}"))?;
     }
-    Ok(suites.iter().all(|(_, results)| failures(results).is_empty()))
+    Ok(suites
+        .iter()
+        .all(|(_, results)| failures(results).is_empty()))
 }
 
 fn test_file(path: &Path, settings: &Settings<'_>) -> Result<Vec<TestResult>> {
@@ -121,13 +131,18 @@ fn test_file(path: &Path, settings: &Settings<'_>) -> Result<Vec<TestResult>> {
     let mut rules = Vec::new();
     for pattern in &file.rule_files {
         let whole = folder.join(pattern);
-        let whole = whole.to_str().context("a path of rule_files is not UTF-8")?;
+        let whole = whole
+            .to_str()
+            .context("a path of rule_files is not UTF-8")?;
         let before = rules.len();
         for path in glob::glob(whole).with_context(|| format!("{pattern:?}"))? {
             let path = path?;
             let text = std::fs::read_to_string(&path).with_context(|| format!("read {path:?}"))?;
             rules.push((path.display().to_string(), text));
-            anyhow::ensure!(rules.len() <= RULE_FILES_MAX, "rule_files: more than {RULE_FILES_MAX} files");
+            anyhow::ensure!(
+                rules.len() <= RULE_FILES_MAX,
+                "rule_files: more than {RULE_FILES_MAX} files"
+            );
         }
         if rules.len() == before {
             eprintln!("  WARNING: no file match pattern {whole}");
@@ -138,7 +153,11 @@ fn test_file(path: &Path, settings: &Settings<'_>) -> Result<Vec<TestResult>> {
 
 fn failures(results: &Result<Vec<TestResult>, String>) -> Vec<&str> {
     match results {
-        Ok(results) => results.iter().flat_map(|result| &result.failures).map(String::as_str).collect(),
+        Ok(results) => results
+            .iter()
+            .flat_map(|result| &result.failures)
+            .map(String::as_str)
+            .collect(),
         Err(error) => vec![error],
     }
 }
@@ -167,17 +186,34 @@ fn junit(suites: &[Suite<'_>]) -> String {
     let mut out = String::from("<testsuites>");
     for (path, results) in suites {
         let n_tests = results.as_ref().map_or(1, Vec::len);
-        let n_failures = if results.is_ok() { failures(results).len() } else { 0 };
-        let (name, n_errors) = (escaped(&path.display().to_string()), u8::from(results.is_err()));
+        let n_failures = if results.is_ok() {
+            failures(results).len()
+        } else {
+            0
+        };
+        let (name, n_errors) = (
+            escaped(&path.display().to_string()),
+            u8::from(results.is_err()),
+        );
         let counts = format!("tests=\"{n_tests}\" failures=\"{n_failures}\" errors=\"{n_errors}\"");
         let _ = write!(out, "<testsuite name=\"{name}\" {counts}>");
         for TestResult { name, failures, .. } in results.iter().flatten() {
-            let failures = failures.iter().map(|failure| format!("<failure>{}</failure>", escaped(failure)));
+            let failures = failures
+                .iter()
+                .map(|failure| format!("<failure>{}</failure>", escaped(failure)));
             let failures: String = failures.collect();
-            let _ = write!(out, "<testcase name=\"{}\">{failures}</testcase>", escaped(name));
+            let _ = write!(
+                out,
+                "<testcase name=\"{}\">{failures}</testcase>",
+                escaped(name)
+            );
         }
         if let Err(error) = results {
-            let _ = write!(out, "<testcase name=\"unknown\"><error>{}</error></testcase>", escaped(error));
+            let _ = write!(
+                out,
+                "<testcase name=\"unknown\"><error>{}</error></testcase>",
+                escaped(error)
+            );
         }
         out.push_str("</testsuite>");
     }
@@ -186,6 +222,14 @@ fn junit(suites: &[Suite<'_>]) -> String {
 
 /// Escapes a text for XML.
 fn escaped(text: &str) -> String {
-    let escapes = [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\"", "&#34;"), ("\n", "&#xA;")];
-    escapes.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+    let escapes = [
+        ("&", "&amp;"),
+        ("<", "&lt;"),
+        (">", "&gt;"),
+        ("\"", "&#34;"),
+        ("\n", "&#xA;"),
+    ];
+    escapes
+        .iter()
+        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }

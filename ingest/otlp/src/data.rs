@@ -45,14 +45,21 @@ pub(super) struct Times {
 
 impl Data<'_> {
     pub(super) fn check_temporality(&self, name: &str, takes_deltas: bool) -> Result<(), String> {
-        let has_one = matches!(self.data_type, DataType::Sum | DataType::Histogram | DataType::Exponential);
-        if has_one && self.temporality != CUMULATIVE && !(takes_deltas && self.temporality == DELTA) {
-            return Err(format!("invalid temporality and type combination for metric {name:?}"));
+        let has_one = matches!(
+            self.data_type,
+            DataType::Sum | DataType::Histogram | DataType::Exponential
+        );
+        if has_one && self.temporality != CUMULATIVE && !(takes_deltas && self.temporality == DELTA)
+        {
+            return Err(format!(
+                "invalid temporality and type combination for metric {name:?}"
+            ));
         }
         Ok(())
     }
 
-    /// Returns the type that the name of the metric shows. A sum that may fall has no suffix for it, unlike a gauge.
+    /// Returns the type that the name of the metric shows. A sum that may fall has no suffix for
+    /// it, unlike a gauge.
     pub(super) fn name_type(&self) -> MetricType {
         match self.data_type {
             DataType::Sum if !self.is_monotonic => MetricType::Unknown,
@@ -88,7 +95,9 @@ pub(super) fn read_metric(mut reader: Reader<'_>) -> Result<SentMetric<'_>, Erro
             METRIC_HELP => metric.help = String::from_utf8_lossy(reader.message()?.rest()),
             METRIC_UNIT => metric.unit = String::from_utf8_lossy(reader.message()?.rest()),
             _ => match DATA_TYPES.iter().find(|(field, _)| *field == key) {
-                Some((_, data_type)) => metric.data = Some(decode_data(*data_type, reader.message()?)?),
+                Some((_, data_type)) => {
+                    metric.data = Some(decode_data(*data_type, reader.message()?)?)
+                }
                 None => reader.skip_unknown(key, METRIC)?,
             },
         }
@@ -97,7 +106,12 @@ pub(super) fn read_metric(mut reader: Reader<'_>) -> Result<SentMetric<'_>, Erro
 }
 
 fn decode_data(data_type: DataType, reader: Reader<'_>) -> Result<Data<'_>, Error> {
-    let mut data = Data { data_type, reader, temporality: 0, is_monotonic: false };
+    let mut data = Data {
+        data_type,
+        reader,
+        temporality: 0,
+        is_monotonic: false,
+    };
     let mut fields = reader;
     while let Some(key) = fields.key()? {
         match key {
@@ -124,7 +138,10 @@ pub(super) fn note_times(data: Reader<'_>, times: &mut Times) -> Result<u64, Err
                 _ => point.skip_unknown(key, 0)?,
             }
         }
-        *times = Times { first_ns: times.first_ns.min(time_ns), last_ns: times.last_ns.max(time_ns) };
+        *times = Times {
+            first_ns: times.first_ns.min(time_ns),
+            last_ns: times.last_ns.max(time_ns),
+        };
         n_points += 1;
         Ok(())
     })?;
@@ -144,7 +161,13 @@ pub(super) fn count_points(resource: Reader<'_>) -> Result<u64, Error> {
 }
 
 pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, Error> {
-    let (mut times, mut n_points) = (Times { first_ns: u64::MAX, last_ns: 0 }, 0);
+    let (mut times, mut n_points) = (
+        Times {
+            first_ns: u64::MAX,
+            last_ns: 0,
+        },
+        0,
+    );
     for (key, _) in DATA_TYPES {
         each_message::<Error>(metric, *key, METRIC, |data| {
             n_points += note_times(data, &mut times)?;
@@ -154,8 +177,8 @@ pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, Error> {
     Ok(n_points)
 }
 
-/// Calls `take` for each field with the key `wanted`, which holds a message. Skips other fields. A field with a `known`
-/// number and a wrong wire type is malformed.
+/// Calls `take` for each field with the key `wanted`, which holds a message. Skips other fields. A
+/// field with a `known` number and a wrong wire type is malformed.
 pub(super) fn each_message<'a, E: From<Error>>(
     mut reader: Reader<'a>,
     wanted: Key,
@@ -167,7 +190,11 @@ pub(super) fn each_message<'a, E: From<Error>>(
             take(reader.message().map_err(Error::from)?)?;
         } else {
             let is_message = key & 7 == len_key(0);
-            let known = if is_message { 0 } else { known & 1 << (wanted >> 3) };
+            let known = if is_message {
+                0
+            } else {
+                known & 1 << (wanted >> 3)
+            };
             reader.skip_unknown(key, known).map_err(Error::from)?;
         }
     }
@@ -180,15 +207,26 @@ pub(super) fn decode<M: Message + Default>(reader: Reader<'_>) -> Result<M, Erro
     Ok(message)
 }
 
-/// Decodes a message, or a part of it. `size` is the size of all its parts: a field that occurs several times is
-/// merged.
-pub(super) fn merge<M: Message>(to: &mut M, size: &mut usize, reader: Reader<'_>) -> Result<(), Error> {
+/// Decodes a message, or a part of it. `size` is the size of all its parts: a field that occurs
+/// several times is merged.
+pub(super) fn merge<M: Message>(
+    to: &mut M,
+    size: &mut usize,
+    reader: Reader<'_>,
+) -> Result<(), Error> {
     *size += reader.rest().len();
     if *size > DECODED_SIZE_MAX {
         let what = "size in bytes of a resource, scope or data point";
-        return Err(Error::TooLarge { what, size: *size as u64, limit: DECODED_SIZE_MAX as u64 });
+        return Err(Error::TooLarge {
+            what,
+            size: *size as u64,
+            limit: DECODED_SIZE_MAX as u64,
+        });
     }
-    let malformed = |error: prost::DecodeError| Error::Message { offset: reader.at(), reason: error.to_string() };
+    let malformed = |error: prost::DecodeError| Error::Message {
+        offset: reader.at(),
+        reason: error.to_string(),
+    };
     to.merge(reader.rest()).map_err(malformed)
 }
 

@@ -1,12 +1,13 @@
 //! Totals of the streams with delta temporality: each delta is added to the total, which is stored.
 //!
-//! As in the collector's `deltatocumulative` processor, which Prometheus uses: a stream starts with its first delta, a
-//! delta that starts before its stream or ends before the total is rejected, and a stream without deltas for
-//! [`IDLE_TIME_MAX`] is removed. A histogram with other bounds replaces the total. An exponential histogram takes the
-//! lower scale of both, and a lower one if it has more than [`BUCKETS_MAX`] buckets.
+//! As in the collector's `deltatocumulative` processor, which Prometheus uses: a stream starts with
+//! its first delta, a delta that starts before its stream or ends before the total is rejected, and
+//! a stream without deltas for [`IDLE_TIME_MAX`] is removed. A histogram with other bounds replaces
+//! the total. An exponential histogram takes the lower scale of both, and a lower one if it has
+//! more than [`BUCKETS_MAX`] buckets.
 //!
-//! A repeated delta, for example of a request that was not stored, returns the same total again. Totals are lost at a
-//! restart. Then they begin again at the next delta, which is a counter reset.
+//! A repeated delta, for example of a request that was not stored, returns the same total again.
+//! Totals are lost at a restart. Then they begin again at the next delta, which is a counter reset.
 //!
 //! Bounds: at most [`STREAMS_MAX`] streams with [`SIZE_MAX_BYTES`] in all; others are rejected.
 
@@ -30,7 +31,8 @@ const IDLE_TIME_MAX: Duration = Duration::from_secs(300);
 /// Interval of the removal of idle streams.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The hash of a stream's name and labels, with random keys, so that no sender can construct a collision.
+/// The hash of a stream's name and labels, with random keys, so that no sender can construct a
+/// collision.
 type StreamKey = [u64; 2];
 
 /// The totals of all streams.
@@ -96,9 +98,13 @@ impl DeltaStreams {
         let mut identity = name.as_bytes().to_vec();
         for (name, value) in labels.iter() {
             // No string contains 0xff.
-            identity.extend_from_slice(&[&[0xff], name.as_bytes(), &[0xff], value.as_bytes()].concat());
+            identity
+                .extend_from_slice(&[&[0xff], name.as_bytes(), &[0xff], value.as_bytes()].concat());
         }
-        let key = self.hashers.each_ref().map(|hasher| hasher.hash_one(&identity));
+        let key = self
+            .hashers
+            .each_ref()
+            .map(|hasher| hasher.hash_one(&identity));
         let mut streams = self.streams.lock();
         streams.sweep(now);
         let Streams { totals, size, .. } = &mut *streams;
@@ -110,14 +116,28 @@ impl DeltaStreams {
                 return Err(full(n_streams, *size));
             }
             *size = grown;
-            totals.insert(key, Stream { total, start_ns, time_ns, used: now });
+            totals.insert(
+                key,
+                Stream {
+                    total,
+                    start_ns,
+                    time_ns,
+                    used: now,
+                },
+            );
             return Ok(());
         };
         if start_ns < stream.start_ns {
-            return Err(format!("delta starts at {start_ns} ns, before its stream at {} ns", stream.start_ns));
+            return Err(format!(
+                "delta starts at {start_ns} ns, before its stream at {} ns",
+                stream.start_ns
+            ));
         }
         if time_ns < stream.time_ns {
-            return Err(format!("out of order delta at {time_ns} ns, the stream is at {} ns", stream.time_ns));
+            return Err(format!(
+                "out of order delta at {time_ns} ns, the stream is at {} ns",
+                stream.time_ns
+            ));
         }
         stream.used = now;
         if time_ns > stream.time_ns {
@@ -137,8 +157,8 @@ impl DeltaStreams {
         Ok(())
     }
 
-    /// Removes idle streams, and returns the number of the others. Called for each read of the metrics: without further
-    /// deltas, nothing else removes them.
+    /// Removes idle streams, and returns the number of the others. Called for each read of the
+    /// metrics: without further deltas, nothing else removes them.
     #[must_use]
     pub fn n_streams(&self) -> usize {
         let mut streams = self.streams.lock();
@@ -156,11 +176,15 @@ fn full(n_streams: usize, size: usize) -> String {
 
 impl Streams {
     fn sweep(&mut self, now: Instant) {
-        if self.swept.is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_INTERVAL) {
+        if self
+            .swept
+            .is_some_and(|swept| now.saturating_duration_since(swept) < SWEEP_INTERVAL)
+        {
             return;
         }
         self.swept = Some(now);
-        self.totals.retain(|_, stream| now.saturating_duration_since(stream.used) <= IDLE_TIME_MAX);
+        self.totals
+            .retain(|_, stream| now.saturating_duration_since(stream.used) <= IDLE_TIME_MAX);
         self.size = self.totals.values().map(|stream| stream.total.size()).sum();
     }
 }
@@ -168,10 +192,16 @@ impl Streams {
 impl Total {
     /// Returns the size in memory, about.
     fn size(&self) -> usize {
-        let buckets = |buckets: &Option<Buckets>| buckets.as_ref().map_or(0, |buckets| 8 * buckets.counts.capacity());
+        let buckets = |buckets: &Option<Buckets>| {
+            buckets
+                .as_ref()
+                .map_or(0, |buckets| 8 * buckets.counts.capacity())
+        };
         let numbers = match self {
             Self::Number(_) => 0,
-            Self::Histogram(point) => 8 * (point.bucket_counts.capacity() + point.explicit_bounds.capacity()),
+            Self::Histogram(point) => {
+                8 * (point.bucket_counts.capacity() + point.explicit_bounds.capacity())
+            }
             Self::Exponential(point) => buckets(&point.positive) + buckets(&point.negative),
         };
         // Key and control byte of a table that is at least half full.
@@ -189,9 +219,13 @@ impl DeltaPoint for NumberPoint {
     }
 
     fn add_to(&self, total: &mut Total) -> bool {
-        let Total::Number(total) = total else { return false };
+        let Total::Number(total) = total else {
+            return false;
+        };
         *total = match (*total, self.value) {
-            (Number::Int(total), Some(Number::Int(delta))) => Number::Int(total.wrapping_add(delta)),
+            (Number::Int(total), Some(Number::Int(delta))) => {
+                Number::Int(total.wrapping_add(delta))
+            }
             (total, delta) => Number::Double(total.as_f64() + delta.map_or(0.0, Number::as_f64)),
         };
         true
@@ -220,7 +254,9 @@ impl DeltaPoint for HistogramPoint {
     }
 
     fn add_to(&self, total: &mut Total) -> bool {
-        let Total::Histogram(total) = total else { return false };
+        let Total::Histogram(total) = total else {
+            return false;
+        };
         let has_same_buckets = total.bucket_counts.len() == self.bucket_counts.len()
             && total
                 .explicit_bounds
@@ -252,26 +288,41 @@ impl DeltaPoint for ExponentialPoint {
     }
 
     fn first(&self) -> Total {
-        let mut total = Total::Exponential(Self { scale: self.scale, sum: Some(0.0), ..Self::default() });
+        let mut total = Total::Exponential(Self {
+            scale: self.scale,
+            sum: Some(0.0),
+            ..Self::default()
+        });
         self.add_to(&mut total);
         total
     }
 
     fn add_to(&self, total: &mut Total) -> bool {
-        let Total::Exponential(total) = total else { return false };
-        let shift = |point: &Self, scale: i64| u32::try_from(i64::from(point.scale) - scale).unwrap_or(0);
+        let Total::Exponential(total) = total else {
+            return false;
+        };
+        let shift =
+            |point: &Self, scale: i64| u32::try_from(i64::from(point.scale) - scale).unwrap_or(0);
         let mut scale = i64::from(total.scale.min(self.scale));
-        let sides = [(&total.positive, &self.positive), (&total.negative, &self.negative)];
+        let sides = [
+            (&total.positive, &self.positive),
+            (&total.negative, &self.negative),
+        ];
         let n_buckets = |scale| {
             let shifts = (shift(total, scale), shift(self, scale));
-            sides.iter().map(|(total, delta)| n_merged((total, shifts.0), (delta, shifts.1))).max().unwrap_or(0)
+            sides
+                .iter()
+                .map(|(total, delta)| n_merged((total, shifts.0), (delta, shifts.1)))
+                .max()
+                .unwrap_or(0)
         };
         while n_buckets(scale) > BUCKETS_MAX {
             scale -= 1;
         }
         let (total_shift, delta_shift) = (shift(total, scale), shift(self, scale));
-        let merged =
-            |total: &Option<Buckets>, delta: &Option<Buckets>| merge((total, total_shift), (delta, delta_shift));
+        let merged = |total: &Option<Buckets>, delta: &Option<Buckets>| {
+            merge((total, total_shift), (delta, delta_shift))
+        };
         total.positive = merged(&total.positive, &self.positive);
         total.negative = merged(&total.negative, &self.negative);
         // Of a lower scale than an i32 holds, the translation rejects every point.
@@ -292,9 +343,12 @@ impl DeltaPoint for ExponentialPoint {
     }
 }
 
-/// Returns the indexes of the first bucket and of the one after the last, after a reduction of the scale by `shift`.
+/// Returns the indexes of the first bucket and of the one after the last, after a reduction of the
+/// scale by `shift`.
 fn range((buckets, shift): (&Option<Buckets>, u32)) -> Option<(i64, i64)> {
-    let buckets = buckets.as_ref().filter(|buckets| !buckets.counts.is_empty())?;
+    let buckets = buckets
+        .as_ref()
+        .filter(|buckets| !buckets.counts.is_empty())?;
     let (first, shift) = (i64::from(buckets.offset), shift.min(i64::BITS - 1));
     let last = first + buckets.counts.len() as i64 - 1;
     Some((first >> shift, (last >> shift) + 1))
@@ -303,23 +357,45 @@ fn range((buckets, shift): (&Option<Buckets>, u32)) -> Option<(i64, i64)> {
 /// Returns the number of buckets that [`merge`] returns.
 fn n_merged(total: (&Option<Buckets>, u32), delta: (&Option<Buckets>, u32)) -> i64 {
     let ranges = [range(total), range(delta)];
-    let start = ranges.iter().flatten().map(|range| range.0).min().unwrap_or(0);
-    ranges.iter().flatten().map(|range| range.1).max().unwrap_or(0) - start
+    let start = ranges
+        .iter()
+        .flatten()
+        .map(|range| range.0)
+        .min()
+        .unwrap_or(0);
+    ranges
+        .iter()
+        .flatten()
+        .map(|range| range.1)
+        .max()
+        .unwrap_or(0)
+        - start
 }
 
 /// Adds the buckets of a delta to the buckets of a total, after a reduction of the scale of each.
 fn merge(total: (&Option<Buckets>, u32), delta: (&Option<Buckets>, u32)) -> Option<Buckets> {
-    let start = [range(total), range(delta)].into_iter().flatten().map(|range| range.0).min()?;
-    let len = usize::try_from(n_merged(total, delta)).expect("the caller limits the number of buckets");
+    let start = [range(total), range(delta)]
+        .into_iter()
+        .flatten()
+        .map(|range| range.0)
+        .min()?;
+    let len =
+        usize::try_from(n_merged(total, delta)).expect("the caller limits the number of buckets");
     let mut counts = vec![0_u64; len];
     for (buckets, shift) in [total, delta] {
-        for (i, count) in buckets.iter().flat_map(|buckets| (i64::from(buckets.offset)..).zip(&buckets.counts)) {
-            let idx =
-                usize::try_from((i >> shift.min(i64::BITS - 1)) - start).expect("the first bucket is at the start");
+        for (i, count) in buckets
+            .iter()
+            .flat_map(|buckets| (i64::from(buckets.offset)..).zip(&buckets.counts))
+        {
+            let idx = usize::try_from((i >> shift.min(i64::BITS - 1)) - start)
+                .expect("the first bucket is at the start");
             counts[idx] = counts[idx].wrapping_add(*count);
         }
     }
-    Some(Buckets { offset: i32::try_from(start).expect("an offset of an i32, or less after a shift"), counts })
+    Some(Buckets {
+        offset: i32::try_from(start).expect("an offset of an i32, or less after a shift"),
+        counts,
+    })
 }
 
 #[cfg(test)]
@@ -328,14 +404,24 @@ mod tests {
     use proptest::prelude::*;
 
     /// Adds a delta to the stream with a number.
-    fn add(streams: &DeltaStreams, number: usize, point: &mut impl DeltaPoint, now: Instant) -> Result<(), String> {
+    fn add(
+        streams: &DeltaStreams,
+        number: usize,
+        point: &mut impl DeltaPoint,
+        now: Instant,
+    ) -> Result<(), String> {
         let mut labels = LabelMap::default();
         labels.set("number", &number.to_string());
         streams.accumulate("m", &labels, point, now)
     }
 
     fn number(start_ns: u64, time_ns: u64, value: i64) -> NumberPoint {
-        NumberPoint { start_ns, time_ns, value: Some(Number::Int(value)), ..NumberPoint::default() }
+        NumberPoint {
+            start_ns,
+            time_ns,
+            value: Some(Number::Int(value)),
+            ..NumberPoint::default()
+        }
     }
 
     #[test]
@@ -350,9 +436,16 @@ mod tests {
         assert_eq!(total_of(20, 30, 7), total(12));
         assert_eq!(total_of(20, 30, 7), total(12), "a retry");
         assert!(total_of(10, 25, 1).unwrap_err().contains("out of order"));
-        assert!(total_of(5, 40, 1).unwrap_err().contains("before its stream"));
+        assert!(
+            total_of(5, 40, 1)
+                .unwrap_err()
+                .contains("before its stream")
+        );
         assert_eq!(total_of(30, 40, 1), total(13));
-        let mut float = NumberPoint { value: Some(Number::Double(0.5)), ..number(40, 50, 0) };
+        let mut float = NumberPoint {
+            value: Some(Number::Double(0.5)),
+            ..number(40, 50, 0)
+        };
         add(&streams, 1, &mut float, now).unwrap();
         assert_eq!(float.value, Some(Number::Double(13.5)));
     }
@@ -366,7 +459,13 @@ mod tests {
         let more = add(&streams, STREAMS_MAX, &mut number(1, 2, 1), now).unwrap_err();
         assert!(more.contains("100000 streams"), "{more}");
         add(&streams, 0, &mut number(2, 3, 1), now + IDLE_TIME_MAX).unwrap();
-        add(&streams, STREAMS_MAX, &mut number(1, 2, 1), now + IDLE_TIME_MAX + SWEEP_INTERVAL).unwrap();
+        add(
+            &streams,
+            STREAMS_MAX,
+            &mut number(1, 2, 1),
+            now + IDLE_TIME_MAX + SWEEP_INTERVAL,
+        )
+        .unwrap();
         assert_eq!(streams.n_streams(), 2);
     }
 
@@ -396,7 +495,10 @@ mod tests {
         }
         let grow = |key| add(&streams, key, &mut point(2, N_LARGE), now);
         let grown: Vec<_> = (0..n_streams).map(grow).collect();
-        let (full, last) = (grown.iter().filter(|grown| grown.is_err()).count(), grown.last());
+        let (full, last) = (
+            grown.iter().filter(|grown| grown.is_err()).count(),
+            grown.last(),
+        );
         assert!(full == 1 && last.is_some_and(Result::is_err), "{full}");
         assert!(streams.streams.lock().size <= SIZE_MAX_BYTES);
         let mut small = point(3, 2);
@@ -441,7 +543,10 @@ mod tests {
             scale,
             count: values.len() as u64,
             sum: Some(values.iter().sum()),
-            positive: Some(Buckets { offset: first, counts }),
+            positive: Some(Buckets {
+                offset: first,
+                counts,
+            }),
             ..ExponentialPoint::default()
         }
     }
@@ -449,7 +554,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// The total of the deltas is the histogram of all values at a scale at which it has few buckets.
+        /// The total of the deltas is the histogram of all values at a scale at which it has few
+        /// buckets.
         #[test]
         fn totals_of_exponential_histograms_count_all_values(
             parts in prop::collection::vec((0..4_i32, prop::collection::vec(1e-3..1e6_f64, 1..20)), 1..6),
@@ -482,13 +588,19 @@ mod tests {
             time_ns,
             scale: 8,
             count: 1,
-            positive: Some(Buckets { offset, counts: vec![1] }),
+            positive: Some(Buckets {
+                offset,
+                counts: vec![1],
+            }),
             ..ExponentialPoint::default()
         };
         add(&streams, 1, &mut point(1, i32::MIN), now).unwrap();
         let mut last = point(2, i32::MAX);
         add(&streams, 1, &mut last, now).unwrap();
         let buckets = last.positive.unwrap();
-        assert!(buckets.counts.len() as i64 <= BUCKETS_MAX && buckets.counts.iter().sum::<u64>() == 2, "{buckets:?}");
+        assert!(
+            buckets.counts.len() as i64 <= BUCKETS_MAX && buckets.counts.iter().sum::<u64>() == 2,
+            "{buckets:?}"
+        );
     }
 }

@@ -5,7 +5,11 @@ use super::value;
 
 pub(super) fn check_exemplars(exemplars: &[Exemplar]) -> Result<(), String> {
     let without = exemplars.iter().any(|exemplar| exemplar.value.is_none());
-    if without { Err("unsupported exemplar value type: Empty".to_owned()) } else { Ok(()) }
+    if without {
+        Err("unsupported exemplar value type: Empty".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 pub(super) fn exemplar_value(exemplar: &Exemplar) -> Option<f64> {
@@ -15,21 +19,45 @@ pub(super) fn exemplar_value(exemplar: &Exemplar) -> Option<f64> {
     })
 }
 
-/// Returns the sorted labels of an exemplar: trace and span, and all other attributes unless they are too long in
-/// total.
+/// Returns the sorted labels of an exemplar: trace and span, and all other attributes unless they
+/// are too long in total.
 pub(super) fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
     let mut labels = Vec::new();
-    for (name, id, size) in
-        [("trace_id", &exemplar.trace_id, TRACE_ID_SIZE), ("span_id", &exemplar.span_id, SPAN_ID_SIZE)]
-    {
+    for (name, id, size) in [
+        ("trace_id", &exemplar.trace_id, TRACE_ID_SIZE),
+        ("span_id", &exemplar.span_id, SPAN_ID_SIZE),
+    ] {
         if id.len() == size && id.iter().any(|byte| *byte != 0) {
-            labels.push((name.to_owned(), id.iter().map(|byte| format!("{byte:02x}")).collect::<String>()));
+            labels.push((
+                name.to_owned(),
+                id.iter()
+                    .map(|byte| format!("{byte:02x}"))
+                    .collect::<String>(),
+            ));
         }
     }
-    let pair = |attribute: &KeyValue| (attribute.key().into_owned(), value::print(attribute.value.as_ref()));
-    let is_other = |attribute: &&KeyValue| labels.iter().all(|(name, _)| name.as_bytes() != attribute.key);
-    let attributes: Vec<_> = exemplar.attributes.iter().filter(is_other).map(pair).collect();
-    let n_chars: usize = labels.iter().chain(&attributes).map(|(n, v)| n.chars().count() + v.chars().count()).sum();
+    let pair = |attribute: &KeyValue| {
+        (
+            attribute.key().into_owned(),
+            value::print(attribute.value.as_ref()),
+        )
+    };
+    let is_other = |attribute: &&KeyValue| {
+        labels
+            .iter()
+            .all(|(name, _)| name.as_bytes() != attribute.key)
+    };
+    let attributes: Vec<_> = exemplar
+        .attributes
+        .iter()
+        .filter(is_other)
+        .map(pair)
+        .collect();
+    let n_chars: usize = labels
+        .iter()
+        .chain(&attributes)
+        .map(|(n, v)| n.chars().count() + v.chars().count())
+        .sum();
     if n_chars <= EXEMPLAR_CHARS_MAX {
         labels.extend(attributes);
     }

@@ -23,12 +23,17 @@ pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String>
         Some(Buckets { offset, counts }) => layout(counts, *offset, scale_down, true),
         None => (Vec::new(), Vec::new()),
     };
-    let ((positive_spans, positive), (negative_spans, negative)) = (side(&point.positive), side(&point.negative));
+    let ((positive_spans, positive), (negative_spans, negative)) =
+        (side(&point.positive), side(&point.negative));
     let histogram = Histogram {
         zero_threshold: ZERO_THRESHOLD,
         sum: stale_or(point.flags, point.sum.unwrap_or_default()),
         counts: HistogramCounts::Integer {
-            count: if is_stale(point.flags) { STALE_NAN_BITS } else { point.count },
+            count: if is_stale(point.flags) {
+                STALE_NAN_BITS
+            } else {
+                point.count
+            },
             zero_count: point.zero_count,
             positive,
             negative,
@@ -46,14 +51,22 @@ pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String>
 /// # Errors
 /// The reason why it cannot be stored.
 pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
-    let offset = point.bucket_counts.iter().take_while(|count| **count == 0).count();
+    let offset = point
+        .bucket_counts
+        .iter()
+        .take_while(|count| **count == 0)
+        .count();
     // Never fails: the size of a data point bounds the number of its buckets.
     let first_idx = i32::try_from(offset).map_err(|_| "too many buckets".to_owned())?;
     let (positive_spans, positive) = layout(&point.bucket_counts[offset..], first_idx, 0, false);
     let histogram = Histogram {
         sum: stale_or(point.flags, point.sum.unwrap_or_default()),
         counts: HistogramCounts::Integer {
-            count: if is_stale(point.flags) { STALE_NAN_BITS } else { point.count },
+            count: if is_stale(point.flags) {
+                STALE_NAN_BITS
+            } else {
+                point.count
+            },
             zero_count: 0,
             positive,
             negative: Vec::new(),
@@ -67,13 +80,21 @@ pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
 }
 
 fn checked(histogram: Histogram) -> Result<Histogram, String> {
-    histogram.validate().map_err(|invalid| invalid.to_string())?;
+    histogram
+        .validate()
+        .map_err(|invalid| invalid.to_string())?;
     Ok(histogram)
 }
 
-/// Returns spans and counts of dense buckets, with each group of 2^`scale_down` buckets merged. Bucket 0 of an
-/// exponential histogram starts at 1, while bucket 0 of a native one ends at 1. So `adjusts` moves the buckets by one.
-fn layout(counts: &[u64], offset: i32, scale_down: i32, adjusts: bool) -> (Vec<BucketSpan>, Vec<u64>) {
+/// Returns spans and counts of dense buckets, with each group of 2^`scale_down` buckets merged.
+/// Bucket 0 of an exponential histogram starts at 1, while bucket 0 of a native one ends at 1. So
+/// `adjusts` moves the buckets by one.
+fn layout(
+    counts: &[u64],
+    offset: i32,
+    scale_down: i32,
+    adjusts: bool,
+) -> (Vec<BucketSpan>, Vec<u64>) {
     if counts.is_empty() {
         return Default::default();
     }
@@ -81,8 +102,15 @@ fn layout(counts: &[u64], offset: i32, scale_down: i32, adjusts: bool) -> (Vec<B
     let merged = |idx: i32| (idx >> scale_down.min(i32::BITS as i32 - 1)).wrapping_add(1);
     let first = if adjusts { merged(offset) } else { offset };
     let mut idx = merged(offset);
-    let spans = vec![BucketSpan { offset: first, length: 0 }];
-    let mut buckets = Sparse { spans, counts: Vec::new(), last_idx: idx.wrapping_sub(1) };
+    let spans = vec![BucketSpan {
+        offset: first,
+        length: 0,
+    }];
+    let mut buckets = Sparse {
+        spans,
+        counts: Vec::new(),
+        last_idx: idx.wrapping_sub(1),
+    };
     let mut count = 0_u64;
     for (i, &bucket_count) in (0..).zip(counts) {
         let next_idx = merged(offset.wrapping_add(i));
@@ -108,12 +136,16 @@ struct Sparse {
 }
 
 impl Sparse {
-    /// Adds a bucket. A gap of more than two empty buckets starts a new span; a smaller one is filled with zeros.
+    /// Adds a bucket. A gap of more than two empty buckets starts a new span; a smaller one is
+    /// filled with zeros.
     fn push(&mut self, idx: i32, count: u64) {
         let gap = idx.wrapping_sub(self.last_idx).wrapping_sub(1);
         self.last_idx = idx;
         if gap > GAP_FILLED_MAX {
-            self.spans.push(BucketSpan { offset: gap, length: 0 });
+            self.spans.push(BucketSpan {
+                offset: gap,
+                length: 0,
+            });
         } else {
             (0..gap).for_each(|_| self.push_bucket(0));
         }
@@ -121,7 +153,10 @@ impl Sparse {
     }
 
     fn push_bucket(&mut self, count: u64) {
-        self.spans.last_mut().expect("the first bucket has created a span").length += 1;
+        self.spans
+            .last_mut()
+            .expect("the first bucket has created a span")
+            .length += 1;
         self.counts.push(count);
     }
 }
@@ -139,7 +174,13 @@ mod tests {
     #[track_caller]
     fn check(counts: &[u64], offset: i32, scale_down: i32, spans: &[(i32, u32)], expect: &[u64]) {
         let (found, counts) = layout(counts, offset, scale_down, true);
-        assert_eq!(found.iter().map(|span| (span.offset, span.length)).collect::<Vec<_>>(), spans);
+        assert_eq!(
+            found
+                .iter()
+                .map(|span| (span.offset, span.length))
+                .collect::<Vec<_>>(),
+            spans
+        );
         assert_eq!(counts, expect);
     }
 
@@ -150,7 +191,13 @@ mod tests {
         check(&[4, 0, 0, 1], -3, 0, &[(-2, 4)], &[4, 0, 0, 1]);
         check(&[4, 0, 0, 0, 1], 0, 0, &[(1, 1), (3, 1)], &[4, 1]);
         check(&[4, 3, 2, 1], 0, 1, &[(1, 2)], &[7, 3]);
-        check(&[4, 0, 1, 0, 0, 0, 2], 0, 0, &[(1, 3), (3, 1)], &[4, 0, 1, 2]);
+        check(
+            &[4, 0, 1, 0, 0, 0, 2],
+            0,
+            0,
+            &[(1, 3), (3, 1)],
+            &[4, 0, 1, 2],
+        );
         check(&[0, 0, 0, 4, 0], 0, 0, &[(1, 0), (3, 2)], &[4, 0]);
         check(&[1, 1], i32::MAX, 0, &[(i32::MIN, 2)], &[1, 1]);
         check(&[1, 1], 0, 1000, &[(1, 1)], &[2]);
@@ -166,20 +213,41 @@ mod tests {
             ..HistogramPoint::default()
         };
         let histogram = custom(&point).unwrap();
-        assert_eq!(histogram.positive_spans, [BucketSpan { offset: 1, length: 2 }]);
-        assert_eq!((histogram.custom_bounds, histogram.schema), (vec![1.0, 2.0], CUSTOM_BUCKETS_SCHEMA));
+        assert_eq!(
+            histogram.positive_spans,
+            [BucketSpan {
+                offset: 1,
+                length: 2
+            }]
+        );
+        assert_eq!(
+            (histogram.custom_bounds, histogram.schema),
+            (vec![1.0, 2.0], CUSTOM_BUCKETS_SCHEMA)
+        );
         assert!(custom(&HistogramPoint { count: 4, ..point }).is_err());
     }
 
     #[test]
     fn buckets_beyond_the_last_index_are_rejected() {
         let at = |offset| {
-            let positive = Some(Buckets { offset, counts: vec![1, 1] });
-            exponential(&ExponentialPoint { count: 2, sum: Some(1.0), positive, ..ExponentialPoint::default() })
+            let positive = Some(Buckets {
+                offset,
+                counts: vec![1, 1],
+            });
+            exponential(&ExponentialPoint {
+                count: 2,
+                sum: Some(1.0),
+                positive,
+                ..ExponentialPoint::default()
+            })
         };
         assert!(at(i32::MAX - 2).is_ok());
         for offset in [i32::MAX - 1, i32::MAX] {
-            assert_eq!(at(offset).unwrap_err(), "histogram has a span whose bucket index is out of range", "{offset}");
+            assert_eq!(
+                at(offset).unwrap_err(),
+                "histogram has a span whose bucket index is out of range",
+                "{offset}"
+            );
         }
     }
 }

@@ -1,36 +1,52 @@
-//! OTLP in JSON, transcoded to protobuf: <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>.
+//! OTLP in JSON, transcoded to protobuf:
+//! <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>.
 //!
-//! As in Prometheus' receiver, the names of fields are in lowerCamelCase or snake_case, 64-bit integers and floats may
-//! be strings, enums may be names, and unknown fields are skipped. The ids of traces and spans are hexadecimal. `null`
-//! stands for an absent field.
+//! As in Prometheus' receiver, the names of fields are in lowerCamelCase or snake_case, 64-bit
+//! integers and floats may be strings, enums may be names, and unknown fields are skipped. The ids
+//! of traces and spans are hexadecimal. `null` stands for an absent field.
 //!
-//! Bounds: `serde_json` limits the nesting to 128 levels. The caller limits the size of the message, and charges it to
-//! the request while it grows.
+//! Bounds: `serde_json` limits the nesting to 128 levels. The caller limits the size of the
+//! message, and charges it to the request while it grows.
 
 use std::fmt;
 
 use base64::Engine as _;
 use prost::encoding::{encode_varint, encoded_len_varint};
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected,
+    Visitor,
+};
 
 use varve_protobuf::{fixed64_key, len_key, varint_key};
 
 use super::Error;
 use super::value::BASE64;
 
-/// Returns a request in protobuf. Before the message grows, `check_size` is called with its new size, and `grow` with
-/// the bytes to reserve.
+/// Returns a request in protobuf. Before the message grows, `check_size` is called with its new
+/// size, and `grow` with the bytes to reserve.
 ///
 /// # Errors
-/// [`Error::Json`] if the body is not the JSON of a request, and the errors of `check_size` and `grow`.
+/// [`Error::Json`] if the body is not the JSON of a request, and the errors of `check_size` and
+/// `grow`.
 pub fn transcode<F: From<Error>>(
     body: &[u8],
     check_size: &dyn Fn(usize) -> Result<(), F>,
     grow: &mut dyn FnMut(usize) -> Result<(), F>,
 ) -> Result<Vec<u8>, F> {
-    let mut output = Output { bytes: Vec::new(), reserved: 0, check_size, grow, failure: None };
+    let mut output = Output {
+        bytes: Vec::new(),
+        reserved: 0,
+        check_size,
+        grow,
+        failure: None,
+    };
     let mut json = serde_json::Deserializer::from_slice(body);
-    let read = Fields { message: &REQUEST, output: &mut output }.deserialize(&mut json).and_then(|()| json.end());
+    let read = Fields {
+        message: &REQUEST,
+        output: &mut output,
+    }
+    .deserialize(&mut json)
+    .and_then(|()| json.end());
     match (read, output.failure.take()) {
         (_, Some(failure)) => Err(failure),
         (Err(error), None) => Err(Error::Json(error.to_string()).into()),
@@ -73,18 +89,35 @@ enum Kind {
 }
 
 const fn one(names: &'static [&'static str], number: u32, kind: Kind) -> Field {
-    Field { names, number, kind, is_repeated: false }
+    Field {
+        names,
+        number,
+        kind,
+        is_repeated: false,
+    }
 }
 
 const fn list(names: &'static [&'static str], number: u32, kind: Kind) -> Field {
-    Field { names, number, kind, is_repeated: true }
+    Field {
+        names,
+        number,
+        kind,
+        is_repeated: true,
+    }
 }
 
-static REQUEST: Message =
-    Message(&[list(&["resourceMetrics", "resource_metrics"], 1, Kind::Message(&RESOURCE_METRICS))]);
+static REQUEST: Message = Message(&[list(
+    &["resourceMetrics", "resource_metrics"],
+    1,
+    Kind::Message(&RESOURCE_METRICS),
+)]);
 static RESOURCE_METRICS: Message = Message(&[
     one(&["resource"], 1, Kind::Message(&RESOURCE)),
-    list(&["scopeMetrics", "scope_metrics"], 2, Kind::Message(&SCOPE_METRICS)),
+    list(
+        &["scopeMetrics", "scope_metrics"],
+        2,
+        Kind::Message(&SCOPE_METRICS),
+    ),
 ]);
 static RESOURCE: Message = Message(&[list(&["attributes"], 1, Kind::Message(&KEY_VALUE))]);
 static SCOPE_METRICS: Message = Message(&[
@@ -104,7 +137,11 @@ static METRIC: Message = Message(&[
     one(&["gauge"], 5, Kind::Message(&NUMBERS)),
     one(&["sum"], 7, Kind::Message(&NUMBERS)),
     one(&["histogram"], 9, Kind::Message(&HISTOGRAMS)),
-    one(&["exponentialHistogram", "exponential_histogram"], 10, Kind::Message(&EXPONENTIALS)),
+    one(
+        &["exponentialHistogram", "exponential_histogram"],
+        10,
+        Kind::Message(&EXPONENTIALS),
+    ),
     one(&["summary"], 11, Kind::Message(&SUMMARIES)),
 ]);
 const TEMPORALITY: Field = one(
@@ -119,12 +156,19 @@ const TEMPORALITY: Field = one(
 const fn points(message: &'static Message) -> Field {
     list(&["dataPoints", "data_points"], 1, Kind::Message(message))
 }
-static NUMBERS: Message =
-    Message(&[points(&NUMBER_POINT), TEMPORALITY, one(&["isMonotonic", "is_monotonic"], 3, Kind::Bool)]);
+static NUMBERS: Message = Message(&[
+    points(&NUMBER_POINT),
+    TEMPORALITY,
+    one(&["isMonotonic", "is_monotonic"], 3, Kind::Bool),
+]);
 static HISTOGRAMS: Message = Message(&[points(&HISTOGRAM_POINT), TEMPORALITY]);
 static EXPONENTIALS: Message = Message(&[points(&EXPONENTIAL_POINT), TEMPORALITY]);
 static SUMMARIES: Message = Message(&[points(&SUMMARY_POINT)]);
-const START: Field = one(&["startTimeUnixNano", "start_time_unix_nano"], 2, Kind::Fixed64);
+const START: Field = one(
+    &["startTimeUnixNano", "start_time_unix_nano"],
+    2,
+    Kind::Fixed64,
+);
 const TIME: Field = one(&["timeUnixNano", "time_unix_nano"], 3, Kind::Fixed64);
 const fn attributes(number: u32) -> Field {
     list(&["attributes"], number, Kind::Message(&KEY_VALUE))
@@ -165,34 +209,58 @@ static EXPONENTIAL_POINT: Message = Message(&[
     one(&["flags"], 10, Kind::Uint32),
     exemplars(11),
 ]);
-static BUCKETS: Message =
-    Message(&[one(&["offset"], 1, Kind::Sint32), list(&["bucketCounts", "bucket_counts"], 2, Kind::Uint64)]);
+static BUCKETS: Message = Message(&[
+    one(&["offset"], 1, Kind::Sint32),
+    list(&["bucketCounts", "bucket_counts"], 2, Kind::Uint64),
+]);
 static SUMMARY_POINT: Message = Message(&[
     START,
     TIME,
     one(&["count"], 4, Kind::Fixed64),
     one(&["sum"], 5, Kind::Double),
-    list(&["quantileValues", "quantile_values"], 6, Kind::Message(&QUANTILE)),
+    list(
+        &["quantileValues", "quantile_values"],
+        6,
+        Kind::Message(&QUANTILE),
+    ),
     attributes(7),
     one(&["flags"], 8, Kind::Uint32),
 ]);
-static QUANTILE: Message = Message(&[one(&["quantile"], 1, Kind::Double), one(&["value"], 2, Kind::Double)]);
+static QUANTILE: Message = Message(&[
+    one(&["quantile"], 1, Kind::Double),
+    one(&["value"], 2, Kind::Double),
+]);
 static EXEMPLAR: Message = Message(&[
     one(&["timeUnixNano", "time_unix_nano"], 2, Kind::Fixed64),
     one(&["asDouble", "as_double"], 3, Kind::Double),
     one(&["spanId", "span_id"], 4, Kind::Hex(8)),
     one(&["traceId", "trace_id"], 5, Kind::Hex(16)),
     one(&["asInt", "as_int"], 6, Kind::Sfixed64),
-    list(&["filteredAttributes", "filtered_attributes"], 7, Kind::Message(&KEY_VALUE)),
+    list(
+        &["filteredAttributes", "filtered_attributes"],
+        7,
+        Kind::Message(&KEY_VALUE),
+    ),
 ]);
-static KEY_VALUE: Message = Message(&[one(&["key"], 1, Kind::String), one(&["value"], 2, Kind::Message(&ANY_VALUE))]);
+static KEY_VALUE: Message = Message(&[
+    one(&["key"], 1, Kind::String),
+    one(&["value"], 2, Kind::Message(&ANY_VALUE)),
+]);
 static ANY_VALUE: Message = Message(&[
     one(&["stringValue", "string_value"], 1, Kind::String),
     one(&["boolValue", "bool_value"], 2, Kind::Bool),
     one(&["intValue", "int_value"], 3, Kind::Int64),
     one(&["doubleValue", "double_value"], 4, Kind::Double),
-    one(&["arrayValue", "array_value"], 5, Kind::Message(&ARRAY_VALUE)),
-    one(&["kvlistValue", "kvlist_value"], 6, Kind::Message(&KEY_VALUE_LIST)),
+    one(
+        &["arrayValue", "array_value"],
+        5,
+        Kind::Message(&ARRAY_VALUE),
+    ),
+    one(
+        &["kvlistValue", "kvlist_value"],
+        6,
+        Kind::Message(&KEY_VALUE_LIST),
+    ),
     one(&["bytesValue", "bytes_value"], 7, Kind::Base64),
 ]);
 static ARRAY_VALUE: Message = Message(&[list(&["values"], 1, Kind::Message(&ANY_VALUE))]);
@@ -273,8 +341,17 @@ impl<'de, F> Visitor<'de> for Fields<'_, '_, F> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<String>()? {
-            match self.message.0.iter().find(|field| field.names.contains(&name.as_str())) {
-                Some(field) => map.next_value_seed(Value { field, is_item: false, output: self.output })?,
+            match self
+                .message
+                .0
+                .iter()
+                .find(|field| field.names.contains(&name.as_str()))
+            {
+                Some(field) => map.next_value_seed(Value {
+                    field,
+                    is_item: false,
+                    output: self.output,
+                })?,
                 None => drop(map.next_value::<IgnoredAny>()?),
             }
         }
@@ -303,22 +380,47 @@ impl<F> Value<'_, '_, F> {
     }
 
     /// Appends an integer.
-    fn put_integer<E: serde::de::Error>(self, value: i128, unexpected: Unexpected<'_>) -> Result<(), E> {
+    fn put_integer<E: serde::de::Error>(
+        self,
+        value: i128,
+        unexpected: Unexpected<'_>,
+    ) -> Result<(), E> {
         let is_list = self.is_list();
-        let Self { field: &Field { number, ref kind, .. }, output, .. } = self;
+        let Self {
+            field: &Field {
+                number, ref kind, ..
+            },
+            output,
+            ..
+        } = self;
         let invalid = || E::invalid_value(unexpected, &"an integer in the range of the field");
         match kind {
             _ if is_list => Err(E::invalid_type(unexpected, &"a list")),
-            Kind::Fixed64 => output.put_fixed64(number, u64::try_from(value).map_err(|_| invalid())?),
-            Kind::Sfixed64 => output.put_fixed64(number, i64::try_from(value).map_err(|_| invalid())?.cast_unsigned()),
+            Kind::Fixed64 => {
+                output.put_fixed64(number, u64::try_from(value).map_err(|_| invalid())?)
+            }
+            Kind::Sfixed64 => output.put_fixed64(
+                number,
+                i64::try_from(value).map_err(|_| invalid())?.cast_unsigned(),
+            ),
             Kind::Uint64 => output.put_int(number, u64::try_from(value).map_err(|_| invalid())?),
-            Kind::Uint32 => output.put_int(number, u32::try_from(value).map_err(|_| invalid())?.into()),
-            Kind::Int64 => output.put_int(number, i64::try_from(value).map_err(|_| invalid())?.cast_unsigned()),
+            Kind::Uint32 => {
+                output.put_int(number, u32::try_from(value).map_err(|_| invalid())?.into())
+            }
+            Kind::Int64 => output.put_int(
+                number,
+                i64::try_from(value).map_err(|_| invalid())?.cast_unsigned(),
+            ),
             Kind::Sint32 => {
                 let value = i32::try_from(value).map_err(|_| invalid())?;
-                output.put_int(number, u64::from((value << 1 ^ value >> 31).cast_unsigned()))
+                output.put_int(
+                    number,
+                    u64::from((value << 1 ^ value >> 31).cast_unsigned()),
+                )
             }
-            Kind::Enum(_) => output.put_int(number, u32::try_from(value).map_err(|_| invalid())?.into()),
+            Kind::Enum(_) => {
+                output.put_int(number, u32::try_from(value).map_err(|_| invalid())?.into())
+            }
             Kind::Double => output.put_fixed64(number, (value as f64).to_bits()),
             _ => Err(E::invalid_type(unexpected, &expected(kind))),
         }
@@ -334,10 +436,17 @@ impl<F> Value<'_, '_, F> {
         output.put_varint(u64::from(len_key(field.number)))?;
         let start = output.bytes.len() + LENGTH_SIZE;
         output.put(&[0; LENGTH_SIZE])?;
-        read(Fields { message, output: &mut *output })?;
-        // The length is known only now: a varint of a fixed size, which is at most the limit of a decompressed body.
+        read(Fields {
+            message,
+            output: &mut *output,
+        })?;
+        // The length is known only now: a varint of a fixed size, which is at most the limit of a
+        // decompressed body.
         let size = output.bytes.len() - start;
-        for (i, byte) in output.bytes[start - LENGTH_SIZE..start].iter_mut().enumerate() {
+        for (i, byte) in output.bytes[start - LENGTH_SIZE..start]
+            .iter_mut()
+            .enumerate()
+        {
             let more = if i < LENGTH_SIZE - 1 { 0x80 } else { 0 };
             *byte = (size >> (7 * i) & 0x7f) as u8 | more;
         }
@@ -349,21 +458,37 @@ impl<'de, F> Visitor<'de> for Value<'_, '_, F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.is_list() { "a list" } else { expected(&self.field.kind) })
+        f.write_str(if self.is_list() {
+            "a list"
+        } else {
+            expected(&self.field.kind)
+        })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         if !self.is_list() {
-            return Err(A::Error::invalid_type(Unexpected::Seq, &expected(&self.field.kind)));
+            return Err(A::Error::invalid_type(
+                Unexpected::Seq,
+                &expected(&self.field.kind),
+            ));
         }
         let Self { field, output, .. } = self;
-        while seq.next_element_seed(Value { field, is_item: true, output: &mut *output })?.is_some() {}
+        while seq
+            .next_element_seed(Value {
+                field,
+                is_item: true,
+                output: &mut *output,
+            })?
+            .is_some()
+        {}
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         match &self.field.kind {
-            Kind::Message(message) if !self.is_list() => self.put_message(message, |fields| fields.visit_map(map)),
+            Kind::Message(message) if !self.is_list() => {
+                self.put_message(message, |fields| fields.visit_map(map))
+            }
             kind => Err(A::Error::invalid_type(Unexpected::Map, &expected(kind))),
         }
     }
@@ -374,10 +499,14 @@ impl<'de, F> Visitor<'de> for Value<'_, '_, F> {
         match &self.field.kind {
             kind if self.is_list() => Err(E::invalid_type(Unexpected::Str(text), &expected(kind))),
             Kind::String => self.output.put_bytes(number, text.as_bytes()),
-            kind @ Kind::Base64 => self.output.put_bytes(number, &BASE64.decode(text).map_err(|_| invalid(kind))?),
+            kind @ Kind::Base64 => self
+                .output
+                .put_bytes(number, &BASE64.decode(text).map_err(|_| invalid(kind))?),
             Kind::Hex(_) if text.is_empty() => Ok(()),
             kind @ Kind::Hex(size) => {
-                let bytes = hex_bytes(text).filter(|bytes| bytes.len() == *size).ok_or_else(|| invalid(kind))?;
+                let bytes = hex_bytes(text)
+                    .filter(|bytes| bytes.len() == *size)
+                    .ok_or_else(|| invalid(kind))?;
                 self.output.put_bytes(number, &bytes)
             }
             kind @ Kind::Double => {
@@ -385,10 +514,15 @@ impl<'de, F> Visitor<'de> for Value<'_, '_, F> {
                 self.output.put_fixed64(number, value.to_bits())
             }
             kind @ Kind::Enum(names) => {
-                let value = names.iter().position(|name| *name == text).ok_or_else(|| invalid(kind))?;
+                let value = names
+                    .iter()
+                    .position(|name| *name == text)
+                    .ok_or_else(|| invalid(kind))?;
                 self.output.put_int(number, value as u64)
             }
-            kind @ (Kind::Bool | Kind::Message(_)) => Err(E::invalid_type(Unexpected::Str(text), &expected(kind))),
+            kind @ (Kind::Bool | Kind::Message(_)) => {
+                Err(E::invalid_type(Unexpected::Str(text), &expected(kind)))
+            }
             kind => {
                 let value = text.parse().map_err(|_| invalid(kind))?;
                 self.put_integer(value, Unexpected::Str(text))
@@ -406,7 +540,9 @@ impl<'de, F> Visitor<'de> for Value<'_, '_, F> {
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
         match &self.field.kind {
-            Kind::Double if !self.is_list() => self.output.put_fixed64(self.field.number, value.to_bits()),
+            Kind::Double if !self.is_list() => {
+                self.output.put_fixed64(self.field.number, value.to_bits())
+            }
             kind => Err(E::invalid_type(Unexpected::Float(value), &expected(kind))),
         }
     }
@@ -464,7 +600,9 @@ mod tests {
         let transcoded = transcode::<Error>(json.as_bytes(), &|_| Ok(()), &mut |_| Ok(()));
         match (transcoded, expect) {
             (Ok(bytes), Ok(expect)) => assert_eq!(bytes, expect, "{json}"),
-            (Err(error), Err(expect)) => assert!(error.to_string().contains(expect), "{json}: {error}"),
+            (Err(error), Err(expect)) => {
+                assert!(error.to_string().contains(expect), "{json}: {error}")
+            }
             (transcoded, _) => panic!("{json}: {transcoded:?}"),
         }
     }
@@ -472,18 +610,38 @@ mod tests {
     #[test]
     fn fields_are_transcoded() {
         let nested = |number: u8, inner: &[u8]| {
-            let mut bytes = vec![number << 3 | 2, inner.len() as u8 | 0x80, 0x80, 0x80, 0x80, 0];
+            let mut bytes = vec![
+                number << 3 | 2,
+                inner.len() as u8 | 0x80,
+                0x80,
+                0x80,
+                0x80,
+                0,
+            ];
             bytes.extend_from_slice(inner);
             bytes
         };
         let metric = |inner: &[u8]| nested(1, &nested(2, &nested(2, inner)));
-        let request =
-            |metric: &str| format!(r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{metric}]}}]}}]}}"#);
+        let request = |metric: &str| {
+            format!(r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{metric}]}}]}}]}}"#)
+        };
         check("{}", Ok(&[]));
         check(r#"{"resource_metrics":null,"other":[{"x":1}]}"#, Ok(&[]));
-        check(&request(r#"{"name":"a\u00e9","unknown":{}}"#), Ok(&metric(b"\x0a\x03a\xc3\xa9")));
-        let sum = [&nested(1, b"\x19\x05\0\0\0\0\0\0\0\x31\xfe\xff\xff\xff\xff\xff\xff\xff")[..], &[0x10, 2, 0x18, 1]];
-        for point in [r#"{"timeUnixNano":"5","asInt":"-2"}"#, r#"{"time_unix_nano":5,"as_int":-2}"#] {
+        check(
+            &request(r#"{"name":"a\u00e9","unknown":{}}"#),
+            Ok(&metric(b"\x0a\x03a\xc3\xa9")),
+        );
+        let sum = [
+            &nested(
+                1,
+                b"\x19\x05\0\0\0\0\0\0\0\x31\xfe\xff\xff\xff\xff\xff\xff\xff",
+            )[..],
+            &[0x10, 2, 0x18, 1],
+        ];
+        for point in [
+            r#"{"timeUnixNano":"5","asInt":"-2"}"#,
+            r#"{"time_unix_nano":5,"as_int":-2}"#,
+        ] {
             for temporality in ["2", r#""AGGREGATION_TEMPORALITY_CUMULATIVE""#] {
                 let sum_json = format!(
                     r#"{{"sum":{{"dataPoints":[{point}],"aggregationTemporality":{temporality},"isMonotonic":true}}}}"#
@@ -491,15 +649,22 @@ mod tests {
                 check(&request(&sum_json), Ok(&metric(&nested(7, &sum.concat()))));
             }
         }
-        for (value, bits) in
-            [("1.5", 1.5_f64), (r#""NaN""#, f64::NAN), (r#""-Infinity""#, f64::NEG_INFINITY), ("3", 3.0)]
-        {
+        for (value, bits) in [
+            ("1.5", 1.5_f64),
+            (r#""NaN""#, f64::NAN),
+            (r#""-Infinity""#, f64::NEG_INFINITY),
+            ("3", 3.0),
+        ] {
             let point = [&[0x21][..], &bits.to_le_bytes()].concat();
-            let json = request(&format!(r#"{{"gauge":{{"dataPoints":[{{"asDouble":{value}}}]}}}}"#));
+            let json = request(&format!(
+                r#"{{"gauge":{{"dataPoints":[{{"asDouble":{value}}}]}}}}"#
+            ));
             check(&json, Ok(&metric(&nested(5, &nested(1, &point)))));
         }
         let exemplar = nested(5, b"\x22\x08\x01\x23\x45\x67\x89\xab\xcd\xef");
-        let json = request(r#"{"gauge":{"dataPoints":[{"exemplars":[{"spanId":"0123456789ABCDEF","traceId":""}]}]}}"#);
+        let json = request(
+            r#"{"gauge":{"dataPoints":[{"exemplars":[{"spanId":"0123456789ABCDEF","traceId":""}]}]}}"#,
+        );
         check(&json, Ok(&metric(&nested(5, &nested(1, &exemplar)))));
     }
 
@@ -511,8 +676,14 @@ mod tests {
             ("{} x", "trailing characters"),
             (r#"{"resourceMetrics":{}}"#, "invalid type: map"),
             (r#"{"resourceMetrics":[5]}"#, "expected an object"),
-            (r#"{"resourceMetrics":[{"resource":{"attributes":[{"value":{"intValue":"x"}}]}}]}"#, "expected a number"),
-            (r#"{"resourceMetrics":[{"resource":{"attributes":[{"value":{"bytesValue":"*"}}]}}]}"#, "base64"),
+            (
+                r#"{"resourceMetrics":[{"resource":{"attributes":[{"value":{"intValue":"x"}}]}}]}"#,
+                "expected a number",
+            ),
+            (
+                r#"{"resourceMetrics":[{"resource":{"attributes":[{"value":{"bytesValue":"*"}}]}}]}"#,
+                "base64",
+            ),
             (
                 r#"{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"histogram":{"dataPoints":[{"bucketCounts":[null"#,
                 "invalid type: null, expected a number",
@@ -525,7 +696,8 @@ mod tests {
             check(json, Err(expect));
         }
         let deep = r#"{"arrayValue":{"values":["#.repeat(100);
-        let attribute = format!(r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"value":{deep}"#);
+        let attribute =
+            format!(r#"{{"resourceMetrics":[{{"resource":{{"attributes":[{{"value":{deep}"#);
         check(&attribute, Err("recursion limit exceeded"));
     }
 
@@ -535,19 +707,36 @@ mod tests {
             r#"{{"resourceMetrics":[{{"scopeMetrics":[{{"metrics":[{{"histogram":{{"dataPoints":[{{"bucketCounts":[{}]}}]}}}}]}}]}}]}}"#,
             vec!["0"; 100_000].join(",")
         );
-        let refused = |what| Error::TooLarge { what, size: 0, limit: 0 };
+        let refused = |what| Error::TooLarge {
+            what,
+            size: 0,
+            limit: 0,
+        };
         let transcoded = |limit: usize, memory: usize| {
             let mut reserved = 0;
-            let check_size = |size: usize| if size > limit { Err(refused("size")) } else { Ok(()) };
+            let check_size = |size: usize| {
+                if size > limit {
+                    Err(refused("size"))
+                } else {
+                    Ok(())
+                }
+            };
             let mut grow = |size: usize| {
                 reserved += size;
-                if reserved > memory { Err(refused("memory")) } else { Ok(()) }
+                if reserved > memory {
+                    Err(refused("memory"))
+                } else {
+                    Ok(())
+                }
             };
             transcode(zeros.as_bytes(), &check_size, &mut grow).map(|bytes| (bytes.len(), reserved))
         };
         let (size, reserved) = transcoded(1 << 20, 1 << 30).unwrap();
         assert_eq!(size / 100_000, 9);
-        assert!(reserved >= size && reserved < size + RESERVE_STEP, "{reserved}");
+        assert!(
+            reserved >= size && reserved < size + RESERVE_STEP,
+            "{reserved}"
+        );
         assert_eq!(transcoded(size - 1, 1 << 30), Err(refused("size")));
         assert_eq!(transcoded(size, size), Err(refused("memory")));
     }

@@ -23,7 +23,9 @@ impl LabelMap {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -31,7 +33,9 @@ impl LabelMap {
     }
 
     fn set_all(&mut self, labels: &Self) {
-        labels.iter().for_each(|(name, value)| self.set(name, value));
+        labels
+            .iter()
+            .for_each(|(name, value)| self.set(name, value));
     }
 }
 
@@ -47,7 +51,11 @@ pub(super) struct Context {
 
 impl Context {
     /// Creates the context of a resource.
-    pub(super) fn new(resource: &[KeyValue], settings: &OtlpSettings, namer: LabelNamer) -> Result<Self, String> {
+    pub(super) fn new(
+        resource: &[KeyValue],
+        settings: &OtlpSettings,
+        namer: LabelNamer,
+    ) -> Result<Self, String> {
         let attribute = |key: &str| {
             resource
                 .iter()
@@ -68,8 +76,16 @@ impl Context {
                 promoted.set(&namer.name(&of.key())?, &print(of.value.as_ref()));
             }
         }
-        let (job, instance) = (job.unwrap_or_default(), attribute(SERVICE_INSTANCE_ID).unwrap_or_default());
-        Ok(Self { job, instance, promoted, scope: None })
+        let (job, instance) = (
+            job.unwrap_or_default(),
+            attribute(SERVICE_INSTANCE_ID).unwrap_or_default(),
+        );
+        Ok(Self {
+            job,
+            instance,
+            promoted,
+            scope: None,
+        })
     }
 
     /// Switches to the labels of another scope.
@@ -86,7 +102,10 @@ impl Context {
         }
         let mut labels = LabelMap::default();
         for of in &scope.attributes {
-            labels.set(&namer.name(&format!("otel_scope_{}", of.key()))?, &print(of.value.as_ref()));
+            labels.set(
+                &namer.name(&format!("otel_scope_{}", of.key()))?,
+                &print(of.value.as_ref()),
+            );
         }
         labels.set("otel_scope_name", &String::from_utf8_lossy(&scope.name));
         labels.set(SCOPE_VERSION, &String::from_utf8_lossy(&scope.version));
@@ -96,7 +115,11 @@ impl Context {
     }
 
     /// Returns the labels of a data point, without a metric name.
-    pub(super) fn data_point_labels(&self, attributes: &[KeyValue], namer: LabelNamer) -> Result<LabelMap, String> {
+    pub(super) fn data_point_labels(
+        &self,
+        attributes: &[KeyValue],
+        namer: LabelNamer,
+    ) -> Result<LabelMap, String> {
         let mut labels = escaped(attributes, &[METRIC_NAME], namer)?;
         for (name, value) in self.promoted.iter() {
             if !labels.has(name) {
@@ -105,8 +128,8 @@ impl Context {
         }
         self.set_identity(&mut labels);
         if let Some(scope) = &self.scope {
-            // As in Prometheus: an attribute of this name of a data point is dropped, even if the scope has no version
-            // or schema URL.
+            // As in Prometheus: an attribute of this name of a data point is dropped, even if the
+            // scope has no version or schema URL.
             labels.set(SCOPE_VERSION, "");
             labels.set(SCOPE_SCHEMA_URL, "");
             labels.set_all(scope);
@@ -114,18 +137,25 @@ impl Context {
         Ok(labels)
     }
 
-    /// Returns the labels of a resource's `target_info`, or `None` if the resource has no further attributes, or
-    /// neither `job` nor `instance`.
+    /// Returns the labels of a resource's `target_info`, or `None` if the resource has no further
+    /// attributes, or neither `job` nor `instance`.
     pub(super) fn target_info_labels(
         &self,
         resource: &[KeyValue],
         settings: &OtlpSettings,
         namer: LabelNamer,
     ) -> Result<Option<LabelMap>, String> {
-        if resource.iter().all(|attribute| IDENTIFYING.contains(&&*attribute.key())) {
+        if resource
+            .iter()
+            .all(|attribute| IDENTIFYING.contains(&&*attribute.key()))
+        {
             return Ok(None);
         }
-        let ignored: &[&str] = if settings.keep_identifying_resource_attributes { &[] } else { &IDENTIFYING };
+        let ignored: &[&str] = if settings.keep_identifying_resource_attributes {
+            &[]
+        } else {
+            &IDENTIFYING
+        };
         let mut labels = escaped(resource, ignored, namer)?;
         self.set_identity(&mut labels);
         labels.set(METRIC_NAME, TARGET_INFO);
@@ -141,10 +171,17 @@ impl Context {
     }
 }
 
-/// Escapes the names of attributes. If several become the same name, their values are joined in the order of the
-/// original names.
-fn escaped(attributes: &[KeyValue], ignored: &[&str], namer: LabelNamer) -> Result<LabelMap, String> {
-    let mut sorted: Vec<_> = attributes.iter().filter(|attribute| !ignored.contains(&&*attribute.key())).collect();
+/// Escapes the names of attributes. If several become the same name, their values are joined in the
+/// order of the original names.
+fn escaped(
+    attributes: &[KeyValue],
+    ignored: &[&str],
+    namer: LabelNamer,
+) -> Result<LabelMap, String> {
+    let mut sorted: Vec<_> = attributes
+        .iter()
+        .filter(|attribute| !ignored.contains(&&*attribute.key()))
+        .collect();
     sorted.sort_by_key(|attribute| &attribute.key);
     let mut labels = LabelMap::default();
     for of in sorted {

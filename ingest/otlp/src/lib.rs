@@ -1,16 +1,19 @@
 //! OpenTelemetry metrics, an `ExportMetricsServiceRequest` in protobuf or JSON:
 //! <https://opentelemetry.io/docs/specs/otlp/>.
 //!
-//! Names, types, labels and values are translated like in Prometheus' receiver (`storage/remote/otlptranslator`). The
-//! attributes of a resource become the labels `job` and `instance`, promoted labels, and a series `target_info`. A
-//! histogram becomes the series of a classic histogram, or a native one with custom buckets; an exponential histogram
-//! becomes a native one.
+//! Names, types, labels and values are translated like in Prometheus' receiver
+//! (`storage/remote/otlptranslator`). The attributes of a resource become the labels `job` and
+//! `instance`, promoted labels, and a series `target_info`. A histogram becomes the series of a
+//! classic histogram, or a native one with custom buckets; an exponential histogram becomes a
+//! native one.
 //!
-//! A data point that cannot be translated is rejected. A metric with delta temporality is rejected completely, unless
-//! [`OtlpSettings::delta_to_cumulative`] is set (`delta`). The response contains the reasons.
+//! A data point that cannot be translated is rejected. A metric with delta temporality is rejected
+//! completely, unless [`OtlpSettings::delta_to_cumulative`] is set (`delta`). The response contains
+//! the reasons.
 //!
-//! Bounds: the outer messages are read in place. A decoded inner message has at most [`DECODED_SIZE_MAX`] bytes, and a
-//! resource gets at most [`TARGET_INFO_SAMPLES_MAX`] samples of `target_info`.
+//! Bounds: the outer messages are read in place. A decoded inner message has at most
+//! [`DECODED_SIZE_MAX`] bytes, and a resource gets at most [`TARGET_INFO_SAMPLES_MAX`] samples of
+//! `target_info`.
 //!
 //! The translated series go to a [`Sink`], which limits their number and their memory.
 
@@ -59,7 +62,8 @@ pub struct OtlpSettings {
     pub label_name_preserve_multiple_underscores: bool,
     /// Whether deltas are added up, as with Prometheus' feature `otlp-deltatocumulative`.
     pub delta_to_cumulative: bool,
-    /// The lookback delta of queries in milliseconds: `target_info` gets a sample for each half of it.
+    /// The lookback delta of queries in milliseconds: `target_info` gets a sample for each half of
+    /// it.
     pub lookback_ms: i64,
 }
 
@@ -94,7 +98,11 @@ fn is_stale(flags: u32) -> bool {
 }
 
 fn stale_or(flags: u32, value: f64) -> f64 {
-    if is_stale(flags) { f64::from_bits(STALE_NAN_BITS) } else { value }
+    if is_stale(flags) {
+        f64::from_bits(STALE_NAN_BITS)
+    } else {
+        value
+    }
 }
 
 const NO_RECORDED_VALUE: u32 = 1;

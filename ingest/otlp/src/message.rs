@@ -1,14 +1,15 @@
-//! The inner messages of OTLP metrics (`opentelemetry/proto/{common,resource,metrics}/v1`), decoded by prost one at a
-//! time.
+//! The inner messages of OTLP metrics (`opentelemetry/proto/{common,resource,metrics}/v1`), decoded
+//! by prost one at a time.
 //!
 //! The outer messages, which may hold any number of them, are read in place (`translate`).
 //!
-//! Strings are decoded as bytes: one that is not UTF-8 must not make the whole request malformed. As a label it gets
-//! U+FFFD for its invalid bytes, which is what Prometheus' API prints for it.
+//! Strings are decoded as bytes: one that is not UTF-8 must not make the whole request malformed.
+//! As a label it gets U+FFFD for its invalid bytes, which is what Prometheus' API prints for it.
 
 use std::borrow::Cow;
 
-/// Declares messages: each field with its type and, in brackets, its protobuf type and number. A `oneof` is an enum.
+/// Declares messages: each field with its type and, in brackets, its protobuf type and number. A
+/// `oneof` is an enum.
 macro_rules! messages {
     ($($(#[$doc:meta])* $message:ident { $($field:ident: $type:ty = [$($prost:tt)*],)* })*) => {$(
         $(#[$doc])*

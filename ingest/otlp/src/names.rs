@@ -2,8 +2,8 @@
 
 use varve_tsdb::labels::MetricType;
 
-/// The translation of names: whether characters other than ASCII letters, digits, `_` and `:` are replaced, and whether
-/// suffixes for unit and type are appended.
+/// The translation of names: whether characters other than ASCII letters, digits, `_` and `:` are
+/// replaced, and whether suffixes for unit and type are appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TranslationStrategy {
     /// Underscores for other characters, with suffixes. The default.
@@ -19,11 +19,17 @@ pub enum TranslationStrategy {
 
 impl TranslationStrategy {
     pub(crate) fn escapes(self) -> bool {
-        matches!(self, Self::UnderscoreEscapingWithSuffixes | Self::UnderscoreEscapingWithoutSuffixes)
+        matches!(
+            self,
+            Self::UnderscoreEscapingWithSuffixes | Self::UnderscoreEscapingWithoutSuffixes
+        )
     }
 
     fn adds_suffixes(self) -> bool {
-        matches!(self, Self::UnderscoreEscapingWithSuffixes | Self::NoUtf8EscapingWithSuffixes)
+        matches!(
+            self,
+            Self::UnderscoreEscapingWithSuffixes | Self::NoUtf8EscapingWithSuffixes
+        )
     }
 }
 
@@ -41,13 +47,24 @@ pub(crate) fn metric_name(
         (false, false) => Ok(name.to_owned()),
         (false, true) => Ok(with_suffixes(name, unit, metric_type)),
         (true, suffixes) => {
-            let escaped = if suffixes { normalized(name, unit, metric_type) } else { escaped(name) };
-            let escaped =
-                if escaped.starts_with(|c: char| c.is_ascii_digit()) { format!("_{escaped}") } else { escaped };
+            let escaped = if suffixes {
+                normalized(name, unit, metric_type)
+            } else {
+                escaped(name)
+            };
+            let escaped = if escaped.starts_with(|c: char| c.is_ascii_digit()) {
+                format!("_{escaped}")
+            } else {
+                escaped
+            };
             if escaped.is_empty() {
-                Err(format!("normalization for metric {name:?} resulted in empty name"))
+                Err(format!(
+                    "normalization for metric {name:?} resulted in empty name"
+                ))
             } else if escaped != name && escaped.bytes().all(|b| b == b'_') {
-                Err(format!("normalization for metric {name:?} resulted in invalid name {escaped:?}"))
+                Err(format!(
+                    "normalization for metric {name:?} resulted in invalid name {escaped:?}"
+                ))
             } else {
                 Ok(escaped)
             }
@@ -101,7 +118,9 @@ impl LabelNamer {
             name.insert_str(0, "key");
         }
         if only_underscores(&name) {
-            return Err(format!("normalization for label name {label:?} resulted in invalid name {name:?}"));
+            return Err(format!(
+                "normalization for label name {label:?} resulted in invalid name {name:?}"
+            ));
         }
         Ok(name)
     }
@@ -109,9 +128,14 @@ impl LabelNamer {
     fn escape(self, label: &str) -> String {
         let valid = |c: char| c.is_ascii_alphanumeric();
         if self.keeps_underscores {
-            return label.chars().map(|c| if valid(c) { c } else { '_' }).collect();
+            return label
+                .chars()
+                .map(|c| if valid(c) { c } else { '_' })
+                .collect();
         }
-        let reserved = label.strip_prefix("__").and_then(|label| label.strip_suffix("__"));
+        let reserved = label
+            .strip_prefix("__")
+            .and_then(|label| label.strip_suffix("__"));
         let mut name = String::from(if reserved.is_some() { "__" } else { "" });
         let mut after_underscore = false;
         for c in reserved.unwrap_or(label).chars() {
@@ -131,16 +155,29 @@ fn is_valid(c: char) -> bool {
 }
 
 fn escaped(name: &str) -> String {
-    let parts = name.split(|c| !is_valid(c) && c != '_').filter(|part| !part.is_empty());
+    let parts = name
+        .split(|c| !is_valid(c) && c != '_')
+        .filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("_")
 }
 
 fn normalized(name: &str, unit: &str, metric_type: MetricType) -> String {
-    let mut tokens: Vec<&str> = name.split(|c| !is_valid(c)).filter(|token| !token.is_empty()).collect();
+    let mut tokens: Vec<&str> = name
+        .split(|c| !is_valid(c))
+        .filter(|token| !token.is_empty())
+        .collect();
     let (main, per) = unit_suffixes(unit);
     let (main, per) = (clean_unit(&main), clean_unit(&per));
-    let mut main = if tokens.contains(&main.as_str()) { "" } else { &main };
-    let mut per = if per == "per_" { "" } else { per.strip_suffix('_').unwrap_or(&per) };
+    let mut main = if tokens.contains(&main.as_str()) {
+        ""
+    } else {
+        &main
+    };
+    let mut per = if per == "per_" {
+        ""
+    } else {
+        per.strip_suffix('_').unwrap_or(&per)
+    };
     if tokens.contains(&per) {
         per = "";
     }
@@ -167,7 +204,11 @@ fn with_suffixes(name: &str, unit: &str, metric_type: MetricType) -> String {
     let is_total = metric_type == MetricType::Counter;
     let mut suffixes: Vec<&str> = Vec::new();
     let mut name = name;
-    for (suffix, applies) in [("ratio", is_ratio), ("total", is_total), (&per, !per.is_empty())] {
+    for (suffix, applies) in [
+        ("ratio", is_ratio),
+        ("total", is_total),
+        (&per, !per.is_empty()),
+    ] {
         if applies {
             name = without_suffix(name, suffix);
             suffixes.insert(0, suffix);
@@ -177,7 +218,9 @@ fn with_suffixes(name: &str, unit: &str, metric_type: MetricType) -> String {
     if !main.is_empty() && !name.ends_with(&main) {
         name = name + "_" + &main;
     }
-    suffixes.iter().fold(name, |name, suffix| name + "_" + suffix)
+    suffixes
+        .iter()
+        .fold(name, |name, suffix| name + "_" + suffix)
 }
 
 /// Removes a suffix and the character before it.
@@ -199,10 +242,21 @@ fn unit_suffixes(unit: &str) -> (String, String) {
         if unit.contains(['{', '}']) {
             return String::new();
         }
-        words.iter().find(|(short, _)| *short == unit).map_or(unit, |(_, word)| word).to_owned()
+        words
+            .iter()
+            .find(|(short, _)| *short == unit)
+            .map_or(unit, |(_, word)| word)
+            .to_owned()
     };
     let per = word(per, PER_UNITS);
-    (word(main, UNITS), if per.is_empty() { per } else { format!("per_{per}") })
+    (
+        word(main, UNITS),
+        if per.is_empty() {
+            per
+        } else {
+            format!("per_{per}")
+        },
+    )
 }
 
 fn clean_unit(unit: &str) -> String {
@@ -244,8 +298,15 @@ const UNITS: &[(&str, &str)] = &[
     ("%", "percent"),
 ];
 
-const PER_UNITS: &[(&str, &str)] =
-    &[("s", "second"), ("m", "minute"), ("h", "hour"), ("d", "day"), ("w", "week"), ("mo", "month"), ("y", "year")];
+const PER_UNITS: &[(&str, &str)] = &[
+    ("s", "second"),
+    ("m", "minute"),
+    ("h", "hour"),
+    ("d", "day"),
+    ("w", "week"),
+    ("mo", "month"),
+    ("y", "year"),
+];
 
 #[cfg(test)]
 mod tests {
@@ -262,35 +323,79 @@ mod tests {
             Strategy::NoUtf8EscapingWithSuffixes,
             Strategy::NoTranslation,
         ];
-        let names =
-            strategies.map(|strategy| metric_name(name, unit, metric_type, strategy).unwrap_or_else(|refused| refused));
+        let names = strategies.map(|strategy| {
+            metric_name(name, unit, metric_type, strategy).unwrap_or_else(|refused| refused)
+        });
         assert_eq!(names.each_ref().map(String::as_str), expect);
     }
 
     #[test]
     fn metrics_are_named_by_all_strategies() {
-        check("a.b", "s", Gauge, ["a_b_seconds", "a_b", "a.b_seconds", "a.b"]);
+        check(
+            "a.b",
+            "s",
+            Gauge,
+            ["a_b_seconds", "a_b", "a.b_seconds", "a.b"],
+        );
         check("a.b", "1", Gauge, ["a_b_ratio", "a_b", "a.b_ratio", "a.b"]);
-        check("a_ratio", "1", Gauge, ["a_ratio", "a_ratio", "a_ratio", "a_ratio"]);
-        check("a.total", "By", Counter, ["a_bytes_total", "a_total", "a_bytes_total", "a.total"]);
+        check(
+            "a_ratio",
+            "1",
+            Gauge,
+            ["a_ratio", "a_ratio", "a_ratio", "a_ratio"],
+        );
+        check(
+            "a.total",
+            "By",
+            Counter,
+            ["a_bytes_total", "a_total", "a_bytes_total", "a.total"],
+        );
         check(
             "http.requests",
             "{request}",
             Counter,
-            ["http_requests_total", "http_requests", "http.requests_total", "http.requests"],
+            [
+                "http_requests_total",
+                "http_requests",
+                "http.requests_total",
+                "http.requests",
+            ],
         );
-        check("io", "By/s", Gauge, ["io_bytes_per_second", "io", "io_bytes_per_second", "io"]);
-        check("a.seconds", "s", Unknown, ["a_seconds", "a_seconds", "a.seconds", "a.seconds"]);
+        check(
+            "io",
+            "By/s",
+            Gauge,
+            ["io_bytes_per_second", "io", "io_bytes_per_second", "io"],
+        );
+        check(
+            "a.seconds",
+            "s",
+            Unknown,
+            ["a_seconds", "a_seconds", "a.seconds", "a.seconds"],
+        );
         check("1x", "", Gauge, ["_1x", "_1x", "1x", "1x"]);
-        check("a..b__c", "", Gauge, ["a_b_c", "a_b__c", "a..b__c", "a..b__c"]);
+        check(
+            "a..b__c",
+            "",
+            Gauge,
+            ["a_b_c", "a_b__c", "a..b__c", "a..b__c"],
+        );
         let empty = "normalization for metric \"..\" resulted in empty name";
         check("..", "", Gauge, [empty, empty, "..", ".."]);
     }
 
     #[test]
     fn label_names_are_escaped_in_both_ways() {
-        let namer = LabelNamer { escapes: true, sanitizes_underscore: true, keeps_underscores: true };
-        let spare = LabelNamer { keeps_underscores: false, sanitizes_underscore: false, ..namer };
+        let namer = LabelNamer {
+            escapes: true,
+            sanitizes_underscore: true,
+            keeps_underscores: true,
+        };
+        let spare = LabelNamer {
+            keeps_underscores: false,
+            sanitizes_underscore: false,
+            ..namer
+        };
         for (label, keeping, collapsing) in [
             ("a.b", "a_b", "a_b"),
             ("a..b", "a__b", "a_b"),
@@ -299,20 +404,31 @@ mod tests {
             ("__a.b__", "__a_b__", "__a_b__"),
             ("é", "", ""),
         ] {
-            assert_eq!(namer.name(label).unwrap_or_default(), if label == "é" { "key_" } else { keeping });
+            assert_eq!(
+                namer.name(label).unwrap_or_default(),
+                if label == "é" { "key_" } else { keeping }
+            );
             assert_eq!(spare.name(label).unwrap_or_default(), collapsing);
         }
         assert!(namer.name("").is_err());
-        let utf8 = LabelNamer { escapes: false, ..namer };
+        let utf8 = LabelNamer {
+            escapes: false,
+            ..namer
+        };
         assert_eq!(utf8.name("a.b").as_deref(), Ok("a.b"));
         assert!(utf8.name("__").is_err());
     }
 
     #[test]
     fn units_have_words() {
-        for (unit, word) in
-            [("s", "seconds"), ("m/s", "meters_per_second"), ("1", ""), ("{x}", ""), ("/y", "per_year"), ("a b", "a_b")]
-        {
+        for (unit, word) in [
+            ("s", "seconds"),
+            ("m/s", "meters_per_second"),
+            ("1", ""),
+            ("{x}", ""),
+            ("/y", "per_year"),
+            ("a b", "a_b"),
+        ] {
             assert_eq!(unit_name(unit), word);
         }
     }

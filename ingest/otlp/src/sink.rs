@@ -7,7 +7,8 @@ use varve_tsdb::labels::MetricType;
 
 use super::Error;
 
-/// Takes the series of a request one by one: first the labels, then samples and exemplars, then the end.
+/// Takes the series of a request one by one: first the labels, then samples and exemplars, then the
+/// end.
 pub trait Sink {
     /// The reason why the request must end, such as a limit.
     type Error: From<Error>;
@@ -18,7 +19,10 @@ pub trait Sink {
     ///
     /// # Errors
     /// If the request must end; likewise below.
-    fn series<'l>(&mut self, labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> Result<Self::Key, Self::Error>;
+    fn series<'l>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+    ) -> Result<Self::Key, Self::Error>;
 
     /// Adds a sample to the current series. `start_ms` is 0 if unknown.
     ///
@@ -30,7 +34,12 @@ pub trait Sink {
     ///
     /// # Errors
     /// If the request must end.
-    fn histogram(&mut self, timestamp_ms: i64, histogram: Histogram, start_ms: i64) -> Result<(), Self::Error>;
+    fn histogram(
+        &mut self,
+        timestamp_ms: i64,
+        histogram: Histogram,
+        start_ms: i64,
+    ) -> Result<(), Self::Error>;
 
     /// Adds an exemplar to the current series. `labels` are sorted by name.
     ///
@@ -53,7 +62,13 @@ pub trait Sink {
     ///
     /// # Errors
     /// If the request must end.
-    fn family(&mut self, name: &str, kind: MetricType, help: &str, unit: &str) -> Result<(), Self::Error>;
+    fn family(
+        &mut self,
+        name: &str,
+        kind: MetricType,
+        help: &str,
+        unit: &str,
+    ) -> Result<(), Self::Error>;
 
     /// Reserves `size` bytes of memory, which the translation allocates next.
     ///

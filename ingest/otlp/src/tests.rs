@@ -26,7 +26,10 @@ struct Recorder {
 }
 
 fn print<'l>(labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> String {
-    let pairs: Vec<_> = labels.into_iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+    let pairs: Vec<_> = labels
+        .into_iter()
+        .map(|(name, value)| format!("{name}={value:?}"))
+        .collect();
     format!("{{{}}}", pairs.join(", "))
 }
 
@@ -36,11 +39,17 @@ impl Recorder {
     }
 
     fn labels(&self) -> Vec<&str> {
-        self.series.iter().map(|series| series.labels.as_str()).collect()
+        self.series
+            .iter()
+            .map(|series| series.labels.as_str())
+            .collect()
     }
 
     fn times_ms(&self) -> Vec<i64> {
-        self.series.iter().flat_map(|series| series.times_ms.clone()).collect()
+        self.series
+            .iter()
+            .flat_map(|series| series.times_ms.clone())
+            .collect()
     }
 }
 
@@ -48,10 +57,20 @@ impl Sink for Recorder {
     type Error = Error;
     type Key = usize;
 
-    fn series<'l>(&mut self, labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> Result<usize, Error> {
-        self.series.push(Series { labels: print(labels), ..Series::default() });
+    fn series<'l>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+    ) -> Result<usize, Error> {
+        self.series.push(Series {
+            labels: print(labels),
+            ..Series::default()
+        });
         let labels = &self.current().labels.clone();
-        Ok(self.series.iter().position(|series| series.labels == *labels).expect("it was added"))
+        Ok(self
+            .series
+            .iter()
+            .position(|series| series.labels == *labels)
+            .expect("it was added"))
     }
 
     fn sample(&mut self, timestamp_ms: i64, _value: f64, _start_ms: i64) -> Result<(), Error> {
@@ -59,7 +78,12 @@ impl Sink for Recorder {
         Ok(())
     }
 
-    fn histogram(&mut self, timestamp_ms: i64, _histogram: Histogram, _start_ms: i64) -> Result<(), Error> {
+    fn histogram(
+        &mut self,
+        timestamp_ms: i64,
+        _histogram: Histogram,
+        _start_ms: i64,
+    ) -> Result<(), Error> {
         self.current().times_ms.push(timestamp_ms);
         Ok(())
     }
@@ -78,13 +102,23 @@ impl Sink for Recorder {
         Ok(())
     }
 
-    fn family(&mut self, _name: &str, _kind: MetricType, _help: &str, _unit: &str) -> Result<(), Error> {
+    fn family(
+        &mut self,
+        _name: &str,
+        _kind: MetricType,
+        _help: &str,
+        _unit: &str,
+    ) -> Result<(), Error> {
         Ok(())
     }
 
     fn reserve(&mut self, size: usize) -> Result<(), Error> {
         let left = self.room.checked_sub(size);
-        self.room = left.ok_or(Error::TooLarge { what: "memory", size: size as u64, limit: 0 })?;
+        self.room = left.ok_or(Error::TooLarge {
+            what: "memory",
+            size: size as u64,
+            limit: 0,
+        })?;
         Ok(())
     }
 
@@ -106,9 +140,15 @@ fn field(number: u8, message: &[u8]) -> Vec<u8> {
 
 /// Encodes a request of one gauge.
 fn gauge(resource: &[(&str, &str)], points: &[NumberPoint]) -> Vec<u8> {
-    let attributes = resource.iter().map(|(key, value)| attribute(key, value)).collect();
+    let attributes = resource
+        .iter()
+        .map(|(key, value)| attribute(key, value))
+        .collect();
     let resource = Attributes { attributes }.encode_to_vec();
-    let points: Vec<_> = points.iter().flat_map(|point| field(1, &point.encode_to_vec())).collect();
+    let points: Vec<_> = points
+        .iter()
+        .flat_map(|point| field(1, &point.encode_to_vec()))
+        .collect();
     let metric = [field(1, b"m"), field(5, &points)].concat();
     let scope = field(2, &metric);
     // Fields may have any order: the resource is last.
@@ -116,17 +156,35 @@ fn gauge(resource: &[(&str, &str)], points: &[NumberPoint]) -> Vec<u8> {
 }
 
 fn point(time_ns: u64) -> NumberPoint {
-    NumberPoint { time_ns, value: Some(Number::Int(1)), ..NumberPoint::default() }
+    NumberPoint {
+        time_ns,
+        value: Some(Number::Int(1)),
+        ..NumberPoint::default()
+    }
 }
 
 fn attribute(key: &str, value: &str) -> KeyValue {
-    let value = message::AnyValue { value: Some(Value::String(value.into())) };
-    KeyValue { key: key.into(), value: Some(value) }
+    let value = message::AnyValue {
+        value: Some(Value::String(value.into())),
+    };
+    KeyValue {
+        key: key.into(),
+        value: Some(value),
+    }
 }
 
 fn translated_within(message: &[u8], room: usize) -> Result<Recorder, Error> {
-    let mut to = Recorder { series: Vec::new(), rejects: Vec::new(), room };
-    translate(message, &OtlpSettings::default(), &DeltaStreams::default(), &mut to)?;
+    let mut to = Recorder {
+        series: Vec::new(),
+        rejects: Vec::new(),
+        room,
+    };
+    translate(
+        message,
+        &OtlpSettings::default(),
+        &DeltaStreams::default(),
+        &mut to,
+    )?;
     Ok(to)
 }
 
@@ -136,16 +194,34 @@ fn translated(message: &[u8]) -> Result<Recorder, Error> {
 
 #[test]
 fn a_string_that_is_not_utf8_does_not_make_the_request_malformed() {
-    let value = message::AnyValue { value: Some(Value::String(b"v\xff".to_vec())) };
-    let attributes = vec![KeyValue { key: b"k\xfe".to_vec(), value: Some(value) }];
-    let points = [NumberPoint { attributes, ..point(5_000_000) }, point(7_000_000)];
+    let value = message::AnyValue {
+        value: Some(Value::String(b"v\xff".to_vec())),
+    };
+    let attributes = vec![KeyValue {
+        key: b"k\xfe".to_vec(),
+        value: Some(value),
+    }];
+    let points = [
+        NumberPoint {
+            attributes,
+            ..point(5_000_000)
+        },
+        point(7_000_000),
+    ];
     let mut request = gauge(&[("service.name", "shop")], &points);
     let found = translated(&request).unwrap();
     assert!(found.rejects.is_empty());
     let first = "{__name__=\"m\", job=\"shop\", k_=\"v\u{fffd}\"}";
-    assert_eq!(found.labels()[..2], [first, r#"{__name__="m", job="shop"}"#]);
+    assert_eq!(
+        found.labels()[..2],
+        [first, r#"{__name__="m", job="shop"}"#]
+    );
 
-    let name = request.windows(3).position(|bytes| bytes == [1 << 3 | 2, 1, b'm']).unwrap() + 2;
+    let name = request
+        .windows(3)
+        .position(|bytes| bytes == [1 << 3 | 2, 1, b'm'])
+        .unwrap()
+        + 2;
     request[name] = 0xff;
     let found = translated(&request).unwrap();
     assert!(found.series.is_empty());
@@ -155,24 +231,70 @@ fn a_string_that_is_not_utf8_does_not_make_the_request_malformed() {
 
 #[test]
 fn a_resource_may_be_the_last_field() {
-    let found =
-        translated(&gauge(&[("service.name", "shop"), ("a", "b")], &[point(5_000_000), point(7_000_000)])).unwrap();
+    let found = translated(&gauge(
+        &[("service.name", "shop"), ("a", "b")],
+        &[point(5_000_000), point(7_000_000)],
+    ))
+    .unwrap();
     assert!(found.rejects.is_empty());
     let of_point = r#"{__name__="m", job="shop"}"#;
-    assert_eq!(found.labels(), [of_point, of_point, r#"{__name__="target_info", a="b", job="shop"}"#]);
+    assert_eq!(
+        found.labels(),
+        [
+            of_point,
+            of_point,
+            r#"{__name__="target_info", a="b", job="shop"}"#
+        ]
+    );
     assert_eq!(found.times_ms(), [5, 7, 5, 7]);
 }
 
 #[test]
 fn an_attribute_named_like_a_label_of_the_scope_is_dropped_with_promoted_scopes() {
-    let attributes = ["otel_scope_name", "otel_scope_version", "otel.scope.schema.url", "otel_scope_x"];
-    let attributes = attributes.map(|name| attribute(name, "of the point")).into();
-    let metric = [field(1, b"m"), field(5, &field(1, &NumberPoint { attributes, ..point(5_000_000) }.encode_to_vec()))];
+    let attributes = [
+        "otel_scope_name",
+        "otel_scope_version",
+        "otel.scope.schema.url",
+        "otel_scope_x",
+    ];
+    let attributes = attributes
+        .map(|name| attribute(name, "of the point"))
+        .into();
+    let metric = [
+        field(1, b"m"),
+        field(
+            5,
+            &field(
+                1,
+                &NumberPoint {
+                    attributes,
+                    ..point(5_000_000)
+                }
+                .encode_to_vec(),
+            ),
+        ),
+    ];
     let scope = [field(1, &field(1, b"lib")), field(2, &metric.concat())].concat();
-    let settings = OtlpSettings { promote_scope_metadata: true, ..OtlpSettings::default() };
-    let mut to = Recorder { series: Vec::new(), rejects: Vec::new(), room: usize::MAX };
-    translate(&field(1, &field(2, &scope)), &settings, &DeltaStreams::default(), &mut to).unwrap();
-    assert_eq!(to.labels(), [r#"{__name__="m", otel_scope_name="lib", otel_scope_x="of the point"}"#]);
+    let settings = OtlpSettings {
+        promote_scope_metadata: true,
+        ..OtlpSettings::default()
+    };
+    let mut to = Recorder {
+        series: Vec::new(),
+        rejects: Vec::new(),
+        room: usize::MAX,
+    };
+    translate(
+        &field(1, &field(2, &scope)),
+        &settings,
+        &DeltaStreams::default(),
+        &mut to,
+    )
+    .unwrap();
+    assert_eq!(
+        to.labels(),
+        [r#"{__name__="m", otel_scope_name="lib", otel_scope_x="of the point"}"#]
+    );
 }
 
 #[test]
@@ -180,7 +302,9 @@ fn an_explicit_bound_of_infinity_and_attributes_named_like_the_trace_add_nothing
     let exemplar = message::Exemplar {
         value: Some(message::ExemplarNumber::Double(0.5)),
         trace_id: vec![1; 16],
-        attributes: ["trace_id", "span_id"].map(|key| attribute(key, "x")).into(),
+        attributes: ["trace_id", "span_id"]
+            .map(|key| attribute(key, "x"))
+            .into(),
         ..Default::default()
     };
     let point = message::HistogramPoint {
@@ -196,7 +320,10 @@ fn an_explicit_bound_of_infinity_and_attributes_named_like_the_trace_add_nothing
     let found = translated(&field(1, &field(2, &field(2, &metric)))).unwrap();
     assert!(found.rejects.is_empty());
     let bucket = |le: &str| format!("{{__name__=\"m_bucket\", le=\"{le}\"}}");
-    assert_eq!(found.labels(), [r#"{__name__="m_count"}"#, &bucket("1"), &bucket("+Inf")]);
+    assert_eq!(
+        found.labels(),
+        [r#"{__name__="m_count"}"#, &bucket("1"), &bucket("+Inf")]
+    );
     let labels = format!("{{span_id=\"x\", trace_id=\"{}\"}}", "01".repeat(16));
     assert_eq!(found.series[1].exemplars, [labels]);
 }
@@ -204,7 +331,11 @@ fn an_explicit_bound_of_infinity_and_attributes_named_like_the_trace_add_nothing
 #[test]
 fn an_old_timestamp_adds_a_bounded_number_of_samples() {
     let now_ns = 1_700_000_000_000_000_000;
-    let found = translated(&gauge(&[("service.name", "x"), ("a", "b")], &[point(0), point(now_ns)])).unwrap();
+    let found = translated(&gauge(
+        &[("service.name", "x"), ("a", "b")],
+        &[point(0), point(now_ns)],
+    ))
+    .unwrap();
     let times_ms = found.times_ms();
     assert_eq!(times_ms.len() as i64, 2 + TARGET_INFO_SAMPLES_MAX + 1);
     assert_eq!(times_ms.last(), Some(&1_700_000_000_000));
@@ -212,13 +343,21 @@ fn an_old_timestamp_adds_a_bounded_number_of_samples() {
 
 #[test]
 fn added_samples_are_reserved() {
-    let resource = |i: usize| gauge(&[("service.name", &i.to_string()), ("a", "b")], &[point(0), point(1 << 60)]);
+    let resource = |i: usize| {
+        gauge(
+            &[("service.name", &i.to_string()), ("a", "b")],
+            &[point(0), point(1 << 60)],
+        )
+    };
     let translate = |n_resources: usize| {
         let message: Vec<u8> = (0..n_resources).flat_map(resource).collect();
         translated_within(&message, 144 << 10).map(|found| found.times_ms().len())
     };
     assert_eq!(translate(1), Ok(2 + TARGET_INFO_SAMPLES_MAX as usize + 1));
-    assert!(translate(10).is_err(), "10,000 samples take more than 144 KiB");
+    assert!(
+        translate(10).is_err(),
+        "10,000 samples take more than 144 KiB"
+    );
 }
 
 #[test]
@@ -231,10 +370,16 @@ fn the_size_of_a_data_point_is_bounded() {
 
 #[test]
 fn the_parts_of_a_resource_or_scope_are_bounded_together() {
-    let empty_attributes = |field_number: u8, size: usize| [field_number << 3 | 2, 0].repeat(size / 2);
+    let empty_attributes =
+        |field_number: u8, size: usize| [field_number << 3 | 2, 0].repeat(size / 2);
     // Attributes are field 1 of a resource and field 3 of a scope.
     let resource = |size| field(1, &field(1, &empty_attributes(1, size)).repeat(3));
-    let scope = |size| field(1, &field(2, &field(1, &empty_attributes(3, size)).repeat(3)));
+    let scope = |size| {
+        field(
+            1,
+            &field(2, &field(1, &empty_attributes(3, size)).repeat(3)),
+        )
+    };
     for message in [resource(DECODED_SIZE_MAX / 2), scope(DECODED_SIZE_MAX / 2)] {
         let refused = translated(&message).unwrap_err();
         assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");

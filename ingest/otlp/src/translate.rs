@@ -9,19 +9,22 @@ use varve_tsdb::histogram::Histogram;
 use varve_tsdb::labels::{METRIC_NAME, MetricType};
 
 use super::data::{
-    self, Data, DataType, SentMetric, Times, count_points, decode, each_message, merge, n_points_of, note_times,
+    self, Data, DataType, SentMetric, Times, count_points, decode, each_message, merge,
+    n_points_of, note_times,
 };
 use super::delta::{DeltaPoint, DeltaStreams};
 use super::exemplar::{check_exemplars, exemplar_labels, exemplar_value};
 use super::labels::{Context, LabelMap, TARGET_INFO};
 use super::message::{
-    Attributes, Exemplar, ExponentialPoint, HistogramPoint, Number, NumberPoint, Scope, SummaryPoint,
+    Attributes, Exemplar, ExponentialPoint, HistogramPoint, Number, NumberPoint, Scope,
+    SummaryPoint,
 };
 use super::names::{LabelNamer, metric_name, unit_name};
 use super::sink::Sink;
 use super::{Error, OtlpSettings, TARGET_INFO_SAMPLES_MAX, histogram, stale_or};
 
-/// Translates a request in protobuf. Metrics and data points that cannot be translated are rejected.
+/// Translates a request in protobuf. Metrics and data points that cannot be translated are
+/// rejected.
 ///
 /// # Errors
 /// If the request is malformed, or the sink fails. Discard the contents of the sink after an error.
@@ -36,8 +39,20 @@ pub fn translate<S: Sink>(
         sanitizes_underscore: settings.label_name_underscore_sanitization,
         keeps_underscores: settings.label_name_preserve_multiple_underscores,
     };
-    let mut translator = Translator { settings, namer, streams, to, families: BTreeSet::new(), infos: HashMap::new() };
-    each_message(Reader::new(message), data::RESOURCE_METRICS, data::REQUEST, |resource| translator.resource(resource))
+    let mut translator = Translator {
+        settings,
+        namer,
+        streams,
+        to,
+        families: BTreeSet::new(),
+        infos: HashMap::new(),
+    };
+    each_message(
+        Reader::new(message),
+        data::RESOURCE_METRICS,
+        data::REQUEST,
+        |resource| translator.resource(resource),
+    )
 }
 
 struct Translator<'a, S: Sink> {
@@ -47,8 +62,8 @@ struct Translator<'a, S: Sink> {
     to: &'a mut S,
     /// Families whose metadata is in the sink.
     families: BTreeSet<String>,
-    /// Timestamps of the samples of `target_info` in the sink, by the key of the series, to add each only once: a
-    /// request may contain a resource several times.
+    /// Timestamps of the samples of `target_info` in the sink, by the key of the series, to add
+    /// each only once: a request may contain a resource several times.
     infos: HashMap<S::Key, BTreeSet<i64>>,
 }
 
@@ -95,9 +110,12 @@ impl<E> From<String> for Failure<E> {
 impl<S: Sink> Translator<'_, S> {
     fn resource(&mut self, reader: Reader<'_>) -> Result<(), S::Error> {
         let (mut resource, mut size) = (Attributes::default(), 0);
-        each_message(reader, data::RESOURCE, data::RESOURCE_METRICS_FIELDS, |inner| {
-            merge(&mut resource, &mut size, inner)
-        })?;
+        each_message(
+            reader,
+            data::RESOURCE,
+            data::RESOURCE_METRICS_FIELDS,
+            |inner| merge(&mut resource, &mut size, inner),
+        )?;
         let attributes = resource.attributes;
         let mut context = match Context::new(&attributes, self.settings, self.namer) {
             Ok(context) => context,
@@ -106,10 +124,16 @@ impl<S: Sink> Translator<'_, S> {
                 return Ok(());
             }
         };
-        let mut times = Times { first_ns: u64::MAX, last_ns: 0 };
-        each_message(reader, data::SCOPE_METRICS, data::RESOURCE_METRICS_FIELDS, |scope| {
-            self.scope(scope, &mut context, &mut times)
-        })?;
+        let mut times = Times {
+            first_ns: u64::MAX,
+            last_ns: 0,
+        };
+        each_message(
+            reader,
+            data::SCOPE_METRICS,
+            data::RESOURCE_METRICS_FIELDS,
+            |scope| self.scope(scope, &mut context, &mut times),
+        )?;
         if times.first_ns == u64::MAX {
             return Ok(());
         }
@@ -123,42 +147,91 @@ impl<S: Sink> Translator<'_, S> {
         }
     }
 
-    fn scope(&mut self, reader: Reader<'_>, context: &mut Context, times: &mut Times) -> Result<(), S::Error> {
+    fn scope(
+        &mut self,
+        reader: Reader<'_>,
+        context: &mut Context,
+        times: &mut Times,
+    ) -> Result<(), S::Error> {
         let (mut scope, mut size, mut schema_url) = (Scope::default(), 0, Cow::Borrowed(""));
-        each_message(reader, data::SCOPE, data::SCOPE_METRICS_FIELDS, |inner| merge(&mut scope, &mut size, inner))?;
-        each_message::<Error>(reader, data::SCHEMA_URL, data::SCOPE_METRICS_FIELDS, |inner| {
-            schema_url = String::from_utf8_lossy(inner.rest());
-            Ok(())
+        each_message(reader, data::SCOPE, data::SCOPE_METRICS_FIELDS, |inner| {
+            merge(&mut scope, &mut size, inner)
         })?;
+        each_message::<Error>(
+            reader,
+            data::SCHEMA_URL,
+            data::SCOPE_METRICS_FIELDS,
+            |inner| {
+                schema_url = String::from_utf8_lossy(inner.rest());
+                Ok(())
+            },
+        )?;
         if let Err(reason) = context.set_scope(&scope, &schema_url, self.settings, self.namer) {
             let mut n_points = 0;
-            each_message::<Error>(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| {
-                n_points += n_points_of(metric)?;
-                Ok(())
-            })?;
+            each_message::<Error>(
+                reader,
+                data::METRICS,
+                data::SCOPE_METRICS_FIELDS,
+                |metric| {
+                    n_points += n_points_of(metric)?;
+                    Ok(())
+                },
+            )?;
             self.to.reject(n_points, reason);
             return Ok(());
         }
-        each_message(reader, data::METRICS, data::SCOPE_METRICS_FIELDS, |metric| self.metric(metric, context, times))
+        each_message(
+            reader,
+            data::METRICS,
+            data::SCOPE_METRICS_FIELDS,
+            |metric| self.metric(metric, context, times),
+        )
     }
 
-    fn metric(&mut self, reader: Reader<'_>, context: &Context, times: &mut Times) -> Result<(), S::Error> {
-        let SentMetric { name, help, unit, data } = data::read_metric(reader)?;
+    fn metric(
+        &mut self,
+        reader: Reader<'_>,
+        context: &Context,
+        times: &mut Times,
+    ) -> Result<(), S::Error> {
+        let SentMetric {
+            name,
+            help,
+            unit,
+            data,
+        } = data::read_metric(reader)?;
         let Some(data) = data else {
-            let reason = format!("could not get aggregation temporality for {name} as it has unsupported metric type");
+            let reason = format!(
+                "could not get aggregation temporality for {name} as it has unsupported metric type"
+            );
             self.to.reject(0, reason);
             return Ok(());
         };
         let n_points = note_times(data.reader, times)?;
         let named = data
             .check_temporality(&name, self.settings.delta_to_cumulative)
-            .and_then(|()| metric_name(&name, &unit, data.name_type(), self.settings.translation_strategy));
+            .and_then(|()| {
+                metric_name(
+                    &name,
+                    &unit,
+                    data.name_type(),
+                    self.settings.translation_strategy,
+                )
+            });
         match named {
             Ok(full_name) => {
                 if n_points > 0 && self.families.insert(full_name.clone()) {
-                    self.to.family(&full_name, data.kind(), &help, &unit_name(&unit))?;
+                    self.to
+                        .family(&full_name, data.kind(), &help, &unit_name(&unit))?;
                 }
-                self.points(&Metric { sent_name: &name, name: full_name, data }, context)
+                self.points(
+                    &Metric {
+                        sent_name: &name,
+                        name: full_name,
+                        data,
+                    },
+                    context,
+                )
             }
             Err(reason) => {
                 self.to.reject(n_points, reason);
@@ -168,52 +241,92 @@ impl<S: Sink> Translator<'_, S> {
     }
 
     fn points(&mut self, metric: &Metric<'_>, context: &Context) -> Result<(), S::Error> {
-        each_message(metric.data.reader, data::DATA_POINTS, metric.data.known_fields(), |point| {
-            let done = match metric.data.data_type {
-                DataType::Gauge | DataType::Sum => self.number(decode(point)?, metric, context),
-                DataType::Histogram => self.explicit(decode(point)?, metric, context),
-                DataType::Exponential => self.exponential(decode(point)?, metric, context),
-                DataType::Summary => self.summary(&decode(point)?, metric, context),
-            };
-            match done {
-                Ok(()) => Ok(()),
-                Err(Failure::Request(error)) => Err(error),
-                Err(Failure::Point(reason)) => {
-                    self.to.reject_point(metric.sent_name, &reason);
-                    Ok(())
+        each_message(
+            metric.data.reader,
+            data::DATA_POINTS,
+            metric.data.known_fields(),
+            |point| {
+                let done = match metric.data.data_type {
+                    DataType::Gauge | DataType::Sum => self.number(decode(point)?, metric, context),
+                    DataType::Histogram => self.explicit(decode(point)?, metric, context),
+                    DataType::Exponential => self.exponential(decode(point)?, metric, context),
+                    DataType::Summary => self.summary(&decode(point)?, metric, context),
+                };
+                match done {
+                    Ok(()) => Ok(()),
+                    Err(Failure::Request(error)) => Err(error),
+                    Err(Failure::Point(reason)) => {
+                        self.to.reject_point(metric.sent_name, &reason);
+                        Ok(())
+                    }
                 }
-            }
-        })
+            },
+        )
     }
 
-    fn number(&mut self, mut point: NumberPoint, metric: &Metric<'_>, context: &Context) -> PointResult<S> {
+    fn number(
+        &mut self,
+        mut point: NumberPoint,
+        metric: &Metric<'_>,
+        context: &Context,
+    ) -> PointResult<S> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.accumulate(&mut point, metric, &labels)?;
         let value = point.value.map_or(0.0, Number::as_f64);
-        let exemplars = if metric.data.data_type == DataType::Sum { &point.exemplars[..] } else { &[] };
+        let exemplars = if metric.data.data_type == DataType::Sum {
+            &point.exemplars[..]
+        } else {
+            &[]
+        };
         let value = stale_or(point.flags, value);
         self.parts(
             labels,
             metric,
             at(point.time_ns, point.start_ns),
-            &[Part { suffix: "", label: None, value, exemplars }],
+            &[Part {
+                suffix: "",
+                label: None,
+                value,
+                exemplars,
+            }],
         )
     }
 
-    fn explicit(&mut self, mut point: HistogramPoint, metric: &Metric<'_>, context: &Context) -> PointResult<S> {
+    fn explicit(
+        &mut self,
+        mut point: HistogramPoint,
+        metric: &Metric<'_>,
+        context: &Context,
+    ) -> PointResult<S> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.accumulate(&mut point, metric, &labels)?;
         if !self.settings.convert_histograms_to_nhcb {
             return self.classic(&point, labels, metric);
         }
         let at = at(point.time_ns, point.start_ns);
-        self.histogram(histogram::custom(&point)?, at, labels, &point.exemplars, metric)
+        self.histogram(
+            histogram::custom(&point)?,
+            at,
+            labels,
+            &point.exemplars,
+            metric,
+        )
     }
 
-    fn classic(&mut self, point: &HistogramPoint, labels: LabelMap, metric: &Metric<'_>) -> PointResult<S> {
+    fn classic(
+        &mut self,
+        point: &HistogramPoint,
+        labels: LabelMap,
+        metric: &Metric<'_>,
+    ) -> PointResult<S> {
         let at = at(point.time_ns, point.start_ns);
         let stale_or = |value| stale_or(point.flags, value);
-        let plain = |suffix, value| Part { suffix, label: None, value: stale_or(value), exemplars: &[] };
+        let plain = |suffix, value| Part {
+            suffix,
+            label: None,
+            value: stale_or(value),
+            exemplars: &[],
+        };
         let sum = point.sum.map(|sum| plain("_sum", sum));
         let (mut count, mut exemplars) = (0_u64, &point.exemplars[..]);
         let mut buckets = Vec::new();
@@ -226,7 +339,9 @@ impl<S: Sink> Translator<'_, S> {
             // Bounds and exemplars ascend. As in Prometheus, NaN stays in the bucket.
             let n = exemplars
                 .iter()
-                .take_while(|exemplar| exemplar_value(exemplar).is_none_or(|value| value <= bound || value.is_nan()))
+                .take_while(|exemplar| {
+                    exemplar_value(exemplar).is_none_or(|value| value <= bound || value.is_nan())
+                })
                 .count();
             let (bucket_exemplars, others) = exemplars.split_at(n);
             exemplars = others;
@@ -239,36 +354,74 @@ impl<S: Sink> Translator<'_, S> {
             value: stale_or(*count),
             exemplars,
         });
-        let parts: Vec<_> = sum.into_iter().chain([plain("_count", point.count as f64)]).chain(buckets).collect();
+        let parts: Vec<_> = sum
+            .into_iter()
+            .chain([plain("_count", point.count as f64)])
+            .chain(buckets)
+            .collect();
         self.parts(labels, metric, at, &parts)
     }
 
-    fn summary(&mut self, point: &SummaryPoint, metric: &Metric<'_>, context: &Context) -> PointResult<S> {
+    fn summary(
+        &mut self,
+        point: &SummaryPoint,
+        metric: &Metric<'_>,
+        context: &Context,
+    ) -> PointResult<S> {
         let stale_or = |value| stale_or(point.flags, value);
-        let quantiles: Vec<_> =
-            point.quantiles.iter().map(|quantile| (bound_text(quantile.quantile), quantile.value)).collect();
-        let plain = |suffix, value| Part { suffix, label: None, value: stale_or(value), exemplars: &[] };
-        let mut parts = vec![plain("_sum", point.sum), plain("_count", point.count as f64)];
-        parts.extend(
-            quantiles.iter().map(|(quantile, value)| Part { label: Some(("quantile", quantile)), ..plain("", *value) }),
-        );
+        let quantiles: Vec<_> = point
+            .quantiles
+            .iter()
+            .map(|quantile| (bound_text(quantile.quantile), quantile.value))
+            .collect();
+        let plain = |suffix, value| Part {
+            suffix,
+            label: None,
+            value: stale_or(value),
+            exemplars: &[],
+        };
+        let mut parts = vec![
+            plain("_sum", point.sum),
+            plain("_count", point.count as f64),
+        ];
+        parts.extend(quantiles.iter().map(|(quantile, value)| Part {
+            label: Some(("quantile", quantile)),
+            ..plain("", *value)
+        }));
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.parts(labels, metric, at(point.time_ns, point.start_ns), &parts)
     }
 
-    fn exponential(&mut self, mut point: ExponentialPoint, metric: &Metric<'_>, context: &Context) -> PointResult<S> {
+    fn exponential(
+        &mut self,
+        mut point: ExponentialPoint,
+        metric: &Metric<'_>,
+        context: &Context,
+    ) -> PointResult<S> {
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.accumulate(&mut point, metric, &labels)?;
         let at = at(point.time_ns, point.start_ns);
-        self.histogram(histogram::exponential(&point)?, at, labels, &point.exemplars, metric)
+        self.histogram(
+            histogram::exponential(&point)?,
+            at,
+            labels,
+            &point.exemplars,
+            metric,
+        )
     }
 
     /// Replaces a delta by the total of its stream.
-    fn accumulate(&self, point: &mut impl DeltaPoint, metric: &Metric<'_>, labels: &LabelMap) -> Result<(), String> {
+    fn accumulate(
+        &self,
+        point: &mut impl DeltaPoint,
+        metric: &Metric<'_>,
+        labels: &LabelMap,
+    ) -> Result<(), String> {
         if metric.data.temporality != data::DELTA {
             return Ok(());
         }
-        self.streams.accumulate(&metric.name, labels, point, Instant::now())
+        self.streams
+            .accumulate(&metric.name, labels, point, Instant::now())
     }
 
     fn histogram(
@@ -281,7 +434,8 @@ impl<S: Sink> Translator<'_, S> {
     ) -> PointResult<S> {
         check_exemplars(exemplars)?;
         labels.set(METRIC_NAME, &metric.name);
-        self.put_histogram(histogram, at, &labels, exemplars).map_err(Failure::Request)
+        self.put_histogram(histogram, at, &labels, exemplars)
+            .map_err(Failure::Request)
     }
 
     fn put_histogram(
@@ -298,9 +452,18 @@ impl<S: Sink> Translator<'_, S> {
     }
 
     /// Adds a series for each part. `labels` are the labels of the data point.
-    fn parts(&mut self, labels: LabelMap, metric: &Metric<'_>, at: At, parts: &[Part<'_>]) -> PointResult<S> {
-        parts.iter().try_for_each(|part| check_exemplars(part.exemplars))?;
-        self.put_parts(labels, metric, at, parts).map_err(Failure::Request)
+    fn parts(
+        &mut self,
+        labels: LabelMap,
+        metric: &Metric<'_>,
+        at: At,
+        parts: &[Part<'_>],
+    ) -> PointResult<S> {
+        parts
+            .iter()
+            .try_for_each(|part| check_exemplars(part.exemplars))?;
+        self.put_parts(labels, metric, at, parts)
+            .map_err(Failure::Request)
     }
 
     fn put_parts(
@@ -310,7 +473,8 @@ impl<S: Sink> Translator<'_, S> {
         at: At,
         parts: &[Part<'_>],
     ) -> Result<(), S::Error> {
-        // Parts without a label come first, since the others replace the data point's label of the same name.
+        // Parts without a label come first, since the others replace the data point's label of the
+        // same name.
         for part in parts {
             labels.set(METRIC_NAME, &format!("{}{}", metric.name, part.suffix));
             if let Some((name, value)) = part.label {
@@ -328,20 +492,25 @@ impl<S: Sink> Translator<'_, S> {
         for exemplar in exemplars {
             let labels = exemplar_labels(exemplar);
             let value = exemplar_value(exemplar).unwrap_or_default();
-            let labels = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            self.to.exemplar(labels, value, milliseconds(exemplar.time_ns))?;
+            let labels = labels
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()));
+            self.to
+                .exemplar(labels, value, milliseconds(exemplar.time_ns))?;
         }
         Ok(())
     }
 
-    /// Adds samples of `target_info` from the first to the last timestamp, so close that queries find one at any time
-    /// in between.
+    /// Adds samples of `target_info` from the first to the last timestamp, so close that queries
+    /// find one at any time in between.
     fn target_info(&mut self, labels: &LabelMap, times: Times) -> Result<(), S::Error> {
         let interval_ms = (self.settings.lookback_ms / 2).max(1);
         let (first_ms, last_ms) = (milliseconds(times.first_ns), milliseconds(times.last_ns));
-        let first_ms = first_ms.max(last_ms.saturating_sub(interval_ms.saturating_mul(TARGET_INFO_SAMPLES_MAX)));
+        let first_ms = first_ms
+            .max(last_ms.saturating_sub(interval_ms.saturating_mul(TARGET_INFO_SAMPLES_MAX)));
         if self.families.insert(TARGET_INFO.to_owned()) {
-            self.to.family(TARGET_INFO, MetricType::Gauge, "Target metadata", "")?;
+            self.to
+                .family(TARGET_INFO, MetricType::Gauge, "Target metadata", "")?;
         }
         let key = self.to.series(labels.iter())?;
         let added = self.infos.entry(key).or_default();
@@ -361,7 +530,10 @@ impl<S: Sink> Translator<'_, S> {
 }
 
 fn at(time_ns: u64, start_ns: u64) -> At {
-    At { timestamp_ms: milliseconds(time_ns), start_ms: milliseconds(start_ns) }
+    At {
+        timestamp_ms: milliseconds(time_ns),
+        start_ms: milliseconds(start_ns),
+    }
 }
 
 fn milliseconds(time_ns: u64) -> i64 {

@@ -1,5 +1,5 @@
-//! Converts attribute values to strings, like the collector's `pdata`: numbers as in JavaScript, arrays and maps as
-//! JSON as Go encodes it without escapes for HTML.
+//! Converts attribute values to strings, like the collector's `pdata`: numbers as in JavaScript,
+//! arrays and maps as JSON as Go encodes it without escapes for HTML.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,28 @@ pub(crate) fn print(value: Option<&AnyValue>) -> String {
         Some(Value::Bool(value)) => value.to_string(),
         Some(Value::Int(value)) => value.to_string(),
         Some(Value::Double(value)) if value.is_nan() => "NaN".to_owned(),
-        Some(Value::Double(value)) if value.is_infinite() => {
-            if *value > 0.0 { "Infinity" } else { "-Infinity" }.to_owned()
+        Some(Value::Double(value)) if value.is_infinite() => if *value > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
         }
+        .to_owned(),
         Some(Value::Double(value)) => float(*value),
         Some(Value::Bytes(bytes)) => BASE64.encode(bytes),
         Some(nested @ (Value::Array(_) | Value::Map(_))) => {
             let mut json = String::new();
             // Go rejects NaN and infinities in JSON. `pdata` then returns an empty string.
-            if put_json(&mut json, nested) { json } else { String::new() }
+            if put_json(&mut json, nested) {
+                json
+            } else {
+                String::new()
+            }
         }
     }
 }
 
-/// Writes a value as JSON; returns `false` if it has a NaN or an infinity. Recurses to the depth that prost decodes.
+/// Writes a value as JSON; returns `false` if it has a NaN or an infinity. Recurses to the depth
+/// that prost decodes.
 fn put_json(json: &mut String, value: &Value) -> bool {
     match value {
         Value::String(text) => put_string(json, &String::from_utf8_lossy(text)),
@@ -68,8 +76,10 @@ fn put_any(json: &mut String, value: Option<&AnyValue>) -> bool {
 
 fn put_map(json: &mut String, attributes: &[KeyValue]) -> bool {
     // Go sorts the keys. The last of equal keys wins.
-    let sorted: BTreeMap<_, _> =
-        attributes.iter().map(|attribute| (attribute.key(), attribute.value.as_ref())).collect();
+    let sorted: BTreeMap<_, _> = attributes
+        .iter()
+        .map(|attribute| (attribute.key(), attribute.value.as_ref()))
+        .collect();
     json.push('{');
     for (i, (key, value)) in sorted.into_iter().enumerate() {
         json.push_str(if i == 0 { "" } else { "," });
@@ -83,10 +93,15 @@ fn put_map(json: &mut String, attributes: &[KeyValue]) -> bool {
     true
 }
 
-/// Appends a string as Go encodes it: unlike `serde_json`, Go escapes the line separators of Unicode.
+/// Appends a string as Go encodes it: unlike `serde_json`, Go escapes the line separators of
+/// Unicode.
 fn put_string(json: &mut String, text: &str) {
     let quoted = serde_json::Value::from(text).to_string();
-    json.push_str(&quoted.replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029"));
+    json.push_str(
+        &quoted
+            .replace('\u{2028}', "\\u2028")
+            .replace('\u{2029}', "\\u2029"),
+    );
 }
 
 /// Prints a finite number as in JavaScript.
@@ -94,14 +109,20 @@ fn float(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-6..1e21).contains(&size) {
         let text = format!("{value:e}");
-        return if text.contains("e-") { text } else { text.replace('e', "e+") };
+        return if text.contains("e-") {
+            text
+        } else {
+            text.replace('e', "e+")
+        };
     }
     value.to_string()
 }
 
 /// Base64 with padding. As in Go, unused bits of the last digit may be set.
-pub(super) const BASE64: GeneralPurpose =
-    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+pub(super) const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 #[cfg(test)]
 mod tests {
@@ -135,20 +156,50 @@ mod tests {
         ] {
             check(Value::Double(value), expect);
         }
-        for (bytes, expect) in [(&b""[..], ""), (b"a", "YQ=="), (b"ab", "YWI="), (b"abc", "YWJj")] {
+        for (bytes, expect) in [
+            (&b""[..], ""),
+            (b"a", "YQ=="),
+            (b"ab", "YWI="),
+            (b"abc", "YWJj"),
+        ] {
             check(Value::Bytes(bytes.to_vec()), expect);
             assert_eq!(BASE64.decode(expect).ok().as_deref(), Some(bytes));
         }
-        assert_eq!(BASE64.decode("YR==").ok().as_deref(), Some(&b"a"[..]), "unused bits");
+        assert_eq!(
+            BASE64.decode("YR==").ok().as_deref(),
+            Some(&b"a"[..]),
+            "unused bits"
+        );
         for invalid in ["YQ", "YQ=", "Y===", "*Q==", "=QQ="] {
             assert_eq!(BASE64.decode(invalid).ok(), None, "{invalid}");
         }
-        let entry = |key: &str, value| KeyValue { key: key.into(), value };
-        let list = Value::Array(ArrayValue { values: vec![any(Value::Int(1)), AnyValue { value: None }] });
-        let map = vec![entry("b", Some(any(list))), entry("a", Some(any(Value::String("<\n\u{2028}\u{1}".into()))))];
-        check(Value::Map(Attributes { attributes: map }), r#"{"a":"<\n\u2028\u0001","b":[1,null]}"#);
-        let bytes = ["", "a"].map(|bytes| any(Value::Bytes(bytes.into()))).into();
-        check(Value::Array(ArrayValue { values: bytes }), r#"[null,"YQ=="]"#);
-        check(Value::Array(ArrayValue { values: vec![any(Value::Double(f64::NAN))] }), "");
+        let entry = |key: &str, value| KeyValue {
+            key: key.into(),
+            value,
+        };
+        let list = Value::Array(ArrayValue {
+            values: vec![any(Value::Int(1)), AnyValue { value: None }],
+        });
+        let map = vec![
+            entry("b", Some(any(list))),
+            entry("a", Some(any(Value::String("<\n\u{2028}\u{1}".into())))),
+        ];
+        check(
+            Value::Map(Attributes { attributes: map }),
+            r#"{"a":"<\n\u2028\u0001","b":[1,null]}"#,
+        );
+        let bytes = ["", "a"]
+            .map(|bytes| any(Value::Bytes(bytes.into())))
+            .into();
+        check(
+            Value::Array(ArrayValue { values: bytes }),
+            r#"[null,"YQ=="]"#,
+        );
+        check(
+            Value::Array(ArrayValue {
+                values: vec![any(Value::Double(f64::NAN))],
+            }),
+            "",
+        );
     }
 }

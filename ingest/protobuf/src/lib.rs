@@ -1,9 +1,11 @@
 //! The protobuf wire format, read in place: <https://protobuf.dev/programming-guides/encoding/>.
 //!
-//! A message is malformed if it is truncated, or has a varint over 64 bits, field number 0, a known field with a wrong
-//! wire type, or a group (no message here has groups, and skipping them would need unbounded recursion).
+//! A message is malformed if it is truncated, or has a varint over 64 bits, field number 0, a known
+//! field with a wrong wire type, or a group (no message here has groups, and skipping them would
+//! need unbounded recursion).
 //!
-//! Used by remote write and OTLP. The caller knows the fields; a [`Schema`] checks a message without decoding it.
+//! Used by remote write and OTLP. The caller knows the fields; a [`Schema`] checks a message
+//! without decoding it.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +26,8 @@ pub struct Error {
 /// The result of reading a part of a message.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Reads the fields of a message. Positions are byte offsets from the start of the outermost message.
+/// Reads the fields of a message. Positions are byte offsets from the start of the outermost
+/// message.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -88,7 +91,10 @@ impl<'a> Reader<'a> {
     #[inline]
     #[must_use]
     pub fn over(message: &'a [u8], span: Span) -> Self {
-        Self { bytes: &message[..span.end as usize], at: span.start as usize }
+        Self {
+            bytes: &message[..span.end as usize],
+            at: span.start as usize,
+        }
     }
 
     /// Returns the position of the next byte.
@@ -134,7 +140,8 @@ impl<'a> Reader<'a> {
     /// If it is truncated or exceeds 64 bits.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
-        // Fast path: one byte, as in keys and most lengths, or two bytes, as in the lengths of series.
+        // Fast path: one byte, as in keys and most lengths, or two bytes, as in the lengths of
+        // series.
         match self.rest() {
             [byte @ ..0x80, ..] => {
                 self.at += 1;
@@ -162,7 +169,14 @@ impl<'a> Reader<'a> {
             }
         }
         let whole = self.rest().len() >= VARINT_SIZE_MAX;
-        Err(malformed(self.at, if whole { "varint exceeds 64 bits" } else { "truncated varint" }))
+        Err(malformed(
+            self.at,
+            if whole {
+                "varint exceeds 64 bits"
+            } else {
+                "truncated varint"
+            },
+        ))
     }
 
     /// Reads eight bytes, little endian.
@@ -193,10 +207,14 @@ impl<'a> Reader<'a> {
         }
         let inner = self.at;
         self.at += len as usize;
-        Ok(Self { bytes: &self.bytes[..self.at], at: inner })
+        Ok(Self {
+            bytes: &self.bytes[..self.at],
+            at: inner,
+        })
     }
 
-    /// Skips an unknown field. `known` has a bit for each known field number; such a field has a wrong wire type.
+    /// Skips an unknown field. `known` has a bit for each known field number; such a field has a
+    /// wrong wire type.
     ///
     /// # Errors
     /// If the field is known, truncated or a group.
@@ -214,13 +232,17 @@ impl<'a> Reader<'a> {
                 self.at += 4;
                 Ok(())
             }
-            _ => Err(malformed(self.at, "groups are not supported, nor wire types 6 and 7")),
+            _ => Err(malformed(
+                self.at,
+                "groups are not supported, nor wire types 6 and 7",
+            )),
         }
     }
 }
 
 impl Schema {
-    /// Checks that the remaining bytes are a message of this schema. Recurses to the depth of the schema.
+    /// Checks that the remaining bytes are a message of this schema. Recurses to the depth of the
+    /// schema.
     ///
     /// # Errors
     /// If they are not.
@@ -284,35 +306,68 @@ mod tests {
             (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", u64::MAX),
         ] {
             let mut reader = Reader::new(bytes);
-            assert_eq!((reader.varint().unwrap(), reader.rest()), (expect, &b""[..]));
+            assert_eq!(
+                (reader.varint().unwrap(), reader.rest()),
+                (expect, &b""[..])
+            );
         }
         let over = b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02";
-        assert_eq!(reason(Reader::new(over).varint()), "varint exceeds 64 bits at byte 0");
-        assert_eq!(reason(Reader::new(&[0x80; 11]).varint()), "varint exceeds 64 bits at byte 0");
-        assert_eq!(reason(Reader::new(&over[..9]).varint()), "truncated varint at byte 0");
-        assert_eq!(reason(Reader::new(b"").varint()), "truncated varint at byte 0");
+        assert_eq!(
+            reason(Reader::new(over).varint()),
+            "varint exceeds 64 bits at byte 0"
+        );
+        assert_eq!(
+            reason(Reader::new(&[0x80; 11]).varint()),
+            "varint exceeds 64 bits at byte 0"
+        );
+        assert_eq!(
+            reason(Reader::new(&over[..9]).varint()),
+            "truncated varint at byte 0"
+        );
+        assert_eq!(
+            reason(Reader::new(b"").varint()),
+            "truncated varint at byte 0"
+        );
     }
 
     #[test]
     fn keys_need_a_field_number_that_fits() {
         for bytes in [&b"\x00"[..], b"\x02", b"\x80\x80\x80\x80\x10"] {
-            assert_eq!(reason(Reader::new(bytes).key()), "invalid field number at byte 0");
+            assert_eq!(
+                reason(Reader::new(bytes).key()),
+                "invalid field number at byte 0"
+            );
         }
-        assert_eq!(Reader::new(b"\xf8\xff\xff\xff\x0f").key().unwrap(), Some(varint_key((1 << 29) - 1)));
+        assert_eq!(
+            Reader::new(b"\xf8\xff\xff\xff\x0f").key().unwrap(),
+            Some(varint_key((1 << 29) - 1))
+        );
         assert_eq!(Reader::new(b"").key().unwrap(), None);
     }
 
     #[test]
     fn unknown_fields_are_skipped_by_wire_type() {
-        for (bytes, rest) in
-            [(&b"\x78\x80\x01!"[..], &b"!"[..]), (b"\x7912345678!", b"!"), (b"\x7a\x02ab!", b"!"), (b"\x7d1234!", b"!")]
-        {
+        for (bytes, rest) in [
+            (&b"\x78\x80\x01!"[..], &b"!"[..]),
+            (b"\x7912345678!", b"!"),
+            (b"\x7a\x02ab!", b"!"),
+            (b"\x7d1234!", b"!"),
+        ] {
             let mut reader = Reader::new(bytes);
             let key = reader.key().unwrap().unwrap();
             reader.skip_unknown(key, 0b110).unwrap();
             assert_eq!(reader.rest(), rest);
         }
-        for bytes in [&b"\x7b"[..], b"\x7c", b"\x7e", b"\x7f", b"\x791234567", b"\x7d123", b"\x7a\x02a", b"\x08\x01"] {
+        for bytes in [
+            &b"\x7b"[..],
+            b"\x7c",
+            b"\x7e",
+            b"\x7f",
+            b"\x791234567",
+            b"\x7d123",
+            b"\x7a\x02a",
+            b"\x08\x01",
+        ] {
             let mut reader = Reader::new(bytes);
             let key = reader.key().unwrap().unwrap();
             assert!(reader.skip_unknown(key, 0b110).is_err(), "{bytes:?}");

@@ -18,7 +18,10 @@ impl Span {
     #[must_use]
     pub fn new(start: usize, end: usize) -> Self {
         let position = |at: usize| u32::try_from(at).expect("a message has at most u32::MAX bytes");
-        Self { start: position(start), end: position(end) }
+        Self {
+            start: position(start),
+            end: position(end),
+        }
     }
 
     /// Returns the bytes of the span.

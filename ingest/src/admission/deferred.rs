@@ -1,5 +1,5 @@
-//! The deferred part of a write request: the series that a pass over the request did not store, and the exhausted
-//! resources.
+//! The deferred part of a write request: the series that a pass over the request did not store, and
+//! the exhausted resources.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::error::Exhausted;
 /// The deferred part of a request after a pass.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
-    /// Indexes of the deferred series in the request, ascending, each with its team if a team's budget denied the
-    /// series.
+    /// Indexes of the deferred series in the request, ascending, each with its team if a team's
+    /// budget denied the series.
     pub(crate) series: Vec<(u32, Option<Team>)>,
     /// Teams that were denied samples in this pass.
     without_samples: Vec<Team>,

@@ -1,7 +1,7 @@
 //! Waiting for a log whose disk is full.
 //!
-//! A file system does not report free space: only a successful write does. So one waiter at a time retries the write
-//! every [`RETRY_INTERVAL`], and wakes the others when it succeeds.
+//! A file system does not report free space: only a successful write does. So one waiter at a time
+//! retries the write every [`RETRY_INTERVAL`], and wakes the others when it succeeds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,13 +23,18 @@ pub(super) struct LogGate {
 
 impl LogGate {
     pub(super) fn new(db: Arc<Db>) -> Self {
-        Self { db, retrying: Mutex::default(), writable: Condvar::new() }
+        Self {
+            db,
+            retrying: Mutex::default(),
+            writable: Condvar::new(),
+        }
     }
 
     /// Waits until the log accepts appends.
     ///
     /// # Errors
-    /// [`WriteError::Store`] if the disk is still full at the deadline, or if the log has failed permanently.
+    /// [`WriteError::Store`] if the disk is still full at the deadline, or if the log has failed
+    /// permanently.
     pub(super) fn pass_until(&self, deadline: Instant) -> Result<(), WriteError> {
         // Fast path: no write has failed.
         if let Ok(()) = self.db.ready() {
@@ -40,7 +45,8 @@ impl LogGate {
             match self.db.ready() {
                 Err(Error::Io { .. }) if Instant::now() < deadline => {
                     let left = deadline.saturating_duration_since(Instant::now());
-                    self.writable.wait_for(&mut retrying, RETRY_INTERVAL.min(left));
+                    self.writable
+                        .wait_for(&mut retrying, RETRY_INTERVAL.min(left));
                 }
                 ready => {
                     self.writable.notify_all();

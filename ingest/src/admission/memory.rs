@@ -1,7 +1,7 @@
 //! Memory of write requests: bounds the bytes that all active requests hold together.
 //!
-//! A request waits for its first reservation before it allocates anything. It never waits for growth: two requests that
-//! wait for each other's bytes would both wait until their deadlines.
+//! A request waits for its first reservation before it allocates anything. It never waits for
+//! growth: two requests that wait for each other's bytes would both wait until their deadlines.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -18,8 +18,8 @@ const ALONE_FACTOR: u64 = 2;
 pub(crate) struct Memory {
     in_flight: AtomicU64,
     limit: u64,
-    /// Held while a waiter checks for free memory, and taken by a release before it notifies, so that no wake-up is
-    /// lost.
+    /// Held while a waiter checks for free memory, and taken by a release before it notifies, so
+    /// that no wake-up is lost.
     checking: Mutex<()>,
     released: Condvar,
 }
@@ -33,24 +33,36 @@ pub(crate) struct Reservation<'a> {
 
 impl Memory {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { in_flight: AtomicU64::new(0), limit: limit as u64, checking: Mutex::default(), released: Condvar::new() }
+        Self {
+            in_flight: AtomicU64::new(0),
+            limit: limit as u64,
+            checking: Mutex::default(),
+            released: Condvar::new(),
+        }
     }
 
     /// Reserves `size` bytes without waiting.
     ///
     /// # Errors
-    /// [`WriteError::Busy`] if the bytes exceed the limit, or [`WriteError::TooLarge`] if they exceed the limit of a
-    /// request that runs alone, so that a retry fails too.
+    /// [`WriteError::Busy`] if the bytes exceed the limit, or [`WriteError::TooLarge`] if they
+    /// exceed the limit of a request that runs alone, so that a retry fails too.
     pub(crate) fn reserve(&self, size: usize) -> Result<Reservation<'_>, WriteError> {
         self.add(0, size as u64)?;
-        Ok(Reservation { memory: self, size: size as u64 })
+        Ok(Reservation {
+            memory: self,
+            size: size as u64,
+        })
     }
 
     /// Reserves `size` bytes, waiting until the deadline if necessary.
     ///
     /// # Errors
     /// The errors of [`Memory::reserve`].
-    pub(crate) fn reserve_until(&self, size: usize, deadline: Instant) -> Result<Reservation<'_>, WriteError> {
+    pub(crate) fn reserve_until(
+        &self,
+        size: usize,
+        deadline: Instant,
+    ) -> Result<Reservation<'_>, WriteError> {
         // Fast path: the bytes are free.
         if let Ok(reservation) = self.reserve(size) {
             return Ok(reservation);
@@ -80,17 +92,32 @@ impl Memory {
         let alone_max = limit.saturating_mul(ALONE_FACTOR);
         let whole = own.saturating_add(size);
         if whole > alone_max {
-            let (what, flag) = ("memory of the request in bytes", "--ingest.bytes-in-flight-max (times 2)");
-            return Err(WriteError::TooLarge { what, size: whole, limit: alone_max, flag });
+            let (what, flag) = (
+                "memory of the request in bytes",
+                "--ingest.bytes-in-flight-max (times 2)",
+            );
+            return Err(WriteError::TooLarge {
+                what,
+                size: whole,
+                limit: alone_max,
+                flag,
+            });
         }
         let grown = |in_flight: u64| {
             let is_alone = in_flight == own;
             let after = in_flight.saturating_add(size);
             (after <= if is_alone { alone_max } else { limit }).then_some(after)
         };
-        match self.in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown) {
+        match self
+            .in_flight
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown)
+        {
             Ok(_) => Ok(()),
-            Err(in_flight) => Err(WriteError::Busy { in_flight, size, limit }),
+            Err(in_flight) => Err(WriteError::Busy {
+                in_flight,
+                size,
+                limit,
+            }),
         }
     }
 }
@@ -113,7 +140,9 @@ impl Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        self.memory.in_flight.fetch_sub(self.size, Ordering::Relaxed);
+        self.memory
+            .in_flight
+            .fetch_sub(self.size, Ordering::Relaxed);
         drop(self.memory.checking.lock());
         self.memory.released.notify_all();
     }
@@ -128,7 +157,14 @@ mod tests {
     fn reservations_over_the_limit_are_denied_and_drops_release() {
         let memory = Memory::new(100);
         let mut first = memory.reserve(60).unwrap();
-        assert!(matches!(memory.reserve(41), Err(WriteError::Busy { in_flight: 60, size: 41, limit: 100 })));
+        assert!(matches!(
+            memory.reserve(41),
+            Err(WriteError::Busy {
+                in_flight: 60,
+                size: 41,
+                limit: 100
+            })
+        ));
         let second = memory.reserve(40).unwrap();
         assert!(first.grow(1).is_err());
         drop(second);
@@ -161,10 +197,12 @@ mod tests {
             memory.reserve(1).unwrap_err().to_string(),
             "write requests hold 200 bytes, 1 more exceed the limit of 100 (--ingest.bytes-in-flight-max)"
         );
-        let too_large =
-            "memory of the request in bytes of 201 exceeds the limit of 200 (--ingest.bytes-in-flight-max (times 2))";
+        let too_large = "memory of the request in bytes of 201 exceeds the limit of 200 (--ingest.bytes-in-flight-max (times 2))";
         assert_eq!(alone.grow(1).unwrap_err().to_string(), too_large);
         let deadline = Instant::now() + Duration::from_secs(600);
-        assert_eq!(memory.reserve_until(201, deadline).unwrap_err().to_string(), too_large);
+        assert_eq!(
+            memory.reserve_until(201, deadline).unwrap_err().to_string(),
+            too_large
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! Admission control: limits the resources that write requests use, and makes requests wait or denies them.
+//! Admission control: limits the resources that write requests use, and makes requests wait or
+//! denies them.
 //!
-//! [`AdmissionControl::admit`] returns a [`Permit`], which holds the request's share of the resources and releases it
-//! on drop. A request takes these steps in this order and never returns to an earlier step, so that no two requests
-//! wait for each other.
+//! [`AdmissionControl::admit`] returns a [`Permit`], which holds the request's share of the
+//! resources and releases it on drop. A request takes these steps in this order and never returns
+//! to an earlier step, so that no two requests wait for each other.
 //!
 //! | step | bound | flag or key | metric | waits for at most | denied with |
 //! | --- | --- | --- | --- | --- | --- |
@@ -24,14 +25,16 @@
 //! with one pass over the deferred series each, until all series are stored. The first pass takes a permit of step 9
 //! only if one is free.
 //!
-//! Nor do requests wait for the memory of new series: while the process is short of memory, new series are denied with
-//! the queue status (`resource="memory"`), and samples of known series are stored.
+//! Nor do requests wait for the memory of new series: while the process is short of memory, new
+//! series are denied with the queue status (`resource="memory"`), and samples of known series are
+//! stored.
 //!
-//! Requests do not wait for a budget of *active* series: series beyond it are rejected with 400 ([`budget`]).
-//! docs/decisions/ingest/0011-admission.md gives the reason for each status.
+//! Requests do not wait for a budget of *active* series: series beyond it are rejected with 400
+//! ([`budget`]). docs/decisions/ingest/0011-admission.md gives the reason for each status.
 //!
-//! Threads: steps 3 to 10 block the request's thread on a condition variable, or parked (6, 9), with a deadline. Each
-//! wait ends when its resource is released; a wait for a rate ends when the bucket has refilled or budgets change.
+//! Threads: steps 3 to 10 block the request's thread on a condition variable, or parked (6, 9),
+//! with a deadline. Each wait ends when its resource is released; a wait for a rate ends when the
+//! bucket has refilled or budgets change.
 
 mod budget;
 mod deferred;
@@ -59,7 +62,8 @@ pub use crate::error::Exhausted;
 #[cfg(test)]
 pub(crate) use budget::TeamNames;
 pub use budget::{
-    AMOUNT_MAX, Amounts, BudgetError, Budgets, OTHER_TEAMS, RULES_TEAM, TEAMS_MAX, TeamBudget, TeamStatus, Usage,
+    AMOUNT_MAX, Amounts, BudgetError, Budgets, OTHER_TEAMS, RULES_TEAM, TEAMS_MAX, TeamBudget,
+    TeamStatus, Usage,
 };
 pub(crate) use budget::{Denied, Grant, Ledger, SeriesLimit, Team};
 pub(crate) use deferred::Deferred;
@@ -67,16 +71,19 @@ pub(crate) use deferred::Deferred;
 /// The sender of a request.
 #[derive(Clone, Copy, Default)]
 pub struct Origin<'a> {
-    /// The team that the sender names, if any. All samples of the request count against the budget of this team, or of
-    /// [`OTHER_TEAMS`] if [`Budgets::teams`] does not list it or `user` may not name it.
+    /// The team that the sender names, if any. All samples of the request count against the budget
+    /// of this team, or of [`OTHER_TEAMS`] if [`Budgets::teams`] does not list it or `user` may not
+    /// name it.
     pub team: Option<&'a str>,
     /// The authenticated user or token; `None` if the server has none.
     pub user: Option<&'a str>,
-    /// A label that all series of the request get before relabeling. It replaces a label of the same name.
+    /// A label that all series of the request get before relabeling. It replaces a label of the
+    /// same name.
     pub added_label: Option<(&'a str, &'a str)>,
     /// Labels that all series of the request get. They replace labels of the same name.
     pub labels: &'a [(String, String)],
-    /// Called when the request starts to wait in the queue, to release resources that it does not need there.
+    /// Called when the request starts to wait in the queue, to release resources that it does not
+    /// need there.
     pub on_queued: Option<&'a dyn Fn()>,
 }
 
@@ -85,8 +92,8 @@ pub struct Origin<'a> {
 pub(crate) struct AdmissionControl {
     log: LogGate,
     memory: Memory,
-    /// One permit per core. If all simultaneous requests decoded concurrently, the first would finish no sooner, and a
-    /// request of known series would be among the last.
+    /// One permit per core. If all simultaneous requests decoded concurrently, the first would
+    /// finish no sooner, and a request of known series would be among the last.
     decoding: FifoSemaphore,
     queue: Queue,
     budgets: Ledger,
@@ -108,7 +115,8 @@ pub(crate) struct Permit<'a> {
     /// Labels that all series get.
     pub(crate) labels: &'a [(String, String)],
     pub(crate) memory: Reservation<'a>,
-    /// Held from the start of the first pass until the first unknown series or the first wait for a sync of the log.
+    /// Held from the start of the first pass until the first unknown series or the first wait for a
+    /// sync of the log.
     priority: Option<PriorityGuard<'a>>,
     creation: Creation<'a>,
     /// The slot in the queue, and the deadline of the wait there.
@@ -138,12 +146,16 @@ pub struct AdmissionStats {
 
 impl AdmissionControl {
     pub(crate) fn new(db: Arc<Db>, limits: &Limits) -> Self {
-        let queue_max =
-            Length { n_requests: limits.queued_requests_max, size_bytes: limits.bytes_in_flight_max / QUEUE_SHARE };
+        let queue_max = Length {
+            n_requests: limits.queued_requests_max,
+            size_bytes: limits.bytes_in_flight_max / QUEUE_SHARE,
+        };
         Self {
             log: LogGate::new(Arc::clone(&db)),
             memory: Memory::new(limits.bytes_in_flight_max),
-            decoding: FifoSemaphore::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            decoding: FifoSemaphore::new(
+                std::thread::available_parallelism().map_or(1, usize::from),
+            ),
             queue: Queue::new(queue_max),
             budgets: Ledger::new(db),
             creation: FifoSemaphore::new(limits.creation_concurrency_max),
@@ -153,21 +165,29 @@ impl AdmissionControl {
         }
     }
 
-    /// Returns a function that waits until at most `n_active_max` requests of known series are active, for at most a
-    /// millisecond. It returns how long it waited.
-    pub(crate) fn yield_fn(&self, n_active_max: usize) -> impl Fn() -> Duration + Send + Sync + use<> {
+    /// Returns a function that waits until at most `n_active_max` requests of known series are
+    /// active, for at most a millisecond. It returns how long it waited.
+    pub(crate) fn yield_fn(
+        &self,
+        n_active_max: usize,
+    ) -> impl Fn() -> Duration + Send + Sync + use<> {
         let priority = Arc::clone(&self.priority);
         move || {
             let started = Instant::now();
-            if priority.yield_above(n_active_max) { started.elapsed() } else { Duration::ZERO }
+            if priority.yield_above(n_active_max) {
+                started.elapsed()
+            } else {
+                Duration::ZERO
+            }
         }
     }
 
-    /// Takes steps 3 to 5 for a request with a body of `body_size` bytes that needs `size` bytes of memory. Must be
-    /// called before the body is decompressed.
+    /// Takes steps 3 to 5 for a request with a body of `body_size` bytes that needs `size` bytes of
+    /// memory. Must be called before the body is decompressed.
     ///
     /// # Errors
-    /// [`WriteError::Store`] in step 3, [`WriteError::Throttled`] in step 4, [`WriteError::Busy`] in step 5.
+    /// [`WriteError::Store`] in step 3, [`WriteError::Throttled`] in step 4, [`WriteError::Busy`]
+    /// in step 5.
     pub(crate) fn admit<'a>(
         &'a self,
         origin: &Origin<'a>,
@@ -176,7 +196,9 @@ impl AdmissionControl {
     ) -> Result<Permit<'a>, WriteError> {
         let deadline = self.deadline();
         self.log.pass_until(deadline)?;
-        let team = origin.team.map(|name| self.budgets.team_sent(name, origin.user));
+        let team = origin
+            .team
+            .map(|name| self.budgets.team_sent(name, origin.user));
         self.wait_for_samples(origin.on_queued, team, body_size, deadline)?;
         self.permit(origin, team, size, deadline)
     }
@@ -185,7 +207,11 @@ impl AdmissionControl {
     ///
     /// # Errors
     /// The errors of [`AdmissionControl::admit`].
-    pub(crate) fn admit_rule(&self, team: Option<Team>, size: usize) -> Result<Permit<'_>, WriteError> {
+    pub(crate) fn admit_rule(
+        &self,
+        team: Option<Team>,
+        size: usize,
+    ) -> Result<Permit<'_>, WriteError> {
         let deadline = self.deadline();
         self.log.pass_until(deadline)?;
         if team.is_some() {
@@ -215,7 +241,8 @@ impl AdmissionControl {
         })
     }
 
-    /// Waits while the samples of `team` are certain to be denied. `None`: the sender names no team.
+    /// Waits while the samples of `team` are certain to be denied. `None`: the sender names no
+    /// team.
     fn wait_for_samples(
         &self,
         on_queued: Option<&dyn Fn()>,
@@ -224,14 +251,18 @@ impl AdmissionControl {
         deadline: Instant,
     ) -> Result<(), WriteError> {
         // Fast path: the budget has room.
-        let Err(denied) = self.budgets.check_samples(team) else { return Ok(()) };
+        let Err(denied) = self.budgets.check_samples(team) else {
+            return Ok(());
+        };
         let deferred = |denied| {
             let mut deferred = Deferred::default();
             deferred.note(team.unwrap_or_default(), denied);
             deferred
         };
         let _slot = self.reserve_slot(on_queued, body_size, &deferred(denied))?;
-        self.budgets.wait_for_samples(team, deadline).map_err(|denied| self.throttled(&deferred(denied), None))
+        self.budgets
+            .wait_for_samples(team, deadline)
+            .map_err(|denied| self.throttled(&deferred(denied), None))
     }
 
     fn reserve_slot(
@@ -240,7 +271,10 @@ impl AdmissionControl {
         size: usize,
         deferred: &Deferred,
     ) -> Result<QueueSlot<'_>, WriteError> {
-        let slot = self.queue.reserve(size).ok_or_else(|| self.throttled(deferred, Some(Exhausted::Queue)))?;
+        let slot = self
+            .queue
+            .reserve(size)
+            .ok_or_else(|| self.throttled(deferred, Some(Exhausted::Queue)))?;
         if let Some(on_queued) = on_queued {
             on_queued();
         }
@@ -259,7 +293,12 @@ impl AdmissionControl {
             None => (longest, self.budgets.name(team)),
         };
         let n_series = deferred.series.len() as u64;
-        WriteError::Throttled { resource, team, n_series, retry_after: wait.max(RETRY_AFTER_MIN) }
+        WriteError::Throttled {
+            resource,
+            team,
+            n_series,
+            retry_after: wait.max(RETRY_AFTER_MIN),
+        }
     }
 
     pub(crate) fn budgets(&self) -> &Ledger {
@@ -310,17 +349,23 @@ impl<'a> Permit<'a> {
         if let Some((Exhausted::Memory, ..)) = deferred.exhausted() {
             return Err(self.control.throttled(deferred, None));
         }
-        let slot = self.control.reserve_slot(self.on_queued, self.memory.size(), deferred)?;
+        let slot = self
+            .control
+            .reserve_slot(self.on_queued, self.memory.size(), deferred)?;
         self.queued = Some((slot, self.control.deadline()));
         Ok(())
     }
 
-    /// Waits for the rates because of which series were deferred (step 8). If no rate was exhausted but the pass
-    /// `stored_nothing`, waits for [`REFILL_MIN`].
+    /// Waits for the rates because of which series were deferred (step 8). If no rate was exhausted
+    /// but the pass `stored_nothing`, waits for [`REFILL_MIN`].
     ///
     /// # Errors
     /// [`WriteError::Throttled`] at the deadline.
-    pub(crate) fn wait_for_rates(&self, deferred: &Deferred, stored_nothing: bool) -> Result<(), WriteError> {
+    pub(crate) fn wait_for_rates(
+        &self,
+        deferred: &Deferred,
+        stored_nothing: bool,
+    ) -> Result<(), WriteError> {
         let wait = match deferred.exhausted() {
             Some((_, _, wait)) => wait.max(REFILL_MIN),
             None if stored_nothing => REFILL_MIN,
@@ -340,17 +385,24 @@ impl<'a> Permit<'a> {
     /// [`WriteError::Throttled`] at the deadline.
     pub(crate) fn wait_to_create(&mut self, deferred: &Deferred) -> Result<(), WriteError> {
         let permit = self.control.creation.acquire_until(self.deadline());
-        let permit = permit.ok_or_else(|| self.control.throttled(deferred, Some(Exhausted::SeriesCreation)))?;
+        let permit = permit.ok_or_else(|| {
+            self.control
+                .throttled(deferred, Some(Exhausted::SeriesCreation))
+        })?;
         self.creation = Creation::Granted(permit);
         Ok(())
     }
 
-    /// Returns `true` if the request may create another series after the `n_created` of this pass. The first call of a
-    /// pass tries to acquire a permit, and ends the request's priority.
+    /// Returns `true` if the request may create another series after the `n_created` of this pass.
+    /// The first call of a pass tries to acquire a permit, and ends the request's priority.
     pub(crate) fn may_create(&mut self, n_created: usize) -> bool {
         self.priority = None;
         if let Creation::NotRequested = self.creation {
-            self.creation = self.control.creation.try_acquire().map_or(Creation::Denied, Creation::Granted);
+            self.creation = self
+                .control
+                .creation
+                .try_acquire()
+                .map_or(Creation::Denied, Creation::Granted);
         }
         !self.is_creation_over(n_created)
     }
@@ -361,17 +413,19 @@ impl<'a> Permit<'a> {
     /// The reason of the denial.
     pub(crate) fn admit_series(&self, team: Team) -> Result<Grant<'a>, Denied> {
         let is_refused = self.control.refuses_new_series.load(Ordering::Relaxed);
-        let refusal = is_refused.then_some(Denied::Temporary(Exhausted::Memory, MEMORY_RETRY_AFTER));
+        let refusal =
+            is_refused.then_some(Denied::Temporary(Exhausted::Memory, MEMORY_RETRY_AFTER));
         self.control.budgets.admit_series(team, refusal)
     }
 
-    /// Returns `true` if this pass may create no series after `n_created`: it was denied a permit, or has used it up.
+    /// Returns `true` if this pass may create no series after `n_created`: it was denied a permit,
+    /// or has used it up.
     pub(crate) fn is_creation_over(&self, n_created: usize) -> bool {
         matches!(self.creation, Creation::Denied) || n_created >= CREATED_PER_PERMIT_MAX
     }
 
-    /// Yields to requests of known series after every [`SERIES_BETWEEN_YIELDS`] series (step 10). Called after each
-    /// created series.
+    /// Yields to requests of known series after every [`SERIES_BETWEEN_YIELDS`] series (step 10).
+    /// Called after each created series.
     pub(crate) fn yield_after(&self, n_created: usize) {
         if n_created.is_multiple_of(SERIES_BETWEEN_YIELDS) {
             self.control.priority.yield_above(0);
@@ -393,27 +447,33 @@ impl<'a> Permit<'a> {
     }
 
     fn deadline(&self) -> Instant {
-        self.queued.as_ref().map_or_else(|| self.control.deadline(), |(_, deadline)| *deadline)
+        self.queued
+            .as_ref()
+            .map_or_else(|| self.control.deadline(), |(_, deadline)| *deadline)
     }
 }
 
-/// Maximum number of series that a request creates with one permit: the default batch size of Prometheus' remote write.
-/// It takes tens of milliseconds, during which the next request waits.
+/// Maximum number of series that a request creates with one permit: the default batch size of
+/// Prometheus' remote write. It takes tens of milliseconds, during which the next request waits.
 const CREATED_PER_PERMIT_MAX: usize = 2_000;
-/// Minimum wait for a rate. A pass that stores one series costs about as much as one that stores many, so shorter waits
-/// waste CPU time.
+/// Minimum wait for a rate. A pass that stores one series costs about as much as one that stores
+/// many, so shorter waits waste CPU time.
 const REFILL_MIN: Duration = Duration::from_millis(20);
-/// Minimum `Retry-After`. Not longer, because the sender also delays samples of known series until then.
+/// Minimum `Retry-After`. Not longer, because the sender also delays samples of known series until
+/// then.
 const RETRY_AFTER_MIN: Duration = Duration::from_secs(1);
 /// `Retry-After` while too little memory is free for new series.
 const MEMORY_RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Queued requests hold at most 1/`QUEUE_SHARE` of the bytes in flight, so that other requests are admitted.
+/// Queued requests hold at most 1/`QUEUE_SHARE` of the bytes in flight, so that other requests are
+/// admitted.
 const QUEUE_SHARE: usize = 4;
 
 #[cfg(test)]
 impl AdmissionControl {
     pub(crate) fn hold_creation(&self) -> impl Drop + '_ {
-        self.creation.try_acquire().expect("no request creates series")
+        self.creation
+            .try_acquire()
+            .expect("no request creates series")
     }
 
     pub(crate) fn hold_slot(&self, size: usize) -> impl Drop + '_ {

@@ -1,16 +1,18 @@
-//! Priority of known series: rules and requests that create series pause while requests of known series are active.
+//! Priority of known series: rules and requests that create series pause while requests of known
+//! series are active.
 //!
-//! A request of known series takes a millisecond. Creating the series of a storm occupies one core for seconds, locks
-//! heads thousands of times, and fills the CPU's caches. An evaluation of rules occupies cores for seconds, too. So
-//! both yield to requests of known series: the creation of series after each [`SERIES_BETWEEN_YIELDS`] series, rules as
-//! in docs/decisions/rules/0030-rules-yield-to-writes.md. A yield lasts at most [`YIELD_MAX`], since under load there
-//! is always an active request of known series.
+//! A request of known series takes a millisecond. Creating the series of a storm occupies one core
+//! for seconds, locks heads thousands of times, and fills the CPU's caches. An evaluation of rules
+//! occupies cores for seconds, too. So both yield to requests of known series: the creation of
+//! series after each [`SERIES_BETWEEN_YIELDS`] series, rules as in
+//! docs/decisions/rules/0030-rules-yield-to-writes.md. A yield lasts at most [`YIELD_MAX`], since
+//! under load there is always an active request of known series.
 //!
-//! A request counts as a request of known series until its first unknown series or its first wait for a sync of the
-//! log. It needs no core while it waits.
+//! A request counts as a request of known series until its first unknown series or its first wait
+//! for a sync of the log. It needs no core while it waits.
 //!
-//! Threads: one short lock, taken twice per request. A yielding thread blocks and holds no lock. A request keeps its
-//! memory and its permit to create series meanwhile, a rule keeps its thread.
+//! Threads: one short lock, taken twice per request. A yielding thread blocks and holds no lock. A
+//! request keeps its memory and its permit to create series meanwhile, a rule keeps its thread.
 
 use std::time::Duration;
 
@@ -32,7 +34,8 @@ pub(super) struct Priority {
 struct State {
     n_active: usize,
     n_waiting: usize,
-    /// Upper bound of the `n_active_max` of all waiting threads. While more requests are active, no thread wakes up.
+    /// Upper bound of the `n_active_max` of all waiting threads. While more requests are active, no
+    /// thread wakes up.
     wake_at: usize,
 }
 
@@ -56,8 +59,8 @@ impl Priority {
         PriorityGuard(self)
     }
 
-    /// Waits until at most `n_active_max` requests of known series are active, for at most [`YIELD_MAX`]. Returns
-    /// `true` if it waited.
+    /// Waits until at most `n_active_max` requests of known series are active, for at most
+    /// [`YIELD_MAX`]. Returns `true` if it waited.
     pub(super) fn yield_above(&self, n_active_max: usize) -> bool {
         self.wait(n_active_max, YIELD_MAX) != Wait::NotNeeded
     }
@@ -68,15 +71,25 @@ impl Priority {
             return Wait::NotNeeded;
         }
         state.add_waiting(n_active_max);
-        let waited = self.ended.wait_while_for(&mut state, |state| state.n_active > n_active_max, timeout);
+        let waited =
+            self.ended
+                .wait_while_for(&mut state, |state| state.n_active > n_active_max, timeout);
         state.n_waiting -= 1;
-        if waited.timed_out() { Wait::TimedOut } else { Wait::Ended }
+        if waited.timed_out() {
+            Wait::TimedOut
+        } else {
+            Wait::Ended
+        }
     }
 }
 
 impl State {
     fn add_waiting(&mut self, n_active_max: usize) {
-        self.wake_at = if self.n_waiting == 0 { n_active_max } else { self.wake_at.max(n_active_max) };
+        self.wake_at = if self.n_waiting == 0 {
+            n_active_max
+        } else {
+            self.wake_at.max(n_active_max)
+        };
         self.n_waiting += 1;
     }
 
@@ -142,7 +155,10 @@ mod tests {
 
     #[test]
     fn an_end_that_nobody_waits_for_wakes_nobody() {
-        let mut state = State { n_active: 4, ..State::default() };
+        let mut state = State {
+            n_active: 4,
+            ..State::default()
+        };
         assert!(!state.end(), "nobody waits");
         state.add_waiting(1);
         assert!(!state.end(), "two are active");
@@ -153,6 +169,9 @@ mod tests {
         assert!(!state.end() && state.end());
         (state.n_waiting, state.n_active) = (0, 4);
         state.add_waiting(0);
-        assert!(!state.end() && !state.end() && !state.end() && state.end(), "earlier waits do not count");
+        assert!(
+            !state.end() && !state.end() && !state.end() && state.end(),
+            "earlier waits do not count"
+        );
     }
 }

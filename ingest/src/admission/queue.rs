@@ -1,4 +1,5 @@
-//! Queue slots: bounds the number of requests that wait while they hold a decoded body, and their bytes.
+//! Queue slots: bounds the number of requests that wait while they hold a decoded body, and their
+//! bytes.
 
 use parking_lot::Mutex;
 
@@ -25,15 +26,18 @@ pub(super) struct QueueSlot<'a> {
 
 impl Queue {
     pub(super) fn new(max: Length) -> Self {
-        Self { length: Mutex::default(), max }
+        Self {
+            length: Mutex::default(),
+            max,
+        }
     }
 
-    /// Reserves a slot for a request of `size` bytes. Returns `None` if the queue is full. An empty queue accepts a
-    /// request of any size.
+    /// Reserves a slot for a request of `size` bytes. Returns `None` if the queue is full. An empty
+    /// queue accepts a request of any size.
     pub(super) fn reserve(&self, size: usize) -> Option<QueueSlot<'_>> {
         let mut length = self.length.lock();
-        let is_full =
-            length.n_requests >= self.max.n_requests || length.size_bytes.saturating_add(size) > self.max.size_bytes;
+        let is_full = length.n_requests >= self.max.n_requests
+            || length.size_bytes.saturating_add(size) > self.max.size_bytes;
         if is_full && length.n_requests > 0 {
             return None;
         }
@@ -61,9 +65,18 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_in_requests_and_bytes() {
-        let queue = Queue::new(Length { n_requests: 2, size_bytes: 100 });
+        let queue = Queue::new(Length {
+            n_requests: 2,
+            size_bytes: 100,
+        });
         let large = queue.reserve(1000).unwrap();
-        assert_eq!(queue.length(), Length { n_requests: 1, size_bytes: 1000 });
+        assert_eq!(
+            queue.length(),
+            Length {
+                n_requests: 1,
+                size_bytes: 1000
+            }
+        );
         assert!(queue.reserve(1).is_none());
         drop(large);
         let (_a, b) = (queue.reserve(60).unwrap(), queue.reserve(40).unwrap());

@@ -5,8 +5,8 @@
 //! Invariants
 //! 1. At most `permits_max` permits are held; a new request never overtakes a waiting one.
 //!
-//! Threads: a waiter parks its thread, up to its deadline. A released permit wakes only the first waiter, since there
-//! may be hundreds.
+//! Threads: a waiter parks its thread, up to its deadline. A released permit wakes only the first
+//! waiter, since there may be hundreds.
 
 use std::collections::VecDeque;
 use std::thread::{self, Thread};
@@ -36,7 +36,10 @@ pub(super) struct SemaphorePermit<'a>(&'a FifoSemaphore);
 impl FifoSemaphore {
     /// Creates a semaphore with `permits_max` permits, at least one.
     pub(super) fn new(permits_max: usize) -> Self {
-        Self { state: Mutex::default(), permits_max: permits_max.max(1) }
+        Self {
+            state: Mutex::default(),
+            permits_max: permits_max.max(1),
+        }
     }
 
     /// Returns a permit if one is free and no thread waits.
@@ -56,7 +59,12 @@ impl FifoSemaphore {
         state.next_ticket += 1;
         state.waiters.push_back((ticket, thread::current()));
         loop {
-            if state.n_held < self.permits_max && state.waiters.front().is_some_and(|(first, _)| *first == ticket) {
+            if state.n_held < self.permits_max
+                && state
+                    .waiters
+                    .front()
+                    .is_some_and(|(first, _)| *first == ticket)
+            {
                 state.waiters.pop_front();
                 state.n_held += 1;
                 // Another permit may be free for the next waiter.
@@ -108,7 +116,10 @@ mod tests {
         let semaphore = FifoSemaphore::new(1);
         let first = semaphore.try_acquire().unwrap();
         assert!(semaphore.try_acquire().is_none());
-        let (order, deadline) = (Mutex::new(Vec::new()), Instant::now() + Duration::from_secs(600));
+        let (order, deadline) = (
+            Mutex::new(Vec::new()),
+            Instant::now() + Duration::from_secs(600),
+        );
         thread::scope(|scope| {
             for i in 0..3 {
                 let (semaphore, order) = (&semaphore, &order);

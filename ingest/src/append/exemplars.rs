@@ -1,8 +1,8 @@
 //! Parser of the exemplars of a write request.
 //!
-//! Rejected exemplars are counted. As in Prometheus, they do not make the response a 400, except for out-of-order
-//! exemplars in remote write 2.0. An exemplar never creates a series: its series must be in memory, or have a sample in
-//! the same request.
+//! Rejected exemplars are counted. As in Prometheus, they do not make the response a 400, except
+//! for out-of-order exemplars in remote write 2.0. An exemplar never creates a series: its series
+//! must be in memory, or have a sample in the same request.
 
 use std::cmp::Ordering;
 
@@ -20,23 +20,42 @@ pub(crate) struct Parsed<'a> {
     labels: Vec<(&'a str, &'a str)>,
 }
 
-/// Compares two exemplars of a series by time, value and labels as sent: the order in which the store accepts them. As
-/// in Prometheus, empty labels count.
+/// Compares two exemplars of a series by time, value and labels as sent: the order in which the
+/// store accepts them. As in Prometheus, empty labels count.
 pub(crate) fn compare(a: &Parsed<'_>, b: &Parsed<'_>) -> Ordering {
-    let by_value = || a.exemplar.value.total_cmp(&b.exemplar.value).then_with(|| a.labels.cmp(&b.labels));
-    a.exemplar.timestamp_ms.cmp(&b.exemplar.timestamp_ms).then_with(by_value)
+    let by_value = || {
+        a.exemplar
+            .value
+            .total_cmp(&b.exemplar.value)
+            .then_with(|| a.labels.cmp(&b.labels))
+    };
+    a.exemplar
+        .timestamp_ms
+        .cmp(&b.exemplar.timestamp_ms)
+        .then_with(by_value)
 }
 
 /// Parses an exemplar. Returns `None` if its labels are invalid.
-pub(crate) fn parse<'a>(message: &'a [u8], batch: &'a DecodedBatch, entry: &ExemplarEntry) -> Option<Parsed<'a>> {
+pub(crate) fn parse<'a>(
+    message: &'a [u8],
+    batch: &'a DecodedBatch,
+    entry: &ExemplarEntry,
+) -> Option<Parsed<'a>> {
     let mut labels = Vec::new();
     for (name, value) in label_pairs(batch, message, entry.fields) {
-        labels.push((std::str::from_utf8(name).ok()?, std::str::from_utf8(value).ok()?));
+        labels.push((
+            std::str::from_utf8(name).ok()?,
+            std::str::from_utf8(value).ok()?,
+        ));
     }
     let stored = Labels::from_unsorted(&mut labels).ok()?;
     let sample = v1::exemplar_sample(message, entry.fields);
     Some(Parsed {
-        exemplar: Exemplar { labels: stored, value: sample.value, timestamp_ms: sample.timestamp_ms },
+        exemplar: Exemplar {
+            labels: stored,
+            value: sample.value,
+            timestamp_ms: sample.timestamp_ms,
+        },
         labels,
     })
 }

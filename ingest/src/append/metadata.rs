@@ -9,12 +9,21 @@ use crate::label_set::excerpt;
 use crate::outcome::{Reason, Rejects};
 
 /// Stores the new metadata entries of a request. Adds invalid entries to `rejects`.
-pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &mut Rejects) -> Result<(), WriteError> {
+pub(crate) fn write(
+    db: &Db,
+    message: &[u8],
+    entries: &[FamilyEntry],
+    rejects: &mut Rejects,
+) -> Result<(), WriteError> {
     let mut families = Vec::new();
-    // Version 2.0 sends metadata with every sample, so known metadata must cost no more than a look-up.
+    // Version 2.0 sends metadata with every sample, so known metadata must cost no more than a
+    // look-up.
     let known = (!entries.is_empty()).then(|| db.metadata());
     for entry in entries {
-        if known.as_ref().is_some_and(|known| is_known(message, entry, known)) {
+        if known
+            .as_ref()
+            .is_some_and(|known| is_known(message, entry, known))
+        {
             continue;
         }
         match parse(message, entry) {
@@ -31,7 +40,9 @@ pub(crate) fn write(db: &Db, message: &[u8], entries: &[FamilyEntry], rejects: &
 }
 
 fn is_known(message: &[u8], entry: &FamilyEntry, known: &Families) -> bool {
-    let known = std::str::from_utf8(entry.name.of(message)).ok().and_then(|name| known.get(name));
+    let known = std::str::from_utf8(entry.name.of(message))
+        .ok()
+        .and_then(|name| known.get(name));
     known.is_some_and(|known| {
         let Metadata { kind, help, unit } = &**known;
         kind == entry.kind.name()
@@ -56,8 +67,21 @@ fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadat
     let (help, unit) = (entry.help.of(message), entry.unit.of(message));
     let size = name.len() + kind.len() + help.len() + unit.len();
     if size > METADATA_SIZE_MAX {
-        return Err(format!("{:?}: {size} bytes exceed {METADATA_SIZE_MAX}", excerpt(name)));
+        return Err(format!(
+            "{:?}: {size} bytes exceed {METADATA_SIZE_MAX}",
+            excerpt(name)
+        ));
     }
-    let (help, unit) = (string("help", help)?.to_owned(), string("unit", unit)?.to_owned());
-    Ok((string("name", name)?, Metadata { kind: kind.to_owned(), help, unit }))
+    let (help, unit) = (
+        string("help", help)?.to_owned(),
+        string("unit", unit)?.to_owned(),
+    );
+    Ok((
+        string("name", name)?,
+        Metadata {
+            kind: kind.to_owned(),
+            help,
+            unit,
+        },
+    ))
 }

@@ -1,4 +1,5 @@
-//! Appends samples and exemplars to the store, and repeats the append for series that were moved in memory.
+//! Appends samples and exemplars to the store, and repeats the append for series that were moved in
+//! memory.
 
 pub(crate) mod exemplars;
 pub(crate) mod metadata;
@@ -46,12 +47,14 @@ impl Outgoing {
     }
 }
 
-/// Appends the samples and exemplars in `out`, and repeats this for series that have moved. Returns the number of
-/// stored samples. Adds the rejected samples to `rejects`. Samples and exemplars of series in `out.evicted` are neither
-/// stored nor rejected. Calls `before_sync` before each wait for a sync of the log.
+/// Appends the samples and exemplars in `out`, and repeats this for series that have moved. Returns
+/// the number of stored samples. Adds the rejected samples to `rejects`. Samples and exemplars of
+/// series in `out.evicted` are neither stored nor rejected. Calls `before_sync` before each wait
+/// for a sync of the log.
 ///
 /// # Errors
-/// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`] times.
+/// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`]
+/// times.
 pub(crate) fn append(
     resolver: &Resolver<'_>,
     out: &mut Outgoing,
@@ -67,7 +70,11 @@ pub(crate) fn append(
         n_stored += append_once(resolver, out, rejects, &mut before_sync)?;
         push_moved(resolver, out)?;
     }
-    if out.batch.is_empty() { Ok(n_stored) } else { Err(WriteError::Moved) }
+    if out.batch.is_empty() {
+        Ok(n_stored)
+    } else {
+        Err(WriteError::Moved)
+    }
 }
 
 fn append_once(
@@ -99,12 +106,16 @@ fn note_exemplars(resolver: &Resolver<'_>, out: &mut Outgoing, rejects: &mut Rej
     out.moved_exemplars.clear();
     for rejected in rejected {
         if rejected.reason == RejectExemplar::Moved {
-            out.moved_exemplars.push((rejected.tag, rejected.exemplar.clone()));
+            out.moved_exemplars
+                .push((rejected.tag, rejected.exemplar.clone()));
         } else {
             if rejected.reason == RejectExemplar::OutOfOrder && resolver.is_v2() {
-                rejects.add(Reason::ExemplarOutOfOrder, 1, 0, || Example::of_series(resolver.print(rejected.tag)));
+                rejects.add(Reason::ExemplarOutOfOrder, 1, 0, || {
+                    Example::of_series(resolver.print(rejected.tag))
+                });
             }
-            out.exemplars.reject(ExemplarRejection::Store(rejected.reason));
+            out.exemplars
+                .reject(ExemplarRejection::Store(rejected.reason));
         }
     }
 }
@@ -113,7 +124,14 @@ fn note_exemplars(resolver: &Resolver<'_>, out: &mut Outgoing, rejects: &mut Rej
 fn push_moved(resolver: &Resolver<'_>, out: &mut Outgoing) -> Result<(), WriteError> {
     out.batch.clear();
     let mut last = None;
-    for Rejected { tag, sample, start_ms, histogram, .. } in out.moved.drain(..) {
+    for Rejected {
+        tag,
+        sample,
+        start_ms,
+        histogram,
+        ..
+    } in out.moved.drain(..)
+    {
         let handle = match last {
             Some((last_tag, handle)) if last_tag == tag => handle,
             _ => resolver.relocate(tag)?,
@@ -130,7 +148,13 @@ fn push_moved(resolver: &Resolver<'_>, out: &mut Outgoing) -> Result<(), WriteEr
         match histogram {
             None => out.batch.push_with_start(handle, sample, start_ms, tag),
             Some(histogram) => {
-                out.batch.push_histogram_with_start(handle, sample.timestamp_ms, histogram, start_ms, tag);
+                out.batch.push_histogram_with_start(
+                    handle,
+                    sample.timestamp_ms,
+                    histogram,
+                    start_ms,
+                    tag,
+                );
             }
         }
     }
@@ -147,6 +171,6 @@ fn push_moved(resolver: &Resolver<'_>, out: &mut Outgoing) -> Result<(), WriteEr
     Ok(())
 }
 
-/// Maximum number of appends. A series moves when it leaves the head, hours after its last sample. Twice in one request
-/// is unlikely, three times is an error.
+/// Maximum number of appends. A series moves when it leaves the head, hours after its last sample.
+/// Twice in one request is unlikely, three times is an error.
 pub(crate) const ROUNDS_MAX: usize = 3;

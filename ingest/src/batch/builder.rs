@@ -1,10 +1,12 @@
 //! Builds a [`DecodedBatch`] for protocols other than remote write.
 //!
-//! Label sets and exemplars are encoded as in remote write 1.0, with labels sorted by name, into a buffer that replaces
-//! the message. So a series has the same key in the route cache for every protocol.
+//! Label sets and exemplars are encoded as in remote write 1.0, with labels sorted by name, into a
+//! buffer that replaces the message. So a series has the same key in the route cache for every
+//! protocol.
 //!
-//! Bounds: [`Limits`], and the buffer takes at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the
-//! maximum of a message. The memory of the buffer is reserved before it grows.
+//! Bounds: [`Limits`], and the buffer takes at most
+//! [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message. The memory
+//! of the buffer is reserved before it grows.
 
 use std::sync::Arc;
 
@@ -46,7 +48,16 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
     ) -> Self {
         batch.clear();
         encoded.clear();
-        Self { batch, encoded, memory, hasher, limits, reserved: 0, labels: Span::default(), key: None }
+        Self {
+            batch,
+            encoded,
+            memory,
+            hasher,
+            limits,
+            reserved: 0,
+            labels: Span::default(),
+            key: None,
+        }
     }
 
     /// Starts a series and returns its key. `labels` must be sorted by name.
@@ -63,8 +74,19 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
     }
 
     /// Adds a sample to the current series. `start_ms` is 0 if unknown.
-    pub(crate) fn sample(&mut self, timestamp_ms: i64, value: f64, start_ms: i64) -> Result<(), WriteError> {
-        self.batch.push_sample(Sample { timestamp_ms, value }, start_ms);
+    pub(crate) fn sample(
+        &mut self,
+        timestamp_ms: i64,
+        value: f64,
+        start_ms: i64,
+    ) -> Result<(), WriteError> {
+        self.batch.push_sample(
+            Sample {
+                timestamp_ms,
+                value,
+            },
+            start_ms,
+        );
         self.limits.check_samples(self.batch.n_all_samples())
     }
 
@@ -76,7 +98,11 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         start_ms: i64,
     ) -> Result<(), WriteError> {
         let histogram = Arc::new(histogram);
-        self.batch.histograms.push(HistogramEntry::Decoded { timestamp_ms, start_ms, histogram });
+        self.batch.histograms.push(HistogramEntry::Decoded {
+            timestamp_ms,
+            start_ms,
+            histogram,
+        });
         self.limits.check_samples(self.batch.n_all_samples())
     }
 
@@ -91,10 +117,12 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
         self.put_labels(labels)?;
         self.reserve(EXEMPLAR_SIZE_MAX)?;
         self.encoded.push(v1::EXEMPLAR_VALUE as u8);
-        self.encoded.extend_from_slice(&value.to_bits().to_le_bytes());
+        self.encoded
+            .extend_from_slice(&value.to_bits().to_le_bytes());
         self.encoded.push(v1::EXEMPLAR_TIMESTAMP as u8);
         encode_varint(timestamp_ms.cast_unsigned(), self.encoded);
-        self.batch.push_exemplar(Span::new(start, self.encoded.len()));
+        self.batch
+            .push_exemplar(Span::new(start, self.encoded.len()));
         self.limits.check_exemplars(self.batch.exemplars.len())
     }
 
@@ -105,19 +133,33 @@ impl<'a, 'p> BatchBuilder<'a, 'p> {
     }
 
     /// Adds the metadata of a family.
-    pub(crate) fn family(&mut self, name: &str, kind: MetricType, help: &str, unit: &str) -> Result<(), WriteError> {
+    pub(crate) fn family(
+        &mut self,
+        name: &str,
+        kind: MetricType,
+        help: &str,
+        unit: &str,
+    ) -> Result<(), WriteError> {
         self.reserve(name.len() + help.len() + unit.len())?;
         let mut put = |string: &str| {
             let start = self.encoded.len();
             self.encoded.extend_from_slice(string.as_bytes());
             Span::new(start, self.encoded.len())
         };
-        let family = FamilyEntry { name: put(name), help: put(help), unit: put(unit), kind };
+        let family = FamilyEntry {
+            name: put(name),
+            help: put(help),
+            unit: put(unit),
+            kind,
+        };
         self.batch.families.push(family);
         self.limits.check_families(self.batch.families.len())
     }
 
-    fn put_labels<'l>(&mut self, labels: impl IntoIterator<Item = (&'l str, &'l str)>) -> Result<(), WriteError> {
+    fn put_labels<'l>(
+        &mut self,
+        labels: impl IntoIterator<Item = (&'l str, &'l str)>,
+    ) -> Result<(), WriteError> {
         for (name, value) in labels {
             self.reserve(name.len() + value.len() + LABEL_SIZE_MAX)?;
             let size_of = |string: &str| 1 + encoded_len_varint(string.len() as u64) + string.len();
@@ -169,10 +211,14 @@ mod tests {
         let long = "x".repeat(20_000);
         let labels = [("__name__", "up"), ("é", long.as_str())];
         let (mut batch, mut encoded) = (DecodedBatch::default(), vec![1, 2]);
-        let (memory, hasher, limits) = (Memory::new(1 << 20), RouteHasher::new(), Limits::default());
+        let (memory, hasher, limits) =
+            (Memory::new(1 << 20), RouteHasher::new(), Limits::default());
         let mut reservation = memory.reserve(0).unwrap();
-        let mut builder = BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, &limits);
-        builder.family("up", MetricType::Gauge, "Whether.", "").unwrap();
+        let mut builder =
+            BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, &limits);
+        builder
+            .family("up", MetricType::Gauge, "Whether.", "")
+            .unwrap();
         builder.series(labels).unwrap();
         builder.sample(-5, 1.5, 0).unwrap();
         builder.exemplar([("trace_id", "t")], 2.5, -7).unwrap();
@@ -181,10 +227,16 @@ mod tests {
         assert!(batch.series[0].labels.of(&encoded) == expected);
         assert_eq!(batch.series[0].key, Some(hasher.hash(&expected)));
         let exemplar = message::Exemplar::decode(batch.exemplars[0].fields.of(&encoded)).unwrap();
-        assert_eq!((exemplar.labels.len(), exemplar.value, exemplar.timestamp_ms), (1, 2.5, -7));
+        assert_eq!(
+            (exemplar.labels.len(), exemplar.value, exemplar.timestamp_ms),
+            (1, 2.5, -7)
+        );
         v1::check_labels(&encoded, batch.series[0].labels).unwrap();
         assert_eq!(
-            (batch.families[0].name.of(&encoded), batch.families[0].help.of(&encoded)),
+            (
+                batch.families[0].name.of(&encoded),
+                batch.families[0].help.of(&encoded)
+            ),
             (&b"up"[..], &b"Whether."[..])
         );
         assert!(memory.in_flight() >= encoded.len() as u64);
@@ -195,13 +247,26 @@ mod tests {
         let value = "x".repeat(1000);
         let grow = |in_flight: usize, limits: &Limits| {
             let (memory, hasher) = (Memory::new(in_flight), RouteHasher::new());
-            let (_other, mut reservation) = (memory.reserve(1).unwrap(), memory.reserve(1).unwrap());
+            let (_other, mut reservation) =
+                (memory.reserve(1).unwrap(), memory.reserve(1).unwrap());
             let (mut batch, mut encoded) = (DecodedBatch::default(), Vec::new());
-            let mut builder = BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, limits);
-            (0..1000).try_for_each(|_| builder.series([("a", value.as_str())]).map(drop)).unwrap_err()
+            let mut builder =
+                BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, limits);
+            (0..1000)
+                .try_for_each(|_| builder.series([("a", value.as_str())]).map(drop))
+                .unwrap_err()
         };
-        assert!(matches!(grow(300 << 10, &Limits::default()), WriteError::Busy { .. }));
-        let limits = Limits { decompressed_size_max: 1000, ..Limits::default() };
-        assert!(matches!(grow(1 << 30, &limits), WriteError::TooLarge { limit: 8000, .. }));
+        assert!(matches!(
+            grow(300 << 10, &Limits::default()),
+            WriteError::Busy { .. }
+        ));
+        let limits = Limits {
+            decompressed_size_max: 1000,
+            ..Limits::default()
+        };
+        assert!(matches!(
+            grow(1 << 30, &limits),
+            WriteError::TooLarge { limit: 8000, .. }
+        ));
     }
 }

@@ -14,8 +14,9 @@ pub struct RouteHasher {
     powers: Box<[[u64; 2]; N_POWERS]>,
 }
 
-/// The combined hashes of the symbols of a label set: in each lane the sum, modulo 2^64, of a term for each symbol. A
-/// term depends on the hash of the symbol and on its position, and is not linear in either.
+/// The combined hashes of the symbols of a label set: in each lane the sum, modulo 2^64, of a term
+/// for each symbol. A term depends on the hash of the symbol and on its position, and is not linear
+/// in either.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KeyLanes {
     sums: [u64; 2],
@@ -23,8 +24,8 @@ pub(crate) struct KeyLanes {
     powers: [u64; 2],
 }
 
-/// A 128-bit hash of the encoded bytes of a label set: the first 32 bits select the stripe, the others identify
-/// the route in it.
+/// A 128-bit hash of the encoded bytes of a label set: the first 32 bits select the stripe, the
+/// others identify the route in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RouteKey(pub(crate) [u32; 4]);
 
@@ -46,13 +47,22 @@ impl RouteHasher {
             power = product(power, multipliers);
             power
         }));
-        Self { secret, multipliers, powers }
+        Self {
+            secret,
+            multipliers,
+            powers,
+        }
     }
 
     #[inline]
     pub(crate) fn hash(&self, labels: &[u8]) -> RouteKey {
         let hash = xxh3_128_with_secret(labels, &self.secret[..]);
-        RouteKey([hash as u32, (hash >> 32) as u32, (hash >> 64) as u32, (hash >> 96) as u32])
+        RouteKey([
+            hash as u32,
+            (hash >> 32) as u32,
+            (hash >> 64) as u32,
+            (hash >> 96) as u32,
+        ])
     }
 
     /// Appends the hash of the symbol at position `at`, the number of symbols before.
@@ -72,16 +82,25 @@ impl RouteHasher {
     /// If the position is [`N_POWERS`] or higher.
     #[inline]
     pub(crate) fn replace(&self, of: &mut KeyLanes, at: usize, from: RouteKey, to: RouteKey) {
-        let (from, to) = (self.term(self.powers[at], from), self.term(self.powers[at], to));
-        of.sums = [0, 1].map(|lane| of.sums[lane].wrapping_sub(from[lane]).wrapping_add(to[lane]));
+        let (from, to) = (
+            self.term(self.powers[at], from),
+            self.term(self.powers[at], to),
+        );
+        of.sums = [0, 1].map(|lane| {
+            of.sums[lane]
+                .wrapping_sub(from[lane])
+                .wrapping_add(to[lane])
+        });
     }
 
     #[inline]
     fn term(&self, powers: [u64; 2], symbol: RouteKey) -> [u64; 2] {
         let hash = lanes(symbol.to_bits());
         [0, 1].map(|lane| {
-            // The halves of a product are combined: sums of low halves alone cancel in patterns that need no secret.
-            let product = u128::from(hash[lane] ^ powers[lane]) * u128::from(self.multipliers[lane]);
+            // The halves of a product are combined: sums of low halves alone cancel in patterns
+            // that need no secret.
+            let product =
+                u128::from(hash[lane] ^ powers[lane]) * u128::from(self.multipliers[lane]);
             product as u64 ^ (product >> 64) as u64
         })
     }
@@ -91,7 +110,12 @@ impl KeyLanes {
     #[inline]
     pub(crate) fn key(self) -> RouteKey {
         let [low, high] = self.sums;
-        RouteKey([low as u32, (low >> 32) as u32, high as u32, (high >> 32) as u32])
+        RouteKey([
+            low as u32,
+            (low >> 32) as u32,
+            high as u32,
+            (high >> 32) as u32,
+        ])
     }
 }
 

@@ -1,7 +1,8 @@
 //! A decoded write request: spans of label sets and flat columns of samples.
 //!
-//! Every protocol is decoded into a [`DecodedBatch`]. It holds no strings, only a [`Span`] of the message for each, so
-//! that it has no lifetime and can be reused. `u32` is wide enough because a message is at most `u32::MAX` bytes
+//! Every protocol is decoded into a [`DecodedBatch`]. It holds no strings, only a [`Span`] of the
+//! message for each, so that it has no lifetime and can be reused. `u32` is wide enough because a
+//! message is at most `u32::MAX` bytes
 //! ([`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max)).
 
 mod builder;
@@ -59,12 +60,13 @@ pub(crate) struct Symbol {
 pub(crate) struct SeriesEntry {
     /// The encoded labels. They may contain other fields if `key` is `None`.
     pub(crate) labels: Span,
-    /// End of the samples of the series in [`DecodedBatch::samples`]. They start at the end of the previous series.
+    /// End of the samples of the series in [`DecodedBatch::samples`]. They start at the end of the
+    /// previous series.
     samples_end: u32,
     /// End of the histograms of the series in [`DecodedBatch::histograms`].
     histograms_end: u32,
-    /// Hash of the label bytes, in version 2.0 of the symbols. `None` if the bytes are not contiguous: such a series is
-    /// not cached.
+    /// Hash of the label bytes, in version 2.0 of the symbols. `None` if the bytes are not
+    /// contiguous: such a series is not cached.
     pub(crate) key: Option<RouteKey>,
 }
 
@@ -81,7 +83,12 @@ impl<'a> SeriesSamples<'a> {
     #[inline]
     pub(crate) fn single(self) -> Option<(Sample, i64)> {
         let &[sample] = self.samples else { return None };
-        Some((sample, self.start_timestamps.first().map_or(0, |&(_, start_ms)| start_ms)))
+        Some((
+            sample,
+            self.start_timestamps
+                .first()
+                .map_or(0, |&(_, start_ms)| start_ms),
+        ))
     }
 
     /// Iterates over the samples, each with its start timestamp or 0.
@@ -93,16 +100,20 @@ impl<'a> SeriesSamples<'a> {
         })
     }
 
-    /// Calls `each` with the samples in order of time, each with its start timestamp or 0. Samples of equal time keep
-    /// their order.
+    /// Calls `each` with the samples in order of time, each with its start timestamp or 0. Samples
+    /// of equal time keep their order.
     pub(crate) fn for_each_in_time_order(self, mut each: impl FnMut(Sample, i64)) {
         // Fast path: senders must sort the samples of a series.
         if self.samples.is_sorted_by_key(|sample| sample.timestamp_ms) {
-            return self.with_starts().for_each(|(sample, start_ms)| each(sample, start_ms));
+            return self
+                .with_starts()
+                .for_each(|(sample, start_ms)| each(sample, start_ms));
         }
         let mut sorted: Vec<_> = self.with_starts().collect();
         sorted.sort_by_key(|(sample, _)| sample.timestamp_ms);
-        sorted.into_iter().for_each(|(sample, start_ms)| each(sample, start_ms));
+        sorted
+            .into_iter()
+            .for_each(|(sample, start_ms)| each(sample, start_ms));
     }
 }
 
@@ -141,7 +152,8 @@ pub(crate) struct FamilyEntry {
 impl FamilyEntry {
     /// Returns `true` if both entries have the same strings and type.
     pub(crate) fn is_same(&self, other: &Self, message: &[u8]) -> bool {
-        let strings = |entry: &Self| [entry.name, entry.help, entry.unit].map(|span| span.of(message));
+        let strings =
+            |entry: &Self| [entry.name, entry.help, entry.unit].map(|span| span.of(message));
         self.kind == other.kind && strings(self) == strings(other)
     }
 }
@@ -161,7 +173,11 @@ impl DecodedBatch {
 
     /// Returns the oldest and the newest timestamp of the floats whose timestamps are accepted.
     pub(crate) fn times(&self, is_accepted: impl Fn(i64) -> bool) -> Option<TimeRange> {
-        let times = self.samples.iter().map(|sample| sample.timestamp_ms).filter(|&time_ms| is_accepted(time_ms));
+        let times = self
+            .samples
+            .iter()
+            .map(|sample| sample.timestamp_ms)
+            .filter(|&time_ms| is_accepted(time_ms));
         times.map(TimeRange::at).reduce(TimeRange::hull)
     }
 
@@ -179,7 +195,8 @@ impl DecodedBatch {
     /// Adds a sample of the series that is pushed next. `start_ms` is 0 if unknown.
     pub(crate) fn push_sample(&mut self, sample: Sample, start_ms: i64) {
         if start_ms != 0 {
-            let idx = u32::try_from(self.samples.len()).expect("the decoder checks samples_per_request_max");
+            let idx = u32::try_from(self.samples.len())
+                .expect("the decoder checks samples_per_request_max");
             self.start_timestamps.push((idx, start_ms));
         }
         self.samples.push(sample);
@@ -187,14 +204,21 @@ impl DecodedBatch {
 
     /// Adds a series with the samples pushed since the previous one.
     pub(crate) fn push_series(&mut self, labels: Span, key: Option<RouteKey>) {
-        let end = |len: usize| u32::try_from(len).expect("the decoder checks samples_per_request_max");
+        let end =
+            |len: usize| u32::try_from(len).expect("the decoder checks samples_per_request_max");
         let (samples_end, histograms_end) = (end(self.samples.len()), end(self.histograms.len()));
-        self.series.push(SeriesEntry { labels, samples_end, histograms_end, key });
+        self.series.push(SeriesEntry {
+            labels,
+            samples_end,
+            histograms_end,
+            key,
+        });
     }
 
     /// Adds an exemplar of the series that is pushed next.
     pub(crate) fn push_exemplar(&mut self, fields: Span) {
-        let series_idx = u32::try_from(self.series.len()).expect("the decoder checks series_per_request_max");
+        let series_idx =
+            u32::try_from(self.series.len()).expect("the decoder checks series_per_request_max");
         self.exemplars.push(ExemplarEntry { series_idx, fields });
         self.exemplars_size += (fields.end - fields.start) as usize;
     }
@@ -205,20 +229,39 @@ impl DecodedBatch {
         self.series.iter().map(move |series| {
             let end = series.samples_end as usize;
             let first_idx = std::mem::replace(&mut start, end);
-            let n_starts = rest.iter().take_while(|(idx, _)| (*idx as usize) < end).count();
+            let n_starts = rest
+                .iter()
+                .take_while(|(idx, _)| (*idx as usize) < end)
+                .count();
             let (start_timestamps, others) = rest.split_at(n_starts);
             rest = others;
-            (series, SeriesSamples { samples: &self.samples[first_idx..end], first_idx, start_timestamps })
+            (
+                series,
+                SeriesSamples {
+                    samples: &self.samples[first_idx..end],
+                    first_idx,
+                    start_timestamps,
+                },
+            )
         })
     }
 
     /// Returns the float samples of one series.
     pub(crate) fn samples_of(&self, series_idx: usize) -> SeriesSamples<'_> {
-        let first_idx = series_idx.checked_sub(1).map_or(0, |before| self.series[before].samples_end as usize);
+        let first_idx = series_idx
+            .checked_sub(1)
+            .map_or(0, |before| self.series[before].samples_end as usize);
         let end = self.series[series_idx].samples_end as usize;
-        let start_of = |idx: usize| self.start_timestamps.partition_point(|&(of, _)| (of as usize) < idx);
+        let start_of = |idx: usize| {
+            self.start_timestamps
+                .partition_point(|&(of, _)| (of as usize) < idx)
+        };
         let start_timestamps = &self.start_timestamps[start_of(first_idx)..start_of(end)];
-        SeriesSamples { samples: &self.samples[first_idx..end], first_idx, start_timestamps }
+        SeriesSamples {
+            samples: &self.samples[first_idx..end],
+            first_idx,
+            start_timestamps,
+        }
     }
 
     /// Returns the histograms of a series.
@@ -229,14 +272,18 @@ impl DecodedBatch {
 
     /// Returns the number of samples of a series, floats and histograms.
     pub(crate) fn n_samples_of(&self, series_idx: usize) -> usize {
-        let (floats, histograms) = series_idx.checked_sub(1).map_or((0, 0), |before| self.series[before].ends());
+        let (floats, histograms) = series_idx
+            .checked_sub(1)
+            .map_or((0, 0), |before| self.series[before].ends());
         let (floats_end, histograms_end) = self.series[series_idx].ends();
         ((floats_end - floats) + (histograms_end - histograms)) as usize
     }
 
     /// Returns `true` if a series of a remote-write request has exemplars.
     pub(crate) fn has_exemplars(&self, series_idx: u32) -> bool {
-        self.exemplars.binary_search_by_key(&series_idx, |entry| entry.series_idx).is_ok()
+        self.exemplars
+            .binary_search_by_key(&series_idx, |entry| entry.series_idx)
+            .is_ok()
     }
 
     /// Empties the batch and keeps its memory.

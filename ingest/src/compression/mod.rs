@@ -54,7 +54,10 @@ impl Compression {
         loop {
             let len = bytes.len();
             memory.grow(STEP)?;
-            let n = (&mut reader).take(STEP as u64).read_to_end(&mut bytes).map_err(|error| self.malformed(&error))?;
+            let n = (&mut reader)
+                .take(STEP as u64)
+                .read_to_end(&mut bytes)
+                .map_err(|error| self.malformed(&error))?;
             limits.check_decompressed((len + n) as u64)?;
             if n < STEP {
                 return Ok(bytes);
@@ -62,12 +65,16 @@ impl Compression {
         }
     }
 
-    /// Returns a reader of the decompressed body. A snappy block is checked and decompressed here, all others while
-    /// they are read.
+    /// Returns a reader of the decompressed body. A snappy block is checked and decompressed here,
+    /// all others while they are read.
     ///
     /// # Errors
     /// The errors of [`Compression::decompress`].
-    pub(crate) fn reader<'a>(self, body: &'a [u8], limits: &Limits) -> Result<Box<dyn Read + 'a>, WriteError> {
+    pub(crate) fn reader<'a>(
+        self,
+        body: &'a [u8],
+        limits: &Limits,
+    ) -> Result<Box<dyn Read + 'a>, WriteError> {
         Ok(match self {
             Self::Identity => Box::new(body),
             Self::Snappy => {
@@ -79,8 +86,11 @@ impl Compression {
             Self::Gzip => Box::new(GzipReader::new(body)),
             Self::Deflate => Box::new(flate2::read::ZlibDecoder::new(body)),
             Self::Zstd => {
-                let mut decoder = zstd::Decoder::with_buffer(body).map_err(|error| self.malformed(&error))?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map_err(|error| self.malformed(&error))?;
+                let mut decoder =
+                    zstd::Decoder::with_buffer(body).map_err(|error| self.malformed(&error))?;
+                decoder
+                    .window_log_max(ZSTD_WINDOW_LOG_MAX)
+                    .map_err(|error| self.malformed(&error))?;
                 Box::new(decoder)
             }
         })
@@ -94,12 +104,16 @@ impl Compression {
             Self::Zstd => "zstd",
             Self::Snappy => "snappy",
         };
-        Malformed::Encoding { encoding, reason: error.to_string() }.into()
+        Malformed::Encoding {
+            encoding,
+            reason: error.to_string(),
+        }
+        .into()
     }
 }
 
-/// Maximum number of members of a body in gzip. An empty member has 20 bytes, and costs as much time as some 10 kB of
-/// text.
+/// Maximum number of members of a body in gzip. An empty member has 20 bytes, and costs as much
+/// time as some 10 kB of text.
 pub const GZIP_MEMBERS_MAX: usize = 1000;
 
 /// Decompresses gzip of at most [`GZIP_MEMBERS_MAX`] members.
@@ -113,7 +127,10 @@ impl<'a> GzipReader<'a> {
     /// Creates a reader of compressed bytes.
     #[must_use]
     pub fn new(coded: &'a [u8]) -> Self {
-        Self { member: GzDecoder::new(coded), n_members: 1 }
+        Self {
+            member: GzDecoder::new(coded),
+            n_members: 1,
+        }
     }
 }
 
@@ -166,9 +183,14 @@ mod tests {
 
     #[test]
     fn each_encoding_is_read_up_to_the_limit_and_damage_is_malformed() {
-        let text: Vec<u8> = (0..1_000_000_u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
+        let text: Vec<u8> = (0..1_000_000_u32)
+            .flat_map(|i| (i / 7).to_le_bytes())
+            .collect();
         let (memory, limits) = (Memory::new(1 << 30), Limits::default());
-        let tight = Limits { decompressed_size_max: text.len() - 1, ..limits };
+        let tight = Limits {
+            decompressed_size_max: text.len() - 1,
+            ..limits
+        };
         for encoding in ["", "gzip", "deflate", "zstd", "snappy"] {
             let compression = Compression::from_content_encoding(encoding).unwrap();
             let body = compressed(compression, &text);
@@ -179,9 +201,18 @@ mod tests {
                 bytes
             };
             assert!(run(&body, &limits).unwrap() == text, "{encoding}");
-            assert!(matches!(run(&body, &tight), Err(WriteError::TooLarge { .. })), "{encoding}");
+            assert!(
+                matches!(run(&body, &tight), Err(WriteError::TooLarge { .. })),
+                "{encoding}"
+            );
             if !encoding.is_empty() {
-                assert!(matches!(run(&body[..body.len() / 2], &limits), Err(WriteError::Malformed(_))), "{encoding}");
+                assert!(
+                    matches!(
+                        run(&body[..body.len() / 2], &limits),
+                        Err(WriteError::Malformed(_))
+                    ),
+                    "{encoding}"
+                );
             }
         }
         assert_eq!(Compression::from_content_encoding("br"), None);
@@ -197,9 +228,16 @@ mod tests {
             GzipReader::new(&coded).read_to_end(&mut text).map(|_| text)
         };
         assert_eq!(read(1, b"").unwrap(), b"ab");
-        assert_eq!(read(GZIP_MEMBERS_MAX, b"").unwrap().len(), 2 * GZIP_MEMBERS_MAX);
+        assert_eq!(
+            read(GZIP_MEMBERS_MAX, b"").unwrap().len(),
+            2 * GZIP_MEMBERS_MAX
+        );
         for (n_members, rest, expect) in [
-            (GZIP_MEMBERS_MAX + 1, &b""[..], "more than 1000 gzip members"),
+            (
+                GZIP_MEMBERS_MAX + 1,
+                &b""[..],
+                "more than 1000 gzip members",
+            ),
             (2, b"x", "unexpected end of file"),
             (2, b"another format", "invalid gzip header"),
         ] {

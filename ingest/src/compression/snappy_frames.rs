@@ -1,8 +1,8 @@
-//! Decompression of snappy's framing format, with which Thanos' routers compress: blocks of at most 64 KiB, each with a
-//! checksum. <https://github.com/google/snappy/blob/main/framing_format.txt>
+//! Decompression of snappy's framing format, with which Thanos' routers compress: blocks of at most
+//! 64 KiB, each with a checksum. <https://github.com/google/snappy/blob/main/framing_format.txt>
 //!
-//! snap's reader allocates and clears 140 KB for each message, and copies it twice. This decompresses from the message
-//! into a buffer of its size.
+//! snap's reader allocates and clears 140 KB for each message, and copies it twice. This
+//! decompresses from the message into a buffer of its size.
 
 use std::io;
 
@@ -23,8 +23,15 @@ pub fn declared_size(framed: &[u8]) -> io::Result<usize> {
 pub fn decompress(framed: &[u8], out: &mut [u8]) -> io::Result<()> {
     let mut rest = out;
     for block in Blocks::new(framed) {
-        let Block { checksum, bytes, is_compressed, size } = block?;
-        let (out, after) = rest.split_at_mut_checked(size).ok_or_else(|| broken("more bytes than declared"))?;
+        let Block {
+            checksum,
+            bytes,
+            is_compressed,
+            size,
+        } = block?;
+        let (out, after) = rest
+            .split_at_mut_checked(size)
+            .ok_or_else(|| broken("more bytes than declared"))?;
         if is_compressed {
             Decoder::new().decompress(bytes, out)?;
         } else {
@@ -35,7 +42,11 @@ pub fn decompress(framed: &[u8], out: &mut [u8]) -> io::Result<()> {
         }
         rest = after;
     }
-    if rest.is_empty() { Ok(()) } else { Err(broken("fewer bytes than declared")) }
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err(broken("fewer bytes than declared"))
+    }
 }
 
 /// The blocks of a message.
@@ -56,14 +67,19 @@ struct Block<'a> {
 
 impl<'a> Blocks<'a> {
     fn new(rest: &'a [u8]) -> Self {
-        Self { rest, is_identified: false }
+        Self {
+            rest,
+            is_identified: false,
+        }
     }
 
     /// Returns the next block, or `None` at the end.
     fn take(&mut self) -> io::Result<Option<Block<'a>>> {
         while let Some(([kind, size @ ..], rest)) = self.rest.split_first_chunk::<4>() {
             let [a, b, c] = size.map(usize::from);
-            let (chunk, rest) = rest.split_at_checked(a | b << 8 | c << 16).ok_or_else(|| broken("truncated chunk"))?;
+            let (chunk, rest) = rest
+                .split_at_checked(a | b << 8 | c << 16)
+                .ok_or_else(|| broken("truncated chunk"))?;
             self.rest = rest;
             self.is_identified |= *kind == IDENTIFIER;
             match *kind {
@@ -75,7 +91,11 @@ impl<'a> Blocks<'a> {
                 _ => return Err(broken("unsupported chunk")),
             }
         }
-        if self.rest.is_empty() { Ok(None) } else { Err(broken("truncated chunk")) }
+        if self.rest.is_empty() {
+            Ok(None)
+        } else {
+            Err(broken("truncated chunk"))
+        }
     }
 }
 
@@ -89,12 +109,23 @@ impl<'a> Iterator for Blocks<'a> {
 
 impl<'a> Block<'a> {
     fn new(is_compressed: bool, chunk: &'a [u8]) -> io::Result<Self> {
-        let (checksum, bytes) = chunk.split_first_chunk().ok_or_else(|| broken("truncated chunk"))?;
-        let size = if is_compressed { decompress_len(bytes)? } else { bytes.len() };
+        let (checksum, bytes) = chunk
+            .split_first_chunk()
+            .ok_or_else(|| broken("truncated chunk"))?;
+        let size = if is_compressed {
+            decompress_len(bytes)?
+        } else {
+            bytes.len()
+        };
         if size > BLOCK_SIZE_MAX {
             return Err(broken("block exceeds 64 KiB"));
         }
-        Ok(Self { checksum: u32::from_le_bytes(*checksum), bytes, is_compressed, size })
+        Ok(Self {
+            checksum: u32::from_le_bytes(*checksum),
+            bytes,
+            is_compressed,
+            size,
+        })
     }
 }
 
@@ -130,7 +161,9 @@ mod tests {
     /// The twin: snap's reader.
     fn read(framed: &[u8]) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
-        snap::read::FrameDecoder::new(framed).read_to_end(&mut out).map(|_| out)
+        snap::read::FrameDecoder::new(framed)
+            .read_to_end(&mut out)
+            .map(|_| out)
     }
 
     fn pack(message: &[u8]) -> Vec<u8> {
@@ -147,13 +180,23 @@ mod tests {
             (noise >> 24) as u8
         };
         // Bytes that compress, and those that are stored plain.
-        let message: Vec<u8> = (0..200_000).map(|i| if i < 100_000 { i as u8 } else { byte() }).collect();
+        let message: Vec<u8> = (0..200_000)
+            .map(|i| if i < 100_000 { i as u8 } else { byte() })
+            .collect();
         for size in [0, 1, 65_535, 65_536, 65_537, 200_000] {
-            assert!(unpack(&pack(&message[..size])).unwrap() == message[..size], "{size}");
+            assert!(
+                unpack(&pack(&message[..size])).unwrap() == message[..size],
+                "{size}"
+            );
         }
         let packed = pack(&message);
         // A repeated identifier, padding, and a chunk that may be skipped.
-        let chunks = [&packed[..], b"\xff\x06\0\0sNaPpY\xfe\x02\0\0ab\x80\0\0\0", &packed[10..]].concat();
+        let chunks = [
+            &packed[..],
+            b"\xff\x06\0\0sNaPpY\xfe\x02\0\0ab\x80\0\0\0",
+            &packed[10..],
+        ]
+        .concat();
         assert!(unpack(&chunks).unwrap() == message.repeat(2));
     }
 
@@ -169,12 +212,18 @@ mod tests {
             (&checksum, "checksum mismatch"),
             (&huge, "block exceeds 64 KiB"),
             (b"\xff\x06\0\0sNaPpy", "unsupported chunk"),
-            (&[&packed[..10], b"\x02\0\0\0"].concat(), "unsupported chunk"),
+            (
+                &[&packed[..10], b"\x02\0\0\0"].concat(),
+                "unsupported chunk",
+            ),
         ] {
             assert_eq!(unpack(framed).unwrap_err().to_string(), expect);
             assert!(read(framed).is_err());
         }
-        assert!(decompress(&packed, &mut [0; 20]).is_err() && decompress(&packed, &mut [0; 18]).is_err());
+        assert!(
+            decompress(&packed, &mut [0; 20]).is_err()
+                && decompress(&packed, &mut [0; 18]).is_err()
+        );
     }
 
     proptest! {

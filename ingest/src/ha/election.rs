@@ -1,7 +1,8 @@
 //! Election of the leader of each cluster. It is pure: the caller passes the time.
 //!
-//! The first replica that sends a request leads. When it has been silent for the timeout, the next replica that sends a
-//! request takes over. The former leader does not become the leader again when it returns.
+//! The first replica that sends a request leads. When it has been silent for the timeout, the next
+//! replica that sends a request takes over. The former leader does not become the leader again when
+//! it returns.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -36,10 +37,11 @@ pub(super) enum Decision {
 /// A cluster and its leader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HaCluster {
-    /// The value of the cluster label, and the labels of the tenant if there is one: `eu{team="a"}`.
+    /// The value of the cluster label, and the labels of the tenant if there is one:
+    /// `eu{team="a"}`.
     pub cluster: String,
-    /// The leader, with its silence. The silence counts from the start of the process if the leader has not sent a
-    /// request since.
+    /// The leader, with its silence. The silence counts from the start of the process if the leader
+    /// has not sent a request since.
     pub leader: HaReplica,
     /// Time when it became the leader, in milliseconds since the epoch.
     pub since_ms: i64,
@@ -80,8 +82,16 @@ pub(super) struct Cluster {
 
 impl Election {
     /// Decides about a request of a replica, and records the time of the request.
-    pub(super) fn decide(&mut self, cluster: &str, replica: &str, now: Moment, timeout: Duration) -> Decision {
-        let Some(known) = self.clusters.get_mut(cluster) else { return self.add(cluster, replica, now) };
+    pub(super) fn decide(
+        &mut self,
+        cluster: &str,
+        replica: &str,
+        now: Moment,
+        timeout: Duration,
+    ) -> Decision {
+        let Some(known) = self.clusters.get_mut(cluster) else {
+            return self.add(cluster, replica, now);
+        };
         if *known.leader == *replica {
             known.heard = now.since_start;
             return Decision::Leader;
@@ -100,7 +110,10 @@ impl Election {
         if self.clusters.len() >= CLUSTERS_MAX && !self.evict(now) {
             return Decision::TooManyClusters;
         }
-        let added = Cluster { heard: now.since_start, ..Cluster::restored(replica.into(), now.wall_ms, 0) };
+        let added = Cluster {
+            heard: now.since_start,
+            ..Cluster::restored(replica.into(), now.wall_ms, 0)
+        };
         self.clusters.insert(cluster.into(), added);
         self.n_changes += 1;
         Decision::Leader
@@ -108,9 +121,16 @@ impl Election {
 
     /// Evicts the cluster with the longest silence if it has been silent for [`EVICTED_AFTER`].
     fn evict(&mut self, now: Moment) -> bool {
-        let oldest = self.clusters.iter().min_by_key(|(_, cluster)| cluster.heard);
-        let is_silent = |cluster: &Cluster| now.since_start.saturating_sub(cluster.heard) >= EVICTED_AFTER;
-        let Some(name) = oldest.filter(|(_, cluster)| is_silent(cluster)).map(|(name, _)| name.clone()) else {
+        let oldest = self
+            .clusters
+            .iter()
+            .min_by_key(|(_, cluster)| cluster.heard);
+        let is_silent =
+            |cluster: &Cluster| now.since_start.saturating_sub(cluster.heard) >= EVICTED_AFTER;
+        let Some(name) = oldest
+            .filter(|(_, cluster)| is_silent(cluster))
+            .map(|(name, _)| name.clone())
+        else {
             return false;
         };
         self.clusters.remove(&name).is_some()
@@ -129,8 +149,12 @@ impl Election {
     }
 
     /// Iterates over the clusters by name.
-    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (&str, &Cluster)> + ExactSizeIterator {
-        self.clusters.iter().map(|(name, cluster)| (&**name, cluster))
+    pub(super) fn iter(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (&str, &Cluster)> + ExactSizeIterator {
+        self.clusters
+            .iter()
+            .map(|(name, cluster)| (&**name, cluster))
     }
 
     /// Adds a persisted cluster.
@@ -149,7 +173,11 @@ impl Election {
             leader: replica(&cluster.leader, cluster.heard),
             since_ms: cluster.since_ms,
             n_changes: cluster.n_changes,
-            standbys: cluster.standbys.iter().map(|(name, heard)| replica(name, *heard)).collect(),
+            standbys: cluster
+                .standbys
+                .iter()
+                .map(|(name, heard)| replica(name, *heard))
+                .collect(),
             samples_deduplicated: cluster.samples_deduplicated,
         };
         self.iter().map(cluster).collect()
@@ -160,11 +188,21 @@ impl Cluster {
     /// Creates a cluster whose leader counts as heard at the start of the process.
     pub(super) fn restored(leader: Box<str>, since_ms: i64, n_changes: u64) -> Self {
         let heard = Duration::ZERO;
-        Self { leader, since_ms, n_changes, heard, standbys: Vec::new(), samples_deduplicated: 0 }
+        Self {
+            leader,
+            since_ms,
+            n_changes,
+            heard,
+            standbys: Vec::new(),
+            samples_deduplicated: 0,
+        }
     }
 
     fn elect(&mut self, replica: &str, now: Moment) {
-        let (old_leader, heard) = (std::mem::replace(&mut self.leader, replica.into()), self.heard);
+        let (old_leader, heard) = (
+            std::mem::replace(&mut self.leader, replica.into()),
+            self.heard,
+        );
         self.standbys.retain(|(name, _)| **name != *replica);
         self.standbys.push((old_leader, heard));
         self.standbys.sort_by_key(|(_, heard)| Reverse(*heard));
@@ -189,13 +227,20 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(30);
 
     fn at(seconds: u64) -> Moment {
-        Moment { since_start: Duration::from_secs(seconds), wall_ms: seconds as i64 * 1_000 }
+        Moment {
+            since_start: Duration::from_secs(seconds),
+            wall_ms: seconds as i64 * 1_000,
+        }
     }
 
     /// Sends requests of cluster `c`: second, replica, expected decision.
     fn check(election: &mut Election, requests: &[(u64, &str, Decision)]) {
         for &(seconds, replica, expect) in requests {
-            assert_eq!(election.decide("c", replica, at(seconds), TIMEOUT), expect, "{replica} at {seconds}");
+            assert_eq!(
+                election.decide("c", replica, at(seconds), TIMEOUT),
+                expect,
+                "{replica} at {seconds}"
+            );
         }
     }
 
@@ -216,19 +261,45 @@ mod tests {
                 (81, "b", Standby),
             ],
         );
-        let [cluster] = &election.clusters(at(85))[..] else { panic!("one cluster") };
-        assert_eq!((cluster.leader.replica.as_str(), cluster.leader.silent.as_secs()), ("c", 5));
+        let [cluster] = &election.clusters(at(85))[..] else {
+            panic!("one cluster")
+        };
+        assert_eq!(
+            (
+                cluster.leader.replica.as_str(),
+                cluster.leader.silent.as_secs()
+            ),
+            ("c", 5)
+        );
         assert_eq!((cluster.since_ms, cluster.n_changes), (80_000, 2));
-        let standbys: Vec<_> = cluster.standbys.iter().map(|of| (of.replica.as_str(), of.silent.as_secs())).collect();
+        let standbys: Vec<_> = cluster
+            .standbys
+            .iter()
+            .map(|of| (of.replica.as_str(), of.silent.as_secs()))
+            .collect();
         assert_eq!(standbys, [("b", 4), ("a", 6)]);
     }
 
     #[test]
     fn a_former_leader_is_in_the_order_of_its_last_request() {
         let mut election = Election::default();
-        check(&mut election, &[(0, "a", Leader), (10, "a", Leader), (20, "x", Standby), (60, "b", Leader)]);
-        let [cluster] = &election.clusters(at(61))[..] else { panic!("one cluster") };
-        let standbys: Vec<_> = cluster.standbys.iter().map(|of| of.replica.as_str()).collect();
+        check(
+            &mut election,
+            &[
+                (0, "a", Leader),
+                (10, "a", Leader),
+                (20, "x", Standby),
+                (60, "b", Leader),
+            ],
+        );
+        let [cluster] = &election.clusters(at(61))[..] else {
+            panic!("one cluster")
+        };
+        let standbys: Vec<_> = cluster
+            .standbys
+            .iter()
+            .map(|of| of.replica.as_str())
+            .collect();
         assert_eq!(standbys, ["x", "a"]);
     }
 
@@ -240,7 +311,11 @@ mod tests {
         assert_eq!(election.decide("d", "a", at(0), TIMEOUT), Standby);
         election.count_deduplicated("d", 5);
         election.count_deduplicated("unknown", 5);
-        let counts: Vec<_> = election.clusters(at(0)).iter().map(|of| of.samples_deduplicated).collect();
+        let counts: Vec<_> = election
+            .clusters(at(0))
+            .iter()
+            .map(|of| of.samples_deduplicated)
+            .collect();
         assert_eq!((counts, election.n_changes()), (vec![0, 5], 2));
     }
 
@@ -256,18 +331,36 @@ mod tests {
     fn clusters_and_standbys_are_bounded() {
         let mut election = Election::default();
         for i in 0..CLUSTERS_MAX {
-            assert_eq!(election.decide(&format!("c{i}"), "a", at(i as u64), TIMEOUT), Leader);
+            assert_eq!(
+                election.decide(&format!("c{i}"), "a", at(i as u64), TIMEOUT),
+                Leader
+            );
         }
-        assert_eq!(election.decide("new", "a", at(3_599), TIMEOUT), TooManyClusters);
+        assert_eq!(
+            election.decide("new", "a", at(3_599), TIMEOUT),
+            TooManyClusters
+        );
         assert_eq!(election.decide("c1", "a", at(3_599), TIMEOUT), Leader);
         // Silent for an hour.
         assert_eq!(election.decide("new", "a", at(3_600), TIMEOUT), Leader);
-        assert_eq!((election.iter().len(), election.iter().any(|(name, _)| name == "c0")), (CLUSTERS_MAX, false));
+        assert_eq!(
+            (
+                election.iter().len(),
+                election.iter().any(|(name, _)| name == "c0")
+            ),
+            (CLUSTERS_MAX, false)
+        );
         for i in 0..100 {
-            assert_eq!(election.decide("new", &format!("r{i}"), at(3_601), TIMEOUT), Standby);
+            assert_eq!(
+                election.decide("new", &format!("r{i}"), at(3_601), TIMEOUT),
+                Standby
+            );
         }
         let clusters = election.clusters(at(3_601));
         let new = clusters.iter().find(|of| of.cluster == "new").unwrap();
-        assert_eq!((new.standbys.len(), new.standbys[0].replica.as_str()), (STANDBYS_MAX, "r99"));
+        assert_eq!(
+            (new.standbys.len(), new.standbys[0].replica.as_str()),
+            (STANDBYS_MAX, "r99")
+        );
     }
 }

@@ -7,8 +7,11 @@ use crate::limits::CLUSTERS_MAX;
 use crate::persisted_state::{Cursor, put_string};
 
 /// The file. The maximum payload has [`CLUSTERS_MAX`] clusters with names of maximum length.
-pub(super) const FILE: StateFile =
-    StateFile { magic: *b"VHAP", version: 1, payload_size_max: 2 + CLUSTERS_MAX * (2 * (2 + NAME_SIZE_MAX) + 16) };
+pub(super) const FILE: StateFile = StateFile {
+    magic: *b"VHAP",
+    version: 1,
+    payload_size_max: 2 + CLUSTERS_MAX * (2 * (2 + NAME_SIZE_MAX) + 16),
+};
 
 /// Returns the payload of the file.
 pub(super) fn encode(election: &Election) -> Vec<u8> {
@@ -29,11 +32,21 @@ pub(super) fn decode(payload: &[u8]) -> Option<Election> {
     let mut election = Election::default();
     for _ in 0..cursor.len(CLUSTERS_MAX)? {
         let (name, leader) = (cursor.string(NAME_SIZE_MAX)?, cursor.string(NAME_SIZE_MAX)?);
-        if election.iter().next_back().is_some_and(|(before, _)| before >= name) {
+        if election
+            .iter()
+            .next_back()
+            .is_some_and(|(before, _)| before >= name)
+        {
             return None;
         }
-        let (since_ms, n_changes) = (i64::from_le_bytes(cursor.bytes()?), u64::from_le_bytes(cursor.bytes()?));
-        election.restore(name.into(), Cluster::restored(leader.into(), since_ms, n_changes));
+        let (since_ms, n_changes) = (
+            i64::from_le_bytes(cursor.bytes()?),
+            u64::from_le_bytes(cursor.bytes()?),
+        );
+        election.restore(
+            name.into(),
+            Cluster::restored(leader.into(), since_ms, n_changes),
+        );
     }
     cursor.is_at_end().then_some(election)
 }
@@ -51,20 +64,32 @@ mod tests {
     fn election() -> Election {
         let mut election = Election::default();
         election.restore("a".into(), Cluster::restored("r1".into(), -1, 0));
-        election.restore("é".repeat(128).into(), Cluster::restored("r2".into(), 1_700_000_000_000, u64::MAX));
+        election.restore(
+            "é".repeat(128).into(),
+            Cluster::restored("r2".into(), 1_700_000_000_000, u64::MAX),
+        );
         election
     }
 
     fn contents(election: &Election) -> Vec<(String, String, i64, u64)> {
-        let contents =
-            |(name, of): (&str, &Cluster)| (name.to_owned(), of.leader.to_string(), of.since_ms, of.n_changes);
+        let contents = |(name, of): (&str, &Cluster)| {
+            (
+                name.to_owned(),
+                of.leader.to_string(),
+                of.since_ms,
+                of.n_changes,
+            )
+        };
         election.iter().map(contents).collect()
     }
 
     #[test]
     fn the_format_page_shows_the_written_bytes() {
         let mut election = Election::default();
-        election.restore("eu".into(), Cluster::restored("r1".into(), 1_763_683_200_000, 4));
+        election.restore(
+            "eu".into(),
+            Cluster::restored("r1".into(), 1_763_683_200_000, 4),
+        );
         let payload = encode(&election);
         let fs = MemFs::new();
         FILE.replace(&fs, Path::new("/ha"), &payload).unwrap();
@@ -76,7 +101,10 @@ mod tests {
     #[test]
     fn elections_round_trip() {
         for election in [Election::default(), election()] {
-            assert_eq!(contents(&decode(&encode(&election)).unwrap()), contents(&election));
+            assert_eq!(
+                contents(&decode(&encode(&election)).unwrap()),
+                contents(&election)
+            );
         }
     }
 
@@ -108,9 +136,24 @@ mod tests {
         }
         let name_that_is_no_text = [&[1, 0, 1, 0, 0xff, 1, 0, b'r'][..], &[0; 16]].concat();
         let too_many = (CLUSTERS_MAX as u16 + 1).to_le_bytes();
-        let descending = [&[2, 0, 1, 0, b'b', 0, 0][..], &[0; 16], &[1, 0, b'a', 0, 0], &[0; 16]].concat();
-        assert!(decode(&[&[1, 0][..], &descending[2..23]].concat()).is_some(), "the first of these alone");
-        for payload in [&too_many[..], &[1, 0, 1, 1], &[0, 0, 0], &name_that_is_no_text, &descending] {
+        let descending = [
+            &[2, 0, 1, 0, b'b', 0, 0][..],
+            &[0; 16],
+            &[1, 0, b'a', 0, 0],
+            &[0; 16],
+        ]
+        .concat();
+        assert!(
+            decode(&[&[1, 0][..], &descending[2..23]].concat()).is_some(),
+            "the first of these alone"
+        );
+        for payload in [
+            &too_many[..],
+            &[1, 0, 1, 1],
+            &[0, 0, 0],
+            &name_that_is_no_text,
+            &descending,
+        ] {
             assert!(decode(payload).is_none(), "{payload:?}");
         }
     }

@@ -16,7 +16,11 @@ fn pair<'a>(cluster: &'a str, replica: &'a str) -> Pair<'a> {
 }
 
 fn leaders(elections: &Elections) -> Vec<(String, String)> {
-    elections.clusters().into_iter().map(|of| (of.cluster, of.leader.replica)).collect()
+    elections
+        .clusters()
+        .into_iter()
+        .map(|of| (of.cluster, of.leader.replica))
+        .collect()
 }
 
 #[test]
@@ -43,14 +47,21 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
         assert_eq!(found, Ok(()));
         assert_eq!(elections.decide(pair("c", "a"), TIMEOUT), Decision::Leader);
         // With a timeout of zero the other replica takes over at once.
-        assert_eq!(elections.decide(pair("c", "b"), Duration::ZERO), Decision::Leader);
+        assert_eq!(
+            elections.decide(pair("c", "b"), Duration::ZERO),
+            Decision::Leader
+        );
         elections
     };
     let fs = MemFs::with_dir("/data");
     let before = fs.n_operations();
     elect(&fs);
     for operation in before..fs.n_operations() {
-        for fault in [Fault::Fails(ErrorKind::StorageFull), Fault::Cut, Fault::Dies] {
+        for fault in [
+            Fault::Fails(ErrorKind::StorageFull),
+            Fault::Cut,
+            Fault::Dies,
+        ] {
             let fs = MemFs::with_dir("/data");
             fs.fail_at(operation, fault);
             let elections = elect(&fs);
@@ -62,7 +73,11 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
             }
             if fault != Fault::Dies && elections.save().is_ok() {
                 let (after, _) = open(&fs.crash(PowerCut::LosesAll));
-                assert_eq!(leaders(&after), [("c".to_owned(), "b".to_owned())], "{operation} {fault:?}");
+                assert_eq!(
+                    leaders(&after),
+                    [("c".to_owned(), "b".to_owned())],
+                    "{operation} {fault:?}"
+                );
             }
         }
     }
@@ -70,14 +85,24 @@ fn a_failing_disk_or_a_power_cut_at_any_operation_leaves_the_old_leader_or_the_n
 
 #[test]
 fn a_pair_has_two_short_names_in_utf8() {
-    let settings =
-        HaSettings { cluster_label: "c".to_owned(), replica_label: "r".to_owned(), failover_timeout: TIMEOUT };
+    let settings = HaSettings {
+        cluster_label: "c".to_owned(),
+        replica_label: "r".to_owned(),
+        failover_timeout: TIMEOUT,
+    };
     let ha = Ha::new(settings, Arc::new(open(&MemFs::with_dir("/data")).0));
     let long = "x".repeat(NAME_SIZE_MAX + 1);
     let check = |labels: &[(&str, &[u8])], expect: Option<Pair<'_>>| {
-        assert_eq!(ha.pair(labels.iter().map(|(name, value)| (name.as_bytes(), *value))), expect, "{labels:?}");
+        assert_eq!(
+            ha.pair(labels.iter().map(|(name, value)| (name.as_bytes(), *value))),
+            expect,
+            "{labels:?}"
+        );
     };
-    check(&[("c", b"1"), ("job", b"x"), ("r", b"2")], Some(pair("1", "2")));
+    check(
+        &[("c", b"1"), ("job", b"x"), ("r", b"2")],
+        Some(pair("1", "2")),
+    );
     check(&[("c", b"1")], None);
     check(&[("c", b"1"), ("r", b"")], None);
     check(&[("c", b"\xff"), ("r", b"2")], None);

@@ -21,11 +21,11 @@ pub struct Written {
     pub deduplicated: SampleCounts,
     /// Exemplars by outcome. Rejected exemplars that make the response a 400 are also in `rejects`.
     pub exemplars: ExemplarCounts,
-    /// Rejected parts of the request. If there are none, the response is 204. Otherwise it is 400 with their text,
-    /// since a retry cannot help.
+    /// Rejected parts of the request. If there are none, the response is 204. Otherwise it is 400
+    /// with their text, since a retry cannot help.
     pub rejects: Rejects,
-    /// Rejected parts that do not make the response a 400: metadata in remote write 2.0, which arrives with every
-    /// sample.
+    /// Rejected parts that do not make the response a 400: metadata in remote write 2.0, which
+    /// arrives with every sample.
     pub ignored: Rejects,
     /// The oldest and the newest timestamp of the floats of the request.
     pub times: Option<TimeRange>,
@@ -51,7 +51,11 @@ impl Written {
         self.exemplars.add(&other.exemplars);
         self.rejects.merge(other.rejects);
         self.ignored.merge(other.ignored);
-        self.times = self.times.into_iter().chain(other.times).reduce(TimeRange::hull);
+        self.times = self
+            .times
+            .into_iter()
+            .chain(other.times)
+            .reduce(TimeRange::hull);
         self.replica = self.replica.take().or(other.replica);
     }
 }
@@ -60,7 +64,10 @@ impl SampleCounts {
     /// Creates the count of `total` floats and no histograms.
     #[must_use]
     pub fn floats(total: u64) -> Self {
-        Self { total, histograms: 0 }
+        Self {
+            total,
+            histograms: 0,
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use varve_tsdb::{RejectReason, Sample};
 
 use crate::limits::CLUSTERS_MAX;
 
-/// The reason why a part of a request was rejected. Its text is that of Prometheus if Prometheus has such an error.
+/// The reason why a part of a request was rejected. Its text is that of Prometheus if Prometheus
+/// has such an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -90,8 +91,9 @@ pub struct Example {
     pub value: Option<f64>,
 }
 
-/// The rejects of a request, in the order in which their reasons first occurred. The `Display` output is the body of
-/// the 400: a single line, because senders log the first line or the first kilobyte of a response.
+/// The rejects of a request, in the order in which their reasons first occurred. The `Display`
+/// output is the body of the 400: a single line, because senders log the first line or the first
+/// kilobyte of a response.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Rejects {
     rejects: Vec<Reject>,
@@ -130,7 +132,10 @@ impl Reason {
 
     /// Returns `true` if rejects of the reason are counted in samples.
     pub(crate) fn counts_samples(self) -> bool {
-        !matches!(self, Self::NoSamples | Self::ExemplarOutOfOrder | Self::InvalidMetadata)
+        !matches!(
+            self,
+            Self::NoSamples | Self::ExemplarOutOfOrder | Self::InvalidMetadata
+        )
     }
 
     /// Returns the unit that the reason counts, in singular and plural.
@@ -150,9 +155,24 @@ impl fmt::Display for Reject {
     /// Writes `out of order sample: 3 samples, e.g. series {__name__="up"} at 1700000000000`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (one, many) = self.reason.unit();
-        write!(f, "{}: {} {}", self.reason, self.count, if self.count == 1 { one } else { many })?;
+        write!(
+            f,
+            "{}: {} {}",
+            self.reason,
+            self.count,
+            if self.count == 1 { one } else { many }
+        )?;
         if one == "series" && self.n_samples > 0 {
-            write!(f, " with {} {}", self.n_samples, if self.n_samples == 1 { "sample" } else { "samples" })?;
+            write!(
+                f,
+                " with {} {}",
+                self.n_samples,
+                if self.n_samples == 1 {
+                    "sample"
+                } else {
+                    "samples"
+                }
+            )?;
         }
         write!(f, ", e.g. {}", self.example.text)
     }
@@ -178,13 +198,19 @@ impl Rejects {
 
     /// Adds the rejects of another part of the same body.
     pub(crate) fn merge(&mut self, other: Self) {
-        for Reject { reason, count, n_samples, example } in other.rejects {
+        for Reject {
+            reason,
+            count,
+            n_samples,
+            example,
+        } in other.rejects
+        {
             self.add(reason, count, n_samples, || example);
         }
     }
 
-    /// Adds `count` rejects of a reason with `n_samples` samples in total. Calls `example` only for the first reject of
-    /// a reason.
+    /// Adds `count` rejects of a reason with `n_samples` samples in total. Calls `example` only for
+    /// the first reject of a reason.
     pub(crate) fn add<E: Into<Example>>(
         &mut self,
         reason: Reason,
@@ -192,11 +218,20 @@ impl Rejects {
         n_samples: u64,
         example: impl FnOnce() -> E,
     ) {
-        if let Some(reject) = self.rejects.iter_mut().find(|reject| reject.reason == reason) {
+        if let Some(reject) = self
+            .rejects
+            .iter_mut()
+            .find(|reject| reject.reason == reason)
+        {
             reject.count += count;
             reject.n_samples += n_samples;
         } else {
-            self.rejects.push(Reject { reason, count, n_samples, example: example().into() });
+            self.rejects.push(Reject {
+                reason,
+                count,
+                n_samples,
+                example: example().into(),
+            });
         }
     }
 }
@@ -204,13 +239,22 @@ impl Rejects {
 impl Example {
     /// Describes a series.
     pub(crate) fn of_series(labels: String) -> Self {
-        Self { text: format!("series {labels}"), labels, ..Self::default() }
+        Self {
+            text: format!("series {labels}"),
+            labels,
+            ..Self::default()
+        }
     }
 
     /// Describes a sample of a series.
     pub(crate) fn of_sample(labels: String, sample: Sample) -> Self {
         let text = format!("series {labels} at {}", sample.timestamp_ms);
-        Self { text, labels, ..Self::default() }.with(Some(sample))
+        Self {
+            text,
+            labels,
+            ..Self::default()
+        }
+        .with(Some(sample))
     }
 
     /// Adds a sample.
@@ -225,7 +269,10 @@ impl Example {
 
 impl From<String> for Example {
     fn from(text: String) -> Self {
-        Self { text, ..Self::default() }
+        Self {
+            text,
+            ..Self::default()
+        }
     }
 }
 
@@ -251,7 +298,9 @@ mod tests {
             let example = || format!("series {{__name__=\"up\"}} at {t}");
             rejects.add(Reason::Sample(RejectReason::OutOfOrder), 1, 1, example);
         }
-        rejects.add(Reason::EmptyLabelName, 1, 1, || "series {\"\"=\"x\"}".to_owned());
+        rejects.add(Reason::EmptyLabelName, 1, 1, || {
+            "series {\"\"=\"x\"}".to_owned()
+        });
         rejects.add(Reason::InvalidMetadata, 2, 0, || "series {}".to_owned());
         assert_eq!(
             rejects.to_string(),

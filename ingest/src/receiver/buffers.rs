@@ -34,11 +34,14 @@ pub(crate) struct BufferPool {
 
 impl BufferPool {
     pub(crate) fn new(size_max: usize) -> Self {
-        Self { free: Mutex::default(), size_max }
+        Self {
+            free: Mutex::default(),
+            size_max,
+        }
     }
 
-    /// Calls `work` with unused buffers. Frees them afterwards if they take more than a quarter of the pool or do not
-    /// fit in it, so that the memory of huge requests is not held forever.
+    /// Calls `work` with unused buffers. Frees them afterwards if they take more than a quarter of
+    /// the pool or do not fit in it, so that the memory of huge requests is not held forever.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut Buffers) -> R) -> R {
         let mut buffers = self.free.lock().pop().unwrap_or_default();
         let result = work(&mut buffers);

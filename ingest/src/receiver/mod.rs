@@ -14,7 +14,9 @@ use varve_otlp::{DeltaStreams, OtlpSettings};
 use varve_tsdb::{Db, Labels, Matcher, QueryContext};
 
 use crate::admission::{AdmissionControl, Budgets, Origin, Permit, TeamStatus};
-use crate::batch::{BatchBuilder, DecodedBatch, HistogramEntry, RouteHasher, SeriesEntry, Symbol, Version};
+use crate::batch::{
+    BatchBuilder, DecodedBatch, HistogramEntry, RouteHasher, SeriesEntry, Symbol, Version,
+};
 use crate::compression::Compression;
 use crate::error::WriteError;
 use crate::forced_labels::ForcedLabels;
@@ -23,8 +25,8 @@ use crate::limits::Limits;
 use crate::otlp::{OtlpEncoding, OtlpSink};
 use crate::outcome::{Rejects, Written};
 use crate::relabel::{
-    ActiveRules, DisabledByUse, DisabledRules, DroppingRule, EnabledRule, RelabelPreview, RuleState, RuleStats, Rules,
-    UsedRule,
+    ActiveRules, DisabledByUse, DisabledRules, DroppingRule, EnabledRule, RelabelPreview,
+    RuleState, RuleStats, Rules, UsedRule,
 };
 use crate::remote_write::{label_pairs, snappy, v1, v2};
 use crate::request::Request;
@@ -40,7 +42,8 @@ pub struct Receiver {
     limits: Limits,
     admission: AdmissionControl,
     hasher: RouteHasher,
-    /// Hashes the label sets of rules. It has a secret of its own, so that senders do not find the routes of rules.
+    /// Hashes the label sets of rules. It has a secret of its own, so that senders do not find the
+    /// routes of rules.
     rule_hasher: RouteHasher,
     routes: RouteCache,
     buffers: BufferPool,
@@ -80,7 +83,10 @@ impl Receiver {
     /// Persists disabled rules in `disabled_rules`. Must be called before [`Receiver::set_rules`].
     #[must_use]
     pub fn with_disabled_rules(self, disabled_rules: DisabledRules) -> Self {
-        Self { disabled_rules, ..self }
+        Self {
+            disabled_rules,
+            ..self
+        }
     }
 
     /// Returns the persisted disabled rules.
@@ -102,35 +108,49 @@ impl Receiver {
         Stats {
             pooled_bytes,
             delta_streams: self.delta_streams.n_streams() as u64,
-            ..self.counters.read(self.routes.stats(), self.admission.stats())
+            ..self
+                .counters
+                .read(self.routes.stats(), self.admission.stats())
         }
     }
 
-    /// Writes a remote-write request: a snappy block with a message of `version`. On success, everything that is not in
-    /// [`Written::rejects`] is in the store's log.
+    /// Writes a remote-write request: a snappy block with a message of `version`. On success,
+    /// everything that is not in [`Written::rejects`] is in the store's log.
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn write(&self, origin: &Origin<'_>, version: Version, body: &[u8]) -> Result<Written, WriteError> {
-        self.counted(body, |Buffers { message, batch, request }| {
-            self.limits.check_body(body.len())?;
-            let size = snappy::declared_size(body, &self.limits)?;
-            let permit = self.admit(origin, body.len(), body.len() + size)?;
-            let message = permit.decode(|| -> Result<_, WriteError> {
-                let message = snappy::decompress(body, size, message)?;
-                match version {
-                    Version::V1 => v1::decode(message, &self.hasher, &self.limits, batch)?,
-                    Version::V2 => v2::decode(message, &self.hasher, &self.limits, batch)?,
-                }
-                Ok(message)
-            })?;
-            self.store(permit, (message, batch), Rejects::default(), request)
-        })
+    pub fn write(
+        &self,
+        origin: &Origin<'_>,
+        version: Version,
+        body: &[u8],
+    ) -> Result<Written, WriteError> {
+        self.counted(
+            body,
+            |Buffers {
+                 message,
+                 batch,
+                 request,
+             }| {
+                self.limits.check_body(body.len())?;
+                let size = snappy::declared_size(body, &self.limits)?;
+                let permit = self.admit(origin, body.len(), body.len() + size)?;
+                let message = permit.decode(|| -> Result<_, WriteError> {
+                    let message = snappy::decompress(body, size, message)?;
+                    match version {
+                        Version::V1 => v1::decode(message, &self.hasher, &self.limits, batch)?,
+                        Version::V2 => v2::decode(message, &self.hasher, &self.limits, batch)?,
+                    }
+                    Ok(message)
+                })?;
+                self.store(permit, (message, batch), Rejects::default(), request)
+            },
+        )
     }
 
-    /// Writes a `thanos.WriteRequest`. Its tenant, unless it is empty, is the team of the request, and the label
-    /// `tenant_label` of each series, unless the name is empty. `read` returns the message in `body`, decompressed into
-    /// a reused buffer if necessary.
+    /// Writes a `thanos.WriteRequest`. Its tenant, unless it is empty, is the team of the request,
+    /// and the label `tenant_label` of each series, unless the name is empty. `read` returns the
+    /// message in `body`, decompressed into a reused buffer if necessary.
     ///
     /// # Errors
     /// See [`WriteError`].
@@ -141,15 +161,28 @@ impl Receiver {
         body: &[u8],
         read: impl for<'a> FnOnce(&'a [u8], &'a mut Vec<u8>) -> Result<&'a [u8], WriteError>,
     ) -> Result<Written, WriteError> {
-        self.counted(body, |Buffers { message, batch, request }| {
-            let message = read(body, message)?;
-            let tenant = Some(v1::tenant(message)?).filter(|tenant| !tenant.is_empty());
-            let added_label = tenant.filter(|_| !tenant_label.is_empty()).map(|tenant| (tenant_label, tenant));
-            let origin = Origin { team: tenant.or(origin.team), added_label, ..*origin };
-            let permit = self.admit(&origin, message.len(), message.len())?;
-            permit.decode(|| v1::decode_routed(message, &self.hasher, &self.limits, batch))?;
-            self.store(permit, (message, batch), Rejects::default(), request)
-        })
+        self.counted(
+            body,
+            |Buffers {
+                 message,
+                 batch,
+                 request,
+             }| {
+                let message = read(body, message)?;
+                let tenant = Some(v1::tenant(message)?).filter(|tenant| !tenant.is_empty());
+                let added_label = tenant
+                    .filter(|_| !tenant_label.is_empty())
+                    .map(|tenant| (tenant_label, tenant));
+                let origin = Origin {
+                    team: tenant.or(origin.team),
+                    added_label,
+                    ..*origin
+                };
+                let permit = self.admit(&origin, message.len(), message.len())?;
+                permit.decode(|| v1::decode_routed(message, &self.hasher, &self.limits, batch))?;
+                self.store(permit, (message, batch), Rejects::default(), request)
+            },
+        )
     }
 
     /// Writes an OTLP export request of metrics, compressed or not.
@@ -162,37 +195,51 @@ impl Receiver {
         (encoding, compression): (OtlpEncoding, Compression),
         body: &[u8],
     ) -> Result<Written, WriteError> {
-        self.counted(body, |Buffers { message: encoded, batch, request }| {
-            self.limits.check_body(body.len())?;
-            let mut permit = self.admit(origin, body.len(), body.len())?;
-            let settings = Arc::clone(&self.otlp.read());
-            let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
-            if encoding == OtlpEncoding::Json {
-                let check_size = |size| self.limits.check_decompressed(size as u64);
-                message = varve_otlp::transcode(&message, &check_size, &mut |size| permit.memory.grow(size))?;
-            }
-            let mut sink = OtlpSink { batch: self.builder(batch, encoded, &mut permit), rejects: Rejects::default() };
-            varve_otlp::translate(&message, &settings, &self.delta_streams, &mut sink)?;
-            let rejects = sink.rejects;
-            self.store(permit, (encoded, batch), rejects, request)
-        })
+        self.counted(
+            body,
+            |Buffers {
+                 message: encoded,
+                 batch,
+                 request,
+             }| {
+                self.limits.check_body(body.len())?;
+                let mut permit = self.admit(origin, body.len(), body.len())?;
+                let settings = Arc::clone(&self.otlp.read());
+                let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
+                if encoding == OtlpEncoding::Json {
+                    let check_size = |size| self.limits.check_decompressed(size as u64);
+                    message = varve_otlp::transcode(&message, &check_size, &mut |size| {
+                        permit.memory.grow(size)
+                    })?;
+                }
+                let mut sink = OtlpSink {
+                    batch: self.builder(batch, encoded, &mut permit),
+                    rejects: Rejects::default(),
+                };
+                varve_otlp::translate(&message, &settings, &self.delta_streams, &mut sink)?;
+                let rejects = sink.rejects;
+                self.store(permit, (encoded, batch), rejects, request)
+            },
+        )
     }
 
-    /// Applies rules, also to known series. Active requests keep the rules that they started with. Each series is
-    /// resolved again with its next sample, unless the same rules are in force. Waits for the disk if the set of
-    /// disabled rules changes.
+    /// Applies rules, also to known series. Active requests keep the rules that they started with.
+    /// Each series is resolved again with its next sample, unless the same rules are in force.
+    /// Waits for the disk if the set of disabled rules changes.
     pub fn set_rules(&self, rules: Rules) {
         let mut disabled = self.disabled_rules.state.lock();
         let mut active = Arc::clone(&self.rules().rules);
         if !active.is_same(&rules) {
             disabled.restore(&rules);
-            active = self.change_rules(|active| ActiveRules::new(rules, active.generation.wrapping_add(1)));
+            active = self
+                .change_rules(|active| ActiveRules::new(rules, active.generation.wrapping_add(1)));
         }
         disabled.update(&active);
     }
 
-    /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may select. Returns the rules
-    /// for which this is the first use; those in a dry run record it only. Waits for the disk if there are any.
+    /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may
+    /// select. Returns the rules for which this is the first use; those in a dry run record it
+    /// only. Waits for the disk if there are any.
     ///
     /// # Errors
     /// If the request `ctx` is interrupted or exceeds its memory limit.
@@ -214,8 +261,8 @@ impl Receiver {
         Ok(used)
     }
 
-    /// Enables a rule that a query has disabled, or forgets the query that would have disabled it. Returns `None` if no
-    /// rule has the name. Waits for the disk.
+    /// Enables a rule that a query has disabled, or forgets the query that would have disabled it.
+    /// Returns `None` if no rule has the name. Waits for the disk.
     pub fn enable_rule(&self, name: &str) -> Option<EnabledRule> {
         let mut disabled = self.disabled_rules.state.lock();
         let enabled = self.rules().rules.enable(name)?;
@@ -226,12 +273,17 @@ impl Receiver {
         Some(enabled)
     }
 
-    /// Returns the rules that have dropped series that `matchers` may select: enforced rules, and those that a query
-    /// has disabled. Returns none if `matchers` select metrics other than by name.
+    /// Returns the rules that have dropped series that `matchers` may select: enforced rules, and
+    /// those that a query has disabled. Returns none if `matchers` select metrics other than by
+    /// name.
     ///
     /// # Errors
     /// If the request `ctx` is interrupted or exceeds its memory limit.
-    pub fn rules_dropping(&self, ctx: &QueryContext, matchers: &[Matcher]) -> varve_tsdb::Result<Vec<DroppingRule>> {
+    pub fn rules_dropping(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+    ) -> varve_tsdb::Result<Vec<DroppingRule>> {
         self.rules().rules.dropping(ctx, matchers)
     }
 
@@ -274,8 +326,8 @@ impl Receiver {
         *self.ha.write() = ha;
     }
 
-    /// Applies budgets, also to existing series. If the team label changes, each series is visited once during the
-    /// call, and resolved again with its next sample.
+    /// Applies budgets, also to existing series. If the team label changes, each series is visited
+    /// once during the call, and resolved again with its next sample.
     pub fn set_budgets(&self, budgets: Budgets) {
         self.admission.budgets().set(budgets);
     }
@@ -286,15 +338,15 @@ impl Receiver {
         self.admission.budgets().status()
     }
 
-    /// Returns a function that waits until at most `n_active_max` requests of known series are active, for at most a
-    /// millisecond. It returns how long it waited.
+    /// Returns a function that waits until at most `n_active_max` requests of known series are
+    /// active, for at most a millisecond. It returns how long it waited.
     #[must_use = "it waits only when it is called"]
     pub fn yield_fn(&self, n_active_max: usize) -> impl Fn() -> Duration + Send + Sync + use<> {
         self.admission.yield_fn(n_active_max)
     }
 
-    /// Denies all new series from now on, or no longer. Samples of known series are stored regardless. Called when the
-    /// process becomes short of memory, and when this has ended.
+    /// Denies all new series from now on, or no longer. Samples of known series are stored
+    /// regardless. Called when the process becomes short of memory, and when this has ended.
     pub fn refuse_new_series(&self, refuses: bool) {
         self.admission.refuse_new_series(refuses);
         if refuses {
@@ -339,7 +391,13 @@ impl Receiver {
         encoded: &'a mut Vec<u8>,
         permit: &'a mut Permit<'p>,
     ) -> BatchBuilder<'a, 'p> {
-        BatchBuilder::new(batch, encoded, &mut permit.memory, &self.hasher, &self.limits)
+        BatchBuilder::new(
+            batch,
+            encoded,
+            &mut permit.memory,
+            &self.hasher,
+            &self.limits,
+        )
     }
 
     /// Stores a decoded request of any protocol.
@@ -351,17 +409,33 @@ impl Receiver {
         buffers: &mut RequestBuffers,
     ) -> Result<Written, WriteError> {
         permit.memory.grow(decoded_size(batch))?;
-        let RequestBuffers { routes, order, outgoing } = buffers;
+        let RequestBuffers {
+            routes,
+            order,
+            outgoing,
+        } = buffers;
         let rules = &*self.rules();
         let forced = ForcedLabels::new(permit.added_label, permit.labels, &self.hasher);
         let ha = self.ha.read().clone();
-        let first = batch.series.first().map(|first| forced.add_all(label_pairs(batch, message, first.labels)));
+        let first = batch
+            .series
+            .first()
+            .map(|first| forced.add_all(label_pairs(batch, message, first.labels)));
         let ha = &HaContext::new(ha.as_deref(), || forced.print(), first, &self.hasher);
         let (team, budgets) = (permit.team(), self.admission.budgets());
-        let scope = Scope::new(rules.generation ^ ha.salt(), budgets.generation(), team.unwrap_or_default());
-        let key =
-            |series: &SeriesEntry| series.key.filter(|_| ha.uses_route_cache()).map(|key| forced.key(key).under(scope));
-        self.routes.lookup(batch.series.iter().map(key), routes, order);
+        let scope = Scope::new(
+            rules.generation ^ ha.salt(),
+            budgets.generation(),
+            team.unwrap_or_default(),
+        );
+        let key = |series: &SeriesEntry| {
+            series
+                .key
+                .filter(|_| ha.uses_route_cache())
+                .map(|key| forced.key(key).under(scope))
+        };
+        self.routes
+            .lookup(batch.series.iter().map(key), routes, order);
         let resolver = Resolver {
             db: &self.db,
             limits: &self.limits,
@@ -395,13 +469,15 @@ fn decoded_size(batch: &DecodedBatch) -> usize {
 
 fn histogram_size(entry: &HistogramEntry) -> usize {
     match entry {
-        HistogramEntry::Encoded(span) => DECODED_HISTOGRAM_SIZE + span.len() * DECODED_HISTOGRAM_FACTOR,
+        HistogramEntry::Encoded(span) => {
+            DECODED_HISTOGRAM_SIZE + span.len() * DECODED_HISTOGRAM_FACTOR
+        }
         HistogramEntry::Decoded { histogram, .. } => DECODED_HISTOGRAM_SIZE + histogram.size(),
     }
 }
 
-/// Unused buffers take at most 1/`POOL_SHARE` of the bytes in flight: 32 MiB by default. A request of 10,000 series
-/// takes about 6 MiB.
+/// Unused buffers take at most 1/`POOL_SHARE` of the bytes in flight: 32 MiB by default. A request
+/// of 10,000 series takes about 6 MiB.
 const POOL_SHARE: usize = 16;
 /// Bytes of memory of a sample: decoded, plus in the batch for the store.
 const DECODED_SAMPLE_SIZE: usize = 16 + 32;
@@ -409,8 +485,8 @@ const DECODED_SAMPLE_SIZE: usize = 16 + 32;
 const DECODED_START_SIZE: usize = 16 + 16;
 /// Bytes of memory of a histogram besides its buckets.
 const DECODED_HISTOGRAM_SIZE: usize = 512;
-/// Bytes of memory for each byte of an encoded histogram: an encoded bucket or span may have one or two bytes, but
-/// takes eight in a list that grows by doubling.
+/// Bytes of memory for each byte of an encoded histogram: an encoded bucket or span may have one or
+/// two bytes, but takes eight in a list that grows by doubling.
 const DECODED_HISTOGRAM_FACTOR: usize = 16;
 /// Bytes of memory of an exemplar besides its labels.
 const DECODED_EXEMPLAR_SIZE: usize = 12 + 64;

@@ -1,5 +1,5 @@
-//! Samples of the process itself, such as its own metrics. Admission control, relabel rules and budgets do not apply to
-//! them.
+//! Samples of the process itself, such as its own metrics. Admission control, relabel rules and
+//! budgets do not apply to them.
 
 use varve_tsdb::{Labels, RejectReason, Rejected, Sample, WriteBatch};
 
@@ -22,14 +22,19 @@ impl Receiver {
             Ok(())
         };
         self.append_unsent(samples.len(), push, |rejected| {
-            let example = || Example::of_sample(samples[rejected.tag as usize].0.to_string(), rejected.sample);
+            let example = || {
+                Example::of_sample(
+                    samples[rejected.tag as usize].0.to_string(),
+                    rejected.sample,
+                )
+            };
             rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
         })?;
         Ok(rejects)
     }
 
-    /// Appends `n` samples that no sender has sent, and repeats this for those whose series have moved. `push` adds the
-    /// sample with an index to the batch, with the index as its tag.
+    /// Appends `n` samples that no sender has sent, and repeats this for those whose series have
+    /// moved. `push` adds the sample with an index to the batch, with the index as its tag.
     pub(super) fn append_unsent(
         &self,
         n: usize,
@@ -39,7 +44,9 @@ impl Receiver {
         let mut pending: Vec<u32> = (0..n as u32).collect();
         for _ in 0..ROUNDS_MAX {
             let mut batch = WriteBatch::own();
-            pending.drain(..).try_for_each(|idx| push(&mut batch, idx))?;
+            pending
+                .drain(..)
+                .try_for_each(|idx| push(&mut batch, idx))?;
             self.db.append(&mut batch)?;
             for rejected in batch.rejected() {
                 match rejected.reason {

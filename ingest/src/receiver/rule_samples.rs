@@ -1,5 +1,5 @@
-//! Samples that recording and alerting rules write. They pass admission control as a team of their own. Relabel rules
-//! and HA deduplication do not apply to them: they have no sender.
+//! Samples that recording and alerting rules write. They pass admission control as a team of their
+//! own. Relabel rules and HA deduplication do not apply to them: they have no sender.
 
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ pub struct RejectedRuleSample {
 }
 
 impl Receiver {
-    /// Appends the samples of a rule. Calls [`scheduler::pause`] before it looks up each series, but not during the
-    /// append.
+    /// Appends the samples of a rule. Calls [`scheduler::pause`] before it looks up each series,
+    /// but not during the append.
     ///
     /// # Errors
     /// See [`WriteError`]. Nothing is stored, unless the store fails in between.
@@ -58,7 +58,9 @@ impl Receiver {
     ) -> Result<Vec<RejectedRuleSample>, WriteError> {
         let size = samples.iter().map(sample_size).sum();
         let rules = self.admission.budgets().team_named(RULES_TEAM);
-        let permit = self.admission.admit_rule((budget == RuleBudget::Team).then_some(rules), size)?;
+        let permit = self
+            .admission
+            .admit_rule((budget == RuleBudget::Team).then_some(rules), size)?;
         let n_samples = samples.len() as u64;
         if permit.team().is_some() {
             permit.budgets().charge_samples(rules, n_samples);
@@ -68,7 +70,8 @@ impl Receiver {
         let push = |batch: &mut WriteBatch, idx: u32| {
             scheduler::pause();
             let (sample, (key, route)) = (&samples[idx as usize], &mut known[idx as usize]);
-            // A cached route is used once. If the series has moved, the next call resolves its labels.
+            // A cached route is used once. If the series has moved, the next call resolves its
+            // labels.
             if let Some(Route::Series(handle, _)) = route.take() {
                 push(batch, handle, sample, idx);
                 return Ok(());
@@ -78,7 +81,11 @@ impl Receiver {
                     found.push((*key, Route::Series(handle, Attribution::default())));
                     push(batch, handle, sample, idx);
                 }
-                Err(reason) => denied.push(RejectedRuleSample { idx: idx as usize, reason, is_duplicate: false }),
+                Err(reason) => denied.push(RejectedRuleSample {
+                    idx: idx as usize,
+                    reason,
+                    is_duplicate: false,
+                }),
             }
             Ok(())
         };
@@ -91,20 +98,29 @@ impl Receiver {
         })?;
         self.routes.insert(&found);
         denied.append(&mut rejected);
-        permit.budgets().count_samples(&[(rules, n_samples - denied.len() as u64)]);
+        permit
+            .budgets()
+            .count_samples(&[(rules, n_samples - denied.len() as u64)]);
         Ok(denied)
     }
 
     /// Returns the keys of the series in the route cache, and the cached routes.
-    fn routes_of_rule(&self, samples: &[RuleSample<'_>], team: Team) -> Vec<(RouteKey, Option<Route>)> {
+    fn routes_of_rule(
+        &self,
+        samples: &[RuleSample<'_>],
+        team: Team,
+    ) -> Vec<(RouteKey, Option<Route>)> {
         let scope = Scope::new(0, self.admission.budgets().generation(), team);
         let key = |of: &RuleSample<'_>| {
             scheduler::pause();
-            self.rule_hasher.hash(of.labels.as_packed().as_bytes()).under(scope)
+            self.rule_hasher
+                .hash(of.labels.as_packed().as_bytes())
+                .under(scope)
         };
         let keys: Vec<RouteKey> = samples.iter().map(key).collect();
         let (mut routes, mut order) = (Vec::new(), Vec::new());
-        self.routes.lookup(keys.iter().copied().map(Some), &mut routes, &mut order);
+        self.routes
+            .lookup(keys.iter().copied().map(Some), &mut routes, &mut order);
         keys.into_iter().zip(routes).collect()
     }
 
@@ -133,25 +149,35 @@ impl Receiver {
 fn push(batch: &mut WriteBatch, handle: SeriesHandle, of: &RuleSample<'_>, tag: u32) {
     match &of.histogram {
         None => batch.push(handle, of.sample, tag),
-        Some(histogram) => batch.push_histogram(handle, of.sample.timestamp_ms, Arc::clone(histogram), tag),
+        Some(histogram) => {
+            batch.push_histogram(handle, of.sample.timestamp_ms, Arc::clone(histogram), tag)
+        }
     }
 }
 
 fn reason(denied: &Denied) -> String {
     match denied {
         Denied::Permanent(SeriesLimit::Team { used, limit }) => {
-            format!("series exceeds the budget of team {RULES_TEAM:?}, with {used} of {limit} active")
+            format!(
+                "series exceeds the budget of team {RULES_TEAM:?}, with {used} of {limit} active"
+            )
         }
         Denied::Permanent(SeriesLimit::Total { used, limit }) => {
             format!("series exceeds the budget of the store, with {used} of {limit} active")
         }
-        Denied::Temporary(resource, _) => format!("series is not created now: {} is exhausted", resource.name()),
+        Denied::Temporary(resource, _) => format!(
+            "series is not created now: {} is exhausted",
+            resource.name()
+        ),
     }
 }
 
 /// Returns the bytes of memory of a sample on its way into the store.
 fn sample_size(of: &RuleSample<'_>) -> usize {
-    SAMPLE_SIZE + of.histogram.as_ref().map_or(0, |histogram| histogram.size())
+    SAMPLE_SIZE
+        + of.histogram
+            .as_ref()
+            .map_or(0, |histogram| histogram.size())
 }
 
 /// Bytes of a sample in the batch, and of its index, key and route.
@@ -166,7 +192,10 @@ mod tests {
     use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 
     fn receiver(dir: &tempfile::TempDir) -> Receiver {
-        Receiver::new(Arc::new(Db::open(dir.path(), Options::default()).unwrap()), Limits::default())
+        Receiver::new(
+            Arc::new(Db::open(dir.path(), Options::default()).unwrap()),
+            Limits::default(),
+        )
     }
 
     fn series(i: usize) -> Labels {
@@ -182,8 +211,18 @@ mod tests {
         budget: RuleBudget,
     ) -> Vec<RejectedRuleSample> {
         let labels: Vec<Labels> = (0..n).map(series).collect();
-        let sample = Sample { timestamp_ms, value };
-        let samples: Vec<_> = labels.iter().map(|labels| RuleSample { labels, sample, histogram: None }).collect();
+        let sample = Sample {
+            timestamp_ms,
+            value,
+        };
+        let samples: Vec<_> = labels
+            .iter()
+            .map(|labels| RuleSample {
+                labels,
+                sample,
+                histogram: None,
+            })
+            .collect();
         receiver.append_rule(&samples, budget).unwrap()
     }
 
@@ -193,18 +232,45 @@ mod tests {
     fn the_team_of_rules_has_a_budget_and_alerts_have_none() {
         let dir = tempfile::tempdir().unwrap();
         let receiver = receiver(&dir);
-        let maximum = Amounts { active_series: Some(2), ..Amounts::default() };
-        let teams = [(RULES_TEAM.to_owned(), TeamBudget { maximum, ..TeamBudget::default() })].into();
-        receiver.set_budgets(Budgets { teams, ..Budgets::default() });
+        let maximum = Amounts {
+            active_series: Some(2),
+            ..Amounts::default()
+        };
+        let teams = [(
+            RULES_TEAM.to_owned(),
+            TeamBudget {
+                maximum,
+                ..TeamBudget::default()
+            },
+        )]
+        .into();
+        receiver.set_budgets(Budgets {
+            teams,
+            ..Budgets::default()
+        });
         let rejected = append(&receiver, 3, NOW_MS, 1.0, RuleBudget::Team);
         let reason = "series exceeds the budget of team \"(rules)\", with 2 of 2 active".to_owned();
-        assert_eq!(rejected, [RejectedRuleSample { idx: 2, reason, is_duplicate: false }]);
-        assert!(append(&receiver, 2, NOW_MS + 1, 1.0, RuleBudget::Team).is_empty(), "known series");
+        assert_eq!(
+            rejected,
+            [RejectedRuleSample {
+                idx: 2,
+                reason,
+                is_duplicate: false
+            }]
+        );
+        assert!(
+            append(&receiver, 2, NOW_MS + 1, 1.0, RuleBudget::Team).is_empty(),
+            "known series"
+        );
         assert!(append(&receiver, 3, NOW_MS + 2, 1.0, RuleBudget::Exempt).is_empty());
         let (_, teams) = receiver.team_stats();
         let rules = teams.iter().find(|team| &*team.name == RULES_TEAM).unwrap();
         assert_eq!((rules.use_now.active_series, rules.samples), (3, 7));
-        assert_eq!(receiver.stats().samples_stored, 0, "it would hide that no sender sends");
+        assert_eq!(
+            receiver.stats().samples_stored,
+            0,
+            "it would hide that no sender sends"
+        );
     }
 
     #[test]
@@ -214,18 +280,40 @@ mod tests {
         assert!(append(&other, 100, NOW_MS, 1.0, RuleBudget::Team).is_empty());
         let stranger = other.db.find(&series(99)).unwrap();
         let labels = series(1);
-        let of_rule = |labels| RuleSample { labels, sample: Sample { timestamp_ms: 0, value: 0.0 }, histogram: None };
+        let of_rule = |labels| RuleSample {
+            labels,
+            sample: Sample {
+                timestamp_ms: 0,
+                value: 0.0,
+            },
+            histogram: None,
+        };
         let rules = receiver.admission.budgets().team_named(RULES_TEAM);
-        let (key, route) = receiver.routes_of_rule(&[of_rule(&labels)], rules).remove(0);
+        let (key, route) = receiver
+            .routes_of_rule(&[of_rule(&labels)], rules)
+            .remove(0);
         assert_eq!(route, None);
-        receiver.routes.insert(&[(key, Route::Series(stranger, Attribution::default()))]);
+        receiver
+            .routes
+            .insert(&[(key, Route::Series(stranger, Attribution::default()))]);
         for i in 0..3 {
             assert!(append(&receiver, 3, NOW_MS + i, 1.0, RuleBudget::Team).is_empty());
         }
         let stats = receiver.stats().route;
-        assert_eq!((stats.entries, stats.hits, stats.misses), (3, 1 + 2 * 3, 1 + 2));
-        let found = receiver.db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap();
-        assert_eq!(found.map(|series| series.unwrap().labels().clone()).collect::<Vec<_>>(), [0, 1, 2].map(series));
+        assert_eq!(
+            (stats.entries, stats.hits, stats.misses),
+            (3, 1 + 2 * 3, 1 + 2)
+        );
+        let found = receiver
+            .db
+            .select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+            .unwrap();
+        assert_eq!(
+            found
+                .map(|series| series.unwrap().labels().clone())
+                .collect::<Vec<_>>(),
+            [0, 1, 2].map(series)
+        );
     }
 
     #[test]
@@ -233,13 +321,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let receiver = receiver(&dir);
         assert!(append(&receiver, 1, NOW_MS, 1.0, RuleBudget::Team).is_empty());
-        assert!(append(&receiver, 2, NOW_MS, 1.0, RuleBudget::Team).is_empty(), "a repetition");
+        assert!(
+            append(&receiver, 2, NOW_MS, 1.0, RuleBudget::Team).is_empty(),
+            "a repetition"
+        );
         let rejected = append(&receiver, 3, NOW_MS, 2.0, RuleBudget::Team);
         let duplicate = "duplicate sample for timestamp".to_owned();
-        let rejected_at = |idx| RejectedRuleSample { idx, reason: duplicate.clone(), is_duplicate: true };
+        let rejected_at = |idx| RejectedRuleSample {
+            idx,
+            reason: duplicate.clone(),
+            is_duplicate: true,
+        };
         assert_eq!(rejected, [0, 1].map(rejected_at));
         let matchers = [Matcher::equal("i", "2")];
-        let found = receiver.db.select(&QueryContext::unbounded(), &matchers, TimeRange::ALL).unwrap();
+        let found = receiver
+            .db
+            .select(&QueryContext::unbounded(), &matchers, TimeRange::ALL)
+            .unwrap();
         let mut columns = SampleColumns::default();
         found.for_each(|series| series.unwrap().read(&mut columns).unwrap());
         assert_eq!(columns.values, [2.0]);
@@ -250,11 +348,26 @@ mod tests {
     fn samples_of_a_clock_that_is_ahead_make_no_sent_sample_too_old() {
         const AHEAD_MS: i64 = 5 * 3_600_000;
         let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
-        let options = || Options { clock: Arc::new(clock.clone()), ..Options::default() };
-        let open = || Receiver::new(Arc::new(Db::open(dir.path(), options()).unwrap()), Limits::default());
+        let options = || Options {
+            clock: Arc::new(clock.clone()),
+            ..Options::default()
+        };
+        let open = || {
+            Receiver::new(
+                Arc::new(Db::open(dir.path(), options()).unwrap()),
+                Limits::default(),
+            )
+        };
         let send = |receiver: &Receiver, timestamp_ms| {
             let mut batch = WriteBatch::default();
-            batch.push(receiver.db.series(&series(9)).unwrap(), Sample { timestamp_ms, value: 1.0 }, 0);
+            batch.push(
+                receiver.db.series(&series(9)).unwrap(),
+                Sample {
+                    timestamp_ms,
+                    value: 1.0,
+                },
+                0,
+            );
             receiver.db.append(&mut batch).unwrap();
             batch.rejected().len()
         };

@@ -28,8 +28,8 @@ pub struct Stats {
     pub requests_failed: u64,
     /// Bytes of request bodies as received.
     pub received_bytes: u64,
-    /// Samples of requests that were stored, including exact duplicates. This and the next two counters include
-    /// histograms.
+    /// Samples of requests that were stored, including exact duplicates. This and the next two
+    /// counters include histograms.
     pub samples_stored: u64,
     /// Samples that relabel rules dropped.
     pub samples_dropped: u64,
@@ -37,8 +37,8 @@ pub struct Stats {
     pub samples_deduplicated: u64,
     /// The outcome of exemplars.
     pub exemplars: ExemplarCounts,
-    /// Rejected samples of partial requests by reason. Reasons that concern no samples count their own unit, such as
-    /// metric families.
+    /// Rejected samples of partial requests by reason. Reasons that concern no samples count their
+    /// own unit, such as metric families.
     pub rejected: BTreeMap<Reason, u64>,
     /// The route cache.
     pub route: RouteStats,
@@ -61,7 +61,11 @@ impl Stats {
         self.samples_deduplicated += written.deduplicated.total;
         self.exemplars.add(&written.exemplars);
         for reject in written.rejects.iter().chain(written.ignored.iter()) {
-            let n = if reject.reason.counts_samples() { reject.n_samples } else { reject.count };
+            let n = if reject.reason.counts_samples() {
+                reject.n_samples
+            } else {
+                reject.count
+            };
             *self.rejected.entry(reject.reason).or_default() += n;
         }
     }
@@ -75,12 +79,18 @@ impl Counters {
         let requests = match outcome.as_ref().map_err(WriteError::cause) {
             Ok(written) => {
                 stats.add(written);
-                if written.rejects.is_empty() { &mut stats.requests_stored } else { &mut stats.requests_partial }
+                if written.rejects.is_empty() {
+                    &mut stats.requests_stored
+                } else {
+                    &mut stats.requests_partial
+                }
             }
             Err(WriteError::Malformed(_)) => &mut stats.requests_malformed,
             Err(WriteError::TooLarge { .. }) => &mut stats.requests_too_large,
             Err(WriteError::Busy { .. }) => &mut stats.requests_busy,
-            Err(WriteError::Throttled { resource, .. }) => stats.requests_throttled.entry(*resource).or_default(),
+            Err(WriteError::Throttled { resource, .. }) => {
+                stats.requests_throttled.entry(*resource).or_default()
+            }
             Err(WriteError::Moved | WriteError::Store(_) | WriteError::PartialImport { .. }) => {
                 &mut stats.requests_failed
             }
@@ -94,6 +104,10 @@ impl Counters {
     }
 
     pub(crate) fn read(&self, route: RouteStats, admission: AdmissionStats) -> Stats {
-        Stats { route, admission, ..self.0.lock().clone() }
+        Stats {
+            route,
+            admission,
+            ..self.0.lock().clone()
+        }
     }
 }

@@ -43,8 +43,19 @@ impl Fixture {
 
     fn on(options: Options, limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options { shards: 2, out_of_order_window_ms: 0, ..options }).unwrap();
-        Self { receiver: Receiver::new(Arc::new(db), limits), _dir: dir }
+        let db = Db::open(
+            dir.path(),
+            Options {
+                shards: 2,
+                out_of_order_window_ms: 0,
+                ..options
+            },
+        )
+        .unwrap();
+        Self {
+            receiver: Receiver::new(Arc::new(db), limits),
+            _dir: dir,
+        }
     }
 
     fn write(&self, timeseries: &[TimeSeries]) -> Result<Written, WriteError> {
@@ -52,7 +63,8 @@ impl Fixture {
     }
 
     fn write_message(&self, message: &[u8]) -> Result<Written, WriteError> {
-        self.receiver.write(&Origin::default(), Version::V1, &pack(message))
+        self.receiver
+            .write(&Origin::default(), Version::V1, &pack(message))
     }
 
     /// Writes series that must be stored completely.
@@ -63,13 +75,20 @@ impl Fixture {
 
     /// Returns the selected series that have samples, ascending by their labels.
     fn select(&self, matchers: &[Matcher]) -> Vec<(Labels, SampleColumns)> {
-        let found = self.receiver.db.select(&QueryContext::unbounded(), matchers, TimeRange::ALL).unwrap();
+        let found = self
+            .receiver
+            .db
+            .select(&QueryContext::unbounded(), matchers, TimeRange::ALL)
+            .unwrap();
         let read = |series: varve_tsdb::Result<varve_tsdb::select::Series>| {
             let (series, mut columns) = (series.unwrap(), SampleColumns::default());
             series.read(&mut columns).unwrap();
             (series.labels().clone(), columns)
         };
-        let mut all: Vec<_> = found.map(read).filter(|(_, columns)| !columns.is_empty()).collect();
+        let mut all: Vec<_> = found
+            .map(read)
+            .filter(|(_, columns)| !columns.is_empty())
+            .collect();
         all.sort_by_key(|(labels, _)| labels.to_string());
         all
     }
@@ -78,7 +97,8 @@ impl Fixture {
     fn contents(&self) -> Vec<(String, Vec<(i64, u64)>)> {
         let bits = |sample: Sample| (sample.timestamp_ms, sample.value.to_bits());
         let all = self.select(&[]).into_iter();
-        all.map(|(labels, columns)| (labels.to_string(), columns.iter().map(bits).collect())).collect()
+        all.map(|(labels, columns)| (labels.to_string(), columns.iter().map(bits).collect()))
+            .collect()
     }
 
     fn n_series(&self) -> u64 {
@@ -91,7 +111,11 @@ fn pack(message: &[u8]) -> Vec<u8> {
 }
 
 fn request(timeseries: &[TimeSeries]) -> Vec<u8> {
-    WriteRequest { timeseries: timeseries.to_vec(), ..WriteRequest::default() }.encode_to_vec()
+    WriteRequest {
+        timeseries: timeseries.to_vec(),
+        ..WriteRequest::default()
+    }
+    .encode_to_vec()
 }
 
 fn up(job: &str, samples: &[(i64, f64)]) -> TimeSeries {
@@ -99,7 +123,10 @@ fn up(job: &str, samples: &[(i64, f64)]) -> TimeSeries {
 }
 
 fn bits(samples: &[(i64, f64)]) -> Vec<(i64, u64)> {
-    samples.iter().map(|&(t, value)| (t, value.to_bits())).collect()
+    samples
+        .iter()
+        .map(|&(t, value)| (t, value.to_bits()))
+        .collect()
 }
 
 fn drop_where(label: &str, regex: &str) -> RelabelConfig {
@@ -112,7 +139,11 @@ fn drop_where(label: &str, regex: &str) -> RelabelConfig {
 }
 
 fn remove(label: &str) -> RelabelConfig {
-    RelabelConfig { target_label: label.to_owned(), replacement: Some(String::new()), ..RelabelConfig::default() }
+    RelabelConfig {
+        target_label: label.to_owned(),
+        replacement: Some(String::new()),
+        ..RelabelConfig::default()
+    }
 }
 
 const T: i64 = 1_700_000_000_000;
@@ -123,7 +154,10 @@ fn histogram(timestamp_ms: i64, counts: &[i64]) -> Histogram {
         count_int: Some(counts.iter().sum::<i64>().cast_unsigned()),
         sum: 1.5,
         schema: 3,
-        positive_spans: vec![BucketSpan { offset: -2, length: counts.len() as u32 }],
+        positive_spans: vec![BucketSpan {
+            offset: -2,
+            length: counts.len() as u32,
+        }],
         positive_deltas: counts.iter().enumerate().map(deltas).collect(),
         reset_hint: 3,
         timestamp_ms,
@@ -134,8 +168,18 @@ fn histogram(timestamp_ms: i64, counts: &[i64]) -> Histogram {
 /// Creates a series with exemplars, of a label `a`, value and timestamp, and without samples.
 fn exemplars(job: &str, exemplars: &[(&[u8], f64, i64)]) -> TimeSeries {
     let exemplar = |&(value, number, timestamp_ms): &(&[u8], f64, i64)| {
-        let label = Label { name: b"a".to_vec(), value: value.to_vec() };
-        Exemplar { labels: vec![label], value: number, timestamp_ms }
+        let label = Label {
+            name: b"a".to_vec(),
+            value: value.to_vec(),
+        };
+        Exemplar {
+            labels: vec![label],
+            value: number,
+            timestamp_ms,
+        }
     };
-    TimeSeries { exemplars: exemplars.iter().map(exemplar).collect(), ..up(job, &[]) }
+    TimeSeries {
+        exemplars: exemplars.iter().map(exemplar).collect(),
+        ..up(job, &[])
+    }
 }

@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! 1. Attribution 0 stands for no team and no rule.
-//! 2. There are at most [`ATTRIBUTIONS_MAX`] attributions, and one more for each team. Beyond that, a label set counts
-//!    only for its team and the last of its rules, or, if this attribution would be new as well, only for its team.
+//! 2. There are at most [`ATTRIBUTIONS_MAX`] attributions, and one more for each team. Beyond that,
+//!    a label set counts only for its team and the last of its rules, or, if this attribution would
+//!    be new as well, only for its team.
 
 use std::collections::HashMap;
 use std::iter;
@@ -50,7 +51,11 @@ impl Attributions {
         for (idx, _) in (0..).zip(0..n_rules) {
             known.add(Team::NONE, &[idx]);
         }
-        Self { known: RwLock::new(known), started: Instant::now(), rates: Mutex::default() }
+        Self {
+            known: RwLock::new(known),
+            started: Instant::now(),
+            rates: Mutex::default(),
+        }
     }
 
     /// Returns the attribution to a team and a set of rules. Counts a series for it.
@@ -61,18 +66,22 @@ impl Attributions {
         }
         let read = self.known.read();
         if let Some(&id) = read.ids.get(&*key_of(team, rules)) {
-            read.counts[usize::from(id)].series.fetch_add(1, Ordering::Relaxed);
+            read.counts[usize::from(id)]
+                .series
+                .fetch_add(1, Ordering::Relaxed);
             return Attribution(id);
         }
         drop(read);
         let mut known = self.known.write();
         let id = known.add(team, rules);
-        known.counts[usize::from(id)].series.fetch_add(1, Ordering::Relaxed);
+        known.counts[usize::from(id)]
+            .series
+            .fetch_add(1, Ordering::Relaxed);
         Attribution(id)
     }
 
-    /// Counts the samples of a request for their rules. Appends the number of samples of each team to `by_team`, where
-    /// a team may occur several times.
+    /// Counts the samples of a request for their rules. Appends the number of samples of each team
+    /// to `by_team`, where a team may occur several times.
     pub(crate) fn count(&self, samples: &mut AttributedSamples, by_team: &mut Vec<(Team, u64)>) {
         self.drain(samples, |counts, n_samples| {
             counts.samples.fetch_add(n_samples, Ordering::Relaxed);
@@ -82,10 +91,12 @@ impl Attributions {
         });
     }
 
-    /// Appends the number of samples of each team to `by_team`, where each team occurs once. Does not count the samples
-    /// for rules.
+    /// Appends the number of samples of each team to `by_team`, where each team occurs once. Does
+    /// not count the samples for rules.
     pub(crate) fn by_team(&self, samples: &mut AttributedSamples, by_team: &mut Vec<(Team, u64)>) {
-        self.drain(samples, |counts, n_samples| by_team.push((counts.team, n_samples)));
+        self.drain(samples, |counts, n_samples| {
+            by_team.push((counts.team, n_samples))
+        });
         by_team.sort_unstable_by_key(|&(team, _)| team);
         by_team.dedup_by(|(other, n), (team, sum)| {
             let is_same = other == team;
@@ -100,7 +111,10 @@ impl Attributions {
         }
         let known = self.known.read();
         for id in samples.touched.drain(..).map(usize::from) {
-            each(&known.counts[id], std::mem::take(&mut samples.n_samples[id]));
+            each(
+                &known.counts[id],
+                std::mem::take(&mut samples.n_samples[id]),
+            );
         }
     }
 
@@ -117,12 +131,23 @@ impl Attributions {
 
     /// Calls `each` with the rules, series and samples of each attribution.
     pub(super) fn for_each(&self, mut each: impl FnMut(&[u16], u64, u64)) {
-        for Counts { rules, series, samples, .. } in &self.known.read().counts {
-            each(rules, series.load(Ordering::Relaxed), samples.load(Ordering::Relaxed));
+        for Counts {
+            rules,
+            series,
+            samples,
+            ..
+        } in &self.known.read().counts
+        {
+            each(
+                rules,
+                series.load(Ordering::Relaxed),
+                samples.load(Ordering::Relaxed),
+            );
         }
     }
 
-    /// Returns the samples per second of each rule. `counts` is the current number of samples of each rule.
+    /// Returns the samples per second of each rule. `counts` is the current number of samples of
+    /// each rule.
     pub(super) fn rates(&self, counts: Vec<u64>) -> Vec<f64> {
         self.rates.lock().read(self.started.elapsed(), counts)
     }
@@ -137,11 +162,21 @@ impl Known {
         // The attribution to a team and no rules always exists: the team's budget depends on it.
         if self.counts.len() >= ATTRIBUTIONS_MAX && !rules.is_empty() {
             let last = &rules[rules.len() - 1..];
-            return self.ids.get(&key_of(team, last)).copied().unwrap_or_else(|| self.add(team, &[]));
+            return self
+                .ids
+                .get(&key_of(team, last))
+                .copied()
+                .unwrap_or_else(|| self.add(team, &[]));
         }
-        let id = u16::try_from(self.counts.len()).expect("ATTRIBUTIONS_MAX and TEAMS_MAX are within 16 bits");
+        let id = u16::try_from(self.counts.len())
+            .expect("ATTRIBUTIONS_MAX and TEAMS_MAX are within 16 bits");
         self.ids.insert(key, id);
-        self.counts.push(Counts { team, rules: rules.into(), series: AtomicU64::new(0), samples: AtomicU64::new(0) });
+        self.counts.push(Counts {
+            team,
+            rules: rules.into(),
+            series: AtomicU64::new(0),
+            samples: AtomicU64::new(0),
+        });
         id
     }
 }
@@ -160,7 +195,9 @@ pub(crate) struct AttributedSamples {
 impl AttributedSamples {
     /// Forgets all samples.
     pub(crate) fn clear(&mut self) {
-        self.touched.drain(..).for_each(|id| self.n_samples[usize::from(id)] = 0);
+        self.touched
+            .drain(..)
+            .for_each(|id| self.n_samples[usize::from(id)] = 0);
     }
 
     /// Adds samples if they count for a team or a rule.
@@ -200,12 +237,23 @@ mod tests {
     fn beyond_the_maximum_the_last_rule_counts() {
         let n_rules = 15;
         let attributions = Attributions::new(n_rules);
-        let sets = (1_u32..1 << n_rules)
-            .map(|bits| (0..n_rules as u16).filter(|idx| bits >> idx & 1 == 1).collect::<Vec<_>>());
-        let all: Vec<_> = sets.map(|rules| (attributions.of(Team::NONE, &rules), rules)).collect();
-        assert!(all.iter().all(|(attribution, _)| usize::from(attribution.0) < ATTRIBUTIONS_MAX));
+        let sets = (1_u32..1 << n_rules).map(|bits| {
+            (0..n_rules as u16)
+                .filter(|idx| bits >> idx & 1 == 1)
+                .collect::<Vec<_>>()
+        });
+        let all: Vec<_> = sets
+            .map(|rules| (attributions.of(Team::NONE, &rules), rules))
+            .collect();
+        assert!(
+            all.iter()
+                .all(|(attribution, _)| usize::from(attribution.0) < ATTRIBUTIONS_MAX)
+        );
         let (last, rules) = &all[all.len() - 1];
-        assert_eq!((*last, rules.len()), (attributions.of(Team::NONE, &[14]), 15));
+        assert_eq!(
+            (*last, rules.len()),
+            (attributions.of(Team::NONE, &[14]), 15)
+        );
     }
 
     #[test]
@@ -213,14 +261,19 @@ mod tests {
         let (attributions, mut names) = (Attributions::new(1), TeamNames::default());
         let teams = ["x", "y"].map(|name| names.get(name, |_| false));
         let mut samples = AttributedSamples::default();
-        for (team, rules, n) in [(teams[0], &[][..], 1), (teams[0], &[0], 2), (teams[1], &[], 4), (Team::NONE, &[0], 8)]
-        {
+        for (team, rules, n) in [
+            (teams[0], &[][..], 1),
+            (teams[0], &[0], 2),
+            (teams[1], &[], 4),
+            (Team::NONE, &[0], 8),
+        ] {
             samples.add(attributions.of(team, rules), n);
         }
         let (mut by_team, mut of_rule) = (Vec::new(), 0);
         attributions.count(&mut samples, &mut by_team);
         assert_eq!(by_team, [(teams[0], 1), (teams[0], 2), (teams[1], 4)]);
-        attributions.for_each(|rules, _, n_samples| of_rule += if rules == [0] { n_samples } else { 0 });
+        attributions
+            .for_each(|rules, _, n_samples| of_rule += if rules == [0] { n_samples } else { 0 });
         assert_eq!(of_rule, 10);
 
         by_team.clear();
@@ -231,9 +284,15 @@ mod tests {
         assert_eq!(by_team, [(Team::NONE, 2), (teams[1], 5)]);
 
         for rule in 1..=ATTRIBUTIONS_MAX as u16 {
-            assert_eq!(attributions.team_of(attributions.of(teams[0], &[rule, rule + 1])), teams[0]);
+            assert_eq!(
+                attributions.team_of(attributions.of(teams[0], &[rule, rule + 1])),
+                teams[0]
+            );
         }
         let newest = names.get("newest", |_| false);
-        assert_eq!(attributions.team_of(attributions.of(newest, &[0, 1])), newest);
+        assert_eq!(
+            attributions.team_of(attributions.of(newest, &[0, 1])),
+            newest
+        );
     }
 }

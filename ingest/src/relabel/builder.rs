@@ -1,5 +1,6 @@
-//! A label set that is being rewritten, like Prometheus' `labels.Builder`. If two labels get the same name, the last in
-//! the order of [`Builder::visit`] wins. So base labels, added labels and deleted labels are separate.
+//! A label set that is being rewritten, like Prometheus' `labels.Builder`. If two labels get the
+//! same name, the last in the order of [`Builder::visit`] wins. So base labels, added labels and
+//! deleted labels are separate.
 
 use varve_tsdb::Labels;
 use varve_tsdb::labels::LabelsError;
@@ -13,7 +14,11 @@ pub(super) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     pub(super) fn new(base: &'a Labels) -> Self {
-        Self { base, added: Vec::new(), deleted: Vec::new() }
+        Self {
+            base,
+            added: Vec::new(),
+            deleted: Vec::new(),
+        }
     }
 
     /// Returns the value of a label, or an empty string if the label is missing.
@@ -21,7 +26,11 @@ impl<'a> Builder<'a> {
         if let Some((_, value)) = self.added.iter().find(|(added, _)| added == name) {
             return value;
         }
-        if self.deleted.iter().any(|deleted| deleted == name) { "" } else { self.base.get(name).unwrap_or("") }
+        if self.deleted.iter().any(|deleted| deleted == name) {
+            ""
+        } else {
+            self.base.get(name).unwrap_or("")
+        }
     }
 
     /// Sets a label. An empty value deletes it. Returns `true` if the value changes.
@@ -29,7 +38,8 @@ impl<'a> Builder<'a> {
         if value.is_empty() {
             return self.delete(name);
         }
-        // A label that is set to its current value also counts as added, which changes the order of visits.
+        // A label that is set to its current value also counts as added, which changes the order of
+        // visits.
         let changes = self.get(name) != value;
         match self.added.iter_mut().find(|(added, _)| added == name) {
             Some((_, old_value)) => *old_value = value.to_owned(),
@@ -48,20 +58,35 @@ impl<'a> Builder<'a> {
         existed
     }
 
-    /// Returns the labels in the order in which Prometheus visits them: base labels, then added labels.
+    /// Returns the labels in the order in which Prometheus visits them: base labels, then added
+    /// labels.
     pub(super) fn visit(&self) -> Vec<(String, String)> {
         let is_base = |name: &str| {
-            !self.deleted.iter().any(|deleted| deleted == name) && !self.added.iter().any(|(added, _)| added == name)
+            !self.deleted.iter().any(|deleted| deleted == name)
+                && !self.added.iter().any(|(added, _)| added == name)
         };
-        let base = self.base.iter().filter(|(name, _)| is_base(name)).map(|(n, v)| (n.to_owned(), v.to_owned()));
+        let base = self
+            .base
+            .iter()
+            .filter(|(name, _)| is_base(name))
+            .map(|(n, v)| (n.to_owned(), v.to_owned()));
         base.chain(self.added.iter().cloned()).collect()
     }
 
-    /// Returns the labels that another builder has set to other values, and the labels that it has deleted.
+    /// Returns the labels that another builder has set to other values, and the labels that it has
+    /// deleted.
     pub(super) fn changes_to(&self, after: &Self) -> (Vec<(String, String)>, Vec<String>) {
-        let set = after.visit().into_iter().filter(|(name, value)| self.get(name) != value).collect();
-        let deleted =
-            self.visit().into_iter().map(|(name, _)| name).filter(|name| after.get(name).is_empty()).collect();
+        let set = after
+            .visit()
+            .into_iter()
+            .filter(|(name, value)| self.get(name) != value)
+            .collect();
+        let deleted = self
+            .visit()
+            .into_iter()
+            .map(|(name, _)| name)
+            .filter(|name| after.get(name).is_empty())
+            .collect();
         (set, deleted)
     }
 
@@ -72,7 +97,10 @@ impl<'a> Builder<'a> {
     /// Returns the label set.
     pub(super) fn labels(&self) -> Result<Labels, LabelsError> {
         let visited = self.visit();
-        let mut pairs: Vec<_> = visited.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let mut pairs: Vec<_> = visited
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
         Labels::from_unsorted(&mut pairs)
     }
 }

@@ -1,8 +1,10 @@
-//! A relabel configuration as written in the file. The errors have the texts of Prometheus (`model/relabel`).
+//! A relabel configuration as written in the file. The errors have the texts of Prometheus
+//! (`model/relabel`).
 
 use varve_regexp::{Regexp, RegexpError, Rewrite};
 
-/// A relabel configuration. A field that is `None` or empty is not in the file and has Prometheus' default.
+/// A relabel configuration. A field that is `None` or empty is not in the file and has Prometheus'
+/// default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RelabelConfig {
     /// Labels whose values are joined. Default none.
@@ -23,10 +25,11 @@ pub struct RelabelConfig {
     pub name: Option<String>,
     /// Whether the rule takes effect or only counts. Default `enforce`.
     pub state: RuleState,
-    /// Whether the rule switches to `dry_run` when a query names a metric whose series it dropped. Default `false`.
-    pub disable_on_use: bool,
-    /// Whether a query without a metric name also disables the rule, if it may select series that the rule dropped.
+    /// Whether the rule switches to `dry_run` when a query names a metric whose series it dropped.
     /// Default `false`.
+    pub disable_on_use: bool,
+    /// Whether a query without a metric name also disables the rule, if it may select series that
+    /// the rule dropped. Default `false`.
     pub disable_on_nameless_use: bool,
 }
 
@@ -59,12 +62,19 @@ pub struct RelabelError(pub(super) String);
 /// A compiled action.
 #[derive(Debug)]
 pub(super) enum Action {
-    Replace { regex: Regexp, target: Template, replacement: Template },
+    Replace {
+        regex: Regexp,
+        target: Template,
+        replacement: Template,
+    },
     Keep(Regexp),
     Drop(Regexp),
     KeepEqual(String),
     DropEqual(String),
-    HashMod { target: String, modulus: u64 },
+    HashMod {
+        target: String,
+        modulus: u64,
+    },
     LabelMap(Rewrite),
     LabelDrop(Regexp),
     LabelKeep(Regexp),
@@ -109,7 +119,9 @@ impl RelabelConfig {
             "keepequal" => Action::KeepEqual(target),
             "dropequal" => Action::DropEqual(target),
             "hashmod" => Action::HashMod { target, modulus },
-            "labelmap" => Action::LabelMap(Rewrite::parse(self.pattern(), self.replacement()).map_err(regex_error)?),
+            "labelmap" => Action::LabelMap(
+                Rewrite::parse(self.pattern(), self.replacement()).map_err(regex_error)?,
+            ),
             "labeldrop" => Action::LabelDrop(pattern),
             "labelkeep" => Action::LabelKeep(pattern),
             "lowercase" => Action::Lowercase(target),
@@ -121,31 +133,54 @@ impl RelabelConfig {
 
     fn replace(&self, regex: Regexp) -> Result<Action, RelabelError> {
         let template = |template: &str| match template.contains('$') {
-            true => Ok(Template::Groups(Box::new(Rewrite::parse(self.pattern(), template).map_err(regex_error)?))),
+            true => Ok(Template::Groups(Box::new(
+                Rewrite::parse(self.pattern(), template).map_err(regex_error)?,
+            ))),
             false => Ok(Template::Plain(template.to_owned())),
         };
         let (target, replacement) = (template(&self.target_label)?, template(self.replacement())?);
-        Ok(Action::Replace { regex, target, replacement })
+        Ok(Action::Replace {
+            regex,
+            target,
+            replacement,
+        })
     }
 
     /// Checks the fields in the order of Prometheus.
     fn check(&self, action: &str) -> Result<(), RelabelError> {
         let is = |names: &[&str]| names.contains(&action);
         if is(&["hashmod"]) && self.modulus == 0 {
-            return invalid("relabel configuration for hashmod requires non-zero modulus".to_owned());
+            return invalid(
+                "relabel configuration for hashmod requires non-zero modulus".to_owned(),
+            );
         }
-        let needs_target = is(&["replace", "hashmod", "lowercase", "uppercase", "keepequal", "dropequal"]);
+        let needs_target = is(&[
+            "replace",
+            "hashmod",
+            "lowercase",
+            "uppercase",
+            "keepequal",
+            "dropequal",
+        ]);
         if needs_target && self.target_label.is_empty() {
-            return invalid(format!("relabel configuration for {action} action requires 'target_label' value"));
+            return invalid(format!(
+                "relabel configuration for {action} action requires 'target_label' value"
+            ));
         }
         // Any non-empty string is a label name, so templates and names have no other errors.
-        if is(&["lowercase", "uppercase", "keepequal", "dropequal"]) && self.replacement() != REPLACEMENT {
+        if is(&["lowercase", "uppercase", "keepequal", "dropequal"])
+            && self.replacement() != REPLACEMENT
+        {
             return invalid(format!("'replacement' can not be set for {action} action"));
         }
         if is(&["labelmap"]) && self.replacement().is_empty() {
-            return invalid(format!("{:?} is invalid 'replacement' for {action} action", self.replacement()));
+            return invalid(format!(
+                "{:?} is invalid 'replacement' for {action} action",
+                self.replacement()
+            ));
         }
-        let has_others = self.modulus != 0 || self.separator() != ";" || self.replacement() != REPLACEMENT;
+        let has_others =
+            self.modulus != 0 || self.separator() != ";" || self.replacement() != REPLACEMENT;
         if is(&["dropequal", "keepequal"]) && (self.regex.is_some() || has_others) {
             return invalid(format!(
                 "{action} action requires only 'source_labels' and `target_label`, and no other fields"
@@ -153,7 +188,9 @@ impl RelabelConfig {
         }
         let has_labels = !self.source_labels.is_empty() || !self.target_label.is_empty();
         if is(&["labeldrop", "labelkeep"]) && (has_labels || has_others) {
-            return invalid(format!("{action} action requires only 'regex', and no other fields"));
+            return invalid(format!(
+                "{action} action requires only 'regex', and no other fields"
+            ));
         }
         Ok(())
     }

@@ -1,12 +1,13 @@
-//! The rules that were disabled by use, or would have been in a dry run, persisted across restarts. Format:
-//! docs/format/disabled-rules.md, version 1.
+//! The rules that were disabled by use, or would have been in a dry run, persisted across restarts.
+//! Format: docs/format/disabled-rules.md, version 1.
 //!
-//! A rule is identified by the fingerprint of its entry in the configuration. A changed entry is a new rule, even if
-//! only the name has changed. The file contains the rules in force that are disabled.
+//! A rule is identified by the fingerprint of its entry in the configuration. A changed entry is a
+//! new rule, even if only the name has changed. The file contains the rules in force that are
+//! disabled.
 //!
 //! Invariants
-//! 1. The file is written before the query that disabled a rule proceeds. A failed write is counted, and
-//!    [`DisabledRules::save`] repeats it.
+//! 1. The file is written before the query that disabled a rule proceeds. A failed write is
+//!    counted, and [`DisabledRules::save`] repeats it.
 //! 2. Rules are applied under the lock of this state, so the file matches the rules in force.
 //!
 //! Crash: the old file or the new one.
@@ -54,7 +55,12 @@ pub(crate) struct State {
 impl Default for DisabledRules {
     /// Creates a state that is not persisted.
     fn default() -> Self {
-        Self { state: Mutex::new(State { disabled: ByRule::default(), file: PersistedState::in_memory(FILE) }) }
+        Self {
+            state: Mutex::new(State {
+                disabled: ByRule::default(),
+                file: PersistedState::in_memory(FILE),
+            }),
+        }
     }
 }
 
@@ -62,7 +68,12 @@ impl DisabledRules {
     /// Reads the file `path`, whose directory must exist.
     pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, Result<(), StateFileError>) {
         let (disabled, file, found) = PersistedState::open(FILE, fs, path, decode);
-        (Self { state: Mutex::new(State { disabled, file }) }, found)
+        (
+            Self {
+                state: Mutex::new(State { disabled, file }),
+            },
+            found,
+        )
     }
 
     /// Returns the number of failed writes of the file.
@@ -94,7 +105,8 @@ impl State {
 
     /// Persists which of the rules in force are disabled. Waits for the disk if that has changed.
     pub(crate) fn update(&mut self, rules: &Rules) {
-        let entry = |rule: &super::Rule| Some((fingerprint(&rule.config), rule.used.get()?.truncated()));
+        let entry =
+            |rule: &super::Rule| Some((fingerprint(&rule.config), rule.used.get()?.truncated()));
         let disabled: ByRule = rules.rules.iter().filter_map(entry).collect();
         if disabled != self.disabled {
             self.disabled = disabled;
@@ -106,8 +118,14 @@ impl State {
 impl DisabledByUse {
     /// Returns a copy with strings truncated to their persisted length.
     fn truncated(&self) -> Self {
-        let cut = |string: &str, size_max: usize| string[..string.floor_char_boundary(size_max)].to_owned();
-        Self { at_ms: self.at_ms, selector: cut(&self.selector, SELECTOR_SIZE_MAX), who: cut(&self.who, WHO_SIZE_MAX) }
+        let cut = |string: &str, size_max: usize| {
+            string[..string.floor_char_boundary(size_max)].to_owned()
+        };
+        Self {
+            at_ms: self.at_ms,
+            selector: cut(&self.selector, SELECTOR_SIZE_MAX),
+            who: cut(&self.who, WHO_SIZE_MAX),
+        }
     }
 }
 
@@ -131,11 +149,21 @@ fn fingerprint(config: &RelabelConfig) -> u128 {
     for label in source_labels {
         put_optional(&mut bytes, Some(label));
     }
-    for string in [separator, regex, &Some(target_label.clone()), replacement, action, name] {
+    for string in [
+        separator,
+        regex,
+        &Some(target_label.clone()),
+        replacement,
+        action,
+        name,
+    ] {
         put_optional(&mut bytes, string.as_deref());
     }
     bytes.extend_from_slice(&modulus.to_le_bytes());
-    bytes.extend_from_slice(&[u8::from(*state == RuleState::DryRun), u8::from(*disable_on_use)]);
+    bytes.extend_from_slice(&[
+        u8::from(*state == RuleState::DryRun),
+        u8::from(*disable_on_use),
+    ]);
     // Only if set, so that the entries of older files keep their fingerprints.
     bytes.extend_from_slice(if *disable_on_nameless_use { &[1] } else { &[] });
     xxh3_128(&bytes)
@@ -153,7 +181,15 @@ fn put_optional(bytes: &mut Vec<u8>, string: Option<&str>) {
 fn encode(disabled: &ByRule) -> Vec<u8> {
     let n_rules = u16::try_from(disabled.len()).expect("RULES_MAX is within 16 bits");
     let mut bytes = n_rules.to_le_bytes().to_vec();
-    for (fingerprint, DisabledByUse { at_ms, selector, who }) in disabled {
+    for (
+        fingerprint,
+        DisabledByUse {
+            at_ms,
+            selector,
+            who,
+        },
+    ) in disabled
+    {
         bytes.extend_from_slice(&fingerprint.to_le_bytes());
         bytes.extend_from_slice(&at_ms.to_le_bytes());
         put_string(&mut bytes, selector);
@@ -169,8 +205,18 @@ fn decode(payload: &[u8]) -> Option<ByRule> {
     for _ in 0..cursor.len(RULES_MAX)? {
         let fingerprint = u128::from_le_bytes(cursor.bytes()?);
         let at_ms = i64::from_le_bytes(cursor.bytes()?);
-        let (selector, who) = (cursor.string(SELECTOR_SIZE_MAX)?.to_owned(), cursor.string(WHO_SIZE_MAX)?.to_owned());
-        disabled.insert(fingerprint, DisabledByUse { at_ms, selector, who });
+        let (selector, who) = (
+            cursor.string(SELECTOR_SIZE_MAX)?.to_owned(),
+            cursor.string(WHO_SIZE_MAX)?.to_owned(),
+        );
+        disabled.insert(
+            fingerprint,
+            DisabledByUse {
+                at_ms,
+                selector,
+                who,
+            },
+        );
     }
     cursor.is_at_end().then_some(disabled)
 }
@@ -208,11 +254,22 @@ mod tests {
 
     /// Disables the rule that drops a job, as a query does.
     fn disable(rules: &Rules, job: &str, who: &str) {
-        rules.relabel(&Labels::from_pairs([("__name__", "up"), ("job", job)]).unwrap()).unwrap();
-        let by =
-            || DisabledByUse { at_ms: 1_763_683_200_000, selector: format!("up{{job={job:?}}}"), who: who.to_owned() };
+        rules
+            .relabel(&Labels::from_pairs([("__name__", "up"), ("job", job)]).unwrap())
+            .unwrap();
+        let by = || DisabledByUse {
+            at_ms: 1_763_683_200_000,
+            selector: format!("up{{job={job:?}}}"),
+            who: who.to_owned(),
+        };
         let matchers = [Matcher::equal("__name__", "up"), Matcher::equal("job", job)];
-        assert_eq!(rules.note_use(&QueryContext::unbounded(), &matchers, by).unwrap().len(), 1);
+        assert_eq!(
+            rules
+                .note_use(&QueryContext::unbounded(), &matchers, by)
+                .unwrap()
+                .len(),
+            1
+        );
     }
 
     /// Applies rules and returns the names of the disabled ones.
@@ -221,7 +278,12 @@ mod tests {
         let mut state = state.state.lock();
         state.restore(&rules);
         state.update(&rules);
-        rules.rules.iter().filter(|rule| rule.used.is_known()).map(|rule| rule.name.clone()).collect()
+        rules
+            .rules
+            .iter()
+            .filter(|rule| rule.used.is_known())
+            .map(|rule| rule.name.clone())
+            .collect()
     }
 
     #[test]
@@ -237,14 +299,24 @@ mod tests {
         let after = fs.crash(PowerCut::LosesAll);
         let restarted = || open(&after).0;
         assert_eq!(disabled(&restarted(), &configs), ["a"]);
-        assert_eq!(disabled(&restarted(), &[drop_job("b", "y"), drop_job("a", "x")]), ["a"], "its index is irrelevant");
+        assert_eq!(
+            disabled(&restarted(), &[drop_job("b", "y"), drop_job("a", "x")]),
+            ["a"],
+            "its index is irrelevant"
+        );
         let n_operations = after.n_operations();
         assert_eq!(disabled(&restarted(), &configs), ["a"]);
         assert_eq!(after.n_operations(), n_operations, "nothing has changed");
-        let enforced = RelabelConfig { disable_on_use: false, ..drop_job("a", "x") };
+        let enforced = RelabelConfig {
+            disable_on_use: false,
+            ..drop_job("a", "x")
+        };
         for changed in [drop_job("a2", "x"), drop_job("a", "x|z"), enforced] {
             let fs = fs.crash(PowerCut::LosesAll);
-            assert!(disabled(&open(&fs).0, std::slice::from_ref(&changed)).is_empty(), "{changed:?}");
+            assert!(
+                disabled(&open(&fs).0, std::slice::from_ref(&changed)).is_empty(),
+                "{changed:?}"
+            );
             // It was not in force for a while, and is a new rule.
             assert!(disabled(&open(&fs).0, &configs).is_empty(), "{changed:?}");
         }
@@ -255,7 +327,10 @@ mod tests {
         let fs = MemFs::with_dir("/data");
         let in_force = rules(&[drop_job("debug", "x")]);
         disable(&in_force, "x", "curl");
-        let mut state = State { disabled: ByRule::default(), file: PersistedState::in_memory(FILE) };
+        let mut state = State {
+            disabled: ByRule::default(),
+            file: PersistedState::in_memory(FILE),
+        };
         state.update(&in_force);
         let payload = encode(&state.disabled);
         FILE.replace(&fs, Path::new(PATH), &payload).unwrap();
@@ -271,7 +346,12 @@ mod tests {
         let too_many = (RULES_MAX as u16 + 1).to_le_bytes();
         let of_one = |tail: &[u8]| [&[1, 0][..], &[0; 24], tail].concat();
         assert!(decode(&of_one(&[0, 0, 1, 0, b'w'])).is_some());
-        for tail in [&[0, 0, 1, 0, 0xff][..], &[1, 4], &[0, 0, 1, 1], &[0, 0, 1, 0, b'w', 0]] {
+        for tail in [
+            &[0, 0, 1, 0, 0xff][..],
+            &[1, 4],
+            &[0, 0, 1, 1],
+            &[0, 0, 1, 0, b'w', 0],
+        ] {
             assert!(decode(&of_one(tail)).is_none(), "{tail:?}");
         }
         assert!(decode(&too_many).is_none());

@@ -1,14 +1,16 @@
 //! Footprints of the label sets that rules with `disable_on_use` have dropped.
 //!
-//! Dropped series are in no index, so this module remembers their footprints: the metric name, and the labels that the
-//! rule compares. A selector uses dropped series if it may select a series with such a footprint and any other labels.
+//! Dropped series are in no index, so this module remembers their footprints: the metric name, and
+//! the labels that the rule compares. A selector uses dropped series if it may select a series with
+//! such a footprint and any other labels.
 //!
 //! Invariants
-//! 1. There are at most [`FOOTPRINTS_MAX`] footprints per rule, and [`FOOTPRINTS_TOTAL_MAX`] of [`SIZE_MAX`] bytes in
-//!    total. Further dropped series are not remembered, and a query for them does not disable the rule.
+//! 1. There are at most [`FOOTPRINTS_MAX`] footprints per rule, and [`FOOTPRINTS_TOTAL_MAX`] of
+//!    [`SIZE_MAX`] bytes in total. Further dropped series are not remembered, and a query for them
+//!    does not disable the rule.
 //!
-//! Threads: one lock, taken briefly when a label set is first seen, and by queries if such rules exist. Queries match a
-//! shared state without it.
+//! Threads: one lock, taken briefly when a label set is first seen, and by queries if such rules
+//! exist. Queries match a shared state without it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,7 +23,8 @@ use super::builder::Builder;
 
 /// Maximum number of footprints of a rule.
 const FOOTPRINTS_MAX: usize = 4_096;
-/// Maximum number of footprints of all rules. A query may have to compare its selector with all of them.
+/// Maximum number of footprints of all rules. A query may have to compare its selector with all of
+/// them.
 const FOOTPRINTS_TOTAL_MAX: usize = 65_536;
 /// Maximum size of the strings of all footprints in bytes.
 const SIZE_MAX: usize = 16 << 20;
@@ -48,34 +51,71 @@ struct Footprint {
 }
 
 impl Footprints {
-    /// Adds the footprint of a label set that a rule drops. `compared` are the names of the labels that the rule
-    /// compares.
-    pub(super) fn note<'a>(&self, rule: u16, compared: impl Iterator<Item = &'a str>, labels: &Builder<'_>) {
-        let (metric, label) = (labels.get(METRIC_NAME), |name: &str| (name.into(), labels.get(name).into()));
-        let footprint = Footprint { rule, labels: compared.filter(|name| *name != METRIC_NAME).map(label).collect() };
-        let size = metric.len() + footprint.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+    /// Adds the footprint of a label set that a rule drops. `compared` are the names of the labels
+    /// that the rule compares.
+    pub(super) fn note<'a>(
+        &self,
+        rule: u16,
+        compared: impl Iterator<Item = &'a str>,
+        labels: &Builder<'_>,
+    ) {
+        let (metric, label) = (labels.get(METRIC_NAME), |name: &str| {
+            (name.into(), labels.get(name).into())
+        });
+        let footprint = Footprint {
+            rule,
+            labels: compared
+                .filter(|name| *name != METRIC_NAME)
+                .map(label)
+                .collect(),
+        };
+        let size = metric.len()
+            + footprint
+                .labels
+                .iter()
+                .map(|(name, value)| name.len() + value.len())
+                .sum::<usize>();
         let mut state = self.state.lock();
-        let is_full = state.n_by_rule.get(&rule).is_some_and(|n_of_rule| *n_of_rule >= FOOTPRINTS_MAX)
+        let is_full = state
+            .n_by_rule
+            .get(&rule)
+            .is_some_and(|n_of_rule| *n_of_rule >= FOOTPRINTS_MAX)
             || state.n_total >= FOOTPRINTS_TOTAL_MAX
             || state.size + size > SIZE_MAX;
-        if is_full || state.by_metric.get(metric).is_some_and(|footprints| footprints.contains(&footprint)) {
+        if is_full
+            || state
+                .by_metric
+                .get(metric)
+                .is_some_and(|footprints| footprints.contains(&footprint))
+        {
             return;
         }
         // Clones the state if a query still reads it.
-        let State { by_metric, n_by_rule, n_total, size: size_total } = Arc::make_mut(&mut state);
-        by_metric.entry(metric.into()).or_default().insert(footprint);
+        let State {
+            by_metric,
+            n_by_rule,
+            n_total,
+            size: size_total,
+        } = Arc::make_mut(&mut state);
+        by_metric
+            .entry(metric.into())
+            .or_default()
+            .insert(footprint);
         *n_by_rule.entry(rule).or_default() += 1;
         *n_total += 1;
         *size_total += size;
     }
 
-    /// Returns the indexes of the rules that have dropped series that `matchers` may select, ascending.
+    /// Returns the indexes of the rules that have dropped series that `matchers` may select,
+    /// ascending.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
     pub(super) fn matching(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Vec<u16>> {
         let state = Arc::clone(&self.state.lock());
-        let named = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal);
+        let named = matchers
+            .iter()
+            .find(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal);
         let mut found = BTreeSet::new();
         match named {
             Some(name) => {
@@ -107,7 +147,9 @@ fn add_rules(
     found: &mut BTreeSet<u16>,
 ) -> Result<()> {
     ctx.check()?;
-    let (of_name, others): (Vec<_>, Vec<_>) = matchers.iter().partition(|matcher| matcher.name() == METRIC_NAME);
+    let (of_name, others): (Vec<_>, Vec<_>) = matchers
+        .iter()
+        .partition(|matcher| matcher.name() == METRIC_NAME);
     for matcher in of_name {
         if !matcher.matches_in(ctx, metric)? {
             return Ok(());
@@ -125,7 +167,10 @@ fn add_rules(
 impl Footprint {
     fn matches(&self, ctx: &QueryContext, matchers: &[&Matcher]) -> Result<bool> {
         for matcher in matchers {
-            let value = self.labels.iter().find(|(label, _)| **label == *matcher.name());
+            let value = self
+                .labels
+                .iter()
+                .find(|(label, _)| **label == *matcher.name());
             if let Some((_, value)) = value
                 && !matcher.matches_in(ctx, value)?
             {
@@ -147,14 +192,24 @@ mod tests {
     }
 
     fn matching(footprints: &Footprints, matchers: &[Matcher]) -> Vec<u16> {
-        footprints.matching(&QueryContext::unbounded(), matchers).unwrap()
+        footprints
+            .matching(&QueryContext::unbounded(), matchers)
+            .unwrap()
     }
 
-    /// Matching held the lock and had no deadline, so a query with an expensive expression delayed all writes.
+    /// Matching held the lock and had no deadline, so a query with an expensive expression delayed
+    /// all writes.
     #[test]
     fn matching_ends_at_the_deadline_and_blocks_no_writer() {
         let footprints = Footprints::default();
-        let note_one = |i: usize| note(&footprints, 0, &["__name__"], &[("__name__", &i.to_string())]);
+        let note_one = |i: usize| {
+            note(
+                &footprints,
+                0,
+                &["__name__"],
+                &[("__name__", &i.to_string())],
+            )
+        };
         (0..1000).for_each(note_one);
         let interrupted = QueryContext::unbounded();
         interrupted.interrupt(Interrupt::Canceled);
@@ -163,25 +218,47 @@ mod tests {
         }
         let read = Arc::clone(&footprints.state.lock());
         note_one(1000);
-        assert_eq!((read.n_total, footprints.state.lock().n_total), (1000, 1001));
+        assert_eq!(
+            (read.n_total, footprints.state.lock().n_total),
+            (1000, 1001)
+        );
     }
 
     #[test]
     fn a_selector_matches_the_footprints_that_it_may_select() {
         let footprints = Footprints::default();
         for pod in ["p", "q"] {
-            note(&footprints, 0, &["__name__", "job"], &[("__name__", "a"), ("job", "x"), ("pod", pod)]);
+            note(
+                &footprints,
+                0,
+                &["__name__", "job"],
+                &[("__name__", "a"), ("job", "x"), ("pod", pod)],
+            );
         }
-        note(&footprints, 7, &["namespace"], &[("__name__", "b"), ("job", "x")]);
+        note(
+            &footprints,
+            7,
+            &["namespace"],
+            &[("__name__", "b"), ("job", "x")],
+        );
         assert_eq!(footprints.state.lock().n_total, 2);
         let check = |matchers: &[(MatchOp, &str, &str)], expect: &[u16]| {
-            let matchers: Vec<_> =
-                matchers.iter().map(|&(op, name, value)| Matcher::new(op, name, value).unwrap()).collect();
+            let matchers: Vec<_> = matchers
+                .iter()
+                .map(|&(op, name, value)| Matcher::new(op, name, value).unwrap())
+                .collect();
             assert_eq!(matching(&footprints, &matchers), expect, "{matchers:?}");
         };
         use MatchOp::{Equal, NotEqual, NotRegexp, Regexp};
         check(&[(Equal, "__name__", "a")], &[0]);
-        check(&[(Equal, "__name__", "a"), (Equal, "job", "x"), (Equal, "pod", "unknown")], &[0]);
+        check(
+            &[
+                (Equal, "__name__", "a"),
+                (Equal, "job", "x"),
+                (Equal, "pod", "unknown"),
+            ],
+            &[0],
+        );
         check(&[(Equal, "__name__", "a"), (Equal, "job", "y")], &[]);
         check(&[(Equal, "__name__", "a"), (NotEqual, "job", "x")], &[]);
         check(&[(Equal, "__name__", "c")], &[]);
@@ -190,7 +267,10 @@ mod tests {
         check(&[(NotRegexp, "__name__", "a.*")], &[7]);
         // A missing label counts as empty.
         check(&[(Equal, "__name__", "b"), (Equal, "namespace", "n")], &[]);
-        check(&[(Equal, "__name__", "b"), (Regexp, "namespace", ".*")], &[7]);
+        check(
+            &[(Equal, "__name__", "b"), (Regexp, "namespace", ".*")],
+            &[7],
+        );
         check(&[(Equal, "__name__", "a"), (Equal, "__name__", "b")], &[]);
     }
 
@@ -198,20 +278,45 @@ mod tests {
     fn footprints_are_bounded_by_rule_and_in_total() {
         let footprints = Footprints::default();
         let metric = |i: usize| format!("m{i}");
-        (0..=FOOTPRINTS_MAX).for_each(|i| note(&footprints, 0, &["__name__"], &[("__name__", &metric(i))]));
+        (0..=FOOTPRINTS_MAX)
+            .for_each(|i| note(&footprints, 0, &["__name__"], &[("__name__", &metric(i))]));
         assert_eq!(footprints.state.lock().n_total, FOOTPRINTS_MAX);
         note(&footprints, 1, &["__name__"], &[("__name__", "m0")]);
-        assert_eq!(matching(&footprints, &[Matcher::equal("__name__", "m0")]), [0, 1]);
-        assert!(matching(&footprints, &[Matcher::equal("__name__", &metric(FOOTPRINTS_MAX))]).is_empty());
+        assert_eq!(
+            matching(&footprints, &[Matcher::equal("__name__", "m0")]),
+            [0, 1]
+        );
+        assert!(
+            matching(
+                &footprints,
+                &[Matcher::equal("__name__", &metric(FOOTPRINTS_MAX))]
+            )
+            .is_empty()
+        );
         for rule in 2..20 {
-            (0..FOOTPRINTS_MAX).for_each(|i| note(&footprints, rule, &["__name__"], &[("__name__", &metric(i))]));
+            (0..FOOTPRINTS_MAX).for_each(|i| {
+                note(
+                    &footprints,
+                    rule,
+                    &["__name__"],
+                    &[("__name__", &metric(i))],
+                )
+            });
         }
         assert_eq!(footprints.state.lock().n_total, FOOTPRINTS_TOTAL_MAX);
 
         let (footprints, value) = (Footprints::default(), "x".repeat(1 << 16));
         for i in 0..300 {
-            note(&footprints, 0, &["job"], &[("__name__", &metric(i)), ("job", &value)]);
+            note(
+                &footprints,
+                0,
+                &["job"],
+                &[("__name__", &metric(i)), ("job", &value)],
+            );
         }
-        assert_eq!(footprints.state.lock().n_total, SIZE_MAX / (value.len() + "m100job".len()));
+        assert_eq!(
+            footprints.state.lock().n_total,
+            SIZE_MAX / (value.len() + "m100job".len())
+        );
     }
 }

@@ -1,20 +1,21 @@
 //! Relabeling: rules that rewrite, keep or drop series before they reach the store.
 //!
-//! A rule is one of Prometheus' relabel configurations (`config`), with its defaults, regular expressions and errors;
-//! `rule` applies it to a label set. The rules are applied to each label set once, when it is first seen. The route
-//! cache keeps the result and its [`Attribution`], so that a later sample of a dropped series costs one look-up.
+//! A rule is one of Prometheus' relabel configurations (`config`), with its defaults, regular
+//! expressions and errors; `rule` applies it to a label set. The rules are applied to each label
+//! set once, when it is first seen. The route cache keeps the result and its [`Attribution`], so
+//! that a later sample of a dropped series costs one look-up.
 //!
-//! A rule in `dry_run` is evaluated and counted, and changes nothing. A rule with `disable_on_use` switches to
-//! `dry_run` when a query names a metric of series that it dropped (`footprints`), and stays in this state across
-//! restarts (`disabled_rules`) until an operator enables it. In a dry run, the query that would have disabled the rule
-//! is recorded.
+//! A rule in `dry_run` is evaluated and counted, and changes nothing. A rule with `disable_on_use`
+//! switches to `dry_run` when a query names a metric of series that it dropped (`footprints`), and
+//! stays in this state across restarts (`disabled_rules`) until an operator enables it. In a dry
+//! run, the query that would have disabled the rule is recorded.
 //!
 //! Invariants
-//! 1. An attribution is used only with the rules that created it: routes of other rules have other keys in the route
-//!    cache.
+//! 1. An attribution is used only with the rules that created it: routes of other rules have other
+//!    keys in the route cache.
 //!
-//! Threads: rules are immutable, except for the query that disabled each. A request uses the rules that were in force
-//! when it started.
+//! Threads: rules are immutable, except for the query that disabled each. A request uses the rules
+//! that were in force when it started.
 
 mod attribution;
 mod builder;
@@ -42,10 +43,11 @@ use rule::{Effect, Rule};
 #[derive(Debug, Default)]
 pub struct Rules {
     rules: Vec<Rule>,
-    /// Footprints of the series that the rules with `disable_on_use` have dropped, or would have in a dry run.
+    /// Footprints of the series that the rules with `disable_on_use` have dropped, or would have in
+    /// a dry run.
     dropped: Footprints,
-    /// Footprints of the series that the other rules have dropped. Separate, so that they do not use up the limit of
-    /// `dropped`.
+    /// Footprints of the series that the other rules have dropped. Separate, so that they do not
+    /// use up the limit of `dropped`.
     dropped_by_others: Footprints,
 }
 
@@ -89,8 +91,8 @@ pub struct RuleStats {
     pub disabled_by_use: Option<DisabledByUse>,
     /// The first query that would have disabled the rule, if it is in a dry run.
     pub would_be_disabled_by: Option<DisabledByUse>,
-    /// Number of label sets that it dropped or changed, or would have, since the rules last changed or one of them was
-    /// disabled or enabled.
+    /// Number of label sets that it dropped or changed, or would have, since the rules last changed
+    /// or one of them was disabled or enabled.
     pub series: u64,
     /// Number of samples of these label sets.
     pub samples: u64,
@@ -126,27 +128,36 @@ impl Rules {
     /// Checks and compiles rules.
     ///
     /// # Errors
-    /// The first rule that Prometheus would reject, with the reason; a name that two rules have; more than
-    /// [`RULES_MAX`] rules.
+    /// The first rule that Prometheus would reject, with the reason; a name that two rules have;
+    /// more than [`RULES_MAX`] rules.
     pub fn new(configs: Vec<RelabelConfig>) -> Result<Self, RelabelError> {
         if configs.len() > RULES_MAX {
             return Err(RelabelError(format!("more than {RULES_MAX} rules")));
         }
         let mut rules: Vec<Rule> = Vec::with_capacity(configs.len());
         for (idx, config) in configs.into_iter().enumerate() {
-            let rule =
-                Rule::new(config, idx).map_err(|RelabelError(reason)| RelabelError(format!("rule {idx}: {reason}")))?;
+            let rule = Rule::new(config, idx)
+                .map_err(|RelabelError(reason)| RelabelError(format!("rule {idx}: {reason}")))?;
             if rules.iter().any(|other| other.name == rule.name) {
-                return Err(RelabelError(format!("rule {idx}: another rule has the name {:?}", rule.name)));
+                return Err(RelabelError(format!(
+                    "rule {idx}: another rule has the name {:?}",
+                    rule.name
+                )));
             }
             rules.push(rule);
         }
-        Ok(Self { rules, ..Self::default() })
+        Ok(Self {
+            rules,
+            ..Self::default()
+        })
     }
 
     /// Returns `true` if the configurations of the rules are the same, in the same order.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.rules.iter().map(|rule| &rule.config).eq(other.rules.iter().map(|rule| &rule.config))
+        self.rules
+            .iter()
+            .map(|rule| &rule.config)
+            .eq(other.rules.iter().map(|rule| &rule.config))
     }
 
     /// Returns the number of footprints of dropped series.
@@ -162,8 +173,9 @@ impl Rules {
         self.apply(labels.clone(), &mut Vec::new())
     }
 
-    /// Returns the effect of the rules on a label set, without any side effect. Before a rule is applied, calls
-    /// `charge` with the maximum size of the strings that the rule may create; afterwards, with the size of its step.
+    /// Returns the effect of the rules on a label set, without any side effect. Before a rule is
+    /// applied, calls `charge` with the maximum size of the strings that the rule may create;
+    /// afterwards, with the size of its step.
     ///
     /// # Errors
     /// The errors of `charge`.
@@ -183,10 +195,24 @@ impl Rules {
             }
             let state = rule.state();
             let (set, deleted) = builder.changes_to(&after);
-            let size = set.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
-            charge(size_of::<RelabelStep>() + rule.name.len() + size + deleted.iter().map(String::len).sum::<usize>())?;
+            let size = set
+                .iter()
+                .map(|(name, value)| name.len() + value.len())
+                .sum::<usize>();
+            charge(
+                size_of::<RelabelStep>()
+                    + rule.name.len()
+                    + size
+                    + deleted.iter().map(String::len).sum::<usize>(),
+            )?;
             let drops = effect == Effect::Drops;
-            steps.push(RelabelStep { name: rule.name.clone(), state, drops, set, deleted });
+            steps.push(RelabelStep {
+                name: rule.name.clone(),
+                state,
+                drops,
+                set,
+                deleted,
+            });
             if state == RuleState::Enforce {
                 if drops {
                     is_dropped = true;
@@ -195,13 +221,18 @@ impl Rules {
                 builder = after;
             }
         }
-        let result =
-            if is_dropped { Ok(None) } else { builder.labels().map(|labels| Some(labels).filter(|l| !l.is_empty())) };
+        let result = if is_dropped {
+            Ok(None)
+        } else {
+            builder
+                .labels()
+                .map(|labels| Some(labels).filter(|l| !l.is_empty()))
+        };
         Ok(RelabelPreview { steps, result })
     }
 
-    /// Notes a query with a selector. Disables the rules with `disable_on_use` that have dropped series that `matchers`
-    /// may select, and returns the rules for which this is the first use.
+    /// Notes a query with a selector. Disables the rules with `disable_on_use` that have dropped
+    /// series that `matchers` may select, and returns the rules for which this is the first use.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -215,19 +246,30 @@ impl Rules {
         if !self.rules.iter().any(|rule| rule.awaits_use(is_named)) {
             return Ok(Vec::new());
         }
-        let used = self.dropped.matching(ctx, matchers)?.into_iter().map(|idx| &self.rules[usize::from(idx)]);
+        let used = self
+            .dropped
+            .matching(ctx, matchers)?
+            .into_iter()
+            .map(|idx| &self.rules[usize::from(idx)]);
         Ok(used
             .filter(|rule| rule.awaits_use(is_named) && rule.used.set(by()))
-            .map(|rule| UsedRule { name: rule.name.clone(), is_disabled: rule.config.state == RuleState::Enforce })
+            .map(|rule| UsedRule {
+                name: rule.name.clone(),
+                is_disabled: rule.config.state == RuleState::Enforce,
+            })
             .collect())
     }
 
-    /// Returns the rules that have dropped series that `matchers` may select, if `matchers` name their metrics:
-    /// enforced rules, and those that a query has disabled.
+    /// Returns the rules that have dropped series that `matchers` may select, if `matchers` name
+    /// their metrics: enforced rules, and those that a query has disabled.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub(crate) fn dropping(&self, ctx: &QueryContext, matchers: &[Matcher]) -> varve_tsdb::Result<Vec<DroppingRule>> {
+    pub(crate) fn dropping(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+    ) -> varve_tsdb::Result<Vec<DroppingRule>> {
         if self.rules.is_empty() || !names_metrics(matchers) {
             return Ok(Vec::new());
         }
@@ -236,20 +278,34 @@ impl Rules {
         let rules = found.into_iter().map(|idx| &self.rules[usize::from(idx)]);
         let dropping = |rule: &Rule| {
             let is_disabled = rule.state() == RuleState::DryRun;
-            DroppingRule { name: rule.name.clone(), is_disabled }
+            DroppingRule {
+                name: rule.name.clone(),
+                is_disabled,
+            }
         };
-        Ok(rules.filter(|rule| rule.config.state == RuleState::Enforce).map(dropping).collect())
+        Ok(rules
+            .filter(|rule| rule.config.state == RuleState::Enforce)
+            .map(dropping)
+            .collect())
     }
 
-    /// Enables a rule that a query has disabled, and forgets the query. Returns `None` if no rule has the name.
+    /// Enables a rule that a query has disabled, and forgets the query. Returns `None` if no rule
+    /// has the name.
     pub(crate) fn enable(&self, name: &str) -> Option<EnabledRule> {
         let rule = self.rules.iter().find(|rule| rule.name == name)?;
-        Some(EnabledRule { was_used: rule.used.clear(), state: rule.state() })
+        Some(EnabledRule {
+            was_used: rule.used.clear(),
+            state: rule.state(),
+        })
     }
 
-    /// Like [`Rules::relabel`]. Stores in `matched` the indexes of the rules that changed or dropped the label set, or
-    /// would have.
-    pub(crate) fn apply(&self, labels: Labels, matched: &mut Vec<u16>) -> Result<Option<Labels>, LabelsError> {
+    /// Like [`Rules::relabel`]. Stores in `matched` the indexes of the rules that changed or
+    /// dropped the label set, or would have.
+    pub(crate) fn apply(
+        &self,
+        labels: Labels,
+        matched: &mut Vec<u16>,
+    ) -> Result<Option<Labels>, LabelsError> {
         matched.clear();
         if self.rules.is_empty() {
             return Ok(Some(labels));
@@ -264,7 +320,8 @@ impl Rules {
                     if rule.config.disable_on_use {
                         self.dropped.note(idx, rule.compared_labels(), &builder);
                     } else if is_enforced {
-                        self.dropped_by_others.note(idx, rule.compared_labels(), &builder);
+                        self.dropped_by_others
+                            .note(idx, rule.compared_labels(), &builder);
                     }
                     if is_enforced {
                         return Ok(None);
@@ -280,17 +337,20 @@ impl Rules {
     }
 }
 
-/// Returns `true` if matchers select their metrics by name: by equality, or by a regular expression that is a finite
-/// set of names.
+/// Returns `true` if matchers select their metrics by name: by equality, or by a regular expression
+/// that is a finite set of names.
 fn names_metrics(matchers: &[Matcher]) -> bool {
-    matchers.iter().filter(|matcher| matcher.name() == METRIC_NAME).any(|matcher| match matcher.op() {
-        MatchOp::Equal => !matcher.value().is_empty(),
-        MatchOp::Regexp => {
-            let names = matcher.regexp().and_then(|regexp| regexp.literals());
-            names.is_some_and(|names| names.iter().all(|name| !name.is_empty()))
-        }
-        MatchOp::NotEqual | MatchOp::NotRegexp => false,
-    })
+    matchers
+        .iter()
+        .filter(|matcher| matcher.name() == METRIC_NAME)
+        .any(|matcher| match matcher.op() {
+            MatchOp::Equal => !matcher.value().is_empty(),
+            MatchOp::Regexp => {
+                let names = matcher.regexp().and_then(|regexp| regexp.literals());
+                names.is_some_and(|names| names.iter().all(|name| !name.is_empty()))
+            }
+            MatchOp::NotEqual | MatchOp::NotRegexp => false,
+        })
 }
 
 /// The rules in force, and their counts.
@@ -304,15 +364,23 @@ pub(crate) struct ActiveRules {
 
 impl ActiveRules {
     pub(crate) fn new(rules: Rules, generation: u32) -> Self {
-        Self { attributions: Arc::new(Attributions::new(rules.rules.len())), rules: Arc::new(rules), generation }
+        Self {
+            attributions: Arc::new(Attributions::new(rules.rules.len())),
+            rules: Arc::new(rules),
+            generation,
+        }
     }
 
-    /// Returns the same rules in a new generation, after some were disabled or enabled, which makes cached routes
-    /// invalid. Rules count their series anew.
+    /// Returns the same rules in a new generation, after some were disabled or enabled, which makes
+    /// cached routes invalid. Rules count their series anew.
     pub(crate) fn next_generation(&self) -> Self {
         self.attributions.reset_series();
         let generation = self.generation.wrapping_add(1);
-        Self { rules: Arc::clone(&self.rules), attributions: Arc::clone(&self.attributions), generation }
+        Self {
+            rules: Arc::clone(&self.rules),
+            attributions: Arc::clone(&self.attributions),
+            generation,
+        }
     }
 
     /// Returns the counts of each rule.
@@ -324,14 +392,19 @@ impl ActiveRules {
                 stats[usize::from(idx)].samples += samples;
             }
         });
-        let rates = self.attributions.rates(stats.iter().map(|rule| rule.samples).collect());
-        stats.iter_mut().zip(rates).for_each(|(rule, rate)| rule.samples_per_second = rate);
+        let rates = self
+            .attributions
+            .rates(stats.iter().map(|rule| rule.samples).collect());
+        stats
+            .iter_mut()
+            .zip(rates)
+            .for_each(|(rule, rate)| rule.samples_per_second = rate);
         stats
     }
 }
 
-/// Copies of a created string that exist at the same time: the result of the expansion, the labels before and after the
-/// rule, and the step.
+/// Copies of a created string that exist at the same time: the result of the expansion, the labels
+/// before and after the rule, and the step.
 const STRING_COPIES: usize = 4;
 
 /// Maximum number of rules.

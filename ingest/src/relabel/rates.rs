@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Minimum interval that a rate covers, except for the first rate. It contains at least one request of a sender that
-/// sends once a minute.
+/// Minimum interval that a rate covers, except for the first rate. It contains at least one request
+/// of a sender that sends once a minute.
 const INTERVAL_MIN: Duration = Duration::from_secs(120);
 
 /// The last two reads that are at least [`INTERVAL_MIN`] apart.
@@ -21,16 +21,31 @@ struct Read {
 }
 
 impl Rates {
-    /// Returns the rates since an earlier read at least [`INTERVAL_MIN`] ago, or since the start. `now` is the time
-    /// since the start.
+    /// Returns the rates since an earlier read at least [`INTERVAL_MIN`] ago, or since the start.
+    /// `now` is the time since the start.
     pub(super) fn read(&mut self, now: Duration, counts: Vec<u64>) -> Vec<f64> {
         if now.saturating_sub(self.last.at) >= INTERVAL_MIN {
-            self.previous = std::mem::replace(&mut self.last, Read { at: now, counts: counts.clone() });
+            self.previous = std::mem::replace(
+                &mut self.last,
+                Read {
+                    at: now,
+                    counts: counts.clone(),
+                },
+            );
         }
         let seconds = now.saturating_sub(self.previous.at).as_secs_f64();
-        let previous = self.previous.counts.iter().copied().chain(std::iter::repeat(0));
+        let previous = self
+            .previous
+            .counts
+            .iter()
+            .copied()
+            .chain(std::iter::repeat(0));
         let rate = |(count, previous): (u64, u64)| {
-            if seconds > 0.0 { count.saturating_sub(previous) as f64 / seconds } else { 0.0 }
+            if seconds > 0.0 {
+                count.saturating_sub(previous) as f64 / seconds
+            } else {
+                0.0
+            }
         };
         counts.into_iter().zip(previous).map(rate).collect()
     }
@@ -52,7 +67,11 @@ mod tests {
             (300, [1500, 120], [(1500.0 - 240.0) / 180.0, 0.0]),
             (360, [2640, 120], [10.0, 0.0]),
         ] {
-            assert_eq!(rates.read(Duration::from_secs(now_s), counts.to_vec()), expect, "at {now_s} s");
+            assert_eq!(
+                rates.read(Duration::from_secs(now_s), counts.to_vec()),
+                expect,
+                "at {now_s} s"
+            );
         }
     }
 

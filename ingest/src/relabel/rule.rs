@@ -19,7 +19,8 @@ pub(super) struct Rule {
     pub(super) used: FirstUse,
 }
 
-/// The first query for series that the rule drops: it disables an enforced rule, and is recorded in a dry run.
+/// The first query for series that the rule drops: it disables an enforced rule, and is recorded in
+/// a dry run.
 #[derive(Debug, Default)]
 pub(super) struct FirstUse {
     /// Whether there is a query. Read for each rule and new label set, without the lock.
@@ -76,20 +77,32 @@ impl Rule {
     pub(super) fn new(config: RelabelConfig, idx: usize) -> Result<Self, RelabelError> {
         let action = config.compile()?;
         if config.disable_on_use && !action.only_drops() {
-            return Err(RelabelError("'disable_on_use' is only for rules that drop series".to_owned()));
+            return Err(RelabelError(
+                "'disable_on_use' is only for rules that drop series".to_owned(),
+            ));
         }
         if config.disable_on_nameless_use && !config.disable_on_use {
-            return Err(RelabelError("'disable_on_nameless_use' needs 'disable_on_use'".to_owned()));
+            return Err(RelabelError(
+                "'disable_on_nameless_use' needs 'disable_on_use'".to_owned(),
+            ));
         }
         let separator = config.separator().to_owned();
         let name = config.name.clone().unwrap_or_else(|| format!("#{idx}"));
-        Ok(Self { name, separator, action, config, used: FirstUse::default() })
+        Ok(Self {
+            name,
+            separator,
+            action,
+            config,
+            used: FirstUse::default(),
+        })
     }
 
-    /// Returns `true` if the next query for series that the rule drops is its first use. `is_named` tells whether the
-    /// query names a metric.
+    /// Returns `true` if the next query for series that the rule drops is its first use. `is_named`
+    /// tells whether the query names a metric.
     pub(super) fn awaits_use(&self, is_named: bool) -> bool {
-        self.config.disable_on_use && (is_named || self.config.disable_on_nameless_use) && !self.used.is_known()
+        self.config.disable_on_use
+            && (is_named || self.config.disable_on_nameless_use)
+            && !self.used.is_known()
     }
 
     /// Returns the statistics of the rule with all counts 0.
@@ -113,12 +126,20 @@ impl Rule {
 
     /// Returns the current state.
     pub(super) fn state(&self) -> RuleState {
-        if self.used.is_known() { RuleState::DryRun } else { self.config.state }
+        if self.used.is_known() {
+            RuleState::DryRun
+        } else {
+            self.config.state
+        }
     }
 
     /// Returns the labels that decide whether the rule drops a series.
     pub(super) fn compared_labels(&self) -> impl Iterator<Item = &str> {
-        self.config.source_labels.iter().map(String::as_str).chain(self.action.target())
+        self.config
+            .source_labels
+            .iter()
+            .map(String::as_str)
+            .chain(self.action.target())
     }
 
     /// Applies the rule and returns its effect. In `dry_run`, the labels do not change.
@@ -150,16 +171,24 @@ impl Rule {
     /// Returns the maximum size of the strings that the rule creates for a label set.
     pub(super) fn created_size_max(&self, labels: &Builder<'_>) -> usize {
         let sources = self.config.source_labels.iter();
-        let joined = sources.map(|name| labels.get(name).len() + self.separator.len()).sum();
+        let joined = sources
+            .map(|name| labels.get(name).len() + self.separator.len())
+            .sum();
         let created = match &self.action {
-            Action::Replace { target, replacement, .. } => {
-                target.expanded_size_max(joined).saturating_add(replacement.expanded_size_max(joined))
-            }
+            Action::Replace {
+                target,
+                replacement,
+                ..
+            } => target
+                .expanded_size_max(joined)
+                .saturating_add(replacement.expanded_size_max(joined)),
             Action::LabelMap(rewrite) => {
                 let visited = labels.visit();
-                let names = visited
-                    .iter()
-                    .map(|(name, value)| rewrite.expanded_size_max(name.len()).saturating_add(value.len()));
+                let names = visited.iter().map(|(name, value)| {
+                    rewrite
+                        .expanded_size_max(name.len())
+                        .saturating_add(value.len())
+                });
                 names.fold(0, usize::saturating_add)
             }
             // A letter in another case has at most twice as many bytes.
@@ -182,49 +211,77 @@ impl Rule {
 
     fn rewrite(&self, value: &str, labels: &mut Builder<'_>) -> Effect {
         let changes = match &self.action {
-            Action::Replace { regex, target, replacement } => {
-                regex.is_match(value) && replace(target, replacement, value, labels)
+            Action::Replace {
+                regex,
+                target,
+                replacement,
+            } => regex.is_match(value) && replace(target, replacement, value, labels),
+            Action::HashMod { target, modulus } => {
+                labels.set(target, &hash_modulo(value, *modulus).to_string())
             }
-            Action::HashMod { target, modulus } => labels.set(target, &hash_modulo(value, *modulus).to_string()),
             Action::Lowercase(target) => labels.set(target, &lower(value)),
             Action::Uppercase(target) => labels.set(target, &upper(value)),
             Action::LabelMap(rewrite) => {
                 let mut changes = false;
                 for (name, value) in labels.visit() {
-                    changes |= rewrite.apply(&name).is_some_and(|name| labels.set(&name, &value));
+                    changes |= rewrite
+                        .apply(&name)
+                        .is_some_and(|name| labels.set(&name, &value));
                 }
                 changes
             }
             Action::LabelDrop(regex) => delete(labels, |name| regex.is_match(name)),
             Action::LabelKeep(regex) => delete(labels, |name| !regex.is_match(name)),
-            Action::Keep(_) | Action::Drop(_) | Action::KeepEqual(_) | Action::DropEqual(_) => false,
+            Action::Keep(_) | Action::Drop(_) | Action::KeepEqual(_) | Action::DropEqual(_) => {
+                false
+            }
         };
-        if changes { Effect::Changes } else { Effect::None }
+        if changes {
+            Effect::Changes
+        } else {
+            Effect::None
+        }
     }
 }
 
-fn replace(target: &Template, replacement: &Template, value: &str, labels: &mut Builder<'_>) -> bool {
+fn replace(
+    target: &Template,
+    replacement: &Template,
+    value: &str,
+    labels: &mut Builder<'_>,
+) -> bool {
     match (target.expand(value), replacement.expand(value)) {
-        (Some(target), Some(replacement)) if !target.is_empty() => labels.set(&target, &replacement),
+        (Some(target), Some(replacement)) if !target.is_empty() => {
+            labels.set(&target, &replacement)
+        }
         _ => false,
     }
 }
 
 fn delete(labels: &mut Builder<'_>, is_deleted: impl Fn(&str) -> bool) -> bool {
-    let names = labels.visit().into_iter().filter(|(name, _)| is_deleted(name));
+    let names = labels
+        .visit()
+        .into_iter()
+        .filter(|(name, _)| is_deleted(name));
     names.fold(false, |changes, (name, _)| labels.delete(&name) || changes)
 }
 
 /// Returns the last eight bytes of the MD5 hash, as Prometheus does, modulo `modulus`.
 fn hash_modulo(value: &str, modulus: u64) -> u64 {
     let md5::Digest(hash) = md5::compute(value);
-    hash[8..].iter().fold(0_u64, |hash, &byte| hash << 8 | u64::from(byte)) % modulus
+    hash[8..]
+        .iter()
+        .fold(0_u64, |hash, &byte| hash << 8 | u64::from(byte))
+        % modulus
 }
 
 impl Action {
     /// Returns `true` if the action only drops series and changes no labels.
     fn only_drops(&self) -> bool {
-        matches!(self, Self::Keep(_) | Self::Drop(_) | Self::KeepEqual(_) | Self::DropEqual(_))
+        matches!(
+            self,
+            Self::Keep(_) | Self::Drop(_) | Self::KeepEqual(_) | Self::DropEqual(_)
+        )
     }
 
     /// Returns the label that the action compares with the source labels.

@@ -35,17 +35,34 @@ fn a_rule_in_dry_run_counts_and_changes_nothing() {
     .unwrap();
     let mut matched = Vec::new();
     let up = labels(&[("__name__", "up"), ("job", "x")]);
-    assert_eq!((rules.apply(up.clone(), &mut matched), &matched[..]), (Ok(Some(up)), &[0, 1][..]));
-    assert_eq!((rules.apply(labels(&[("__name__", "down")]), &mut matched), &matched[..]), (Ok(None), &[1, 2][..]));
+    assert_eq!(
+        (rules.apply(up.clone(), &mut matched), &matched[..]),
+        (Ok(Some(up)), &[0, 1][..])
+    );
+    assert_eq!(
+        (
+            rules.apply(labels(&[("__name__", "down")]), &mut matched),
+            &matched[..]
+        ),
+        (Ok(None), &[1, 2][..])
+    );
     let other = labels(&[("__name__", "x"), ("job", "other")]);
-    assert_eq!((rules.apply(other.clone(), &mut matched), &matched[..]), (Ok(Some(other)), &[][..]));
+    assert_eq!(
+        (rules.apply(other.clone(), &mut matched), &matched[..]),
+        (Ok(Some(other)), &[][..])
+    );
 }
 
 #[test]
 fn samples_are_counted_for_each_rule_that_matched() {
-    let rules = Rules::new(vec![drop_of("a", RuleState::DryRun), drop_of("a|b", RuleState::DryRun)]).unwrap();
+    let rules = Rules::new(vec![
+        drop_of("a", RuleState::DryRun),
+        drop_of("a|b", RuleState::DryRun),
+    ])
+    .unwrap();
     let active = ActiveRules::new(rules, 0);
-    let [both, second, none] = [&[0, 1][..], &[1], &[]].map(|rules| active.attributions.of(Team::NONE, rules));
+    let [both, second, none] =
+        [&[0, 1][..], &[1], &[]].map(|rules| active.attributions.of(Team::NONE, rules));
     let mut samples = AttributedSamples::default();
     for _request in 0..2 {
         samples.add(both, 5);
@@ -54,7 +71,11 @@ fn samples_are_counted_for_each_rule_that_matched() {
         samples.add(both, 1);
         active.attributions.count(&mut samples, &mut Vec::new());
     }
-    let stats: Vec<_> = active.stats().into_iter().map(|of| (of.name, of.series, of.samples)).collect();
+    let stats: Vec<_> = active
+        .stats()
+        .into_iter()
+        .map(|of| (of.name, of.series, of.samples))
+        .collect();
     assert_eq!(stats, [("#0".to_owned(), 1, 12), ("#1".to_owned(), 2, 16)]);
 }
 
@@ -67,9 +88,21 @@ fn invalid_rules_are_refused_in_the_words_of_prometheus() {
     let plain = |action: &str| config(action, &[], |_| ());
     check(plain("x"), "unknown relabel action \"x\"");
     check(plain(""), "unknown relabel action \"\"");
-    check(plain("hashmod"), "relabel configuration for hashmod requires non-zero modulus");
-    for action in ["replace", "Lowercase", "uppercase", "keepequal", "dropequal"] {
-        let expect = format!("for {} action requires 'target_label' value", action.to_lowercase());
+    check(
+        plain("hashmod"),
+        "relabel configuration for hashmod requires non-zero modulus",
+    );
+    for action in [
+        "replace",
+        "Lowercase",
+        "uppercase",
+        "keepequal",
+        "dropequal",
+    ] {
+        let expect = format!(
+            "for {} action requires 'target_label' value",
+            action.to_lowercase()
+        );
         check(plain(action), &expect);
     }
     let with = |action: &str, change: fn(&mut RelabelConfig)| {
@@ -82,19 +115,34 @@ fn invalid_rules_are_refused_in_the_words_of_prometheus() {
         with("lowercase", |of| of.replacement = Some("x".into())),
         "'replacement' can not be set for lowercase action",
     );
-    check(with("dropequal", |of| of.regex = Some("(.*)".into())), "and `target_label`, and no other fields");
-    check(with("keepequal", |of| of.separator = Some(",".into())), "keepequal action requires only 'source_labels'");
-    check(with("labeldrop", |_| ()), "labeldrop action requires only 'regex', and no other fields");
+    check(
+        with("dropequal", |of| of.regex = Some("(.*)".into())),
+        "and `target_label`, and no other fields",
+    );
+    check(
+        with("keepequal", |of| of.separator = Some(",".into())),
+        "keepequal action requires only 'source_labels'",
+    );
+    check(
+        with("labeldrop", |_| ()),
+        "labeldrop action requires only 'regex', and no other fields",
+    );
     check(
         with("labelmap", |of| of.replacement = Some(String::new())),
         "\"\" is invalid 'replacement' for labelmap action",
     );
-    check(with("drop", |of| of.regex = Some("a(".into())), "error parsing regexp: missing closing ): `a(`");
+    check(
+        with("drop", |of| of.regex = Some("a(".into())),
+        "error parsing regexp: missing closing ): `a(`",
+    );
     check(
         with("replace", |of| of.disable_on_use = true),
         "rule 0: 'disable_on_use' is only for rules that drop series",
     );
-    check(with("drop", |of| of.source_labels = vec![String::new()]), "\"\" is not a valid label name");
+    check(
+        with("drop", |of| of.source_labels = vec![String::new()]),
+        "\"\" is not a valid label name",
+    );
     let named = || with("drop", |of| of.name = Some("n".into()));
     let refused = Rules::new(vec![named(), named()]).unwrap_err().to_string();
     assert_eq!(refused, "rule 1: another rule has the name \"n\"");
@@ -102,28 +150,54 @@ fn invalid_rules_are_refused_in_the_words_of_prometheus() {
     assert!(Rules::new(many).is_err());
 }
 
-/// The memory was charged after it was allocated, so that a reader with such rules ended the process.
+/// The memory was charged after it was allocated, so that a reader with such rules ended the
+/// process.
 #[test]
 fn a_preview_charges_strings_before_it_creates_them() {
     let value = "x".repeat(1 << 20);
     let series = labels(&[("__name__", "up"), ("a", &value), (&value, "b")]);
     let references = || Some("$1".repeat(1 << 20));
     let replace = |change: fn(&mut RelabelConfig)| config("replace", &["a"], change);
-    let of_template = RelabelConfig { replacement: references(), ..replace(|config| config.target_label = "b".into()) };
-    let of_target = RelabelConfig { target_label: "$1".repeat(1 << 20), ..replace(|_| ()) };
-    let joined = config("hashmod", &["a"; 1 << 20], |config| (config.target_label, config.modulus) = ("b".into(), 2));
-    let mapped = RelabelConfig { replacement: references(), ..config("labelmap", &[], |_| ()) };
+    let of_template = RelabelConfig {
+        replacement: references(),
+        ..replace(|config| config.target_label = "b".into())
+    };
+    let of_target = RelabelConfig {
+        target_label: "$1".repeat(1 << 20),
+        ..replace(|_| ())
+    };
+    let joined = config("hashmod", &["a"; 1 << 20], |config| {
+        (config.target_label, config.modulus) = ("b".into(), 2)
+    });
+    let mapped = RelabelConfig {
+        replacement: references(),
+        ..config("labelmap", &[], |_| ())
+    };
     for config in [of_template, of_target, joined, mapped] {
         let rules = Rules::new(vec![config]).unwrap();
-        let previewed = rules.preview(&series, |size| if size < 1 << 40 { Ok(()) } else { Err(size) });
-        assert!(previewed.is_err(), "{:?}", previewed.map(|preview| preview.steps.len()));
+        let previewed = rules.preview(
+            &series,
+            |size| if size < 1 << 40 { Ok(()) } else { Err(size) },
+        );
+        assert!(
+            previewed.is_err(),
+            "{:?}",
+            previewed.map(|preview| preview.steps.len())
+        );
     }
     let mut charged = 0;
-    let rules = Rules::new(vec![config("uppercase", &["__name__"], |config| config.target_label = "a".into())]);
-    let preview = rules.unwrap().preview::<()>(&labels(&[("__name__", "up")]), |size| {
-        charged += size;
-        Ok(())
-    });
-    assert_eq!(preview.unwrap().result.unwrap().unwrap().get("a"), Some("UP"));
+    let rules = Rules::new(vec![config("uppercase", &["__name__"], |config| {
+        config.target_label = "a".into()
+    })]);
+    let preview = rules
+        .unwrap()
+        .preview::<()>(&labels(&[("__name__", "up")]), |size| {
+            charged += size;
+            Ok(())
+        });
+    assert_eq!(
+        preview.unwrap().result.unwrap().unwrap().get("a"),
+        Some("UP")
+    );
     assert!(charged < 1_000, "{charged}");
 }

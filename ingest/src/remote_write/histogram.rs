@@ -49,7 +49,10 @@ struct Buckets {
 }
 
 /// Decodes a histogram that has passed the schema of its version.
-pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, varve_protobuf::Error> {
+pub(crate) fn decode(
+    mut reader: Reader<'_>,
+    version: Version,
+) -> Result<Sent, varve_protobuf::Error> {
     let mut sent = Sent::default();
     while let Some(key) = reader.key()? {
         match key {
@@ -73,13 +76,27 @@ pub(crate) fn decode(mut reader: Reader<'_>, version: Version) -> Result<Sent, v
 }
 
 /// Decodes a repeated field, packed or not.
-fn decode_repeated(key: Key, reader: &mut Reader<'_>, sent: &mut Sent) -> Result<(), varve_protobuf::Error> {
+fn decode_repeated(
+    key: Key,
+    reader: &mut Reader<'_>,
+    sent: &mut Sent,
+) -> Result<(), varve_protobuf::Error> {
     match key >> 3 {
-        NEGATIVE_DELTAS => each(key, reader, |r| push(&mut sent.negative.deltas, zigzag64(r.varint()?))),
-        POSITIVE_DELTAS => each(key, reader, |r| push(&mut sent.positive.deltas, zigzag64(r.varint()?))),
-        NEGATIVE_COUNTS => each(key, reader, |r| push(&mut sent.negative.counts, take_double(r)?)),
-        POSITIVE_COUNTS => each(key, reader, |r| push(&mut sent.positive.counts, take_double(r)?)),
-        CUSTOM_VALUES => each(key, reader, |r| push(&mut sent.custom_values, take_double(r)?)),
+        NEGATIVE_DELTAS => each(key, reader, |r| {
+            push(&mut sent.negative.deltas, zigzag64(r.varint()?))
+        }),
+        POSITIVE_DELTAS => each(key, reader, |r| {
+            push(&mut sent.positive.deltas, zigzag64(r.varint()?))
+        }),
+        NEGATIVE_COUNTS => each(key, reader, |r| {
+            push(&mut sent.negative.counts, take_double(r)?)
+        }),
+        POSITIVE_COUNTS => each(key, reader, |r| {
+            push(&mut sent.positive.counts, take_double(r)?)
+        }),
+        CUSTOM_VALUES => each(key, reader, |r| {
+            push(&mut sent.custom_values, take_double(r)?)
+        }),
         _ => reader.skip_unknown(key, 0),
     }
 }
@@ -106,7 +123,10 @@ fn each<'a>(
 }
 
 fn decode_span(mut reader: Reader<'_>) -> Result<BucketSpan, varve_protobuf::Error> {
-    let mut span = BucketSpan { offset: 0, length: 0 };
+    let mut span = BucketSpan {
+        offset: 0,
+        length: 0,
+    };
     while let Some(key) = reader.key()? {
         match key {
             SPAN_OFFSET => span.offset = zigzag32(reader.varint()?),
@@ -138,7 +158,10 @@ impl Sent {
     pub(crate) fn check(mut self) -> Result<Histogram, InvalidHistogram> {
         let schema = self.schema;
         let histogram = Histogram {
-            reset_hint: u8::try_from(self.reset_hint).ok().and_then(ResetHint::from_code).unwrap_or_default(),
+            reset_hint: u8::try_from(self.reset_hint)
+                .ok()
+                .and_then(ResetHint::from_code)
+                .unwrap_or_default(),
             schema: 0,
             zero_threshold: self.zero_threshold,
             sum: self.sum,
@@ -150,20 +173,28 @@ impl Sent {
         check(histogram, schema)
     }
 
-    /// Moves the counts out of `self`. If the total count is a float, returns float counts and ignores integers.
-    /// Otherwise returns integer counts.
+    /// Moves the counts out of `self`. If the total count is a float, returns float counts and
+    /// ignores integers. Otherwise returns integer counts.
     fn counts(&mut self) -> HistogramCounts {
         let take = |buckets: &mut Buckets| std::mem::take(&mut buckets.counts);
         match self.count {
             Count::Integer(count) => HistogramCounts::Integer {
                 count,
-                zero_count: if let Count::Integer(zero_count) = self.zero_count { zero_count } else { 0 },
+                zero_count: if let Count::Integer(zero_count) = self.zero_count {
+                    zero_count
+                } else {
+                    0
+                },
                 positive: summed(&self.positive.deltas),
                 negative: summed(&self.negative.deltas),
             },
             Count::Float(count) => HistogramCounts::Float {
                 count,
-                zero_count: if let Count::Float(zero_count) = self.zero_count { zero_count } else { 0.0 },
+                zero_count: if let Count::Float(zero_count) = self.zero_count {
+                    zero_count
+                } else {
+                    0.0
+                },
                 positive: take(&mut self.positive),
                 negative: take(&mut self.negative),
             },
@@ -171,7 +202,8 @@ impl Sent {
     }
 }
 
-/// Returns counts computed from their differences. A negative count wraps to a value above `i64::MAX`.
+/// Returns counts computed from their differences. A negative count wraps to a value above
+/// `i64::MAX`.
 fn summed(deltas: &[i64]) -> Vec<u64> {
     let mut count = 0_i64;
     let mut sum = |delta: &i64| {
@@ -232,16 +264,36 @@ static FIELDS: &[(u32, Kind)] = &[
 impl Sent {
     /// Returns all numbers except those of a `oneof`.
     pub(crate) fn numbers(&self) -> Vec<Vec<u64>> {
-        let signed = |numbers: &[i64]| numbers.iter().map(|n| n.cast_unsigned()).collect::<Vec<_>>();
+        let signed = |numbers: &[i64]| {
+            numbers
+                .iter()
+                .map(|n| n.cast_unsigned())
+                .collect::<Vec<_>>()
+        };
         let doubles = |numbers: &[f64]| numbers.iter().map(|n| n.to_bits()).collect::<Vec<_>>();
         let spans = |spans: &[BucketSpan]| {
-            spans.iter().flat_map(|span| [u64::from(span.offset.cast_unsigned()), span.length.into()]).collect()
+            spans
+                .iter()
+                .flat_map(|span| [u64::from(span.offset.cast_unsigned()), span.length.into()])
+                .collect()
         };
         let side = |of: &Buckets| [spans(&of.spans), signed(&of.deltas), doubles(&of.counts)];
         let enums = [self.schema, self.reset_hint].map(|n| u64::from(n.cast_unsigned()));
         let (sum, threshold) = (self.sum.to_bits(), self.zero_threshold.to_bits());
-        let one = vec![self.timestamp_ms.cast_unsigned(), sum, threshold, enums[0], enums[1]];
+        let one = vec![
+            self.timestamp_ms.cast_unsigned(),
+            sum,
+            threshold,
+            enums[0],
+            enums[1],
+        ];
         let [negative, positive] = [side(&self.negative), side(&self.positive)];
-        [vec![one], negative.to_vec(), positive.to_vec(), vec![doubles(&self.custom_values)]].concat()
+        [
+            vec![one],
+            negative.to_vec(),
+            positive.to_vec(),
+            vec![doubles(&self.custom_values)],
+        ]
+        .concat()
     }
 }

@@ -1,6 +1,7 @@
 //! The remote-write protocol: a snappy block around a protobuf message.
 //!
-//! Version 1.0, `prometheus.WriteRequest`: <https://prometheus.io/docs/specs/prw/remote_write_spec/>. Version 2.0,
+//! Version 1.0, `prometheus.WriteRequest`:
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec/>. Version 2.0,
 //! `io.prometheus.write.v2.Request`: <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>.
 
 pub(crate) mod histogram;
@@ -25,7 +26,11 @@ pub(crate) enum LabelPairs<'a> {
 }
 
 /// Iterates over the label pairs in `labels`, of a series or an exemplar.
-pub(crate) fn label_pairs<'a>(batch: &'a DecodedBatch, message: &'a [u8], labels: Span) -> LabelPairs<'a> {
+pub(crate) fn label_pairs<'a>(
+    batch: &'a DecodedBatch,
+    message: &'a [u8],
+    labels: Span,
+) -> LabelPairs<'a> {
     match batch.version {
         Version::V1 => LabelPairs::V1(v1::label_pairs(message, labels)),
         Version::V2 => LabelPairs::V2(v2::LabelPairs::new(message, &batch.symbols, labels)),

@@ -12,11 +12,13 @@ use crate::limits::Limits;
 /// Returns the decompressed size that a block declares.
 ///
 /// # Errors
-/// [`WriteError::TooLarge`] over the limit; [`WriteError::Malformed`] if the length is missing, or impossible for a
-/// block of this size.
+/// [`WriteError::TooLarge`] over the limit; [`WriteError::Malformed`] if the length is missing, or
+/// impossible for a block of this size.
 pub(crate) fn declared_size(block: &[u8], limits: &Limits) -> Result<usize, WriteError> {
     let mut reader = Reader::new(block);
-    let declared = reader.varint().map_err(|_| malformed("the block has no valid length"))?;
+    let declared = reader
+        .varint()
+        .map_err(|_| malformed("the block has no valid length"))?;
     limits.check_decompressed(declared)?;
     // The densest element encodes 64 bytes in 3.
     let size_max = (block.len() - reader.at()) as u64 * 64 / 3;
@@ -30,7 +32,11 @@ pub(crate) fn declared_size(block: &[u8], limits: &Limits) -> Result<usize, Writ
 ///
 /// # Errors
 /// [`Malformed::Snappy`].
-pub(crate) fn decompress<'a>(block: &[u8], size: usize, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], Malformed> {
+pub(crate) fn decompress<'a>(
+    block: &[u8],
+    size: usize,
+    buffer: &'a mut Vec<u8>,
+) -> Result<&'a [u8], Malformed> {
     // The buffer keeps its length, so that it is zeroed only once.
     if buffer.len() < size {
         buffer.resize(size, 0);
@@ -64,9 +70,15 @@ mod tests {
 
     #[test]
     fn a_declared_length_over_the_limit_is_refused_before_allocation() {
-        let limits = Limits { decompressed_size_max: 1000, ..Limits::default() };
+        let limits = Limits {
+            decompressed_size_max: 1000,
+            ..Limits::default()
+        };
         for declared in ["\u{7f}\u{7f}", "\u{7f}"] {
-            assert!(matches!(declared_size(declared.as_bytes(), &limits), Err(WriteError::Malformed(_))));
+            assert!(matches!(
+                declared_size(declared.as_bytes(), &limits),
+                Err(WriteError::Malformed(_))
+            ));
         }
         for (block, size) in [
             (&b"\xe9\x07"[..], 1001),
@@ -75,10 +87,19 @@ mod tests {
             (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", u64::MAX),
         ] {
             let refused = declared_size(block, &limits).unwrap_err();
-            assert!(matches!(refused, WriteError::TooLarge { size: s, limit: 1000, .. } if s == size), "{refused}");
+            assert!(
+                matches!(refused, WriteError::TooLarge { size: s, limit: 1000, .. } if s == size),
+                "{refused}"
+            );
         }
-        let boundless = Limits { decompressed_size_max: usize::MAX, ..limits };
-        assert!(matches!(declared_size(b"\x80\x80\x80\x80\x10", &boundless), Err(WriteError::TooLarge { .. })));
+        let boundless = Limits {
+            decompressed_size_max: usize::MAX,
+            ..limits
+        };
+        assert!(matches!(
+            declared_size(b"\x80\x80\x80\x80\x10", &boundless),
+            Err(WriteError::TooLarge { .. })
+        ));
     }
 
     #[test]
@@ -94,7 +115,9 @@ mod tests {
             b"not snappy at all",
         ] {
             let refused = unpack(block, &Limits::default()).unwrap_err();
-            let WriteError::Malformed(error @ Malformed::Snappy(_)) = refused else { panic!("{block:?}: {refused}") };
+            let WriteError::Malformed(error @ Malformed::Snappy(_)) = refused else {
+                panic!("{block:?}: {refused}")
+            };
             assert_eq!(error.to_string().matches("snappy: ").count(), 1, "{error}");
         }
     }
@@ -103,7 +126,10 @@ mod tests {
     fn the_most_compressible_block_is_accepted() {
         for len in [0, 1, 64, 65, 1 << 16, 1 << 22] {
             let message = vec![0; len];
-            assert_eq!(unpack(&pack(&message), &Limits::default()).unwrap(), message);
+            assert_eq!(
+                unpack(&pack(&message), &Limits::default()).unwrap(),
+                message
+            );
         }
     }
 

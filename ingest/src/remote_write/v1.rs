@@ -1,8 +1,10 @@
-//! `prometheus.WriteRequest` of remote write 1.0 (`prompb/remote.proto`, `prompb/types.proto`), decoded in place.
+//! `prometheus.WriteRequest` of remote write 1.0 (`prompb/remote.proto`, `prompb/types.proto`),
+//! decoded in place.
 //!
-//! Follows proto3: an absent field is zero, the last value of a repeated scalar wins, and fields may have any order.
-//! The whole message is checked, so that a body that other protobuf decoders reject is rejected completely. Histograms
-//! and exemplars are decoded only when they are stored, since they take many times their encoded size.
+//! Follows proto3: an absent field is zero, the last value of a repeated scalar wins, and fields
+//! may have any order. The whole message is checked, so that a body that other protobuf decoders
+//! reject is rejected completely. Histograms and exemplars are decoded only when they are stored,
+//! since they take many times their encoded size.
 
 use varve_protobuf::{Key, Kind, Reader, Schema, Span, fixed64_key, len_key, varint_key};
 use varve_tsdb::Sample;
@@ -15,12 +17,13 @@ use crate::limits::Limits;
 
 /// Decodes a decompressed `prometheus.WriteRequest` in place, replacing the contents of `batch`.
 ///
-/// Unknown fields are skipped. The contents of label entries are not checked: a label set in the route cache was
-/// well-formed when it was cached, and all other label sets are checked before anything is stored.
+/// Unknown fields are skipped. The contents of label entries are not checked: a label set in the
+/// route cache was well-formed when it was cached, and all other label sets are checked before
+/// anything is stored.
 ///
 /// # Errors
-/// [`WriteError::Malformed`], and [`WriteError::TooLarge`] if the message exceeds `limits`. The batch must not be used
-/// then.
+/// [`WriteError::Malformed`], and [`WriteError::TooLarge`] if the message exceeds `limits`. The
+/// batch must not be used then.
 pub fn decode(
     message: &[u8],
     hasher: &RouteHasher,
@@ -56,7 +59,10 @@ pub(crate) fn tenant(message: &[u8]) -> Result<&str, varve_protobuf::Error> {
             _ => reader.skip_unknown(key, 0)?,
         }
     }
-    let invalid = |_| varve_protobuf::Error { offset: tenant.at(), reason: "tenant is not UTF-8" };
+    let invalid = |_| varve_protobuf::Error {
+        offset: tenant.at(),
+        reason: "tenant is not UTF-8",
+    };
     std::str::from_utf8(tenant.rest()).map_err(invalid)
 }
 
@@ -102,26 +108,42 @@ pub(crate) fn check_labels(message: &[u8], labels: Span) -> Result<(), varve_pro
     }
 }
 
-/// Iterates over the label pairs in `labels`, whose bytes must have passed [`check_labels`] in this or an earlier
-/// request.
+/// Iterates over the label pairs in `labels`, whose bytes must have passed [`check_labels`] in this
+/// or an earlier request.
 pub(crate) fn label_pairs(message: &[u8], labels: Span) -> LabelPairs<'_> {
-    LabelPairs { reader: Reader::over(message, labels) }
+    LabelPairs {
+        reader: Reader::over(message, labels),
+    }
 }
 
-/// Fills `strings` with the label pairs in `labels`. Returns `false` unless all labels are ASCII and [`plain_label`]s.
+/// Fills `strings` with the label pairs in `labels`. Returns `false` unless all labels are ASCII
+/// and [`plain_label`]s.
 ///
-/// The bytes between the strings are then also ASCII, so one UTF-8 check covers all names and values.
-pub(crate) fn plain_strings<'a>(message: &'a [u8], labels: Span, strings: &mut Vec<(&'a str, &'a str)>) -> bool {
+/// The bytes between the strings are then also ASCII, so one UTF-8 check covers all names and
+/// values.
+pub(crate) fn plain_strings<'a>(
+    message: &'a [u8],
+    labels: Span,
+    strings: &mut Vec<(&'a str, &'a str)>,
+) -> bool {
     strings.clear();
     let bytes = labels.of(message);
-    let Some(all) = std::str::from_utf8(bytes).ok().filter(|all| all.is_ascii()) else { return false };
+    let Some(all) = std::str::from_utf8(bytes).ok().filter(|all| all.is_ascii()) else {
+        return false;
+    };
     let mut at = 0;
     while let [LABEL_KEY, size @ ..0x80, rest @ ..] = &bytes[at..] {
         let size = usize::from(*size);
-        let Some((name, value)) = rest.get(..size).and_then(plain_label) else { return false };
-        // Four bytes precede the name: key and size of the label, key and size of the name. The value ends the label.
+        let Some((name, value)) = rest.get(..size).and_then(plain_label) else {
+            return false;
+        };
+        // Four bytes precede the name: key and size of the label, key and size of the name. The
+        // value ends the label.
         let (name_start, end) = (at + 4, at + 2 + size);
-        strings.push((&all[name_start..name_start + name.len()], &all[end - value.len()..end]));
+        strings.push((
+            &all[name_start..name_start + name.len()],
+            &all[end - value.len()..end],
+        ));
         at = end;
     }
     at == bytes.len()
@@ -148,15 +170,23 @@ impl<'a> Iterator for LabelPairs<'a> {
     }
 }
 
-/// Returns value and timestamp of an exemplar with checked `fields`. The field numbers are the same in both versions.
+/// Returns value and timestamp of an exemplar with checked `fields`. The field numbers are the same
+/// in both versions.
 pub(crate) fn exemplar_sample(message: &[u8], fields: Span) -> Sample {
     let mut reader = Reader::over(message, fields);
-    let mut sample = Sample { timestamp_ms: 0, value: 0.0 };
+    let mut sample = Sample {
+        timestamp_ms: 0,
+        value: 0.0,
+    };
     // Checked bytes have no errors.
     while let Ok(Some(key)) = reader.key() {
         let read = match key {
-            EXEMPLAR_VALUE => reader.fixed64().map(|bits| sample.value = f64::from_bits(bits)),
-            EXEMPLAR_TIMESTAMP => reader.varint().map(|time| sample.timestamp_ms = time as i64),
+            EXEMPLAR_VALUE => reader
+                .fixed64()
+                .map(|bits| sample.value = f64::from_bits(bits)),
+            EXEMPLAR_TIMESTAMP => reader
+                .varint()
+                .map(|time| sample.timestamp_ms = time as i64),
             _ => reader.skip_unknown(key, 0),
         };
         if read.is_err() {
@@ -166,8 +196,8 @@ pub(crate) fn exemplar_sample(message: &[u8], fields: Span) -> Sample {
     sample
 }
 
-/// Decodes the samples of a series. Returns its labels and `true` if they are contiguous, else the whole series and
-/// `false`.
+/// Decodes the samples of a series. Returns its labels and `true` if they are contiguous, else the
+/// whole series and `false`.
 fn decode_series(
     mut reader: Reader<'_>,
     limits: &Limits,
@@ -189,7 +219,14 @@ fn decode_series(
                 reader.message()?;
                 let field = Span::new(field_start, reader.at());
                 contiguous &= labels.is_empty() || labels.end == field.start;
-                labels = if labels.is_empty() { field } else { Span { end: field.end, ..labels } };
+                labels = if labels.is_empty() {
+                    field
+                } else {
+                    Span {
+                        end: field.end,
+                        ..labels
+                    }
+                };
             }
             SAMPLES => {
                 batch.samples.push(decode_sample(reader.message()?)?);
@@ -203,7 +240,9 @@ fn decode_series(
             }
             HISTOGRAMS => {
                 let histogram = reader.message()?;
-                batch.histograms.push(HistogramEntry::Encoded(histogram.span()));
+                batch
+                    .histograms
+                    .push(HistogramEntry::Encoded(histogram.span()));
                 limits.check_samples(batch.n_all_samples())?;
                 histogram::SCHEMA.check(histogram)?;
             }
@@ -215,7 +254,10 @@ fn decode_series(
 
 #[inline]
 fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, varve_protobuf::Error> {
-    let mut sample = Sample { timestamp_ms: 0, value: 0.0 };
+    let mut sample = Sample {
+        timestamp_ms: 0,
+        value: 0.0,
+    };
     while let Some(key) = reader.key()? {
         match key {
             SAMPLE_VALUE => sample.value = f64::from_bits(reader.fixed64()?),
@@ -226,33 +268,43 @@ fn decode_sample(mut reader: Reader<'_>) -> Result<Sample, varve_protobuf::Error
     Ok(sample)
 }
 
-/// Reads a series that consists of labels followed by one sample. Returns the size of the labels, and the sample.
+/// Reads a series that consists of labels followed by one sample. Returns the size of the labels,
+/// and the sample.
 #[inline]
 fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
     let mut left = series;
     while let [LABEL_KEY, low, rest @ ..] = left {
         left = match rest {
             _ if *low < 0x80 => rest.get(usize::from(*low)..)?,
-            [high @ ..0x80, rest @ ..] => rest.get(usize::from(*low & 0x7f) | usize::from(*high) << 7..)?,
+            [high @ ..0x80, rest @ ..] => {
+                rest.get(usize::from(*low & 0x7f) | usize::from(*high) << 7..)?
+            }
             _ => return None,
         };
     }
-    let [SAMPLE_KEY, size @ ..0x80, sample @ ..] = left else { return None };
+    let [SAMPLE_KEY, size @ ..0x80, sample @ ..] = left else {
+        return None;
+    };
     let sample = plain_sample(sample).filter(|_| sample.len() == usize::from(*size))?;
     Some((series.len() - left.len(), sample))
 }
 
-/// Reads a sample that consists of an optional value and a timestamp from 1971 to 2109. The field numbers are the same
-/// in both versions.
+/// Reads a sample that consists of an optional value and a timestamp from 1971 to 2109. The field
+/// numbers are the same in both versions.
 #[inline]
 pub(super) fn plain_sample(sample: &[u8]) -> Option<Sample> {
     let (value, time) = match sample {
         [VALUE_OF_SAMPLE_KEY, rest @ ..] => rest.split_first_chunk()?,
         rest => (&[0; 8], rest),
     };
-    let [TIME_OF_SAMPLE_KEY, time @ ..] = time else { return None };
+    let [TIME_OF_SAMPLE_KEY, time @ ..] = time else {
+        return None;
+    };
     let timestamp_ms = varint_of_6(*<&[u8; 6]>::try_from(time).ok()?)?;
-    Some(Sample { timestamp_ms, value: f64::from_bits(u64::from_le_bytes(*value)) })
+    Some(Sample {
+        timestamp_ms,
+        value: f64::from_bits(u64::from_le_bytes(*value)),
+    })
 }
 
 /// Reads a varint of six bytes, the size of a timestamp from 1971 to 2109.
@@ -267,12 +319,17 @@ fn varint_of_6([a, b, c, d, e, f]: [u8; 6]) -> Option<i64> {
     Some(((pairs & 0x3fff) | (pairs >> 2 & 0x3fff << 14) | (pairs >> 4 & 0x3fff << 28)) as i64)
 }
 
-/// Returns the name and value of a label that consists of both, in this order, each shorter than 128 bytes.
+/// Returns the name and value of a label that consists of both, in this order, each shorter than
+/// 128 bytes.
 #[inline]
 fn plain_label(label: &[u8]) -> Option<(&[u8], &[u8])> {
-    let [NAME_KEY, name_size @ ..0x80, rest @ ..] = label else { return None };
+    let [NAME_KEY, name_size @ ..0x80, rest @ ..] = label else {
+        return None;
+    };
     let (name, rest) = rest.split_at_checked(usize::from(*name_size))?;
-    let [VALUE_KEY, value_size @ ..0x80, value @ ..] = rest else { return None };
+    let [VALUE_KEY, value_size @ ..0x80, value @ ..] = rest else {
+        return None;
+    };
     (usize::from(*value_size) == value.len()).then_some((name, value))
 }
 
@@ -343,6 +400,10 @@ const METRIC_METADATA: u32 = 1 << 1 | 1 << 2 | 1 << 4 | 1 << 5;
 
 static LABELS_OF_SERIES: Schema = Schema(&[(1, Kind::Message(&LABEL))]);
 static LABEL: Schema = Schema(&[(1, Kind::Bytes), (2, Kind::Bytes)]);
-static EXEMPLAR: Schema = Schema(&[(1, Kind::Message(&LABEL)), (2, Kind::Fixed64), (3, Kind::Varint)]);
+static EXEMPLAR: Schema = Schema(&[
+    (1, Kind::Message(&LABEL)),
+    (2, Kind::Fixed64),
+    (3, Kind::Varint),
+]);
 #[cfg(test)]
 pub(crate) mod tests;

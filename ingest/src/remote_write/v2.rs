@@ -1,12 +1,13 @@
-//! `io.prometheus.write.v2.Request` of remote write 2.0 (`prompb/io/prometheus/write/v2/types.proto`), decoded in
-//! place.
+//! `io.prometheus.write.v2.Request` of remote write 2.0
+//! (`prompb/io/prometheus/write/v2/types.proto`), decoded in place.
 //!
-//! Strings are in a symbol table. Label sets are references to symbols. Each symbol is hashed once, and the key of a
-//! label set combines the hashes of its symbols ([`refs`]), so that known series need no strings. Proto3's rules,
-//! histograms and exemplars are handled as in version 1.0.
+//! Strings are in a symbol table. Label sets are references to symbols. Each symbol is hashed once,
+//! and the key of a label set combines the hashes of its symbols ([`refs`]), so that known series
+//! need no strings. Proto3's rules, histograms and exemplars are handled as in version 1.0.
 //!
-//! Bounds: a label set of a few bytes may refer to long symbols. The total size of all label sets of a request with
-//! resolved symbols is at most [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message.
+//! Bounds: a label set of a few bytes may refer to long symbols. The total size of all label sets
+//! of a request with resolved symbols is at most
+//! [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message.
 
 use varve_protobuf::{Key, Reader, Span, fixed64_key, len_key, varint_key};
 use varve_tsdb::Sample;
@@ -16,15 +17,19 @@ use refs::{LabelRefs, Resolver};
 
 use super::histogram;
 use super::v1::{EXEMPLAR_TIMESTAMP, EXEMPLAR_VALUE, plain_sample};
-use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey, Symbol, Version};
+use crate::batch::{
+    DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey, Symbol, Version,
+};
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
 
 mod refs;
 
-/// Decodes a decompressed `io.prometheus.write.v2.Request` in place, replacing the contents of `batch`.
+/// Decodes a decompressed `io.prometheus.write.v2.Request` in place, replacing the contents of
+/// `batch`.
 ///
-/// Unknown fields are skipped. References to symbols are checked. Label sets are checked only for unknown series.
+/// Unknown fields are skipped. References to symbols are checked. Label sets are checked only for
+/// unknown series.
 ///
 /// # Errors
 /// The errors of [`decode_v1`](super::decode_v1).
@@ -39,7 +44,16 @@ pub fn decode(
     batch.version = Version::V2;
     decode_symbols(message, hasher, limits, batch)?;
     let (packed, refs) = (Span::default(), LabelRefs::default());
-    let mut decoder = Decoder { message, hasher, limits, batch, resolved_size: 0, packed, refs, family: None };
+    let mut decoder = Decoder {
+        message,
+        hasher,
+        limits,
+        batch,
+        resolved_size: 0,
+        packed,
+        refs,
+        family: None,
+    };
     let mut reader = Reader::new(message);
     while let Some(key) = reader.key()? {
         match key {
@@ -63,7 +77,10 @@ fn decode_symbols(
         match key {
             SYMBOLS => {
                 let symbol = reader.message()?;
-                batch.symbols.push(Symbol { text: symbol.span(), hash: hasher.hash(symbol.rest()) });
+                batch.symbols.push(Symbol {
+                    text: symbol.span(),
+                    hash: hasher.hash(symbol.rest()),
+                });
                 limits.check_symbols(batch.symbols.len())?;
             }
             TIMESERIES => drop(reader.message()?),
@@ -71,8 +88,15 @@ fn decode_symbols(
         }
     }
     // A missing reference is 0 and must mean the empty string.
-    let is_valid = batch.symbols.first().is_none_or(|first| first.text.is_empty());
-    if is_valid { Ok(()) } else { Err(Malformed::FirstSymbol.into()) }
+    let is_valid = batch
+        .symbols
+        .first()
+        .is_none_or(|first| first.text.is_empty());
+    if is_valid {
+        Ok(())
+    } else {
+        Err(Malformed::FirstSymbol.into())
+    }
 }
 
 struct Decoder<'a> {
@@ -93,7 +117,8 @@ struct Decoder<'a> {
 #[derive(Debug, Default)]
 struct Fields {
     labels: Span,
-    /// Number of fields with references. If there are several, or an unpacked one, the series takes the slow path.
+    /// Number of fields with references. If there are several, or an unpacked one, the series takes
+    /// the slow path.
     n_labels: usize,
     is_packed: bool,
     refs: LabelRefs,
@@ -114,7 +139,10 @@ impl Decoder<'_> {
         if let Some(plain) = plain_series(reader.rest()) {
             return self.plain_series(whole, plain);
         }
-        let mut fields = Fields { is_packed: true, ..Fields::default() };
+        let mut fields = Fields {
+            is_packed: true,
+            ..Fields::default()
+        };
         loop {
             let start = reader.at();
             let Some(key) = reader.key()? else { break };
@@ -124,7 +152,8 @@ impl Decoder<'_> {
                     while !packed.rest().is_empty() {
                         fields.refs.push(self.resolver(), packed.varint()? as u32)?;
                     }
-                    (fields.labels, fields.n_labels) = (Span::new(start, reader.at()), fields.n_labels + 1);
+                    (fields.labels, fields.n_labels) =
+                        (Span::new(start, reader.at()), fields.n_labels + 1);
                 }
                 LABELS_REF => {
                     let number = reader.varint()? as u32;
@@ -144,19 +173,39 @@ impl Decoder<'_> {
     #[inline]
     fn plain_series(&mut self, whole: Span, series: PlainSeries) -> Result<(), WriteError> {
         // Key and size precede the references.
-        let labels = Span { end: whole.start + 2 + series.refs_size, ..whole };
-        let (before, packed) = (self.packed, Span { start: labels.start + 2, ..labels });
-        let resolver = Resolver { message: self.message, hasher: self.hasher, symbols: &self.batch.symbols };
+        let labels = Span {
+            end: whole.start + 2 + series.refs_size,
+            ..whole
+        };
+        let (before, packed) = (
+            self.packed,
+            Span {
+                start: labels.start + 2,
+                ..labels
+            },
+        );
+        let resolver = Resolver {
+            message: self.message,
+            hasher: self.hasher,
+            symbols: &self.batch.symbols,
+        };
         self.refs.replace(resolver, before, packed)?;
         self.packed = packed;
         self.batch.samples.push(series.sample);
         self.limits.check_samples(self.batch.n_all_samples())?;
         let mut metadata = MetadataFields::default();
         if series.metadata_size > 0 {
-            let fields = Span { start: whole.end - series.metadata_size, ..whole };
+            let fields = Span {
+                start: whole.end - series.metadata_size,
+                ..whole
+            };
             decode_metadata(Reader::over(self.message, fields), &mut metadata)?;
         }
-        self.end_series(labels, Some(self.refs.key.key()), (self.refs.n, self.refs.size))?;
+        self.end_series(
+            labels,
+            Some(self.refs.key.key()),
+            (self.refs.n, self.refs.size),
+        )?;
         self.family(self.refs.metric_name(), metadata)
     }
 
@@ -174,7 +223,12 @@ impl Decoder<'_> {
         self.limits.check_series(self.batch.series.len())
     }
 
-    fn field(&mut self, key: Key, reader: &mut Reader<'_>, fields: &mut Fields) -> Result<(), WriteError> {
+    fn field(
+        &mut self,
+        key: Key,
+        reader: &mut Reader<'_>,
+        fields: &mut Fields,
+    ) -> Result<(), WriteError> {
         match key {
             SAMPLES => {
                 let (sample, start_ms) = decode_sample(reader.message()?)?;
@@ -183,7 +237,9 @@ impl Decoder<'_> {
             }
             HISTOGRAMS => {
                 let histogram = reader.message()?;
-                self.batch.histograms.push(HistogramEntry::Encoded(histogram.span()));
+                self.batch
+                    .histograms
+                    .push(HistogramEntry::Encoded(histogram.span()));
                 self.limits.check_samples(self.batch.n_all_samples())?;
                 histogram::SCHEMA_V2.check(histogram)?;
             }
@@ -200,10 +256,15 @@ impl Decoder<'_> {
     }
 
     fn resolver(&self) -> Resolver<'_> {
-        Resolver { message: self.message, hasher: self.hasher, symbols: &self.batch.symbols }
+        Resolver {
+            message: self.message,
+            hasher: self.hasher,
+            symbols: &self.batch.symbols,
+        }
     }
 
-    /// Checks a reference of an exemplar. Adds the size of its symbol to the total, which is checked after each series.
+    /// Checks a reference of an exemplar. Adds the size of its symbol to the total, which is
+    /// checked after each series.
     fn exemplar_ref(&mut self, number: u32) -> Result<(), WriteError> {
         self.resolved_size += self.resolver().symbol(number)?.text.len() as u64;
         Ok(())
@@ -233,9 +294,13 @@ impl Decoder<'_> {
         Ok(check_even(n_refs)?)
     }
 
-    /// Adds the metadata of a series' family. Senders repeat it with each series: consecutive series of one family add
-    /// it once.
-    fn family(&mut self, metric_name: Option<u32>, metadata: MetadataFields) -> Result<(), WriteError> {
+    /// Adds the metadata of a series' family. Senders repeat it with each series: consecutive
+    /// series of one family add it once.
+    fn family(
+        &mut self,
+        metric_name: Option<u32>,
+        metadata: MetadataFields,
+    ) -> Result<(), WriteError> {
         let MetadataFields { kind, help, unit } = metadata;
         let family = metric_name.map(|name| (name, metadata));
         // Fast path: same metric and metadata as in the series before.
@@ -246,19 +311,37 @@ impl Decoder<'_> {
         let symbols = &self.batch.symbols;
         let string = |number: u32| symbols.get(number as usize).map(|symbol| symbol.text);
         let optional = |number: u32| {
-            // A missing reference is 0. Symbol 0 is the empty string, also if the symbol table is empty.
+            // A missing reference is 0. Symbol 0 is the empty string, also if the symbol table is
+            // empty.
             let text = string(number).or((number == 0).then(Span::default));
-            let Some(text) = text else { return Err(Malformed::Symbol { number, n_symbols: symbols.len() }) };
+            let Some(text) = text else {
+                return Err(Malformed::Symbol {
+                    number,
+                    n_symbols: symbols.len(),
+                });
+            };
             Ok(text)
         };
         let (help, unit) = (optional(help)?, optional(unit)?);
-        let Some(name) = metric_name.and_then(string) else { return Ok(()) };
+        let Some(name) = metric_name.and_then(string) else {
+            return Ok(());
+        };
         if kind == MetricType::Unknown && help.is_empty() && unit.is_empty() {
             return Ok(());
         }
         let name = family_name(self.message, name, kind);
-        let family = FamilyEntry { name, help, unit, kind };
-        if self.batch.families.last().is_none_or(|last| !last.is_same(&family, self.message)) {
+        let family = FamilyEntry {
+            name,
+            help,
+            unit,
+            kind,
+        };
+        if self
+            .batch
+            .families
+            .last()
+            .is_none_or(|last| !last.is_same(&family, self.message))
+        {
             self.batch.families.push(family);
             self.limits.check_families(self.batch.families.len())?;
         }
@@ -267,15 +350,22 @@ impl Decoder<'_> {
 }
 
 fn check_even(n_refs: usize) -> Result<(), Malformed> {
-    if n_refs.is_multiple_of(2) { Ok(()) } else { Err(Malformed::LabelRefs { n_refs }) }
+    if n_refs.is_multiple_of(2) {
+        Ok(())
+    } else {
+        Err(Malformed::LabelRefs { n_refs })
+    }
 }
 
 /// Removes the suffix that a classic histogram or a summary adds to the name of its family.
 fn family_name(message: &[u8], name: Span, kind: MetricType) -> Span {
     let string = name.of(message);
-    let is_end = |suffix: &&&str| string.ends_with(suffix.as_bytes()) && string.len() > suffix.len();
+    let is_end =
+        |suffix: &&&str| string.ends_with(suffix.as_bytes()) && string.len() > suffix.len();
     let suffix = kind.series_suffixes().iter().find(is_end);
-    suffix.map_or(name, |suffix| Span::new(name.start as usize, name.end as usize - suffix.len()))
+    suffix.map_or(name, |suffix| {
+        Span::new(name.start as usize, name.end as usize - suffix.len())
+    })
 }
 
 /// A series that consists of packed references, one sample, and metadata or nothing.
@@ -289,21 +379,37 @@ struct PlainSeries {
 
 #[inline]
 fn plain_series(series: &[u8]) -> Option<PlainSeries> {
-    let [LABELS_REFS_KEY, refs_size @ ..0x80, rest @ ..] = series else { return None };
-    let [SAMPLES_KEY, size @ ..0x80, rest @ ..] = rest.get(usize::from(*refs_size)..)? else { return None };
+    let [LABELS_REFS_KEY, refs_size @ ..0x80, rest @ ..] = series else {
+        return None;
+    };
+    let [SAMPLES_KEY, size @ ..0x80, rest @ ..] = rest.get(usize::from(*refs_size)..)? else {
+        return None;
+    };
     let (sample, rest) = rest.split_at_checked(usize::from(*size))?;
     let metadata_size = match rest {
         [] => 0,
-        [METADATA_KEY, size @ ..0x80, metadata @ ..] if metadata.len() == usize::from(*size) => *size,
+        [METADATA_KEY, size @ ..0x80, metadata @ ..] if metadata.len() == usize::from(*size) => {
+            *size
+        }
         _ => return None,
     };
     let sample = plain_sample(sample)?;
-    Some(PlainSeries { refs_size: (*refs_size).into(), sample, metadata_size: metadata_size.into() })
+    Some(PlainSeries {
+        refs_size: (*refs_size).into(),
+        sample,
+        metadata_size: metadata_size.into(),
+    })
 }
 
 #[inline]
 fn decode_sample(mut reader: Reader<'_>) -> Result<(Sample, i64), Malformed> {
-    let (mut sample, mut start_ms) = (Sample { timestamp_ms: 0, value: 0.0 }, 0);
+    let (mut sample, mut start_ms) = (
+        Sample {
+            timestamp_ms: 0,
+            value: 0.0,
+        },
+        0,
+    );
     while let Some(key) = reader.key()? {
         match key {
             SAMPLE_VALUE => sample.value = f64::from_bits(reader.fixed64()?),
@@ -327,7 +433,8 @@ fn decode_metadata(mut reader: Reader<'_>, to: &mut MetadataFields) -> Result<()
     Ok(())
 }
 
-/// Iterator over the label names and values of a decoded series or exemplar, in the order of the message.
+/// Iterator over the label names and values of a decoded series or exemplar, in the order of the
+/// message.
 #[derive(Debug)]
 pub(crate) struct LabelPairs<'a> {
     message: &'a [u8],
@@ -339,10 +446,16 @@ pub(crate) struct LabelPairs<'a> {
 
 impl<'a> LabelPairs<'a> {
     pub(crate) fn new(message: &'a [u8], symbols: &'a [Symbol], labels: Span) -> Self {
-        Self { message, symbols, reader: Reader::over(message, labels), packed: Reader::new(b"") }
+        Self {
+            message,
+            symbols,
+            reader: Reader::over(message, labels),
+            packed: Reader::new(b""),
+        }
     }
 
-    /// Returns the next string. Checked bytes have no errors. An error in unchecked bytes ends the iteration.
+    /// Returns the next string. Checked bytes have no errors. An error in unchecked bytes ends the
+    /// iteration.
     fn next_string(&mut self) -> Option<&'a [u8]> {
         loop {
             if !self.packed.rest().is_empty() {

@@ -1,17 +1,19 @@
 //! The route cache maps the encoded bytes of a label set to its series.
 //!
-//! A sender repeats the labels of a series byte for byte with every sample. The key is the seeded 128-bit hash of those
-//! bytes. The route is the handle of the series, or states that the label set is dropped or rejected, with the reason.
-//! Two encodings of one label set are two keys with the same handle. Rationale and memory use:
-//! docs/decisions/ingest/0003-route-cache.md.
+//! A sender repeats the labels of a series byte for byte with every sample. The key is the seeded
+//! 128-bit hash of those bytes. The route is the handle of the series, or states that the label set
+//! is dropped or rejected, with the reason. Two encodings of one label set are two keys with the
+//! same handle. Rationale and memory use: docs/decisions/ingest/0003-route-cache.md.
 //!
 //! Invariants
 //! 1. The bytes of a cached key have been parsed once and are well-formed.
-//! 2. All stripes together stay within the size limit. A full stripe evicts approximately the least recently used
-//!    routes. Routes that have been unused for some minutes are evicted when others are inserted, so that stale series
-//!    do not fill the cache. Eviction is safe: the series is resolved again.
+//! 2. All stripes together stay within the size limit. A full stripe evicts approximately the least
+//!    recently used routes. Routes that have been unused for some minutes are evicted when others
+//!    are inserted, so that stale series do not fill the cache. Eviction is safe: the series is
+//!    resolved again.
 //!
-//! Threads: striped locks. A lookup or an insertion takes the lock of each stripe once, for all keys of the call.
+//! Threads: striped locks. A lookup or an insertion takes the lock of each stripe once, for all
+//! keys of the call.
 
 mod table;
 
@@ -31,8 +33,8 @@ use crate::relabel::Attribution;
 pub(crate) struct Scope(u32, u32);
 
 impl Scope {
-    /// Creates a scope from the generation of the rules (salted by the HA pair), the generation of the budgets, and the
-    /// team that the sender names.
+    /// Creates a scope from the generation of the rules (salted by the HA pair), the generation of
+    /// the budgets, and the team that the sender names.
     pub(crate) fn new(rules: u32, budgets: u32, team: Team) -> Self {
         // An entry uses the last bit as a flag.
         Self(rules ^ budgets.rotate_left(16), u32::from(team.id()) << 1)
@@ -46,7 +48,8 @@ pub(crate) enum Route {
     Series(SeriesHandle, Attribution),
     /// Dropped by relabel rules.
     Dropped(Attribution),
-    /// Deduplicated, because another replica of the HA pair leads. Never cached, since leaders change.
+    /// Deduplicated, because another replica of the HA pair leads. Never cached, since leaders
+    /// change.
     Standby,
     /// Rejected.
     Rejected(Reason),
@@ -78,12 +81,20 @@ pub(crate) struct RouteCache {
 impl RouteCache {
     pub(crate) fn new(size_max: usize) -> Self {
         let stripe_len_max = Table::len_max(size_max / N_STRIPES);
-        Self { stripes: (0..N_STRIPES).map(|_| Mutex::default()).collect(), stripe_len_max }
+        Self {
+            stripes: (0..N_STRIPES).map(|_| Mutex::default()).collect(),
+            stripe_len_max,
+        }
     }
 
-    /// Looks up the keys of a request. Stores a route or `None` for each key in `found`. `order` is reused memory.
-    pub(crate) fn lookup<I>(&self, keys: I, found: &mut Vec<Option<Route>>, order: &mut Vec<(u32, RouteKey)>)
-    where
+    /// Looks up the keys of a request. Stores a route or `None` for each key in `found`. `order` is
+    /// reused memory.
+    pub(crate) fn lookup<I>(
+        &self,
+        keys: I,
+        found: &mut Vec<Option<Route>>,
+        order: &mut Vec<(u32, RouteKey)>,
+    ) where
         I: ExactSizeIterator<Item = Option<RouteKey>> + Clone,
     {
         found.clear();
@@ -135,14 +146,16 @@ impl RouteCache {
     }
 }
 
-/// Sorts the keys by stripe (counting sort). Stores the index and the key of each in `order`. Returns the end of each
-/// stripe in `order`.
+/// Sorts the keys by stripe (counting sort). Stores the index and the key of each in `order`.
+/// Returns the end of each stripe in `order`.
 fn sort_by_stripe<I>(keys: I, order: &mut Vec<(u32, RouteKey)>) -> [usize; N_STRIPES]
 where
     I: ExactSizeIterator<Item = Option<RouteKey>> + Clone,
 {
     let mut ends = [0; N_STRIPES];
-    keys.clone().flatten().for_each(|key| ends[key.stripe()] += 1);
+    keys.clone()
+        .flatten()
+        .for_each(|key| ends[key.stripe()] += 1);
     let mut total = 0;
     for end in &mut ends {
         total += std::mem::replace(end, total);
@@ -172,9 +185,9 @@ impl RouteKey {
     }
 }
 
-/// Number of stripes. The series of a target are spread over all stripes, so with many stripes few of them are
-/// neighbors in one. With 8 and 4 million series, a request of 2,000 series holds each lock for about 10 us, or for 60
-/// us if its order is not that of arrival.
+/// Number of stripes. The series of a target are spread over all stripes, so with many stripes few
+/// of them are neighbors in one. With 8 and 4 million series, a request of 2,000 series holds each
+/// lock for about 10 us, or for 60 us if its order is not that of arrival.
 const N_STRIPES: usize = 8;
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! One stripe of the route cache: routes in about the order of arrival, and an index of their keys.
 //!
-//! Senders repeat their series in the same order, so most routes of a request are neighbors. A lookup first tries the
-//! entry after the one that it found last, and uses the index only if the key differs. Neighbors share cache lines, and
-//! the processor fetches the next ones ahead. With the index alone, each series would be a cache miss.
+//! Senders repeat their series in the same order, so most routes of a request are neighbors. A
+//! lookup first tries the entry after the one that it found last, and uses the index only if the
+//! key differs. Neighbors share cache lines, and the processor fetches the next ones ahead. With
+//! the index alone, each series would be a cache miss.
 //!
 //! Invariants
-//! 1. `index` has the positions of the entries with a route, and `vacant` the positions of the others.
-//! 2. No operation visits all entries, because it holds the lock of the stripe. Growing adds a piece of entries, or
-//!    rebuilds a piece of the index. [`VISITED_MAX`] limits each loop over entries.
+//! 1. `index` has the positions of the entries with a route, and `vacant` the positions of the
+//!    others.
+//! 2. No operation visits all entries, because it holds the lock of the stripe. Growing adds a
+//!    piece of entries, or rebuilds a piece of the index. [`VISITED_MAX`] limits each loop over
+//!    entries.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +25,8 @@ use crate::batch::RouteKey;
 pub(super) struct Table {
     entries: Column<Entry>,
     index: WideTable<u32>,
-    /// Filled lowest first, so that the series that replace the series of a pod are neighbors as well.
+    /// Filled lowest first, so that the series that replace the series of a pod are neighbors as
+    /// well.
     vacant: RoaringBitmap,
     /// Position that the clock hand points to: the next entry to visit.
     hand: usize,
@@ -48,14 +52,20 @@ impl Entry {
     /// Creates an unused entry, so that a flood of series that are sent once does not evict others.
     fn new(key: RouteKey, route: Route) -> Self {
         let [_, a, b, c] = key.0;
-        Self { tag: [a, b, c & !USED], route: Some(route) }
+        Self {
+            tag: [a, b, c & !USED],
+            route: Some(route),
+        }
     }
 
     /// Returns `true` if the entry has a route for `key`.
     #[inline]
     fn is(&self, key: RouteKey) -> bool {
         let [_, a, b, c] = key.0;
-        self.tag[0] == a && self.tag[1] == b && self.tag[2] | USED == c | USED && self.route.is_some()
+        self.tag[0] == a
+            && self.tag[1] == b
+            && self.tag[2] | USED == c | USED
+            && self.route.is_some()
     }
 
     /// Returns the hash of the key in the index.
@@ -77,20 +87,29 @@ impl Entry {
 impl Table {
     /// Returns the maximum number of routes of a table that takes at most `size_max` bytes.
     pub(super) fn len_max(size_max: usize) -> usize {
-        (size_max.saturating_sub(PARTLY_FILLED) / SIZE_PER_ROUTE).clamp(LEN_MAX_MIN, u32::MAX as usize)
+        (size_max.saturating_sub(PARTLY_FILLED) / SIZE_PER_ROUTE)
+            .clamp(LEN_MAX_MIN, u32::MAX as usize)
     }
 
     /// Looks up keys. Stores the route of each in `found`, at the index that is given with the key.
     pub(super) fn find_all(&mut self, wanted: &[(u32, RouteKey)], found: &mut [Option<Route>]) {
         let (mut expected, mut n_unexpected, mut hits) = (usize::MAX, 0, 0);
         for (i, &(idx, key)) in wanted.iter().enumerate() {
-            let is_expected = self.entries.get(expected).is_some_and(|entry| entry.is(key));
+            let is_expected = self
+                .entries
+                .get(expected)
+                .is_some_and(|entry| entry.is(key));
             n_unexpected = if is_expected { 0 } else { n_unexpected + 1 };
-            // One unexpected key may begin another target. After two, the request is probably in another order.
+            // One unexpected key may begin another target. After two, the request is probably in
+            // another order.
             if n_unexpected % PREFETCHED == 2 {
                 self.prefetch(&wanted[i..(i + PREFETCHED).min(wanted.len())]);
             }
-            let position = if is_expected { Some(expected) } else { self.position(key) };
+            let position = if is_expected {
+                Some(expected)
+            } else {
+                self.position(key)
+            };
             if let Some(position) = position {
                 let entry = &mut self.entries[position];
                 entry.set_used();
@@ -103,19 +122,33 @@ impl Table {
         self.misses += wanted.len() as u64 - hits;
     }
 
-    /// Loads what [`Table::position`] needs for each key, first from the index and then from the entries.
+    /// Loads what [`Table::position`] needs for each key, first from the index and then from the
+    /// entries.
     fn prefetch(&self, keys: &[(u32, RouteKey)]) {
         let mut positions = [u32::MAX; PREFETCHED];
         for (position, (_, key)) in positions.iter_mut().zip(keys) {
             let [_, tag @ ..] = key.0;
-            *position = self.index.find(hash(tag), |_| true).copied().unwrap_or(u32::MAX);
+            *position = self
+                .index
+                .find(hash(tag), |_| true)
+                .copied()
+                .unwrap_or(u32::MAX);
         }
-        prefetch(positions.iter().filter_map(|&position| Some(self.entries.get(position as usize)?.tag[0])));
+        prefetch(
+            positions
+                .iter()
+                .filter_map(|&position| Some(self.entries.get(position as usize)?.tag[0])),
+        );
     }
 
-    /// Inserts routes, each of which replaces an earlier route of its key. `routes` is indexed by the number that is
-    /// given with a key. Evicts a route for each that exceeds `len_max`.
-    pub(super) fn insert_all(&mut self, new: &[(u32, RouteKey)], routes: &[(RouteKey, Route)], len_max: usize) {
+    /// Inserts routes, each of which replaces an earlier route of its key. `routes` is indexed by
+    /// the number that is given with a key. Evicts a route for each that exceeds `len_max`.
+    pub(super) fn insert_all(
+        &mut self,
+        new: &[(u32, RouteKey)],
+        routes: &[(RouteKey, Route)],
+        len_max: usize,
+    ) {
         let mut n_visits = VISITED_MAX;
         for new in new.chunks(PREFETCHED) {
             self.prefetch(new);
@@ -141,22 +174,30 @@ impl Table {
             self.entries.push(entry);
         }
         let entries = &self.entries;
-        self.index.insert_unique(entry.hash(), position, |&other| entries[other as usize].hash());
+        self.index.insert_unique(entry.hash(), position, |&other| {
+            entries[other as usize].hash()
+        });
     }
 
-    /// Evicts routes that were not used since the hand passed them last, or since they were inserted. The hand makes a
-    /// round in [`ROUND`], or more slowly if calls are rare. After a pause it passes at most half of the entries at
-    /// once, so that the routes in use are used again before it returns to them. Frees memory.
+    /// Evicts routes that were not used since the hand passed them last, or since they were
+    /// inserted. The hand makes a round in [`ROUND`], or more slowly if calls are rare. After a
+    /// pause it passes at most half of the entries at once, so that the routes in use are used
+    /// again before it returns to them. Frees memory.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.truncate();
         let entries = &self.entries;
-        self.index.shrink_piece(self.next_piece, |&position| entries[position as usize].hash());
+        self.index.shrink_piece(self.next_piece, |&position| {
+            entries[position as usize].hash()
+        });
         self.next_piece = (self.next_piece + 1) % self.index.n_pieces();
         let len = self.entries.len() as u32;
         let swept_at = *self.swept_at.get_or_insert(now);
-        let since = now.checked_sub(ROUND / 2).map_or(swept_at, |earliest| swept_at.max(earliest));
+        let since = now
+            .checked_sub(ROUND / 2)
+            .map_or(swept_at, |earliest| swept_at.max(earliest));
         let elapsed = now.saturating_duration_since(since);
-        let n_due = (u128::from(len) * elapsed.as_nanos() / ROUND.as_nanos()).min(VISITED_MAX as u128) as u32;
+        let n_due = (u128::from(len) * elapsed.as_nanos() / ROUND.as_nanos())
+            .min(VISITED_MAX as u128) as u32;
         if n_due == 0 {
             return;
         }
@@ -171,8 +212,21 @@ impl Table {
 
     /// Removes all routes. Returns a table with them, to be freed.
     pub(super) fn take(&mut self) -> Self {
-        let Self { hits, misses, evicted, .. } = *self;
-        std::mem::replace(self, Self { hits, misses, evicted, ..Self::default() })
+        let Self {
+            hits,
+            misses,
+            evicted,
+            ..
+        } = *self;
+        std::mem::replace(
+            self,
+            Self {
+                hits,
+                misses,
+                evicted,
+                ..Self::default()
+            },
+        )
     }
 
     /// Adds the counters of this table to `sum`.
@@ -192,12 +246,15 @@ impl Table {
     #[inline]
     fn position(&self, key: RouteKey) -> Option<usize> {
         let [_, tag @ ..] = key.0;
-        let found = self.index.find(hash(tag), |&position| self.entries[position as usize].is(key));
+        let found = self.index.find(hash(tag), |&position| {
+            self.entries[position as usize].is(key)
+        });
         found.map(|&position| position as usize)
     }
 
-    /// Evicts the first unused route that the hand meets (clock algorithm), or the next one after `n_visits` used ones.
-    /// A route that is used once per round of the hand stays. No entry is vacant, because the table is full.
+    /// Evicts the first unused route that the hand meets (clock algorithm), or the next one after
+    /// `n_visits` used ones. A route that is used once per round of the hand stays. No entry is
+    /// vacant, because the table is full.
     fn evict(&mut self, n_visits: &mut usize) {
         loop {
             let position = self.advance();
@@ -217,11 +274,15 @@ impl Table {
         self.hand - 1
     }
 
-    /// Frees the memory after the last route: as new routes fill the lowest vacant positions, the last ones become
-    /// vacant. Keeps the first entry.
+    /// Frees the memory after the last route: as new routes fill the lowest vacant positions, the
+    /// last ones become vacant. Keeps the first entry.
     fn truncate(&mut self) {
         let is_vacant = |position: &usize| self.entries[*position].route.is_none();
-        let n_vacant = (1..self.entries.len()).rev().take(VISITED_MAX).take_while(is_vacant).count();
+        let n_vacant = (1..self.entries.len())
+            .rev()
+            .take(VISITED_MAX)
+            .take_while(is_vacant)
+            .count();
         let len = self.entries.len() - n_vacant;
         self.entries.truncate(len);
         self.vacant.remove_range(len as u32..);
@@ -236,8 +297,8 @@ impl Table {
     }
 }
 
-/// Returns a hash whose bits depend on all bits of a tag except [`USED`]: keys of one label set in two scopes differ in
-/// a few bits only.
+/// Returns a hash whose bits depend on all bits of a tag except [`USED`]: keys of one label set in
+/// two scopes differ in a few bits only.
 #[inline]
 fn hash([a, b, c]: [u32; 3]) -> u64 {
     let bits = u64::from(a ^ c & !USED) | u64::from(b) << 32;

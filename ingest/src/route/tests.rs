@@ -26,9 +26,15 @@ fn keys_are_found_in_order_and_missing_ones_are_not() {
     cache.insert(&[A, B].map(|route| (key(&hasher, 2), route)));
     let asked = [2, 3, 1, 2].map(|n| Some(key(&hasher, n)));
     assert_eq!(lookup(&cache, &asked), [Some(B), None, Some(A), Some(B)]);
-    assert_eq!(lookup(&cache, &[None, asked[0], None]), [None, Some(B), None]);
+    assert_eq!(
+        lookup(&cache, &[None, asked[0], None]),
+        [None, Some(B), None]
+    );
     let stats = cache.stats();
-    assert_eq!((stats.entries, stats.hits, stats.misses, stats.evicted), (2, 4, 1, 0));
+    assert_eq!(
+        (stats.entries, stats.hits, stats.misses, stats.evicted),
+        (2, 4, 1, 0)
+    );
 }
 
 #[test]
@@ -37,12 +43,16 @@ fn the_cache_stays_within_its_size_and_keeps_used_routes() {
     let (cache, hasher) = (RouteCache::new(size_max), RouteHasher::new());
     let capacity = (size_max / 42) as u32;
     let hot: Vec<_> = (0..capacity / 4).map(|n| Some(key(&hasher, n))).collect();
-    hot.iter().flatten().for_each(|&key| cache.insert(&[(key, A)]));
+    hot.iter()
+        .flatten()
+        .for_each(|&key| cache.insert(&[(key, A)]));
     for n in 0..20 * capacity {
         if n % (capacity / 8) == 0 {
             let hits = lookup(&cache, &hot).iter().flatten().count();
             assert!(hits * 100 >= hot.len() * 99, "{hits} of {} kept", hot.len());
-            hot.iter().flatten().for_each(|&key| cache.insert(&[(key, A)]));
+            hot.iter()
+                .flatten()
+                .for_each(|&key| cache.insert(&[(key, A)]));
         }
         cache.insert(&[(key(&hasher, u32::MAX - n), B)]);
         if n % 100_000 == 0 {
@@ -50,6 +60,9 @@ fn the_cache_stays_within_its_size_and_keeps_used_routes() {
         }
     }
     let stats = cache.stats();
-    assert!(stats.size_bytes <= size_max as u64 && stats.evicted > u64::from(18 * capacity), "{stats:?}");
+    assert!(
+        stats.size_bytes <= size_max as u64 && stats.evicted > u64::from(18 * capacity),
+        "{stats:?}"
+    );
     assert!(stats.entries > u64::from(capacity / 2), "{stats:?}");
 }

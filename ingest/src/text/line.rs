@@ -76,9 +76,9 @@ impl MetadataLine<'_> {
 }
 
 impl SampleLine<'_> {
-    /// Writes the bound of a bucket, or the quantile of a summary, with a fraction or an exponent, as in OpenMetrics:
-    /// `1` becomes `1.0`. Prometheus does the same since version 3.0 (`model/textparse`). `kind` is the type of the
-    /// family.
+    /// Writes the bound of a bucket, or the quantile of a summary, with a fraction or an exponent,
+    /// as in OpenMetrics: `1` becomes `1.0`. Prometheus does the same since version 3.0
+    /// (`model/textparse`). `kind` is the type of the family.
     pub(super) fn normalize(&mut self, kind: MetricType) {
         let name = match kind {
             MetricType::Histogram => "le",
@@ -103,9 +103,15 @@ pub(super) fn parse(text: &str, format: TextFormat) -> Result<Line<'_>, String> 
         TextFormat::OpenMetrics => true,
         TextFormat::JsonLines => return json_line::parse(text),
     };
-    let mut cursor = Cursor { rest: text, is_open };
+    let mut cursor = Cursor {
+        rest: text,
+        is_open,
+    };
     if !is_open {
-        cursor.rest = text.strip_suffix('\r').unwrap_or(text).trim_start_matches([' ', '\t']);
+        cursor.rest = text
+            .strip_suffix('\r')
+            .unwrap_or(text)
+            .trim_start_matches([' ', '\t']);
     }
     match cursor.rest.strip_prefix('#') {
         Some(rest) => cursor.comment(rest),
@@ -128,14 +134,21 @@ impl<'a> Cursor<'a> {
         self.skip_space();
         let (word, after) = self.rest.split_once([' ', '\t']).unwrap_or((self.rest, ""));
         if !spaced || !(matches!(word, "HELP" | "TYPE") || word == "UNIT" && is_open) {
-            return if is_open { Err(format!("invalid comment {:?}", excerpt(rest))) } else { Ok(Line::Nothing) };
+            return if is_open {
+                Err(format!("invalid comment {:?}", excerpt(rest)))
+            } else {
+                Ok(Line::Nothing)
+            };
         }
         self.rest = after;
         self.skip_space();
         let name = self.family_name()?;
         let text = self.rest.strip_prefix([' ', '\t']).unwrap_or(self.rest);
         Ok(Line::Metadata(match word {
-            "HELP" => MetadataLine::Help(name, unescape(text.trim_start_matches([' ', '\t']), is_open)),
+            "HELP" => MetadataLine::Help(
+                name,
+                unescape(text.trim_start_matches([' ', '\t']), is_open),
+            ),
             "UNIT" => MetadataLine::Unit(name, text.trim()),
             _ => MetadataLine::Type(name, kind(text.trim())?),
         }))
@@ -147,7 +160,11 @@ impl<'a> Cursor<'a> {
         }
         let end = self.rest.find([' ', '\t']).unwrap_or(self.rest.len());
         let name = self.split(end);
-        if name.is_empty() { Err("metadata without a metric name".to_owned()) } else { Ok(Cow::Borrowed(name)) }
+        if name.is_empty() {
+            Err("metadata without a metric name".to_owned())
+        } else {
+            Ok(Cow::Borrowed(name))
+        }
     }
 
     fn sample(mut self) -> Result<SampleLine<'a>, String> {
@@ -161,13 +178,28 @@ impl<'a> Cursor<'a> {
             self.labels(&mut labels)?;
         }
         if !labels.iter().any(|(name, _)| name == "__name__") {
-            return Err(format!("expected a metric name, got {:?}", excerpt(self.rest)));
+            return Err(format!(
+                "expected a metric name, got {:?}",
+                excerpt(self.rest)
+            ));
         }
         let (value, timestamp_ms) = self.value_and_time("sample")?;
-        let exemplar = if self.is_open && self.eat('#') { Some(self.exemplar()?) } else { None };
+        let exemplar = if self.is_open && self.eat('#') {
+            Some(self.exemplar()?)
+        } else {
+            None
+        };
         match self.rest {
-            "" => Ok(SampleLine { labels, value, timestamp_ms, exemplar }),
-            rest => Err(format!("expected the end of the line, got {:?}", excerpt(rest))),
+            "" => Ok(SampleLine {
+                labels,
+                value,
+                timestamp_ms,
+                exemplar,
+            }),
+            rest => Err(format!(
+                "expected the end of the line, got {:?}",
+                excerpt(rest)
+            )),
         }
     }
 
@@ -177,13 +209,20 @@ impl<'a> Cursor<'a> {
         self.labels(&mut labels)?;
         let (value, timestamp_ms) = self.value_and_time("exemplar")?;
         labels.sort();
-        Ok(ExemplarPart { labels, value, timestamp_ms })
+        Ok(ExemplarPart {
+            labels,
+            value,
+            timestamp_ms,
+        })
     }
 
     /// Reads `{name="value", ...}`. A quoted string without a value is the metric name.
     fn labels(&mut self, to: &mut Pairs<'a>) -> Result<(), String> {
         if !self.eat('{') {
-            return Err(format!("expected labels in braces, got {:?}", excerpt(self.rest)));
+            return Err(format!(
+                "expected labels in braces, got {:?}",
+                excerpt(self.rest)
+            ));
         }
         loop {
             self.skip_space();
@@ -191,9 +230,16 @@ impl<'a> Cursor<'a> {
                 return Ok(());
             }
             let is_quoted = self.rest.starts_with('"');
-            let name = if is_quoted { self.quoted()? } else { Cow::Borrowed(self.name(|_| false)) };
+            let name = if is_quoted {
+                self.quoted()?
+            } else {
+                Cow::Borrowed(self.name(|_| false))
+            };
             if name.is_empty() {
-                return Err(format!("expected a label name, got {:?}", excerpt(self.rest)));
+                return Err(format!(
+                    "expected a label name, got {:?}",
+                    excerpt(self.rest)
+                ));
             }
             self.skip_space();
             if self.eat('=') {
@@ -203,11 +249,17 @@ impl<'a> Cursor<'a> {
             } else if is_quoted && !to.iter().any(|(name, _)| name == "__name__") {
                 to.push((Cow::Borrowed("__name__"), name));
             } else {
-                return Err(format!("expected = after a label name, got {:?}", excerpt(self.rest)));
+                return Err(format!(
+                    "expected = after a label name, got {:?}",
+                    excerpt(self.rest)
+                ));
             }
             self.skip_space();
             if !self.eat(',') && !self.rest.starts_with('}') {
-                return Err(format!("expected , or }} after a label, got {:?}", excerpt(self.rest)));
+                return Err(format!(
+                    "expected , or }} after a label, got {:?}",
+                    excerpt(self.rest)
+                ));
             }
         }
     }
@@ -215,13 +267,18 @@ impl<'a> Cursor<'a> {
     fn value_and_time(&mut self, owner: &str) -> Result<(f64, Option<i64>), String> {
         self.skip_space();
         let word = self.word();
-        let value = float(word).ok_or_else(|| format!("invalid value {:?} of a {owner}", excerpt(word)))?;
+        let value =
+            float(word).ok_or_else(|| format!("invalid value {:?} of a {owner}", excerpt(word)))?;
         self.skip_space();
         if self.rest.is_empty() || self.rest.starts_with('#') {
             return Ok((value, None));
         }
         let word = self.word();
-        let time = if self.is_open { float(word).and_then(milliseconds) } else { word.parse().ok() };
+        let time = if self.is_open {
+            float(word).and_then(milliseconds)
+        } else {
+            word.parse().ok()
+        };
         self.skip_space();
         time.map(|time| (value, Some(time)))
             .ok_or_else(|| format!("invalid timestamp {:?} of a {owner}", excerpt(word)))
@@ -246,7 +303,10 @@ impl<'a> Cursor<'a> {
     /// Reads a quoted string.
     fn quoted(&mut self) -> Result<Cow<'a, str>, String> {
         let Some(text) = self.rest.strip_prefix('"') else {
-            return Err(format!("expected a quoted string, got {:?}", excerpt(self.rest)));
+            return Err(format!(
+                "expected a quoted string, got {:?}",
+                excerpt(self.rest)
+            ));
         };
         let mut is_escaped = false;
         let closes = |c: char| {
@@ -299,18 +359,22 @@ fn unescape(text: &str, quotes: bool) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// Parses a number like Go, without the syntax of Go 1.13. A NaN becomes the normal NaN of Prometheus.
+/// Parses a number like Go, without the syntax of Go 1.13. A NaN becomes the normal NaN of
+/// Prometheus.
 fn float(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     if value.is_nan() {
         // Go has no NaN with a sign.
-        return text.starts_with(['n', 'N']).then(|| f64::from_bits(NORMAL_NAN_BITS));
+        return text
+            .starts_with(['n', 'N'])
+            .then(|| f64::from_bits(NORMAL_NAN_BITS));
     }
     let is_named = text.trim_start_matches(['+', '-']).starts_with(['i', 'I']);
     (value.is_finite() || is_named).then_some(value)
 }
 
-/// Prints a float as OpenMetrics wants bounds: like Go's format `g`, and with `.0` behind an integer.
+/// Prints a float as OpenMetrics wants bounds: like Go's format `g`, and with `.0` behind an
+/// integer.
 fn openmetrics_float(value: f64) -> String {
     if !value.is_finite() {
         return if value.is_nan() {
@@ -325,11 +389,17 @@ fn openmetrics_float(value: f64) -> String {
     // Go compares with 0 as well: -0 is `0.0`.
     let value = if value == 0.0 { 0.0 } else { value };
     let scientific = format!("{value:e}");
-    let (mantissa, exponent) = scientific.split_once('e').expect("the format has an exponent");
+    let (mantissa, exponent) = scientific
+        .split_once('e')
+        .expect("the format has an exponent");
     match exponent.parse().expect("the exponent is an integer") {
         -4..6 if value.fract() == 0.0 => format!("{value}.0"),
         -4..6 => value.to_string(),
-        exponent => format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, i32::abs(exponent)),
+        exponent => format!(
+            "{mantissa}e{}{:02}",
+            if exponent < 0 { '-' } else { '+' },
+            i32::abs(exponent)
+        ),
     }
 }
 

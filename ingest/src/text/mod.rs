@@ -1,13 +1,14 @@
-//! Import of scrape bodies (Prometheus' text format 0.0.4 and OpenMetrics 1.0), and of VictoriaMetrics' JSON lines.
+//! Import of scrape bodies (Prometheus' text format 0.0.4 and OpenMetrics 1.0), and of
+//! VictoriaMetrics' JSON lines.
 //!
-//! The body is decompressed, parsed line by line, and stored in batches of [`BATCH_SAMPLES_MAX`] samples, so that a
-//! body of any size takes the memory of one batch. An invalid line ends the import, as does a resource that stays
-//! exhausted. The error says how many samples of earlier lines are stored. A retry of the whole body stores nothing
-//! twice.
+//! The body is decompressed, parsed line by line, and stored in batches of [`BATCH_SAMPLES_MAX`]
+//! samples, so that a body of any size takes the memory of one batch. An invalid line ends the
+//! import, as does a resource that stays exhausted. The error says how many samples of earlier
+//! lines are stored. A retry of the whole body stores nothing twice.
 //!
-//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, or [`JSON_LINE_SIZE_MAX`], a body [`SIZE_FACTOR`] times the
-//! maximum of a message. The work for a body is bounded by its size as received ([`EXPANSION_MAX`]), by
-//! [`SAMPLELESS_LINES_MAX`] and by [`Import::timeout`].
+//! Bounds: a line has at most [`LINE_SIZE_MAX`] bytes, or [`JSON_LINE_SIZE_MAX`], a body
+//! [`SIZE_FACTOR`] times the maximum of a message. The work for a body is bounded by its size as
+//! received ([`EXPANSION_MAX`]), by [`SAMPLELESS_LINES_MAX`] and by [`Import::timeout`].
 
 mod json_line;
 mod line;
@@ -40,7 +41,11 @@ pub enum TextFormat {
 impl TextFormat {
     /// Returns the maximum size of a line in bytes.
     fn line_size_max(self) -> usize {
-        if self == Self::JsonLines { JSON_LINE_SIZE_MAX } else { LINE_SIZE_MAX }
+        if self == Self::JsonLines {
+            JSON_LINE_SIZE_MAX
+        } else {
+            LINE_SIZE_MAX
+        }
     }
 }
 
@@ -64,13 +69,17 @@ pub struct BadLine {
 impl<R: BufRead> LineReader<R> {
     /// Creates a reader of a body of any size. A line has at most 2 MiB, or 10 MiB if it is JSON.
     pub fn new(reader: R, format: TextFormat) -> Self {
-        Self { lines: Lines::new(reader, u64::MAX, u64::MAX), format }
+        Self {
+            lines: Lines::new(reader, u64::MAX, u64::MAX),
+            format,
+        }
     }
 
     /// Reads the next line. Returns `None` at the end.
     ///
     /// # Errors
-    /// The number of the line and the reason why it is invalid. The reader must not be used afterwards.
+    /// The number of the line and the reason why it is invalid. The reader must not be used
+    /// afterwards.
     pub fn read(&mut self) -> Result<Option<Line<'_>>, BadLine> {
         let line = self.lines.number + 1;
         self.lines.next(self.format).map_err(|error| {
@@ -102,12 +111,25 @@ impl Receiver {
     /// Imports a scrape body, see the documentation of the module [`text`](crate::text).
     ///
     /// # Errors
-    /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::PartialImport`] around other errors, say how many
-    /// samples of earlier lines are stored. A part of the current batch may be stored too.
-    pub fn import(&self, origin: &Origin<'_>, body: &[u8], import: &Import) -> Result<Written, WriteError> {
+    /// See [`WriteError`]. [`Malformed::Line`], and [`WriteError::PartialImport`] around other
+    /// errors, say how many samples of earlier lines are stored. A part of the current batch may be
+    /// stored too.
+    pub fn import(
+        &self,
+        origin: &Origin<'_>,
+        body: &[u8],
+        import: &Import,
+    ) -> Result<Written, WriteError> {
         self.counted(body, |buffers| {
             let (started, written) = (Instant::now(), Written::default());
-            let mut importer = Importer { receiver: self, origin, import, started, buffers, written };
+            let mut importer = Importer {
+                receiver: self,
+                origin,
+                import,
+                started,
+                buffers,
+                written,
+            };
             let imported = importer.run(body);
             if imported.is_err() {
                 self.counters.record_partial(&importer.written);
@@ -157,12 +179,19 @@ impl Importer<'_> {
         self.receiver.limits().check_body(body.len())?;
         let size_max = self.receiver.limits().decompressed_size_max as u64;
         let size_max = (size_max * SIZE_FACTOR).min(size_max + body.len() as u64 * EXPANSION_MAX);
-        let reader =
-            BufReader::with_capacity(BUFFER_SIZE, self.import.compression.reader(body, self.receiver.limits())?);
+        let reader = BufReader::with_capacity(
+            BUFFER_SIZE,
+            self.import
+                .compression
+                .reader(body, self.receiver.limits())?,
+        );
         let mut lines = Lines::new(reader, size_max, SAMPLELESS_LINES_MAX);
         let mut family = Family::default();
         let mut n_lines = 0;
-        while !self.batch(&mut lines, &mut family).map_err(|error| self.with_stored(error, n_lines))? {
+        while !self
+            .batch(&mut lines, &mut family)
+            .map_err(|error| self.with_stored(error, n_lines))?
+        {
             n_lines = lines.number;
         }
         Ok(std::mem::take(&mut self.written))
@@ -173,18 +202,31 @@ impl Importer<'_> {
         match error {
             error @ WriteError::Malformed(_) => error,
             error if n_lines == 0 => error,
-            cause => {
-                WriteError::PartialImport { n_lines, n_samples: self.written.stored.total, cause: Box::new(cause) }
-            }
+            cause => WriteError::PartialImport {
+                n_lines,
+                n_samples: self.written.stored.total,
+                cause: Box::new(cause),
+            },
         }
     }
 
     /// Reads and stores a batch. Returns `true` at the end of the body.
-    fn batch<R: BufRead>(&mut self, lines: &mut Lines<R>, family: &mut Family) -> Result<bool, WriteError> {
+    fn batch<R: BufRead>(
+        &mut self,
+        lines: &mut Lines<R>,
+        family: &mut Family,
+    ) -> Result<bool, WriteError> {
         check_time(self.started.elapsed(), self.import.timeout)?;
-        let mut permit =
-            self.receiver.admit(self.origin, BUFFER_SIZE, BUFFER_SIZE + self.import.format.line_size_max())?;
-        let Buffers { message: encoded, batch, request } = &mut *self.buffers;
+        let mut permit = self.receiver.admit(
+            self.origin,
+            BUFFER_SIZE,
+            BUFFER_SIZE + self.import.format.line_size_max(),
+        )?;
+        let Buffers {
+            message: encoded,
+            batch,
+            request,
+        } = &mut *self.buffers;
         let mut builder = self.receiver.builder(batch, encoded, &mut permit);
         let mut n_samples = 0;
         let mut is_end = false;
@@ -193,7 +235,8 @@ impl Importer<'_> {
                 is_end = line.is_none();
                 add_line(line, self.import, family, &mut n_samples, &mut builder)
             });
-            // The batch of an invalid line is not stored: a part of the sender's intended lines may be missing.
+            // The batch of an invalid line is not stored: a part of the sender's intended lines may
+            // be missing.
             read.map_err(|error| error.at(lines.number, self.written.stored.total))?;
             if lines.number.is_multiple_of(LINES_BETWEEN_CHECKS) {
                 check_time(self.started.elapsed(), self.import.timeout)?;
@@ -202,7 +245,9 @@ impl Importer<'_> {
         if is_end {
             family.flush(&mut builder)?;
         }
-        let written = self.receiver.store(permit, (encoded, batch), Rejects::default(), request)?;
+        let written = self
+            .receiver
+            .store(permit, (encoded, batch), Rejects::default(), request)?;
         self.written.add(written);
         Ok(is_end)
     }
@@ -212,8 +257,14 @@ fn check_time(elapsed: Duration, timeout: Duration) -> Result<(), WriteError> {
     if elapsed <= timeout {
         return Ok(());
     }
-    let [size, limit] = [elapsed, timeout].map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
-    Err(WriteError::TooLarge { what: "duration of the import in ms", size, limit, flag: "--web.read-timeout" })
+    let [size, limit] =
+        [elapsed, timeout].map(|duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+    Err(WriteError::TooLarge {
+        what: "duration of the import in ms",
+        size,
+        limit,
+        flag: "--web.read-timeout",
+    })
 }
 
 /// Adds a line to the batch.
@@ -235,7 +286,12 @@ fn add_line(
             *n_samples += series.samples.len();
             builder.grow(size_of_val(&series.samples[..]))?;
             add_extra(&mut series.labels, &import.extra_labels);
-            builder.series(series.labels.iter().map(|(name, value)| (&**name, &**value)))?;
+            builder.series(
+                series
+                    .labels
+                    .iter()
+                    .map(|(name, value)| (&**name, &**value)),
+            )?;
             for (timestamp_ms, value) in series.samples {
                 builder.sample(timestamp_ms, value, 0)?;
             }
@@ -245,13 +301,29 @@ fn add_line(
     }
 }
 
-fn add_sample(sample: &SampleLine<'_>, now_ms: i64, builder: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
+fn add_sample(
+    sample: &SampleLine<'_>,
+    now_ms: i64,
+    builder: &mut BatchBuilder<'_, '_>,
+) -> Result<(), WriteError> {
     let timestamp_ms = sample.timestamp_ms.unwrap_or(now_ms);
-    builder.series(sample.labels.iter().map(|(name, value)| (&**name, &**value)))?;
+    builder.series(
+        sample
+            .labels
+            .iter()
+            .map(|(name, value)| (&**name, &**value)),
+    )?;
     builder.sample(timestamp_ms, sample.value, 0)?;
     if let Some(exemplar) = &sample.exemplar {
-        let labels = exemplar.labels.iter().map(|(name, value)| (&**name, &**value));
-        builder.exemplar(labels, exemplar.value, exemplar.timestamp_ms.unwrap_or(timestamp_ms))?;
+        let labels = exemplar
+            .labels
+            .iter()
+            .map(|(name, value)| (&**name, &**value));
+        builder.exemplar(
+            labels,
+            exemplar.value,
+            exemplar.timestamp_ms.unwrap_or(timestamp_ms),
+        )?;
     }
     builder.end_series()
 }
@@ -259,14 +331,22 @@ fn add_sample(sample: &SampleLine<'_>, now_ms: i64, builder: &mut BatchBuilder<'
 fn add_extra<'a>(labels: &mut line::Pairs<'a>, extra: &'a [(String, String)]) {
     if !extra.is_empty() {
         labels.retain(|(name, _)| extra.iter().all(|(extra_name, _)| extra_name != name));
-        labels.extend(extra.iter().map(|(name, value)| (name.into(), value.into())));
+        labels.extend(
+            extra
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
     }
     labels.sort();
 }
 
 impl Family {
     /// Adds a line. A line of another family ends the current family.
-    fn add(&mut self, line: MetadataLine<'_>, builder: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
+    fn add(
+        &mut self,
+        line: MetadataLine<'_>,
+        builder: &mut BatchBuilder<'_, '_>,
+    ) -> Result<(), WriteError> {
         let name = line.name();
         if self.name != name {
             self.flush(builder)?;
@@ -281,8 +361,17 @@ impl Family {
     }
 
     fn flush(&mut self, builder: &mut BatchBuilder<'_, '_>) -> Result<(), WriteError> {
-        let Self { name, kind, help, unit } = std::mem::take(self);
-        if name.is_empty() { Ok(()) } else { builder.family(&name, kind, &help, &unit) }
+        let Self {
+            name,
+            kind,
+            help,
+            unit,
+        } = std::mem::take(self);
+        if name.is_empty() {
+            Ok(())
+        } else {
+            builder.family(&name, kind, &help, &unit)
+        }
     }
 }
 
@@ -303,7 +392,12 @@ impl From<WriteError> for LineError {
 impl LineError {
     fn at(self, line: u64, n_stored: u64) -> WriteError {
         match self {
-            Self::Line(reason) => Malformed::Line { line, reason, n_stored }.into(),
+            Self::Line(reason) => Malformed::Line {
+                line,
+                reason,
+                n_stored,
+            }
+            .into(),
             Self::Request(error) => error,
         }
     }
@@ -329,22 +423,42 @@ impl<R: BufRead> Lines<R> {
         self.number += 1;
         let line_size_max = format.line_size_max();
         let mut limited = (&mut self.reader).take(line_size_max as u64 + 1);
-        let n = limited.read_until(b'\n', &mut self.line).map_err(|error| LineError::Line(error.to_string()))?;
+        let n = limited
+            .read_until(b'\n', &mut self.line)
+            .map_err(|error| LineError::Line(error.to_string()))?;
         self.size += n as u64;
         if self.size > self.size_max {
             let what = "decompressed size in bytes";
-            let flag = "--ingest.decompressed-size-max times 64, or plus 256 times the size as received";
-            return Err(WriteError::TooLarge { what, size: self.size, limit: self.size_max, flag }.into());
+            let flag =
+                "--ingest.decompressed-size-max times 64, or plus 256 times the size as received";
+            return Err(WriteError::TooLarge {
+                what,
+                size: self.size,
+                limit: self.size_max,
+                flag,
+            }
+            .into());
         }
-        let (n_sampleless, limit) = (self.number - self.n_samples, self.sampleless_max.saturating_add(self.n_samples));
+        let (n_sampleless, limit) = (
+            self.number - self.n_samples,
+            self.sampleless_max.saturating_add(self.n_samples),
+        );
         if n_sampleless > limit {
             let what = "number of lines without a sample";
-            return Err(WriteError::TooLarge { what, size: n_sampleless, limit, flag: "one for each sample" }.into());
+            return Err(WriteError::TooLarge {
+                what,
+                size: n_sampleless,
+                limit,
+                flag: "one for each sample",
+            }
+            .into());
         }
         if self.line.last() == Some(&b'\n') {
             self.line.pop();
         } else if n > line_size_max {
-            return Err(LineError::Line(format!("longer than {line_size_max} bytes")));
+            return Err(LineError::Line(format!(
+                "longer than {line_size_max} bytes"
+            )));
         }
         if n == 0 {
             // An OpenMetrics body without `# EOF` may be truncated.
@@ -358,7 +472,8 @@ impl<R: BufRead> Lines<R> {
         if format == TextFormat::OpenMetrics && self.line == b"# EOF" {
             return self.check_end().map(|()| None);
         }
-        let line = std::str::from_utf8(&self.line).map_err(|_| LineError::Line("not UTF-8".to_owned()))?;
+        let line =
+            std::str::from_utf8(&self.line).map_err(|_| LineError::Line("not UTF-8".to_owned()))?;
         let mut line = line::parse(line, format).map_err(LineError::Line)?;
         match &mut line {
             Line::Sample(sample) => {
@@ -383,10 +498,11 @@ impl<R: BufRead> Lines<R> {
 }
 
 /// Maximum number of decompressed bytes for each byte of a body, beyond
-/// [`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max). Text with many equal lines compresses to a
-/// hundredth.
+/// [`Limits::decompressed_size_max`](crate::Limits::decompressed_size_max). Text with many equal
+/// lines compresses to a hundredth.
 const EXPANSION_MAX: u64 = 256;
-/// Maximum number of lines without a sample, and one more for each sample: comments, metadata and empty lines.
+/// Maximum number of lines without a sample, and one more for each sample: comments, metadata and
+/// empty lines.
 const SAMPLELESS_LINES_MAX: u64 = 1_000_000;
 /// Number of lines between two checks of the timeout. A line has up to [`LINE_SIZE_MAX`] bytes.
 const LINES_BETWEEN_CHECKS: u64 = 64;

@@ -15,16 +15,33 @@ fn print(text: &str, format: TextFormat) -> String {
     match line::parse(text, format) {
         Err(refused) => format!("! {refused}"),
         Ok(Line::Nothing) => "-".to_owned(),
-        Ok(Line::Metadata(line)) => format!("{line:?}").replace("Borrowed(", "").replace("Owned(", "").replace(')', ""),
+        Ok(Line::Metadata(line)) => format!("{line:?}")
+            .replace("Borrowed(", "")
+            .replace("Owned(", "")
+            .replace(')', ""),
         Ok(Line::Series(line)) => format!("{line:?}"),
         Ok(Line::Sample(sample)) => {
             let pairs = |pairs: &line::Pairs<'_>| {
-                pairs.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+                pairs
+                    .iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect::<Vec<_>>()
+                    .join(",")
             };
             let mut out = format!("{} {}", pairs(&sample.labels), sample.value);
-            sample.timestamp_ms.iter().for_each(|time| write!(out, " @{time}").unwrap());
+            sample
+                .timestamp_ms
+                .iter()
+                .for_each(|time| write!(out, " @{time}").unwrap());
             if let Some(exemplar) = sample.exemplar {
-                write!(out, " # {} {} {:?}", pairs(&exemplar.labels), exemplar.value, exemplar.timestamp_ms).unwrap();
+                write!(
+                    out,
+                    " # {} {} {:?}",
+                    pairs(&exemplar.labels),
+                    exemplar.value,
+                    exemplar.timestamp_ms
+                )
+                .unwrap();
             }
             out
         }
@@ -36,8 +53,16 @@ fn lines_of_both_formats_are_read() {
     use TextFormat::{OpenMetrics as Open, Prometheus as Text};
     for (format, text, expect) in [
         (Text, "up 1", "__name__=up 1"),
-        (Text, "  up\t1 1700000000000\r", "__name__=up 1 @1700000000000"),
-        (Text, r#"a:b{c="d",e="f\"\\\n\x"} -1.5e3"#, "__name__=a:b,c=d,e=f\"\\\n\\x -1500"),
+        (
+            Text,
+            "  up\t1 1700000000000\r",
+            "__name__=up 1 @1700000000000",
+        ),
+        (
+            Text,
+            r#"a:b{c="d",e="f\"\\\n\x"} -1.5e3"#,
+            "__name__=a:b,c=d,e=f\"\\\n\\x -1500",
+        ),
         (Text, r#"a { b = "c" , } NaN -5"#, "__name__=a,b=c NaN @-5"),
         (Text, r#"{"a.b", "c.d"="e"} +Inf"#, "__name__=a.b,c.d=e inf"),
         (Text, r#"a{le="}"} 1"#, "__name__=a,le=} 1"),
@@ -57,14 +82,34 @@ fn lines_of_both_formats_are_read() {
         (Text, "a -nan", "! invalid value \"-nan\" of a sample"),
         (Text, "a 0x1p1", "! invalid value \"0x1p1\" of a sample"),
         (Text, "1a 1", "! expected a metric name, got \"1a 1\""),
-        (Text, "a{b} 1", "! expected = after a label name, got \"} 1\""),
+        (
+            Text,
+            "a{b} 1",
+            "! expected = after a label name, got \"} 1\"",
+        ),
         (Text, "a{b=c} 1", "! expected a quoted string, got \"c} 1\""),
         (Text, r#"a{b="c} 1"#, "! unterminated quoted string"),
-        (Text, r#"a{b="c" d="e"} 1"#, "! expected , or } after a label, got \"d=\\\"e\\\"} 1\""),
-        (Text, r#"a{"b"} 1"#, "! expected = after a label name, got \"} 1\""),
+        (
+            Text,
+            r#"a{b="c" d="e"} 1"#,
+            "! expected , or } after a label, got \"d=\\\"e\\\"} 1\"",
+        ),
+        (
+            Text,
+            r#"a{"b"} 1"#,
+            "! expected = after a label name, got \"} 1\"",
+        ),
         (Open, "a 1 1.5", "__name__=a 1 @1500"),
-        (Open, "# UNIT a_seconds seconds", "Unit(\"a_seconds\", \"seconds\""),
-        (Open, r#"a_total 5 1.5 # {trace_id="x"} 0.5 1.25"#, "__name__=a_total 5 @1500 # trace_id=x 0.5 Some(1250)"),
+        (
+            Open,
+            "# UNIT a_seconds seconds",
+            "Unit(\"a_seconds\", \"seconds\"",
+        ),
+        (
+            Open,
+            r#"a_total 5 1.5 # {trace_id="x"} 0.5 1.25"#,
+            "__name__=a_total 5 @1500 # trace_id=x 0.5 Some(1250)",
+        ),
         (Open, r#"a_total 5 # {} 1"#, "__name__=a_total 5 #  1 None"),
         (Open, "a 1 NaN", "! invalid timestamp \"NaN\" of a sample"),
         (Open, "", "! expected a metric name, got \"\""),
@@ -106,7 +151,12 @@ fn bounds_and_quantiles_are_normalized_below_their_type() {
     for (value, expect) in values {
         assert_eq!(read("histogram", "le", value), expect, "{value:?}");
         assert_eq!(read("summary", "quantile", value), expect, "{value:?}");
-        for (kind, label) in [("histogram", "quantile"), ("summary", "le"), ("gauge", "le"), ("gaugehistogram", "le")] {
+        for (kind, label) in [
+            ("histogram", "quantile"),
+            ("summary", "le"),
+            ("gauge", "le"),
+            ("gaugehistogram", "le"),
+        ] {
             assert_eq!(read(kind, label, value), value, "{kind} {label}");
         }
     }
@@ -134,30 +184,64 @@ impl Fixture {
 
     fn with(limits: Limits) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let db = Arc::new(Db::open(dir.path(), Options { shards: 1, ..Options::default() }).unwrap());
-        Self { receiver: Receiver::new(Arc::clone(&db), limits), db, _dir: dir }
+        let db = Arc::new(
+            Db::open(
+                dir.path(),
+                Options {
+                    shards: 1,
+                    ..Options::default()
+                },
+            )
+            .unwrap(),
+        );
+        Self {
+            receiver: Receiver::new(Arc::clone(&db), limits),
+            db,
+            _dir: dir,
+        }
     }
 
     fn try_import(&self, text: &str) -> Result<Written, WriteError> {
-        self.receiver.import(&Origin::default(), text.as_bytes(), &import())
+        self.receiver
+            .import(&Origin::default(), text.as_bytes(), &import())
     }
 
-    fn import(&self, text: &str, format: TextFormat, extra: &[(&str, &str)]) -> Result<Written, String> {
-        let extra_labels = extra.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let import = Import { format, extra_labels, ..import() };
-        self.receiver.import(&Origin::default(), text.as_bytes(), &import).map_err(|error| error.to_string())
+    fn import(
+        &self,
+        text: &str,
+        format: TextFormat,
+        extra: &[(&str, &str)],
+    ) -> Result<Written, String> {
+        let extra_labels = extra
+            .iter()
+            .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let import = Import {
+            format,
+            extra_labels,
+            ..import()
+        };
+        self.receiver
+            .import(&Origin::default(), text.as_bytes(), &import)
+            .map_err(|error| error.to_string())
     }
 
     /// Series with the timestamps of their samples.
     fn contents(&self) -> Vec<String> {
         const ALL: &[Matcher] = &[];
         let mut columns = SampleColumns::default();
-        let found = self.db.select(&QueryContext::unbounded(), ALL, TimeRange::ALL).unwrap();
+        let found = self
+            .db
+            .select(&QueryContext::unbounded(), ALL, TimeRange::ALL)
+            .unwrap();
         let print = |series: varve_tsdb::Result<varve_tsdb::select::Series>| {
             let series = series.unwrap();
             columns.clear();
             series.read(&mut columns).unwrap();
-            let samples: Vec<_> = columns.iter().map(|of| format!("{}@{}", of.value, of.timestamp_ms)).collect();
+            let samples: Vec<_> = columns
+                .iter()
+                .map(|of| format!("{}@{}", of.value, of.timestamp_ms))
+                .collect();
             format!("{} {}", series.labels(), samples.join(" "))
         };
         found.map(print).collect()
@@ -166,7 +250,13 @@ impl Fixture {
 
 fn import() -> Import {
     let (format, compression) = (TextFormat::Prometheus, Compression::Identity);
-    Import { format, compression, now_ms: NOW_MS, extra_labels: Vec::new(), timeout: Duration::from_secs(600) }
+    Import {
+        format,
+        compression,
+        now_ms: NOW_MS,
+        extra_labels: Vec::new(),
+        timeout: Duration::from_secs(600),
+    }
 }
 
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -175,7 +265,13 @@ const NOW_MS: i64 = 1_700_000_000_000;
 fn samples_metadata_and_exemplars_are_stored_with_extra_labels() {
     let fixture = Fixture::new();
     let text = "# HELP a Help.\n# TYPE a counter\n# UNIT a s\na_total{job=\"x\",b=\"1\"} 1 # {t=\"u\"} 0.5\nb 2 1699999999.5\n# EOF\n";
-    let written = fixture.import(text, TextFormat::OpenMetrics, &[("job", "import"), ("z", "")]).unwrap();
+    let written = fixture
+        .import(
+            text,
+            TextFormat::OpenMetrics,
+            &[("job", "import"), ("z", "")],
+        )
+        .unwrap();
     assert_eq!((written.stored.total, written.exemplars.stored), (2, 1));
     assert!(written.rejects.is_empty(), "{}", written.rejects);
     assert_eq!(
@@ -186,20 +282,29 @@ fn samples_metadata_and_exemplars_are_stored_with_extra_labels() {
         ]
     );
     let metadata = &fixture.db.metadata()["a"];
-    assert_eq!((&*metadata.kind, &*metadata.help, &*metadata.unit), ("counter", "Help.", "s"));
+    assert_eq!(
+        (&*metadata.kind, &*metadata.help, &*metadata.unit),
+        ("counter", "Help.", "s")
+    );
 }
 
 #[test]
 fn the_error_of_an_invalid_line_has_its_number_and_the_samples_stored_before() {
     let fixture = Fixture::new();
-    let refused = fixture.import("a 1\nb x\n", TextFormat::Prometheus, &[]).unwrap_err();
+    let refused = fixture
+        .import("a 1\nb x\n", TextFormat::Prometheus, &[])
+        .unwrap_err();
     assert_eq!(
         refused,
         "malformed write request: line 2: invalid value \"x\" of a sample; nothing of the body is stored"
     );
     assert!(fixture.contents().is_empty());
-    let many: String = (0..BATCH_SAMPLES_MAX + 1).map(|i| format!("a{{i=\"{i}\"}} 1\n")).collect();
-    let refused = fixture.import(&(many + "b x\n"), TextFormat::Prometheus, &[]).unwrap_err();
+    let many: String = (0..BATCH_SAMPLES_MAX + 1)
+        .map(|i| format!("a{{i=\"{i}\"}} 1\n"))
+        .collect();
+    let refused = fixture
+        .import(&(many + "b x\n"), TextFormat::Prometheus, &[])
+        .unwrap_err();
     let expect = "line 10002: invalid value \"x\" of a sample; the first 10000 samples of the body are stored";
     assert!(refused.ends_with(expect), "{refused}");
     assert_eq!(fixture.contents().len(), BATCH_SAMPLES_MAX);
@@ -207,7 +312,9 @@ fn the_error_of_an_invalid_line_has_its_number_and_the_samples_stored_before() {
         ("a 1\n", "line 2: data does not end with # EOF"),
         ("a 1\n# EOF\nb 1\n", "line 2: unexpected data after # EOF"),
     ] {
-        let refused = fixture.import(text, TextFormat::OpenMetrics, &[]).unwrap_err();
+        let refused = fixture
+            .import(text, TextFormat::OpenMetrics, &[])
+            .unwrap_err();
         assert!(refused.contains(reason), "{refused}");
     }
 }
@@ -216,27 +323,55 @@ fn the_error_of_an_invalid_line_has_its_number_and_the_samples_stored_before() {
 fn the_size_of_a_line_is_bounded() {
     let fixture = Fixture::new();
     let text = format!("a 1\nb{{c=\"{}\"}} 1\n", "x".repeat(LINE_SIZE_MAX));
-    let refused = fixture.import(&text, TextFormat::Prometheus, &[]).unwrap_err();
-    assert!(refused.contains("line 2: longer than 2097152 bytes"), "{refused}");
+    let refused = fixture
+        .import(&text, TextFormat::Prometheus, &[])
+        .unwrap_err();
+    assert!(
+        refused.contains("line 2: longer than 2097152 bytes"),
+        "{refused}"
+    );
 }
 
 /// A body of 16 kB that decompresses to 512 MiB of line breaks took 16 seconds of CPU time.
 #[test]
 fn the_work_for_a_body_is_bounded() {
-    let fixture = Fixture::with(Limits { decompressed_size_max: 200_000, ..Limits::default() });
+    let fixture = Fixture::with(Limits {
+        decompressed_size_max: 200_000,
+        ..Limits::default()
+    });
     let check = |text: &str, compression, timeout, expect: &str| {
         let body = match compression {
             Compression::Zstd => zstd::encode_all(text.as_bytes(), 0).unwrap(),
             _ => text.as_bytes().to_vec(),
         };
-        let import = Import { compression, timeout, ..import() };
-        let refused = fixture.receiver.import(&Origin::default(), &body, &import).unwrap_err();
-        assert!(matches!(refused.cause(), WriteError::TooLarge { .. }), "{refused:?}");
+        let import = Import {
+            compression,
+            timeout,
+            ..import()
+        };
+        let refused = fixture
+            .receiver
+            .import(&Origin::default(), &body, &import)
+            .unwrap_err();
+        assert!(
+            matches!(refused.cause(), WriteError::TooLarge { .. }),
+            "{refused:?}"
+        );
         assert!(refused.to_string().contains(expect), "{refused}");
     };
     let minute = Duration::from_secs(60);
-    check(&"\n".repeat(1 << 20), Compression::Zstd, minute, "decompressed size in bytes of");
-    check(&format!("a 1 {NOW_MS}\n").repeat(40_000), Compression::Zstd, minute, "samples, are stored: retry");
+    check(
+        &"\n".repeat(1 << 20),
+        Compression::Zstd,
+        minute,
+        "decompressed size in bytes of",
+    );
+    check(
+        &format!("a 1 {NOW_MS}\n").repeat(40_000),
+        Compression::Zstd,
+        minute,
+        "samples, are stored: retry",
+    );
     check(
         &"\n".repeat(1_000_001),
         Compression::Identity,
@@ -244,16 +379,30 @@ fn the_work_for_a_body_is_bounded() {
         "lines without a sample of 1000001 exceeds the limit",
     );
     let slow = format!("a 1 {NOW_MS}\n").repeat(64);
-    check(&slow, Compression::Identity, Duration::ZERO, "duration of the import in ms of");
+    check(
+        &slow,
+        Compression::Identity,
+        Duration::ZERO,
+        "duration of the import in ms of",
+    );
     // As many comments as samples are no attack.
     let text = "# HELP a A\n# TYPE a gauge\na 1\n".repeat(100);
-    assert_eq!(fixture.import(&text, TextFormat::Prometheus, &[]).unwrap().stored.total, 100);
+    assert_eq!(
+        fixture
+            .import(&text, TextFormat::Prometheus, &[])
+            .unwrap()
+            .stored
+            .total,
+        100
+    );
 }
 
 #[test]
 fn an_invalid_series_rejects_that_series_only() {
     let fixture = Fixture::new();
-    let written = fixture.import("a{b=\"1\",b=\"2\"} 1\nc 1\n", TextFormat::Prometheus, &[]).unwrap();
+    let written = fixture
+        .import("a{b=\"1\",b=\"2\"} 1\nc 1\n", TextFormat::Prometheus, &[])
+        .unwrap();
     assert_eq!(
         written.rejects.to_string(),
         "duplicate label name: 1 series with 1 sample, e.g. series {__name__=\"a\", b=\"1\", b=\"2\"}"
@@ -263,19 +412,38 @@ fn an_invalid_series_rejects_that_series_only() {
 
 #[test]
 fn scrapes_of_real_exporters_are_read_completely() {
-    let Ok(files) = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/exposition")) else { return };
+    let Ok(files) = std::fs::read_dir(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../shared/exposition"
+    )) else {
+        return;
+    };
     let fixture = Fixture::new();
     let mut n_files = 0;
     for path in files.map(|file| file.unwrap().path()) {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let format = if name.ends_with(".openmetrics.txt") { TextFormat::OpenMetrics } else { TextFormat::Prometheus };
+        let format = if name.ends_with(".openmetrics.txt") {
+            TextFormat::OpenMetrics
+        } else {
+            TextFormat::Prometheus
+        };
         if !name.ends_with(".prom") && format == TextFormat::Prometheus {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let n_samples = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).count();
-        let written = fixture.import(&text, format, &[("file", &name)]).unwrap_or_else(|e| panic!("{name}: {e}"));
-        assert_eq!(written.stored.total + written.rejects.n_samples(), n_samples as u64, "{name}: {}", written.rejects);
+        let n_samples = text
+            .lines()
+            .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
+            .count();
+        let written = fixture
+            .import(&text, format, &[("file", &name)])
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(
+            written.stored.total + written.rejects.n_samples(),
+            n_samples as u64,
+            "{name}: {}",
+            written.rejects
+        );
         n_files += 1;
     }
     eprintln!("{n_files} files");
@@ -288,19 +456,33 @@ fn lines_are_read_one_by_one() {
     assert!(
         matches!(reader.read(), Ok(Some(Line::Metadata(MetadataLine::Type(name, MetricType::Counter)))) if name == "a")
     );
-    let Ok(Some(Line::Sample(sample))) = reader.read() else { panic!("the second line is a sample") };
-    assert_eq!((sample.value, sample.timestamp_ms, sample.labels.len()), (1.0, Some(2500), 2));
+    let Ok(Some(Line::Sample(sample))) = reader.read() else {
+        panic!("the second line is a sample")
+    };
+    assert_eq!(
+        (sample.value, sample.timestamp_ms, sample.labels.len()),
+        (1.0, Some(2500), 2)
+    );
     assert_eq!(reader.read(), Ok(None));
     let mut reader = LineReader::new("a 1\nb\n".as_bytes(), TextFormat::Prometheus);
     assert!(reader.read().is_ok());
-    assert_eq!(reader.read().unwrap_err().to_string(), "line 2: invalid value \"\" of a sample");
+    assert_eq!(
+        reader.read().unwrap_err().to_string(),
+        "line 2: invalid value \"\" of a sample"
+    );
 }
 
 #[test]
 fn a_throttled_import_says_what_is_stored_and_may_be_retried() {
-    let fixture = Fixture::with(Limits { queue_timeout: Duration::ZERO, ..Limits::default() });
+    let fixture = Fixture::with(Limits {
+        queue_timeout: Duration::ZERO,
+        ..Limits::default()
+    });
     let budget = |new_series| Budgets {
-        total: Amounts { new_series_per_second: new_series, ..Amounts::default() },
+        total: Amounts {
+            new_series_per_second: new_series,
+            ..Amounts::default()
+        },
         ..Budgets::default()
     };
     // The first batch leaves the bucket in debt, so that the next one is throttled.
@@ -316,18 +498,37 @@ fn a_throttled_import_says_what_is_stored_and_may_be_retried() {
         }
     }
     let cut = fixture.try_import(&text).unwrap_err();
-    assert!(matches!(cut.cause(), WriteError::Throttled { .. }), "{cut:?}");
+    assert!(
+        matches!(cut.cause(), WriteError::Throttled { .. }),
+        "{cut:?}"
+    );
     let message = cut.to_string();
     let n_lines = BATCH_SAMPLES_MAX + 1;
-    let expect =
-        format!("the first {n_lines} lines of the body, {BATCH_SAMPLES_MAX} samples, are stored: retry with all lines");
+    let expect = format!(
+        "the first {n_lines} lines of the body, {BATCH_SAMPLES_MAX} samples, are stored: retry with all lines"
+    );
     assert!(message.contains(&expect), "{message}");
-    assert_eq!(fixture.receiver.stats().requests_throttled.values().sum::<u64>(), 1);
+    assert_eq!(
+        fixture
+            .receiver
+            .stats()
+            .requests_throttled
+            .values()
+            .sum::<u64>(),
+        1
+    );
 
     fixture.receiver.set_budgets(budget(None));
     let again = fixture.try_import(&text).unwrap();
-    assert_eq!((again.stored.total, again.rejects.is_empty()), (n_samples as u64, true));
-    let samples: Vec<_> = fixture.contents().iter().map(|of| of.matches('@').count()).collect();
+    assert_eq!(
+        (again.stored.total, again.rejects.is_empty()),
+        (n_samples as u64, true)
+    );
+    let samples: Vec<_> = fixture
+        .contents()
+        .iter()
+        .map(|of| of.matches('@').count())
+        .collect();
     assert_eq!(
         (samples.len(), samples.iter().sum::<usize>()),
         (6, n_samples + 1),

@@ -28,6 +28,10 @@ impl Advice {
         rules: relabel_rules::Options,
     ) -> Result<Self, I::Error> {
         let findings = findings::find(needs, inventory, options)?;
-        Ok(Self { rules: RelabelRules::of(&findings, rules), n_expressions: needs.len(), findings })
+        Ok(Self {
+            rules: RelabelRules::of(&findings, rules),
+            n_expressions: needs.len(),
+            findings,
+        })
     }
 }

@@ -6,8 +6,9 @@ use varve_regexp::Regexp;
 /// Maximum nesting of groups. Deeper names are written out.
 const DEPTH_MAX: usize = 32;
 
-/// Returns expressions that together match exactly `names`, each of at most `size_max` bytes unless one name is longer,
-/// and with the number of names that it matches. `names` ascend and are unique. The expressions match them in order.
+/// Returns expressions that together match exactly `names`, each of at most `size_max` bytes unless
+/// one name is longer, and with the number of names that it matches. `names` ascend and are unique.
+/// The expressions match them in order.
 pub(crate) fn alternations(names: &[&str], size_max: usize) -> Vec<(String, usize)> {
     let whole = factor(names, 0);
     if whole.len() <= size_max || names.len() < 2 {
@@ -22,7 +23,11 @@ pub(crate) fn alternations(names: &[&str], size_max: usize) -> Vec<(String, usiz
 /// Returns the expression of some names, without an enclosing group.
 fn factor(names: &[&str], depth: usize) -> String {
     if depth == DEPTH_MAX {
-        return names.iter().map(|name| Regexp::escape(name)).collect::<Vec<_>>().join("|");
+        return names
+            .iter()
+            .map(|name| Regexp::escape(name))
+            .collect::<Vec<_>>()
+            .join("|");
     }
     let mut parts = Vec::new();
     for group in names.chunk_by(|a, b| first_word(a) == first_word(b)) {
@@ -33,9 +38,16 @@ fn factor(names: &[&str], depth: usize) -> String {
         }
         let rests: Vec<_> = group.iter().map(|name| &name[word.len()..]).collect();
         let inner = factor(&rests, depth + 1);
-        let is_one = rests.chunk_by(|a, b| first_word(a) == first_word(b)).count() == 1;
+        let is_one = rests
+            .chunk_by(|a, b| first_word(a) == first_word(b))
+            .count()
+            == 1;
         let word = Regexp::escape(word);
-        parts.push(if is_one { format!("{word}{inner}") } else { format!("{word}({inner})") });
+        parts.push(if is_one {
+            format!("{word}{inner}")
+        } else {
+            format!("{word}({inner})")
+        });
     }
     parts.join("|")
 }
@@ -57,8 +69,14 @@ mod tests {
 
     #[test]
     fn common_prefixes_occur_once() {
-        check(&["kube_node_info", "kube_node_role", "kube_pod_info"], "kube_(node_(info|role)|pod_info)");
-        check(&["a_b_bucket", "a_b_count", "a_b_sum"], "a_b_(bucket|count|sum)");
+        check(
+            &["kube_node_info", "kube_node_role", "kube_pod_info"],
+            "kube_(node_(info|role)|pod_info)",
+        );
+        check(
+            &["a_b_bucket", "a_b_count", "a_b_sum"],
+            "a_b_(bucket|count|sum)",
+        );
         check(&["a"], "a");
         check(&["a", "a_b", "ab"], "a|a_b|ab");
         check(&["a.b", "a_"], "a\\.b|a_");

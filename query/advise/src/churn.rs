@@ -1,12 +1,12 @@
 //! Churn: finds the labels that create new series.
 //!
-//! A series is new if it has samples in a time range and none in the range of the same length before. A label creates a
-//! series if no earlier series has its value. A new pod has a new value of `pod`, a new machine a new value of
-//! `instance`. A series with two new values is created by both labels. A new series without a new value is a new
-//! combination.
+//! A series is new if it has samples in a time range and none in the range of the same length
+//! before. A label creates a series if no earlier series has its value. A new pod has a new value
+//! of `pod`, a new machine a new value of `instance`. A series with two new values is created by
+//! both labels. A new series without a new value is a new combination.
 //!
-//! Reads the index twice for the earlier range, series by series. Hashes of label values are held in memory and charged
-//! to the request.
+//! Reads the index twice for the earlier range, series by series. Hashes of label values are held
+//! in memory and charged to the request.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -34,11 +34,13 @@ const COUNT_SIZE: usize = 160;
 /// The new series of a range, and their causes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Churn {
-    /// The examined range in milliseconds since the epoch, start excluded. The earlier range has the same length.
+    /// The examined range in milliseconds since the epoch, start excluded. The earlier range has
+    /// the same length.
     pub start_ms: i64,
     /// The end of the range, included.
     pub end_ms: i64,
-    /// Series with samples in the earlier range. If there are none, every series counts as new, and no label is listed.
+    /// Series with samples in the earlier range. If there are none, every series counts as new, and
+    /// no label is listed.
     pub n_earlier: u64,
     /// Series with samples in the range.
     pub n_series: u64,
@@ -46,9 +48,9 @@ pub struct Churn {
     pub n_new: u64,
     /// New series without a new label value.
     pub n_combinations: u64,
-    /// Labels with new values: those that created most series first. Of labels that created about as many (within a
-    /// tenth), those with most new values are first, then those of fewest metrics. So the label that changed precedes
-    /// the labels that changed with it.
+    /// Labels with new values: those that created most series first. Of labels that created about
+    /// as many (within a tenth), those with most new values are first, then those of fewest
+    /// metrics. So the label that changed precedes the labels that changed with it.
     pub labels: Vec<LabelChurn>,
     /// Metrics with new series, sorted by their number, the largest first.
     pub metrics: Vec<MetricChurn>,
@@ -78,8 +80,8 @@ pub struct MetricChurn {
     pub metric: String,
     /// Its new series.
     pub n_new: u64,
-    /// The label that created most of them, or about as many and precedes it in [`Churn::labels`]. Empty if all are new
-    /// combinations.
+    /// The label that created most of them, or about as many and precedes it in [`Churn::labels`].
+    /// Empty if all are new combinations.
     pub label: String,
     /// The percentage of the metric's new series that this label created.
     pub percent: f64,
@@ -92,8 +94,14 @@ pub struct MetricChurn {
 pub fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> Result<Churn> {
     let start_ms = end_ms.saturating_sub(length_ms);
     // As in PromQL, ranges exclude their left end.
-    let before = TimeRange { start_ms: start_ms.saturating_sub(length_ms).saturating_add(1), end_ms: start_ms };
-    let range = TimeRange { start_ms: start_ms.saturating_add(1), end_ms };
+    let before = TimeRange {
+        start_ms: start_ms.saturating_sub(length_ms).saturating_add(1),
+        end_ms: start_ms,
+    };
+    let range = TimeRange {
+        start_ms: start_ms.saturating_add(1),
+        end_ms,
+    };
     let mut search = Search::new(ctx);
     for series in db.select_labels(ctx, &[], before)? {
         search.know(series?.labels())?;
@@ -103,10 +111,15 @@ pub fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> Result<
     for series in db.select_labels(ctx, &[], range)? {
         let series = series?;
         // Both are in label order.
-        while was.as_ref().is_some_and(|was| was.labels() < series.labels()) {
+        while was
+            .as_ref()
+            .is_some_and(|was| was.labels() < series.labels())
+        {
             was = old.next().transpose()?;
         }
-        let is_new = was.as_ref().is_none_or(|was| was.labels() != series.labels());
+        let is_new = was
+            .as_ref()
+            .is_none_or(|was| was.labels() != series.labels());
         search.count(series.labels(), is_new)?;
     }
     Ok(search.finish(start_ms, end_ms))
@@ -206,23 +219,35 @@ impl Search {
         let mut of_label: BTreeMap<&str, Vec<(u64, &str)>> = BTreeMap::new();
         for (metric, metric_causes) in &metrics {
             for (label, n_series) in &metric_causes.labels {
-                of_label.entry(label).or_default().push((*n_series, metric.as_str()));
+                of_label
+                    .entry(label)
+                    .or_default()
+                    .push((*n_series, metric.as_str()));
             }
         }
         let mut labels: Vec<_> = self.labels.iter().filter(|_| self.n_earlier > 0).collect();
         labels.sort_unstable_by_key(|(_, counts)| Reverse(counts.n_series));
         let mut rest = &mut *labels;
         while let Some(&(_, most)) = rest.first() {
-            let n_similar = rest.partition_point(|(_, counts)| is_about(counts.n_series, most.n_series));
+            let n_similar =
+                rest.partition_point(|(_, counts)| is_about(counts.n_series, most.n_series));
             let (similar, others) = rest.split_at_mut(n_similar);
             similar.sort_by_key(|(label, counts)| {
                 let n_metrics = of_label.get(label.as_str()).map_or(0, Vec::len);
-                (Reverse(counts.n_values), n_metrics, Reverse(counts.n_series), *label)
+                (
+                    Reverse(counts.n_values),
+                    n_metrics,
+                    Reverse(counts.n_series),
+                    *label,
+                )
             });
             rest = others;
         }
-        let ranks: HashMap<&str, usize> =
-            labels.iter().zip(0..).map(|((label, _), rank)| (label.as_str(), rank)).collect();
+        let ranks: HashMap<&str, usize> = labels
+            .iter()
+            .zip(0..)
+            .map(|((label, _), rank)| (label.as_str(), rank))
+            .collect();
         let shown = |(label, counts): (&String, &OfLabel)| {
             let mut metrics = of_label.remove(label.as_str()).unwrap_or_default();
             metrics.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
@@ -232,7 +257,11 @@ impl Search {
                 percent: percent(counts.n_series, self.n_new),
                 n_alone: counts.n_alone,
                 n_values: counts.n_values,
-                metrics: metrics.iter().take(METRICS_OF_LABEL_MAX).map(|(_, metric)| (*metric).to_owned()).collect(),
+                metrics: metrics
+                    .iter()
+                    .take(METRICS_OF_LABEL_MAX)
+                    .map(|(_, metric)| (*metric).to_owned())
+                    .collect(),
             }
         };
         Churn {
@@ -243,18 +272,28 @@ impl Search {
             n_new: self.n_new,
             n_combinations: self.n_combinations,
             labels: labels.into_iter().take(SHOWN_MAX).map(shown).collect(),
-            metrics: metrics.into_iter().take(SHOWN_MAX).map(|(name, of)| of.churn(name, &ranks)).collect(),
+            metrics: metrics
+                .into_iter()
+                .take(SHOWN_MAX)
+                .map(|(name, of)| of.churn(name, &ranks))
+                .collect(),
         }
     }
 }
 
 impl OfMetric {
-    /// Returns the cause of the metric's new series. `ranks` are the positions in the list of labels.
+    /// Returns the cause of the metric's new series. `ranks` are the positions in the list of
+    /// labels.
     fn churn(&self, metric: &str, ranks: &HashMap<&str, usize>) -> MetricChurn {
         let most = self.labels.values().copied().max().unwrap_or_default();
-        let similar = self.labels.iter().filter(|&(_, &n_series)| is_about(n_series, most));
+        let similar = self
+            .labels
+            .iter()
+            .filter(|&(_, &n_series)| is_about(n_series, most));
         let cause = similar.min_by_key(|(label, _)| (ranks.get(label.as_str()), *label));
-        let (label, n_series) = cause.map_or((String::new(), 0), |(label, n_series)| (label.clone(), *n_series));
+        let (label, n_series) = cause.map_or((String::new(), 0), |(label, n_series)| {
+            (label.clone(), *n_series)
+        });
         MetricChurn {
             metric: metric.to_owned(),
             n_new: self.n_series,
@@ -290,15 +329,27 @@ mod tests {
 
     fn store(series: &[Given<'_>]) -> (tempfile::TempDir, Db) {
         let folder = tempfile::tempdir().unwrap();
-        let options = Options { background: false, ..Options::default() };
+        let options = Options {
+            background: false,
+            ..Options::default()
+        };
         let db = Db::open(folder.path(), options).unwrap();
-        let mut samples: Vec<_> =
-            series.iter().flat_map(|(of, times)| times.iter().map(move |at| (*at, *of))).collect();
+        let mut samples: Vec<_> = series
+            .iter()
+            .flat_map(|(of, times)| times.iter().map(move |at| (*at, *of)))
+            .collect();
         samples.sort_by_key(|(at, _)| *at);
         for (timestamp_ms, labels) in samples {
             let labels = Labels::from_pairs(labels.iter().copied()).unwrap();
             let mut batch = WriteBatch::default();
-            batch.push(db.series(&labels).unwrap(), Sample { timestamp_ms, value: 1.0 }, 0);
+            batch.push(
+                db.series(&labels).unwrap(),
+                Sample {
+                    timestamp_ms,
+                    value: 1.0,
+                },
+                0,
+            );
             db.append(&mut batch).unwrap();
         }
         (folder, db)
@@ -314,7 +365,10 @@ mod tests {
         let (early, late) = (HOUR_MS / 2, HOUR_MS + HOUR_MS / 2);
         let gpu = |pod, gpu| [("__name__", "DCGM_X"), ("gpu", gpu), ("pod", pod)];
         let (a0, a1, b0, b1) = (gpu("a", "0"), gpu("a", "1"), gpu("b", "0"), gpu("b", "1"));
-        let (up, other) = ([("__name__", "up"), ("job", "x")], [("__name__", "up"), ("job", "y"), ("pod", "c")]);
+        let (up, other) = (
+            [("__name__", "up"), ("job", "x")],
+            [("__name__", "up"), ("job", "y"), ("pod", "c")],
+        );
         let combination = [("__name__", "up"), ("gpu", "1")];
         let (_folder, db) = store(&[
             (&a0, &[early, late]),
@@ -326,17 +380,34 @@ mod tests {
             (&combination, &[late]),
         ]);
         let churn = churn(&db, usize::MAX).unwrap();
-        assert_eq!((churn.n_series, churn.n_new, churn.n_combinations), (6, 4, 1));
+        assert_eq!(
+            (churn.n_series, churn.n_new, churn.n_combinations),
+            (6, 4, 1)
+        );
         let labels: Vec<_> = churn
             .labels
             .iter()
-            .map(|of| (of.label.as_str(), of.n_new, of.n_alone, of.n_values, of.metrics.len()))
+            .map(|of| {
+                (
+                    of.label.as_str(),
+                    of.n_new,
+                    of.n_alone,
+                    of.n_values,
+                    of.metrics.len(),
+                )
+            })
             .collect();
         assert_eq!(labels, [("pod", 3, 2, 2, 2), ("job", 1, 0, 1, 1)]);
         assert_eq!(churn.labels[0].percent, 75.0);
-        let metrics: Vec<_> =
-            churn.metrics.iter().map(|of| (of.metric.as_str(), of.n_new, of.label.as_str(), of.percent)).collect();
-        assert_eq!(metrics, [("DCGM_X", 2, "pod", 100.0), ("up", 2, "pod", 50.0)]);
+        let metrics: Vec<_> = churn
+            .metrics
+            .iter()
+            .map(|of| (of.metric.as_str(), of.n_new, of.label.as_str(), of.percent))
+            .collect();
+        assert_eq!(
+            metrics,
+            [("DCGM_X", 2, "pod", 100.0), ("up", 2, "pod", 50.0)]
+        );
     }
 
     #[test]
@@ -344,33 +415,68 @@ mod tests {
         let late = [HOUR_MS + HOUR_MS / 2];
         let old = [("__name__", "up"), ("job", "x")];
         let ids: Vec<_> = (0..20).map(|id| id.to_string()).collect();
-        // Each series of the new metric has a new `id`, and the same new `app` and `container`. One more has no `id`.
-        let set = |id| [("__name__", "m"), ("app", "bad"), ("container", "bad"), ("id", id)];
+        // Each series of the new metric has a new `id`, and the same new `app` and `container`. One
+        // more has no `id`.
+        let set = |id| {
+            [
+                ("__name__", "m"),
+                ("app", "bad"),
+                ("container", "bad"),
+                ("id", id),
+            ]
+        };
         let new: Vec<_> = ids.iter().map(|id| set(id.as_str())).collect();
         let mut all: Vec<Given<'_>> = new.iter().map(|labels| (&labels[..], &late[..])).collect();
         let without_id = [("__name__", "m"), ("app", "bad")];
         all.extend([(&old[..], &[HOUR_MS / 2][..]), (&without_id, &late)]);
         let (_folder, db) = store(&all);
         let found = churn(&db, usize::MAX).unwrap();
-        let labels: Vec<_> = found.labels.iter().map(|of| (of.label.as_str(), of.n_new, of.n_values)).collect();
-        assert_eq!(labels, [("id", 20, 20), ("__name__", 21, 1), ("app", 21, 1), ("container", 20, 1)]);
-        assert_eq!((found.metrics[0].label.as_str(), found.metrics[0].n_new), ("id", 21));
+        let labels: Vec<_> = found
+            .labels
+            .iter()
+            .map(|of| (of.label.as_str(), of.n_new, of.n_values))
+            .collect();
+        assert_eq!(
+            labels,
+            [
+                ("id", 20, 20),
+                ("__name__", 21, 1),
+                ("app", 21, 1),
+                ("container", 20, 1)
+            ]
+        );
+        assert_eq!(
+            (found.metrics[0].label.as_str(), found.metrics[0].n_new),
+            ("id", 21)
+        );
     }
 
     #[test]
     fn a_store_without_an_earlier_hour_names_no_label() {
         let (_folder, db) = store(&[(&[("__name__", "up")], &[HOUR_MS + 1])]);
         let found = churn(&db, usize::MAX).unwrap();
-        assert_eq!((found.n_earlier, found.n_new, found.labels.len()), (0, 1, 0));
+        assert_eq!(
+            (found.n_earlier, found.n_new, found.labels.len()),
+            (0, 1, 0)
+        );
     }
 
     #[test]
     fn values_are_charged_to_the_request() {
         let labels: Vec<_> = (0..1_000).map(|i| i.to_string()).collect();
-        let sets: Vec<_> = labels.iter().map(|value| [("__name__", "a"), ("x", value.as_str())]).collect();
-        let series: Vec<Given<'_>> = sets.iter().map(|set| (&set[..], &[HOUR_MS + 1][..])).collect();
+        let sets: Vec<_> = labels
+            .iter()
+            .map(|value| [("__name__", "a"), ("x", value.as_str())])
+            .collect();
+        let series: Vec<Given<'_>> = sets
+            .iter()
+            .map(|set| (&set[..], &[HOUR_MS + 1][..]))
+            .collect();
         let (_folder, db) = store(&series);
-        assert!(matches!(churn(&db, 10_000), Err(varve_tsdb::Error::Limit { .. })));
+        assert!(matches!(
+            churn(&db, 10_000),
+            Err(varve_tsdb::Error::Limit { .. })
+        ));
         assert_eq!(churn(&db, 100 << 20).unwrap().n_new, 1_000);
     }
 }

@@ -1,10 +1,11 @@
 //! Unused metrics, buckets and labels, and their cost.
 //!
-//! A metric is unused if no selector matches its name. With [`Options::by_job`], it is also unused in the jobs that
-//! none of its selectors match. A histogram bucket is unused if its metric is used, but only with other values of `le`.
-//! A label is unused if the metric's selectors use other labels only. The results of recording rules, series that the
-//! server creates (`up`, `scrape_*`, `ALERTS`) and `target_info`, which joins read without naming it, are never unused.
-//! The series of the server itself are ignored: relabel rules do not apply to them.
+//! A metric is unused if no selector matches its name. With [`Options::by_job`], it is also unused
+//! in the jobs that none of its selectors match. A histogram bucket is unused if its metric is
+//! used, but only with other values of `le`. A label is unused if the metric's selectors use other
+//! labels only. The results of recording rules, series that the server creates (`up`, `scrape_*`,
+//! `ALERTS`) and `target_info`, which joins read without naming it, are never unused. The series of
+//! the server itself are ignored: relabel rules do not apply to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -109,9 +110,16 @@ const PROTECTED_LABELS: [&str; 5] = ["__name__", "instance", "job", "le", "quant
 ///
 /// # Errors
 /// If the inventory cannot be read.
-pub fn find<I: Inventory>(needs: &Needs, inventory: &mut I, options: Options) -> Result<Findings, I::Error> {
+pub fn find<I: Inventory>(
+    needs: &Needs,
+    inventory: &mut I,
+    options: Options,
+) -> Result<Findings, I::Error> {
     let metrics = inventory.metrics()?;
-    let nameless = needs.nameless().map(|(location, _)| location.to_string()).collect::<BTreeSet<_>>();
+    let nameless = needs
+        .nameless()
+        .map(|(location, _)| location.to_string())
+        .collect::<BTreeSet<_>>();
     let mut search = Search {
         recorded: needs.recorded(),
         read: needs.read(|| inventory.check())?,
@@ -159,7 +167,11 @@ impl Search<'_> {
             true => !self.options.ignore_nameless && selector.may_match("job", &metric.job),
             false => !self.options.by_job || selector.may_match("job", &metric.job),
         };
-        let used: Vec<_> = self.needs.of_metric(&metric.name).filter(|(_, selector)| applies(selector)).collect();
+        let used: Vec<_> = self
+            .needs
+            .of_metric(&metric.name)
+            .filter(|(_, selector)| applies(selector))
+            .collect();
         if used.is_empty() {
             let finding = self.finding(Kind::Metric, metric, size, size.n_series);
             self.found.unused.push(finding);
@@ -171,12 +183,16 @@ impl Search<'_> {
         }
         let selectors: Vec<_> = used.into_iter().map(|(_, selector)| selector).collect();
         self.check_buckets(metric, size, &selectors, inventory)?;
-        if self.options.labels { self.check_labels(metric, size, &selectors, inventory) } else { Ok(()) }
+        if self.options.labels {
+            self.check_labels(metric, size, &selectors, inventory)
+        } else {
+            Ok(())
+        }
     }
 
     fn is_protected(&self, name: &str) -> bool {
-        let is_generated =
-            matches!(name, "up" | "ALERTS" | "ALERTS_FOR_STATE" | "target_info") || name.starts_with("scrape_");
+        let is_generated = matches!(name, "up" | "ALERTS" | "ALERTS_FOR_STATE" | "target_info")
+            || name.starts_with("scrape_");
         // By convention, only recording rules write names with colons.
         is_generated || name.contains(':') || self.recorded.contains(name)
     }
@@ -188,18 +204,28 @@ impl Search<'_> {
         selectors: &[&Selector],
         inventory: &mut I,
     ) -> Result<(), I::Error> {
-        let tests_bound = |selector: &&Selector| selector.matchers.iter().any(|test| test.name() == "le");
+        let tests_bound =
+            |selector: &&Selector| selector.matchers.iter().any(|test| test.name() == "le");
         if !metric.name.ends_with("_bucket") || !selectors.iter().all(tests_bound) {
             return Ok(());
         }
         let mut buckets = inventory.buckets(metric)?;
-        let passes = |bound: &str| selectors.iter().any(|selector| selector.may_match("le", bound));
+        let passes = |bound: &str| {
+            selectors
+                .iter()
+                .any(|selector| selector.may_match("le", bound))
+        };
         // A histogram without its last bucket is useless.
-        buckets.retain(|bound, _| bound != "+Inf" && !spellings(bound).iter().any(|bound| passes(bound)));
+        buckets.retain(|bound, _| {
+            bound != "+Inf" && !spellings(bound).iter().any(|bound| passes(bound))
+        });
         let n_series = buckets.values().sum();
         if n_series > 0 {
             let finding = self.finding(Kind::Buckets, metric, size, n_series);
-            self.found.unused.push(Finding { buckets: buckets.into_keys().collect(), ..finding });
+            self.found.unused.push(Finding {
+                buckets: buckets.into_keys().collect(),
+                ..finding
+            });
         }
         Ok(())
     }
@@ -211,13 +237,23 @@ impl Search<'_> {
         selectors: &[&Selector],
         inventory: &mut I,
     ) -> Result<(), I::Error> {
-        if selectors.iter().any(|selector| selector.labels == LabelSet::all()) {
+        if selectors
+            .iter()
+            .any(|selector| selector.labels == LabelSet::all())
+        {
             return Ok(());
         }
         let is_used = |label: &str| {
-            PROTECTED_LABELS.contains(&label) || selectors.iter().any(|selector| selector.labels.contains(label))
+            PROTECTED_LABELS.contains(&label)
+                || selectors
+                    .iter()
+                    .any(|selector| selector.labels.contains(label))
         };
-        let unused: Vec<_> = inventory.labels(metric)?.into_iter().filter(|label| !is_used(label)).collect();
+        let unused: Vec<_> = inventory
+            .labels(metric)?
+            .into_iter()
+            .filter(|label| !is_used(label))
+            .collect();
         let mut removed: Vec<&str> = Vec::new();
         for label in &unused {
             let n_left = inventory.n_series_without(metric, &[label.as_str()])?;
@@ -227,8 +263,17 @@ impl Search<'_> {
             if !is_removable {
                 removed.pop();
             }
-            let finding = self.finding(Kind::Label, metric, size, size.n_series.saturating_sub(n_left));
-            self.found.unused.push(Finding { label: label.clone(), droppable: is_removable, ..finding });
+            let finding = self.finding(
+                Kind::Label,
+                metric,
+                size,
+                size.n_series.saturating_sub(n_left),
+            );
+            self.found.unused.push(Finding {
+                label: label.clone(),
+                droppable: is_removable,
+                ..finding
+            });
         }
         Ok(())
     }
@@ -243,14 +288,21 @@ impl Search<'_> {
             buckets: Vec::new(),
             series: n_series,
             samples_per_second,
-            bytes: samples_per_second * self.options.retention.as_secs_f64() * self.options.bytes_per_sample,
+            bytes: samples_per_second
+                * self.options.retention.as_secs_f64()
+                * self.options.bytes_per_sample,
             droppable: true,
         }
     }
 
     fn finish(mut self) -> Findings {
         let totals = &mut self.found.totals;
-        for finding in self.found.unused.iter().filter(|finding| finding.kind != Kind::Label) {
+        for finding in self
+            .found
+            .unused
+            .iter()
+            .filter(|finding| finding.kind != Kind::Label)
+        {
             totals.unused_series += finding.series;
             totals.unused_samples_per_second += finding.samples_per_second;
             totals.unused_bytes += finding.bytes;
@@ -261,8 +313,16 @@ impl Search<'_> {
         }
         for list in [&mut self.found.unused, &mut self.found.unread] {
             list.sort_by(|a, b| {
-                let names = |finding: &Finding| (finding.job.clone(), finding.metric.clone(), finding.label.clone());
-                b.series.cmp(&a.series).then_with(|| (a.kind, names(a)).cmp(&(b.kind, names(b))))
+                let names = |finding: &Finding| {
+                    (
+                        finding.job.clone(),
+                        finding.metric.clone(),
+                        finding.label.clone(),
+                    )
+                };
+                b.series
+                    .cmp(&a.series)
+                    .then_with(|| (a.kind, names(a)).cmp(&(b.kind, names(b))))
             });
         }
         self.found
@@ -283,11 +343,14 @@ impl Totals {
     }
 }
 
-/// Returns the spellings of a bucket bound, sorted: Prometheus 3 stores `5.0` and `1e+06` where exporters write `5` and
-/// `1000000`.
+/// Returns the spellings of a bucket bound, sorted: Prometheus 3 stores `5.0` and `1e+06` where
+/// exporters write `5` and `1000000`.
 pub(crate) fn spellings(bound: &str) -> Vec<String> {
     let mut spellings = vec![bound.to_owned()];
-    if let Some(value) = parse_float(bound).ok().filter(|value| value.abs() < SPELLED_OUT_MAX) {
+    if let Some(value) = parse_float(bound)
+        .ok()
+        .filter(|value| value.abs() < SPELLED_OUT_MAX)
+    {
         spellings.extend([value.to_string(), open_metrics(value)]);
     }
     spellings.sort();
@@ -299,7 +362,9 @@ pub(crate) fn spellings(bound: &str) -> Vec<String> {
 const SPELLED_OUT_MAX: f64 = 1e21;
 
 /// Groups findings by job and keeps their order.
-pub(crate) fn by_job<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> BTreeMap<&'a str, Vec<&'a Finding>> {
+pub(crate) fn by_job<'a>(
+    findings: impl IntoIterator<Item = &'a Finding>,
+) -> BTreeMap<&'a str, Vec<&'a Finding>> {
     let mut jobs: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
     for finding in findings {
         jobs.entry(&finding.job).or_default().push(finding);
@@ -316,20 +381,27 @@ mod tests {
 
     /// Returns the findings for a scrape of job `j` and the rules of one group.
     fn found(scrape: &str, exprs: &[&str], by_job: bool) -> Findings {
-        let mut scrapes = Scrapes::new(Duration::from_secs(10), BTreeMap::new(), [("j".to_owned(), 2)].into());
+        let mut scrapes = Scrapes::new(
+            Duration::from_secs(10),
+            BTreeMap::new(),
+            [("j".to_owned(), 2)].into(),
+        );
         for (selector, _) in scrape.lines().filter_map(|line| line.rsplit_once(' ')) {
             let matchers = parse_selector(selector).unwrap();
-            let pair = |matcher: &varve_tsdb::Matcher| (matcher.name().to_owned(), matcher.value().to_owned());
+            let pair = |matcher: &varve_tsdb::Matcher| {
+                (matcher.name().to_owned(), matcher.value().to_owned())
+            };
             // The series of the server are neither counted nor unused.
-            ["j", "own"].iter().for_each(|job| scrapes.add(job, matchers.iter().map(pair).collect()));
+            ["j", "own"]
+                .iter()
+                .for_each(|job| scrapes.add(job, matchers.iter().map(pair).collect()));
         }
         let mut needs = Needs::default();
         let rule = |expr: &&str| match expr.split_once(" = ") {
             Some((record, expr)) => serde_json::json!({"record": record, "expr": expr}),
             None => serde_json::json!({"alert": "a", "expr": expr}),
         };
-        let groups =
-            serde_json::json!({"groups": [{"name": "g", "rules": exprs.iter().map(rule).collect::<Vec<_>>()}]});
+        let groups = serde_json::json!({"groups": [{"name": "g", "rules": exprs.iter().map(rule).collect::<Vec<_>>()}]});
         needs.add_rule_file(&"file".into(), &groups.to_string());
         assert_eq!(needs.problems(), []);
         let options = Options {
@@ -346,24 +418,42 @@ mod tests {
 
     fn check(scrape: &str, exprs: &[&str], expect: &[&str]) {
         let print = |f: &Finding| {
-            let of_kind = if f.kind == Kind::Label { f.label.clone() } else { f.buckets.join(",") };
+            let of_kind = if f.kind == Kind::Label {
+                f.label.clone()
+            } else {
+                f.buckets.join(",")
+            };
             let rule = if f.droppable { "" } else { " no rule" };
             format!("{} {of_kind} {}{rule}", f.metric, f.series)
         };
         let found = found(scrape, exprs, false);
-        assert_eq!(found.unused.iter().map(print).collect::<Vec<_>>(), expect, "{exprs:?}");
+        assert_eq!(
+            found.unused.iter().map(print).collect::<Vec<_>>(),
+            expect,
+            "{exprs:?}"
+        );
     }
 
     #[test]
     fn metrics_without_a_selector_are_found_with_their_cost() {
-        check("a{x=\"1\"} 1\na{x=\"2\"} 1\nb 1\nup 1\nscrape_x 1\nr 1\nc:d 1\n", &["r = b"], &["a  4"]);
+        check(
+            "a{x=\"1\"} 1\na{x=\"2\"} 1\nb 1\nup 1\nscrape_x 1\nr 1\nc:d 1\n",
+            &["r = b"],
+            &["a  4"],
+        );
         check("a 1\nab 1\n", &["{__name__=~\"a.+\"}"], &["a  2"]);
         check("a 1\nb 1\n", &["{job=\"j\"}"], &[]);
         check("a 1\nb 1\n", &["{job=\"other\"}"], &["a  2", "b  2"]);
         let found = found("a 1\n", &["b"], false);
         let finding = &found.unused[0];
-        assert_eq!((finding.series, finding.samples_per_second, finding.bytes), (2, 0.2, 40.0));
-        assert_eq!((found.totals.unused_series, found.totals.unused_percent()), (2, 100.0));
+        assert_eq!(
+            (finding.series, finding.samples_per_second, finding.bytes),
+            (2, 0.2, 40.0)
+        );
+        assert_eq!(
+            (found.totals.unused_series, found.totals.unused_percent()),
+            (2, 100.0)
+        );
     }
 
     #[test]
@@ -375,16 +465,38 @@ mod tests {
     #[test]
     fn metrics_of_unread_rules_are_listed_separately() {
         let found = found("a 1\nb 1\n", &["r = a", "s = b", "s > 0"], false);
-        assert_eq!(found.unread.iter().map(|f| f.metric.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(
+            found
+                .unread
+                .iter()
+                .map(|f| f.metric.as_str())
+                .collect::<Vec<_>>(),
+            ["a"]
+        );
         assert_eq!(found.unused, []);
     }
 
     #[test]
     fn buckets_without_a_selector_are_found() {
         let scrape = "h_bucket{le=\"1\"} 1\nh_bucket{le=\"5.0\"} 1\nh_bucket{le=\"10\"} 1\nh_bucket{le=\"+Inf\"} 1\n";
-        check(scrape, &["h_bucket{le=\"1.0\"} > 0"], &["h_bucket 10,5.0 4"]);
-        check(scrape, &["h_bucket{le=~\"5|10\"} > 0", "h_bucket{le=\"+Inf\"}"], &["h_bucket 1 2"]);
-        check(scrape, &["h_bucket{le=\"1\"} > 0", "histogram_quantile(0.9, h_bucket)"], &[]);
+        check(
+            scrape,
+            &["h_bucket{le=\"1.0\"} > 0"],
+            &["h_bucket 10,5.0 4"],
+        );
+        check(
+            scrape,
+            &["h_bucket{le=~\"5|10\"} > 0", "h_bucket{le=\"+Inf\"}"],
+            &["h_bucket 1 2"],
+        );
+        check(
+            scrape,
+            &[
+                "h_bucket{le=\"1\"} > 0",
+                "histogram_quantile(0.9, h_bucket)",
+            ],
+            &[],
+        );
     }
 
     #[test]
@@ -394,17 +506,30 @@ mod tests {
         check(scrape, &["a"], &[]);
         check(scrape, &["sum by (x) (a{z=\"0\"})"], &["a y 0"]);
         // Either label distinguishes the series, so only one can be removed.
-        check("a{x=\"1\",y=\"1\"} 1\na{x=\"2\",y=\"2\"} 1\n", &["sum(a)"], &["a x 0", "a y 0 no rule"]);
+        check(
+            "a{x=\"1\",y=\"1\"} 1\na{x=\"2\",y=\"2\"} 1\n",
+            &["sum(a)"],
+            &["a x 0", "a y 0 no rule"],
+        );
     }
 
     #[test]
     fn bounds_have_several_spellings() {
         assert_eq!(
             (spellings("5"), spellings("5.0")),
-            (vec!["5".into(), "5.0".into()], vec!["5".into(), "5.0".into()])
+            (
+                vec!["5".into(), "5.0".into()],
+                vec!["5".into(), "5.0".into()]
+            )
         );
         let million = ["1000000".to_owned(), "1e+06".to_owned()];
-        assert_eq!((spellings("1000000"), spellings("1e+06")), (million.to_vec(), million.to_vec()));
-        assert_eq!((spellings("0.5"), spellings("+Inf")), (vec!["0.5".to_owned()], vec!["+Inf".to_owned()]));
+        assert_eq!(
+            (spellings("1000000"), spellings("1e+06")),
+            (million.to_vec(), million.to_vec())
+        );
+        assert_eq!(
+            (spellings("0.5"), spellings("+Inf")),
+            (vec!["0.5".to_owned()], vec!["+Inf".to_owned()])
+        );
     }
 }

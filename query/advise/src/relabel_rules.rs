@@ -1,5 +1,5 @@
-//! Findings as relabel rules, ready to paste: scoped by job, in dry-run mode by default, and disabled by use where they
-//! drop.
+//! Findings as relabel rules, ready to paste: scoped by job, in dry-run mode by default, and
+//! disabled by use where they drop.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -63,7 +63,10 @@ impl RelabelRules {
         });
         text.push_str(if rules.is_empty() { " []\n" } else { "\n" });
         rules.iter().for_each(|rule| rule.write(&mut text, options));
-        Self { text, n_rules: rules.len() }
+        Self {
+            text,
+            n_rules: rules.len(),
+        }
     }
 }
 
@@ -83,7 +86,12 @@ fn head(findings: &Findings) -> String {
 
 fn rules(findings: &Findings, labels: bool) -> Vec<Rule> {
     let mut rules = Vec::new();
-    let of = |kind: Kind| findings.unused.iter().filter(move |finding| finding.kind == kind && finding.droppable);
+    let of = |kind: Kind| {
+        findings
+            .unused
+            .iter()
+            .filter(move |finding| finding.kind == kind && finding.droppable)
+    };
     for (job, unused) in by_job(of(Kind::Metric)) {
         add(&mut rules, job, "", &unused, None);
     }
@@ -92,9 +100,17 @@ fn rules(findings: &Findings, labels: bool) -> Vec<Rule> {
     }
     for (job, unused) in by_job(of(Kind::Label).filter(|_| labels)) {
         let mut by_label: BTreeMap<&str, Vec<&Finding>> = BTreeMap::new();
-        unused.iter().for_each(|finding| by_label.entry(&finding.label).or_default().push(finding));
+        unused
+            .iter()
+            .for_each(|finding| by_label.entry(&finding.label).or_default().push(finding));
         for (label, unused) in by_label {
-            add(&mut rules, job, &format!("-label-{label}"), &unused, Some(label));
+            add(
+                &mut rules,
+                job,
+                &format!("-label-{label}"),
+                &unused,
+                Some(label),
+            );
         }
     }
     number(&mut rules);
@@ -103,11 +119,17 @@ fn rules(findings: &Findings, labels: bool) -> Vec<Rule> {
 
 /// Adds the rules for some metrics of a job.
 fn add(rules: &mut Vec<Rule>, job: &str, of: &str, unused: &[&Finding], label: Option<&str>) {
-    let mut sizes: Vec<_> = unused.iter().map(|finding| (finding.metric.as_str(), finding.series)).collect();
+    let mut sizes: Vec<_> = unused
+        .iter()
+        .map(|finding| (finding.metric.as_str(), finding.series))
+        .collect();
     sizes.sort_unstable();
     let names: Vec<_> = sizes.iter().map(|(name, _)| *name).collect();
     let mut rest = &sizes[..];
-    let what = label.map_or_else(|| "metrics".to_owned(), |label| format!("metrics without label {label:?}"));
+    let what = label.map_or_else(
+        || "metrics".to_owned(),
+        |label| format!("metrics without label {label:?}"),
+    );
     for (part, n_names) in alternations(&names, REGEX_SIZE_MAX) {
         let (own, others) = rest.split_at(n_names);
         rest = others;
@@ -123,12 +145,24 @@ fn add(rules: &mut Vec<Rule>, job: &str, of: &str, unused: &[&Finding], label: O
 }
 
 fn of_buckets(finding: &Finding) -> Rule {
-    let bounds: Vec<_> = finding.buckets.iter().flat_map(|bound| spellings(bound)).collect();
+    let bounds: Vec<_> = finding
+        .buckets
+        .iter()
+        .flat_map(|bound| spellings(bound))
+        .collect();
     let bounds: Vec<_> = bounds.iter().map(|bound| Regexp::escape(bound)).collect();
-    let (job, metric) = (Regexp::escape(&finding.job), Regexp::escape(&finding.metric));
+    let (job, metric) = (
+        Regexp::escape(&finding.job),
+        Regexp::escape(&finding.metric),
+    );
     Rule {
         name: format!("unused-{}-buckets-{}", finding.job, finding.metric),
-        comment: format!("job {:?}: {} buckets, {} series", finding.job, finding.buckets.len(), finding.series),
+        comment: format!(
+            "job {:?}: {} buckets, {} series",
+            finding.job,
+            finding.buckets.len(),
+            finding.series
+        ),
         sources: "[job, __name__, le]",
         regex: format!("{job};{metric};({})", bounds.join("|")),
         label: None,
@@ -150,14 +184,23 @@ fn number(rules: &mut [Rule]) {
 
 impl Rule {
     fn write(&self, text: &mut String, options: Options) {
-        let mut line =
-            |line: std::fmt::Arguments<'_>| writeln!(text, "  {line}").expect("writing to a String cannot fail");
+        let mut line = |line: std::fmt::Arguments<'_>| {
+            writeln!(text, "  {line}").expect("writing to a String cannot fail")
+        };
         line(format_args!("# {}", self.comment));
         let sources = self.sources;
         if options.dialect == Dialect::Varve {
             line(format_args!("- name: {}", quote(&self.name)));
-            line(format_args!("  state: {}", if options.enforce { "enforce" } else { "dry_run" }));
-            // A metric that is unused now may be queried later. Only rules that drop can be disabled by use.
+            line(format_args!(
+                "  state: {}",
+                if options.enforce {
+                    "enforce"
+                } else {
+                    "dry_run"
+                }
+            ));
+            // A metric that is unused now may be queried later. Only rules that drop can be
+            // disabled by use.
             if self.label.is_none() {
                 line(format_args!("  disable_on_use: true"));
             }
@@ -196,8 +239,16 @@ mod tests {
             kind,
             job: job.to_owned(),
             metric: metric.to_owned(),
-            label: if kind == Kind::Label { "x".to_owned() } else { String::new() },
-            buckets: if kind == Kind::Buckets { vec!["0.5".to_owned(), "5".to_owned()] } else { Vec::new() },
+            label: if kind == Kind::Label {
+                "x".to_owned()
+            } else {
+                String::new()
+            },
+            buckets: if kind == Kind::Buckets {
+                vec!["0.5".to_owned(), "5".to_owned()]
+            } else {
+                Vec::new()
+            },
             series: 3,
             samples_per_second: 0.1,
             bytes: 1.0,
@@ -211,30 +262,61 @@ mod tests {
             finding(Kind::Metric, "j's", "a_b"),
             finding(Kind::Buckets, "j's", "h_bucket"),
             finding(Kind::Label, "j's", "d"),
-            Finding { droppable: false, ..finding(Kind::Label, "j's", "e") },
+            Finding {
+                droppable: false,
+                ..finding(Kind::Label, "j's", "e")
+            },
         ];
-        Findings { totals: Totals::default(), unused, unread: Vec::new(), nameless: Vec::new() }
+        Findings {
+            totals: Totals::default(),
+            unused,
+            unread: Vec::new(),
+            nameless: Vec::new(),
+        }
     }
 
     fn check(options: Options, expect: &serde_json::Value) {
         let RelabelRules { text, n_rules } = RelabelRules::of(&findings(), options);
         assert_eq!(n_rules, text.matches("  - ").count(), "{text}");
-        assert_eq!(&serde_yaml_ng::from_str::<serde_json::Value>(&text).unwrap(), expect, "{text}");
+        assert_eq!(
+            &serde_yaml_ng::from_str::<serde_json::Value>(&text).unwrap(),
+            expect,
+            "{text}"
+        );
     }
 
     #[test]
     fn rules_are_scoped_by_job_and_dry_run() {
         let rule = |name: &str, labels: serde_json::Value, regex: &str| serde_json::json!({"name": name, "state": "dry_run", "disable_on_use": true, "source_labels": labels, "regex": regex, "action": "drop"});
-        let names = rule("unused-j's", serde_json::json!(["job", "__name__"]), "j's;(a_(b|c))");
+        let names = rule(
+            "unused-j's",
+            serde_json::json!(["job", "__name__"]),
+            "j's;(a_(b|c))",
+        );
         let bounds = serde_json::json!(["job", "__name__", "le"]);
-        let buckets = rule("unused-j's-buckets-h_bucket", bounds, "j's;h_bucket;(0\\.5|5|5\\.0)");
-        let options = Options { dialect: Dialect::Varve, enforce: false, labels: false };
-        check(options, &serde_json::json!({"ingest": {"metric_relabel_configs": [names, buckets]}}));
+        let buckets = rule(
+            "unused-j's-buckets-h_bucket",
+            bounds,
+            "j's;h_bucket;(0\\.5|5|5\\.0)",
+        );
+        let options = Options {
+            dialect: Dialect::Varve,
+            enforce: false,
+            labels: false,
+        };
+        check(
+            options,
+            &serde_json::json!({"ingest": {"metric_relabel_configs": [names, buckets]}}),
+        );
     }
 
     #[test]
     fn rules_for_prometheus_have_only_its_keys() {
-        let options = Options { dialect: Dialect::Prometheus, enforce: true, labels: true };
+        let options = Options {
+            dialect: Dialect::Prometheus,
+            enforce: true,
+            labels: true,
+        };
         let drop = |labels: serde_json::Value, regex: &str| serde_json::json!({"source_labels": labels, "regex": regex, "action": "drop"});
         let label = serde_json::json!({
             "source_labels": ["job", "__name__"], "regex": "j's;(d)", "action": "replace", "target_label": "x",
@@ -242,27 +324,52 @@ mod tests {
         });
         let rules = [
             drop(serde_json::json!(["job", "__name__"]), "j's;(a_(b|c))"),
-            drop(serde_json::json!(["job", "__name__", "le"]), "j's;h_bucket;(0\\.5|5|5\\.0)"),
+            drop(
+                serde_json::json!(["job", "__name__", "le"]),
+                "j's;h_bucket;(0\\.5|5|5\\.0)",
+            ),
             label,
         ];
-        check(options, &serde_json::json!({"write_relabel_configs": rules}));
+        check(
+            options,
+            &serde_json::json!({"write_relabel_configs": rules}),
+        );
     }
 
     #[test]
     fn a_label_name_cannot_add_rules() {
         let label = "x\n  - action: drop".to_owned();
-        let unused = vec![Finding { label, ..finding(Kind::Label, "j", "d") }];
-        let findings = Findings { totals: Totals::default(), unused, unread: Vec::new(), nameless: Vec::new() };
-        let options = Options { dialect: Dialect::Prometheus, enforce: true, labels: true };
+        let unused = vec![Finding {
+            label,
+            ..finding(Kind::Label, "j", "d")
+        }];
+        let findings = Findings {
+            totals: Totals::default(),
+            unused,
+            unread: Vec::new(),
+            nameless: Vec::new(),
+        };
+        let options = Options {
+            dialect: Dialect::Prometheus,
+            enforce: true,
+            labels: true,
+        };
         let text = RelabelRules::of(&findings, options).text;
         let rules: serde_json::Value = serde_yaml_ng::from_str(&text).unwrap();
-        assert_eq!(rules["write_relabel_configs"].as_array().unwrap().len(), 1, "{text}");
+        assert_eq!(
+            rules["write_relabel_configs"].as_array().unwrap().len(),
+            1,
+            "{text}"
+        );
     }
 
     #[test]
     fn any_text_can_be_a_scalar() {
         for text in ["it's", "a: b # c", "\n\t\"", "é"] {
-            assert_eq!(serde_yaml_ng::from_str::<String>(&quote(text)).unwrap(), text);
+            assert_eq!(
+                serde_yaml_ng::from_str::<String>(&quote(text)).unwrap(),
+                text
+            );
         }
     }
 }

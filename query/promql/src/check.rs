@@ -3,7 +3,8 @@
 //! Expressions are checked in Prometheus' order, operands first, so the first error is the same.
 
 use super::ast::{
-    Aggregate, Binary, Call, Cardinality, Expr, ExprKind, Span, ValueType, VectorMatching, VectorSelector,
+    Aggregate, Binary, Call, Cardinality, Expr, ExprKind, Span, ValueType, VectorMatching,
+    VectorSelector,
 };
 use super::error::ParseError;
 use super::quote::quoted;
@@ -44,7 +45,10 @@ impl Checker<'_> {
                 ValueType::Vector => Ok(ValueType::Matrix),
                 found => {
                     let found = found.as_str();
-                    self.fail(expr.span, format!("subquery is only allowed on instant vector, got {found} instead"))
+                    self.fail(
+                        expr.span,
+                        format!("subquery is only allowed on instant vector, got {found} instead"),
+                    )
                 }
             },
             ExprKind::Call(call) => self.call(call, expr.span),
@@ -54,7 +58,10 @@ impl Checker<'_> {
                 found @ (ValueType::Scalar | ValueType::Vector) => Ok(found),
                 found => {
                     let allowed = "unary expression only allowed on expressions of type scalar or instant vector";
-                    self.fail(expr.span, format!("{allowed}, got {}", quoted(found.documented())))
+                    self.fail(
+                        expr.span,
+                        format!("{allowed}, got {}", quoted(found.documented())),
+                    )
                 }
             },
             ExprKind::Paren(inner) => self.expr(inner),
@@ -64,9 +71,16 @@ impl Checker<'_> {
     #[inline(never)]
     fn selector(&self, selector: &VectorSelector, span: Span) -> Result<ValueType> {
         if selector.name.is_empty() {
-            return match selector.matchers.iter().any(|matcher| !matcher.matches_empty()) {
+            return match selector
+                .matchers
+                .iter()
+                .any(|matcher| !matcher.matches_empty())
+            {
                 true => Ok(ValueType::Vector),
-                false => self.fail(span, "vector selector must contain at least one non-empty matcher"),
+                false => self.fail(
+                    span,
+                    "vector selector must contain at least one non-empty matcher",
+                ),
             };
         }
         self.named_selector(selector, span)
@@ -75,17 +89,27 @@ impl Checker<'_> {
     /// Checks a selector with a name before its braces; the name is its last matcher.
     fn named_selector(&self, selector: &VectorSelector, span: Span) -> Result<ValueType> {
         let in_braces = selector.matchers.iter().rev().skip(1);
-        match in_braces.rev().find(|matcher| matcher.name() == METRIC_NAME) {
+        match in_braces
+            .rev()
+            .find(|matcher| matcher.name() == METRIC_NAME)
+        {
             None => Ok(ValueType::Vector),
             Some(matcher) => {
                 let (outside, inside) = (quoted(&selector.name), quoted(matcher.value()));
-                self.fail(span, format!("metric name must not be set twice: {outside} or {inside}"))
+                self.fail(
+                    span,
+                    format!("metric name must not be set twice: {outside} or {inside}"),
+                )
             }
         }
     }
 
     fn aggregate(&self, aggregate: &Aggregate) -> Result<ValueType> {
-        self.expect(&aggregate.expr, ValueType::Vector, TypeContext::AggregationExpression)?;
+        self.expect(
+            &aggregate.expr,
+            ValueType::Vector,
+            TypeContext::AggregationExpression,
+        )?;
         if let (Some(param), Some(expected)) = (&aggregate.param, aggregate.op.param_type()) {
             self.expect(param, expected, TypeContext::AggregationParameter)?;
         }
@@ -99,9 +123,12 @@ impl Checker<'_> {
             if is_info && position == 0 {
                 self.info_labels(call, span)?;
             }
-            let Some(expected) = call.function.arg_type(position) else { break };
+            let Some(expected) = call.function.arg_type(position) else {
+                break;
+            };
             match &arg.kind {
-                // The second argument of `info` selects labels, not series, so it may match everything.
+                // The second argument of `info` selects labels, not series, so it may match
+                // everything.
                 ExprKind::Vector(_) if is_info && position == 1 => {}
                 _ => self.expect(arg, expected, TypeContext::Argument(call.function.name))?,
             }
@@ -120,21 +147,32 @@ impl Checker<'_> {
             _ => return Ok(()),
         };
         let name = quoted(call.function.name);
-        self.fail(span, format!("expected {expected} argument(s) in call to {name}, got {found}"))
+        self.fail(
+            span,
+            format!("expected {expected} argument(s) in call to {name}, got {found}"),
+        )
     }
 
     /// Checks that the second argument of `info` has only matchers.
     #[inline(never)]
     fn info_labels(&self, call: &Call, span: Span) -> Result<()> {
-        let Some(labels) = call.args.get(1) else { return Ok(()) };
+        let Some(labels) = call.args.get(1) else {
+            return Ok(());
+        };
         let found = labels.value_type();
         if found != ValueType::Vector {
             let found = found.documented();
-            return self.fail(span, format!("expected type instant vector in call to function \"info\", got {found}"));
+            return self.fail(
+                span,
+                format!("expected type instant vector in call to function \"info\", got {found}"),
+            );
         }
         match &labels.kind {
             ExprKind::Vector(selector) if selector.name.is_empty() => Ok(()),
-            ExprKind::Vector(_) => self.fail(labels.span, "expected label selectors only, got vector selector instead"),
+            ExprKind::Vector(_) => self.fail(
+                labels.span,
+                "expected label selectors only, got vector selector instead",
+            ),
             _ => self.fail(labels.span, "expected label selectors only"),
         }
     }
@@ -145,23 +183,39 @@ impl Checker<'_> {
         let mut lhs = self.expr(first)?;
         for link in links {
             let rhs = self.expr(&link.rhs)?;
-            let span = Span { end: link.rhs.span.end, ..span };
+            let span = Span {
+                end: link.rhs.span.end,
+                ..span
+            };
             lhs = self.binary(link, lhs, rhs, span)?;
         }
         Ok(lhs)
     }
 
     #[inline(never)]
-    fn binary(&self, binary: &Binary, lhs: ValueType, rhs: ValueType, span: Span) -> Result<ValueType> {
+    fn binary(
+        &self,
+        binary: &Binary,
+        lhs: ValueType,
+        rhs: ValueType,
+        span: Span,
+    ) -> Result<ValueType> {
         let scalars = lhs == ValueType::Scalar && rhs == ValueType::Scalar;
         if binary.return_bool && !binary.op.is_comparison() {
-            return self.fail_at_operator(binary, "bool modifier can only be used on comparison operators");
+            return self.fail_at_operator(
+                binary,
+                "bool modifier can only be used on comparison operators",
+            );
         }
         if binary.op.is_comparison() && !binary.return_bool && scalars {
-            return self.fail_at_operator(binary, "comparisons between scalars must use BOOL modifier");
+            return self
+                .fail_at_operator(binary, "comparisons between scalars must use BOOL modifier");
         }
         if let Some(label) = binary.matching.as_ref().and_then(label_on_and_included) {
-            let why = format!("label {} must not occur in ON and GROUP clause at once", quoted(label));
+            let why = format!(
+                "label {} must not occur in ON and GROUP clause at once",
+                quoted(label)
+            );
             return self.fail_at_operator(binary, why);
         }
         for (side, value_type) in [(&binary.lhs, lhs), (&binary.rhs, rhs)] {
@@ -175,30 +229,52 @@ impl Checker<'_> {
         } else {
             self.not_both_vectors(binary, span)?;
         }
-        Ok(if scalars { ValueType::Scalar } else { ValueType::Vector })
+        Ok(if scalars {
+            ValueType::Scalar
+        } else {
+            ValueType::Vector
+        })
     }
 
     fn vectors(&self, binary: &Binary, span: Span) -> Result<()> {
-        let Some(matching) = binary.matching.as_ref().filter(|_| binary.op.is_set()) else { return Ok(()) };
+        let Some(matching) = binary.matching.as_ref().filter(|_| binary.op.is_set()) else {
+            return Ok(());
+        };
         if matching.cardinality != Cardinality::ManyToMany {
-            return self.fail(span, format!("no grouping allowed for {} operation", quoted(binary.op.as_str())));
+            return self.fail(
+                span,
+                format!(
+                    "no grouping allowed for {} operation",
+                    quoted(binary.op.as_str())
+                ),
+            );
         }
         if fills(matching) {
-            return self.fail(span, "filling in missing series not allowed for set operators");
+            return self.fail(
+                span,
+                "filling in missing series not allowed for set operators",
+            );
         }
         Ok(())
     }
 
     fn not_both_vectors(&self, binary: &Binary, span: Span) -> Result<()> {
-        // Unless both operands are vectors, the parser creates a matching only if it has labels or fill values.
+        // Unless both operands are vectors, the parser creates a matching only if it has labels or
+        // fill values.
         match &binary.matching {
             Some(matching) if !matching.labels.is_empty() => {
                 self.fail(span, "vector matching only allowed between instant vectors")
             }
-            Some(_) => self.fail(span, "filling in missing series only allowed between instant vectors"),
+            Some(_) => self.fail(
+                span,
+                "filling in missing series only allowed between instant vectors",
+            ),
             None if binary.op.is_set() => {
                 let op = quoted(binary.op.as_str());
-                self.fail(span, format!("set operator {op} not allowed in binary scalar expression"))
+                self.fail(
+                    span,
+                    format!("set operator {op} not allowed in binary scalar expression"),
+                )
             }
             None => Ok(()),
         }
@@ -207,25 +283,41 @@ impl Checker<'_> {
     /// Checks an expression and its type.
     fn expect(&self, expr: &Expr, expected: ValueType, context: TypeContext) -> Result<()> {
         let found = self.expr(expr)?;
-        if found == expected { Ok(()) } else { self.wrong_type(expr.span, expected, context, found) }
+        if found == expected {
+            Ok(())
+        } else {
+            self.wrong_type(expr.span, expected, context, found)
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn wrong_type(&self, span: Span, expected: ValueType, context: TypeContext, found: ValueType) -> Result<()> {
+    fn wrong_type(
+        &self,
+        span: Span,
+        expected: ValueType,
+        context: TypeContext,
+        found: ValueType,
+    ) -> Result<()> {
         let (expected, found) = (expected.documented(), found.documented());
         let context = match context {
             TypeContext::AggregationExpression => "aggregation expression".to_owned(),
             TypeContext::AggregationParameter => "aggregation parameter".to_owned(),
             TypeContext::Argument(function) => format!("call to function {}", quoted(function)),
         };
-        self.fail(span, format!("expected type {expected} in {context}, got {found}"))
+        self.fail(
+            span,
+            format!("expected type {expected} in {context}, got {found}"),
+        )
     }
 
     /// Fails at the position of the operator, after the left side and blanks.
     fn fail_at_operator<T>(&self, binary: &Binary, message: impl Into<String>) -> Result<T> {
         let end = binary.lhs.span.end;
-        let blanks = self.text[end..].bytes().take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r')).count();
+        let blanks = self.text[end..]
+            .bytes()
+            .take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r'))
+            .count();
         Err(ParseError::new(self.text, end + blanks, message))
     }
 
@@ -244,5 +336,9 @@ fn label_on_and_included(matching: &VectorMatching) -> Option<&str> {
         return None;
     }
     let included: HashSet<_> = matching.include.iter().collect();
-    matching.labels.iter().find(|label| included.contains(label)).map(String::as_str)
+    matching
+        .labels
+        .iter()
+        .find(|label| included.contains(label))
+        .map(String::as_str)
 }

@@ -1,8 +1,8 @@
 //! Floats as text, exactly as Go formats them.
 //!
-//! All formats write the shortest number that parses to the same float. Among several such numbers, the closest one is
-//! used, and in a tie the one with an even last digit. Rust does not handle ties like this: it formats 2e14 + 5/8 as
-//! `200000000000000.63`, Go as `200000000000000.62`.
+//! All formats write the shortest number that parses to the same float. Among several such numbers,
+//! the closest one is used, and in a tie the one with an even last digit. Rust does not handle ties
+//! like this: it formats 2e14 + 5/8 as `200000000000000.63`, Go as `200000000000000.62`.
 
 use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
@@ -70,7 +70,12 @@ impl Digits {
         while len > 1 && text[len - 1] == b'0' {
             len -= 1;
         }
-        Some(Self { text, len, point, is_negative: value < 0.0 })
+        Some(Self {
+            text,
+            len,
+            point,
+            is_negative: value < 0.0,
+        })
     }
 
     /// Returns the decimal exponent of the first digit.
@@ -87,7 +92,8 @@ impl Digits {
         self.write_sign(out)?;
         let digits = self.digits();
         match usize::try_from(self.point) {
-            Err(_) => write_zeros(out, "0.", self.point.unsigned_abs() as usize).and_then(|()| out.write_str(digits)),
+            Err(_) => write_zeros(out, "0.", self.point.unsigned_abs() as usize)
+                .and_then(|()| out.write_str(digits)),
             Ok(0) => write_zeros(out, "0.", 0).and_then(|()| out.write_str(digits)),
             Ok(point) if point >= digits.len() => write_zeros(out, digits, point - digits.len()),
             Ok(point) => {
@@ -114,12 +120,19 @@ impl Digits {
     }
 
     fn write_sign(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        if self.is_negative { out.write_str("-") } else { Ok(()) }
+        if self.is_negative {
+            out.write_str("-")
+        } else {
+            Ok(())
+        }
     }
 }
 
 fn parse_exponent(text: &[u8]) -> i32 {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).expect("an exponent follows the e")
+    std::str::from_utf8(text)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .expect("an exponent follows the e")
 }
 
 /// Writes a string followed by zeros.
@@ -145,7 +158,8 @@ fn write_special(out: &mut dyn fmt::Write, value: f64) -> fmt::Result {
     })
 }
 
-/// Values whose absolute value is in this range are formatted without an exponent by `zmij`, as by Go.
+/// Values whose absolute value is in this range are formatted without an exponent by `zmij`, as by
+/// Go.
 const PLAIN_IN_ZMIJ: Range<f64> = 1e-5..1e16;
 
 /// Returns the text of `value`, or `None` if it is an integer or outside [`PLAIN_IN_ZMIJ`].
@@ -206,7 +220,11 @@ pub fn two_digits(value: f64) -> String {
 #[must_use]
 pub fn open_metrics(value: f64) -> String {
     let text = General(value).to_string();
-    if value.is_finite() && !text.contains(['e', '.']) { text + ".0" } else { text }
+    if value.is_finite() && !text.contains(['e', '.']) {
+        text + ".0"
+    } else {
+        text
+    }
 }
 
 /// Appends a number as [`Json`] formats it.
@@ -237,7 +255,11 @@ impl Display for Scientific {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match Digits::of(self.0) {
             Some(digits) => digits.write_exponent(f),
-            None if self.0 == 0.0 => f.write_str(if self.0.is_sign_negative() { "-0e+00" } else { "0e+00" }),
+            None if self.0 == 0.0 => f.write_str(if self.0.is_sign_negative() {
+                "-0e+00"
+            } else {
+                "0e+00"
+            }),
             None => write_special(f, self.0),
         }
     }
@@ -249,7 +271,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(value: f64, plain: &str, json: &str) {
-        assert_eq!((Plain(value).to_string().as_str(), Json(value).to_string().as_str()), (plain, json), "{value:e}");
+        assert_eq!(
+            (
+                Plain(value).to_string().as_str(),
+                Json(value).to_string().as_str()
+            ),
+            (plain, json),
+            "{value:e}"
+        );
     }
 
     #[test]
@@ -264,7 +293,11 @@ mod tests {
         check(1e20, "100000000000000000000", "100000000000000000000");
         check(-1.5e21, "-1500000000000000000000", "-1.5e+21");
         check(1.0 / 3.0, "0.3333333333333333", "0.3333333333333333");
-        check(f64::MAX, &format!("17976931348623157{}", "0".repeat(292)), "1.7976931348623157e+308");
+        check(
+            f64::MAX,
+            &format!("17976931348623157{}", "0".repeat(292)),
+            "1.7976931348623157e+308",
+        );
         check(5e-324, &format!("0.{}5", "0".repeat(323)), "5e-324");
         check(f64::INFINITY, "+Inf", "+Inf");
         check(f64::NEG_INFINITY, "-Inf", "-Inf");
@@ -325,7 +358,10 @@ mod tests {
     #[test]
     fn annotations_and_labels_have_their_own_formats() {
         let check = |value: f64, two: &str, open: &str| {
-            assert_eq!((two_digits(value).as_str(), open_metrics(value).as_str()), (two, open));
+            assert_eq!(
+                (two_digits(value).as_str(), open_metrics(value).as_str()),
+                (two, open)
+            );
         };
         check(1.0, "1", "1.0");
         check(0.25, "0.25", "0.25");

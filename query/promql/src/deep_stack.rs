@@ -1,8 +1,8 @@
 //! A thread with a large stack, for deeply nested queries.
 //!
-//! Parsing, printing, planning and evaluation recurse into nested expressions. Up to [`SHALLOW_DEPTH`] levels, they
-//! need less stack than any thread has. Deeper queries run on a thread of their own, whose stack is charged to the
-//! request.
+//! Parsing, printing, planning and evaluation recurse into nested expressions. Up to
+//! [`SHALLOW_DEPTH`] levels, they need less stack than any thread has. Deeper queries run on a
+//! thread of their own, whose stack is charged to the request.
 
 use std::thread::Builder;
 
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 /// Maximum nesting depth of a query that runs on the thread of its caller.
 pub const SHALLOW_DEPTH: usize = 256;
 
-/// Size of the stack for deeper queries in bytes: more than twice what [`DEPTH_MAX`](crate::DEPTH_MAX) levels
-/// need in a build without optimizations.
+/// Size of the stack for deeper queries in bytes: more than twice what
+/// [`DEPTH_MAX`](crate::DEPTH_MAX) levels need in a build without optimizations.
 const STACK_SIZE: usize = 64 << 20;
 
 /// Returns `true` if an expression is nested more than [`SHALLOW_DEPTH`] levels deep. Cost: linear.
@@ -43,8 +43,8 @@ pub fn is_deep(expr: &Expr) -> bool {
 /// Runs `f`, on a thread with a large stack if `is_deep`.
 ///
 /// # Errors
-/// [`Error::Context`] if the stack exceeds the memory limit of the query. [`Error::Thread`] if the thread cannot be
-/// started.
+/// [`Error::Context`] if the stack exceeds the memory limit of the query. [`Error::Thread`] if the
+/// thread cannot be started.
 pub fn run<T: Send>(ctx: &QueryContext, is_deep: bool, f: impl FnOnce() -> T + Send) -> Result<T> {
     if !is_deep {
         return Ok(f());
@@ -57,9 +57,14 @@ pub fn run<T: Send>(ctx: &QueryContext, is_deep: bool, f: impl FnOnce() -> T + S
             scheduler::attach(detached);
             (f(), scheduler::detach())
         };
-        let thread = Builder::new().name("query-deep".into()).stack_size(STACK_SIZE).spawn_scoped(scope, run);
-        let (result, detached) =
-            thread.map_err(Error::Thread)?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let thread = Builder::new()
+            .name("query-deep".into())
+            .stack_size(STACK_SIZE)
+            .spawn_scoped(scope, run);
+        let (result, detached) = thread
+            .map_err(Error::Thread)?
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         scheduler::attach(detached);
         Ok(result)
     })

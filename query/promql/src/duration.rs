@@ -4,7 +4,8 @@ use std::fmt::{self, Write};
 
 use super::quote;
 
-/// The units in milliseconds, from longest to shortest. In a duration, each unit occurs at most once, in this order.
+/// The units in milliseconds, from longest to shortest. In a duration, each unit occurs at most
+/// once, in this order.
 const UNITS: [(&str, u64); 7] = [
     ("y", 365 * 24 * 3_600_000),
     ("w", 7 * 24 * 3_600_000),
@@ -52,9 +53,15 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
             return Err(malformed());
         }
         if UNITS.iter().all(|&(name, _)| name != unit) {
-            return Err(format!("unknown unit {} in duration {}", quote::quoted(unit), quote::quoted(text)));
+            return Err(format!(
+                "unknown unit {} in duration {}",
+                quote::quoted(unit),
+                quote::quoted(text)
+            ));
         }
-        let &(_, milliseconds) = units.find(|&&(name, _)| name == unit).ok_or_else(malformed)?;
+        let &(_, milliseconds) = units
+            .find(|&&(name, _)| name == unit)
+            .ok_or_else(malformed)?;
         total = number.saturating_mul(milliseconds).saturating_add(total);
         if total > MILLISECONDS_MAX {
             return Err("duration out of range".to_owned());
@@ -72,9 +79,13 @@ pub fn seconds(duration_ms: i64) -> f64 {
 }
 
 fn split_number_and_unit(text: &str) -> (&str, &str, &str) {
-    let unit_start = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit_start = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, rest) = text.split_at(unit_start);
-    let unit_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+    let unit_end = rest
+        .find(|c: char| c.is_ascii_digit())
+        .unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(unit_end);
     (number, unit, rest)
 }
@@ -105,7 +116,10 @@ mod tests {
 
     #[test]
     fn durations_are_parsed_unit_by_unit() {
-        assert_eq!(parse("1y2w3d4h5m6s7ms"), Ok(((((365 + 14 + 3) * 24 + 4) * 60 + 5) * 60 + 6) * 1000 + 7));
+        assert_eq!(
+            parse("1y2w3d4h5m6s7ms"),
+            Ok(((((365 + 14 + 3) * 24 + 4) * 60 + 5) * 60 + 6) * 1000 + 7)
+        );
         assert_eq!(parse("90d"), Ok(90 * 86_400_000));
         assert_eq!(parse("0s"), Ok(0));
     }
@@ -118,12 +132,16 @@ mod tests {
         check("1s1s", r#"not a valid duration string: "1s1s""#);
         check("5", r#"not a valid duration string: "5""#);
         check("300y", "duration out of range");
-        check("99999999999999999999y", r#"not a valid duration string: "99999999999999999999y""#);
+        check(
+            "99999999999999999999y",
+            r#"not a valid duration string: "99999999999999999999y""#,
+        );
     }
 
     #[test]
     fn years_and_weeks_are_printed_only_without_a_remainder() {
-        let check = |milliseconds: i64, expect: &str| assert_eq!(print_duration(milliseconds), expect);
+        let check =
+            |milliseconds: i64, expect: &str| assert_eq!(print_duration(milliseconds), expect);
         check(0, "0s");
         check(5_400_000, "1h30m");
         check(90 * 86_400_000, "90d");

@@ -45,7 +45,12 @@ impl ParseError {
     pub(crate) fn new(text: &str, offset: usize, message: impl Into<String>) -> Self {
         let offset = offset.min(text.len());
         let position = (!text.is_empty()).then(|| Position::of(text, offset));
-        Self(Box::new(Problem { offset, position, message: message.into(), limit: None }))
+        Self(Box::new(Problem {
+            offset,
+            position,
+            message: message.into(),
+            limit: None,
+        }))
     }
 
     /// Adds the flag that sets the exceeded limit.
@@ -81,9 +86,15 @@ impl Position {
     #[must_use]
     pub fn of(text: &str, offset: usize) -> Self {
         let before = &text.as_bytes()[..offset];
-        let line_start = before.iter().rposition(|&b| b == b'\n').map_or(0, |newline| newline + 1);
+        let line_start = before
+            .iter()
+            .rposition(|&b| b == b'\n')
+            .map_or(0, |newline| newline + 1);
         let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
-        Self { line, column: offset - line_start + 1 }
+        Self {
+            line,
+            column: offset - line_start + 1,
+        }
     }
 }
 
@@ -111,7 +122,10 @@ mod tests {
     #[test]
     fn lines_and_columns_count_bytes_from_1() {
         let check = |text: &str, offset, expect: &str| {
-            assert_eq!(ParseError::new(text, offset, "x").to_string(), format!("{expect}: parse error: x"));
+            assert_eq!(
+                ParseError::new(text, offset, "x").to_string(),
+                format!("{expect}: parse error: x")
+            );
         };
         check("abc", 0, "1:1");
         check("a\nbc", 2, "2:1");

@@ -1,4 +1,5 @@
-//! Optional parts of the language, which Prometheus enables with `--enable-feature`, and limits on queries.
+//! Optional parts of the language, which Prometheus enables with `--enable-feature`, and limits on
+//! queries.
 
 use super::ast::AggregateOp;
 use super::{DEPTH_MAX, QUERY_SIZE_MAX};
@@ -35,7 +36,10 @@ pub struct Limits {
 
 impl Limits {
     /// The highest limits.
-    pub const MAX: Self = Self { size_max: QUERY_SIZE_MAX, depth_max: DEPTH_MAX };
+    pub const MAX: Self = Self {
+        size_max: QUERY_SIZE_MAX,
+        depth_max: DEPTH_MAX,
+    };
 }
 
 impl Features {
@@ -85,24 +89,43 @@ impl Features {
 
 /// Operators, which are always enabled.
 const OPERATORS: [&str; 21] = [
-    "+", "/", "==", "=~", ">=", ">", "and", "or", "<", "<=", "unless", "%", "*", "!=", "!~", "^", "-", "@", "atan2",
-    "</", ">/",
+    "+", "/", "==", "=~", ">=", ">", "and", "or", "<", "<=", "unless", "%", "*", "!=", "!~", "^",
+    "-", "@", "atan2", "</", ">/",
 ];
 
 impl Features {
     /// Returns the keywords that modify expressions, and whether they are enabled.
     pub fn keywords(&self) -> impl Iterator<Item = (&'static str, bool)> {
-        let always =
-            ["bool", "by", "group_left", "group_right", "ignoring", "offset", "on", "without", "anchored", "smoothed"];
-        let fill = ["fill", "fill_left", "fill_right"].map(|keyword| (keyword, self.binop_fill_modifiers));
-        always.map(|keyword| (keyword, true)).into_iter().chain(fill)
+        let always = [
+            "bool",
+            "by",
+            "group_left",
+            "group_right",
+            "ignoring",
+            "offset",
+            "on",
+            "without",
+            "anchored",
+            "smoothed",
+        ];
+        let fill =
+            ["fill", "fill_left", "fill_right"].map(|keyword| (keyword, self.binop_fill_modifiers));
+        always
+            .map(|keyword| (keyword, true))
+            .into_iter()
+            .chain(fill)
     }
 
     /// Returns operators and aggregations, and whether they are enabled.
     pub fn operators(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let all = self.experimental_functions;
-        let aggregations = AggregateOp::ALL.into_iter().map(move |op| (op.as_str(), all || !op.is_experimental()));
-        OPERATORS.into_iter().map(|operator| (operator, true)).chain(aggregations)
+        let aggregations = AggregateOp::ALL
+            .into_iter()
+            .map(move |op| (op.as_str(), all || !op.is_experimental()));
+        OPERATORS
+            .into_iter()
+            .map(|operator| (operator, true))
+            .chain(aggregations)
     }
 }
 
@@ -139,15 +162,32 @@ mod tests {
     #[test]
     fn every_listed_keyword_is_known_to_the_parser() {
         for (word, _) in Features::all().keywords() {
-            assert!(matches!(TokenKind::of_identifier(word), TokenKind::Keyword(_)), "{word}");
-        }
-        for (word, _) in Features::all().operators().filter(|(word, _)| word.starts_with(|c: char| c.is_alphabetic())) {
             assert!(
-                matches!(TokenKind::of_identifier(word), TokenKind::Operator(_) | TokenKind::Aggregate(_)),
+                matches!(TokenKind::of_identifier(word), TokenKind::Keyword(_)),
                 "{word}"
             );
         }
-        assert!(Features::new().operators().any(|listed| listed == ("limitk", false)));
-        assert!(Features::new().keywords().any(|listed| listed == ("fill", false)));
+        for (word, _) in Features::all()
+            .operators()
+            .filter(|(word, _)| word.starts_with(|c: char| c.is_alphabetic()))
+        {
+            assert!(
+                matches!(
+                    TokenKind::of_identifier(word),
+                    TokenKind::Operator(_) | TokenKind::Aggregate(_)
+                ),
+                "{word}"
+            );
+        }
+        assert!(
+            Features::new()
+                .operators()
+                .any(|listed| listed == ("limitk", false))
+        );
+        assert!(
+            Features::new()
+                .keywords()
+                .any(|listed| listed == ("fill", false))
+        );
     }
 }

@@ -10,8 +10,8 @@ pub struct Function {
     pub name: &'static str,
     /// Types of the arguments. `variadic` determines how often the last argument repeats.
     pub args: &'static [ValueType],
-    /// Number of arguments that the last type stands for, as in Prometheus: 0 means exactly one, `n` up to `n`, and a
-    /// negative number any number.
+    /// Number of arguments that the last type stands for, as in Prometheus: 0 means exactly one,
+    /// `n` up to `n`, and a negative number any number.
     pub variadic: i8,
     /// The type of the result.
     pub return_type: ValueType,
@@ -59,11 +59,24 @@ impl Function {
 /// Finds a function by its case-sensitive name. Cost: a binary search.
 #[must_use]
 pub fn lookup(name: &str) -> Option<&'static Function> {
-    FUNCTIONS.binary_search_by(|function| function.name.cmp(name)).ok().map(|at| &FUNCTIONS[at])
+    FUNCTIONS
+        .binary_search_by(|function| function.name.cmp(name))
+        .ok()
+        .map(|at| &FUNCTIONS[at])
 }
 
-const fn function(name: &'static str, args: &'static [ValueType], return_type: ValueType) -> Function {
-    Function { name, args, variadic: 0, return_type, experimental: false }
+const fn function(
+    name: &'static str,
+    args: &'static [ValueType],
+    return_type: ValueType,
+) -> Function {
+    Function {
+        name,
+        args,
+        variadic: 0,
+        return_type,
+        experimental: false,
+    }
 }
 
 /// All functions, in ascending order of names.

@@ -5,8 +5,9 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::ast::{
-    Aggregate, At, Binary, Call, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind, Extremum,
-    NumberLiteral, RangeExtension, Subquery, Unary, ValueType, VectorMatching, VectorSelector,
+    Aggregate, At, Binary, Call, Cardinality, Duration, DurationExpr, DurationExprKind, Expr,
+    ExprKind, Extremum, NumberLiteral, RangeExtension, Subquery, Unary, ValueType, VectorMatching,
+    VectorSelector,
 };
 use super::print::text::Text;
 use crate::decimal::Plain;
@@ -18,13 +19,16 @@ use varve_tsdb::{Matcher, QueryContext};
 /// Returns the syntax tree of an expression as JSON, as `parse_query` does.
 #[must_use]
 pub fn to_json(expr: &Expr) -> String {
-    to_json_within(&QueryContext::unbounded(), expr).map_or_else(|_unbounded| String::new(), |(text, _)| text)
+    to_json_within(&QueryContext::unbounded(), expr)
+        .map_or_else(|_unbounded| String::new(), |(text, _)| text)
 }
 
-/// Like [`to_json`], within the deadline and the memory limit of a request. Also returns the charge for the text.
+/// Like [`to_json`], within the deadline and the memory limit of a request. Also returns the charge
+/// for the text.
 ///
 /// # Errors
-/// [`Error::Context`](crate::Error::Context). [`Error::Thread`](crate::Error::Thread) for deep expressions.
+/// [`Error::Context`](crate::Error::Context). [`Error::Thread`](crate::Error::Thread) for deep
+/// expressions.
 pub fn to_json_within(ctx: &QueryContext, expr: &Expr) -> Result<(String, Charge)> {
     let build = || Text::build(usize::MAX, ctx, |out| write!(out, "{}", Json(expr)));
     let written = deep_stack::run(ctx, deep_stack::is_deep(expr), build)??;
@@ -39,21 +43,35 @@ impl Display for Json<'_, Expr> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &self.0.kind {
             ExprKind::Number(literal) => {
-                write!(f, "{{\"type\":\"numberLiteral\",\"val\":{}}}", Quoted(literal.value))
+                write!(
+                    f,
+                    "{{\"type\":\"numberLiteral\",\"val\":{}}}",
+                    Quoted(literal.value)
+                )
             }
-            ExprKind::String(bytes) => write!(f, "{{\"type\":\"stringLiteral\",\"val\":{}}}", Bytes(bytes)),
+            ExprKind::String(bytes) => {
+                write!(f, "{{\"type\":\"stringLiteral\",\"val\":{}}}", Bytes(bytes))
+            }
             ExprKind::Vector(selector) => {
                 f.write_char('{')?;
                 write_selector(f, selector, None)?;
                 f.write_str(",\"type\":\"vectorSelector\"}")
             }
             ExprKind::Matrix(matrix) => {
-                let ExprKind::Vector(selector) = &matrix.selector.kind else { return Json(&*matrix.selector).fmt(f) };
+                let ExprKind::Vector(selector) = &matrix.selector.kind else {
+                    return Json(&*matrix.selector).fmt(f);
+                };
                 f.write_char('{')?;
                 write_selector(f, selector, Some(&matrix.range))?;
                 f.write_str(",\"type\":\"matrixSelector\"}")
             }
-            ExprKind::Subquery(Subquery { expr, range, step, offset, at }) => {
+            ExprKind::Subquery(Subquery {
+                expr,
+                range,
+                step,
+                offset,
+                at,
+            }) => {
                 write!(f, "{{\"expr\":{}", Json(&**expr))?;
                 write_duration(f, "offset", offset.as_ref())?;
                 write_duration(f, "range", Some(range))?;
@@ -64,55 +82,117 @@ impl Display for Json<'_, Expr> {
             ExprKind::Call(Call { function, args }) => {
                 let (name, variadic) = (function.name, function.variadic);
                 let (types, returns) = (Json(function.args), Json(&function.return_type));
-                write!(f, "{{\"args\":{},\"func\":{{\"argTypes\":{types},\"name\":\"{name}\"", Json(&args[..]))?;
-                write!(f, ",\"returnType\":{returns},\"variadic\":{variadic}}},\"type\":\"call\"}}")
+                write!(
+                    f,
+                    "{{\"args\":{},\"func\":{{\"argTypes\":{types},\"name\":\"{name}\"",
+                    Json(&args[..])
+                )?;
+                write!(
+                    f,
+                    ",\"returnType\":{returns},\"variadic\":{variadic}}},\"type\":\"call\"}}"
+                )
             }
-            ExprKind::Aggregate(Aggregate { op, expr, param, grouping, without }) => {
-                write!(f, "{{\"expr\":{},\"grouping\":{}", Json(&**expr), Json(&grouping[..]))?;
-                write!(f, ",\"op\":\"{}\",\"param\":{}", op.as_str(), Json(&param.as_deref()))?;
+            ExprKind::Aggregate(Aggregate {
+                op,
+                expr,
+                param,
+                grouping,
+                without,
+            }) => {
+                write!(
+                    f,
+                    "{{\"expr\":{},\"grouping\":{}",
+                    Json(&**expr),
+                    Json(&grouping[..])
+                )?;
+                write!(
+                    f,
+                    ",\"op\":\"{}\",\"param\":{}",
+                    op.as_str(),
+                    Json(&param.as_deref())
+                )?;
                 write!(f, ",\"type\":\"aggregation\",\"without\":{without}}}")
             }
             ExprKind::Binary(binary) => write_chain(f, binary),
             ExprKind::Unary(Unary { op, expr }) => {
-                write!(f, "{{\"expr\":{},\"op\":\"{}\",\"type\":\"unaryExpr\"}}", Json(&**expr), op.as_str())
+                write!(
+                    f,
+                    "{{\"expr\":{},\"op\":\"{}\",\"type\":\"unaryExpr\"}}",
+                    Json(&**expr),
+                    op.as_str()
+                )
             }
-            ExprKind::Paren(inner) => write!(f, "{{\"expr\":{},\"type\":\"parenExpr\"}}", Json(&**inner)),
+            ExprKind::Paren(inner) => {
+                write!(f, "{{\"expr\":{},\"type\":\"parenExpr\"}}", Json(&**inner))
+            }
         }
     }
 }
 
-/// Writes the fields that instant and range selectors share. Writes the range, if any, between them.
-fn write_selector(f: &mut Formatter<'_>, selector: &VectorSelector, range: Option<&Duration>) -> fmt::Result {
-    let VectorSelector { name, matchers, offset, at, extension } = selector;
+/// Writes the fields that instant and range selectors share. Writes the range, if any, between
+/// them.
+fn write_selector(
+    f: &mut Formatter<'_>,
+    selector: &VectorSelector,
+    range: Option<&Duration>,
+) -> fmt::Result {
+    let VectorSelector {
+        name,
+        matchers,
+        offset,
+        at,
+        extension,
+    } = selector;
     let is_anchored = *extension == Some(RangeExtension::Anchored);
     let (matchers, name) = (Json(&matchers[..]), Json(name));
-    write!(f, "\"anchored\":{is_anchored},\"matchers\":{matchers},\"name\":{name}")?;
+    write!(
+        f,
+        "\"anchored\":{is_anchored},\"matchers\":{matchers},\"name\":{name}"
+    )?;
     write_duration(f, "offset", offset.as_ref())?;
     if range.is_some() {
         write_duration(f, "range", range)?;
     }
-    write!(f, ",\"smoothed\":{}", *extension == Some(RangeExtension::Smoothed))?;
+    write!(
+        f,
+        ",\"smoothed\":{}",
+        *extension == Some(RangeExtension::Smoothed)
+    )?;
     write_at(f, *at)
 }
 
-/// Writes a chain of operators without recursion: the starts of the links from the outside in, then their ends from
-/// the inside out.
+/// Writes a chain of operators without recursion: the starts of the links from the outside in, then
+/// their ends from the inside out.
 fn write_chain(f: &mut Formatter<'_>, binary: &Binary) -> fmt::Result {
     let (first, links) = binary.chain();
     for link in links.iter().rev() {
         write!(f, "{{\"bool\":{},\"lhs\":", link.return_bool)?;
     }
     Json(first).fmt(f)?;
-    for Binary { matching, op, rhs, .. } in links {
+    for Binary {
+        matching, op, rhs, ..
+    } in links
+    {
         let (matching, op) = (Json(&matching.as_ref()), Bytes(op.as_str().as_bytes()));
-        write!(f, ",\"matching\":{matching},\"op\":{op},\"rhs\":{},\"type\":\"binaryExpr\"}}", Json(&**rhs))?;
+        write!(
+            f,
+            ",\"matching\":{matching},\"op\":{op},\"rhs\":{},\"type\":\"binaryExpr\"}}",
+            Json(&**rhs)
+        )?;
     }
     Ok(())
 }
 
 impl Display for Json<'_, VectorMatching> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let VectorMatching { cardinality, labels, on, include, fill_left, fill_right } = self.0;
+        let VectorMatching {
+            cardinality,
+            labels,
+            on,
+            include,
+            fill_left,
+            fill_right,
+        } = self.0;
         let cardinality = match cardinality {
             Cardinality::OneToOne => "one-to-one",
             Cardinality::ManyToOne => "many-to-one",
@@ -121,33 +201,54 @@ impl Display for Json<'_, VectorMatching> {
         };
         let [lhs, rhs] = [fill_left.as_ref(), fill_right.as_ref()];
         let (lhs, rhs) = (Json(&lhs), Json(&rhs));
-        write!(f, "{{\"card\":\"{cardinality}\",\"fillValues\":{{\"lhs\":{lhs},\"rhs\":{rhs}}}")?;
-        write!(f, ",\"include\":{},\"labels\":{},\"on\":{on}}}", Json(&include[..]), Json(&labels[..]))
+        write!(
+            f,
+            "{{\"card\":\"{cardinality}\",\"fillValues\":{{\"lhs\":{lhs},\"rhs\":{rhs}}}"
+        )?;
+        write!(
+            f,
+            ",\"include\":{},\"labels\":{},\"on\":{on}}}",
+            Json(&include[..]),
+            Json(&labels[..])
+        )
     }
 }
 
 /// A fill value: a JSON number if it is finite.
 impl Display for Json<'_, f64> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if self.0.is_finite() { Plain(*self.0).fmt(f) } else { Quoted(*self.0).fmt(f) }
+        if self.0.is_finite() {
+            Plain(*self.0).fmt(f)
+        } else {
+            Quoted(*self.0).fmt(f)
+        }
     }
 }
 
 impl Display for Json<'_, Matcher> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (name, value) = (Bytes(self.0.name().as_bytes()), Bytes(self.0.value_bytes()));
-        write!(f, "{{\"name\":{name},\"type\":\"{}\",\"value\":{value}}}", self.0.op().as_str())
+        write!(
+            f,
+            "{{\"name\":{name},\"type\":\"{}\",\"value\":{value}}}",
+            self.0.op().as_str()
+        )
     }
 }
 
-/// Writes a duration in milliseconds after a comma. Writes a duration expression as 0 and the expression.
+/// Writes a duration in milliseconds after a comma. Writes a duration expression as 0 and the
+/// expression.
 fn write_duration(f: &mut Formatter<'_>, name: &str, duration: Option<&Duration>) -> fmt::Result {
     let (milliseconds, expr) = match duration {
         Some(Duration::Fixed(milliseconds)) => (*milliseconds, None),
         Some(Duration::Expr(expr)) => (0, Some(&**expr)),
         None => (0, None),
     };
-    write!(f, ",\"{name}\":{milliseconds},\"{name}Expr\":{}", Json(&expr))
+    write!(
+        f,
+        ",\"{name}\":{milliseconds},\"{name}Expr\":{}",
+        Json(&expr)
+    )
 }
 
 impl Display for Json<'_, DurationExpr> {
@@ -159,8 +260,8 @@ impl Display for Json<'_, DurationExpr> {
 fn write_duration_expr(f: &mut Formatter<'_>, expr: &DurationExpr, wrapped: bool) -> fmt::Result {
     let (op, lhs, rhs) = match &expr.kind {
         DurationExprKind::Number(literal) if wrapped => {
-            // In Prometheus' tree, only operations have parentheses, so it turns a number in parentheses into an
-            // operation.
+            // In Prometheus' tree, only operations have parentheses, so it turns a number in
+            // parentheses into an operation.
             let number = Json(literal);
             return write!(
                 f,
@@ -173,17 +274,28 @@ fn write_duration_expr(f: &mut Formatter<'_>, expr: &DurationExpr, wrapped: bool
         DurationExprKind::Range => ("range", None, None),
         DurationExprKind::Unary(op, operand) => (op.as_str(), None, Some(&**operand)),
         DurationExprKind::Binary(op, lhs, rhs) => (op.as_str(), Some(&**lhs), Some(&**rhs)),
-        DurationExprKind::Extremum(Extremum::Min, lhs, rhs) => ("min_of", Some(&**lhs), Some(&**rhs)),
-        DurationExprKind::Extremum(Extremum::Max, lhs, rhs) => ("max_of", Some(&**lhs), Some(&**rhs)),
+        DurationExprKind::Extremum(Extremum::Min, lhs, rhs) => {
+            ("min_of", Some(&**lhs), Some(&**rhs))
+        }
+        DurationExprKind::Extremum(Extremum::Max, lhs, rhs) => {
+            ("max_of", Some(&**lhs), Some(&**rhs))
+        }
     };
     let (lhs, rhs) = (Json(&lhs), Json(&rhs));
-    write!(f, "{{\"lhs\":{lhs},\"op\":\"{op}\",\"rhs\":{rhs},\"type\":\"durationExpr\",\"wrapped\":{wrapped}}}")
+    write!(
+        f,
+        "{{\"lhs\":{lhs},\"op\":\"{op}\",\"rhs\":{rhs},\"type\":\"durationExpr\",\"wrapped\":{wrapped}}}"
+    )
 }
 
 impl Display for Json<'_, NumberLiteral> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let NumberLiteral { value, is_duration } = *self.0;
-        write!(f, "{{\"duration\":{is_duration},\"type\":\"numberLiteral\",\"val\":{}}}", Quoted(value))
+        write!(
+            f,
+            "{{\"duration\":{is_duration},\"type\":\"numberLiteral\",\"val\":{}}}",
+            Quoted(value)
+        )
     }
 }
 
@@ -261,7 +373,10 @@ impl Display for Bytes<'_> {
                     _ => f.write_char(c)?,
                 }
             }
-            chunk.invalid().iter().try_for_each(|_| f.write_char(char::REPLACEMENT_CHARACTER))?;
+            chunk
+                .invalid()
+                .iter()
+                .try_for_each(|_| f.write_char(char::REPLACEMENT_CHARACTER))?;
         }
         f.write_char('"')
     }

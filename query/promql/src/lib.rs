@@ -10,16 +10,18 @@
 //! docs/decisions/query/0002-own-promql-parser.md explains why Varve has its own parser.
 //!
 //! Invariants
-//! 1. An error is the first error that Prometheus reports for the text, with the same line and column.
+//! 1. An error is the first error that Prometheus reports for the text, with the same line and
+//!    column.
 //! 2. Parsing stops at the first error. Types are checked only if the syntax is valid.
-//! 3. In a tree that `parse` returns, the numbers and types of all arguments are valid, and a `Binary` has a matching
-//!    if and only if both operands are vectors.
-//! 4. All recursion is bounded by [`DEPTH_MAX`], and runs on a larger stack for deep queries ([`deep_stack`]). A chain
-//!    of operators, `a or b or c`, leans to the left and may be longer. Code that walks a chain uses
-//!    [`ast::Binary::chain`] instead of recursing.
+//! 3. In a tree that `parse` returns, the numbers and types of all arguments are valid, and a
+//!    `Binary` has a matching if and only if both operands are vectors.
+//! 4. All recursion is bounded by [`DEPTH_MAX`], and runs on a larger stack for deep queries
+//!    ([`deep_stack`]). A chain of operators, `a or b or c`, leans to the left and may be longer.
+//!    Code that walks a chain uses [`ast::Binary::chain`] instead of recursing.
 //!
-//! Used by `varve-query`, which evaluates expressions, and by all crates that read or print them. The crate knows no
-//! samples and no HTTP. [`number`] and [`decimal`] parse and print floats as Go does.
+//! Used by `varve-query`, which evaluates expressions, and by all crates that read or print them.
+//! The crate knows no samples and no HTTP. [`number`] and [`decimal`] parse and print floats as Go
+//! does.
 #![forbid(unsafe_code)]
 
 pub mod ast;
@@ -77,17 +79,28 @@ pub fn parse(text: &str, features: &Features) -> Result<Expr, ParseError> {
     }
 }
 
-/// Like [`parse`], within the deadline and the memory limit of a request. Also returns the charge for the memory of the
-/// tree and of its plan.
+/// Like [`parse`], within the deadline and the memory limit of a request. Also returns the charge
+/// for the memory of the tree and of its plan.
 ///
 /// # Errors
 /// [`Error::Parse`] with the first error, and [`Error::Context`].
-pub fn parse_within(ctx: &QueryContext, text: &str, features: &Features) -> Result<(Expr, Charge), Error> {
+pub fn parse_within(
+    ctx: &QueryContext,
+    text: &str,
+    features: &Features,
+) -> Result<(Expr, Charge), Error> {
     let depth_max = features.limits.depth_max.min(SHALLOW_DEPTH);
-    let shallow = Features { limits: Limits { depth_max, ..features.limits }, ..*features };
+    let shallow = Features {
+        limits: Limits {
+            depth_max,
+            ..features.limits
+        },
+        ..*features
+    };
     match parse_on_this_stack(ctx, text, &shallow) {
         Err(Error::Parse(error))
-            if error.limit() == Some(parser::NESTING_FLAG) && features.limits.depth_max > depth_max =>
+            if error.limit() == Some(parser::NESTING_FLAG)
+                && features.limits.depth_max > depth_max =>
         {
             deep_stack::run(ctx, true, || parse_on_this_stack(ctx, text, features))?
         }
@@ -95,7 +108,11 @@ pub fn parse_within(ctx: &QueryContext, text: &str, features: &Features) -> Resu
     }
 }
 
-fn parse_on_this_stack(ctx: &QueryContext, text: &str, features: &Features) -> Result<(Expr, Charge), Error> {
+fn parse_on_this_stack(
+    ctx: &QueryContext,
+    text: &str,
+    features: &Features,
+) -> Result<(Expr, Charge), Error> {
     let (expr, charge) = parser::parse_expression(text, features, ctx)?;
     ctx.check()?;
     check::check(text, &expr)?;

@@ -1,11 +1,12 @@
-//! Parser for numbers in Go's syntax: literals, bounds of buckets, texts in templates, parameters of requests.
+//! Parser for numbers in Go's syntax: literals, bounds of buckets, texts in templates, parameters
+//! of requests.
 
 use std::borrow::Cow;
 
 use crate::quote;
 
-/// Parses a number literal of PromQL: an integer in Go's syntax (decimal, `0x1f`, octal with a leading zero) or what
-/// [`parse_float`] parses.
+/// Parses a number literal of PromQL: an integer in Go's syntax (decimal, `0x1f`, octal with a
+/// leading zero) or what [`parse_float`] parses.
 ///
 /// # Errors
 /// The error message of Go's `strconv.ParseFloat`.
@@ -13,13 +14,19 @@ pub fn parse_literal(text: &str) -> Result<f64, String> {
     parse_integer(text).map_or_else(|| parse_float(text), |integer| Ok(integer as f64))
 }
 
-/// Parses a floating-point number as Go's `strconv.ParseFloat` does: decimal, or hexadecimal with an exponent of 2
-/// (`0x1.8p-1`), with an optional sign, and `_` between digits; `Inf`, `Infinity` and `NaN` in any case.
+/// Parses a floating-point number as Go's `strconv.ParseFloat` does: decimal, or hexadecimal with
+/// an exponent of 2 (`0x1.8p-1`), with an optional sign, and `_` between digits; `Inf`, `Infinity`
+/// and `NaN` in any case.
 ///
 /// # Errors
 /// The error message of `strconv.ParseFloat`.
 pub fn parse_float(text: &str) -> Result<f64, String> {
-    let fail = |why: &str| Err(format!("strconv.ParseFloat: parsing {}: {why}", quote::quoted(text)));
+    let fail = |why: &str| {
+        Err(format!(
+            "strconv.ParseFloat: parsing {}: {why}",
+            quote::quoted(text)
+        ))
+    };
     let has_digits = text.bytes().any(|byte| byte.is_ascii_digit());
     let plain = match text.contains('_') {
         true if !underscores_separate_digits(text) => return fail("invalid syntax"),
@@ -29,7 +36,13 @@ pub fn parse_float(text: &str) -> Result<f64, String> {
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
     let value = match unsigned.strip_prefix("0x").or(unsigned.strip_prefix("0X")) {
         Some(_) if unsigned.len() + 1 < plain.len() => None,
-        Some(digits) => parse_hexadecimal(digits).map(|value| if plain.starts_with('-') { -value } else { value }),
+        Some(digits) => parse_hexadecimal(digits).map(|value| {
+            if plain.starts_with('-') {
+                -value
+            } else {
+                value
+            }
+        }),
         None => plain.parse().ok(),
     };
     match value {
@@ -41,17 +54,26 @@ pub fn parse_float(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a hexadecimal floating-point number after its `0x`: `1.8p-1`. Rounds to the nearest double, ties to even.
+/// Parses a hexadecimal floating-point number after its `0x`: `1.8p-1`. Rounds to the nearest
+/// double, ties to even.
 fn parse_hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let unsigned = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-    if unsigned.is_empty() || !unsigned.bytes().all(|byte| byte.is_ascii_digit()) || whole.len() + fraction.len() == 0 {
+    if unsigned.is_empty()
+        || !unsigned.bytes().all(|byte| byte.is_ascii_digit())
+        || whole.len() + fraction.len() == 0
+    {
         return None;
     }
     // Higher exponents overflow and lower ones underflow, whatever the digits are.
-    let exponent = exponent.parse().unwrap_or(if exponent.starts_with('-') { i32::MIN } else { i32::MAX });
-    let mut exponent = i64::from(exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX)) - 4 * fraction.len() as i64;
+    let exponent = exponent.parse().unwrap_or(if exponent.starts_with('-') {
+        i32::MIN
+    } else {
+        i32::MAX
+    });
+    let mut exponent =
+        i64::from(exponent.clamp(-EXPONENT_MAX, EXPONENT_MAX)) - 4 * fraction.len() as i64;
     let mut mantissa = 0_u64;
     for c in whole.chars().chain(fraction.chars()) {
         let digit = u64::from(c.to_digit(16)?);
@@ -100,7 +122,8 @@ fn parse_integer(text: &str) -> Option<i64> {
     if !digits.contains('_') {
         return i64::from_str_radix(digits, radix).ok();
     }
-    underscores_separate_digits(text).then(|| i64::from_str_radix(&digits.replace('_', ""), radix).ok())?
+    underscores_separate_digits(text)
+        .then(|| i64::from_str_radix(&digits.replace('_', ""), radix).ok())?
 }
 
 /// Returns `true` if each `_` is between two digits, or between `0x` and a digit.
@@ -113,7 +136,9 @@ fn underscores_separate_digits(text: &str) -> bool {
         Some(byte) => byte.is_ascii_digit(),
         None => false,
     };
-    (0..bytes.len()).filter(|&at| bytes[at] == b'_').all(|at| at > 0 && is_digit(at - 1) && is_digit(at + 1))
+    (0..bytes.len())
+        .filter(|&at| bytes[at] == b'_')
+        .all(|at| at > 0 && is_digit(at - 1) && is_digit(at + 1))
 }
 
 #[cfg(test)]
@@ -155,13 +180,25 @@ mod tests {
     #[test]
     fn errors_quote_malformed_numbers() {
         let check = |text: &str, why: &str| {
-            assert_eq!(parse_literal(text), Err(format!("strconv.ParseFloat: parsing \"{text}\": {why}")));
+            assert_eq!(
+                parse_literal(text),
+                Err(format!("strconv.ParseFloat: parsing \"{text}\": {why}"))
+            );
         };
         check("1e400", "value out of range");
         check("1_", "invalid syntax");
         check("1_.5", "invalid syntax");
         check("0x", "invalid syntax");
-        for malformed in ["0x1.8", "0xp1", "0x1p", "0x1p+", "0x1p1.5", "0x1.8.1p1", "+-0x1p1", "0x-1p1"] {
+        for malformed in [
+            "0x1.8",
+            "0xp1",
+            "0x1p",
+            "0x1p+",
+            "0x1p1.5",
+            "0x1.8.1p1",
+            "+-0x1p1",
+            "0x-1p1",
+        ] {
             check(malformed, "invalid syntax");
         }
         check("0x1p1024", "value out of range");

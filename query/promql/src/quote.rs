@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Write};
 
-/// Returns the bytes of the string literal `literal`, which includes the quotes; `None` if it is malformed.
+/// Returns the bytes of the string literal `literal`, which includes the quotes; `None` if it is
+/// malformed.
 ///
 /// Strings in `"` and `'` have Go's escapes. Strings in backquotes have no escapes.
 #[must_use]
@@ -61,10 +62,13 @@ fn unescape<'q>(text: &'q str, quote: char, bytes: &mut Vec<u8>) -> Option<&'q s
 fn digits(text: &str, len: usize, radix: u32) -> Option<(u32, &str)> {
     let (digits, rest) = text.split_at_checked(len)?;
     let all_digits = digits.chars().all(|c| c.is_digit(radix));
-    all_digits.then(|| u32::from_str_radix(digits, radix).ok())?.map(|code| (code, rest))
+    all_digits
+        .then(|| u32::from_str_radix(digits, radix).ok())?
+        .map(|code| (code, rest))
 }
 
-/// Writes bytes like Go's `strconv.Quote`: escapes unprintable characters and bytes that are not valid UTF-8.
+/// Writes bytes like Go's `strconv.Quote`: escapes unprintable characters and bytes that are not
+/// valid UTF-8.
 pub(crate) fn write_quoted(out: &mut dyn Write, bytes: &[u8]) -> fmt::Result {
     out.write_char('"')?;
     for chunk in bytes.utf8_chunks() {
@@ -115,7 +119,8 @@ pub fn quoted(text: impl AsRef<[u8]>) -> String {
     out
 }
 
-/// Returns a character in single quotes, like Go's `%q`. The end of the text is shown as the replacement character.
+/// Returns a character in single quotes, like Go's `%q`. The end of the text is shown as the
+/// replacement character.
 #[must_use]
 pub fn quoted_char(c: Option<char>) -> String {
     let mut out = String::from("'");
@@ -128,17 +133,21 @@ pub fn quoted_char(c: Option<char>) -> String {
 #[must_use]
 pub fn code_point(c: char) -> String {
     let code = format!("U+{:04X}", u32::from(c));
-    if is_printable(c) { format!("{code} '{c}'") } else { code }
+    if is_printable(c) {
+        format!("{code} '{c}'")
+    } else {
+        code
+    }
 }
 
-/// Returns `true` if a character is a letter, mark, number, punctuation, symbol or the space, like Go's
-/// `unicode.IsPrint`.
+/// Returns `true` if a character is a letter, mark, number, punctuation, symbol or the space, like
+/// Go's `unicode.IsPrint`.
 fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // The standard library exposes this property only by escaping strings. It does not escape a mark after another
-    // character.
+    // The standard library exposes this property only by escaping strings. It does not escape a
+    // mark after another character.
     let mut text = [b'a', 0, 0, 0, 0];
     let end = 1 + c.encode_utf8(&mut text[1..]).len();
     let text = std::str::from_utf8(&text[..end]).expect("consists of characters");
@@ -151,7 +160,9 @@ mod tests {
 
     #[test]
     fn literals_are_unquoted_as_in_go() {
-        let check = |literal: &str, expect: Option<&[u8]>| assert_eq!(unquote(literal).as_deref(), expect, "{literal}");
+        let check = |literal: &str, expect: Option<&[u8]>| {
+            assert_eq!(unquote(literal).as_deref(), expect, "{literal}")
+        };
         check(r#""a\n\t\\\"b""#, Some(b"a\n\t\\\"b"));
         check(r"'it\'s'", Some(b"it's"));
         check(r"`raw \n`", Some(br"raw \n"));
@@ -170,7 +181,10 @@ mod tests {
         check(b"a\"\\\n\x07\x00\x7f", r#""a\"\\\n\a\x00\x7f""#);
         check("é日😀 a\u{301}".as_bytes(), "\"é日😀 a\u{301}\"");
         check("\u{301}".as_bytes(), "\"\u{301}\"");
-        check("\u{a0}\u{200b}\u{ad}\u{e000}\u{10ffff}".as_bytes(), r#""\u00a0\u200b\u00ad\ue000\U0010ffff""#);
+        check(
+            "\u{a0}\u{200b}\u{ad}\u{e000}\u{10ffff}".as_bytes(),
+            r#""\u00a0\u200b\u00ad\ue000\U0010ffff""#,
+        );
         check(b"\xff\xc3", r#""\xff\xc3""#);
         assert_eq!(quoted_char(Some('\'')), r"'\''");
         assert_eq!(quoted_char(Some('"')), "'\"'");

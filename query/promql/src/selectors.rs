@@ -24,22 +24,36 @@ mod tests {
 
     fn check(text: &str, expect: &[&str]) {
         let found = selectors(&parse(text, &Features::default()).unwrap());
-        let name = |matchers: &Vec<Matcher>| matchers.last().map(|matcher| matcher.value().to_owned());
-        assert_eq!(found.iter().filter_map(name).collect::<Vec<_>>(), expect, "{text}");
+        let name =
+            |matchers: &Vec<Matcher>| matchers.last().map(|matcher| matcher.value().to_owned());
+        assert_eq!(
+            found.iter().filter_map(name).collect::<Vec<_>>(),
+            expect,
+            "{text}"
+        );
     }
 
     #[test]
     fn selectors_are_found_in_all_expressions() {
         check("1 + 2", &[]);
         check("a", &["a"]);
-        check("sum by (x) (rate(a{x=\"1\"}[5m] offset 1h)) / -b @ 5", &["a", "b"]);
+        check(
+            "sum by (x) (rate(a{x=\"1\"}[5m] offset 1h)) / -b @ 5",
+            &["a", "b"],
+        );
         check("topk(scalar(k), (max_over_time(a[1h:5m])))", &["a", "k"]);
-        check("label_replace(a, \"x\", \"y\", \"z\", \".*\") or b unless c", &["a", "b", "c"]);
+        check(
+            "label_replace(a, \"x\", \"y\", \"z\", \".*\") or b unless c",
+            &["a", "b", "c"],
+        );
     }
 
     #[test]
     fn a_long_chain_takes_no_stack() {
         let text = vec!["a"; CHAIN_LEN_MAX].join(" or ");
-        assert_eq!(selectors(&parse(&text, &Features::default()).unwrap()).len(), CHAIN_LEN_MAX);
+        assert_eq!(
+            selectors(&parse(&text, &Features::default()).unwrap()).len(),
+            CHAIN_LEN_MAX
+        );
     }
 }

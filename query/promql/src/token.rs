@@ -78,14 +78,20 @@ impl TokenKind {
     /// Returns the kind of an identifier outside of braces. Keywords are case-insensitive.
     pub(crate) fn of_identifier(text: &str) -> Self {
         let mut lower = [0; KEYWORD_SIZE_MAX];
-        let Some(lower) = lower.get_mut(..text.len()) else { return Self::of_name(text) };
+        let Some(lower) = lower.get_mut(..text.len()) else {
+            return Self::of_name(text);
+        };
         lower.copy_from_slice(text.as_bytes());
         lower.make_ascii_lowercase();
         keyword(lower).unwrap_or_else(|| Self::of_name(text))
     }
 
     fn of_name(text: &str) -> Self {
-        if text.contains(':') { Self::MetricIdentifier } else { Self::Identifier }
+        if text.contains(':') {
+            Self::MetricIdentifier
+        } else {
+            Self::Identifier
+        }
     }
 
     /// Returns `true` if an expression can begin with the token.
@@ -101,7 +107,10 @@ impl TokenKind {
     /// Returns `true` if the token can be a metric name.
     pub(crate) fn is_metric_name(self) -> bool {
         match self {
-            Self::Identifier | Self::MetricIdentifier | Self::Aggregate(_) | Self::Preprocessor(_) => true,
+            Self::Identifier
+            | Self::MetricIdentifier
+            | Self::Aggregate(_)
+            | Self::Preprocessor(_) => true,
             Self::Operator(op) => matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Unless),
             Self::Keyword(keyword) => {
                 use Keyword::{Bool, GroupLeft, GroupRight, Ignoring, On};
@@ -115,7 +124,10 @@ impl TokenKind {
     pub(crate) fn is_label_name(self) -> bool {
         use BinaryOp::{And, Atan2, Or, Unless};
         match self {
-            Self::Identifier | Self::MetricIdentifier | Self::Aggregate(_) | Self::Preprocessor(_) => true,
+            Self::Identifier
+            | Self::MetricIdentifier
+            | Self::Aggregate(_)
+            | Self::Preprocessor(_) => true,
             Self::Operator(op) => matches!(op, And | Or | Unless | Atan2),
             Self::Keyword(keyword) => keyword != Keyword::Without,
             _ => false,
@@ -135,7 +147,10 @@ impl Token {
         match self.kind {
             TokenKind::EndOfInput => "end of input".to_owned(),
             TokenKind::Keyword(_) => format!("<{text}>"),
-            TokenKind::Operator(_) | TokenKind::EqualRegexp | TokenKind::NotEqualRegexp | TokenKind::At => {
+            TokenKind::Operator(_)
+            | TokenKind::EqualRegexp
+            | TokenKind::NotEqualRegexp
+            | TokenKind::At => {
                 format!("<op:{text}>")
             }
             TokenKind::Aggregate(_) => format!("<aggr:{text}>"),
@@ -154,7 +169,10 @@ fn shortened(text: &str) -> String {
     if text.len() <= SHORTENED_LEN {
         return quote::quoted(text);
     }
-    let end = text.char_indices().nth(SHORTENED_LEN).map_or(text.len(), |(at, _)| at);
+    let end = text
+        .char_indices()
+        .nth(SHORTENED_LEN)
+        .map_or(text.len(), |(at, _)| at);
     let mut quoted = quote::quoted(&text[..end]);
     let _ = write!(quoted, "...");
     quoted
@@ -188,7 +206,12 @@ fn keyword(lower: &[u8]) -> Option<TokenKind> {
         b"max_of" => preprocessor(Preprocessor::MaxOf),
         b"min_of" => preprocessor(Preprocessor::MinOf),
         b"inf" | b"nan" => TokenKind::Number,
-        _ => return AggregateOp::ALL.into_iter().find(|op| op.as_str().as_bytes() == lower).map(TokenKind::Aggregate),
+        _ => {
+            return AggregateOp::ALL
+                .into_iter()
+                .find(|op| op.as_str().as_bytes() == lower)
+                .map(TokenKind::Aggregate);
+        }
     })
 }
 

@@ -13,7 +13,10 @@ impl AlertsMax {
     /// Creates a count of at most `max` alerts.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self { max, used: AtomicUsize::new(0) }
+        Self {
+            max,
+            used: AtomicUsize::new(0),
+        }
     }
 
     /// Returns the maximum.
@@ -34,8 +37,12 @@ impl AlertsMax {
     /// There would be more than the maximum. Nothing has changed then.
     pub(crate) fn replace(&self, n_old: usize, n_new: usize) -> Result<(), String> {
         let update = |used: usize| self.replaced(used, n_old, n_new).ok();
-        let updated = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
-        updated.map(drop).or_else(|used| self.replaced(used, n_old, n_new).map(drop))
+        let updated = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
+        updated
+            .map(drop)
+            .or_else(|used| self.replaced(used, n_old, n_new).map(drop))
     }
 
     /// Checks whether [`AlertsMax::replace`] would succeed now.
@@ -49,7 +56,9 @@ impl AlertsMax {
     fn replaced(&self, used: usize, n_old: usize, n_new: usize) -> Result<usize, String> {
         let (max, new) = (self.max, used - n_old + n_new);
         if new > max && n_new > n_old {
-            return Err(format!("{new} alerts of all rules exceed the limit of {max} (--rules.alerts-max)"));
+            return Err(format!(
+                "{new} alerts of all rules exceed the limit of {max} (--rules.alerts-max)"
+            ));
         }
         Ok(new)
     }

@@ -4,12 +4,13 @@
 //! text -> file (YAML, expressions) -> RuleSet of Groups -> plan (when) -> Group::evaluate (what) -> Storage
 //! ```
 //!
-//! A group evaluates its rules at its own times (`schedule`), as soon as the data has arrived (`plan`, `waiting`). A
-//! recording rule writes its result. An alerting rule has an alert per series of its result (`alert`). Queries,
-//! appends, the clock and the delivery of alerts come through the trait [`Storage`](storage::Storage).
+//! A group evaluates its rules at its own times (`schedule`), as soon as the data has arrived
+//! (`plan`, `waiting`). A recording rule writes its result. An alerting rule has an alert per
+//! series of its result (`alert`). Queries, appends, the clock and the delivery of alerts come
+//! through the trait [`Storage`](storage::Storage).
 //!
-//! The crate knows no HTTP and no threads other than those of one evaluation. Files, API and semantics are those of
-//! Prometheus 3.16.
+//! The crate knows no HTTP and no threads other than those of one evaluation. Files, API and
+//! semantics are those of Prometheus 3.16.
 #![forbid(unsafe_code)]
 
 pub mod file;

@@ -1,4 +1,5 @@
-//! The next evaluation of a group: at its time, once the data has arrived, or again after an outage.
+//! The next evaluation of a group: at its time, once the data has arrived, or again after an
+//! outage.
 //!
 //! Pure: the caller passes the time.
 
@@ -13,7 +14,8 @@ use crate::waiting::{Readiness, Senders};
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum time that a group waits for senders to refill the gap of an outage.
 pub const REFILL_WAIT_MAX: Duration = Duration::from_secs(300);
-/// Maximum time that a group waits for the first request after an outage. Prometheus retries after at most 5 s.
+/// Maximum time that a group waits for the first request after an outage. Prometheus retries after
+/// at most 5 s.
 const RETURN_WAIT: Duration = Duration::from_secs(15);
 
 /// The plan of a group.
@@ -56,23 +58,36 @@ impl Plan {
     /// Creates a plan that begins with the first evaluation after `now`.
     #[must_use]
     pub fn new(schedule: Schedule, now: Time) -> Self {
-        Self { schedule, last: schedule.at_or_before(now), due: None, outage_end: None }
+        Self {
+            schedule,
+            last: schedule.at_or_before(now),
+            due: None,
+            outage_end: None,
+        }
     }
 
-    /// Creates a plan that begins after the evaluation at `last`, before an outage that has ended `now`.
+    /// Creates a plan that begins after the evaluation at `last`, before an outage that has ended
+    /// `now`.
     #[must_use]
     pub fn catch_up(schedule: Schedule, last: Time, now: Time) -> Self {
-        Self { schedule, last, due: None, outage_end: Some(now) }
+        Self {
+            schedule,
+            last,
+            due: None,
+            outage_end: Some(now),
+        }
     }
 
-    /// Returns the time of the next evaluation, or of the running one, while evaluations of an outage are left.
+    /// Returns the time of the next evaluation, or of the running one, while evaluations of an
+    /// outage are left.
     #[must_use]
     pub fn catch_up_tick(&self) -> Option<Time> {
         self.outage_end.map(|_| self.schedule.after(self.last))
     }
 
-    /// Creates the plan of a group that succeeds another one after a reload. `evaluated` is the last evaluation of the
-    /// predecessor, which the plan may not know of. An evaluation that was due but did not run follows.
+    /// Creates the plan of a group that succeeds another one after a reload. `evaluated` is the
+    /// last evaluation of the predecessor, which the plan may not know of. An evaluation that was
+    /// due but did not run follows.
     #[must_use]
     pub fn succeed(&self, schedule: Schedule, evaluated: Option<Time>, now: Time) -> Self {
         if schedule != self.schedule {
@@ -86,9 +101,11 @@ impl Plan {
         plan
     }
 
-    /// Returns the step at `now`, and the number of evaluations that are missed because earlier ones took too long.
+    /// Returns the step at `now`, and the number of evaluations that are missed because earlier
+    /// ones took too long.
     pub fn next(&mut self, now: Time, waiting: Waiting<'_>) -> (Next, u64) {
-        // The clock was set back: the last evaluation would be in the future for as long as the clock was ahead.
+        // The clock was set back: the last evaluation would be in the future for as long as the
+        // clock was ahead.
         if self.last > now + self.schedule.interval() {
             *self = Self::new(self.schedule, now);
         }
@@ -116,9 +133,15 @@ impl Plan {
     }
 
     fn next_at(&self, tick: Time, now: Time, Waiting { senders, max_wait }: Waiting<'_>) -> Next {
-        let evaluate = |is_incomplete| Next::Evaluate { tick, mode: Mode::Live, is_incomplete };
+        let evaluate = |is_incomplete| Next::Evaluate {
+            tick,
+            mode: Mode::Live,
+            is_incomplete,
+        };
         let interval = self.schedule.interval();
-        let Some(max_wait) = max_wait else { return evaluate(false) };
+        let Some(max_wait) = max_wait else {
+            return evaluate(false);
+        };
         let deadline = tick + max_wait.min(interval);
         match senders.readiness(tick, now, interval) {
             Readiness::Ready => evaluate(false),
@@ -128,7 +151,8 @@ impl Plan {
         }
     }
 
-    /// Returns the next step while evaluations of an outage are left: all that are due, except the newest.
+    /// Returns the next step while evaluations of an outage are left: all that are due, except the
+    /// newest.
     fn next_to_catch_up(&mut self, now: Time, senders: &Senders) -> Option<Next> {
         let outage_end = self.outage_end?;
         let tick = self.schedule.after(self.last);
@@ -136,11 +160,16 @@ impl Plan {
             self.outage_end = None;
             return None;
         }
-        let has_refilled = now >= outage_end + RETURN_WAIT && senders.have_refilled(now, self.schedule.interval());
+        let has_refilled =
+            now >= outage_end + RETURN_WAIT && senders.have_refilled(now, self.schedule.interval());
         if !has_refilled && now < outage_end + REFILL_WAIT_MAX {
             return Some(Next::Wait(now + CHECK_INTERVAL));
         }
-        Some(Next::Evaluate { tick, mode: Mode::CatchUp, is_incomplete: !has_refilled })
+        Some(Next::Evaluate {
+            tick,
+            mode: Mode::CatchUp,
+            is_incomplete: !has_refilled,
+        })
     }
 }
 
@@ -161,41 +190,64 @@ mod tests {
     }
 
     fn live(tick: Time, is_incomplete: bool) -> Next {
-        Next::Evaluate { tick, mode: Mode::Live, is_incomplete }
+        Next::Evaluate {
+            tick,
+            mode: Mode::Live,
+            is_incomplete,
+        }
     }
 
     #[test]
     fn a_slow_evaluation_leaves_out_the_next_ones() {
         let (schedule, first) = schedule();
         let senders = Senders::default();
-        let waiting = Waiting { senders: &senders, max_wait: None };
+        let waiting = Waiting {
+            senders: &senders,
+            max_wait: None,
+        };
         let mut plan = Plan::new(schedule, first - S);
         assert_eq!(plan.next(first - S, waiting), (Next::Wait(first), 0));
         assert_eq!(plan.next(first + S, waiting), (live(first, false), 0));
         plan.done(first);
         let third = first + 90 * S;
         assert_eq!(plan.next(third, waiting), (live(third, false), 2));
-        assert_eq!(plan.next(third + S, waiting), (live(third, false), 0), "counted once");
+        assert_eq!(
+            plan.next(third + S, waiting),
+            (live(third, false), 0),
+            "counted once"
+        );
     }
 
     #[test]
     fn evaluations_go_on_after_the_clock_was_set_back() {
         let (schedule, first) = schedule();
         let senders = Senders::default();
-        let waiting = Waiting { senders: &senders, max_wait: None };
+        let waiting = Waiting {
+            senders: &senders,
+            max_wait: None,
+        };
         let mut plan = Plan::new(schedule, first - S);
         let ahead = first + 6 * 3600 * S;
         assert_eq!(plan.next(ahead, waiting).0, live(ahead, false));
         plan.done(ahead);
-        assert_eq!(plan.next(first + S, waiting), (Next::Wait(first + 30 * S), 0));
-        assert_eq!(plan.next(first + 30 * S, waiting), (live(first + 30 * S, false), 0));
+        assert_eq!(
+            plan.next(first + S, waiting),
+            (Next::Wait(first + 30 * S), 0)
+        );
+        assert_eq!(
+            plan.next(first + 30 * S, waiting),
+            (live(first + 30 * S, false), 0)
+        );
     }
 
     #[test]
     fn a_successor_repeats_an_evaluation_that_did_not_run() {
         let (schedule, first) = schedule();
         let senders = Senders::default();
-        let waiting = Waiting { senders: &senders, max_wait: None };
+        let waiting = Waiting {
+            senders: &senders,
+            max_wait: None,
+        };
         let (mut plan, now) = (Plan::new(schedule, first - S), first + S);
         assert_eq!(plan.next(now, waiting).0, live(first, false));
         let next = |evaluated| plan.succeed(schedule, evaluated, now).next(now, waiting).0;
@@ -204,7 +256,10 @@ mod tests {
         assert_eq!(next(Some(first)), Next::Wait(first + 30 * S));
         let other = Schedule::new("f", "g", 70 * S);
         let aligned = other.after(other.at_or_before(now));
-        assert_eq!(plan.succeed(other, Some(first), now).next(now, waiting).0, Next::Wait(aligned));
+        assert_eq!(
+            plan.succeed(other, Some(first), now).next(now, waiting).0,
+            Next::Wait(aligned)
+        );
     }
 
     #[test]
@@ -212,30 +267,57 @@ mod tests {
         let (schedule, first) = schedule();
         let senders = Senders::default();
         senders.note("a", first - S, (first - S).ms(), (first - S).ms());
-        let waiting = Waiting { senders: &senders, max_wait: Some(10 * S) };
+        let waiting = Waiting {
+            senders: &senders,
+            max_wait: Some(10 * S),
+        };
         let mut plan = Plan::new(schedule, first - S);
-        assert_eq!(plan.next(first, waiting).0, Next::Wait(first + CHECK_INTERVAL));
+        assert_eq!(
+            plan.next(first, waiting).0,
+            Next::Wait(first + CHECK_INTERVAL)
+        );
         assert_eq!(plan.next(first + 10 * S, waiting).0, live(first, true));
         senders.note("a", first + S, first.ms(), first.ms());
         assert_eq!(plan.next(first + 2 * S, waiting).0, live(first, false));
-        let off = Waiting { max_wait: None, ..waiting };
-        assert_eq!(Plan::new(schedule, first - S).next(first, off).0, live(first, false));
+        let off = Waiting {
+            max_wait: None,
+            ..waiting
+        };
+        assert_eq!(
+            Plan::new(schedule, first - S).next(first, off).0,
+            live(first, false)
+        );
     }
 
     #[test]
     fn evaluations_of_an_outage_follow_in_order_once_the_gap_is_filled() {
         let (schedule, last) = schedule();
         let senders = Senders::default();
-        let waiting = Waiting { senders: &senders, max_wait: None };
+        let waiting = Waiting {
+            senders: &senders,
+            max_wait: None,
+        };
         let start = last + 100 * S;
         let mut plan = Plan::catch_up(schedule, last, start);
-        assert_eq!(plan.next(start, waiting).0, Next::Wait(start + CHECK_INTERVAL), "a sender may come back");
+        assert_eq!(
+            plan.next(start, waiting).0,
+            Next::Wait(start + CHECK_INTERVAL),
+            "a sender may come back"
+        );
         let now = start + RETURN_WAIT;
         senders.note("a", now, last.ms(), (last + 50 * S).ms());
-        assert_eq!(plan.next(now, waiting).0, Next::Wait(now + CHECK_INTERVAL), "it refills the gap");
+        assert_eq!(
+            plan.next(now, waiting).0,
+            Next::Wait(now + CHECK_INTERVAL),
+            "it refills the gap"
+        );
         senders.note("a", now, now.ms(), now.ms());
         for tick in [last + 30 * S, last + 60 * S] {
-            let caught_up = Next::Evaluate { tick, mode: Mode::CatchUp, is_incomplete: false };
+            let caught_up = Next::Evaluate {
+                tick,
+                mode: Mode::CatchUp,
+                is_incomplete: false,
+            };
             assert_eq!(plan.next(now, waiting), (caught_up, 0));
             plan.done(tick);
         }
@@ -246,12 +328,19 @@ mod tests {
     fn a_gap_that_is_not_filled_is_waited_for_only_so_long() {
         let (schedule, last) = schedule();
         let senders = Senders::default();
-        let waiting = Waiting { senders: &senders, max_wait: None };
+        let waiting = Waiting {
+            senders: &senders,
+            max_wait: None,
+        };
         let start = last + 100 * S;
         let mut plan = Plan::catch_up(schedule, last, start);
         let late = start + REFILL_WAIT_MAX;
         senders.note("a", late, last.ms(), (last + 50 * S).ms());
-        let incomplete = Next::Evaluate { tick: last + 30 * S, mode: Mode::CatchUp, is_incomplete: true };
+        let incomplete = Next::Evaluate {
+            tick: last + 30 * S,
+            mode: Mode::CatchUp,
+            is_incomplete: true,
+        };
         assert_eq!(plan.next(late, waiting).0, incomplete);
     }
 }

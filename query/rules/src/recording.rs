@@ -21,20 +21,38 @@ pub(crate) fn evaluate(
     limit: usize,
     result: Vec<VectorSample>,
 ) -> Result<(Vec<Output>, BTreeSet<Labels>), String> {
-    let own = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let own = labels
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()));
     let changes: BTreeMap<&str, &str> = [(METRIC_NAME, name)].into_iter().chain(own).collect();
-    let output = |VectorSample { labels, point, histogram }: VectorSample| {
+    let output = |VectorSample {
+                      labels,
+                      point,
+                      histogram,
+                  }: VectorSample| {
         scheduler::pause();
-        let sample = Sample { timestamp_ms: point.timestamp_ms, value: point.value };
-        Output { labels: merge(&labels, &changes), sample, histogram }
+        let sample = Sample {
+            timestamp_ms: point.timestamp_ms,
+            value: point.value,
+        };
+        Output {
+            labels: merge(&labels, &changes),
+            sample,
+            histogram,
+        }
     };
     let outputs: Vec<Output> = result.into_iter().map(output).collect();
     let series: BTreeSet<Labels> = outputs.iter().map(|output| output.labels.clone()).collect();
     if series.len() < outputs.len() {
-        return Err("vector contains metrics with the same labelset after applying rule labels".into());
+        return Err(
+            "vector contains metrics with the same labelset after applying rule labels".into(),
+        );
     }
     if limit > 0 && outputs.len() > limit {
-        return Err(format!("exceeded limit of {limit} with {} series", outputs.len()));
+        return Err(format!(
+            "exceeded limit of {limit} with {} series",
+            outputs.len()
+        ));
     }
     Ok((outputs, series))
 }

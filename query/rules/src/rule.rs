@@ -128,15 +128,33 @@ impl RuleStatus {
         if self.evaluations.is_empty() {
             return "unknown";
         }
-        self.alerts.iter().map(|alert| alert.state).max().unwrap_or(AlertState::Inactive).name()
+        self.alerts
+            .iter()
+            .map(|alert| alert.state)
+            .max()
+            .unwrap_or(AlertState::Inactive)
+            .name()
     }
 }
 
 impl Rule {
-    pub(crate) fn new(definition: file::Rule, is_restored: bool, alerts_max: Arc<AlertsMax>) -> Self {
-        let state = Mutex::new(RuleState { is_restored, ..RuleState::default() });
+    pub(crate) fn new(
+        definition: file::Rule,
+        is_restored: bool,
+        alerts_max: Arc<AlertsMax>,
+    ) -> Self {
+        let state = Mutex::new(RuleState {
+            is_restored,
+            ..RuleState::default()
+        });
         let templates = templates(&definition);
-        Self { expr: varve_promql::print(&definition.expr.tree).into(), definition, templates, state, alerts_max }
+        Self {
+            expr: varve_promql::print(&definition.expr.tree).into(),
+            definition,
+            templates,
+            state,
+            alerts_max,
+        }
     }
 
     /// Returns the template of a label or annotation.
@@ -150,19 +168,28 @@ impl Rule {
         matches!(self.definition.kind, RuleKind::Alerting(_))
     }
 
-    /// Returns matchers for the series of a metric that this rule writes. Omits labels with templates.
+    /// Returns matchers for the series of a metric that this rule writes. Omits labels with
+    /// templates.
     pub(crate) fn matchers(&self, metric: &str) -> Vec<Matcher> {
-        [Matcher::equal(METRIC_NAME, metric)].into_iter().chain(self.label_matchers()).collect()
+        [Matcher::equal(METRIC_NAME, metric)]
+            .into_iter()
+            .chain(self.label_matchers())
+            .collect()
     }
 
     /// Returns the matchers of the fixed labels of the series that this rule writes.
     pub(crate) fn label_matchers(&self) -> Vec<Matcher> {
         let file::Rule { name, labels, .. } = &self.definition;
         let is_fixed = |(label, value): &(&String, &String)| {
-            !value.is_empty() && !value.contains("{{") && ![METRIC_NAME, ALERT_NAME].contains(&label.as_str())
+            !value.is_empty()
+                && !value.contains("{{")
+                && ![METRIC_NAME, ALERT_NAME].contains(&label.as_str())
         };
         let alert = self.is_alerting().then(|| Matcher::equal(ALERT_NAME, name));
-        let labels = labels.iter().filter(is_fixed).map(|(label, value)| Matcher::equal(label, value));
+        let labels = labels
+            .iter()
+            .filter(is_fixed)
+            .map(|(label, value)| Matcher::equal(label, value));
         alert.into_iter().chain(labels).collect()
     }
 
@@ -186,7 +213,12 @@ impl Rule {
 
     /// Calls `visit` with each firing alert.
     pub fn for_each_firing(&self, visit: impl FnMut(&Alert)) {
-        self.state.lock().alerts.values().filter(|alert| alert.state == AlertState::Firing).for_each(visit);
+        self.state
+            .lock()
+            .alerts
+            .values()
+            .filter(|alert| alert.state == AlertState::Firing)
+            .for_each(visit);
     }
 
     /// Returns the error of the last evaluation, if it failed.
@@ -218,7 +250,8 @@ impl Rule {
     /// Takes over alerts, written series and evaluations of the same rule before a reload.
     pub(crate) fn carry_over(&self, from_rule: &Self) {
         let (state, from) = (&mut *self.state.lock(), &mut *from_rule.state.lock());
-        // The new rule counts the alerts from now on. The old rule only shows them until the end of the reload.
+        // The new rule counts the alerts from now on. The old rule only shows them until the end of
+        // the reload.
         from.are_alerts_moved = true;
         state.alerts = from.alerts.clone();
         state.is_restored = from.is_restored;
@@ -253,7 +286,14 @@ impl Drop for Rule {
 
 /// Parses the labels and annotations of an alerting rule.
 fn templates(definition: &file::Rule) -> BTreeMap<String, Template> {
-    let RuleKind::Alerting(alerting) = &definition.kind else { return BTreeMap::new() };
-    let texts = definition.labels.values().chain(alerting.annotations.values());
-    texts.map(|text| (text.clone(), Template::new(&definition.name, text))).collect()
+    let RuleKind::Alerting(alerting) = &definition.kind else {
+        return BTreeMap::new();
+    };
+    let texts = definition
+        .labels
+        .values()
+        .chain(alerting.annotations.values());
+    texts
+        .map(|text| (text.clone(), Template::new(&definition.name, text)))
+        .collect()
 }

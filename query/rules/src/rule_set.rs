@@ -30,8 +30,8 @@ impl RuleSet {
         self.groups.values()
     }
 
-    /// Returns the change to the rules of `files`. Groups that stay the same are kept. With `restores`, the alerts of
-    /// new groups are restored.
+    /// Returns the change to the rules of `files`. Groups that stay the same are kept. With
+    /// `restores`, the alerts of new groups are restored.
     #[must_use]
     pub fn change_to(
         &self,
@@ -40,11 +40,21 @@ impl RuleSet {
         restores: bool,
         alerts_max: &Arc<AlertsMax>,
     ) -> Change {
-        let mut change = Change { set: Self::default(), changed: Vec::new(), removed: Vec::new() };
+        let mut change = Change {
+            set: Self::default(),
+            changed: Vec::new(),
+            removed: Vec::new(),
+        };
         for (path, file) in files {
             for definition in file.groups {
                 let key = (Arc::clone(&path), definition.name.clone());
-                let new = Arc::new(Group::new(Arc::clone(&path), definition, default_interval, restores, alerts_max));
+                let new = Arc::new(Group::new(
+                    Arc::clone(&path),
+                    definition,
+                    default_interval,
+                    restores,
+                    alerts_max,
+                ));
                 let kept = match self.groups.get(&key) {
                     Some(old) if old.is_same(&new) => Arc::clone(old),
                     Some(old) => {
@@ -56,19 +66,29 @@ impl RuleSet {
                 change.set.groups.insert(key, kept);
             }
         }
-        let is_removed = |(key, _): &(&(Arc<str>, String), &Arc<Group>)| !change.set.groups.contains_key(key);
-        change.removed = self.groups.iter().filter(is_removed).map(|(_, group)| Arc::clone(group)).collect();
+        let is_removed =
+            |(key, _): &(&(Arc<str>, String), &Arc<Group>)| !change.set.groups.contains_key(key);
+        change.removed = self
+            .groups
+            .iter()
+            .filter(is_removed)
+            .map(|(_, group)| Arc::clone(group))
+            .collect();
         change
     }
 }
 
 impl Change {
-    /// Stops changed and removed groups, waits for their evaluations, and carries state over. Returns the new set, and
-    /// the series of removed groups.
+    /// Stops changed and removed groups, waits for their evaluations, and carries state over.
+    /// Returns the new set, and the series of removed groups.
     #[must_use]
     pub fn apply(self, now: Time, settings: &Settings) -> (RuleSet, Vec<RemovedGroup>) {
         // All groups end at the same time, so that a reload waits only for the slowest rule.
-        self.changed.iter().map(|(old, _)| old).chain(&self.removed).for_each(|group| group.stop());
+        self.changed
+            .iter()
+            .map(|(old, _)| old)
+            .chain(&self.removed)
+            .for_each(|group| group.stop());
         for (old, new) in &self.changed {
             old.join();
             new.carry_over(old);

@@ -1,6 +1,8 @@
-//! The evaluation times of a group: aligned to its interval, shifted by a hash of its file and name.
+//! The evaluation times of a group: aligned to its interval, shifted by a hash of its file and
+//! name.
 //!
-//! The shift equals `Group.EvalTimestamp` of Prometheus 3.16, so that both evaluate a group at the same timestamps.
+//! The shift equals `Group.EvalTimestamp` of Prometheus 3.16, so that both evaluate a group at the
+//! same timestamps.
 
 use std::time::Duration;
 
@@ -34,8 +36,13 @@ impl Schedule {
     pub fn new(file: &str, name: &str, interval: Duration) -> Self {
         assert!(!interval.is_zero(), "the interval of a group is positive");
         let interval_ns = as_ns(interval);
-        let offset_ns = (prometheus_hash([("file", file), ("name", name)]) % interval_ns as u64) as i64;
-        Self { interval, interval_ns, offset_ns }
+        let offset_ns =
+            (prometheus_hash([("file", file), ("name", name)]) % interval_ns as u64) as i64;
+        Self {
+            interval,
+            interval_ns,
+            offset_ns,
+        }
     }
 
     /// Returns the interval.
@@ -57,13 +64,15 @@ impl Schedule {
         tick + self.interval
     }
 
-    /// Returns the evaluation that follows `last`, or `None` if it is later than `now`. If several are due, returns the
-    /// newest one, and the number of the others.
+    /// Returns the evaluation that follows `last`, or `None` if it is later than `now`. If several
+    /// are due, returns the newest one, and the number of the others.
     #[must_use]
     pub fn due(&self, last: Time, now: Time) -> Option<Due> {
         let n_due = (now.ns() - last.ns()) / self.interval_ns;
-        (n_due > 0)
-            .then(|| Due { tick: Time::from_ns(last.ns() + n_due * self.interval_ns), n_missed: n_due as u64 - 1 })
+        (n_due > 0).then(|| Due {
+            tick: Time::from_ns(last.ns() + n_due * self.interval_ns),
+            n_missed: n_due as u64 - 1,
+        })
     }
 }
 
@@ -80,7 +89,10 @@ mod tests {
             assert_eq!(schedule.offset_ns, expect_ns, "{file} {name}");
         }
         let long = "x".repeat(300);
-        assert_eq!(Schedule::new(&long, "g", Duration::from_secs(60)).offset_ns, LONG_OFFSET);
+        assert_eq!(
+            Schedule::new(&long, "g", Duration::from_secs(60)).offset_ns,
+            LONG_OFFSET
+        );
     }
 
     const OFFSETS: [(&str, &str, u64, i64); 4] = [
@@ -93,14 +105,36 @@ mod tests {
 
     #[test]
     fn times_are_aligned_and_late_ones_are_missed() {
-        let schedule = Schedule { interval: Duration::from_secs(10), interval_ns: 10_000_000_000, offset_ns: 3 };
+        let schedule = Schedule {
+            interval: Duration::from_secs(10),
+            interval_ns: 10_000_000_000,
+            offset_ns: 3,
+        };
         let at = |ns| Time::from_ns(ns);
-        assert_eq!(schedule.at_or_before(at(20_000_000_002)), at(10_000_000_003));
-        assert_eq!(schedule.at_or_before(at(20_000_000_003)), at(20_000_000_003));
+        assert_eq!(
+            schedule.at_or_before(at(20_000_000_002)),
+            at(10_000_000_003)
+        );
+        assert_eq!(
+            schedule.at_or_before(at(20_000_000_003)),
+            at(20_000_000_003)
+        );
         assert_eq!(schedule.after(at(20_000_000_003)), at(30_000_000_003));
         let last = at(10_000_000_003);
         assert_eq!(schedule.due(last, at(20_000_000_002)), None);
-        assert_eq!(schedule.due(last, at(20_000_000_003)), Some(Due { tick: at(20_000_000_003), n_missed: 0 }));
-        assert_eq!(schedule.due(last, at(45_000_000_000)), Some(Due { tick: at(40_000_000_003), n_missed: 2 }));
+        assert_eq!(
+            schedule.due(last, at(20_000_000_003)),
+            Some(Due {
+                tick: at(20_000_000_003),
+                n_missed: 0
+            })
+        );
+        assert_eq!(
+            schedule.due(last, at(45_000_000_000)),
+            Some(Due {
+                tick: at(40_000_000_003),
+                n_missed: 2
+            })
+        );
     }
 }

@@ -10,10 +10,12 @@ use varve_tsdb::{Labels, Matcher, Sample, TimeRange};
 use crate::alert::Notification;
 use crate::time::Time;
 
-/// Access to the store. Each query and each append is a separate request with its own deadline and memory budget.
+/// Access to the store. Each query and each append is a separate request with its own deadline and
+/// memory budget.
 pub trait Storage: Sync {
-    /// Starts background work on this thread, until the returned value is dropped: each [`scheduler::pause`] then lets
-    /// more urgent work run. Returns `None` if nothing else needs the cores.
+    /// Starts background work on this thread, until the returned value is dropped: each
+    /// [`scheduler::pause`] then lets more urgent work run. Returns `None` if nothing else needs
+    /// the cores.
     fn start_background(&self) -> Option<scheduler::Background> {
         None
     }
@@ -33,13 +35,22 @@ pub trait Storage: Sync {
     ///
     /// # Errors
     /// The request failed. Some of its samples may be stored.
-    fn append(&self, from: &RuleRef<'_>, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure>;
+    fn append(
+        &self,
+        from: &RuleRef<'_>,
+        kind: OutputKind,
+        samples: &[Output],
+    ) -> Result<Vec<Rejected>, Failure>;
 
     /// Returns the newest sample in `range` of each series that passes all matchers.
     ///
     /// # Errors
     /// The selection failed.
-    fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure>;
+    fn newest(
+        &self,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<Vec<(Labels, Sample)>, Failure>;
 
     /// Notes the expansion of a template, with the reason if it failed.
     fn note_expansion(&self, _from: &RuleRef<'_>, _error: Option<&str>) {}
@@ -103,7 +114,9 @@ impl Failure {
     /// Creates a failure from its message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into() }
+        Self {
+            message: message.into(),
+        }
     }
 }
 
@@ -112,7 +125,8 @@ impl Failure {
 pub enum OutputKind {
     /// The result of a recording rule. A budget may deny new series.
     Recorded,
-    /// `ALERTS` and `ALERTS_FOR_STATE`, which are bounded by limits on alerts and denied by no budget.
+    /// `ALERTS` and `ALERTS_FOR_STATE`, which are bounded by limits on alerts and denied by no
+    /// budget.
     Alerts,
 }
 

@@ -1,4 +1,5 @@
-//! Bounds the threads that evaluate rules: those of groups, and those that help with independent rules of a group.
+//! Bounds the threads that evaluate rules: those of groups, and those that help with independent
+//! rules of a group.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -34,8 +35,14 @@ impl Threads {
     /// Creates a bound of `n_threads`.
     #[must_use]
     pub fn new(n_threads: NonZero<usize>) -> Self {
-        let state = Mutex::new(State { n_free: n_threads.get(), n_waiting: 0 });
-        Self(Arc::new(Shared { state, freed: Condvar::new() }))
+        let state = Mutex::new(State {
+            n_free: n_threads.get(),
+            n_waiting: 0,
+        });
+        Self(Arc::new(Shared {
+            state,
+            freed: Condvar::new(),
+        }))
     }
 
     /// Waits until a thread is free, and takes it for the caller.
@@ -43,14 +50,16 @@ impl Threads {
     pub fn acquire(&self) -> Permit<'_> {
         let mut state = self.0.state.lock();
         state.n_waiting += 1;
-        self.0.freed.wait_while(&mut state, |state| state.n_free == 0);
+        self.0
+            .freed
+            .wait_while(&mut state, |state| state.n_free == 0);
         state.n_waiting -= 1;
         state.n_free -= 1;
         Permit { from: &self.0 }
     }
 
-    /// Calls `work` for each element, on this thread and on the threads that are free now. Returns when all calls have
-    /// ended. The caller holds a [`Permit`] for this thread.
+    /// Calls `work` for each element, on this thread and on the threads that are free now. Returns
+    /// when all calls have ended. The caller holds a [`Permit`] for this thread.
     pub(crate) fn for_each<T: Sync>(&self, items: &[T], work: impl Fn(&T) + Sync) {
         let next = AtomicUsize::new(0);
         let run = || {
@@ -65,7 +74,9 @@ impl Threads {
                     run();
                 };
                 // If a thread cannot be started, the others do its work.
-                let _joined_by_the_scope = thread::Builder::new().name("rule".into()).spawn_scoped(scope, help);
+                let _joined_by_the_scope = thread::Builder::new()
+                    .name("rule".into())
+                    .spawn_scoped(scope, help);
             }
             run();
         });

@@ -19,16 +19,21 @@ impl Time {
         Self { ns }
     }
 
-    /// Creates a time from milliseconds since the epoch. Times beyond the year 2262 become the last representable time.
+    /// Creates a time from milliseconds since the epoch. Times beyond the year 2262 become the last
+    /// representable time.
     #[must_use]
     pub fn from_ms(ms: i64) -> Self {
-        Self { ns: ms.saturating_mul(NS_PER_MS) }
+        Self {
+            ns: ms.saturating_mul(NS_PER_MS),
+        }
     }
 
     /// Creates a time from seconds since the epoch, with the same limits.
     #[must_use]
     pub fn from_seconds(seconds: i64) -> Self {
-        Self { ns: seconds.saturating_mul(NS_PER_S) }
+        Self {
+            ns: seconds.saturating_mul(NS_PER_S),
+        }
     }
 
     /// Returns nanoseconds since the epoch.
@@ -55,7 +60,8 @@ impl Time {
         Duration::from_nanos(self.ns.saturating_sub(earlier.ns).max(0) as u64)
     }
 
-    /// Returns `true` if at least `duration` has passed since `earlier`. `earlier` may be in the future.
+    /// Returns `true` if at least `duration` has passed since `earlier`. `earlier` may be in the
+    /// future.
     pub(crate) fn is_past(self, earlier: Self, duration: Duration) -> bool {
         self.ns.saturating_sub(earlier.ns) >= as_ns(duration)
     }
@@ -65,7 +71,9 @@ impl Add<Duration> for Time {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        Self { ns: self.ns.saturating_add(as_ns(duration)) }
+        Self {
+            ns: self.ns.saturating_add(as_ns(duration)),
+        }
     }
 }
 
@@ -73,7 +81,9 @@ impl Sub<Duration> for Time {
     type Output = Self;
 
     fn sub(self, duration: Duration) -> Self {
-        Self { ns: self.ns.saturating_sub(as_ns(duration)) }
+        Self {
+            ns: self.ns.saturating_sub(as_ns(duration)),
+        }
     }
 }
 

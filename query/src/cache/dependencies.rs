@@ -1,4 +1,5 @@
-//! The samples that the steps of a query depend on, and whether each step can be computed without the others.
+//! The samples that the steps of a query depend on, and whether each step can be computed without
+//! the others.
 
 use varve_promql::ast::{At, Duration, DurationExprKind, Expr, ExprKind};
 use varve_tsdb::TimeRange;
@@ -26,7 +27,8 @@ pub(super) struct SampleWindow {
 /// A range of times, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Times {
-    /// Relative to the step: from `before_ms` before the step to `after_ms` after it. Both may be negative.
+    /// Relative to the step: from `before_ms` before the step to `after_ms` after it. Both may be
+    /// negative.
     OfStep {
         before_ms: i64,
         after_ms: i64,
@@ -35,7 +37,10 @@ pub(super) enum Times {
 }
 
 impl Times {
-    const STEP: Self = Self::OfStep { before_ms: 0, after_ms: 0 };
+    const STEP: Self = Self::OfStep {
+        before_ms: 0,
+        after_ms: 0,
+    };
 
     /// Returns the times at which an operand with a shift is evaluated.
     fn shifted(self, shift: Shift) -> Self {
@@ -45,7 +50,13 @@ impl Times {
                 let time_ms = shift.apply(0);
                 Self::Fixed(TimeRange::at(time_ms))
             }
-            (None, Self::OfStep { before_ms, after_ms }) => Self::OfStep {
+            (
+                None,
+                Self::OfStep {
+                    before_ms,
+                    after_ms,
+                },
+            ) => Self::OfStep {
                 before_ms: before_ms.saturating_add(offset_ms),
                 after_ms: after_ms.saturating_sub(offset_ms),
             },
@@ -59,9 +70,13 @@ impl Times {
     /// Returns the times extended into the past, so that steps every `step_ms` leave no time out.
     fn without_gaps(self, step_ms: i64) -> Self {
         match self {
-            Self::OfStep { before_ms, after_ms } => {
-                Self::OfStep { before_ms: before_ms.max(step_ms.saturating_sub(after_ms)), after_ms }
-            }
+            Self::OfStep {
+                before_ms,
+                after_ms,
+            } => Self::OfStep {
+                before_ms: before_ms.max(step_ms.saturating_sub(after_ms)),
+                after_ms,
+            },
             Self::Fixed(range) => Self::Fixed(range),
         }
     }
@@ -69,20 +84,25 @@ impl Times {
     /// Returns the times extended by `range_ms` into the past.
     fn with_range(self, range_ms: i64) -> Self {
         match self {
-            Self::OfStep { before_ms, after_ms } => {
-                Self::OfStep { before_ms: before_ms.saturating_add(range_ms), after_ms }
-            }
-            Self::Fixed(TimeRange { start_ms, end_ms }) => {
-                Self::Fixed(TimeRange { start_ms: start_ms.saturating_sub(range_ms), end_ms })
-            }
+            Self::OfStep {
+                before_ms,
+                after_ms,
+            } => Self::OfStep {
+                before_ms: before_ms.saturating_add(range_ms),
+                after_ms,
+            },
+            Self::Fixed(TimeRange { start_ms, end_ms }) => Self::Fixed(TimeRange {
+                start_ms: start_ms.saturating_sub(range_ms),
+                end_ms,
+            }),
         }
     }
 }
 
 impl Dependencies {
-    /// Returns the dependencies of a query, or `None` if its result cannot be cached: it depends on no samples, or on
-    /// samples that its selectors do not determine. `expr` is the expression of `plan`. `step_ms` is 0 for an instant
-    /// query.
+    /// Returns the dependencies of a query, or `None` if its result cannot be cached: it depends on
+    /// no samples, or on samples that its selectors do not determine. `expr` is the expression of
+    /// `plan`. `step_ms` is 0 for an instant query.
     pub(super) fn of(expr: &Expr, plan: &Plan, settings: &Settings, step_ms: i64) -> Option<Self> {
         let mut samples = Vec::new();
         visit(plan, Times::STEP, settings, &mut samples)?;
@@ -91,7 +111,9 @@ impl Dependencies {
         }
         let evaluates_gaps = evaluates_gaps(plan, step_ms, settings.subquery_step_ms);
         if evaluates_gaps {
-            samples.iter_mut().for_each(|window| window.times = window.times.without_gaps(step_ms));
+            samples
+                .iter_mut()
+                .for_each(|window| window.times = window.times.without_gaps(step_ms));
         }
         samples.sort_unstable();
         samples.dedup();
@@ -100,65 +122,105 @@ impl Dependencies {
             && !settings.features.type_and_unit_labels
             && !depends_on_range(expr)
             && plan.order(settings.subquery_step_ms).is_some();
-        Some(Self { samples, are_steps_independent })
+        Some(Self {
+            samples,
+            are_steps_independent,
+        })
     }
 }
 
-/// Appends the samples that an expression reads if it is evaluated at `times`. Returns `None` if the
-/// selectors do not determine them.
-fn visit(plan: &Plan, times: Times, settings: &Settings, found: &mut Vec<SampleWindow>) -> Option<()> {
-    // Without buckets, resets are detected between all samples of the query, and warnings depend on them.
+/// Appends the samples that an expression reads if it is evaluated at `times`. Returns `None` if
+/// the selectors do not determine them.
+fn visit(
+    plan: &Plan,
+    times: Times,
+    settings: &Settings,
+    found: &mut Vec<SampleWindow>,
+) -> Option<()> {
+    // Without buckets, resets are detected between all samples of the query, and warnings depend on
+    // them.
     let is_known = |selector: &Selector| !selector.skip_buckets;
     match &plan.kind {
-        PlanKind::Selector(selector) if is_known(selector) => read(selector, settings.lookback_ms, times, found),
-        PlanKind::Range(range) if is_known(&range.selector) => read(&range.selector, range.range_ms, times, found),
-        PlanKind::Selector(_) | PlanKind::Range(_) => None,
-        PlanKind::Subquery(subquery) => {
-            visit(&subquery.expr, times.shifted(subquery.shift).with_range(subquery.range_ms), settings, found)
+        PlanKind::Selector(selector) if is_known(selector) => {
+            read(selector, settings.lookback_ms, times, found)
         }
+        PlanKind::Range(range) if is_known(&range.selector) => {
+            read(&range.selector, range.range_ms, times, found)
+        }
+        PlanKind::Selector(_) | PlanKind::Range(_) => None,
+        PlanKind::Subquery(subquery) => visit(
+            &subquery.expr,
+            times.shifted(subquery.shift).with_range(subquery.range_ms),
+            settings,
+            found,
+        ),
         PlanKind::Call(call) => visit_call(call, times, settings, found),
-        _ => plan.children().into_iter().try_for_each(|child| visit(child, times, settings, found)),
+        _ => plan
+            .children()
+            .into_iter()
+            .try_for_each(|child| visit(child, times, settings, found)),
     }
 }
 
-fn visit_call(call: &Call, times: Times, settings: &Settings, found: &mut Vec<SampleWindow>) -> Option<()> {
+fn visit_call(
+    call: &Call,
+    times: Times,
+    settings: &Settings,
+    found: &mut Vec<SampleWindow>,
+) -> Option<()> {
     use Implementation::{Absent, Info, StartTimestamp, Timestamp};
-    call.args.iter().try_for_each(|arg| match (call.implementation, &arg.kind) {
-        (Info, _) => None,
-        // These functions do not read values.
-        (Absent | Timestamp | StartTimestamp, PlanKind::Selector(selector)) => {
-            read(selector, settings.lookback_ms, times, found)
-        }
-        _ => visit(arg, times, settings, found),
-    })
+    call.args
+        .iter()
+        .try_for_each(|arg| match (call.implementation, &arg.kind) {
+            (Info, _) => None,
+            // These functions do not read values.
+            (Absent | Timestamp | StartTimestamp, PlanKind::Selector(selector)) => {
+                read(selector, settings.lookback_ms, times, found)
+            }
+            _ => visit(arg, times, settings, found),
+        })
 }
 
-fn read(selector: &Selector, range_ms: i64, times: Times, found: &mut Vec<SampleWindow>) -> Option<()> {
+fn read(
+    selector: &Selector,
+    range_ms: i64,
+    times: Times,
+    found: &mut Vec<SampleWindow>,
+) -> Option<()> {
     // Anchored and smoothed ranges also read samples around the range.
     selector.extension.is_none().then(|| {
         let names = NameGroups::of_matchers(&selector.matchers);
-        found.push(SampleWindow { names, times: times.shifted(selector.shift).with_range(range_ms) });
+        found.push(SampleWindow {
+            names,
+            times: times.shifted(selector.shift).with_range(range_ms),
+        });
     })
 }
 
-/// Returns `true` if a subquery may also be evaluated between the ranges of two steps of the query. Errors and
-/// annotations there concern the whole query.
+/// Returns `true` if a subquery may also be evaluated between the ranges of two steps of the query.
+/// Errors and annotations there concern the whole query.
 fn evaluates_gaps(plan: &Plan, step_ms: i64, default_step_ms: i64) -> bool {
     match &plan.kind {
         PlanKind::Subquery(subquery) if subquery.shift.at_ms.is_some() => false,
         PlanKind::Subquery(subquery) => {
             let own_step_ms = subquery.step_ms.unwrap_or(default_step_ms);
-            // If the ranges of two steps do not overlap by a step of the subquery, neither do the ranges of a subquery
-            // inside, which may leave a gap between them.
+            // If the ranges of two steps do not overlap by a step of the subquery, neither do the
+            // ranges of a subquery inside, which may leave a gap between them.
             let overlaps = step_ms.saturating_add(own_step_ms) <= subquery.range_ms;
             subquery.range_ms < step_ms
-                || step_ms > 0 && !overlaps && evaluates_gaps(&subquery.expr, own_step_ms, default_step_ms)
+                || step_ms > 0
+                    && !overlaps
+                    && evaluates_gaps(&subquery.expr, own_step_ms, default_step_ms)
         }
-        _ => plan.children().into_iter().any(|child| evaluates_gaps(child, step_ms, default_step_ms)),
+        _ => plan
+            .children()
+            .into_iter()
+            .any(|child| evaluates_gaps(child, step_ms, default_step_ms)),
     }
 }
 
-/// Returns `true` if an expression may depend on the start or the end of the query. `step()` is 0 if they are equal.
+/// Returns `true` if an expression may depend on the start or the end of the query. `step()` is 0
+/// if they are equal.
 fn depends_on_range(expr: &Expr) -> bool {
     let is_end = |at: &Option<At>| matches!(at, Some(At::Start | At::End));
     let is_computed = |duration: &Option<Duration>| duration.as_ref().is_some_and(is_computed);
@@ -166,7 +228,11 @@ fn depends_on_range(expr: &Expr) -> bool {
         ExprKind::Vector(selector) => is_end(&selector.at) || is_computed(&selector.offset),
         ExprKind::Matrix(matrix) => is_computed(&Some(matrix.range.clone())),
         ExprKind::Subquery(subquery) => {
-            let durations = [&Some(subquery.range.clone()), &subquery.step, &subquery.offset];
+            let durations = [
+                &Some(subquery.range.clone()),
+                &subquery.step,
+                &subquery.offset,
+            ];
             is_end(&subquery.at) || durations.into_iter().any(is_computed)
         }
         ExprKind::Call(call) => matches!(call.function.name, "start" | "end" | "range" | "step"),
@@ -188,8 +254,20 @@ mod tests {
 
     fn dependencies(query: &str) -> Option<Dependencies> {
         let expr = parse(query, &Features::all()).unwrap();
-        let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 600_000, step_ms: 60_000 }).unwrap();
-        let settings = Settings { lookback_ms: 300_000, subquery_step_ms: 60_000, features: Features::default() };
+        let plan = build(
+            &expr,
+            &QueryTimes {
+                start_ms: 0,
+                end_ms: 600_000,
+                step_ms: 60_000,
+            },
+        )
+        .unwrap();
+        let settings = Settings {
+            lookback_ms: 300_000,
+            subquery_step_ms: 60_000,
+            features: Features::default(),
+        };
         Dependencies::of(&expr, &plan, &settings, 60_000)
     }
 
@@ -211,12 +289,18 @@ mod tests {
             ("sum(m / n)", true),
             ("sum by (x) (m * on (pod) group_left (x) n)", true),
             ("sum by (x) (n * on (pod) group_right (x) m)", true),
-            ("sum by (x) (sum by (pod) (m) * on (pod) group_left (x) n)", true),
+            (
+                "sum by (x) (sum by (pod) (m) * on (pod) group_left (x) n)",
+                true,
+            ),
             ("sum(m and on (pod) n)", true),
             ("sum(m or n)", true),
             ("m or n", true),
             ("m + on (x) fill (0) n", false),
-            ("histogram_quantile(0.9, sum by (le) (rate(m_bucket[5m])))", true),
+            (
+                "histogram_quantile(0.9, sum by (le) (rate(m_bucket[5m])))",
+                true,
+            ),
             ("label_replace(m, \"a\", \"$1\", \"b\", \"(.*)\")", true),
             ("topk(3, m)", true),
             ("topk(3, sum by (x) (m))", true),
@@ -248,33 +332,68 @@ mod tests {
             ("scalar(m) + time()", true),
             ("m > 2", true),
         ] {
-            assert_eq!(dependencies(query).unwrap().are_steps_independent, expect, "{query}");
+            assert_eq!(
+                dependencies(query).unwrap().are_steps_independent,
+                expect,
+                "{query}"
+            );
         }
-        for query in
-            ["1 + 1", "time()", "info(m)", "histogram_count(rate(m[5m]))", "rate(m[5m] smoothed)", "m anchored"]
-        {
-            assert!(parse(query, &Features::all()).is_err() || dependencies(query).is_none(), "{query}");
+        for query in [
+            "1 + 1",
+            "time()",
+            "info(m)",
+            "histogram_count(rate(m[5m]))",
+            "rate(m[5m] smoothed)",
+            "m anchored",
+        ] {
+            assert!(
+                parse(query, &Features::all()).is_err() || dependencies(query).is_none(),
+                "{query}"
+            );
         }
     }
 
     #[test]
     fn windows_of_samples_follow_ranges_offsets_and_fixed_times() {
-        let of_step = |before_ms, after_ms| Times::OfStep { before_ms, after_ms };
+        let of_step = |before_ms, after_ms| Times::OfStep {
+            before_ms,
+            after_ms,
+        };
         let fixed = |start_ms, end_ms| Times::Fixed(TimeRange { start_ms, end_ms });
         for (query, expect) in [
             ("m", vec![of_step(300_000, 0)]),
             ("m offset 1m", vec![of_step(360_000, -60_000)]),
             ("m offset -1m", vec![of_step(240_000, 60_000)]),
-            ("rate(m[10m] offset 1m) + m", vec![of_step(300_000, 0), of_step(660_000, -60_000)]),
+            (
+                "rate(m[10m] offset 1m) + m",
+                vec![of_step(300_000, 0), of_step(660_000, -60_000)],
+            ),
             ("m @ 1000", vec![fixed(700_000, 1_000_000)]),
             ("m @ 1000 offset 1m", vec![fixed(640_000, 940_000)]),
             ("max_over_time(m[1h:1m])", vec![of_step(3_900_000, 0)]),
-            ("max_over_time((m offset 1m)[1h:1m] offset 2m)", vec![of_step(4_080_000, -180_000)]),
-            ("max_over_time(m[1h:1m] @ 10000)", vec![fixed(6_100_000, 10_000_000)]),
-            ("max_over_time((m @ 10)[1h:1m])", vec![fixed(-290_000, 10_000)]),
-            ("max_over_time(rate(m[5s])[20s:5s] offset 1m)", vec![of_step(120_000, -60_000)]),
+            (
+                "max_over_time((m offset 1m)[1h:1m] offset 2m)",
+                vec![of_step(4_080_000, -180_000)],
+            ),
+            (
+                "max_over_time(m[1h:1m] @ 10000)",
+                vec![fixed(6_100_000, 10_000_000)],
+            ),
+            (
+                "max_over_time((m @ 10)[1h:1m])",
+                vec![fixed(-290_000, 10_000)],
+            ),
+            (
+                "max_over_time(rate(m[5s])[20s:5s] offset 1m)",
+                vec![of_step(120_000, -60_000)],
+            ),
         ] {
-            let found: Vec<_> = dependencies(query).unwrap().samples.iter().map(|window| window.times).collect();
+            let found: Vec<_> = dependencies(query)
+                .unwrap()
+                .samples
+                .iter()
+                .map(|window| window.times)
+                .collect();
             assert_eq!(found, expect, "{query}");
         }
     }

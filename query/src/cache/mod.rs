@@ -1,19 +1,21 @@
 //! Result cache: results of queries, each valid until a sample that it depends on changes.
 //!
-//! Used by [`Engine`](crate::Engine). A result is cached with the version of the store that it saw. Before it is used
-//! again, the store is asked which samples changed since ([`Db::changes`]). The steps that read none of them are
-//! returned from the cache. Later steps are evaluated and joined to them. The proof that the response equals that of an
-//! evaluation of all steps is in docs/decisions/query/0022-result-cache.md.
+//! Used by [`Engine`](crate::Engine). A result is cached with the version of the store that it saw.
+//! Before it is used again, the store is asked which samples changed since ([`Db::changes`]). The
+//! steps that read none of them are returned from the cache. Later steps are evaluated and joined
+//! to them. The proof that the response equals that of an evaluation of all steps is in
+//! docs/decisions/query/0022-result-cache.md.
 //!
 //! Invariants
-//! 1. A cached step is used only if none of the samples that it depends on changed ([`query`]), both before the other
-//!    steps are evaluated and after.
-//! 2. Steps are joined only if each can be computed without the others ([`dependencies`]), and if both parts have the
-//!    same annotations: none, or the info that a metric might not be a counter. Any other result is used only for the
-//!    same query at the same times.
+//! 1. A cached step is used only if none of the samples that it depends on changed ([`query`]),
+//!    both before the other steps are evaluated and after.
+//! 2. Steps are joined only if each can be computed without the others ([`dependencies`]), and if
+//!    both parts have the same annotations: none, or the info that a metric might not be a counter.
+//!    Any other result is used only for the same query at the same times.
 //! 3. The entries have at most the size of the cache. The least recently used ones are evicted.
 //!
-//! Threads: any; the lock is held to look up, insert or evict an entry, not to copy or join results.
+//! Threads: any; the lock is held to look up, insert or evict an entry, not to copy or join
+//! results.
 
 mod dependencies;
 mod join;
@@ -100,15 +102,28 @@ struct Entry {
 impl ResultCache {
     /// Creates a cache of at most `size_max` bytes. With 0, nothing is cached.
     pub(crate) fn new(size_max: usize) -> Self {
-        Self { size_max, ..Self::default() }
+        Self {
+            size_max,
+            ..Self::default()
+        }
     }
 
     /// Removes all entries.
     pub(crate) fn clear(&self) {
         let old = {
             let mut entries = self.entries.lock();
-            let (n_uses, n_evicted) = (entries.n_uses, entries.n_evicted + entries.by_key.len() as u64);
-            std::mem::replace(&mut *entries, Entries { n_uses, n_evicted, ..Entries::default() })
+            let (n_uses, n_evicted) = (
+                entries.n_uses,
+                entries.n_evicted + entries.by_key.len() as u64,
+            );
+            std::mem::replace(
+                &mut *entries,
+                Entries {
+                    n_uses,
+                    n_evicted,
+                    ..Entries::default()
+                },
+            )
         };
         // Frees the entries after the lock is released.
         drop(old);
@@ -117,7 +132,12 @@ impl ResultCache {
     /// Returns statistics.
     pub(crate) fn stats(&self) -> CacheStats {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let Counts { n_hits, n_partial_hits, n_misses, n_steps } = &self.counts;
+        let Counts {
+            n_hits,
+            n_partial_hits,
+            n_misses,
+            n_steps,
+        } = &self.counts;
         let entries = self.entries.lock();
         CacheStats {
             n_hits: read(n_hits),
@@ -153,7 +173,9 @@ impl ResultCache {
         let entries = &mut *self.entries.lock();
         entries.size += entry.size;
         entries.n_uses += 1;
-        let old = entries.by_key.insert(Arc::clone(&key), (Arc::new(entry), entries.n_uses));
+        let old = entries
+            .by_key
+            .insert(Arc::clone(&key), (Arc::new(entry), entries.n_uses));
         entries.by_use.insert(entries.n_uses, key);
         if let Some((old, last_use)) = old {
             entries.by_use.remove(&last_use);

@@ -1,4 +1,5 @@
-//! A query whose steps may be in the cache: which of them are valid, and how the others are joined to them.
+//! A query whose steps may be in the cache: which of them are valid, and how the others are joined
+//! to them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,10 +41,11 @@ pub(crate) struct Found {
 }
 
 impl<'a> CachedQuery<'a> {
-    /// Returns a query that may be cached, or `None` if its result cannot be. `step_ms` is 0 for an instant query.
+    /// Returns a query that may be cached, or `None` if its result cannot be. `step_ms` is 0 for an
+    /// instant query.
     ///
-    /// Everything that changes the result is part of the key: the expression, the settings, the times, and the matchers
-    /// of the tenant in `ctx`.
+    /// Everything that changes the result is part of the key: the expression, the settings, the
+    /// times, and the matchers of the tenant in `ctx`.
     pub(crate) fn new(
         cache: &'a ResultCache,
         db: &'a Db,
@@ -58,18 +60,45 @@ impl<'a> CachedQuery<'a> {
         }
         let dependencies = Dependencies::of(expr, plan, settings, step_ms)?;
         // Range queries whose steps lie on the same grid share an entry. Each instant has its own.
-        let phase_ms = if step_ms == 0 { grid.start_ms } else { grid.start_ms.rem_euclid(step_ms) };
-        let restriction: Vec<_> = ctx.restriction().iter().map(|m| (m.name(), m.op(), m.value())).collect();
-        let key = format!("{step_ms} {phase_ms} {settings:?} {restriction:?} {}", print(expr)).into();
-        Some(Self { cache, db, query, key, grid, dependencies })
+        let phase_ms = if step_ms == 0 {
+            grid.start_ms
+        } else {
+            grid.start_ms.rem_euclid(step_ms)
+        };
+        let restriction: Vec<_> = ctx
+            .restriction()
+            .iter()
+            .map(|m| (m.name(), m.op(), m.value()))
+            .collect();
+        let key = format!(
+            "{step_ms} {phase_ms} {settings:?} {restriction:?} {}",
+            print(expr)
+        )
+        .into();
+        Some(Self {
+            cache,
+            db,
+            query,
+            key,
+            grid,
+            dependencies,
+        })
     }
 }
 
 impl CachedQuery<'_> {
     /// Finds the leading steps of the query that are in the cache and valid.
     pub(crate) fn find(&self) -> Option<Found> {
-        let found = self.cache.get(&self.key).and_then(|entry| self.valid_part(entry));
-        let Counts { n_hits, n_partial_hits, n_misses, n_steps } = &self.cache.counts;
+        let found = self
+            .cache
+            .get(&self.key)
+            .and_then(|entry| self.valid_part(entry));
+        let Counts {
+            n_hits,
+            n_partial_hits,
+            n_misses,
+            n_steps,
+        } = &self.cache.counts;
         let n_found = found.as_ref().map_or(0, |found| found.n_steps);
         let outcome = match n_found {
             0 => n_misses,
@@ -91,10 +120,17 @@ impl CachedQuery<'_> {
         if entry.grid == grid {
             let n_valid = self.n_valid(entry.version, grid);
             if n_valid == grid.n_steps {
-                return Some(Found { entry, n_steps: n_valid, start_ms: grid.start_ms });
+                return Some(Found {
+                    entry,
+                    n_steps: n_valid,
+                    start_ms: grid.start_ms,
+                });
             }
         }
-        if !entry.is_divisible || !self.dependencies.are_steps_independent || self.db.has_name_labels() {
+        if !entry.is_divisible
+            || !self.dependencies.are_steps_independent
+            || self.db.has_name_labels()
+        {
             return None;
         }
         let cached = entry.grid;
@@ -103,28 +139,47 @@ impl CachedQuery<'_> {
         }
         // Keeps earlier steps for queries of a longer range that share the entry.
         let step_ms = grid.step_ms;
-        let first_ms = grid.last_ms().saturating_sub(step_ms.saturating_mul(cached.n_steps as i64 - 1));
-        for start_ms in [cached.start_ms.max(first_ms).min(grid.start_ms), grid.start_ms] {
+        let first_ms = grid
+            .last_ms()
+            .saturating_sub(step_ms.saturating_mul(cached.n_steps as i64 - 1));
+        for start_ms in [
+            cached.start_ms.max(first_ms).min(grid.start_ms),
+            grid.start_ms,
+        ] {
             let last_ms = cached.last_ms().min(grid.last_ms());
             let part = Grid::new(start_ms, last_ms, step_ms);
             let n_before = ((grid.start_ms - start_ms) / step_ms) as usize;
             let n_valid = self.n_valid(entry.version, part).saturating_sub(n_before);
             // The last step is evaluated: if it has the annotation, the whole result has it.
-            let n_steps = if is_annotated { n_valid.min(grid.n_steps - 1) } else { n_valid };
+            let n_steps = if is_annotated {
+                n_valid.min(grid.n_steps - 1)
+            } else {
+                n_valid
+            };
             if n_steps > 0 {
-                return Some(Found { entry, n_steps, start_ms });
+                return Some(Found {
+                    entry,
+                    n_steps,
+                    start_ms,
+                });
             }
         }
         None
     }
 
-    /// Returns the number of leading steps of `grid` that depend on no sample that changed since `version`.
+    /// Returns the number of leading steps of `grid` that depend on no sample that changed since
+    /// `version`.
     fn n_valid(&self, version: ReadVersion, grid: Grid) -> usize {
         let mut n_valid = grid.n_steps;
         for window in &self.dependencies.samples {
             let (before_ms, after_ms) = match window.times {
-                Times::OfStep { before_ms, after_ms } => (before_ms, after_ms),
-                Times::Fixed(range) if self.db.changes(version, window.names, range).is_empty() => continue,
+                Times::OfStep {
+                    before_ms,
+                    after_ms,
+                } => (before_ms, after_ms),
+                Times::Fixed(range) if self.db.changes(version, window.names, range).is_empty() => {
+                    continue;
+                }
                 Times::Fixed(_) => return 0,
             };
             let range = TimeRange {
@@ -132,11 +187,13 @@ impl CachedQuery<'_> {
                 end_ms: grid.last_ms().saturating_add(after_ms),
             };
             for changed in self.db.changes(version, window.names, range) {
-                // The first step whose window ends at the change or later. It is affected if its window also starts at
-                // the change or earlier. If it is not, no later step is.
+                // The first step whose window ends at the change or later. It is affected if its
+                // window also starts at the change or earlier. If it is not, no later step is.
                 let first_ms = changed.start_ms.saturating_sub(after_ms);
                 let elapsed_ms = first_ms.saturating_sub(grid.start_ms).max(0);
-                let step = usize::try_from(elapsed_ms / grid.step_ms + i64::from(elapsed_ms % grid.step_ms > 0));
+                let step = usize::try_from(
+                    elapsed_ms / grid.step_ms + i64::from(elapsed_ms % grid.step_ms > 0),
+                );
                 if let Ok(step) = step
                     && step < n_valid
                     && grid.time_ms(step).saturating_sub(before_ms) <= changed.end_ms
@@ -157,14 +214,22 @@ impl CachedQuery<'_> {
 
     /// Returns the time of the first step after the cached part.
     fn split_ms(&self, found: &Found) -> i64 {
-        self.grid.start_ms.saturating_add(self.grid.step_ms.saturating_mul(found.n_steps as i64))
+        self.grid
+            .start_ms
+            .saturating_add(self.grid.step_ms.saturating_mul(found.n_steps as i64))
     }
 
-    /// Returns the value and the annotations of a query whose steps are all cached. Charges the value.
+    /// Returns the value and the annotations of a query whose steps are all cached. Charges the
+    /// value.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub(crate) fn whole(&self, ctx: &QueryContext, found: &Found, charge: &mut Charge) -> Result<(Value, Annotations)> {
+    pub(crate) fn whole(
+        &self,
+        ctx: &QueryContext,
+        found: &Found,
+        charge: &mut Charge,
+    ) -> Result<(Value, Annotations)> {
         let Found { entry, .. } = found;
         let value = match &entry.value {
             Value::Matrix(matrix) if entry.grid != self.grid => {
@@ -179,9 +244,9 @@ impl CachedQuery<'_> {
         Ok((value, entry.annotations.clone()))
     }
 
-    /// Joins the cached steps and an evaluation of the others that saw `version`, and caches the result. Returns the
-    /// value, and charges it. Returns `None` if the two cannot be joined. Both parts must
-    /// have the same annotations, which are those of the result.
+    /// Joins the cached steps and an evaluation of the others that saw `version`, and caches the
+    /// result. Returns the value, and charges it. Returns `None` if the two cannot be joined. Both
+    /// parts must have the same annotations, which are those of the result.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -193,7 +258,9 @@ impl CachedQuery<'_> {
         (fresh, annotations): (Value, &Annotations),
         charge: &mut Charge,
     ) -> Result<Option<Value>> {
-        let (Value::Matrix(cached), Value::Matrix(fresh)) = (&found.entry.value, fresh) else { return Ok(None) };
+        let (Value::Matrix(cached), Value::Matrix(fresh)) = (&found.entry.value, fresh) else {
+            return Ok(None);
+        };
         if !annotations.allow_joins() || !annotations.are_equal(&found.entry.annotations) {
             return Ok(None);
         }
@@ -214,13 +281,21 @@ impl CachedQuery<'_> {
             charge.absorb(joined_charge);
             return Ok(Some(joined));
         }
-        let Value::Matrix(joined) = joined else { return Ok(None) };
+        let Value::Matrix(joined) = joined else {
+            return Ok(None);
+        };
         let times = (self.grid.start_ms, i64::MAX);
-        Ok(Some(Value::Matrix(join::join(ctx, &joined, times, Vec::new(), charge)?)))
+        Ok(Some(Value::Matrix(join::join(
+            ctx,
+            &joined,
+            times,
+            Vec::new(),
+            charge,
+        )?)))
     }
 
-    /// Caches the result of an evaluation that saw `version`. `is_order_fixed` if no operator found series whose order
-    /// depends on the steps.
+    /// Caches the result of an evaluation that saw `version`. `is_order_fixed` if no operator found
+    /// series whose order depends on the steps.
     pub(crate) fn store(
         &self,
         ctx: &QueryContext,
@@ -236,7 +311,13 @@ impl CachedQuery<'_> {
             && self.dependencies.are_steps_independent
             && annotations.allow_joins()
             && !self.db.has_name_labels();
-        self.insert(self.grid, version, value.clone(), annotations.clone(), is_divisible);
+        self.insert(
+            self.grid,
+            version,
+            value.clone(),
+            annotations.clone(),
+            is_divisible,
+        );
     }
 
     /// Returns `true` if the cache accepts an entry of this size.
@@ -244,9 +325,28 @@ impl CachedQuery<'_> {
         value.size() <= self.cache.entry_size_max()
     }
 
-    fn insert(&self, grid: Grid, version: ReadVersion, value: Value, annotations: Annotations, is_divisible: bool) {
-        let size = ENTRY_OVERHEAD + 2 * self.key.len() + self.query.len() + value.size() + annotations.size();
-        let entry = Entry { query: self.query.into(), grid, version, value, annotations, is_divisible, size };
+    fn insert(
+        &self,
+        grid: Grid,
+        version: ReadVersion,
+        value: Value,
+        annotations: Annotations,
+        is_divisible: bool,
+    ) {
+        let size = ENTRY_OVERHEAD
+            + 2 * self.key.len()
+            + self.query.len()
+            + value.size()
+            + annotations.size();
+        let entry = Entry {
+            query: self.query.into(),
+            grid,
+            version,
+            value,
+            annotations,
+            is_divisible,
+            size,
+        };
         self.cache.insert(Arc::clone(&self.key), entry);
     }
 }

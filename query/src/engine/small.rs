@@ -1,9 +1,11 @@
 //! Decides whether a query is cheap enough to run on an I/O thread.
 //!
-//! Handing a query to another thread and waking up for its result takes longer than evaluating `up{job="a"}`.
+//! Handing a query to another thread and waking up for its result takes longer than evaluating
+//! `up{job="a"}`.
 //!
-//! Used by the HTTP server. The decision is an estimate: a lock that is free now may be held when the query runs, and
-//! the heads may have more samples per second than assumed. So the server also bounds the time that such queries take.
+//! Used by the HTTP server. The decision is an estimate: a lock that is free now may be held when
+//! the query runs, and the heads may have more samples per second than assumed. So the server also
+//! bounds the time that such queries take.
 
 use varve_promql::ast::{Duration, ExprKind, VectorSelector};
 use varve_tsdb::{Db, QueryContext, TimeRange};
@@ -13,22 +15,22 @@ use crate::eval::grid::Grid;
 
 /// Maximum length of a small query in bytes.
 const TEXT_MAX: usize = 512;
-/// Maximum number of punctuation characters outside of strings in a small query. It bounds the nesting: deep queries
-/// need a thread with a large stack.
+/// Maximum number of punctuation characters outside of strings in a small query. It bounds the
+/// nesting: deep queries need a thread with a large stack.
 const PUNCTUATION_MAX: usize = 128;
 /// Maximum number of expressions in a small query.
 const EXPRS_MAX: usize = 32;
 /// Maximum number of steps of a small query.
 const STEPS_MAX: usize = 1000;
-/// Maximum cost of a small query. The unit is a sample, if there is one per second. It takes about 4 ns, measured with
-/// an instant query of 23 series.
+/// Maximum cost of a small query. The unit is a sample, if there is one per second. It takes about
+/// 4 ns, measured with an instant query of 23 series.
 const COST_MAX: u64 = 40_000;
 /// The cost of a series, besides its samples.
 const SERIES_COST: u64 = 300;
 
 impl Engine {
-    /// Returns `true` if a query is short and shallow, and has no string from which a large regular expression could be
-    /// compiled.
+    /// Returns `true` if a query is short and shallow, and has no string from which a large regular
+    /// expression could be compiled.
     #[must_use]
     pub fn is_small_text(query: &str) -> bool {
         let (mut quote, mut n_punctuation) = (None, 0);
@@ -47,12 +49,20 @@ impl Engine {
             })
     }
 
-    /// Returns `true` if the evaluation of a query takes about as long as waking another thread: it has few expressions
-    /// and steps, and no subquery, and its selectors read few series and samples, and only from the heads. Looks up the
-    /// number of series of each selector.
+    /// Returns `true` if the evaluation of a query takes about as long as waking another thread: it
+    /// has few expressions and steps, and no subquery, and its selectors read few series and
+    /// samples, and only from the heads. Looks up the number of series of each selector.
     #[must_use]
-    pub fn is_small(&self, db: &Db, ctx: &QueryContext, parsed: &ParsedQuery, request: &Request<'_>) -> bool {
-        let Some(grid) = grid(&parsed.expr, request.times).ok() else { return false };
+    pub fn is_small(
+        &self,
+        db: &Db,
+        ctx: &QueryContext,
+        parsed: &ParsedQuery,
+        request: &Request<'_>,
+    ) -> bool {
+        let Some(grid) = grid(&parsed.expr, request.times).ok() else {
+            return false;
+        };
         let lookback_ms = self.settings(request).lookback_ms;
         let (mut pending, mut n_exprs, mut cost) = (vec![(&parsed.expr, None)], 0, 0_u64);
         while let Some((expr, window_ms)) = pending.pop() {
@@ -81,8 +91,8 @@ impl Engine {
     }
 }
 
-/// Returns the cost of a selector, which has a window if it is the selector of a range. Returns `None` if it reads a
-/// block or has to wait.
+/// Returns the cost of a selector, which has a window if it is the selector of a range. Returns
+/// `None` if it reads a block or has to wait.
 fn cost_of(
     db: &Db,
     ctx: &QueryContext,
@@ -90,15 +100,27 @@ fn cost_of(
     grid: Grid,
     (window_ms, lookback_ms): (Option<i64>, i64),
 ) -> Option<u64> {
-    let VectorSelector { matchers, offset: None, at: None, extension: None, .. } = selector else { return None };
+    let VectorSelector {
+        matchers,
+        offset: None,
+        at: None,
+        extension: None,
+        ..
+    } = selector
+    else {
+        return None;
+    };
     let range_ms = window_ms.unwrap_or(lookback_ms);
-    let range = TimeRange { start_ms: grid.start_ms.checked_sub(range_ms)?, end_ms: grid.end_ms };
+    let range = TimeRange {
+        start_ms: grid.start_ms.checked_sub(range_ms)?,
+        end_ms: grid.end_ms,
+    };
     let seconds = |ms: i64| u64::try_from(ms / 1000).ok();
     let n_steps = grid.n_steps as u64;
     // The window of each step is read again.
     let per_step = seconds(window_ms.unwrap_or(0))?.saturating_add(1);
-    let n_samples =
-        seconds(range.end_ms.checked_sub(range.start_ms)?)?.saturating_add(n_steps.saturating_mul(per_step));
+    let n_samples = seconds(range.end_ms.checked_sub(range.start_ms)?)?
+        .saturating_add(n_steps.saturating_mul(per_step));
     let n_series = db.series_in_heads_max(ctx, matchers, range)?;
     Some(n_series.saturating_mul(n_samples.saturating_add(SERIES_COST)))
 }
@@ -109,14 +131,27 @@ mod tests {
 
     #[test]
     fn texts_that_are_long_or_deep_or_have_a_large_regular_expression_are_not_small() {
-        for query in ["1+1", "sum(up{job=~\"a|b\"}) by (x)", "a[5m]", "a{b='c\"d'}", "rate(a{b!~\"x.+\"}[1m])"] {
+        for query in [
+            "1+1",
+            "sum(up{job=~\"a|b\"}) by (x)",
+            "a[5m]",
+            "a{b='c\"d'}",
+            "rate(a{b!~\"x.+\"}[1m])",
+        ] {
             assert!(Engine::is_small_text(query), "{query}");
         }
-        for query in ["a{b=~\"(x{1,60}){1,9}\"}", "a{b=~\"[a-z]\"}", "a{b=~`\\pL`}", "a{b=~'x{9}'}"] {
+        for query in [
+            "a{b=~\"(x{1,60}){1,9}\"}",
+            "a{b=~\"[a-z]\"}",
+            "a{b=~`\\pL`}",
+            "a{b=~'x{9}'}",
+        ] {
             assert!(!Engine::is_small_text(query), "{query}");
         }
         // In a comment, a quote begins no string.
-        assert!(!Engine::is_small_text("a{b=\"c\", #\"\n d=~\"(x{1,60}){1,9}\"}"));
+        assert!(!Engine::is_small_text(
+            "a{b=\"c\", #\"\n d=~\"(x{1,60}){1,9}\"}"
+        ));
         for query in ["1+".repeat(300), "(".repeat(200), "-".repeat(200)] {
             assert!(!Engine::is_small_text(&query), "{query}");
         }

@@ -9,8 +9,8 @@ pub(crate) struct Grid {
     pub(crate) step_ms: i64,
     /// Number of steps; may be 0.
     pub(crate) n_steps: usize,
-    /// The requested end, at or after the last step. As in Prometheus, subqueries are evaluated up to this time, which
-    /// is visible in their annotations and errors.
+    /// The requested end, at or after the last step. As in Prometheus, subqueries are evaluated up
+    /// to this time, which is visible in their annotations and errors.
     pub(crate) end_ms: i64,
 }
 
@@ -20,16 +20,28 @@ impl Grid {
         let step_ms = step_ms.max(1);
         let n_steps = match end_ms.checked_sub(start_ms) {
             Some(length_ms) if length_ms < 0 => 0,
-            Some(length_ms) => usize::try_from(length_ms / step_ms).map_or(usize::MAX, |n| n.saturating_add(1)),
+            Some(length_ms) => {
+                usize::try_from(length_ms / step_ms).map_or(usize::MAX, |n| n.saturating_add(1))
+            }
             None if end_ms < start_ms => 0,
             None => usize::MAX,
         };
-        Self { start_ms, step_ms, n_steps, end_ms }
+        Self {
+            start_ms,
+            step_ms,
+            n_steps,
+            end_ms,
+        }
     }
 
     /// Returns a grid of a single step.
     pub(crate) fn instant(time_ms: i64) -> Self {
-        Self { start_ms: time_ms, step_ms: 1, n_steps: 1, end_ms: time_ms }
+        Self {
+            start_ms: time_ms,
+            step_ms: 1,
+            n_steps: 1,
+            end_ms: time_ms,
+        }
     }
 
     /// Returns the time of a step.
@@ -38,11 +50,17 @@ impl Grid {
         self.start_ms + self.step_ms * step as i64
     }
 
-    /// Returns the time of the last step, or the requested end if there is no step or the time overflows.
+    /// Returns the time of the last step, or the requested end if there is no step or the time
+    /// overflows.
     pub(crate) fn last_ms(self) -> i64 {
-        let last = self.n_steps.checked_sub(1).and_then(|last| i64::try_from(last).ok());
+        let last = self
+            .n_steps
+            .checked_sub(1)
+            .and_then(|last| i64::try_from(last).ok());
         let length_ms = last.and_then(|last| self.step_ms.checked_mul(last));
-        length_ms.and_then(|length_ms| self.start_ms.checked_add(length_ms)).unwrap_or(self.end_ms)
+        length_ms
+            .and_then(|length_ms| self.start_ms.checked_add(length_ms))
+            .unwrap_or(self.end_ms)
     }
 
     /// Iterates over the times of all steps.
@@ -50,7 +68,8 @@ impl Grid {
         (0..self.n_steps).map(move |step| self.time_ms(step))
     }
 
-    /// Returns the steps of a subquery: the multiples of `step_ms` in the ranges of all steps of this grid.
+    /// Returns the steps of a subquery: the multiples of `step_ms` in the ranges of all steps of
+    /// this grid.
     pub(crate) fn subquery(self, range_ms: i64, step_ms: i64, first_ms: i64, last_ms: i64) -> Self {
         debug_assert!(step_ms > 0, "the step of a subquery is positive");
         let before_ms = first_ms.saturating_sub(range_ms);
@@ -85,8 +104,12 @@ mod tests {
 
     #[test]
     fn steps_of_a_subquery_are_multiples_of_its_step() {
-        let steps =
-            |time, range, step| Grid::instant(time).subquery(range, step, time, time).times_ms().collect::<Vec<_>>();
+        let steps = |time, range, step| {
+            Grid::instant(time)
+                .subquery(range, step, time, time)
+                .times_ms()
+                .collect::<Vec<_>>()
+        };
         assert_eq!(steps(100, 50, 20), [60, 80, 100]);
         assert_eq!(steps(105, 45, 20), [80, 100]);
         assert_eq!(steps(-5, 40, 20), [-40, -20]);

@@ -5,17 +5,17 @@
 //!          in batches, on all threads                                        '-> Vector -> joins, sort, ... -> Vector
 //! ```
 //!
-//! Every expression is evaluated once for all steps. Selectors and range functions produce their series one at a time,
-//! in ascending order of labels ([`Evaluator::each_series`]), so an aggregation over them holds only its groups. See
-//! `stream` and `workers`.
+//! Every expression is evaluated once for all steps. Selectors and range functions produce their
+//! series one at a time, in ascending order of labels ([`Evaluator::each_series`]), so an
+//! aggregation over them holds only its groups. See `stream` and `workers`.
 //!
-//! The evaluator is one type. Each submodule adds the methods for its operators. All methods recurse through
-//! [`Evaluator::vector`], [`Evaluator::each_series`] and [`Evaluator::scalar`].
+//! The evaluator is one type. Each submodule adds the methods for its operators. All methods
+//! recurse through [`Evaluator::vector`], [`Evaluator::each_series`] and [`Evaluator::scalar`].
 //!
 //! Invariants
 //! 1. Each stored series is decoded once per selector, for any number of steps.
-//! 2. Computations across series run in label order, unless they only count, so results do not depend on how the data
-//!    is stored.
+//! 2. Computations across series run in label order, unless they only count, so results do not
+//!    depend on how the data is stored.
 
 mod aggregate;
 mod binary;
@@ -85,12 +85,13 @@ pub(crate) struct Evaluator<'a> {
     /// Sample statistics of the steps that are being evaluated.
     pub(crate) sample_stats: StepSampleStats,
     pub(crate) profile: Profile,
-    /// `false` if a value may depend on the order of series, and this order on the steps. See [`Plan::order`].
+    /// `false` if a value may depend on the order of series, and this order on the steps. See
+    /// [`Plan::order`].
     pub(crate) is_order_fixed: bool,
     /// The query is a range query, whose steps may be cached and joined to others.
     pub(crate) is_range_query: bool,
-    /// The span of the whole query. A range query sorts the series of its result by labels, so their order does not
-    /// matter there.
+    /// The span of the whole query. A range query sorts the series of its result by labels, so
+    /// their order does not matter there.
     pub(crate) query_span: Span,
     /// Charge for the memory of `sample_stats` and `profile`.
     stats_charge: Charge,
@@ -130,10 +131,11 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// Returns `true` if series of one metric may have the same labels after their metric name is removed, because type
-    /// and unit are removed with it.
+    /// Returns `true` if series of one metric may have the same labels after their metric name is
+    /// removed, because type and unit are removed with it.
     fn has_name_labels(&self) -> bool {
-        self.settings.features.type_and_unit_labels || *self.name_labels.get_or_init(|| self.db.has_name_labels())
+        self.settings.features.type_and_unit_labels
+            || *self.name_labels.get_or_init(|| self.db.has_name_labels())
     }
 
     /// Enables sample counts per step, and profiling of `n_plans` expressions.
@@ -141,8 +143,12 @@ impl<'a> Evaluator<'a> {
     /// # Errors
     /// [`Error::Limit`] if the statistics exceed the memory limit of the query.
     pub(crate) fn collect_stats(&mut self, n_steps: usize, n_plans: usize) -> Result<()> {
-        self.stats_charge.grow(StepSampleStats::size(n_steps) + Profile::size(n_plans))?;
-        (self.sample_stats, self.profile) = (StepSampleStats::new(true, n_steps), Profile::new(true, n_plans));
+        self.stats_charge
+            .grow(StepSampleStats::size(n_steps) + Profile::size(n_plans))?;
+        (self.sample_stats, self.profile) = (
+            StepSampleStats::new(true, n_steps),
+            Profile::new(true, n_plans),
+        );
         Ok(())
     }
 
@@ -173,7 +179,13 @@ impl<'a> Evaluator<'a> {
         let snapshot = self.side_effects_snapshot();
         let vector = self.evaluate_vector(plan, grid)?;
         let side_effects = self.side_effects_since(&snapshot);
-        self.share(class, n_uses - 1, plan, vector.copy(&self.limits)?, side_effects);
+        self.share(
+            class,
+            n_uses - 1,
+            plan,
+            vector.copy(&self.limits)?,
+            side_effects,
+        );
         Ok(vector)
     }
 
@@ -183,7 +195,9 @@ impl<'a> Evaluator<'a> {
             PlanKind::StepInvariant(inner) => evaluator.step_invariant(inner, grid),
             PlanKind::Call(call) => evaluator.call(plan, call, grid),
             PlanKind::Aggregate(aggregate) => evaluator.aggregate(plan, aggregate, grid),
-            PlanKind::Chain(_) | PlanKind::Sign(..) if plan.streamed_input().is_some() => evaluator.staged(plan, grid),
+            PlanKind::Chain(_) | PlanKind::Sign(..) if plan.streamed_input().is_some() => {
+                evaluator.staged(plan, grid)
+            }
             PlanKind::Chain(chain) => evaluator.chain_of_vectors(chain, grid, &LabelHint::All),
             PlanKind::Sign(..)
             | PlanKind::Number(_)
@@ -194,7 +208,11 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Evaluates an expression with `evaluate`, and records its time and output in the profile.
-    fn profiled(&mut self, plan: &Plan, evaluate: impl FnOnce(&mut Self) -> Result<Vector>) -> Result<Vector> {
+    fn profiled(
+        &mut self,
+        plan: &Plan,
+        evaluate: impl FnOnce(&mut Self) -> Result<Vector>,
+    ) -> Result<Vector> {
         let started = self.profile.now();
         let vector = evaluate(self)?;
         self.profile.record_time(plan.id, started);
@@ -202,15 +220,15 @@ impl<'a> Evaluator<'a> {
         Ok(vector)
     }
 
-    /// Evaluates an expression of type vector and passes its series to `sink`. Series of selectors and range functions
-    /// are computed one at a time, in ascending order of labels.
+    /// Evaluates an expression of type vector and passes its series to `sink`. Series of selectors
+    /// and range functions are computed one at a time, in ascending order of labels.
     pub(crate) fn each_series(&mut self, plan: &Plan, grid: Grid, sink: Sink<'_>) -> Result<()> {
         self.each_with_labels(plan, grid, &LabelHint::All, 1, sink)
     }
 
-    /// Like [`Evaluator::each_with_labels`], for the input of aggregations. As in Prometheus, all samples of the input
-    /// count as held until the aggregations end, even if they do not hold them. If `is_sorted`, the series are in
-    /// ascending order of labels.
+    /// Like [`Evaluator::each_with_labels`], for the input of aggregations. As in Prometheus, all
+    /// samples of the input count as held until the aggregations end, even if they do not hold
+    /// them. If `is_sorted`, the series are in ascending order of labels.
     fn each_input(
         &mut self,
         plan: &Plan,
@@ -221,7 +239,9 @@ impl<'a> Evaluator<'a> {
     ) -> Result<()> {
         if is_sorted && grid.n_steps > 0 {
             let mut vector = self.vector_with_labels(plan, grid, hint)?;
-            sort_by(&mut vector.series, &self.limits, |a, b| a.labels.cmp(&b.labels))?;
+            sort_by(&mut vector.series, &self.limits, |a, b| {
+                a.labels.cmp(&b.labels)
+            })?;
             return vector.series.into_iter().try_for_each(sink);
         }
         let mut held = self.limits.samples.held();
@@ -231,8 +251,8 @@ impl<'a> Evaluator<'a> {
         })
     }
 
-    /// Like [`Evaluator::each_series`], but the series may lack labels that are not in `hint`. `sink` serves `n_uses`
-    /// of the uses of the expression.
+    /// Like [`Evaluator::each_series`], but the series may lack labels that are not in `hint`.
+    /// `sink` serves `n_uses` of the uses of the expression.
     fn each_with_labels(
         &mut self,
         plan: &Plan,
@@ -245,8 +265,15 @@ impl<'a> Evaluator<'a> {
         if grid.n_steps == 0 {
             return Ok(());
         }
-        if self.subexpressions.is_materialized(plan) || self.merges_series(plan) || self.source(plan).is_none() {
-            return self.vector_with_labels(plan, grid, hint)?.series.into_iter().try_for_each(sink);
+        if self.subexpressions.is_materialized(plan)
+            || self.merges_series(plan)
+            || self.source(plan).is_none()
+        {
+            return self
+                .vector_with_labels(plan, grid, hint)?
+                .series
+                .into_iter()
+                .try_for_each(sink);
         }
         let started = self.profile.now();
         self.stream(plan, grid, hint, n_uses, sink)?;
@@ -254,41 +281,62 @@ impl<'a> Evaluator<'a> {
         Ok(())
     }
 
-    /// Evaluates an expression for an operator that reads only the labels in `hint`. The result may lack other labels,
-    /// so its label sets are not necessarily unique.
+    /// Evaluates an expression for an operator that reads only the labels in `hint`. The result may
+    /// lack other labels, so its label sets are not necessarily unique.
     fn vector_with_labels(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
         match &plan.kind {
-            PlanKind::Chain(chain) if self.subexpressions.uses(plan).1 <= 1 && plan.streamed_input().is_none() => {
-                self.profiled(plan, |evaluator| evaluator.chain_of_vectors(chain, grid, hint))
+            PlanKind::Chain(chain)
+                if self.subexpressions.uses(plan).1 <= 1 && plan.streamed_input().is_none() =>
+            {
+                self.profiled(plan, |evaluator| {
+                    evaluator.chain_of_vectors(chain, grid, hint)
+                })
             }
             _ => self.vector(plan, grid),
         }
     }
 
-    /// Evaluates a step-invariant expression at the first step, and repeats its values at all steps.
+    /// Evaluates a step-invariant expression at the first step, and repeats its values at all
+    /// steps.
     fn step_invariant(&mut self, inner: &Plan, grid: Grid) -> Result<Vector> {
-        let once = self.once(grid, |evaluator, at_start| evaluator.vector(inner, at_start))?;
+        let once = self.once(grid, |evaluator, at_start| {
+            evaluator.vector(inner, at_start)
+        })?;
         let mut vector = self.limits.vector();
-        for Series { labels, drop_name, column } in once.series {
+        for Series {
+            labels,
+            drop_name,
+            column,
+        } in once.series
+        {
             self.limits.check()?;
             let charge = self.limits.charge_column(grid.n_steps)?;
             let column = Column::repeated(&column, grid.n_steps);
             drop(charge);
-            vector.push(Series { labels, drop_name, column })?;
+            vector.push(Series {
+                labels,
+                drop_name,
+                column,
+            })?;
         }
         Ok(vector)
     }
 
     /// Evaluates a step-invariant expression at the first step of a grid.
-    fn once<T>(&mut self, grid: Grid, evaluate: impl FnOnce(&mut Self, Grid) -> Result<T>) -> Result<T> {
-        let (value, once) =
-            self.with_own_sample_stats(1, |evaluator| evaluate(evaluator, Grid::instant(grid.start_ms)))?;
+    fn once<T>(
+        &mut self,
+        grid: Grid,
+        evaluate: impl FnOnce(&mut Self, Grid) -> Result<T>,
+    ) -> Result<T> {
+        let (value, once) = self.with_own_sample_stats(1, |evaluator| {
+            evaluate(evaluator, Grid::instant(grid.start_ms))
+        })?;
         self.sample_stats.add_invariant(&once);
         Ok(value)
     }
 
-    /// Evaluates an expression over a different grid of `n_steps` steps. Returns the value and the sample statistics of
-    /// that grid.
+    /// Evaluates an expression over a different grid of `n_steps` steps. Returns the value and the
+    /// sample statistics of that grid.
     fn with_own_sample_stats<T>(
         &mut self,
         n_steps: usize,
@@ -305,37 +353,51 @@ impl<'a> Evaluator<'a> {
         Ok((value?, inner))
     }
 
-    /// Evaluates the expression of a subquery at all inner steps that the steps of `grid` need. Returns the inner
-    /// steps, the value and its sample statistics.
-    fn evaluate_subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector, StepSampleStats)> {
+    /// Evaluates the expression of a subquery at all inner steps that the steps of `grid` need.
+    /// Returns the inner steps, the value and its sample statistics.
+    fn evaluate_subquery(
+        &mut self,
+        subquery: &Subquery,
+        grid: Grid,
+    ) -> Result<(Grid, Vector, StepSampleStats)> {
         let (first_ms, last_ms) = match subquery.shift.at_ms {
             Some(_) => (subquery.shift.apply(0), subquery.shift.apply(0)),
-            None => (subquery.shift.apply(grid.start_ms), subquery.shift.apply(grid.last_ms())),
+            None => (
+                subquery.shift.apply(grid.start_ms),
+                subquery.shift.apply(grid.last_ms()),
+            ),
         };
         let step_ms = subquery.step_ms.unwrap_or(self.settings.subquery_step_ms);
         let inner = grid.subquery(subquery.range_ms, step_ms, first_ms, last_ms);
         let mut step_sets = self.limits.ctx.charge();
         step_sets.grow(inner.n_steps / 8 * STEP_SETS_MAX)?;
-        let (vector, stats) =
-            self.with_own_sample_stats(inner.n_steps, |evaluator| evaluator.vector(&subquery.expr, inner))?;
+        let (vector, stats) = self.with_own_sample_stats(inner.n_steps, |evaluator| {
+            evaluator.vector(&subquery.expr, inner)
+        })?;
         Ok((inner, vector, stats))
     }
 
     /// Evaluates a subquery for a range function.
     fn subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector)> {
         let (inner, vector, stats) = self.evaluate_subquery(subquery, grid)?;
-        self.sample_stats.add_subquery(&stats, inner, grid, subquery.shift, subquery.range_ms);
+        self.sample_stats
+            .add_subquery(&stats, inner, grid, subquery.shift, subquery.range_ms);
         Ok((inner, vector))
     }
 
     /// Evaluates a subquery that is the root of the query.
-    pub(crate) fn whole_subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector)> {
+    pub(crate) fn whole_subquery(
+        &mut self,
+        subquery: &Subquery,
+        grid: Grid,
+    ) -> Result<(Grid, Vector)> {
         let (inner, vector, stats) = self.evaluate_subquery(subquery, grid)?;
         self.sample_stats.add_whole(&stats);
         Ok((inner, vector))
     }
 
-    /// Removes the metric names of a vector whose values they no longer describe, or marks them for delayed removal.
+    /// Removes the metric names of a vector whose values they no longer describe, or marks them for
+    /// delayed removal.
     fn without_names(&self, mut vector: Vector) -> Result<Vector> {
         let delayed = self.settings.features.delayed_name_removal;
         vector.update_labels(|series| {
@@ -361,6 +423,6 @@ impl<'a> Evaluator<'a> {
     }
 }
 
-/// Maximum number of step sets that operators hold at a time, besides those of columns. They are charged, because a
-/// subquery may have any number of steps.
+/// Maximum number of step sets that operators hold at a time, besides those of columns. They are
+/// charged, because a subquery may have any number of steps.
 const STEP_SETS_MAX: usize = 4;

@@ -42,7 +42,13 @@ pub(crate) struct Profile {
 impl Profile {
     /// Creates a profile of `n_plans` expressions, or an empty one unless `is_on`.
     pub(crate) fn new(is_on: bool, n_plans: usize) -> Self {
-        Self { operators: if is_on { vec![OperatorProfile::default(); n_plans] } else { Vec::new() } }
+        Self {
+            operators: if is_on {
+                vec![OperatorProfile::default(); n_plans]
+            } else {
+                Vec::new()
+            },
+        }
     }
 
     /// Returns the size of a profile of `n_plans` expressions in bytes.

@@ -9,7 +9,8 @@ use crate::plan::Shift;
 pub(crate) struct SampleCount {
     /// Samples that the step needs.
     pub(crate) queryable: u64,
-    /// Samples that no earlier step needs: a window does not count the samples it shares with the previous window.
+    /// Samples that no earlier step needs: a window does not count the samples it shares with the
+    /// previous window.
     pub(crate) read: u64,
 }
 
@@ -30,7 +31,14 @@ impl SampleCount {
 impl StepSampleStats {
     /// Returns empty statistics of `n_steps` steps; without steps unless `is_on`.
     pub(crate) fn new(is_on: bool, n_steps: usize) -> Self {
-        Self { steps: if is_on { vec![SampleCount::default(); n_steps] } else { Vec::new() }, n_series: 0 }
+        Self {
+            steps: if is_on {
+                vec![SampleCount::default(); n_steps]
+            } else {
+                Vec::new()
+            },
+            n_series: 0,
+        }
     }
 
     /// Returns empty statistics of `n_steps` steps; off if `self` is off.
@@ -62,15 +70,23 @@ impl StepSampleStats {
     /// Counts the values of a selected series. A histogram counts by its size.
     pub(crate) fn add_column(&mut self, column: &Column) {
         if self.is_on() {
-            column.float_steps().iter().for_each(|step| self.add(step, 1));
-            column.histograms().for_each(|(step, histogram)| self.add(step, histogram.n_samples()));
+            column
+                .float_steps()
+                .iter()
+                .for_each(|step| self.add(step, 1));
+            column
+                .histograms()
+                .for_each(|(step, histogram)| self.add(step, histogram.n_samples()));
         }
     }
 
     /// Adds other statistics of the same steps.
     pub(crate) fn add_all(&mut self, other: &Self) {
         self.n_series += other.n_series;
-        self.steps.iter_mut().zip(&other.steps).for_each(|(count, more)| count.add(*more));
+        self.steps
+            .iter_mut()
+            .zip(&other.steps)
+            .for_each(|(count, more)| count.add(*more));
     }
 
     /// Counts a series that a selector read.
@@ -78,22 +94,37 @@ impl StepSampleStats {
         self.n_series += u64::from(self.is_on());
     }
 
-    /// Returns the number of series that selectors read. A series that several selectors read counts several times.
+    /// Returns the number of series that selectors read. A series that several selectors read
+    /// counts several times.
     pub(crate) fn n_series(&self) -> u64 {
         self.n_series
     }
 
-    /// Adds the statistics of a step-invariant expression: every step needs its samples, but they are read once.
+    /// Adds the statistics of a step-invariant expression: every step needs its samples, but they
+    /// are read once.
     pub(crate) fn add_invariant(&mut self, once: &Self) {
         let total = once.total();
         self.n_series += once.n_series;
-        self.steps.iter_mut().for_each(|count| count.queryable += total.queryable);
-        self.steps.iter_mut().take(1).for_each(|count| count.read += total.read);
+        self.steps
+            .iter_mut()
+            .for_each(|count| count.queryable += total.queryable);
+        self.steps
+            .iter_mut()
+            .take(1)
+            .for_each(|count| count.read += total.read);
     }
 
-    /// Adds the statistics of a subquery. Each step needs the samples of all inner steps in its window. Each read
-    /// counts for the earliest step whose window has it. Reads between the windows of two steps are not counted.
-    pub(crate) fn add_subquery(&mut self, other: &Self, inner: Grid, grid: Grid, shift: Shift, range_ms: i64) {
+    /// Adds the statistics of a subquery. Each step needs the samples of all inner steps in its
+    /// window. Each read counts for the earliest step whose window has it. Reads between the
+    /// windows of two steps are not counted.
+    pub(crate) fn add_subquery(
+        &mut self,
+        other: &Self,
+        inner: Grid,
+        grid: Grid,
+        shift: Shift,
+        range_ms: i64,
+    ) {
         self.n_series += other.n_series;
         if let [only] = &mut self.steps[..] {
             only.add(other.total());
@@ -121,7 +152,11 @@ impl StepSampleStats {
     /// Adds the statistics of a subquery that is the root of the query.
     pub(crate) fn add_whole(&mut self, other: &Self) {
         self.n_series += other.n_series;
-        self.steps.iter_mut().next_back().into_iter().for_each(|last| last.add(other.total()));
+        self.steps
+            .iter_mut()
+            .next_back()
+            .into_iter()
+            .for_each(|last| last.add(other.total()));
     }
 
     /// Returns the counts by step.
@@ -143,7 +178,10 @@ impl StepSampleStats {
             read: now.read - before.read,
         };
         let steps = self.steps.iter().zip(&before.steps).map(less).collect();
-        Self { steps, n_series: self.n_series - before.n_series }
+        Self {
+            steps,
+            n_series: self.n_series - before.n_series,
+        }
     }
 
     /// Returns the size of the statistics of `n_steps` steps in bytes.
@@ -158,7 +196,13 @@ mod tests {
 
     fn stats(reads: &[u64]) -> StepSampleStats {
         StepSampleStats {
-            steps: reads.iter().map(|&read| SampleCount { queryable: read, read }).collect(),
+            steps: reads
+                .iter()
+                .map(|&read| SampleCount {
+                    queryable: read,
+                    read,
+                })
+                .collect(),
             n_series: 1,
         }
     }
@@ -173,9 +217,19 @@ mod tests {
         let inner_stats = stats(&[1, 1, 1, 1, 1, 1]);
         let check = |(offset_ms, at_ms, range_ms), read: [u64; 3], needed: [u64; 3]| {
             let mut sum = StepSampleStats::new(true, 3);
-            sum.add_subquery(&inner_stats, inner, grid, Shift { offset_ms, at_ms }, range_ms);
+            sum.add_subquery(
+                &inner_stats,
+                inner,
+                grid,
+                Shift { offset_ms, at_ms },
+                range_ms,
+            );
             let queryable: Vec<_> = sum.steps.iter().map(|count| count.queryable).collect();
-            assert_eq!((reads(&sum), queryable, sum.n_series()), (read.into(), needed.into(), 1), "{offset_ms}");
+            assert_eq!(
+                (reads(&sum), queryable, sum.n_series()),
+                (read.into(), needed.into(), 1),
+                "{offset_ms}"
+            );
         };
         // The step at 20 reads 0, 10 and 20; the step at 40 reads 30 and 40; the step at 60 reads 50.
         check((0, None, 30), [3, 2, 1], [3, 3, 2]);
@@ -185,7 +239,16 @@ mod tests {
         // All steps need the same window.
         check((0, Some(40), 20), [2, 0, 0], [2, 2, 2]);
         let mut one = StepSampleStats::new(true, 1);
-        one.add_subquery(&inner_stats, inner, Grid::instant(50), Shift { offset_ms: 0, at_ms: None }, 10);
+        one.add_subquery(
+            &inner_stats,
+            inner,
+            Grid::instant(50),
+            Shift {
+                offset_ms: 0,
+                at_ms: None,
+            },
+            10,
+        );
         assert_eq!(reads(&one), [6]);
     }
 

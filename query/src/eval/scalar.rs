@@ -21,7 +21,9 @@ impl Evaluator<'_> {
         match &plan.kind {
             PlanKind::Number(value) => self.constant(*value, grid),
             PlanKind::StepInvariant(inner) => {
-                let once = self.once(grid, |evaluator, at_start| Ok(evaluator.scalar(inner, at_start)?[0]))?;
+                let once = self.once(grid, |evaluator, at_start| {
+                    Ok(evaluator.scalar(inner, at_start)?[0])
+                })?;
                 self.constant(once, grid)
             }
             PlanKind::Call(call) => self.scalar_call(call, grid),
@@ -49,14 +51,20 @@ impl Evaluator<'_> {
         match call.implementation {
             Implementation::Time => {
                 let mut values = self.constant(0.0, grid)?;
-                values.iter_mut().zip(grid.times_ms()).for_each(|(value, time_ms)| *value = time_ms as f64 / 1000.0);
+                values
+                    .iter_mut()
+                    .zip(grid.times_ms())
+                    .for_each(|(value, time_ms)| *value = time_ms as f64 / 1000.0);
                 Ok(values)
             }
             Implementation::Pi => self.constant(std::f64::consts::PI, grid),
             Implementation::Extremum(extremum) => {
                 let mut values = self.scalar(&call.args[0], grid)?;
                 let others = self.scalar(&call.args[1], grid)?;
-                values.iter_mut().zip(&*others).for_each(|(value, &other)| *value = extremum(*value, other));
+                values
+                    .iter_mut()
+                    .zip(&*others)
+                    .for_each(|(value, &other)| *value = extremum(*value, other));
                 Ok(values)
             }
             Implementation::Scalar => self.only_value(&call.args[0], grid),
@@ -64,14 +72,19 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns at each step the float of the only series that has one; NaN if no series or several have one.
+    /// Returns at each step the float of the only series that has one; NaN if no series or several
+    /// have one.
     fn only_value(&mut self, arg: &Plan, grid: Grid) -> Result<Scalars> {
         let mut values = self.constant(f64::NAN, grid)?;
         let mut seen = StepSet::empty(grid.n_steps);
         self.each_series(arg, grid, &mut |series| {
             let steps = series.column.float_steps();
             for step in steps.iter() {
-                values[step] = if seen.contains(step) { f64::NAN } else { series.column.values[step] };
+                values[step] = if seen.contains(step) {
+                    f64::NAN
+                } else {
+                    series.column.values[step]
+                };
             }
             seen.union_with(&steps);
             Ok(())

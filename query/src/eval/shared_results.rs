@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Every shared result and every copy of it is charged.
-//! 2. Statistics and annotations are the same as if each use evaluated the expression, as in Prometheus.
+//! 2. Statistics and annotations are the same as if each use evaluated the expression, as in
+//!    Prometheus.
 
 use hashbrown::{HashMap, HashSet};
 use varve_promql::ast::Span;
@@ -20,7 +21,8 @@ pub(super) struct SharedResults {
     results: HashMap<usize, SharedResult>,
     /// Classes of range functions that were computed in one scan with their siblings.
     pub(super) scanned: HashSet<usize>,
-    /// Classes of sources that were materialized while streaming, or that exceeded the size limit for this.
+    /// Classes of sources that were materialized while streaming, or that exceeded the size limit
+    /// for this.
     pub(super) materialized: HashSet<usize>,
 }
 
@@ -56,28 +58,50 @@ impl SharedResults {
 
 impl SideEffects {
     pub(super) fn new(annotations: Vec<(Annotation, Span)>, sample_stats: StepSampleStats) -> Self {
-        Self { annotations, sample_stats }
+        Self {
+            annotations,
+            sample_stats,
+        }
     }
 
-    /// Returns the side effects of the equal expression `to`, with the annotations `own` of its parent added.
+    /// Returns the side effects of the equal expression `to`, with the annotations `own` of its
+    /// parent added.
     pub(super) fn relocated(&self, from: &Plan, to: &Plan, own: &[(Annotation, Span)]) -> Self {
         if self.annotations.is_empty() && own.is_empty() {
-            return Self { annotations: Vec::new(), sample_stats: self.sample_stats.clone() };
+            return Self {
+                annotations: Vec::new(),
+                sample_stats: self.sample_stats.clone(),
+            };
         }
         let moved = moved_spans(&spans(from), to);
-        let relocated = self.annotations.iter().map(|(note, span)| (note.clone(), *moved.get(span).unwrap_or(span)));
-        Self { annotations: relocated.chain(own.iter().cloned()).collect(), sample_stats: self.sample_stats.clone() }
+        let relocated = self
+            .annotations
+            .iter()
+            .map(|(note, span)| (note.clone(), *moved.get(span).unwrap_or(span)));
+        Self {
+            annotations: relocated.chain(own.iter().cloned()).collect(),
+            sample_stats: self.sample_stats.clone(),
+        }
     }
 }
 
 impl Evaluator<'_> {
     pub(super) fn side_effects_snapshot(&self) -> SideEffectsSnapshot {
-        SideEffectsSnapshot { n_annotations: self.annotations.n_recorded(), sample_stats: self.sample_stats.clone() }
+        SideEffectsSnapshot {
+            n_annotations: self.annotations.n_recorded(),
+            sample_stats: self.sample_stats.clone(),
+        }
     }
 
     pub(super) fn side_effects_since(&self, snapshot: &SideEffectsSnapshot) -> SideEffects {
-        let annotations = self.annotations.recorded_since(snapshot.n_annotations).collect();
-        SideEffects { annotations, sample_stats: self.sample_stats.since(&snapshot.sample_stats) }
+        let annotations = self
+            .annotations
+            .recorded_since(snapshot.n_annotations)
+            .collect();
+        SideEffects {
+            annotations,
+            sample_stats: self.sample_stats.since(&snapshot.sample_stats),
+        }
     }
 
     /// Stores a result for further `uses_left` uses.
@@ -89,8 +113,20 @@ impl Evaluator<'_> {
         vector: Vector,
         side_effects: SideEffects,
     ) {
-        let spans = if side_effects.annotations.is_empty() { Vec::new() } else { spans(plan) };
-        self.shared.results.insert(class, SharedResult { vector, uses_left, side_effects, spans });
+        let spans = if side_effects.annotations.is_empty() {
+            Vec::new()
+        } else {
+            spans(plan)
+        };
+        self.shared.results.insert(
+            class,
+            SharedResult {
+                vector,
+                uses_left,
+                side_effects,
+                spans,
+            },
+        );
     }
 
     /// Returns `true` if there is a shared result for an expression.
@@ -99,17 +135,21 @@ impl Evaluator<'_> {
         !self.shared.results.is_empty() && self.shared.contains(self.subexpressions.uses(plan).0)
     }
 
-    /// Returns the shared result of a class, if there is one. Returns a copy, or the result itself at its last use.
+    /// Returns the shared result of a class, if there is one. Returns a copy, or the result itself
+    /// at its last use.
     ///
     /// # Errors
     /// [`Error::Limit`](crate::Error::Limit) if the query holds too much.
     pub(super) fn take_shared(&mut self, class: usize, plan: &Plan) -> Result<Option<Vector>> {
-        let Some(mut shared) = self.shared.results.remove(&class) else { return Ok(None) };
+        let Some(mut shared) = self.shared.results.remove(&class) else {
+            return Ok(None);
+        };
         self.sample_stats.add_all(&shared.side_effects.sample_stats);
         if !shared.side_effects.annotations.is_empty() {
             let moved = moved_spans(&shared.spans, plan);
             for (annotation, span) in &shared.side_effects.annotations {
-                self.annotations.add(annotation.clone(), *moved.get(span).unwrap_or(span));
+                self.annotations
+                    .add(annotation.clone(), *moved.get(span).unwrap_or(span));
             }
         }
         shared.uses_left -= 1;
@@ -122,7 +162,8 @@ impl Evaluator<'_> {
     }
 }
 
-/// Returns the spans of an expression and all its descendants. Equal expressions have the same order of spans.
+/// Returns the spans of an expression and all its descendants. Equal expressions have the same
+/// order of spans.
 fn spans(plan: &Plan) -> Vec<Span> {
     let (mut spans, mut pending) = (Vec::new(), vec![plan]);
     while let Some(plan) = pending.pop() {
@@ -137,6 +178,8 @@ fn spans(plan: &Plan) -> Vec<Span> {
 fn moved_spans(from: &[Span], to: &Plan) -> HashMap<Span, Span> {
     let mut moved = HashMap::new();
     // Of equal spans, the first one counts.
-    from.iter().zip(spans(to)).for_each(|(from, to)| _ = moved.entry(*from).or_insert(to));
+    from.iter()
+        .zip(spans(to))
+        .for_each(|(from, to)| _ = moved.entry(*from).or_insert(to));
     moved
 }

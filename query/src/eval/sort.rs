@@ -7,10 +7,12 @@ use varve_tsdb::context::CHECK_INTERVAL;
 use super::columns::Limits;
 use crate::error::Result;
 
-/// Sorts items. The sort is stable, and checks the deadline between runs of [`CHECK_INTERVAL`] items.
+/// Sorts items. The sort is stable, and checks the deadline between runs of [`CHECK_INTERVAL`]
+/// items.
 ///
 /// # Errors
-/// [`Error::Limit`](crate::Error::Limit) if the query exceeds its memory limit, and the interrupts of the request.
+/// [`Error::Limit`](crate::Error::Limit) if the query exceeds its memory limit, and the interrupts
+/// of the request.
 pub(crate) fn sort_by<T>(
     items: &mut Vec<T>,
     limits: &Limits,
@@ -57,7 +59,11 @@ fn merge<T>(
         if merged.len().is_multiple_of(CHECK_INTERVAL) {
             limits.check()?;
         }
-        merged.extend(if compare(b, a) == Ordering::Less { right.next() } else { left.next() });
+        merged.extend(if compare(b, a) == Ordering::Less {
+            right.next()
+        } else {
+            left.next()
+        });
     }
     merged.extend(left);
     merged.extend(right);
@@ -72,8 +78,17 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_a_stable_sort() {
-        let limits = Limits { ctx: QueryContext::unbounded(), samples: SampleLimit::new(1) };
-        for n in [0, 1, CHECK_INTERVAL, CHECK_INTERVAL + 1, 5 * CHECK_INTERVAL + 7] {
+        let limits = Limits {
+            ctx: QueryContext::unbounded(),
+            samples: SampleLimit::new(1),
+        };
+        for n in [
+            0,
+            1,
+            CHECK_INTERVAL,
+            CHECK_INTERVAL + 1,
+            5 * CHECK_INTERVAL + 7,
+        ] {
             let mut items: Vec<_> = (0..n).map(|at| (at * 7919 % 1009, at)).collect();
             let mut expect = items.clone();
             expect.sort();
@@ -84,7 +99,10 @@ mod tests {
 
     #[test]
     fn an_interrupt_ends_the_sort_within_a_run() {
-        let limits = Limits { ctx: QueryContext::unbounded(), samples: SampleLimit::new(1) };
+        let limits = Limits {
+            ctx: QueryContext::unbounded(),
+            samples: SampleLimit::new(1),
+        };
         let mut n_compared = 0;
         let mut items: Vec<_> = (0..20 * CHECK_INTERVAL).rev().collect();
         let outcome = sort_by(&mut items, &limits, |a, b| {
@@ -94,6 +112,9 @@ mod tests {
             }
             a.cmp(b)
         });
-        assert!(outcome.is_err() && n_compared < 40 * CHECK_INTERVAL, "{n_compared}");
+        assert!(
+            outcome.is_err() && n_compared < 40 * CHECK_INTERVAL,
+            "{n_compared}"
+        );
     }
 }

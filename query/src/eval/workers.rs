@@ -1,16 +1,18 @@
 //! The worker pool: threads that read, decode and compute series for all queries of an engine.
 //!
-//! A query submits its series in batches, in the order of its selection, and consumes the results on its own thread, in
-//! the same order. So computations across series do not depend on the number of threads.
+//! A query submits its series in batches, in the order of its selection, and consumes the results
+//! on its own thread, in the same order. So computations across series do not depend on the number
+//! of threads.
 //!
 //! Invariants
-//! 1. A query has at most [`BATCHES_PER_THREAD`] batches per thread in flight, so concurrent queries share the threads
-//!    fairly, and the memory of a query is bounded. If there are requests for all cores, a query computes its batches
-//!    on its own thread, in its turns.
-//! 2. After an error, batches that have not started are skipped. No thread works for a query that has ended.
+//! 1. A query has at most [`BATCHES_PER_THREAD`] batches per thread in flight, so concurrent
+//!    queries share the threads fairly, and the memory of a query is bounded. If there are requests
+//!    for all cores, a query computes its batches on its own thread, in its turns.
+//! 2. After an error, batches that have not started are skipped. No thread works for a query that
+//!    has ended.
 //!
-//! Threads: the pool, and the query's own thread, which reads labels, aggregates and waits. A panic in a batch
-//! propagates to the query's thread.
+//! Threads: the pool, and the query's own thread, which reads labels, aggregates and waits. A panic
+//! in a batch propagates to the query's thread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,25 +27,32 @@ use crate::error::{Error, Result};
 /// Maximum number of batches in flight per thread: one running, one waiting.
 const BATCHES_PER_THREAD: usize = 2;
 
-/// The worker pool; see the module documentation. Without threads, each query runs on its own thread.
+/// The worker pool; see the module documentation. Without threads, each query runs on its own
+/// thread.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Workers {
     pool: Option<Arc<ThreadPool>>,
 }
 
 impl Workers {
-    /// Starts `n_threads` threads. Starts none if `n_threads` is 1, or if the system cannot start them.
+    /// Starts `n_threads` threads. Starts none if `n_threads` is 1, or if the system cannot start
+    /// them.
     pub(crate) fn new(n_threads: usize) -> Self {
         if n_threads <= 1 {
             return Self::default();
         }
         let named = |number| format!("query-{number}");
-        let pool = ThreadPoolBuilder::new().num_threads(n_threads).thread_name(named).build();
-        Self { pool: pool.ok().map(Arc::new) }
+        let pool = ThreadPoolBuilder::new()
+            .num_threads(n_threads)
+            .thread_name(named)
+            .build();
+        Self {
+            pool: pool.ok().map(Arc::new),
+        }
     }
 
-    /// Gets batches from `next` until it returns `None`, runs `work` on each batch on any thread, and passes the
-    /// results to `take` in the order of the batches.
+    /// Gets batches from `next` until it returns `None`, runs `work` on each batch on any thread,
+    /// and passes the results to `take` in the order of the batches.
     ///
     /// # Errors
     /// The first error in the order of the batches.
@@ -61,11 +70,19 @@ impl Workers {
         };
         let Some(first) = next()? else { return Ok(()) };
         // Fast path: a single batch runs on this thread, without waking another one.
-        let Some(second) = next()? else { return take(work(first)?) };
+        let Some(second) = next()? else {
+            return take(work(first)?);
+        };
         let mut first = [first, second].into_iter();
         let mut next = || first.next().map_or_else(&mut next, |batch| Ok(Some(batch)));
         let stopped = AtomicBool::new(false);
-        let work = |batch| if stopped.load(Ordering::Relaxed) { Err(ended()) } else { work(batch) };
+        let work = |batch| {
+            if stopped.load(Ordering::Relaxed) {
+                Err(ended())
+            } else {
+                work(batch)
+            }
+        };
         pool.in_place_scope(|scope| {
             let in_flight = InFlight {
                 scope,
@@ -113,7 +130,9 @@ impl<'scope, R: Send + 'scope, W> InFlight<'_, 'scope, R, W> {
                 }
                 continue;
             }
-            let Some(oldest) = self.waiting.pop_front() else { return Ok(()) };
+            let Some(oldest) = self.waiting.pop_front() else {
+                return Ok(());
+            };
             let result = match oldest.try_recv() {
                 Err(TryRecvError::Empty) => scheduler::waiting_for_workers(|| oldest.recv()).ok(),
                 done => done.ok(),
@@ -151,10 +170,16 @@ mod tests {
         let (mut batches, mut taken) = (0..n, Vec::new());
         let in_flight = AtomicUsize::new(0);
         let work = |batch| {
-            assert!(in_flight.fetch_add(1, Ordering::Relaxed) < BATCHES_PER_THREAD * n_threads.max(1));
+            assert!(
+                in_flight.fetch_add(1, Ordering::Relaxed) < BATCHES_PER_THREAD * n_threads.max(1)
+            );
             // Later batches finish earlier.
             (0..(n - batch) * 50).for_each(|_| std::hint::spin_loop());
-            if Some(batch) == fails_at { Err(Error::Execution(batch.to_string())) } else { Ok(batch * 2) }
+            if Some(batch) == fails_at {
+                Err(Error::Execution(batch.to_string()))
+            } else {
+                Ok(batch * 2)
+            }
         };
         let take = |result| {
             in_flight.fetch_sub(1, Ordering::Relaxed);
@@ -171,7 +196,11 @@ mod tests {
             for n in [0, 1, 2, 3, 100] {
                 let (taken, outcome) = run(n_threads, n, None);
                 assert!(outcome.is_ok());
-                assert_eq!(taken, (0..n).map(|batch| batch * 2).collect::<Vec<_>>(), "{n_threads} threads");
+                assert_eq!(
+                    taken,
+                    (0..n).map(|batch| batch * 2).collect::<Vec<_>>(),
+                    "{n_threads} threads"
+                );
             }
         }
     }
@@ -180,7 +209,10 @@ mod tests {
     fn the_first_error_in_order_is_returned() {
         for n_threads in [1, 3] {
             let (taken, outcome) = run(n_threads, 100, Some(7));
-            assert_eq!((taken.len(), outcome.unwrap_err().to_string()), (7, "7".to_owned()));
+            assert_eq!(
+                (taken.len(), outcome.unwrap_err().to_string()),
+                (7, "7".to_owned())
+            );
         }
     }
 
@@ -188,7 +220,13 @@ mod tests {
     #[should_panic(expected = "batch 5")]
     fn a_panic_on_a_worker_thread_reaches_the_query() {
         let mut batches = 0..20;
-        let work = |batch| if batch == 5 { panic!("batch 5") } else { Ok(batch) };
+        let work = |batch| {
+            if batch == 5 {
+                panic!("batch 5")
+            } else {
+                Ok(batch)
+            }
+        };
         let _never = Workers::new(2).in_order(|| Ok(batches.next()), work, |_| Ok(()));
     }
 }

@@ -4,7 +4,8 @@ use varve_promql::ast::BinaryOp;
 
 use crate::math;
 
-/// Returns `true` if the metric name does not describe the result of an operator, so that it is dropped.
+/// Returns `true` if the metric name does not describe the result of an operator, so that it is
+/// dropped.
 pub(crate) fn drops_metric_name(op: BinaryOp) -> bool {
     use BinaryOp::{Add, Atan2, Div, Mod, Mul, Pow, Sub};
     matches!(op, Add | Sub | Mul | Div | Mod | Pow | Atan2)
@@ -23,7 +24,8 @@ pub(crate) fn comparison(op: BinaryOp) -> Option<fn(f64, f64) -> bool> {
     }
 }
 
-/// Applies an operator to two scalars at every step, and stores the results in `lhs`. Comparisons return 0 or 1.
+/// Applies an operator to two scalars at every step, and stores the results in `lhs`. Comparisons
+/// return 0 or 1.
 pub(crate) fn apply_to_scalars(op: BinaryOp, lhs: &mut [f64], rhs: &[f64]) {
     match comparison(op) {
         Some(compare) => zip(lhs, rhs, false, |a, b| f64::from(u8::from(compare(a, b)))),
@@ -31,8 +33,8 @@ pub(crate) fn apply_to_scalars(op: BinaryOp, lhs: &mut [f64], rhs: &[f64]) {
     }
 }
 
-/// Applies an arithmetic operator to two columns, and stores the results in `column`. `column` is the left operand
-/// unless `swapped`.
+/// Applies an arithmetic operator to two columns, and stores the results in `column`. `column` is
+/// the left operand unless `swapped`.
 pub(crate) fn apply(op: BinaryOp, column: &mut [f64], other: &[f64], swapped: bool) {
     match op {
         BinaryOp::Add => zip(column, other, swapped, |a, b| a + b),
@@ -65,7 +67,11 @@ mod tests {
         let check = |op, a: f64, b: f64, expect: f64| {
             let (mut left, mut right) = ([a], [b]);
             apply_to_scalars(op, &mut left, &[b]);
-            assert!(left[0] == expect || (left[0].is_nan() && expect.is_nan()), "{op:?}: {}", left[0]);
+            assert!(
+                left[0] == expect || (left[0].is_nan() && expect.is_nan()),
+                "{op:?}: {}",
+                left[0]
+            );
             if comparison(op).is_none() {
                 apply(op, &mut right, &[a], true);
                 assert_eq!(left[0].to_bits(), right[0].to_bits(), "{op:?} swapped");

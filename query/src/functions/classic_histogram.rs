@@ -1,5 +1,5 @@
-//! Quantiles and fractions of classic histograms, which have one series per bucket, with an upper bound and a
-//! cumulative count.
+//! Quantiles and fractions of classic histograms, which have one series per bucket, with an upper
+//! bound and a cumulative count.
 
 use std::cmp::Ordering;
 
@@ -23,16 +23,17 @@ pub(crate) struct Raised {
     pub(crate) difference_max: f64,
 }
 
-/// Counts are treated as equal if their relative difference is less than this: rates of equal counters may differ in
-/// their last digits.
+/// Counts are treated as equal if their relative difference is less than this: rates of equal
+/// counters may differ in their last digits.
 const SMALL_DIFFERENCE: f64 = 1e-12;
 
 /// Returns a quantile of a classic histogram, and the extent of raised buckets, if any.
 ///
-/// Assumes that observations are spread evenly within a bucket, and that the lowest bucket begins at 0 if it ends above
-/// 0. In the highest bucket, the result is the lower bound. The result is NaN without observations, with fewer than two
-/// buckets, or if the highest bucket is not `+Inf`. `buckets` must ascend by bound and must not be empty; they are
-/// merged and made monotonic in place.
+/// Assumes that observations are spread evenly within a bucket, and that the lowest bucket begins
+/// at 0 if it ends above
+/// 0. In the highest bucket, the result is the lower bound. The result is NaN without observations,
+/// with fewer than two buckets, or if the highest bucket is not `+Inf`. `buckets` must ascend by
+/// bound and must not be empty; they are merged and made monotonic in place.
 pub(crate) fn quantile(q: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Raised>) {
     if q.is_nan() {
         return (f64::NAN, None);
@@ -52,27 +53,36 @@ pub(crate) fn quantile(q: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Raised
 }
 
 fn interpolate(q: f64, buckets: &[Bucket]) -> f64 {
-    let [.., second_last, last] = buckets else { return f64::NAN };
+    let [.., second_last, last] = buckets else {
+        return f64::NAN;
+    };
     if last.count == 0.0 {
         return f64::NAN;
     }
     let rank = q * last.count;
     let below_last = &buckets[..buckets.len() - 1];
     // A count of NaN reaches no rank.
-    let at = below_last.partition_point(|bucket| bucket.count.partial_cmp(&rank).is_none_or(Ordering::is_lt));
+    let at = below_last
+        .partition_point(|bucket| bucket.count.partial_cmp(&rank).is_none_or(Ordering::is_lt));
     if at == below_last.len() {
         return second_last.upper;
     }
     let bucket = buckets[at];
     if at == 0 {
         // Adding the lower bound 0 changes -0 to 0.
-        return if bucket.upper <= 0.0 { bucket.upper } else { 0.0 + bucket.upper * (rank / bucket.count) };
+        return if bucket.upper <= 0.0 {
+            bucket.upper
+        } else {
+            0.0 + bucket.upper * (rank / bucket.count)
+        };
     }
     let below = buckets[at - 1];
-    below.upper + (bucket.upper - below.upper) * ((rank - below.count) / (bucket.count - below.count))
+    below.upper
+        + (bucket.upper - below.upper) * ((rank - below.count) / (bucket.count - below.count))
 }
 
-/// Returns the fraction of the observations between two bounds, with the assumptions and requirements of [`quantile`].
+/// Returns the fraction of the observations between two bounds, with the assumptions and
+/// requirements of [`quantile`].
 pub(crate) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64 {
     if !ends_with_infinity(buckets) {
         return f64::NAN;
@@ -92,7 +102,11 @@ pub(crate) fn fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
 fn rank_of(value: f64, buckets: &[Bucket], count: f64) -> f64 {
     let rank = || {
         let mut rank = 0.0;
-        let mut lower_bound = if buckets[0].upper <= 0.0 { f64::NEG_INFINITY } else { 0.0 };
+        let mut lower_bound = if buckets[0].upper <= 0.0 {
+            f64::NEG_INFINITY
+        } else {
+            0.0
+        };
         for bucket in buckets {
             if lower_bound >= value {
                 return rank;
@@ -102,7 +116,8 @@ fn rank_of(value: f64, buckets: &[Bucket], count: f64) -> f64 {
                 return if lower_bound == f64::NEG_INFINITY {
                     bucket.count
                 } else {
-                    rank + (bucket.count - rank) * (value - lower_bound) / (bucket.upper - lower_bound)
+                    rank + (bucket.count - rank) * (value - lower_bound)
+                        / (bucket.upper - lower_bound)
                 };
             }
             (rank, lower_bound) = (bucket.count, bucket.upper);
@@ -114,7 +129,9 @@ fn rank_of(value: f64, buckets: &[Bucket], count: f64) -> f64 {
 }
 
 fn ends_with_infinity(buckets: &[Bucket]) -> bool {
-    buckets.last().is_some_and(|bucket| bucket.upper == f64::INFINITY)
+    buckets
+        .last()
+        .is_some_and(|bucket| bucket.upper == f64::INFINITY)
 }
 
 /// Merges buckets with equal bounds.
@@ -132,7 +149,10 @@ fn merge_equal_bounds(buckets: &mut Vec<Bucket>) {
 fn make_monotonic(buckets: &mut [Bucket]) -> Option<Raised> {
     let (first, rest) = buckets.split_first_mut()?;
     let mut before = first.count;
-    let mut raised = Raised { bounds: (f64::INFINITY, f64::NEG_INFINITY), difference_max: 0.0 };
+    let mut raised = Raised {
+        bounds: (f64::INFINITY, f64::NEG_INFINITY),
+        difference_max: 0.0,
+    };
     let mut any = false;
     for bucket in rest {
         if bucket.count == before {
@@ -160,14 +180,19 @@ mod tests {
     use super::*;
 
     fn buckets(list: &[(f64, f64)]) -> Vec<Bucket> {
-        list.iter().map(|&(upper, count)| Bucket { upper, count }).collect()
+        list.iter()
+            .map(|&(upper, count)| Bucket { upper, count })
+            .collect()
     }
 
     #[test]
     fn quantiles_are_interpolated() {
         let check = |q, list: &[(f64, f64)], expect: f64| {
             let (value, raised) = quantile(q, &mut buckets(list));
-            assert!(value == expect || (value.is_nan() && expect.is_nan()), "{q}: {value}, expected {expect}");
+            assert!(
+                value == expect || (value.is_nan() && expect.is_nan()),
+                "{q}: {value}, expected {expect}"
+            );
             assert_eq!(raised, None);
         };
         let list = [(1.0, 2.0), (2.0, 6.0), (f64::INFINITY, 8.0)];
@@ -180,7 +205,11 @@ mod tests {
         check(0.5, &[(f64::INFINITY, 8.0)], f64::NAN);
         check(0.5, &[(1.0, 0.0), (f64::INFINITY, 0.0)], f64::NAN);
         check(0.1, &[(-1.0, 5.0), (f64::INFINITY, 8.0)], -1.0);
-        check(0.5, &[(1.0, 1.0), (1.0, 1.0), (2.0, 6.0), (f64::INFINITY, 8.0)], 1.5);
+        check(
+            0.5,
+            &[(1.0, 1.0), (1.0, 1.0), (2.0, 6.0), (f64::INFINITY, 8.0)],
+            1.5,
+        );
     }
 
     #[test]
@@ -188,13 +217,20 @@ mod tests {
         let list = [(1.0, 4.0), (2.0, 1.0), (3.0, 3.0), (f64::INFINITY, 8.0)];
         let (value, raised) = quantile(0.25, &mut buckets(&list));
         assert_eq!(value, 0.5);
-        assert_eq!(raised, Some(Raised { bounds: (2.0, 3.0), difference_max: 3.0 }));
+        assert_eq!(
+            raised,
+            Some(Raised {
+                bounds: (2.0, 3.0),
+                difference_max: 3.0
+            })
+        );
     }
 
     #[test]
     fn fractions_are_interpolated() {
         let list = [(1.0, 2.0), (2.0, 6.0), (f64::INFINITY, 8.0)];
-        let check = |lower, upper, expect| assert_eq!(fraction(lower, upper, &mut buckets(&list)), expect);
+        let check =
+            |lower, upper, expect| assert_eq!(fraction(lower, upper, &mut buckets(&list)), expect);
         check(0.0, 1.0, 0.25);
         check(0.5, 1.5, 0.375);
         check(f64::NEG_INFINITY, f64::INFINITY, 1.0);

@@ -1,7 +1,7 @@
 //! The functions of PromQL: kernels over numbers and slices, and a table to look them up by name.
 //!
-//! `eval` applies the kernels to series. Kernels do not depend on steps, grids or memory limits. The signatures are in
-//! [`varve_promql::functions`].
+//! `eval` applies the kernels to series. Kernels do not depend on steps, grids or memory limits.
+//! The signatures are in [`varve_promql::functions`].
 
 pub(crate) mod arithmetic;
 pub(crate) mod classic_histogram;
@@ -72,12 +72,16 @@ pub(crate) enum Implementation {
 pub(crate) enum SeriesFunction {
     /// Maps floats to floats.
     Map(fn(f64) -> f64),
-    /// Maps times (floats, in seconds) to a component of the date. Without an argument, maps the time of the step.
+    /// Maps times (floats, in seconds) to a component of the date. Without an argument, maps the
+    /// time of the step.
     Calendar(fn(&Civil) -> f64),
     /// `round(v, s)`
     Round,
     /// `clamp(v, min, max)` and its variants, with the positions of the arguments.
-    Clamp { min: Option<usize>, max: Option<usize> },
+    Clamp {
+        min: Option<usize>,
+        max: Option<usize>,
+    },
     /// Maps native histograms to floats and drops floats.
     MapHistograms(fn(&FloatHistogram) -> f64),
 }
@@ -91,11 +95,12 @@ pub(crate) enum Direction {
     Descending,
 }
 
-/// Computes a result from a window with at least one float, and from the scalar arguments. Returns `None` if there is
-/// no result.
+/// Computes a result from a window with at least one float, and from the scalar arguments. Returns
+/// `None` if there is no result.
 pub(crate) type RangeKernel = fn(&Window<'_>, &[f64]) -> Option<f64>;
 
-/// Computes a result from a window that has histograms, and adds annotations. Returns `None` if there is no result.
+/// Computes a result from a window that has histograms, and adds annotations. Returns `None` if
+/// there is no result.
 pub(crate) type HistogramKernel = fn(&Window<'_>, &mut SeriesAnnotations) -> Option<SampleValue>;
 
 /// The kernels of a range function.
@@ -103,8 +108,8 @@ pub(crate) type HistogramKernel = fn(&Window<'_>, &mut SeriesAnnotations) -> Opt
 pub(crate) struct Kernels {
     /// Kernel for windows of floats only.
     pub(crate) floats: RangeKernel,
-    /// Kernel for windows with histograms. If `None`, histograms are ignored, with an info if the window also has
-    /// floats.
+    /// Kernel for windows with histograms. If `None`, histograms are ignored, with an info if the
+    /// window also has floats.
     pub(crate) histograms: Option<HistogramKernel>,
     /// `Some` if [`SlidingRate`] computes the same results as `floats`.
     pub(crate) sliding: Option<RateKind>,
@@ -142,5 +147,8 @@ pub(crate) enum Params {
 
 /// Returns the implementation of a function. Cost: a binary search.
 pub(crate) fn implementation(name: &str) -> Option<Implementation> {
-    table::TABLE.binary_search_by(|(known, _)| (*known).cmp(name)).ok().map(|at| table::TABLE[at].1)
+    table::TABLE
+        .binary_search_by(|(known, _)| (*known).cmp(name))
+        .ok()
+        .map(|at| table::TABLE[at].1)
 }

@@ -1,7 +1,7 @@
 //! Binary operators between two values, each a float or a histogram.
 //!
-//! Nearly all columns have only floats and are combined by [`super::arithmetic`], column by column. The functions here
-//! combine one pair of values at a time.
+//! Nearly all columns have only floats and are combined by [`super::arithmetic`], column by column.
+//! The functions here combine one pair of values at a time.
 
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ impl Element<'_> {
 
 /// The outcome of an operator applied to two values.
 pub(crate) struct Outcome {
-    /// The result; for comparisons, the left operand. `None` if the operator does not support the operands.
+    /// The result; for comparisons, the left operand. `None` if the operator does not support the
+    /// operands.
     pub(crate) value: Option<SampleValue>,
     /// The result of a comparison; `true` for all other operators.
     pub(crate) holds: bool,
@@ -41,7 +42,11 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     fn of(value: SampleValue) -> Self {
-        Self { value: Some(value), holds: true, annotation: None }
+        Self {
+            value: Some(value),
+            holds: true,
+            annotation: None,
+        }
     }
 
     fn histogram(mut histogram: FloatHistogram) -> Self {
@@ -50,7 +55,11 @@ impl Outcome {
     }
 
     fn none(annotation: Annotation) -> Self {
-        Self { value: None, holds: false, annotation: Some(annotation) }
+        Self {
+            value: None,
+            holds: false,
+            annotation: Some(annotation),
+        }
     }
 }
 
@@ -70,19 +79,36 @@ pub(crate) fn combine(op: BinaryOp, lhs: Element<'_>, rhs: Element<'_>) -> Outco
         (Element::Histogram(histogram), BinaryOp::Div, Element::Float(divisor)) => {
             Outcome::histogram(changed(histogram, &|histogram| histogram.divide(divisor)))
         }
-        (Element::Histogram(histogram), BinaryOp::TrimUpper | BinaryOp::TrimLower, Element::Float(value)) => {
-            let keep = if op == BinaryOp::TrimUpper { Keep::Below } else { Keep::Above };
+        (
+            Element::Histogram(histogram),
+            BinaryOp::TrimUpper | BinaryOp::TrimLower,
+            Element::Float(value),
+        ) => {
+            let keep = if op == BinaryOp::TrimUpper {
+                Keep::Below
+            } else {
+                Keep::Above
+            };
             let trimmed = changed(histogram, &|histogram| histogram.trim(value, keep));
             Outcome::of(SampleValue::Histogram(Arc::new(trimmed)))
         }
-        (Element::Histogram(lhs), BinaryOp::Add | BinaryOp::Sub, Element::Histogram(rhs)) => sum(op, lhs, rhs),
+        (Element::Histogram(lhs), BinaryOp::Add | BinaryOp::Sub, Element::Histogram(rhs)) => {
+            sum(op, lhs, rhs)
+        }
         (Element::Histogram(lhs), BinaryOp::Eq | BinaryOp::Ne, Element::Histogram(rhs)) => {
             let holds = lhs.equals(rhs) == (op == BinaryOp::Eq);
-            Outcome { holds, ..Outcome::of(SampleValue::Histogram(Arc::clone(lhs))) }
+            Outcome {
+                holds,
+                ..Outcome::of(SampleValue::Histogram(Arc::clone(lhs)))
+            }
         }
         _ => {
             let (lhs, rhs) = (lhs.type_name(), rhs.type_name());
-            Outcome::none(Annotation::IncompatibleTypes { lhs, op: op.as_str(), rhs })
+            Outcome::none(Annotation::IncompatibleTypes {
+                lhs,
+                op: op.as_str(),
+                rhs,
+            })
         }
     }
 }
@@ -92,20 +118,27 @@ pub(crate) fn is_trim(op: BinaryOp) -> bool {
     matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower)
 }
 
-/// Checks that an operator applies to two scalars. The type checker accepts all operators, as in Prometheus.
+/// Checks that an operator applies to two scalars. The type checker accepts all operators, as in
+/// Prometheus.
 ///
 /// # Errors
 /// [`Error::Execution`] if the operator trims histograms.
 pub(crate) fn check_scalars(op: BinaryOp) -> Result<()> {
     if is_trim(op) {
-        return Err(Error::Execution(format!("operator \"{}\" not allowed for Scalar operations", op.as_str())));
+        return Err(Error::Execution(format!(
+            "operator \"{}\" not allowed for Scalar operations",
+            op.as_str()
+        )));
     }
     Ok(())
 }
 
 fn floats(op: BinaryOp, lhs: f64, rhs: f64) -> Outcome {
     match arithmetic::comparison(op) {
-        Some(compare) => Outcome { holds: compare(lhs, rhs), ..Outcome::of(SampleValue::Float(lhs)) },
+        Some(compare) => Outcome {
+            holds: compare(lhs, rhs),
+            ..Outcome::of(SampleValue::Float(lhs))
+        },
         None => {
             let mut result = [lhs];
             arithmetic::apply(op, &mut result, &[rhs], false);
@@ -114,15 +147,18 @@ fn floats(op: BinaryOp, lhs: f64, rhs: f64) -> Outcome {
     }
 }
 
-/// Adds or subtracts histograms. Has no result if the bucket schemas are incompatible or the counter reset hints
-/// conflict.
+/// Adds or subtracts histograms. Has no result if the bucket schemas are incompatible or the
+/// counter reset hints conflict.
 fn sum(op: BinaryOp, lhs: &FloatHistogram, rhs: &FloatHistogram) -> Outcome {
     let mut result = lhs.clone();
     let (added, operation) = match op {
         BinaryOp::Add => (result.add(rhs), HistogramOperation::Addition),
         _ => (result.subtract(rhs), HistogramOperation::Subtraction),
     };
-    let Combined { counter_reset_collision, custom_bounds_reconciled } = match added {
+    let Combined {
+        counter_reset_collision,
+        custom_bounds_reconciled,
+    } = match added {
         Ok(added) => added,
         Err(MixedSchemas) => return Outcome::none(Annotation::IncompatibleBuckets(op.as_str())),
     };
@@ -132,6 +168,10 @@ fn sum(op: BinaryOp, lhs: &FloatHistogram, rhs: &FloatHistogram) -> Outcome {
     if op == BinaryOp::Sub {
         result.reset_hint = ResetHint::Gauge;
     }
-    let annotation = custom_bounds_reconciled.then_some(Annotation::CustomBoundsReconciled(operation));
-    Outcome { annotation, ..Outcome::histogram(result) }
+    let annotation =
+        custom_bounds_reconciled.then_some(Annotation::CustomBoundsReconciled(operation));
+    Outcome {
+        annotation,
+        ..Outcome::histogram(result)
+    }
 }

@@ -5,8 +5,15 @@ use super::window::Window;
 use crate::math::kahan::{KahanSum, Mean};
 
 pub(super) fn sum(window: &Window<'_>, _: &[f64]) -> Option<f64> {
-    let sum = window.values.iter().fold(KahanSum::new(0.0), |sum, &value| sum.plus(value));
-    Some(if sum.sum.is_infinite() { sum.sum } else { sum.total() })
+    let sum = window
+        .values
+        .iter()
+        .fold(KahanSum::new(0.0), |sum, &value| sum.plus(value));
+    Some(if sum.sum.is_infinite() {
+        sum.sum
+    } else {
+        sum.total()
+    })
 }
 
 pub(super) fn avg(window: &Window<'_>, _: &[f64]) -> Option<f64> {
@@ -75,7 +82,9 @@ pub(super) fn mad(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     }
     let mut values = window.values.to_vec();
     let median = quantile_of(0.5, &mut values);
-    values.iter_mut().for_each(|value| *value = (*value - median).abs());
+    values
+        .iter_mut()
+        .for_each(|value| *value = (*value - median).abs());
     Some(quantile_of(0.5, &mut values))
 }
 
@@ -91,7 +100,9 @@ pub(crate) fn quantile_of(q: f64, values: &mut [f64]) -> f64 {
         return f64::INFINITY;
     }
     values.sort_by(|a, b| {
-        b.is_nan().cmp(&a.is_nan()).then_with(|| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
+        b.is_nan()
+            .cmp(&a.is_nan())
+            .then_with(|| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal))
     });
     let n = values.len() as f64;
     let rank = q * (n - 1.0);
@@ -113,8 +124,8 @@ pub(crate) enum IntegralRule {
     Trapezoid,
 }
 
-/// Returns the rule with the number `params[0]`, or `None` if there is no such rule. The default is the trapezoidal
-/// rule.
+/// Returns the rule with the number `params[0]`, or `None` if there is no such rule. The default is
+/// the trapezoidal rule.
 pub(crate) fn integral_rule(params: &[f64]) -> Option<IntegralRule> {
     match params.first() {
         Some(0.0) => Some(IntegralRule::Left),
@@ -127,7 +138,13 @@ pub(crate) fn integral_rule(params: &[f64]) -> Option<IntegralRule> {
 /// Returns the integral over the floats of a window, in seconds; NaN counts as 0.
 pub(super) fn integral(window: &Window<'_>, params: &[f64]) -> Option<f64> {
     let rule = integral_rule(params).unwrap_or(IntegralRule::Trapezoid);
-    let value_at = |at: usize| if window.values[at].is_nan() { 0.0 } else { window.values[at] };
+    let value_at = |at: usize| {
+        if window.values[at].is_nan() {
+            0.0
+        } else {
+            window.values[at]
+        }
+    };
     let mut sum = KahanSum::new(0.0);
     for at in 1..window.values.len() {
         let (left, right) = (value_at(at - 1), value_at(at));
@@ -142,7 +159,11 @@ pub(super) fn integral(window: &Window<'_>, params: &[f64]) -> Option<f64> {
             sum = sum.plus(height.sum * width);
         }
     }
-    Some(if sum.sum.is_infinite() { sum.sum } else { sum.total() })
+    Some(if sum.sum.is_infinite() {
+        sum.sum
+    } else {
+        sum.total()
+    })
 }
 
 /// Returns the compensated mean of two values. Does not overflow.
@@ -151,7 +172,10 @@ fn mean_of(a: f64, b: f64) -> KahanSum {
     if sum.is_infinite() && !a.is_infinite() && !b.is_infinite() {
         return KahanSum::new(a / 2.0).plus(b / 2.0);
     }
-    KahanSum { sum: sum / 2.0, compensation: compensation / 2.0 }
+    KahanSum {
+        sum: sum / 2.0,
+        compensation: compensation / 2.0,
+    }
 }
 
 pub(super) fn changes(window: &Window<'_>, _: &[f64]) -> Option<f64> {
@@ -173,7 +197,8 @@ pub(super) fn resets_anchored(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 /// Counts the counter resets after the float at index `first`.
 fn count_resets(window: &Window<'_>, first: usize) -> f64 {
     let values = window.values;
-    let at_resets = (first + 1..values.len()).filter(|&at| values[at] < values[at - 1] || is_reset(window, at));
+    let at_resets =
+        (first + 1..values.len()).filter(|&at| values[at] < values[at - 1] || is_reset(window, at));
     at_resets.count() as f64
 }
 
@@ -182,13 +207,18 @@ fn differ(before: f64, value: f64) -> bool {
 }
 
 fn count_changes(values: &[f64]) -> f64 {
-    values.windows(2).filter(|pair| differ(pair[0], pair[1])).count() as f64
+    values
+        .windows(2)
+        .filter(|pair| differ(pair[0], pair[1]))
+        .count() as f64
 }
 
-/// Returns the index of the last float at or before the start of the range, or 0 if there is none. Returns `None` if no
-/// float is in the range.
+/// Returns the index of the last float at or before the start of the range, or 0 if there is none.
+/// Returns `None` if no float is in the range.
 fn anchor(window: &Window<'_>) -> Option<usize> {
-    let inside = window.timestamps_ms.partition_point(|&time_ms| time_ms <= window.start_ms);
+    let inside = window
+        .timestamps_ms
+        .partition_point(|&time_ms| time_ms <= window.start_ms);
     (inside < window.values.len()).then(|| inside.saturating_sub(1))
 }
 
@@ -200,7 +230,10 @@ mod tests {
 
     fn check(kernel: RangeKernel, values: &[f64], expect: f64) {
         let value = on_window(10_000, values, |window| kernel(window, &[0.5])).unwrap();
-        assert!(value == expect || (value.is_nan() && expect.is_nan()), "{value}, expected {expect}");
+        assert!(
+            value == expect || (value.is_nan() && expect.is_nan()),
+            "{value}, expected {expect}"
+        );
     }
 
     #[test]
@@ -230,9 +263,13 @@ mod tests {
         check(mad, &[4.0, 6.0, 2.0, 1.0, 999.0, 1.0, 2.0], 1.0);
         // At an exact rank there is no interpolation, whose product 0 times infinity would be NaN.
         let infinities = [f64::NEG_INFINITY, 1.0, f64::INFINITY];
-        for (q, expect) in
-            [(0.0, infinities[0]), (0.25, infinities[0]), (0.5, 1.0), (0.75, infinities[2]), (1.0, infinities[2])]
-        {
+        for (q, expect) in [
+            (0.0, infinities[0]),
+            (0.25, infinities[0]),
+            (0.5, 1.0),
+            (0.75, infinities[2]),
+            (1.0, infinities[2]),
+        ] {
             assert_eq!(quantile_of(q, &mut infinities.clone()), expect, "{q}");
         }
     }
@@ -240,13 +277,29 @@ mod tests {
     #[test]
     fn integrals_follow_their_rule() {
         let values = [1.0, f64::NAN, 4.0, -2.0];
-        for (params, expect) in [(&[][..], 3.0), (&[0.0], 50.0), (&[1.0], 20.0), (&[2.0], 35.0), (&[7.0], 35.0)] {
+        for (params, expect) in [
+            (&[][..], 3.0),
+            (&[0.0], 50.0),
+            (&[1.0], 20.0),
+            (&[2.0], 35.0),
+            (&[7.0], 35.0),
+        ] {
             let value = on_window(10_000, &values, |window| integral(window, params));
-            assert_eq!(value, Some(if params.is_empty() { 35.0 } else { expect }), "{params:?}");
+            assert_eq!(
+                value,
+                Some(if params.is_empty() { 35.0 } else { expect }),
+                "{params:?}"
+            );
         }
         check(integral, &[f64::MAX], 0.0);
-        assert_eq!(on_window(1000, &[f64::MAX; 2], |window| integral(window, &[])), Some(f64::MAX));
-        assert_eq!((integral_rule(&[1.5]), integral_rule(&[f64::NAN])), (None, None));
+        assert_eq!(
+            on_window(1000, &[f64::MAX; 2], |window| integral(window, &[])),
+            Some(f64::MAX)
+        );
+        assert_eq!(
+            (integral_rule(&[1.5]), integral_rule(&[f64::NAN])),
+            (None, None)
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `rate`, `increase`, `delta`, `irate`, `idelta`: the change of a series over a range.
 //!
-//! `rate`, `increase` and `delta` extrapolate from the first and last sample to the ends of the range; with `anchored`
-//! and `smoothed` they use samples around the ends instead.
+//! `rate`, `increase` and `delta` extrapolate from the first and last sample to the ends of the
+//! range; with `anchored` and `smoothed` they use samples around the ends instead.
 
 use std::ops::Range;
 
@@ -16,16 +16,29 @@ pub(crate) struct RateKind {
     pub(super) is_rate: bool,
 }
 
-pub(super) const RATE: RateKind = RateKind { is_counter: true, is_rate: true };
-pub(super) const INCREASE: RateKind = RateKind { is_counter: true, is_rate: false };
-pub(super) const DELTA: RateKind = RateKind { is_counter: false, is_rate: false };
+pub(super) const RATE: RateKind = RateKind {
+    is_counter: true,
+    is_rate: true,
+};
+pub(super) const INCREASE: RateKind = RateKind {
+    is_counter: true,
+    is_rate: false,
+};
+pub(super) const DELTA: RateKind = RateKind {
+    is_counter: false,
+    is_rate: false,
+};
 
 /// Returns the change per second between the last two samples. After a reset, a counter starts at 0.
 pub(super) fn irate(window: &Window<'_>, _: &[f64]) -> Option<f64> {
     let [before, last] = window.values.last_chunk()?;
     let interval_ms = last_interval_ms(window)?;
     let n = window.values.len();
-    let change = if is_reset(window, n - 1) { *last } else { instant_change(*before, *last, true) };
+    let change = if is_reset(window, n - 1) {
+        *last
+    } else {
+        instant_change(*before, *last, true)
+    };
     Some(change / (interval_ms as f64 / 1000.0))
 }
 
@@ -37,7 +50,11 @@ pub(super) fn idelta(window: &Window<'_>, _: &[f64]) -> Option<f64> {
 
 /// Returns the difference of two samples. After a reset, a counter starts at 0.
 pub(super) fn instant_change(before: f64, last: f64, is_counter: bool) -> f64 {
-    if is_counter && last < before { last } else { last - before }
+    if is_counter && last < before {
+        last
+    } else {
+        last - before
+    }
 }
 
 fn last_interval_ms(window: &Window<'_>) -> Option<i64> {
@@ -52,18 +69,33 @@ pub(super) fn extrapolated(window: &Window<'_>, kind: RateKind) -> Option<f64> {
     let mut change = last_value - first_value;
     if kind.is_counter {
         change = add_resets(change, window);
-        if let Some(factor) = factor_from_start(window, kind, window.times(0), window.ends_ms().1, n_intervals) {
+        if let Some(factor) = factor_from_start(
+            window,
+            kind,
+            window.times(0),
+            window.ends_ms().1,
+            n_intervals,
+        ) {
             return Some((change + first_value) * factor);
         }
     }
     if n_intervals == 0 {
         return None;
     }
-    Some(change * extrapolation(window, kind, window.ends_ms(), n_intervals, (first_value, change)))
+    Some(
+        change
+            * extrapolation(
+                window,
+                kind,
+                window.ends_ms(),
+                n_intervals,
+                (first_value, change),
+            ),
+    )
 }
 
-/// Returns the factor that extrapolates the change between the samples to the ends of the range. For rates, the factor
-/// includes the division by the seconds of the range.
+/// Returns the factor that extrapolates the change between the samples to the ends of the range.
+/// For rates, the factor includes the division by the seconds of the range.
 pub(super) fn extrapolation(
     window: &Window<'_>,
     kind: RateKind,
@@ -71,15 +103,25 @@ pub(super) fn extrapolation(
     n_intervals: usize,
     (first_value, change): (f64, f64),
 ) -> f64 {
-    let extrapolation =
-        Extrapolation::new(last_ms - first_ms, first_ms - window.start_ms, window.end_ms - last_ms, n_intervals);
-    extrapolation.factor(kind, window.range_seconds, extrapolation.to_start(kind, first_value, change))
+    let extrapolation = Extrapolation::new(
+        last_ms - first_ms,
+        first_ms - window.start_ms,
+        window.end_ms - last_ms,
+        n_intervals,
+    );
+    extrapolation.factor(
+        kind,
+        window.range_seconds,
+        extrapolation.to_start(kind, first_value, change),
+    )
 }
 
-/// The time between the first and last sample, and the time added by extrapolation at each end, in seconds.
+/// The time between the first and last sample, and the time added by extrapolation at each end, in
+/// seconds.
 ///
-/// If the distance from a sample to the end of the range is at least 1.1 average sample intervals, the series is
-/// assumed to start or end within the range. Extrapolation then adds half an interval.
+/// If the distance from a sample to the end of the range is at least 1.1 average sample intervals,
+/// the series is assumed to start or end within the range. Extrapolation then adds half an
+/// interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extrapolation {
     sampled: f64,
@@ -88,9 +130,15 @@ pub(super) struct Extrapolation {
 }
 
 impl Extrapolation {
-    /// Creates an extrapolation. The times are the milliseconds between the first and last sample, from the start of
-    /// the range to the first sample, and from the last sample to the end of the range.
-    pub(super) fn new(sampled_ms: i64, to_start_ms: i64, to_end_ms: i64, n_intervals: usize) -> Self {
+    /// Creates an extrapolation. The times are the milliseconds between the first and last sample,
+    /// from the start of the range to the first sample, and from the last sample to the end of the
+    /// range.
+    pub(super) fn new(
+        sampled_ms: i64,
+        to_start_ms: i64,
+        to_end_ms: i64,
+        n_intervals: usize,
+    ) -> Self {
         let sampled = sampled_ms as f64 / 1000.0;
         let average = sampled / n_intervals as f64;
         let threshold = average * 1.1;
@@ -102,11 +150,15 @@ impl Extrapolation {
         if to_end >= threshold {
             to_end = average / 2.0;
         }
-        Self { sampled, to_start, to_end }
+        Self {
+            sampled,
+            to_start,
+            to_end,
+        }
     }
 
-    /// Returns the time added at the start, in seconds. A counter with this first value and change is not extrapolated
-    /// below 0.
+    /// Returns the time added at the start, in seconds. A counter with this first value and change
+    /// is not extrapolated below 0.
     #[inline]
     pub(super) fn to_start(self, kind: RateKind, first_value: f64, change: f64) -> f64 {
         if kind.is_counter && change > 0.0 && first_value >= 0.0 {
@@ -128,13 +180,17 @@ impl Extrapolation {
     #[inline]
     pub(super) fn factor(&self, kind: RateKind, range_seconds: f64, to_start: f64) -> f64 {
         let factor = (self.sampled + to_start + self.to_end) / self.sampled;
-        if kind.is_rate { factor / range_seconds } else { factor }
+        if kind.is_rate {
+            factor / range_seconds
+        } else {
+            factor
+        }
     }
 }
 
-/// Returns the factor for a change since the start timestamp of a counter, if the start timestamp is in the range. The
-/// counter was 0 at that time, so there is no extrapolation to the left. With a single sample, no interval is known, so
-/// there is none to the right either.
+/// Returns the factor for a change since the start timestamp of a counter, if the start timestamp
+/// is in the range. The counter was 0 at that time, so there is no extrapolation to the left. With
+/// a single sample, no interval is known, so there is none to the right either.
 pub(super) fn factor_from_start(
     window: &Window<'_>,
     kind: RateKind,
@@ -142,7 +198,10 @@ pub(super) fn factor_from_start(
     last_ms: i64,
     n_intervals: usize,
 ) -> Option<f64> {
-    if first.start_ms == 0 || first.start_ms <= window.start_ms || first.start_ms >= first.timestamp_ms {
+    if first.start_ms == 0
+        || first.start_ms <= window.start_ms
+        || first.start_ms >= first.timestamp_ms
+    {
         return None;
     }
     let average = match n_intervals {
@@ -169,9 +228,13 @@ pub(super) fn add_resets(change: f64, window: &Window<'_>) -> f64 {
         if !window.may_decrease {
             return change;
         }
-        return values.windows(2).filter(|pair| pair[1] < pair[0]).fold(change, |change, pair| change + pair[0]);
+        return values
+            .windows(2)
+            .filter(|pair| pair[1] < pair[0])
+            .fold(change, |change, pair| change + pair[0]);
     }
-    let resets = (1..values.len()).filter(|&at| values[at] < values[at - 1] || is_reset(window, at));
+    let resets =
+        (1..values.len()).filter(|&at| values[at] < values[at - 1] || is_reset(window, at));
     resets.fold(change, |change, at| change + values[at - 1])
 }
 
@@ -182,16 +245,20 @@ pub(super) fn is_reset(window: &Window<'_>, at: usize) -> bool {
 
 /// Returns `true` if the start timestamps of floats overlap.
 pub(crate) fn starts_overlap(window: &Window<'_>) -> bool {
-    !window.starts_ms.is_empty() && (1..window.values.len()).any(|at| window.times(at - 1).overlaps(window.times(at)))
+    !window.starts_ms.is_empty()
+        && (1..window.values.len()).any(|at| window.times(at - 1).overlaps(window.times(at)))
 }
 
-/// Returns the change between the ends of an `anchored` or `smoothed` range. The values at the ends are derived from
-/// the samples around them.
+/// Returns the change between the ends of an `anchored` or `smoothed` range. The values at the ends
+/// are derived from the samples around them.
 pub(super) fn extended(window: &Window<'_>, kind: RateKind, smoothed: bool) -> Option<f64> {
     let Boundaries { left, inner, right } = boundaries(window, smoothed, kind.is_counter)?;
     let mut change = right.value - left.value;
     if kind.is_counter {
-        let inner = inner.map(|at| RangePoint { times: window.times(at), value: window.values[at] });
+        let inner = inner.map(|at| RangePoint {
+            times: window.times(at),
+            value: window.values[at],
+        });
         let (mut lost, mut before) = (0.0, left);
         for point in inner.chain([right]) {
             if point.value < before.value || before.times.is_reset_before(point.times) {
@@ -224,40 +291,69 @@ pub(crate) struct RangePoint {
 
 /// Returns the boundaries of a range; `None` if no sample is in it.
 ///
-/// In an anchored range, the left end has the value of the last sample at or before the start, and the right end has
-/// the value of the last sample. In a smoothed range, both values are interpolated between the samples around the end.
-/// A counter is 0 at its start timestamp.
-pub(crate) fn boundaries(window: &Window<'_>, smoothed: bool, is_counter: bool) -> Option<Boundaries> {
-    let Window { timestamps_ms, values, start_ms, end_ms, .. } = *window;
+/// In an anchored range, the left end has the value of the last sample at or before the start, and
+/// the right end has the value of the last sample. In a smoothed range, both values are
+/// interpolated between the samples around the end. A counter is 0 at its start timestamp.
+pub(crate) fn boundaries(
+    window: &Window<'_>,
+    smoothed: bool,
+    is_counter: bool,
+) -> Option<Boundaries> {
+    let Window {
+        timestamps_ms,
+        values,
+        start_ms,
+        end_ms,
+        ..
+    } = *window;
     let last = timestamps_ms.len() - 1;
-    let first = timestamps_ms[..last].partition_point(|&t| t <= start_ms).saturating_sub(1);
-    let last = if smoothed { timestamps_ms[..last].partition_point(|&t| t < end_ms) } else { last };
+    let first = timestamps_ms[..last]
+        .partition_point(|&t| t <= start_ms)
+        .saturating_sub(1);
+    let last = if smoothed {
+        timestamps_ms[..last].partition_point(|&t| t < end_ms)
+    } else {
+        last
+    };
     if timestamps_ms[last] <= start_ms {
         return None;
     }
     let first_times = window.times(first);
     if smoothed && timestamps_ms[first] > end_ms {
-        let starts_in = first_times.starts_after(window.first_ms) && !first_times.starts_after(end_ms);
+        let starts_in =
+            first_times.starts_after(window.first_ms) && !first_times.starts_after(end_ms);
         if !(is_counter && starts_in) {
             return None;
         }
     }
-    let end = End { window, smoothed, is_counter };
+    let end = End {
+        window,
+        smoothed,
+        is_counter,
+    };
     let left = match timestamps_ms[first] {
-        at_ms if at_ms == start_ms => RangePoint { times: first_times, value: values[first] },
+        at_ms if at_ms == start_ms => RangePoint {
+            times: first_times,
+            value: values[first],
+        },
         at_ms if at_ms > start_ms => end.before_first(first, start_ms),
         _ => end.between(first, start_ms, first),
     };
     let right = match timestamps_ms[last] {
-        at_ms if at_ms <= end_ms => {
-            RangePoint { times: start_known_at(end_ms, window.times(last)), value: values[last] }
-        }
+        at_ms if at_ms <= end_ms => RangePoint {
+            times: start_known_at(end_ms, window.times(last)),
+            value: values[last],
+        },
         _ if last == 0 => end.before_first(0, end_ms),
         _ => end.between(last - 1, end_ms, last),
     };
     let inner_first = first + usize::from(timestamps_ms[first] <= start_ms);
     let inner_end = last + usize::from(timestamps_ms[last] < end_ms);
-    Some(Boundaries { left, inner: inner_first..inner_end.max(inner_first), right })
+    Some(Boundaries {
+        left,
+        inner: inner_first..inner_end.max(inner_first),
+        right,
+    })
 }
 
 /// Derives the value at an end of a range.
@@ -268,7 +364,8 @@ struct End<'a> {
 }
 
 impl End<'_> {
-    /// Returns the value at `time_ms`, before the first sample of the window, which has the index `first`.
+    /// Returns the value at `time_ms`, before the first sample of the window, which has the index
+    /// `first`.
     fn before_first(&self, first: usize, time_ms: i64) -> RangePoint {
         let sample = self.sample(first);
         let times = start_known_at(time_ms, sample.times);
@@ -282,8 +379,8 @@ impl End<'_> {
         RangePoint { times, value }
     }
 
-    /// Returns the value at `time_ms`, between the sample at index `from` and the next one. It has the start timestamp
-    /// of the sample at index `source`, if no reset is between the samples.
+    /// Returns the value at `time_ms`, between the sample at index `from` and the next one. It has
+    /// the start timestamp of the sample at index `source`, if no reset is between the samples.
     fn between(&self, from: usize, time_ms: i64, source: usize) -> RangePoint {
         let (mut before, mut after) = (self.sample(from), self.sample(from + 1));
         let mut times = self.window.times(source);
@@ -294,32 +391,55 @@ impl End<'_> {
             times = after.times;
             before = started(after.times.start_ms);
         }
-        let value = if self.smoothed { self.interpolate(before, after, time_ms) } else { before.value };
-        RangePoint { times: start_known_at(time_ms, times), value }
+        let value = if self.smoothed {
+            self.interpolate(before, after, time_ms)
+        } else {
+            before.value
+        };
+        RangePoint {
+            times: start_known_at(time_ms, times),
+            value,
+        }
     }
 
     fn sample(&self, at: usize) -> RangePoint {
-        RangePoint { times: self.window.times(at), value: self.window.values[at] }
+        RangePoint {
+            times: self.window.times(at),
+            value: self.window.values[at],
+        }
     }
 
-    /// Returns the value at `time_ms` on the line between two points. If a counter was reset between them, it starts at
-    /// 0.
+    /// Returns the value at `time_ms` on the line between two points. If a counter was reset
+    /// between them, it starts at 0.
     fn interpolate(&self, from: RangePoint, to: RangePoint, time_ms: i64) -> f64 {
         let (from_ms, to_ms) = (from.times.timestamp_ms, to.times.timestamp_ms);
-        let y1 = if self.is_counter && to.value < from.value { 0.0 } else { from.value };
+        let y1 = if self.is_counter && to.value < from.value {
+            0.0
+        } else {
+            from.value
+        };
         y1 + (to.value - y1) * (time_ms - from_ms) as f64 / (to_ms - from_ms) as f64
     }
 }
 
 /// Returns a counter at its start timestamp.
 fn started(start_ms: i64) -> RangePoint {
-    RangePoint { times: SampleTimes { timestamp_ms: start_ms, start_ms }, value: 0.0 }
+    RangePoint {
+        times: SampleTimes {
+            timestamp_ms: start_ms,
+            start_ms,
+        },
+        value: 0.0,
+    }
 }
 
-/// Returns the times of a value at the end of a range that has the start timestamp of a sample. A start timestamp after
-/// the end is unknown there.
+/// Returns the times of a value at the end of a range that has the start timestamp of a sample. A
+/// start timestamp after the end is unknown there.
 fn start_known_at(timestamp_ms: i64, SampleTimes { start_ms, .. }: SampleTimes) -> SampleTimes {
-    SampleTimes { timestamp_ms, start_ms: if start_ms > timestamp_ms { 0 } else { start_ms } }
+    SampleTimes {
+        timestamp_ms,
+        start_ms: if start_ms > timestamp_ms { 0 } else { start_ms },
+    }
 }
 
 #[cfg(test)]
@@ -332,21 +452,36 @@ mod tests {
     }
 
     fn check(kernel: super::super::RangeKernel, values: &[f64], expect: Option<f64>) {
-        assert_eq!(on_window(10_000, values, |window| kernel(window, &[])), expect);
+        assert_eq!(
+            on_window(10_000, values, |window| kernel(window, &[])),
+            expect
+        );
     }
 
     #[test]
     fn counters_are_extrapolated_to_the_start() {
         check(increase, &[10.0, 20.0, 30.0], Some(30.0));
-        check(|window, _| extrapolated(window, RATE), &[10.0, 20.0, 30.0], Some(1.0));
+        check(
+            |window, _| extrapolated(window, RATE),
+            &[10.0, 20.0, 30.0],
+            Some(1.0),
+        );
         // The counter was 0 five seconds before the first sample.
         check(increase, &[5.0, 15.0, 25.0], Some(25.0));
     }
 
     #[test]
     fn only_counters_restart_at_zero_after_a_reset() {
-        check(increase, &[10.0, 2.0, 12.0], Some(12.0 + 10.0 * 12.0 / 12.0 * 1.0 * 0.0 + 6.0));
-        check(|window, _| extrapolated(window, DELTA), &[10.0, 2.0, 12.0], Some(3.0));
+        check(
+            increase,
+            &[10.0, 2.0, 12.0],
+            Some(12.0 + 10.0 * 12.0 / 12.0 * 1.0 * 0.0 + 6.0),
+        );
+        check(
+            |window, _| extrapolated(window, DELTA),
+            &[10.0, 2.0, 12.0],
+            Some(3.0),
+        );
         check(irate, &[10.0, 2.0], Some(0.2));
         check(idelta, &[10.0, 2.0], Some(-8.0));
     }
@@ -358,7 +493,8 @@ mod tests {
         }
     }
 
-    /// Checks the increase over the range (0, 10 s] of samples at -5 s, 5 s and 15 s with the values 0, 10 and 20.
+    /// Checks the increase over the range (0, 10 s] of samples at -5 s, 5 s and 15 s with the
+    /// values 0, 10 and 20.
     fn check_extended(starts_ms: [i64; 3], anchored: f64, smoothed: f64) {
         let window = Window {
             timestamps_ms: &[-5000, 5000, 15_000],
@@ -372,9 +508,21 @@ mod tests {
             range_seconds: 10.0,
             may_decrease: true,
         };
-        let until_end = Window { timestamps_ms: &window.timestamps_ms[..2], values: &window.values[..2], ..window };
-        assert_eq!(extended(&until_end, INCREASE, false), Some(anchored), "{starts_ms:?}");
-        assert_eq!(extended(&window, INCREASE, true), Some(smoothed), "{starts_ms:?}");
+        let until_end = Window {
+            timestamps_ms: &window.timestamps_ms[..2],
+            values: &window.values[..2],
+            ..window
+        };
+        assert_eq!(
+            extended(&until_end, INCREASE, false),
+            Some(anchored),
+            "{starts_ms:?}"
+        );
+        assert_eq!(
+            extended(&window, INCREASE, true),
+            Some(smoothed),
+            "{starts_ms:?}"
+        );
         assert_eq!(extended(&window, DELTA, true), Some(10.0), "{starts_ms:?}");
     }
 

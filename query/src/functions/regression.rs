@@ -22,7 +22,11 @@ pub(super) fn predict_linear(window: &Window<'_>, params: &[f64]) -> Option<f64>
 fn least_squares(window: &Window<'_>, origin_ms: i64) -> (f64, f64) {
     let first = window.values[0];
     if window.values.iter().all(|&value| value == first) || window.values.len() == 1 {
-        return if first.is_infinite() { (f64::NAN, f64::NAN) } else { (0.0, first) };
+        return if first.is_infinite() {
+            (f64::NAN, f64::NAN)
+        } else {
+            (0.0, first)
+        };
     }
     let zero = KahanSum::new(0.0);
     let (mut n, mut x_sum, mut y_sum, mut xy_sum, mut x2_sum) = (0.0, zero, zero, zero, zero);
@@ -41,11 +45,13 @@ fn least_squares(window: &Window<'_>, origin_ms: i64) -> (f64, f64) {
     (slope, y / n - slope * x / n)
 }
 
-/// Returns the result of Holt's linear exponential smoothing. `params` are the smoothing and the trend factor, both in
-/// (0, 1).
+/// Returns the result of Holt's linear exponential smoothing. `params` are the smoothing and the
+/// trend factor, both in (0, 1).
 pub(super) fn double_exponential_smoothing(window: &Window<'_>, params: &[f64]) -> Option<f64> {
     let [smoothing, trend] = [params[0], params[1]];
-    let [first, second, ..] = *window.values else { return None };
+    let [first, second, ..] = *window.values else {
+        return None;
+    };
     let (mut before, mut level, mut slope) = (0.0, first, second - first);
     for (i, &value) in window.values[1..].iter().enumerate() {
         let scaled = smoothing * value;
@@ -73,9 +79,15 @@ mod tests {
 
     #[test]
     fn constants_have_slope_zero_and_infinities_none() {
-        on_window(10_000, &[5.0, 5.0], |window| assert_eq!(predict_linear(window, &[60.0]), Some(5.0)));
-        on_window(10_000, &[f64::INFINITY; 2], |window| assert!(deriv(window, &[]).is_some_and(f64::is_nan)));
-        on_window(10_000, &[5.0], |window| assert_eq!(deriv(window, &[]), None));
+        on_window(10_000, &[5.0, 5.0], |window| {
+            assert_eq!(predict_linear(window, &[60.0]), Some(5.0))
+        });
+        on_window(10_000, &[f64::INFINITY; 2], |window| {
+            assert!(deriv(window, &[]).is_some_and(f64::is_nan))
+        });
+        on_window(10_000, &[5.0], |window| {
+            assert_eq!(deriv(window, &[]), None)
+        });
     }
 
     #[test]

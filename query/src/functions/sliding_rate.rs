@@ -1,8 +1,8 @@
 //! `rate`, `increase` and `delta` for windows that slide along one series.
 //!
-//! Steps have even intervals, and so do most samples. The times of a window are then the shifted times of the previous
-//! window, and results that depend only on these times are cached. Cached values are computed with the operations of
-//! [`super::rate`], so results have the same bits.
+//! Steps have even intervals, and so do most samples. The times of a window are then the shifted
+//! times of the previous window, and results that depend only on these times are cached. Cached
+//! values are computed with the operations of [`super::rate`], so results have the same bits.
 
 use super::rate::{Extrapolation, RateKind, add_resets, extrapolated};
 use super::window::Window;
@@ -24,7 +24,8 @@ struct Cached {
     factor: f64,
 }
 
-/// The times of the samples in a window, in milliseconds, relative to each other and to the ends of the range.
+/// The times of the samples in a window, in milliseconds, relative to each other and to the ends of
+/// the range.
 #[derive(Debug, PartialEq)]
 struct RelativeTimes {
     n_intervals: usize,
@@ -36,7 +37,11 @@ struct RelativeTimes {
 impl SlidingRate {
     /// Creates a state without cached values.
     pub(crate) fn new(kind: RateKind, range_seconds: f64) -> Self {
-        Self { kind, range_seconds, cached: None }
+        Self {
+            kind,
+            range_seconds,
+            cached: None,
+        }
     }
 
     /// Returns the result for a window that has floats and no histograms.
@@ -53,7 +58,11 @@ impl SlidingRate {
             to_start_ms: first_ms - window.start_ms,
             to_end_ms: window.end_ms - last_ms,
         };
-        let Self { kind, range_seconds, .. } = *self;
+        let Self {
+            kind,
+            range_seconds,
+            ..
+        } = *self;
         let cached = match &mut self.cached {
             Some(cached) if cached.times == times => cached,
             cached => cached.insert(Cached::new(times, kind, range_seconds)),
@@ -75,11 +84,21 @@ impl SlidingRate {
 
 impl Cached {
     fn new(times: RelativeTimes, kind: RateKind, range_seconds: f64) -> Self {
-        let RelativeTimes { n_intervals, sampled_ms, to_start_ms, to_end_ms } = times;
+        let RelativeTimes {
+            n_intervals,
+            sampled_ms,
+            to_start_ms,
+            to_end_ms,
+        } = times;
         let extrapolation = Extrapolation::new(sampled_ms, to_start_ms, to_end_ms, n_intervals);
         // A change of 0 does not limit the extrapolation.
-        let factor = extrapolation.factor(kind, range_seconds, extrapolation.to_start(kind, 0.0, 0.0));
-        Self { times, extrapolation, factor }
+        let factor =
+            extrapolation.factor(kind, range_seconds, extrapolation.to_start(kind, 0.0, 0.0));
+        Self {
+            times,
+            extrapolation,
+            factor,
+        }
     }
 }
 

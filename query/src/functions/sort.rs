@@ -8,14 +8,19 @@ use super::Direction;
 pub(crate) fn compare(a: f64, b: f64, direction: Direction) -> Ordering {
     a.is_nan().cmp(&b.is_nan()).then_with(|| {
         let order = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
-        if direction == Direction::Ascending { order } else { order.reverse() }
+        if direction == Direction::Ascending {
+            order
+        } else {
+            order.reverse()
+        }
     })
 }
 
-/// Compares strings in natural order: runs of digits, of any length, compare as numbers. Strings that differ only in
-/// leading zeros compare as strings.
+/// Compares strings in natural order: runs of digits, of any length, compare as numbers. Strings
+/// that differ only in leading zeros compare as strings.
 ///
-/// For leading zeros and missing labels, Prometheus' order is inconsistent. Here, missing labels are first.
+/// For leading zeros and missing labels, Prometheus' order is inconsistent. Here, missing labels
+/// are first.
 pub(crate) fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (Chunks(a), Chunks(b));
     loop {
@@ -47,7 +52,10 @@ impl<'a> Iterator for Chunks<'a> {
 
     fn next(&mut self) -> Option<&'a str> {
         let digit = self.0.bytes().next()?.is_ascii_digit();
-        let end = self.0.find(|c: char| c.is_ascii_digit() != digit).unwrap_or(self.0.len());
+        let end = self
+            .0
+            .find(|c: char| c.is_ascii_digit() != digit)
+            .unwrap_or(self.0.len());
         let (chunk, rest) = self.0.split_at(end);
         self.0 = rest;
         Some(chunk)
@@ -60,7 +68,16 @@ mod tests {
 
     #[test]
     fn runs_of_digits_are_numbers() {
-        let ascending = ["", "2", "10.0.0.2", "10.0.0.10", "99999999999999999999", "100000000000000000000", "a", "a1"];
+        let ascending = [
+            "",
+            "2",
+            "10.0.0.2",
+            "10.0.0.10",
+            "99999999999999999999",
+            "100000000000000000000",
+            "a",
+            "a1",
+        ];
         let more = ["a02", "a2", "a2b", "a10", "b"];
         let ascending: Vec<_> = ascending.into_iter().chain(more).collect();
         for (i, a) in ascending.iter().enumerate() {

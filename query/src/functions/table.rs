@@ -4,8 +4,8 @@ use super::Implementation::{self, Extremum, OverRange, Sort, SortByLabel};
 use super::SeriesFunction::{Calendar, Clamp, Map, MapHistograms, Round};
 use super::window::SampleValue;
 use super::{
-    Direction, HistogramKernel, Kernels, Params, RangeFunction, RangeKernel, RateKind, SeriesFunction, native,
-    over_time, rate, regression,
+    Direction, HistogramKernel, Kernels, Params, RangeFunction, RangeKernel, RateKind,
+    SeriesFunction, native, over_time, rate, regression,
 };
 use crate::date::Civil;
 use crate::histogram::FloatHistogram;
@@ -38,20 +38,37 @@ const fn over_all(floats: RangeKernel, histograms: HistogramKernel) -> Implement
 }
 
 const fn kernels(floats: RangeKernel, histograms: Option<HistogramKernel>) -> Kernels {
-    Kernels { floats, histograms, sliding: None }
+    Kernels {
+        floats,
+        histograms,
+        sliding: None,
+    }
 }
 
 const fn plain(plain: Kernels) -> RangeFunction {
     let params = Params::Any;
-    RangeFunction { plain, anchored: None, smoothed: None, keeps_name: false, needs_counter: false, params }
+    RangeFunction {
+        plain,
+        anchored: None,
+        smoothed: None,
+        keeps_name: false,
+        needs_counter: false,
+        params,
+    }
 }
 
 const fn with_params(floats: RangeKernel, params: Params) -> Implementation {
-    OverRange(RangeFunction { params, ..plain(kernels(floats, None)) })
+    OverRange(RangeFunction {
+        params,
+        ..plain(kernels(floats, None))
+    })
 }
 
 const fn keeping_name(floats: RangeKernel, histograms: HistogramKernel) -> Implementation {
-    OverRange(RangeFunction { keeps_name: true, ..plain(kernels(floats, Some(histograms))) })
+    OverRange(RangeFunction {
+        keeps_name: true,
+        ..plain(kernels(floats, Some(histograms)))
+    })
 }
 
 /// Implementation of a rate function for plain, anchored and smoothed ranges.
@@ -74,18 +91,24 @@ macro_rules! change_over {
             anchored: Some(anchored),
             smoothed: Some(smoothed),
             needs_counter: KIND.is_counter,
-            ..plain(Kernels { sliding: Some(KIND), ..plain_kernels })
+            ..plain(Kernels {
+                sliding: Some(KIND),
+                ..plain_kernels
+            })
         })
     }};
 }
 
 const fn anchorable(floats: [RangeKernel; 2], histograms: [HistogramKernel; 2]) -> Implementation {
     let anchored = Some(kernels(floats[1], Some(histograms[1])));
-    OverRange(RangeFunction { anchored, ..plain(kernels(floats[0], Some(histograms[0]))) })
+    OverRange(RangeFunction {
+        anchored,
+        ..plain(kernels(floats[0], Some(histograms[0])))
+    })
 }
 
-/// All functions, in ascending order of names. `start`, `end`, `range` and `step` are missing, because a plan has
-/// numbers in their place.
+/// All functions, in ascending order of names. `start`, `end`, `range` and `step` are missing,
+/// because a plan has numbers in their place.
 #[rustfmt::skip]
 pub(super) static TABLE: &[(&str, Implementation)] = &[
     ("abs", map(f64::abs)),
@@ -193,7 +216,14 @@ mod tests {
     fn every_function_of_the_language_has_an_implementation() {
         assert!(TABLE.is_sorted_by(|a, b| a.0 < b.0));
         let folded = ["end", "range", "start", "step"];
-        let names: Vec<_> = FUNCTIONS.iter().map(|f| f.name).filter(|name| !folded.contains(name)).collect();
-        assert_eq!(TABLE.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+        let names: Vec<_> = FUNCTIONS
+            .iter()
+            .map(|f| f.name)
+            .filter(|name| !folded.contains(name))
+            .collect();
+        assert_eq!(
+            TABLE.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+            names
+        );
     }
 }

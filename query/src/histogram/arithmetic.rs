@@ -1,6 +1,7 @@
 //! Sums, differences and multiples of histograms.
 //!
-//! Two histograms are first converted to a common layout: the wider zero bucket, the coarser schema, the common bounds.
+//! Two histograms are first converted to a common layout: the wider zero bucket, the coarser
+//! schema, the common bounds.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -14,7 +15,9 @@ use crate::math::kahan::KahanSum;
 
 /// The histograms cannot be combined: one has exponential and the other custom buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("cannot apply this operation on histograms with a mix of exponential and custom bucket schemas")]
+#[error(
+    "cannot apply this operation on histograms with a mix of exponential and custom bucket schemas"
+)]
 pub struct MixedSchemas;
 
 /// Conflicts that were resolved when two histograms were combined.
@@ -48,7 +51,9 @@ impl FloatHistogram {
     }
 
     fn each_number(&mut self, change: impl Fn(&mut f64)) {
-        [&mut self.zero_count, &mut self.count, &mut self.sum].into_iter().for_each(&change);
+        [&mut self.zero_count, &mut self.count, &mut self.sum]
+            .into_iter()
+            .for_each(&change);
         self.positive.counts_mut().iter_mut().for_each(&change);
         self.negative.counts_mut().iter_mut().for_each(&change);
     }
@@ -86,20 +91,34 @@ impl FloatHistogram {
                 true => drop(self.combine_on_common_bounds(other, &[], sign)),
                 false => self.positive.add(&other.positive, 0, sign),
             }
-            return Ok(Combined { counter_reset_collision, custom_bounds_reconciled });
+            return Ok(Combined {
+                counter_reset_collision,
+                custom_bounds_reconciled,
+            });
         }
         if other.schema < self.schema {
             *self = std::mem::take(self).in_schema(other.schema);
         }
         let finer = (other.schema > self.schema).then(|| other.clone().in_schema(self.schema));
         let other = finer.as_ref().unwrap_or(other);
-        self.positive.add(&other.positive, self.n_in_zero_bucket(&other.positive), sign);
-        self.negative.add(&other.negative, self.n_in_zero_bucket(&other.negative), sign);
-        Ok(Combined { counter_reset_collision, custom_bounds_reconciled: false })
+        self.positive.add(
+            &other.positive,
+            self.n_in_zero_bucket(&other.positive),
+            sign,
+        );
+        self.negative.add(
+            &other.negative,
+            self.n_in_zero_bucket(&other.negative),
+            sign,
+        );
+        Ok(Combined {
+            counter_reset_collision,
+            custom_bounds_reconciled: false,
+        })
     }
 
-    /// Reduces the resolution of exponential buckets to `schema`, which must not be finer. Custom buckets are
-    /// unchanged.
+    /// Reduces the resolution of exponential buckets to `schema`, which must not be finer. Custom
+    /// buckets are unchanged.
     pub(crate) fn in_schema(mut self, schema: i8) -> Self {
         if schema != self.schema && !self.is_custom() {
             self.positive = self.positive.reduce_resolution(self.schema, schema);
@@ -109,13 +128,17 @@ impl FloatHistogram {
         self
     }
 
-    /// Returns the number of leading buckets in `buckets` that lie within the zero bucket of this histogram.
+    /// Returns the number of leading buckets in `buckets` that lie within the zero bucket of this
+    /// histogram.
     pub(super) fn n_in_zero_bucket(&self, buckets: &Buckets) -> usize {
-        let inside = |&(index, _): &(i32, f64)| bounds::exponential(index, self.schema) <= self.zero_threshold;
+        let inside = |&(index, _): &(i32, f64)| {
+            bounds::exponential(index, self.schema) <= self.zero_threshold
+        };
         buckets.iter().take_while(inside).count()
     }
 
-    /// Merges the counter reset hint of another histogram. Returns `true` if the two hints conflict.
+    /// Merges the counter reset hint of another histogram. Returns `true` if the two hints
+    /// conflict.
     pub(super) fn merge_hint(&mut self, other: ResetHint) -> bool {
         use ResetHint::{Gauge, Unknown};
         let ours = self.reset_hint;
@@ -124,15 +147,25 @@ impl FloatHistogram {
             (Gauge, _) | (_, Gauge) => Gauge,
             _ => Unknown,
         };
-        ours != other && ![ours, other].iter().any(|hint| matches!(hint, Gauge | Unknown))
+        ours != other
+            && ![ours, other]
+                .iter()
+                .any(|hint| matches!(hint, Gauge | Unknown))
     }
 
-    /// Widens the zero bucket until it contains both zero buckets and splits no populated bucket of either histogram.
-    /// Returns the count of the other histogram in the widened zero bucket.
-    pub(super) fn merge_zero_buckets(&mut self, other: &Self, mut compensation: Option<&mut Compensation>) -> KahanSum {
+    /// Widens the zero bucket until it contains both zero buckets and splits no populated bucket of
+    /// either histogram. Returns the count of the other histogram in the widened zero bucket.
+    pub(super) fn merge_zero_buckets(
+        &mut self,
+        other: &Self,
+        mut compensation: Option<&mut Compensation>,
+    ) -> KahanSum {
         let (mut zero, mut threshold) = (KahanSum::new(other.zero_count), other.zero_threshold);
         // A threshold of NaN is neither less nor greater than another, so it is not widened.
-        while threshold.partial_cmp(&self.zero_threshold).is_some_and(Ordering::is_ne) {
+        while threshold
+            .partial_cmp(&self.zero_threshold)
+            .is_some_and(Ordering::is_ne)
+        {
             if self.zero_threshold > threshold {
                 (zero, threshold) = other.zero_bucket_up_to(self.zero_threshold, None);
             }
@@ -148,10 +181,17 @@ impl FloatHistogram {
         zero
     }
 
-    /// Returns the count that the zero bucket would have if widened to `threshold`, and the resulting threshold, which
-    /// may be greater because populated buckets are never split.
-    pub(super) fn zero_bucket_up_to(&self, mut threshold: f64, compensation: Option<&Compensation>) -> (KahanSum, f64) {
-        let mut zero = KahanSum { sum: self.zero_count, compensation: compensation.map_or(0.0, |c| c.zero_count) };
+    /// Returns the count that the zero bucket would have if widened to `threshold`, and the
+    /// resulting threshold, which may be greater because populated buckets are never split.
+    pub(super) fn zero_bucket_up_to(
+        &self,
+        mut threshold: f64,
+        compensation: Option<&Compensation>,
+    ) -> (KahanSum, f64) {
+        let mut zero = KahanSum {
+            sum: self.zero_count,
+            compensation: compensation.map_or(0.0, |c| c.zero_count),
+        };
         if threshold == self.zero_threshold {
             return (zero, threshold);
         }
@@ -197,9 +237,19 @@ impl FloatHistogram {
 
     /// Removes the buckets within the zero bucket, which already includes their counts.
     fn empty_zero_bucket(&mut self, compensation: Option<&mut Compensation>) {
-        let below = |index: i32| bounds::exponential(index.saturating_sub(1), self.schema) < self.zero_threshold;
-        let n_positive = self.positive.iter().take_while(|&(index, _)| below(index)).count();
-        let n_negative = self.negative.iter().take_while(|&(index, _)| below(index)).count();
+        let below = |index: i32| {
+            bounds::exponential(index.saturating_sub(1), self.schema) < self.zero_threshold
+        };
+        let n_positive = self
+            .positive
+            .iter()
+            .take_while(|&(index, _)| below(index))
+            .count();
+        let n_negative = self
+            .negative
+            .iter()
+            .take_while(|&(index, _)| below(index))
+            .count();
         self.positive.counts_mut()[..n_positive].fill(0.0);
         self.negative.counts_mut()[..n_negative].fill(0.0);
         match compensation {
@@ -213,9 +263,14 @@ impl FloatHistogram {
         }
     }
 
-    /// Combines the buckets of two histograms on their common bounds. `compensation` has the compensation terms of this
-    /// histogram's buckets. Returns the new compensation terms.
-    pub(super) fn combine_on_common_bounds(&mut self, other: &Self, compensation: &[f64], sign: f64) -> Vec<f64> {
+    /// Combines the buckets of two histograms on their common bounds. `compensation` has the
+    /// compensation terms of this histogram's buckets. Returns the new compensation terms.
+    pub(super) fn combine_on_common_bounds(
+        &mut self,
+        other: &Self,
+        compensation: &[f64],
+        sign: f64,
+    ) -> Vec<f64> {
         let common = common_bounds(self.custom_bounds(), other.custom_bounds());
         let mut sums = vec![KahanSum::new(0.0); common.len() + 1];
         for (at, (index, count)) in self.positive.iter().enumerate() {
@@ -231,7 +286,10 @@ impl FloatHistogram {
         }
         self.positive = Buckets::default();
         let mut compensation = Vec::new();
-        for (index, sum) in (0..).zip(&sums).filter(|(_, sum)| sum.sum != 0.0 || sum.compensation != 0.0) {
+        for (index, sum) in (0..)
+            .zip(&sums)
+            .filter(|(_, sum)| sum.sum != 0.0 || sum.compensation != 0.0)
+        {
             self.positive.push(index, sum.sum);
             compensation.push(sum.compensation);
         }
@@ -241,9 +299,19 @@ impl FloatHistogram {
 
     /// Returns `true` if the sum or any count has overflowed.
     pub(super) fn has_overflow(&self) -> bool {
-        [self.zero_count, self.count, self.sum].into_iter().any(f64::is_infinite)
-            || self.positive.counts().iter().any(|count| count.is_infinite())
-            || self.negative.counts().iter().any(|count| count.is_infinite())
+        [self.zero_count, self.count, self.sum]
+            .into_iter()
+            .any(f64::is_infinite)
+            || self
+                .positive
+                .counts()
+                .iter()
+                .any(|count| count.is_infinite())
+            || self
+                .negative
+                .counts()
+                .iter()
+                .any(|count| count.is_infinite())
             || self.custom_bounds().iter().any(|bound| bound.is_infinite())
     }
 }
@@ -257,14 +325,20 @@ pub(super) fn common_bounds(a: &[f64], b: &[f64]) -> Vec<f64> {
             common.push(in_a);
         }
         at_a += usize::from(in_a <= in_b);
-        at_b += usize::from(in_a.partial_cmp(&in_b).is_none_or(std::cmp::Ordering::is_ge));
+        at_b += usize::from(
+            in_a.partial_cmp(&in_b)
+                .is_none_or(std::cmp::Ordering::is_ge),
+        );
     }
     common
 }
 
 /// Returns the index of the bucket of `common` that contains a bucket of `bounds`.
 pub(super) fn common_index(index: i32, bounds: &[f64], common: &[f64]) -> usize {
-    match usize::try_from(index).ok().and_then(|index| bounds.get(index)) {
+    match usize::try_from(index)
+        .ok()
+        .and_then(|index| bounds.get(index))
+    {
         Some(&bound) => common.partition_point(|&other| other < bound),
         None => common.len(),
     }
@@ -281,7 +355,13 @@ mod tests {
     }
 
     fn custom(bounds: &[f64], counts: &[f64]) -> FloatHistogram {
-        literal(CUSTOM_BUCKETS_SCHEMA, (0.0, 0.0), (0, counts), (0, &[]), bounds)
+        literal(
+            CUSTOM_BUCKETS_SCHEMA,
+            (0.0, 0.0),
+            (0, counts),
+            (0, &[]),
+            bounds,
+        )
     }
 
     /// Checks that the sum is the same in either order, with and without compensation.
@@ -302,11 +382,19 @@ mod tests {
     fn layouts_are_reconciled_before_addition() {
         let fine = exponential(1, 1, &[1.0, 2.0, 3.0, 4.0], (0.0, 0.0));
         let coarse = exponential(0, 2, &[10.0, 10.0], (0.0, 0.0));
-        check_sum(&fine, &coarse, "{count:30, sum:30, (1,2]:3, (2,4]:17, (4,8]:10}");
-        // The zero bucket of one histogram would split a populated bucket of the other, so it is widened to contain the
-        // whole bucket.
+        check_sum(
+            &fine,
+            &coarse,
+            "{count:30, sum:30, (1,2]:3, (2,4]:17, (4,8]:10}",
+        );
+        // The zero bucket of one histogram would split a populated bucket of the other, so it is
+        // widened to contain the whole bucket.
         let wide = exponential(0, 4, &[1.0], (1.5, 5.0));
-        check_sum(&coarse, &wide, "{count:26, sum:26, [-1.5,1.5]:5, (2,4]:10, (4,8]:10, (8,16]:1}");
+        check_sum(
+            &coarse,
+            &wide,
+            "{count:26, sum:26, [-1.5,1.5]:5, (2,4]:10, (4,8]:10, (8,16]:1}",
+        );
         let low = exponential(0, 1, &[1.0, 1.0], (0.0, 0.0));
         check_sum(&low, &wide, "{count:8, sum:8, [-2,2]:6, (2,4]:1, (8,16]:1}");
         check_sum(
@@ -316,7 +404,8 @@ mod tests {
         );
     }
 
-    /// A threshold of NaN is neither less nor greater than the other one, so no zero bucket is widened.
+    /// A threshold of NaN is neither less nor greater than the other one, so no zero bucket is
+    /// widened.
     #[test]
     fn zero_thresholds_of_nan_can_be_added() {
         for (a, b) in [(f64::NAN, 1.0), (1.0, f64::NAN), (f64::NAN, f64::NAN)] {
@@ -330,8 +419,14 @@ mod tests {
 
     #[test]
     fn exponential_and_custom_buckets_do_not_mix() {
-        let (mut a, b) = (exponential(0, 0, &[1.0], (0.0, 0.0)), custom(&[1.0], &[1.0]));
-        assert_eq!((a.add(&b), HistogramSum::new(b.clone()).add(&a)), (Err(MixedSchemas), Err(MixedSchemas)));
+        let (mut a, b) = (
+            exponential(0, 0, &[1.0], (0.0, 0.0)),
+            custom(&[1.0], &[1.0]),
+        );
+        assert_eq!(
+            (a.add(&b), HistogramSum::new(b.clone()).add(&a)),
+            (Err(MixedSchemas), Err(MixedSchemas))
+        );
     }
 
     #[test]
@@ -344,9 +439,21 @@ mod tests {
             (NoReset, Reset, (Unknown, true)),
         ] {
             for (a, b) in [(a, b), (b, a)] {
-                let mut sum = FloatHistogram { reset_hint: a, ..FloatHistogram::default() };
-                let combined = sum.add(&FloatHistogram { reset_hint: b, ..FloatHistogram::default() }).unwrap();
-                assert_eq!((sum.reset_hint, combined.counter_reset_collision), expect, "{a:?} {b:?}");
+                let mut sum = FloatHistogram {
+                    reset_hint: a,
+                    ..FloatHistogram::default()
+                };
+                let combined = sum
+                    .add(&FloatHistogram {
+                        reset_hint: b,
+                        ..FloatHistogram::default()
+                    })
+                    .unwrap();
+                assert_eq!(
+                    (sum.reset_hint, combined.counter_reset_collision),
+                    expect,
+                    "{a:?} {b:?}"
+                );
             }
         }
     }
@@ -355,7 +462,9 @@ mod tests {
     fn sums_are_compensated_for_rounding() {
         let histogram = |count: f64| exponential(0, 1, &[count], (0.0, 0.0));
         let mut sum = HistogramSum::new(histogram(1.0));
-        [1e100, 1.0, -1e100].into_iter().for_each(|count| assert!(sum.add(&histogram(count)).is_ok()));
+        [1e100, 1.0, -1e100]
+            .into_iter()
+            .for_each(|count| assert!(sum.add(&histogram(count)).is_ok()));
         assert_eq!(sum.finish().to_string(), "{count:2, sum:2, (1,2]:2}");
     }
 }

@@ -1,27 +1,35 @@
 //! Bounds of histogram buckets.
 //!
-//! The bounds of an exponential schema are 2^(index / 2^schema). As in Prometheus' `model/histogram`, the fractions
-//! come from a table, so they have the same bits on all platforms.
+//! The bounds of an exponential schema are 2^(index / 2^schema). As in Prometheus'
+//! `model/histogram`, the fractions come from a table, so they have the same bits on all platforms.
 
 /// The finest supported schema. Finer schemas are converted to this schema before any computation.
 pub(super) const SCHEMA_MAX: i8 = 8;
 
-/// Returns the upper bound of a bucket of an exponential schema. The last finite bucket ends at the greatest finite
-/// number. The next bucket contains infinity.
+/// Returns the upper bound of a bucket of an exponential schema. The last finite bucket ends at the
+/// greatest finite number. The next bucket contains infinity.
 pub(super) fn exponential(index: i32, schema: i8) -> f64 {
     if schema < 0 {
         let exponent = i64::from(index) << u32::from(schema.unsigned_abs()).min(31);
-        return if exponent == 1024 { f64::MAX } else { scale(0.5, exponent + 1) };
+        return if exponent == 1024 {
+            f64::MAX
+        } else {
+            scale(0.5, exponent + 1)
+        };
     }
     let schema = schema.min(SCHEMA_MAX);
     let place = index & ((1 << schema) - 1);
     let fraction = FRACTIONS[(place as usize) << (SCHEMA_MAX - schema)];
     let exponent = i64::from(index >> schema) + 1;
-    if fraction == 0.5 && exponent == 1025 { f64::MAX } else { scale(fraction, exponent) }
+    if fraction == 0.5 && exponent == 1025 {
+        f64::MAX
+    } else {
+        scale(fraction, exponent)
+    }
 }
 
-/// Returns the upper bound of a custom bucket. The first bucket begins at negative infinity, and the last one ends at
-/// infinity.
+/// Returns the upper bound of a custom bucket. The first bucket begins at negative infinity, and
+/// the last one ends at infinity.
 pub(super) fn custom(index: i32, bounds: &[f64]) -> f64 {
     match usize::try_from(index) {
         Err(_) => f64::NEG_INFINITY,
@@ -29,7 +37,8 @@ pub(super) fn custom(index: i32, bounds: &[f64]) -> f64 {
     }
 }
 
-/// Returns the index of the bucket in the coarser `to_schema` that contains the bucket `index` of `from_schema`.
+/// Returns the index of the bucket in the coarser `to_schema` that contains the bucket `index` of
+/// `from_schema`.
 pub(super) fn coarser(index: i32, from_schema: i8, to_schema: i8) -> i32 {
     let steps = u32::from((i16::from(from_schema) - i16::from(to_schema)).unsigned_abs()).min(31);
     (index.saturating_sub(1) >> steps) + 1
@@ -128,13 +137,26 @@ mod tests {
             (i32::MIN, -4, 0.0),
             (i32::MIN, 8, 0.0),
         ] {
-            assert_eq!(exponential(index, schema), bound, "{index} of schema {schema}");
+            assert_eq!(
+                exponential(index, schema),
+                bound,
+                "{index} of schema {schema}"
+            );
         }
     }
 
     #[test]
     fn coarser_bounds_are_also_finer_bounds() {
-        for (index, coarse) in [(-3, -1), (-2, -1), (-1, 0), (0, 0), (1, 1), (2, 1), (3, 2), (4, 2)] {
+        for (index, coarse) in [
+            (-3, -1),
+            (-2, -1),
+            (-1, 0),
+            (0, 0),
+            (1, 1),
+            (2, 1),
+            (3, 2),
+            (4, 2),
+        ] {
             assert_eq!(coarser(index, 1, 0), coarse, "{index}");
         }
         assert_eq!(coarser(i32::MIN, 8, -4), (i32::MIN >> 12) + 1);

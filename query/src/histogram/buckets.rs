@@ -20,12 +20,17 @@ impl Buckets {
     pub(super) fn from_spans(spans: &[BucketSpan], counts: impl IntoIterator<Item = f64>) -> Self {
         let mut counts = counts.into_iter();
         let n_counts = counts.size_hint().0;
-        let mut buckets = Self { indexes: Vec::with_capacity(n_counts), counts: Vec::with_capacity(n_counts) };
+        let mut buckets = Self {
+            indexes: Vec::with_capacity(n_counts),
+            counts: Vec::with_capacity(n_counts),
+        };
         let mut index = 0_i32;
         for span in spans {
             index = index.saturating_add(span.offset);
             for _ in 0..span.length {
-                let Some(count) = counts.next() else { return buckets };
+                let Some(count) = counts.next() else {
+                    return buckets;
+                };
                 if buckets.indexes.last().is_none_or(|&last| last < index) {
                     buckets.push(index, count);
                 }
@@ -42,7 +47,10 @@ impl Buckets {
         for &index in &self.indexes {
             match spans.last_mut() {
                 Some(span) if index == end => span.length += 1,
-                _ => spans.push(BucketSpan { offset: index.wrapping_sub(end), length: 1 }),
+                _ => spans.push(BucketSpan {
+                    offset: index.wrapping_sub(end),
+                    length: 1,
+                }),
             }
             end = index.saturating_add(1);
         }
@@ -51,7 +59,12 @@ impl Buckets {
 
     /// Returns the number of [`Self::spans`].
     pub(super) fn n_spans(&self) -> usize {
-        usize::from(!self.is_empty()) + self.indexes.windows(2).filter(|pair| pair[1] - 1 != pair[0]).count()
+        usize::from(!self.is_empty())
+            + self
+                .indexes
+                .windows(2)
+                .filter(|pair| pair[1] - 1 != pair[0])
+                .count()
     }
 
     /// Returns the allocated size in bytes, including unused capacity.
@@ -80,11 +93,17 @@ impl Buckets {
     }
 
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = (i32, f64)> + '_ {
-        self.indexes.iter().copied().zip(self.counts.iter().copied())
+        self.indexes
+            .iter()
+            .copied()
+            .zip(self.counts.iter().copied())
     }
 
     pub(super) fn get(&self, index: i32) -> Option<f64> {
-        self.indexes.binary_search(&index).ok().map(|at| self.counts[at])
+        self.indexes
+            .binary_search(&index)
+            .ok()
+            .map(|at| self.counts[at])
     }
 
     pub(super) fn clear(&mut self) {
@@ -103,7 +122,8 @@ impl Buckets {
         self.indexes == other.indexes && self.counts.iter().zip(&other.counts).all(same)
     }
 
-    /// Removes empty buckets and their compensation terms. A bucket with a non-zero compensation is not empty.
+    /// Removes empty buckets and their compensation terms. A bucket with a non-zero compensation is
+    /// not empty.
     pub(super) fn compact(&mut self, mut compensation: Option<&mut Vec<f64>>) {
         // Fast path: no bucket is empty.
         if !self.counts.contains(&0.0) {
@@ -111,7 +131,11 @@ impl Buckets {
         }
         let mut kept = 0;
         for at in 0..self.len() {
-            if self.counts[at] == 0.0 && compensation.as_ref().is_none_or(|compensation| compensation[at] == 0.0) {
+            if self.counts[at] == 0.0
+                && compensation
+                    .as_ref()
+                    .is_none_or(|compensation| compensation[at] == 0.0)
+            {
                 continue;
             }
             self.indexes[kept] = self.indexes[at];
@@ -123,8 +147,8 @@ impl Buckets {
         }
         self.indexes.truncate(kept);
         self.counts.truncate(kept);
-        // The increase of a counter that hardly changes has few non-empty buckets. One result is stored per series and
-        // step, so unused capacity adds up.
+        // The increase of a counter that hardly changes has few non-empty buckets. One result is
+        // stored per series and step, so unused capacity adds up.
         if 2 * kept < self.indexes.capacity() {
             self.indexes.shrink_to_fit();
             self.counts.shrink_to_fit();
@@ -147,7 +171,8 @@ impl Buckets {
         merged
     }
 
-    /// Reduces the resolution with Kahan summation. Returns the buckets and their compensation terms.
+    /// Reduces the resolution with Kahan summation. Returns the buckets and their compensation
+    /// terms.
     pub(super) fn reduce_resolution_compensated(
         &self,
         compensation: &[f64],
@@ -159,7 +184,12 @@ impl Buckets {
             let index = bounds::coarser(index, from_schema, to_schema);
             match (merged.counts.last_mut(), merged_compensation.last_mut()) {
                 (Some(sum), Some(sum_compensation)) if merged.indexes.last() == Some(&index) => {
-                    let total = KahanSum { sum: *sum, compensation: *sum_compensation }.plus(count).plus(compensation);
+                    let total = KahanSum {
+                        sum: *sum,
+                        compensation: *sum_compensation,
+                    }
+                    .plus(count)
+                    .plus(compensation);
                     (*sum, *sum_compensation) = (total.sum, total.compensation);
                 }
                 _ => {
@@ -175,7 +205,10 @@ impl Buckets {
     pub(super) fn add(&mut self, other: &Self, from: usize, sign: f64) {
         // Fast path: the indexes are equal.
         if from == 0 && self.indexes == other.indexes {
-            self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count += sign * other);
+            self.counts
+                .iter_mut()
+                .zip(&other.counts)
+                .for_each(|(count, other)| *count += sign * other);
             return;
         }
         let mut sum = Self::default();
@@ -192,7 +225,8 @@ impl Buckets {
         *self = sum;
     }
 
-    /// Adds the buckets of `other`, skipping its first `from`, with Kahan summation: one compensation term per bucket.
+    /// Adds the buckets of `other`, skipping its first `from`, with Kahan summation: one
+    /// compensation term per bucket.
     pub(super) fn add_compensated(
         &mut self,
         compensation: &mut Vec<f64>,
@@ -200,27 +234,45 @@ impl Buckets {
         other_compensation: Option<&[f64]>,
         from: usize,
     ) {
-        let compensation_at = |at: usize| other_compensation.map_or(0.0, |compensation| compensation[at]);
+        let compensation_at =
+            |at: usize| other_compensation.map_or(0.0, |compensation| compensation[at]);
         let plus = |sum: KahanSum, at: usize| {
             let sum = sum.plus(other.counts[at]);
-            if compensation_at(at) == 0.0 { sum } else { sum.plus(compensation_at(at)) }
+            if compensation_at(at) == 0.0 {
+                sum
+            } else {
+                sum.plus(compensation_at(at))
+            }
         };
         // Fast path: the indexes are equal.
         if from == 0 && self.indexes == other.indexes {
-            for (at, (count, compensation)) in self.counts.iter_mut().zip(compensation).enumerate() {
-                let sum = plus(KahanSum { sum: *count, compensation: *compensation }, at);
+            for (at, (count, compensation)) in self.counts.iter_mut().zip(compensation).enumerate()
+            {
+                let sum = plus(
+                    KahanSum {
+                        sum: *count,
+                        compensation: *compensation,
+                    },
+                    at,
+                );
                 (*count, *compensation) = (sum.sum, sum.compensation);
             }
             return;
         }
         let (mut total, mut total_compensation) = (Self::default(), Vec::new());
         for (index, ours, theirs) in union(&self.indexes, &other.indexes[from..]) {
-            let ours = ours.map(|at| KahanSum { sum: self.counts[at], compensation: compensation[at] });
+            let ours = ours.map(|at| KahanSum {
+                sum: self.counts[at],
+                compensation: compensation[at],
+            });
             let theirs = theirs.map(|at| from + at);
             let sum = match (ours, theirs) {
                 (Some(ours), Some(theirs)) => plus(ours, theirs),
                 (Some(ours), None) => ours,
-                (None, Some(theirs)) => KahanSum { sum: other.counts[theirs], compensation: compensation_at(theirs) },
+                (None, Some(theirs)) => KahanSum {
+                    sum: other.counts[theirs],
+                    compensation: compensation_at(theirs),
+                },
                 (None, None) => KahanSum::new(0.0),
             };
             total.push(index, sum.sum);
@@ -230,8 +282,12 @@ impl Buckets {
     }
 }
 
-/// Iterates over the union of two ascending lists of indexes, with the position of each index in both lists.
-fn union<'a>(a: &'a [i32], b: &'a [i32]) -> impl Iterator<Item = (i32, Option<usize>, Option<usize>)> + 'a {
+/// Iterates over the union of two ascending lists of indexes, with the position of each index in
+/// both lists.
+fn union<'a>(
+    a: &'a [i32],
+    b: &'a [i32],
+) -> impl Iterator<Item = (i32, Option<usize>, Option<usize>)> + 'a {
     let (mut at_a, mut at_b) = (0, 0);
     std::iter::from_fn(move || {
         let index = match (a.get(at_a), b.get(at_b)) {
@@ -254,7 +310,8 @@ mod tests {
 
     fn buckets(map: &BTreeMap<i32, u8>) -> Buckets {
         let mut buckets = Buckets::default();
-        map.iter().for_each(|(&index, &count)| buckets.push(index, f64::from(count)));
+        map.iter()
+            .for_each(|(&index, &count)| buckets.push(index, f64::from(count)));
         buckets
     }
 
@@ -284,13 +341,25 @@ mod tests {
     #[test]
     fn spans_that_are_out_of_order_or_lack_counts_are_truncated() {
         let spans = [
-            BucketSpan { offset: 2, length: 2 },
-            BucketSpan { offset: -3, length: 2 },
-            BucketSpan { offset: 0, length: 9 },
+            BucketSpan {
+                offset: 2,
+                length: 2,
+            },
+            BucketSpan {
+                offset: -3,
+                length: 2,
+            },
+            BucketSpan {
+                offset: 0,
+                length: 9,
+            },
         ];
         let buckets = Buckets::from_spans(&spans, [1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(buckets.iter().collect::<Vec<_>>(), [(2, 1.0), (3, 2.0)]);
-        let far = [BucketSpan { offset: i32::MAX, length: 3 }];
+        let far = [BucketSpan {
+            offset: i32::MAX,
+            length: 3,
+        }];
         assert_eq!(Buckets::from_spans(&far, [1.0, 2.0, 3.0]).len(), 1);
     }
 }

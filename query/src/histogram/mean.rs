@@ -4,7 +4,8 @@ use super::FloatHistogram;
 use super::arithmetic::{Combined, MixedSchemas};
 use super::sum::HistogramSum;
 
-/// A running mean. Holds the sum and divides it at the end; if the sum overflows, switches to the incremental mean.
+/// A running mean. Holds the sum and divides it at the end; if the sum overflows, switches to the
+/// incremental mean.
 #[derive(Debug, Clone)]
 pub(crate) struct HistogramMean {
     /// The sum, or the mean if `incremental`.
@@ -16,7 +17,11 @@ pub(crate) struct HistogramMean {
 impl HistogramMean {
     /// Creates the mean of one histogram.
     pub(crate) fn new(first: FloatHistogram) -> Self {
-        Self { sum: HistogramSum::new(first), count: 1.0, incremental: false }
+        Self {
+            sum: HistogramSum::new(first),
+            count: 1.0,
+            incremental: false,
+        }
     }
 
     /// Adds a histogram.
@@ -59,10 +64,16 @@ mod tests {
 
     #[test]
     fn a_mean_is_correct_after_its_sum_overflows() {
-        let histogram = |sum: f64| FloatHistogram { count: 2.0, sum, ..FloatHistogram::default() };
+        let histogram = |sum: f64| FloatHistogram {
+            count: 2.0,
+            sum,
+            ..FloatHistogram::default()
+        };
         let mean = |sums: &[f64]| {
             let mut mean = HistogramMean::new(histogram(sums[0]));
-            sums[1..].iter().for_each(|&sum| assert!(mean.add(&histogram(sum)).is_ok()));
+            sums[1..]
+                .iter()
+                .for_each(|&sum| assert!(mean.add(&histogram(sum)).is_ok()));
             let mean = mean.finish();
             (mean.count, mean.sum)
         };

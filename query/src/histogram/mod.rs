@@ -4,9 +4,9 @@
 //! stored Histogram -> from_storage (counter reset hints) -> FloatHistogram -> arithmetic, quantile, trim -> text, JSON
 //! ```
 //!
-//! Used by `functions` and `eval`, which share histograms by [`std::sync::Arc`] and copy them before changing them.
-//! Operations have the same order as in Prometheus' `model/histogram` and `promql/quantile.go`, so results have the
-//! same bits.
+//! Used by `functions` and `eval`, which share histograms by [`std::sync::Arc`] and copy them
+//! before changing them. Operations have the same order as in Prometheus' `model/histogram` and
+//! `promql/quantile.go`, so results have the same bits.
 //!
 //! Invariants
 //! 1. Histograms with custom buckets have neither a zero bucket nor negative buckets.
@@ -48,8 +48,8 @@ pub struct FloatHistogram {
     pub(crate) sum: f64,
     positive: Buckets,
     negative: Buckets,
-    /// Upper bounds of custom buckets, without infinity. Most histograms of a series have the same bounds and share
-    /// them.
+    /// Upper bounds of custom buckets, without infinity. Most histograms of a series have the same
+    /// bounds and share them.
     custom_bounds: Option<Arc<[f64]>>,
 }
 
@@ -92,7 +92,11 @@ impl FloatHistogram {
 
     /// Returns an empty histogram of the same schema and bounds.
     pub(crate) fn without_observations(&self) -> Self {
-        Self { schema: self.schema, custom_bounds: self.custom_bounds.clone(), ..Self::default() }
+        Self {
+            schema: self.schema,
+            custom_bounds: self.custom_bounds.clone(),
+            ..Self::default()
+        }
     }
 
     /// Returns the custom bounds; none for exponential schemas.
@@ -100,8 +104,8 @@ impl FloatHistogram {
         self.custom_bounds.as_deref().unwrap_or(&[])
     }
 
-    /// Returns the size in bytes that Prometheus assigns to a histogram. It determines the number of samples that the
-    /// histogram counts as.
+    /// Returns the size in bytes that Prometheus assigns to a histogram. It determines the number
+    /// of samples that the histogram counts as.
     fn nominal_size(&self) -> usize {
         let n_buckets = self.positive.len() + self.negative.len();
         let n_spans = self.positive.n_spans() + self.negative.n_spans();
@@ -124,11 +128,18 @@ impl FloatHistogram {
         self.ascending().filter(|bucket| bucket.count != 0.0)
     }
 
-    /// Returns all buckets from the lowest to the highest. Buckets that overlap the zero bucket are cut off at its
-    /// bounds.
+    /// Returns all buckets from the lowest to the highest. Buckets that overlap the zero bucket are
+    /// cut off at its bounds.
     fn ascending(&self) -> impl Iterator<Item = Bucket> + '_ {
-        let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
-        let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
+        let negative = self
+            .negative
+            .iter()
+            .rev()
+            .map(|(index, count)| self.negative_bucket(index, count));
+        let positive = self
+            .positive
+            .iter()
+            .map(|(index, count)| self.positive_bucket(index, count));
         negative
             .map(|bucket| self.clipped_at_zero_bucket(bucket))
             .chain(self.zero_bucket())
@@ -137,8 +148,15 @@ impl FloatHistogram {
 
     /// Returns all buckets from the highest to the lowest.
     fn descending(&self) -> impl Iterator<Item = Bucket> + '_ {
-        let positive = self.positive.iter().rev().map(|(index, count)| self.positive_bucket(index, count));
-        let negative = self.negative.iter().map(|(index, count)| self.negative_bucket(index, count));
+        let positive = self
+            .positive
+            .iter()
+            .rev()
+            .map(|(index, count)| self.positive_bucket(index, count));
+        let negative = self
+            .negative
+            .iter()
+            .map(|(index, count)| self.negative_bucket(index, count));
         positive
             .map(|bucket| self.clipped_at_zero_bucket(bucket))
             .chain(self.zero_bucket())
@@ -148,7 +166,13 @@ impl FloatHistogram {
     /// Returns the zero bucket if it has observations.
     fn zero_bucket(&self) -> Option<Bucket> {
         let (lower, upper, count) = (-self.zero_threshold, self.zero_threshold, self.zero_count);
-        (count > 0.0).then_some(Bucket { lower, upper, lower_inclusive: true, upper_inclusive: true, count })
+        (count > 0.0).then_some(Bucket {
+            lower,
+            upper,
+            lower_inclusive: true,
+            upper_inclusive: true,
+            count,
+        })
     }
 
     fn upper_bound(&self, index: i32) -> f64 {
@@ -160,19 +184,48 @@ impl FloatHistogram {
     }
 
     fn positive_bucket(&self, index: i32, count: f64) -> Bucket {
-        let (lower, upper) = (self.upper_bound(index.saturating_sub(1)), self.upper_bound(index));
-        self.with_inclusion(Bucket { lower, upper, count, ..Bucket::default() }, index)
+        let (lower, upper) = (
+            self.upper_bound(index.saturating_sub(1)),
+            self.upper_bound(index),
+        );
+        self.with_inclusion(
+            Bucket {
+                lower,
+                upper,
+                count,
+                ..Bucket::default()
+            },
+            index,
+        )
     }
 
     fn negative_bucket(&self, index: i32, count: f64) -> Bucket {
-        let (lower, upper) = (-self.upper_bound(index), -self.upper_bound(index.saturating_sub(1)));
-        self.with_inclusion(Bucket { lower, upper, count, ..Bucket::default() }, index)
+        let (lower, upper) = (
+            -self.upper_bound(index),
+            -self.upper_bound(index.saturating_sub(1)),
+        );
+        self.with_inclusion(
+            Bucket {
+                lower,
+                upper,
+                count,
+                ..Bucket::default()
+            },
+            index,
+        )
     }
 
     fn with_inclusion(&self, bucket: Bucket, index: i32) -> Bucket {
-        let (lower_inclusive, upper_inclusive) =
-            if self.is_custom() { (index == 0, true) } else { (bucket.lower < 0.0, bucket.upper > 0.0) };
-        Bucket { lower_inclusive, upper_inclusive, ..bucket }
+        let (lower_inclusive, upper_inclusive) = if self.is_custom() {
+            (index == 0, true)
+        } else {
+            (bucket.lower < 0.0, bucket.upper > 0.0)
+        };
+        Bucket {
+            lower_inclusive,
+            upper_inclusive,
+            ..bucket
+        }
     }
 
     /// Returns a bucket without the part that lies in the zero bucket.
@@ -191,8 +244,8 @@ impl FloatHistogram {
         self.negative.compact(None);
     }
 
-    /// Returns `true` if two histograms are equal, ignoring counter reset hints. Counts and sums are compared bit for
-    /// bit, bounds and zero threshold as numbers, as in `Equals` of Go.
+    /// Returns `true` if two histograms are equal, ignoring counter reset hints. Counts and sums
+    /// are compared bit for bit, bounds and zero threshold as numbers, as in `Equals` of Go.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         let same = |a: f64, b: f64| a.to_bits() == b.to_bits();
         self.schema == other.schema
@@ -240,15 +293,38 @@ impl FloatHistogram {
 
 impl From<&Histogram> for FloatHistogram {
     fn from(stored: &Histogram) -> Self {
-        let Histogram { reset_hint, schema, zero_threshold, sum, ref counts, .. } = *stored;
+        let Histogram {
+            reset_hint,
+            schema,
+            zero_threshold,
+            sum,
+            ref counts,
+            ..
+        } = *stored;
         let (count, zero_count, positive, negative) = match counts {
-            HistogramCounts::Integer { count, zero_count, positive, negative } => (
+            HistogramCounts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => (
                 *count as f64,
                 *zero_count as f64,
-                Buckets::from_spans(&stored.positive_spans, positive.iter().map(|&count| count as f64)),
-                Buckets::from_spans(&stored.negative_spans, negative.iter().map(|&count| count as f64)),
+                Buckets::from_spans(
+                    &stored.positive_spans,
+                    positive.iter().map(|&count| count as f64),
+                ),
+                Buckets::from_spans(
+                    &stored.negative_spans,
+                    negative.iter().map(|&count| count as f64),
+                ),
             ),
-            HistogramCounts::Float { count, zero_count, positive, negative } => (
+            HistogramCounts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => (
                 *count,
                 *zero_count,
                 Buckets::from_spans(&stored.positive_spans, positive.iter().copied()),
@@ -269,9 +345,19 @@ impl From<&Histogram> for FloatHistogram {
         if histogram.is_custom() {
             let custom_bounds = Some(Arc::from(&stored.custom_bounds[..]));
             let (zero_threshold, zero_count, negative) = (0.0, 0.0, Buckets::default());
-            return Self { zero_threshold, zero_count, negative, custom_bounds, ..histogram };
+            return Self {
+                zero_threshold,
+                zero_count,
+                negative,
+                custom_bounds,
+                ..histogram
+            };
         }
-        if schema > bounds::SCHEMA_MAX { histogram.in_schema(bounds::SCHEMA_MAX) } else { histogram }
+        if schema > bounds::SCHEMA_MAX {
+            histogram.in_schema(bounds::SCHEMA_MAX)
+        } else {
+            histogram
+        }
     }
 }
 
@@ -279,7 +365,10 @@ impl From<&Histogram> for FloatHistogram {
 impl FloatHistogram {
     /// Creates an empty histogram with a sum, for tests.
     pub(crate) fn of_sum(sum: f64) -> Self {
-        Self { sum, ..Self::default() }
+        Self {
+            sum,
+            ..Self::default()
+        }
     }
 }
 
@@ -288,8 +377,8 @@ fn span(offset: i32, length: u32) -> varve_tsdb::histogram::BucketSpan {
     varve_tsdb::histogram::BucketSpan { offset, length }
 }
 
-/// Creates a histogram from its zero bucket (threshold and count), the offsets and counts of its buckets, and its
-/// custom bounds. Its sum is its count.
+/// Creates a histogram from its zero bucket (threshold and count), the offsets and counts of its
+/// buckets, and its custom bounds. Its sum is its count.
 #[cfg(test)]
 fn literal(
     schema: i8,

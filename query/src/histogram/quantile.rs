@@ -1,7 +1,7 @@
 //! Quantiles, fractions and variance of native histograms.
 //!
-//! Observations are assumed to be spread evenly on a logarithmic scale within an exponential bucket, and on a linear
-//! scale within the zero bucket and custom buckets.
+//! Observations are assumed to be spread evenly on a logarithmic scale within an exponential
+//! bucket, and on a linear scale within the zero bucket and custom buckets.
 
 use super::{Bucket, FloatHistogram};
 use crate::math::kahan::KahanSum;
@@ -64,18 +64,33 @@ impl FloatHistogram {
         } else if bucket.lower < 0.0 && bucket.upper > 0.0 {
             bucket = self.one_sided(bucket);
         }
-        count = if count > self.count { self.count } else { count };
+        count = if count > self.count {
+            self.count
+        } else {
+            count
+        };
         if count < rank {
-            return if self.sum.is_nan() { (f64::NAN, Some(NanEffect::Result)) } else { (bucket.upper, None) };
+            return if self.sum.is_nan() {
+                (f64::NAN, Some(NanEffect::Result))
+            } else {
+                (bucket.upper, None)
+            };
         }
-        let rank_in_bucket = if from_below { rank - (count - bucket.count) } else { count - rank };
+        let rank_in_bucket = if from_below {
+            rank - (count - bucket.count)
+        } else {
+            count - rank
+        };
         let mut effect = None;
         if self.sum.is_nan() {
             // The remaining counts show whether observations are in no bucket.
             count = buckets.fold(count, |count, next| count + next.count);
             effect = (count < self.count).then_some(NanEffect::Skew);
         }
-        (self.interpolate(bucket, rank_in_bucket / bucket.count), effect)
+        (
+            self.interpolate(bucket, rank_in_bucket / bucket.count),
+            effect,
+        )
     }
 
     /// Truncates the zero bucket at 0 if the histogram has only positive or only negative buckets.
@@ -102,7 +117,8 @@ impl FloatHistogram {
         }
     }
 
-    /// Returns the fraction of the observations between two bounds, and the effect of NaN observations.
+    /// Returns the fraction of the observations between two bounds, and the effect of NaN
+    /// observations.
     pub(crate) fn fraction(&self, lower: f64, upper: f64) -> (f64, Option<NanEffect>) {
         if self.count == 0.0 || lower.is_nan() || upper.is_nan() {
             return (f64::NAN, None);
@@ -117,10 +133,20 @@ impl FloatHistogram {
             seen += bucket.count;
             let (bucket, is_zero) = match bucket {
                 // As for classic histograms, the first bucket begins at 0.
-                Bucket { lower: f64::NEG_INFINITY, upper, .. } if self.is_custom() && upper > 0.0 => {
-                    (Bucket { lower: 0.0, ..bucket }, false)
-                }
-                Bucket { lower, upper, .. } if !self.is_custom() && lower <= 0.0 && upper >= 0.0 => {
+                Bucket {
+                    lower: f64::NEG_INFINITY,
+                    upper,
+                    ..
+                } if self.is_custom() && upper > 0.0 => (
+                    Bucket {
+                        lower: 0.0,
+                        ..bucket
+                    },
+                    false,
+                ),
+                Bucket { lower, upper, .. }
+                    if !self.is_custom() && lower <= 0.0 && upper >= 0.0 =>
+                {
                     (self.one_sided(bucket), true)
                 }
                 _ => (bucket, false),
@@ -141,8 +167,12 @@ impl FloatHistogram {
             count = buckets.fold(seen, |seen, bucket| seen + bucket.count);
             effect = (count < self.count).then_some(NanEffect::Excluded);
         }
-        let capped = |rank: Option<f64>| rank.map_or(count, |rank| if rank > count { count } else { rank });
-        ((capped(upper_rank) - capped(lower_rank)) / self.count, effect)
+        let capped =
+            |rank: Option<f64>| rank.map_or(count, |rank| if rank > count { count } else { rank });
+        (
+            (capped(upper_rank) - capped(lower_rank)) / self.count,
+            effect,
+        )
     }
 
     /// Returns the estimated variance. Assumes that all observations of a bucket are in its middle.
@@ -167,14 +197,15 @@ impl FloatHistogram {
 }
 
 impl Bucket {
-    /// Returns the fraction of observations in this bucket that are below `value`. The bounds must be finite, and
-    /// `value` within the bucket.
+    /// Returns the fraction of observations in this bucket that are below `value`. The bounds must
+    /// be finite, and `value` within the bucket.
     pub(super) fn fraction_below(&self, value: f64, linear: bool) -> f64 {
         let Self { lower, upper, .. } = *self;
         if linear {
             return (value - lower) / (upper - lower);
         }
-        let (log_lower, log_upper, log_value) = (log2(lower.abs()), log2(upper.abs()), log2(value.abs()));
+        let (log_lower, log_upper, log_value) =
+            (log2(lower.abs()), log2(upper.abs()), log2(value.abs()));
         if value > 0.0 {
             (log_value - log_lower) / (log_upper - log_lower)
         } else {
@@ -183,8 +214,8 @@ impl Bucket {
     }
 }
 
-/// Returns the number of observations below `bound` if the bucket begins with or contains `bound`. `rank` is the number
-/// of observations below the bucket.
+/// Returns the number of observations below `bound` if the bucket begins with or contains `bound`.
+/// `rank` is the number of observations below the bucket.
 fn rank_in(bucket: Bucket, bound: f64, rank: f64, linear: bool) -> Option<f64> {
     if bucket.lower >= bound {
         return Some(rank);
@@ -192,7 +223,11 @@ fn rank_in(bucket: Bucket, bound: f64, rank: f64, linear: bool) -> Option<f64> {
     if bucket.lower < bound && bucket.upper > bound {
         // A bucket without a lower bound cannot be interpolated.
         let endless = linear && bucket.lower == f64::NEG_INFINITY;
-        return Some(if endless { bucket.count } else { rank + bucket.count * bucket.fraction_below(bound, linear) });
+        return Some(if endless {
+            bucket.count
+        } else {
+            rank + bucket.count * bucket.fraction_below(bound, linear)
+        });
     }
     None
 }
@@ -213,15 +248,28 @@ mod tests {
         for (q, expect) in [(0.0, 0.5), (0.25, 1.0), (0.5, 2.0_f64.sqrt()), (1.0, 4.0)] {
             assert_eq!(rounded(histogram.quantile(q).0), rounded(expect), "{q}");
         }
-        assert_eq!((histogram.quantile(-1.0).0, histogram.quantile(1.5).0), (f64::NEG_INFINITY, f64::INFINITY));
+        assert_eq!(
+            (histogram.quantile(-1.0).0, histogram.quantile(1.5).0),
+            (f64::NEG_INFINITY, f64::INFINITY)
+        );
         assert!(histogram.quantile(f64::NAN).0.is_nan());
         let negative = literal(0, (0.001, 0.0), (0, &[]), (0, &[1.0, 2.0, 1.0]), &[]);
         assert_eq!(rounded(negative.quantile(0.5).0), rounded(-2.0_f64.sqrt()));
-        // The quantile is in the zero bucket, which is cut off at 0 if there are no buckets on the other side.
+        // The quantile is in the zero bucket, which is cut off at 0 if there are no buckets on the
+        // other side.
         let zero = literal(0, (2.0, 2.0), (3, &[2.0]), (0, &[]), &[]);
         assert_eq!(zero.quantile(0.25).0, 1.0);
-        let custom = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0, 4.0]), (0, &[]), &[1.0, 3.0]);
-        assert_eq!([0.125, 0.375, 0.9].map(|q| custom.quantile(q).0), [0.5, 2.0, 3.0]);
+        let custom = literal(
+            -53,
+            (0.0, 0.0),
+            (0, &[2.0, 2.0, 4.0]),
+            (0, &[]),
+            &[1.0, 3.0],
+        );
+        assert_eq!(
+            [0.125, 0.375, 0.9].map(|q| custom.quantile(q).0),
+            [0.5, 2.0, 3.0]
+        );
     }
 
     #[test]
@@ -230,34 +278,75 @@ mod tests {
         (histogram.count, histogram.sum) = (4.0, f64::NAN);
         assert_eq!(histogram.quantile(0.25).1, Some(NanEffect::Skew));
         assert_eq!(histogram.quantile(0.75).1, Some(NanEffect::Result));
-        assert_eq!(histogram.fraction(0.0, 2.0), (0.5, Some(NanEffect::Excluded)));
+        assert_eq!(
+            histogram.fraction(0.0, 2.0),
+            (0.5, Some(NanEffect::Excluded))
+        );
         histogram.count = 2.0;
         assert_eq!(histogram.quantile(0.25).1, None);
         // The bucket of the quantile is interpolated, not the last one.
-        let mut several = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0, 4.0]), (0, &[]), &[1.0, 3.0]);
+        let mut several = literal(
+            -53,
+            (0.0, 0.0),
+            (0, &[2.0, 2.0, 4.0]),
+            (0, &[]),
+            &[1.0, 3.0],
+        );
         several.sum = f64::NAN;
         assert_eq!(several.quantile(0.125), (0.5, None));
     }
 
     #[test]
     fn fractions_are_the_inverse_of_quantiles() {
-        let histogram = literal(2, (0.01, 3.0), (-3, &[1.0, 0.0, 2.0, 1.0]), (2, &[4.0, 1.0]), &[]);
+        let histogram = literal(
+            2,
+            (0.01, 3.0),
+            (-3, &[1.0, 0.0, 2.0, 1.0]),
+            (2, &[4.0, 1.0]),
+            &[],
+        );
         for q in [0.1, 0.3, 0.5, 0.7, 0.9] {
             let (value, _) = histogram.quantile(q);
-            assert_eq!(rounded(histogram.fraction(f64::NEG_INFINITY, value).0), rounded(q));
+            assert_eq!(
+                rounded(histogram.fraction(f64::NEG_INFINITY, value).0),
+                rounded(q)
+            );
         }
         assert_eq!(histogram.fraction(1.0, 1.0).0, 0.0);
         // No custom bucket is a zero bucket, and the first one begins at 0 if it ends above.
-        let custom = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0, 4.0]), (0, &[]), &[-1.0, 0.0]);
-        assert_eq!((custom.fraction(-1.0, 0.0).0, custom.fraction(0.0, f64::INFINITY).0), (0.25, 0.5));
+        let custom = literal(
+            -53,
+            (0.0, 0.0),
+            (0, &[2.0, 2.0, 4.0]),
+            (0, &[]),
+            &[-1.0, 0.0],
+        );
+        assert_eq!(
+            (
+                custom.fraction(-1.0, 0.0).0,
+                custom.fraction(0.0, f64::INFINITY).0
+            ),
+            (0.25, 0.5)
+        );
         let positive = literal(-53, (0.0, 0.0), (0, &[2.0, 2.0]), (0, &[]), &[1.0]);
         assert_eq!(positive.fraction(0.0, 0.5).0, 0.25);
-        assert!(literal(0, (0.0, 0.0), (0, &[]), (0, &[]), &[]).fraction(0.0, 1.0).0.is_nan());
+        assert!(
+            literal(0, (0.0, 0.0), (0, &[]), (0, &[]), &[])
+                .fraction(0.0, 1.0)
+                .0
+                .is_nan()
+        );
     }
 
     #[test]
     fn the_variance_uses_the_middles_of_buckets() {
-        let mut histogram = literal(-53, (0.0, 0.0), (0, &[0.0, 1.0, 1.0]), (0, &[]), &[1.0, 3.0, 5.0]);
+        let mut histogram = literal(
+            -53,
+            (0.0, 0.0),
+            (0, &[0.0, 1.0, 1.0]),
+            (0, &[]),
+            &[1.0, 3.0, 5.0],
+        );
         histogram.sum = 6.0;
         assert_eq!(histogram.variance(), 1.0);
     }

@@ -7,8 +7,8 @@ use super::arithmetic::{common_bounds, common_index};
 use super::buckets::Buckets;
 
 impl FloatHistogram {
-    /// Returns `true` if counters were reset between `previous` and this histogram. The hint decides; without a hint,
-    /// it is a reset if a count has decreased or the layout is finer.
+    /// Returns `true` if counters were reset between `previous` and this histogram. The hint
+    /// decides; without a hint, it is a reset if a count has decreased or the layout is finer.
     pub(crate) fn detect_reset(&self, previous: &Self) -> bool {
         match self.reset_hint {
             ResetHint::Reset => true,
@@ -43,26 +43,36 @@ impl FloatHistogram {
 
     /// Returns `true` if the count of a bucket outside of the zero bucket has decreased.
     fn any_decreases(&self, ours: &Buckets, previous: &Buckets, previous_schema: i8) -> bool {
-        let merged = (previous_schema != self.schema).then(|| previous.reduce_resolution(previous_schema, self.schema));
+        let merged = (previous_schema != self.schema)
+            .then(|| previous.reduce_resolution(previous_schema, self.schema));
         let previous = merged.as_ref().unwrap_or(previous);
-        let skip = if self.is_custom() || self.zero_threshold == 0.0 { 0 } else { self.n_in_zero_bucket(previous) };
-        previous.iter().skip(skip).any(|(index, before)| match ours.get(index) {
-            Some(count) => count < before,
-            None => before != 0.0,
-        })
+        let skip = if self.is_custom() || self.zero_threshold == 0.0 {
+            0
+        } else {
+            self.n_in_zero_bucket(previous)
+        };
+        previous
+            .iter()
+            .skip(skip)
+            .any(|(index, before)| match ours.get(index) {
+                Some(count) => count < before,
+                None => before != 0.0,
+            })
     }
 
     fn decreases_on_common_bounds(&self, previous: &Self) -> bool {
         let common = common_bounds(self.custom_bounds(), previous.custom_bounds());
         let sums = |histogram: &Self| {
             let mut sums = vec![0.0; common.len() + 1];
-            histogram
-                .positive
-                .iter()
-                .for_each(|(index, count)| sums[common_index(index, histogram.custom_bounds(), &common)] += count);
+            histogram.positive.iter().for_each(|(index, count)| {
+                sums[common_index(index, histogram.custom_bounds(), &common)] += count
+            });
             sums
         };
-        sums(self).iter().zip(&sums(previous)).any(|(now, before)| now < before)
+        sums(self)
+            .iter()
+            .zip(&sums(previous))
+            .any(|(now, before)| now < before)
     }
 }
 
@@ -74,35 +84,86 @@ mod tests {
     #[test]
     fn decreasing_counts_and_finer_layouts_are_resets() {
         let before = literal(1, (0.5, 1.0), (2, &[1.0, 2.0, 3.0]), (0, &[]), &[]);
-        let check = |now: &FloatHistogram, expect| assert_eq!(now.detect_reset(&before), expect, "{now}");
+        let check =
+            |now: &FloatHistogram, expect| assert_eq!(now.detect_reset(&before), expect, "{now}");
         check(&before, false);
-        check(&literal(1, (0.5, 1.0), (2, &[1.0, 2.0, 3.0, 4.0]), (0, &[2.0]), &[]), false);
-        check(&literal(1, (0.5, 1.0), (2, &[1.0, 1.0, 3.0, 4.0]), (0, &[]), &[]), true);
-        check(&literal(1, (0.5, 1.0), (3, &[2.0, 3.0, 9.0]), (0, &[]), &[]), true);
-        check(&literal(1, (0.5, 0.0), (2, &[1.0, 2.0, 9.0]), (0, &[]), &[]), true);
-        check(&literal(1, (0.5, 1.0), (2, &[1.0, 2.0]), (0, &[]), &[]), true);
-        // Coarser buckets and a wider zero bucket are not resets if they contain whole previous buckets.
-        check(&literal(0, (0.5, 1.0), (1, &[1.0, 5.0]), (0, &[]), &[]), false);
-        check(&literal(0, (0.5, 1.0), (1, &[1.0, 4.0, 9.0]), (0, &[]), &[]), true);
-        check(&literal(2, (0.5, 1.0), (3, &[1.0, 2.0, 3.0, 9.0]), (0, &[]), &[]), true);
-        check(&literal(1, (2.0, 2.0), (3, &[2.0, 3.0]), (0, &[]), &[]), false);
-        check(&literal(1, (1.5, 9.0), (3, &[2.0, 3.0]), (0, &[]), &[]), true);
-        check(&literal(-53, (0.0, 0.0), (0, &[99.0]), (0, &[]), &[1.0]), true);
+        check(
+            &literal(1, (0.5, 1.0), (2, &[1.0, 2.0, 3.0, 4.0]), (0, &[2.0]), &[]),
+            false,
+        );
+        check(
+            &literal(1, (0.5, 1.0), (2, &[1.0, 1.0, 3.0, 4.0]), (0, &[]), &[]),
+            true,
+        );
+        check(
+            &literal(1, (0.5, 1.0), (3, &[2.0, 3.0, 9.0]), (0, &[]), &[]),
+            true,
+        );
+        check(
+            &literal(1, (0.5, 0.0), (2, &[1.0, 2.0, 9.0]), (0, &[]), &[]),
+            true,
+        );
+        check(
+            &literal(1, (0.5, 1.0), (2, &[1.0, 2.0]), (0, &[]), &[]),
+            true,
+        );
+        // Coarser buckets and a wider zero bucket are not resets if they contain whole previous
+        // buckets.
+        check(
+            &literal(0, (0.5, 1.0), (1, &[1.0, 5.0]), (0, &[]), &[]),
+            false,
+        );
+        check(
+            &literal(0, (0.5, 1.0), (1, &[1.0, 4.0, 9.0]), (0, &[]), &[]),
+            true,
+        );
+        check(
+            &literal(2, (0.5, 1.0), (3, &[1.0, 2.0, 3.0, 9.0]), (0, &[]), &[]),
+            true,
+        );
+        check(
+            &literal(1, (2.0, 2.0), (3, &[2.0, 3.0]), (0, &[]), &[]),
+            false,
+        );
+        check(
+            &literal(1, (1.5, 9.0), (3, &[2.0, 3.0]), (0, &[]), &[]),
+            true,
+        );
+        check(
+            &literal(-53, (0.0, 0.0), (0, &[99.0]), (0, &[]), &[1.0]),
+            true,
+        );
     }
 
     #[test]
     fn custom_buckets_are_compared_on_common_bounds() {
-        let before = literal(-53, (0.0, 0.0), (0, &[1.0, 1.0, 1.0]), (0, &[]), &[1.0, 2.0]);
-        let check = |now: FloatHistogram, expect| assert_eq!(now.detect_reset(&before), expect, "{now}");
-        check(literal(-53, (0.0, 0.0), (0, &[2.0, 1.0]), (0, &[]), &[2.0]), false);
-        check(literal(-53, (0.0, 0.0), (0, &[1.0, 9.0]), (0, &[]), &[2.0]), true);
+        let before = literal(
+            -53,
+            (0.0, 0.0),
+            (0, &[1.0, 1.0, 1.0]),
+            (0, &[]),
+            &[1.0, 2.0],
+        );
+        let check =
+            |now: FloatHistogram, expect| assert_eq!(now.detect_reset(&before), expect, "{now}");
+        check(
+            literal(-53, (0.0, 0.0), (0, &[2.0, 1.0]), (0, &[]), &[2.0]),
+            false,
+        );
+        check(
+            literal(-53, (0.0, 0.0), (0, &[1.0, 9.0]), (0, &[]), &[2.0]),
+            true,
+        );
         check(literal(0, (0.0, 0.0), (0, &[9.0]), (0, &[]), &[]), true);
     }
 
     #[test]
     fn a_hint_takes_precedence_over_the_counts() {
         let before = literal(0, (0.0, 0.0), (0, &[5.0]), (0, &[]), &[]);
-        let with = |reset_hint| FloatHistogram { reset_hint, ..literal(0, (0.0, 0.0), (0, &[4.0]), (0, &[]), &[]) };
+        let with = |reset_hint| FloatHistogram {
+            reset_hint,
+            ..literal(0, (0.0, 0.0), (0, &[4.0]), (0, &[]), &[])
+        };
         use ResetHint::{Gauge, NoReset, Reset, Unknown};
         let found = [Gauge, NoReset, Reset, Unknown].map(|hint| with(hint).detect_reset(&before));
         assert_eq!(found, [true, false, true, true]);

@@ -17,7 +17,10 @@ pub(crate) struct HistogramSum {
 impl HistogramSum {
     /// Creates the sum of one histogram.
     pub(crate) fn new(first: FloatHistogram) -> Self {
-        Self { sum: first, compensation: None }
+        Self {
+            sum: first,
+            compensation: None,
+        }
     }
 
     /// Adds a histogram.
@@ -35,35 +38,66 @@ impl HistogramSum {
         if !sum.is_custom() {
             let zero = sum.merge_zero_buckets(other, Some(compensation));
             add_to(&mut sum.zero_count, &mut compensation.zero_count, zero.sum);
-            add_to(&mut sum.zero_count, &mut compensation.zero_count, zero.compensation);
+            add_to(
+                &mut sum.zero_count,
+                &mut compensation.zero_count,
+                zero.compensation,
+            );
         }
         add_to(&mut sum.count, &mut compensation.count, other.count);
         add_to(&mut sum.sum, &mut compensation.sum, other.sum);
-        let custom_bounds_reconciled = sum.is_custom() && sum.custom_bounds() != other.custom_bounds();
+        let custom_bounds_reconciled =
+            sum.is_custom() && sum.custom_bounds() != other.custom_bounds();
         if custom_bounds_reconciled {
-            compensation.positive = sum.combine_on_common_bounds(other, &compensation.positive, 1.0);
+            compensation.positive =
+                sum.combine_on_common_bounds(other, &compensation.positive, 1.0);
         } else if sum.is_custom() {
-            sum.positive.add_compensated(&mut compensation.positive, &other.positive, None, 0);
+            sum.positive
+                .add_compensated(&mut compensation.positive, &other.positive, None, 0);
         } else {
             add_exponential(sum, compensation, other);
         }
-        Ok(Combined { counter_reset_collision, custom_bounds_reconciled })
+        Ok(Combined {
+            counter_reset_collision,
+            custom_bounds_reconciled,
+        })
     }
 
     /// Returns the compensated sum.
     pub(crate) fn finish(self) -> FloatHistogram {
-        let Self { mut sum, compensation } = self;
+        let Self {
+            mut sum,
+            compensation,
+        } = self;
         if let Some(compensation) = compensation {
-            let skip = |buckets: &Buckets| if sum.is_custom() { 0 } else { sum.n_in_zero_bucket(buckets) };
+            let skip = |buckets: &Buckets| {
+                if sum.is_custom() {
+                    0
+                } else {
+                    sum.n_in_zero_bucket(buckets)
+                }
+            };
             let (n_positive, n_negative) = (skip(&sum.positive), skip(&sum.negative));
             sum.zero_count += compensation.zero_count;
             sum.count += compensation.count;
             sum.sum += compensation.sum;
             let add = |counts: &mut [f64], compensation: &[f64], from: usize| {
-                counts.iter_mut().zip(compensation).skip(from).for_each(|(count, compensation)| *count += compensation);
+                counts
+                    .iter_mut()
+                    .zip(compensation)
+                    .skip(from)
+                    .for_each(|(count, compensation)| *count += compensation);
             };
-            add(sum.positive.counts_mut(), &compensation.positive, n_positive);
-            add(sum.negative.counts_mut(), &compensation.negative, n_negative);
+            add(
+                sum.positive.counts_mut(),
+                &compensation.positive,
+                n_positive,
+            );
+            add(
+                sum.negative.counts_mut(),
+                &compensation.negative,
+                n_negative,
+            );
         }
         sum
     }
@@ -82,10 +116,18 @@ impl HistogramSum {
 
     fn each_compensation(&mut self, change: impl Fn(&mut f64)) {
         if let Some(compensation) = &mut self.compensation {
-            [&mut compensation.count, &mut compensation.sum, &mut compensation.zero_count]
-                .into_iter()
+            [
+                &mut compensation.count,
+                &mut compensation.sum,
+                &mut compensation.zero_count,
+            ]
+            .into_iter()
+            .for_each(&change);
+            compensation
+                .positive
+                .iter_mut()
+                .chain(&mut compensation.negative)
                 .for_each(&change);
-            compensation.positive.iter_mut().chain(&mut compensation.negative).for_each(&change);
         }
     }
 
@@ -100,31 +142,52 @@ impl HistogramSum {
 }
 
 fn add_to(sum: &mut f64, compensation: &mut f64, value: f64) {
-    let total = KahanSum { sum: *sum, compensation: *compensation }.plus(value);
+    let total = KahanSum {
+        sum: *sum,
+        compensation: *compensation,
+    }
+    .plus(value);
     (*sum, *compensation) = (total.sum, total.compensation);
 }
 
 /// Adds the buckets of a histogram with an exponential schema.
-fn add_exponential(sum: &mut FloatHistogram, compensation: &mut Compensation, other: &FloatHistogram) {
+fn add_exponential(
+    sum: &mut FloatHistogram,
+    compensation: &mut Compensation,
+    other: &FloatHistogram,
+) {
     if other.schema < sum.schema {
-        (sum.positive, compensation.positive) =
-            sum.positive.reduce_resolution_compensated(&compensation.positive, sum.schema, other.schema);
-        (sum.negative, compensation.negative) =
-            sum.negative.reduce_resolution_compensated(&compensation.negative, sum.schema, other.schema);
+        (sum.positive, compensation.positive) = sum.positive.reduce_resolution_compensated(
+            &compensation.positive,
+            sum.schema,
+            other.schema,
+        );
+        (sum.negative, compensation.negative) = sum.negative.reduce_resolution_compensated(
+            &compensation.negative,
+            sum.schema,
+            other.schema,
+        );
         sum.schema = other.schema;
     }
-    let sides =
-        [(&mut compensation.positive, &other.positive, true), (&mut compensation.negative, &other.negative, false)];
+    let sides = [
+        (&mut compensation.positive, &other.positive, true),
+        (&mut compensation.negative, &other.negative, false),
+    ];
     for (compensation, buckets, is_positive) in sides {
         let zeros = || vec![0.0; buckets.len()];
         let finer = other.schema > sum.schema;
-        let merged = finer.then(|| buckets.reduce_resolution_compensated(&zeros(), other.schema, sum.schema));
+        let merged = finer
+            .then(|| buckets.reduce_resolution_compensated(&zeros(), other.schema, sum.schema));
         let (buckets, buckets_compensation) = match &merged {
             Some((buckets, compensation)) => (buckets, Some(&compensation[..])),
             None => (buckets, None),
         };
         let from = sum.n_in_zero_bucket(buckets);
-        let side = if is_positive { &mut sum.positive } else { &mut sum.negative };
+        let side = if is_positive {
+            &mut sum.positive
+        } else {
+            &mut sum.negative
+        };
         side.add_compensated(compensation, buckets, buckets_compensation, from);
     }
 }

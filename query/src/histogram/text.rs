@@ -8,7 +8,8 @@ use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 use super::buckets::Buckets;
 use super::{Bucket, FloatHistogram};
 
-/// Maximum number of buckets, including empty ones, in a test expression. Further buckets are omitted.
+/// Maximum number of buckets, including empty ones, in a test expression. Further buckets are
+/// omitted.
 const PRINTED_BUCKETS_MAX: usize = 10_000;
 
 impl fmt::Display for FloatHistogram {
@@ -25,8 +26,8 @@ impl fmt::Display for Bucket {
     }
 }
 
-/// Formats a stored histogram like Prometheus' tools: like a [`FloatHistogram`], but integer counts never have an
-/// exponent.
+/// Formats a stored histogram like Prometheus' tools: like a [`FloatHistogram`], but integer counts
+/// never have an exponent.
 #[must_use]
 pub fn print_stored(histogram: &Histogram) -> String {
     let print_count: fn(f64) -> String = match histogram.counts {
@@ -34,7 +35,9 @@ pub fn print_stored(histogram: &Histogram) -> String {
         HistogramCounts::Float { .. } => general,
     };
     let mut out = String::new();
-    FloatHistogram::from(histogram).write(&mut out, print_count).expect("writing to a string cannot fail");
+    FloatHistogram::from(histogram)
+        .write(&mut out, print_count)
+        .expect("writing to a string cannot fail");
     out
 }
 
@@ -45,21 +48,55 @@ fn general(value: f64) -> String {
 
 impl Bucket {
     fn write(&self, out: &mut dyn fmt::Write, print_count: fn(f64) -> String) -> fmt::Result {
-        let (open, close) =
-            (if self.lower_inclusive { '[' } else { '(' }, if self.upper_inclusive { ']' } else { ')' });
-        write!(out, "{open}{},{}{close}:{}", General(self.lower), General(self.upper), print_count(self.count))
+        let (open, close) = (
+            if self.lower_inclusive { '[' } else { '(' },
+            if self.upper_inclusive { ']' } else { ')' },
+        );
+        write!(
+            out,
+            "{open}{},{}{close}:{}",
+            General(self.lower),
+            General(self.upper),
+            print_count(self.count)
+        )
     }
 }
 
 impl FloatHistogram {
     fn write(&self, out: &mut dyn fmt::Write, print_count: fn(f64) -> String) -> fmt::Result {
-        write!(out, "{{count:{}, sum:{}", print_count(self.count), General(self.sum))?;
-        let negative = self.negative.iter().rev().map(|(index, count)| self.negative_bucket(index, count));
-        let positive = self.positive.iter().map(|(index, count)| self.positive_bucket(index, count));
+        write!(
+            out,
+            "{{count:{}, sum:{}",
+            print_count(self.count),
+            General(self.sum)
+        )?;
+        let negative = self
+            .negative
+            .iter()
+            .rev()
+            .map(|(index, count)| self.negative_bucket(index, count));
+        let positive = self
+            .positive
+            .iter()
+            .map(|(index, count)| self.positive_bucket(index, count));
         let (lower, upper) = (-self.zero_threshold, self.zero_threshold);
-        let count = if self.is_custom() { 0.0 } else { self.zero_count };
-        let zero = Bucket { lower, upper, lower_inclusive: true, upper_inclusive: true, count };
-        for bucket in negative.chain([zero]).chain(positive).filter(|bucket| bucket.count != 0.0) {
+        let count = if self.is_custom() {
+            0.0
+        } else {
+            self.zero_count
+        };
+        let zero = Bucket {
+            lower,
+            upper,
+            lower_inclusive: true,
+            upper_inclusive: true,
+            count,
+        };
+        for bucket in negative
+            .chain([zero])
+            .chain(positive)
+            .filter(|bucket| bucket.count != 0.0)
+        {
             out.write_str(", ")?;
             bucket.write(out, print_count)?;
         }
@@ -68,10 +105,17 @@ impl FloatHistogram {
 }
 
 impl FloatHistogram {
-    /// Returns the histogram in the syntax of test scripts: `{{schema:1 count:3 sum:2.5 buckets:[1 2]}}`.
+    /// Returns the histogram in the syntax of test scripts:
+    /// `{{schema:1 count:3 sum:2.5 buckets:[1 2]}}`.
     #[must_use]
     pub fn test_expression(&self) -> String {
-        let list = |numbers: &[f64]| numbers.iter().map(|&number| general(number)).collect::<Vec<_>>().join(" ");
+        let list = |numbers: &[f64]| {
+            numbers
+                .iter()
+                .map(|&number| general(number))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         let mut items = Vec::new();
         if self.schema != 0 {
             items.push(format!("schema:{}", self.schema));
@@ -83,7 +127,10 @@ impl FloatHistogram {
             ("z_bucket_w", self.zero_threshold),
         ];
         items.extend(
-            numbers.iter().filter(|(_, number)| *number != 0.0).map(|(key, n)| format!("{key}:{}", General(*n))),
+            numbers
+                .iter()
+                .filter(|(_, number)| *number != 0.0)
+                .map(|(key, n)| format!("{key}:{}", General(*n))),
         );
         if self.is_custom() {
             items.push(format!("custom_values:[{}]", list(self.custom_bounds())));
@@ -107,13 +154,17 @@ impl FloatHistogram {
     }
 }
 
-/// Returns the index of the first bucket with observations, and the counts from that bucket on, including empty ones.
+/// Returns the index of the first bucket with observations, and the counts from that bucket on,
+/// including empty ones.
 fn dense(buckets: &Buckets) -> (i32, Vec<f64>) {
     let mut populated = buckets.iter().filter(|&(_, count)| count != 0.0).peekable();
-    let Some(&(first, _)) = populated.peek() else { return (0, Vec::new()) };
+    let Some(&(first, _)) = populated.peek() else {
+        return (0, Vec::new());
+    };
     let mut counts = Vec::new();
     for (index, count) in populated {
-        let offset = usize::try_from(i64::from(index) - i64::from(first)).unwrap_or(PRINTED_BUCKETS_MAX);
+        let offset =
+            usize::try_from(i64::from(index) - i64::from(first)).unwrap_or(PRINTED_BUCKETS_MAX);
         if offset >= PRINTED_BUCKETS_MAX {
             break;
         }
@@ -132,15 +183,32 @@ mod tests {
     fn integer_counts_of_stored_histograms_have_no_exponent() {
         let [count, zero_count] = [12_345_678_u32; 2];
         let (positive, negative) = (Vec::new(), Vec::new());
-        let integer =
-            HistogramCounts::Integer { count: count.into(), zero_count: zero_count.into(), positive, negative };
+        let integer = HistogramCounts::Integer {
+            count: count.into(),
+            zero_count: zero_count.into(),
+            positive,
+            negative,
+        };
         let (positive, negative) = (Vec::new(), Vec::new());
-        let float = HistogramCounts::Float { count: count.into(), zero_count: zero_count.into(), positive, negative };
+        let float = HistogramCounts::Float {
+            count: count.into(),
+            zero_count: zero_count.into(),
+            positive,
+            negative,
+        };
         for (counts, expect) in [
             (integer, "{count:12345678, sum:1e+07, [-0.5,0.5]:12345678}"),
-            (float, "{count:1.2345678e+07, sum:1e+07, [-0.5,0.5]:1.2345678e+07}"),
+            (
+                float,
+                "{count:1.2345678e+07, sum:1e+07, [-0.5,0.5]:1.2345678e+07}",
+            ),
         ] {
-            let histogram = Histogram { zero_threshold: 0.5, sum: 1e7, counts, ..Histogram::default() };
+            let histogram = Histogram {
+                zero_threshold: 0.5,
+                sum: 1e7,
+                counts,
+                ..Histogram::default()
+            };
             assert_eq!(print_stored(&histogram), expect);
         }
     }
@@ -152,7 +220,12 @@ mod tests {
             schema: 1,
             zero_threshold: 0.001,
             sum: 2.5,
-            counts: HistogramCounts::Integer { count: 9, zero_count: 1, positive: vec![1, 0, 2], negative: vec![5] },
+            counts: HistogramCounts::Integer {
+                count: 9,
+                zero_count: 1,
+                positive: vec![1, 0, 2],
+                negative: vec![5],
+            },
             positive_spans: vec![span(2, 1), span(1, 2)],
             negative_spans: vec![span(0, 1)],
             ..Histogram::default()

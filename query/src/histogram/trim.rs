@@ -1,7 +1,8 @@
 //! `h </ x` and `h >/ x`: remove the observations above or below a value.
 //!
-//! A bucket that contains the value is split with the interpolation of [`FloatHistogram::quantile`]. If observations
-//! are removed, count and sum are estimated from the remaining buckets.
+//! A bucket that contains the value is split with the interpolation of
+//! [`FloatHistogram::quantile`]. If observations are removed, count and sum are estimated from the
+//! remaining buckets.
 
 use super::{Bucket, FloatHistogram};
 
@@ -29,7 +30,8 @@ impl FloatHistogram {
         let has_positive = self.trim_side(true, value, keep, &mut remaining);
         let has_negative = self.trim_side(false, value, keep, &mut remaining);
         if let Some(bucket) = self.zero_bucket() {
-            let (count, middle) = trim_zero_bucket(bucket, value, keep, (has_negative, has_positive));
+            let (count, middle) =
+                trim_zero_bucket(bucket, value, keep, (has_negative, has_positive));
             remaining.is_cut |= count != self.zero_count;
             self.zero_count = count;
             remaining.sum += middle * count;
@@ -43,26 +45,50 @@ impl FloatHistogram {
     }
 
     /// Trims the positive or the negative buckets. Returns `true` if any of them had observations.
-    fn trim_side(&mut self, positive: bool, value: f64, keep: Keep, remaining: &mut Remaining) -> bool {
+    fn trim_side(
+        &mut self,
+        positive: bool,
+        value: f64,
+        keep: Keep,
+        remaining: &mut Remaining,
+    ) -> bool {
         let linear = self.is_custom();
         let mut any = false;
-        for at in 0..if positive { self.positive.len() } else { self.negative.len() } {
-            let side = if positive { &self.positive } else { &self.negative };
+        for at in 0..if positive {
+            self.positive.len()
+        } else {
+            self.negative.len()
+        } {
+            let side = if positive {
+                &self.positive
+            } else {
+                &self.negative
+            };
             let (index, count) = (side.index(at), side.counts()[at]);
             if count == 0.0 {
                 continue;
             }
             any = true;
-            let bucket = if positive { self.positive_bucket(index, count) } else { self.negative_bucket(index, count) };
+            let bucket = if positive {
+                self.positive_bucket(index, count)
+            } else {
+                self.negative_bucket(index, count)
+            };
             let (kept, middle) = match keep {
-                Keep::Below if bucket.upper <= value => {
-                    (count, middle_of(bucket.lower, bucket.upper, positive, linear))
+                Keep::Below if bucket.upper <= value => (
+                    count,
+                    middle_of(bucket.lower, bucket.upper, positive, linear),
+                ),
+                Keep::Above if bucket.lower >= value => (
+                    count,
+                    middle_of(bucket.lower, bucket.upper, positive, linear),
+                ),
+                Keep::Below if bucket.lower < value => {
+                    trim_bucket(bucket, value, keep, positive, linear)
                 }
-                Keep::Above if bucket.lower >= value => {
-                    (count, middle_of(bucket.lower, bucket.upper, positive, linear))
+                Keep::Above if bucket.upper > value => {
+                    trim_bucket(bucket, value, keep, positive, linear)
                 }
-                Keep::Below if bucket.lower < value => trim_bucket(bucket, value, keep, positive, linear),
-                Keep::Above if bucket.upper > value => trim_bucket(bucket, value, keep, positive, linear),
                 _ => {
                     self.side_mut(positive)[at] = 0.0;
                     remaining.is_cut = true;
@@ -80,13 +106,23 @@ impl FloatHistogram {
     }
 
     fn side_mut(&mut self, positive: bool) -> &mut [f64] {
-        if positive { self.positive.counts_mut() } else { self.negative.counts_mut() }
+        if positive {
+            self.positive.counts_mut()
+        } else {
+            self.negative.counts_mut()
+        }
     }
 }
 
-/// Returns the remaining count of a bucket that contains `value`, and the middle of the remaining part.
+/// Returns the remaining count of a bucket that contains `value`, and the middle of the remaining
+/// part.
 fn trim_bucket(bucket: Bucket, value: f64, keep: Keep, positive: bool, linear: bool) -> (f64, f64) {
-    let Bucket { lower, upper, count, .. } = bucket;
+    let Bucket {
+        lower,
+        upper,
+        count,
+        ..
+    } = bucket;
     if lower == f64::NEG_INFINITY || upper == f64::INFINITY {
         return trim_endless(bucket, value, keep);
     }
@@ -103,15 +139,23 @@ fn trim_bucket(bucket: Bucket, value: f64, keep: Keep, positive: bool, linear: b
     }
 }
 
-/// Like [`trim_bucket`], for buckets with an infinite bound. The distribution of their observations is unknown, so a
-/// bucket that would be split is removed. Exception: a bucket with a positive upper bound is assumed to begin at 0.
+/// Like [`trim_bucket`], for buckets with an infinite bound. The distribution of their observations
+/// is unknown, so a bucket that would be split is removed. Exception: a bucket with a positive
+/// upper bound is assumed to begin at 0.
 fn trim_endless(bucket: Bucket, value: f64, keep: Keep) -> (f64, f64) {
-    let Bucket { lower, upper, count, .. } = bucket;
+    let Bucket {
+        lower,
+        upper,
+        count,
+        ..
+    } = bucket;
     let finite = |bound: f64| if bound.is_infinite() { 0.0 } else { bound };
     if lower == f64::NEG_INFINITY {
         return match keep {
             Keep::Below if value >= upper => (count, 0.0),
-            Keep::Below if value > 0.0 && upper > 0.0 && upper != f64::INFINITY => (count * value / upper, value / 2.0),
+            Keep::Below if value > 0.0 && upper > 0.0 && upper != f64::INFINITY => {
+                (count * value / upper, value / 2.0)
+            }
             Keep::Below if upper <= 0.0 => (count, value),
             Keep::Above if value <= lower => (count, 0.0),
             Keep::Above if value >= 0.0 && upper > value && upper != f64::INFINITY => {
@@ -126,9 +170,15 @@ fn trim_endless(bucket: Bucket, value: f64, keep: Keep) -> (f64, f64) {
     }
 }
 
-/// Like [`trim_bucket`], for the zero bucket. `sides` tells whether there are negative and positive observations.
+/// Like [`trim_bucket`], for the zero bucket. `sides` tells whether there are negative and positive
+/// observations.
 fn trim_zero_bucket(bucket: Bucket, value: f64, keep: Keep, sides: (bool, bool)) -> (f64, f64) {
-    let Bucket { mut lower, mut upper, count, .. } = bucket;
+    let Bucket {
+        mut lower,
+        mut upper,
+        count,
+        ..
+    } = bucket;
     match sides {
         (true, false) => upper = 0.0,
         (false, true) => lower = 0.0,
@@ -139,8 +189,14 @@ fn trim_zero_bucket(bucket: Bucket, value: f64, keep: Keep, sides: (bool, bool))
         Keep::Above if value >= upper && value > lower => (0.0, 0.0),
         Keep::Below if value >= upper => (count, (lower + upper) / 2.0),
         Keep::Above if value <= lower => (count, (lower + upper) / 2.0),
-        Keep::Below => (count * ((value - lower) / (upper - lower)), (lower + value) / 2.0),
-        Keep::Above => (count * ((upper - value) / (upper - lower)), (value + upper) / 2.0),
+        Keep::Below => (
+            count * ((value - lower) / (upper - lower)),
+            (lower + value) / 2.0,
+        ),
+        Keep::Above => (
+            count * ((upper - value) / (upper - lower)),
+            (value + upper) / 2.0,
+        ),
     }
 }
 
@@ -177,13 +233,39 @@ mod tests {
 
     #[test]
     fn observations_on_one_side_of_a_value_remain() {
-        let custom = literal(-53, (0.0, 0.0), (0, &[2.0, 4.0, 2.0]), (0, &[]), &[1.0, 3.0]);
-        check(&custom, 2.0, Keep::Below, "{count:4, sum:4, [-Inf,1]:2, (1,3]:2}");
-        check(&custom, 2.0, Keep::Above, "{count:4, sum:11, (1,3]:2, (3,+Inf]:2}");
+        let custom = literal(
+            -53,
+            (0.0, 0.0),
+            (0, &[2.0, 4.0, 2.0]),
+            (0, &[]),
+            &[1.0, 3.0],
+        );
+        check(
+            &custom,
+            2.0,
+            Keep::Below,
+            "{count:4, sum:4, [-Inf,1]:2, (1,3]:2}",
+        );
+        check(
+            &custom,
+            2.0,
+            Keep::Above,
+            "{count:4, sum:11, (1,3]:2, (3,+Inf]:2}",
+        );
         check(&custom, 0.5, Keep::Below, "{count:1, sum:0.25, [-Inf,1]:1}");
-        check(&custom, f64::INFINITY, Keep::Below, "{count:8, sum:8, [-Inf,1]:2, (1,3]:4, (3,+Inf]:2}");
+        check(
+            &custom,
+            f64::INFINITY,
+            Keep::Below,
+            "{count:8, sum:8, [-Inf,1]:2, (1,3]:4, (3,+Inf]:2}",
+        );
         let exponential = literal(0, (0.5, 2.0), (2, &[4.0]), (0, &[1.0]), &[]);
-        check(&exponential, 0.0, Keep::Above, "{count:5, sum:11.563708498984761, [-0.5,0.5]:1, (2,4]:4}");
+        check(
+            &exponential,
+            0.0,
+            Keep::Above,
+            "{count:5, sum:11.563708498984761, [-0.5,0.5]:1, (2,4]:4}",
+        );
         check(&exponential, -2.0, Keep::Below, "{count:0, sum:0}");
     }
 
@@ -191,6 +273,11 @@ mod tests {
     fn count_and_sum_are_unchanged_if_nothing_is_removed() {
         let mut histogram = literal(0, (0.0, 0.0), (0, &[1.0]), (0, &[]), &[]);
         histogram.sum = 0.75;
-        check(&histogram, 2.0, Keep::Below, "{count:1, sum:0.75, (0.5,1]:1}");
+        check(
+            &histogram,
+            2.0,
+            Keep::Below,
+            "{count:1, sum:0.75, (0.5,1]:1}",
+        );
     }
 }

@@ -21,12 +21,16 @@ const OVERFLOW: f64 = 7.097_827_128_933_84e2;
 const LN2_UPPER: f64 = 0.693_147_180_559_662_956_511_601_805_686_950_683_593_75;
 const LN2_LOWER: f64 = 0.282_352_905_630_315_771_225_884_481_750_134_360_255_254_120_68e-12;
 
-/// Returns e to the power of a number. Extracts the nearest power of two, divides the remainder by 16, and doubles the
-/// result of the series, minus one, four times. A power of two of 1,024 counts as overflow even if the result would be
-/// finite.
+/// Returns e to the power of a number. Extracts the nearest power of two, divides the remainder by
+/// 16, and doubles the result of the series, minus one, four times. A power of two of 1,024 counts
+/// as overflow even if the result would be finite.
 pub(crate) fn exp(value: f64) -> f64 {
     if !value.is_finite() {
-        return if value == f64::NEG_INFINITY { 0.0 } else { value };
+        return if value == f64::NEG_INFINITY {
+            0.0
+        } else {
+            value
+        };
     }
     if value > OVERFLOW {
         return f64::INFINITY;
@@ -37,7 +41,9 @@ pub(crate) fn exp(value: f64) -> f64 {
         return 0.0;
     }
     let rest = (-LN2_LOWER).mul_add(power, (-LN2_UPPER).mul_add(power, value)) * 0.0625;
-    let series = TAYLOR[1..].iter().fold(TAYLOR[0], |sum, &coefficient| sum.mul_add(rest, coefficient));
+    let series = TAYLOR[1..].iter().fold(TAYLOR[0], |sum, &coefficient| {
+        sum.mul_add(rest, coefficient)
+    });
     // With y = e^x - 1, e^2x - 1 is y (y + 2).
     let mut less_one = rest * series;
     for _ in 0..3 {
@@ -48,7 +54,8 @@ pub(crate) fn exp(value: f64) -> f64 {
 
 /// Returns a number near 1 times a power of two, in two steps if the result is subnormal.
 fn times_power(value: f64, power: i32) -> f64 {
-    let power_of_two = |stored: i32| f64::from_bits(u64::from(stored.unsigned_abs()) << FRACTION_BITS);
+    let power_of_two =
+        |stored: i32| f64::from_bits(u64::from(stored.unsigned_abs()) << FRACTION_BITS);
     let stored = power + BIAS;
     match stored {
         0x7ff.. => f64::INFINITY,

@@ -34,7 +34,11 @@ pub(crate) fn min(a: f64, b: f64) -> f64 {
 
 /// Go's `int64(f)` on amd64: values that do not fit become the smallest integer.
 pub(crate) fn to_i64(value: f64) -> i64 {
-    if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) { value as i64 } else { i64::MIN }
+    if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) {
+        value as i64
+    } else {
+        i64::MIN
+    }
 }
 
 /// Prometheus' `almost.Equal` for values that are not staleness markers.
@@ -63,6 +67,9 @@ mod tests {
 
     #[test]
     fn values_that_do_not_fit_become_the_smallest_integer() {
-        assert_eq!((to_i64(-1.9), to_i64(f64::NAN), to_i64(1e19)), (-1, i64::MIN, i64::MIN));
+        assert_eq!(
+            (to_i64(-1.9), to_i64(f64::NAN), to_i64(1e19)),
+            (-1, i64::MIN, i64::MIN)
+        );
     }
 }

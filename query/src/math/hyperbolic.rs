@@ -7,7 +7,8 @@ use super::{exp, ln, polynomial};
 
 /// From this value on, the smaller exponential is negligible.
 const ONE_EXPONENTIAL: f64 = 21.0;
-/// From this value on, 1 is negligible compared with the square, so the inverse is the logarithm of twice the value.
+/// From this value on, 1 is negligible compared with the square, so the inverse is the logarithm of
+/// twice the value.
 const ONE_IS_NEGLIGIBLE: f64 = (1_u64 << 28) as f64;
 /// Below this value, an odd function with slope 1 at 0 returns its argument.
 const NEAR_ZERO: f64 = 1.0 / (1_u64 << 28) as f64;
@@ -43,15 +44,28 @@ pub(crate) fn sinh(value: f64) -> f64 {
 /// Hyperbolic cosine.
 pub(crate) fn cosh(value: f64) -> f64 {
     let exponential = exp(value.abs());
-    if value.abs() > ONE_EXPONENTIAL { exponential * 0.5 } else { (exponential + 1.0 / exponential) * 0.5 }
+    if value.abs() > ONE_EXPONENTIAL {
+        exponential * 0.5
+    } else {
+        (exponential + 1.0 / exponential) * 0.5
+    }
 }
 
 /// Hyperbolic tangent.
 pub(crate) fn tanh(value: f64) -> f64 {
     /// Half of the logarithm of 2^127. From this value on, the result is 1.
     const ONE: f64 = 0.5 * 88.029_691_931_113_05;
-    const P: [f64; 3] = [-9.643_991_794_250_523e-1, -9.928_772_310_019_186e1, -1.614_687_684_417_084_5e3];
-    const Q: [f64; 4] = [1.0, 1.128_116_784_916_329_3e2, 2.235_488_390_601_004_5e3, 4.844_063_053_251_255e3];
+    const P: [f64; 3] = [
+        -9.643_991_794_250_523e-1,
+        -9.928_772_310_019_186e1,
+        -1.614_687_684_417_084_5e3,
+    ];
+    const Q: [f64; 4] = [
+        1.0,
+        1.128_116_784_916_329_3e2,
+        2.235_488_390_601_004_5e3,
+        4.844_063_053_251_255e3,
+    ];
     let size = value.abs();
     if size > ONE {
         return 1.0_f64.copysign(value);

@@ -1,6 +1,7 @@
 //! Sums and means with Prometheus' compensation for rounding.
 
-/// A running sum with compensation: Kahan summation with Neumaier's improvement, like Prometheus' `kahansum.Inc`.
+/// A running sum with compensation: Kahan summation with Neumaier's improvement, like Prometheus'
+/// `kahansum.Inc`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct KahanSum {
     /// The sum so far.
@@ -12,7 +13,10 @@ pub(crate) struct KahanSum {
 impl KahanSum {
     /// Creates a sum with an initial value.
     pub(crate) const fn new(sum: f64) -> Self {
-        Self { sum, compensation: 0.0 }
+        Self {
+            sum,
+            compensation: 0.0,
+        }
     }
 
     /// Returns the sum with `value` added.
@@ -28,7 +32,10 @@ impl KahanSum {
         } else {
             compensation + ((value - total) + sum)
         };
-        Self { sum: total, compensation }
+        Self {
+            sum: total,
+            compensation,
+        }
     }
 
     /// Returns the compensated sum.
@@ -38,8 +45,8 @@ impl KahanSum {
     }
 }
 
-/// A running mean, for `avg` and `avg_over_time`. Holds the sum and divides it at the end; if the sum overflows,
-/// switches to the incremental mean.
+/// A running mean, for `avg` and `avg_over_time`. Holds the sum and divides it at the end; if the
+/// sum overflows, switches to the incremental mean.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mean {
     count: f64,
@@ -51,7 +58,11 @@ pub(crate) struct Mean {
 impl Mean {
     /// Creates the mean of one value.
     pub(crate) const fn new(first: f64) -> Self {
-        Self { count: 1.0, sum: KahanSum::new(first), incremental: false }
+        Self {
+            count: 1.0,
+            sum: KahanSum::new(first),
+            incremental: false,
+        }
     }
 
     /// Adds a value.
@@ -70,13 +81,20 @@ impl Mean {
             self.sum.compensation /= self.count - 1.0;
         }
         let shrink = (self.count - 1.0) / self.count;
-        self.sum = KahanSum { sum: shrink * self.sum.sum, compensation: shrink * self.sum.compensation }
-            .plus(value / self.count);
+        self.sum = KahanSum {
+            sum: shrink * self.sum.sum,
+            compensation: shrink * self.sum.compensation,
+        }
+        .plus(value / self.count);
     }
 
     /// Returns the mean.
     pub(crate) fn finish(self) -> f64 {
-        if self.incremental { self.sum.total() } else { self.sum.sum / self.count + self.sum.compensation / self.count }
+        if self.incremental {
+            self.sum.total()
+        } else {
+            self.sum.sum / self.count + self.sum.compensation / self.count
+        }
     }
 }
 
@@ -86,7 +104,12 @@ mod tests {
 
     #[test]
     fn sums_are_compensated_for_rounding() {
-        let sum = |values: &[f64]| values.iter().fold(KahanSum::new(0.0), |sum, &v| sum.plus(v)).total();
+        let sum = |values: &[f64]| {
+            values
+                .iter()
+                .fold(KahanSum::new(0.0), |sum, &v| sum.plus(v))
+                .total()
+        };
         assert_eq!(sum(&[1.0, 1e100, 1.0, -1e100]), 2.0);
         assert_eq!(sum(&[f64::MAX, f64::MAX]), f64::INFINITY);
     }

@@ -33,7 +33,11 @@ pub(crate) fn ln(value: f64) -> f64 {
     let bits = value.to_bits();
     let fraction = f64::from_bits(bits & ((1 << FRACTION_BITS) - 1) | 0.5_f64.to_bits());
     let power = f64::from((bits >> FRACTION_BITS & EXPONENT_MASK) as i32 - (BIAS - 1));
-    let (f, k) = if fraction <= FRAC_1_SQRT_2 { (fraction * 2.0 - 1.0, power - 1.0) } else { (fraction - 1.0, power) };
+    let (f, k) = if fraction <= FRAC_1_SQRT_2 {
+        (fraction * 2.0 - 1.0, power - 1.0)
+    } else {
+        (fraction - 1.0, power)
+    };
     let s = f / (2.0 + f);
     let s2 = s * s;
     let s4 = s2 * s2;
@@ -65,7 +69,11 @@ pub(super) fn ln_1p(value: f64) -> f64 {
         return f64::NAN;
     }
     if value == -1.0 || value == f64::INFINITY {
-        return if value < 0.0 { f64::NEG_INFINITY } else { value };
+        return if value < 0.0 {
+            f64::NEG_INFINITY
+        } else {
+            value
+        };
     }
     let size = value.abs();
     if size < TINY {
@@ -74,7 +82,11 @@ pub(super) fn ln_1p(value: f64) -> f64 {
     if size < SMALL {
         return value - value * value * 0.5;
     }
-    if size < SQRT_2 - 1.0 && value > FRAC_1_SQRT_2 - 1.0 { ln_1p_small(value) } else { ln_1p_reduced(value) }
+    if size < SQRT_2 - 1.0 && value > FRAC_1_SQRT_2 - 1.0 {
+        ln_1p_small(value)
+    } else {
+        ln_1p_reduced(value)
+    }
 }
 
 /// Returns ln (1 + f) for an `f` near 0, without extracting a power of two.
@@ -90,7 +102,11 @@ fn ln_1p_reduced(value: f64) -> f64 {
     const FRACTION_MASK: u64 = (1 << FRACTION_BITS) - 1;
     let (sum, lost) = if value.abs() < (1_u64 << 53) as f64 {
         let sum = 1.0 + value;
-        let lost = if sum >= 2.0 { 1.0 - (sum - value) } else { value - (sum - 1.0) };
+        let lost = if sum >= 2.0 {
+            1.0 - (sum - value)
+        } else {
+            value - (sum - 1.0)
+        };
         (sum, lost / sum)
     } else {
         (value, 0.0)
@@ -99,9 +115,17 @@ fn ln_1p_reduced(value: f64) -> f64 {
     let power = (bits >> FRACTION_BITS) as i32 - BIAS;
     let fraction = bits & FRACTION_MASK;
     let (u, power, is_near_one) = if fraction < SQRT2_FRACTION {
-        (f64::from_bits(fraction | 1.0_f64.to_bits()), power, fraction == 0)
+        (
+            f64::from_bits(fraction | 1.0_f64.to_bits()),
+            power,
+            fraction == 0,
+        )
     } else {
-        (f64::from_bits(fraction | 0.5_f64.to_bits()), power + 1, ((1 << FRACTION_BITS) - fraction) >> 2 == 0)
+        (
+            f64::from_bits(fraction | 0.5_f64.to_bits()),
+            power + 1,
+            ((1 << FRACTION_BITS) - fraction) >> 2 == 0,
+        )
     };
     let (f, k) = (u - 1.0, f64::from(power));
     if is_near_one {
@@ -117,15 +141,24 @@ fn ln_1p_reduced(value: f64) -> f64 {
 /// Returns ln of a number near 2^`k`.
 fn ln_near_power_of_two(f: f64, k: f64, lost: f64) -> f64 {
     if f == 0.0 {
-        return if k == 0.0 { 0.0 } else { k * LN2_HIGH + (lost + k * LN2_LOW) };
+        return if k == 0.0 {
+            0.0
+        } else {
+            k * LN2_HIGH + (lost + k * LN2_LOW)
+        };
     }
     let rest = 0.5 * f * f * (1.0 - 0.666_666_666_666_666_66 * f);
-    if k == 0.0 { f - rest } else { k * LN2_HIGH - ((rest - (k * LN2_LOW + lost)) - f) }
+    if k == 0.0 {
+        f - rest
+    } else {
+        k * LN2_HIGH - ((rest - (k * LN2_LOW + lost)) - f)
+    }
 }
 
 fn series(f: f64, half_square: f64) -> f64 {
     let s = f / (2.0 + f);
     let z = s * s;
-    let rest = z * (L[0] + z * (L[1] + z * (L[2] + z * (L[3] + z * (L[4] + z * (L[5] + z * L[6]))))));
+    let rest =
+        z * (L[0] + z * (L[1] + z * (L[2] + z * (L[3] + z * (L[4] + z * (L[5] + z * L[6]))))));
     s * (half_square + rest)
 }

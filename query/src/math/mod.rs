@@ -1,13 +1,18 @@
-//! Elementary functions with the same results, bit for bit, as Go's `math` package on amd64 with fused multiply-add,
-//! and therefore as Prometheus. Also compensated sums, and floating-point operations of Go.
+//! Elementary functions with the same results, bit for bit, as Go's `math` package on amd64 with
+//! fused multiply-add, and therefore as Prometheus. Also compensated sums, and floating-point
+//! operations of Go.
 //!
-//! The results of the C library differ from Go's in the last digits. Each function here performs the steps of Go in the
-//! same order: the reductions and polynomials of Cephes and of FreeBSD's msun, and Go's own for powers. The quirks are
-//! the same: [`exp`] overflows from 709.44 on, and [`ln`] treats numbers below 2.2e-308 as normal. Square roots and
-//! rounding are exact on all platforms and come from the standard library.
+//! The results of the C library differ from Go's in the last digits. Each function here performs
+//! the steps of Go in the same order: the reductions and polynomials of Cephes and of FreeBSD's
+//! msun, and Go's own for powers. The quirks are the same: [`exp`] overflows from 709.44 on, and
+//! [`ln`] treats numbers below 2.2e-308 as normal. Square roots and rounding are exact on all
+//! platforms and come from the standard library.
 //!
 //! `golden.txt` contains results of Go 1.26.8. Tests compare them bit for bit.
-#![expect(clippy::excessive_precision, reason = "coefficients stand as they are published")]
+#![expect(
+    clippy::excessive_precision,
+    reason = "coefficients stand as they are published"
+)]
 
 mod exponential;
 pub(crate) mod float;
@@ -31,7 +36,11 @@ const EXPONENT_MASK: u64 = 0x7ff;
 
 /// Returns the sign, 1 or -1. Returns 0, -0 and NaN unchanged.
 pub(crate) fn sgn(value: f64) -> f64 {
-    if value == 0.0 || value.is_nan() { value } else { 1.0_f64.copysign(value) }
+    if value == 0.0 || value.is_nan() {
+        value
+    } else {
+        1.0_f64.copysign(value)
+    }
 }
 
 /// Returns the exponent of a number.
@@ -41,7 +50,9 @@ fn exponent(bits: u64) -> i32 {
 
 /// Evaluates a polynomial by Horner's scheme, highest coefficient first.
 fn polynomial(x: f64, coefficients: &[f64]) -> f64 {
-    coefficients.iter().fold(0.0, |sum, coefficient| sum * x + coefficient)
+    coefficients
+        .iter()
+        .fold(0.0, |sum, coefficient| sum * x + coefficient)
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ const POWER_MAX: i32 = 1 << 12;
 /// All floats from this value on are even integers.
 const ALL_EVEN: f64 = (1_u64 << 53) as f64;
 
-/// Returns `base` to the power of `exponent`. Computes the power of the integer part by repeated squaring, and that of
-/// the fraction by the logarithm.
+/// Returns `base` to the power of `exponent`. Computes the power of the integer part by repeated
+/// squaring, and that of the fraction by the logarithm.
 pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
     if let Some(result) = special(base, exponent) {
         return result;
@@ -32,10 +32,15 @@ pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
         start = exp(rest * ln(base));
     }
     let (product, power) = times_whole_power(start, base, whole as u64);
-    if exponent < 0.0 { ldexp(1.0 / product, -power) } else { ldexp(product, power) }
+    if exponent < 0.0 {
+        ldexp(1.0 / product, -power)
+    } else {
+        ldexp(product, power)
+    }
 }
 
-/// Multiplies `product` by `base` to the power of `exponent`. Returns the product and a separate power of two.
+/// Multiplies `product` by `base` to the power of `exponent`. Returns the product and a separate
+/// power of two.
 fn times_whole_power(mut product: f64, base: f64, mut exponent: u64) -> (f64, i32) {
     let (mut square, mut square_power) = frexp(base);
     let mut power = 0;
@@ -78,7 +83,11 @@ fn special(base: f64, exponent: f64) -> Option<f64> {
     if base.is_infinite() {
         // A power of -Inf is the power of its inverse, -0, with the negated exponent.
         let of_positive_infinity = if exponent < 0.0 { 0.0 } else { f64::INFINITY };
-        return Some(if base < 0.0 { pow(-0.0, -exponent) } else { of_positive_infinity });
+        return Some(if base < 0.0 {
+            pow(-0.0, -exponent)
+        } else {
+            of_positive_infinity
+        });
     }
     if exponent == 0.5 {
         return Some(base.sqrt());
@@ -89,10 +98,15 @@ fn special(base: f64, exponent: f64) -> Option<f64> {
 fn pow_zero(base: f64, exponent: f64) -> f64 {
     let keeps_sign = exponent.abs() < ALL_EVEN && exponent % 2.0 != 0.0 && exponent.fract() == 0.0;
     let size = if exponent < 0.0 { f64::INFINITY } else { 0.0 };
-    if keeps_sign { size.copysign(base) } else { size }
+    if keeps_sign {
+        size.copysign(base)
+    } else {
+        size
+    }
 }
 
-/// Returns a power whose exponent is infinite, or an even number so large that it has the same effect.
+/// Returns a power whose exponent is infinite, or an even number so large that it has the same
+/// effect.
 fn pow_infinite(base: f64, is_positive: bool) -> f64 {
     if base == -1.0 {
         1.0

@@ -6,7 +6,11 @@ use super::*;
 const GOLDEN: &str = include_str!("golden.txt");
 
 fn number(text: &str) -> f64 {
-    if text == "nan" { f64::NAN } else { f64::from_bits(u64::from_str_radix(text, 16).unwrap()) }
+    if text == "nan" {
+        f64::NAN
+    } else {
+        f64::from_bits(u64::from_str_radix(text, 16).unwrap())
+    }
 }
 
 fn unary_function(name: &str) -> Option<fn(f64) -> f64> {
@@ -55,11 +59,18 @@ fn results_have_the_bits_of_go() {
         let (expected, arguments) = numbers.split_last().unwrap();
         let result = apply(name, arguments);
         if result.to_bits() != expected.to_bits() && !(result.is_nan() && expected.is_nan()) {
-            different.push(format!("{name} of {arguments:?} is {result:e}, not {expected:e}"));
+            different.push(format!(
+                "{name} of {arguments:?} is {result:e}, not {expected:e}"
+            ));
         }
     }
     assert!(GOLDEN.lines().count() > 1000);
-    assert!(different.is_empty(), "{} differ:\n{}", different.len(), different[..different.len().min(40)].join("\n"));
+    assert!(
+        different.is_empty(),
+        "{} differ:\n{}",
+        different.len(),
+        different[..different.len().min(40)].join("\n")
+    );
 }
 
 #[test]
@@ -69,5 +80,8 @@ fn a_number_is_split_and_scaled_back() {
         assert!((0.5..1.0).contains(&fraction.abs()));
         assert_eq!(ldexp(fraction, power), value);
     }
-    assert_eq!((ldexp(0.5, 3000), ldexp(-0.5, -3000)), (f64::INFINITY, -0.0));
+    assert_eq!(
+        (ldexp(0.5, 3000), ldexp(-0.5, -3000)),
+        (f64::INFINITY, -0.0)
+    );
 }

@@ -55,8 +55,16 @@ pub(crate) fn sin(value: f64) -> f64 {
         return if value.is_infinite() { f64::NAN } else { value };
     }
     let reduced = reduce(value.abs());
-    let size = if reduced.is_turned() { reduced.cosine_of_rest() } else { reduced.sine_of_rest() };
-    if (value < 0.0) != reduced.is_in_lower_half() { -size } else { size }
+    let size = if reduced.is_turned() {
+        reduced.cosine_of_rest()
+    } else {
+        reduced.sine_of_rest()
+    };
+    if (value < 0.0) != reduced.is_in_lower_half() {
+        -size
+    } else {
+        size
+    }
 }
 
 /// Cosine.
@@ -65,13 +73,25 @@ pub(crate) fn cos(value: f64) -> f64 {
         return f64::NAN;
     }
     let reduced = reduce(value.abs());
-    let size = if reduced.is_turned() { reduced.sine_of_rest() } else { reduced.cosine_of_rest() };
-    if reduced.is_turned() != reduced.is_in_lower_half() { -size } else { size }
+    let size = if reduced.is_turned() {
+        reduced.sine_of_rest()
+    } else {
+        reduced.cosine_of_rest()
+    };
+    if reduced.is_turned() != reduced.is_in_lower_half() {
+        -size
+    } else {
+        size
+    }
 }
 
 /// Tangent.
 pub(crate) fn tan(value: f64) -> f64 {
-    const P: [f64; 3] = [-1.309_369_391_813_837_8e4, 1.153_516_648_385_874_2e6, -1.795_652_519_764_848_8e7];
+    const P: [f64; 3] = [
+        -1.309_369_391_813_837_8e4,
+        1.153_516_648_385_874_2e6,
+        -1.795_652_519_764_848_8e7,
+    ];
     const Q: [f64; 5] = [
         1.0,
         1.368_129_634_706_929_6e4,
@@ -85,15 +105,27 @@ pub(crate) fn tan(value: f64) -> f64 {
     let reduced = reduce(value.abs());
     let z = reduced.rest;
     let square = z * z;
-    let tangent = if square > 1e-14 { z + z * (square * polynomial(square, &P) / polynomial(square, &Q)) } else { z };
-    let size = if reduced.is_turned() { -1.0 / tangent } else { tangent };
+    let tangent = if square > 1e-14 {
+        z + z * (square * polynomial(square, &P) / polynomial(square, &Q))
+    } else {
+        z
+    };
+    let size = if reduced.is_turned() {
+        -1.0 / tangent
+    } else {
+        tangent
+    };
     if value < 0.0 { -size } else { size }
 }
 
 /// From this angle on, reduction needs more bits of pi than three floats hold.
 const LARGE: f64 = (1_u64 << 29) as f64;
 /// pi/4 in three parts. Products of the parts with the octants of angles below `LARGE` are exact.
-const FRAC_PI_4_PARTS: [f64; 3] = [7.853_981_256_484_985e-1, 3.774_894_707_930_798e-8, 2.695_151_429_079_059_5e-15];
+const FRAC_PI_4_PARTS: [f64; 3] = [
+    7.853_981_256_484_985e-1,
+    3.774_894_707_930_798e-8,
+    2.695_151_429_079_059_5e-15,
+];
 
 /// Reduces a finite, non-negative angle by whole octants.
 fn reduce(angle: f64) -> Reduced {
@@ -103,8 +135,13 @@ fn reduce(angle: f64) -> Reduced {
     let octant = (angle * (4.0 / PI)) as u64;
     let octant = octant + (octant & 1);
     let n_octants = octant as f64;
-    let rest = FRAC_PI_4_PARTS.iter().fold(angle, |rest, part| rest - n_octants * part);
-    Reduced { octant: octant & 7, rest }
+    let rest = FRAC_PI_4_PARTS
+        .iter()
+        .fold(angle, |rest, part| rest - n_octants * part);
+    Reduced {
+        octant: octant & 7,
+        rest,
+    }
 }
 
 /// 4/pi in digits of 64 bits. The point is after the first digit.
@@ -131,7 +168,8 @@ const FOUR_OVER_PI: [u64; 20] = [
     0xac06_608d_f8f6_d757,
 ];
 
-/// Reduces a large angle by multiplying it with the relevant digits of 4/pi (Payne-Hanek reduction).
+/// Reduces a large angle by multiplying it with the relevant digits of 4/pi (Payne-Hanek
+/// reduction).
 fn reduce_large(angle: f64) -> Reduced {
     let bits = angle.to_bits();
     let mantissa = bits & ((1 << FRACTION_BITS) - 1) | 1 << FRACTION_BITS;
@@ -139,18 +177,30 @@ fn reduce_large(angle: f64) -> Reduced {
     let (digit, shift) = (first_bit / 64, first_bit % 64);
     // A shift by 64 gives 0, as in Go.
     let digit_at = |i: usize| {
-        FOUR_OVER_PI[digit + i] << shift | FOUR_OVER_PI[digit + i + 1].checked_shr(64 - shift as u32).unwrap_or(0)
+        FOUR_OVER_PI[digit + i] << shift
+            | FOUR_OVER_PI[digit + i + 1]
+                .checked_shr(64 - shift as u32)
+                .unwrap_or(0)
     };
     let wide = |digit: u64| u128::from(digit) * u128::from(mantissa);
-    let product = (wide(digit_at(0)) << 64).wrapping_add(wide(digit_at(1))).wrapping_add(wide(digit_at(2)) >> 64);
+    let product = (wide(digit_at(0)) << 64)
+        .wrapping_add(wide(digit_at(1)))
+        .wrapping_add(wide(digit_at(2)) >> 64);
     let octant = (product >> 125) as u64;
     let fraction = fraction_of((product << 3 >> 64) as u64, product as u64);
-    let (octant, fraction) = if octant & 1 == 1 { ((octant + 1) & 7, fraction - 1.0) } else { (octant, fraction) };
-    Reduced { octant, rest: fraction * FRAC_PI_4 }
+    let (octant, fraction) = if octant & 1 == 1 {
+        ((octant + 1) & 7, fraction - 1.0)
+    } else {
+        (octant, fraction)
+    };
+    Reduced {
+        octant,
+        rest: fraction * FRAC_PI_4,
+    }
 }
 
-/// Converts 128 bits to a binary fraction, truncated to the precision of a float. As in Go, `low` starts with the last
-/// three bits of `high`.
+/// Converts 128 bits to a binary fraction, truncated to the precision of a float. As in Go, `low`
+/// starts with the last three bits of `high`.
 fn fraction_of(high: u64, low: u64) -> f64 {
     let leading = high.leading_zeros();
     let bits = u128::from(high) << 64 | u128::from(low);
@@ -179,7 +229,11 @@ pub(crate) fn asin(value: f64) -> f64 {
         return f64::NAN;
     }
     let other = (1.0 - size * size).sqrt();
-    let angle = if size > 0.7 { FRAC_PI_2 - atan_of_positive(other / size) } else { atan_of_positive(size / other) };
+    let angle = if size > 0.7 {
+        FRAC_PI_2 - atan_of_positive(other / size)
+    } else {
+        atan_of_positive(size / other)
+    };
     if value < 0.0 { -angle } else { angle }
 }
 

@@ -8,8 +8,8 @@ use crate::functions::{self, arithmetic};
 
 use super::duration::{QueryTimes, resolve};
 use super::{
-    Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery, info_shift, label_names,
-    skip_buckets,
+    Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery,
+    info_shift, label_names, skip_buckets,
 };
 
 /// Creates the plan of an expression.
@@ -50,7 +50,16 @@ struct Built {
 
 impl Built {
     fn new(kind: PlanKind, expr: &Expr, value_type: ValueType) -> Self {
-        Self { plan: Plan { kind, value_type, span: expr.span, id: 0 }, invariant: false, beneficial: false }
+        Self {
+            plan: Plan {
+                kind,
+                value_type,
+                span: expr.span,
+                id: 0,
+            },
+            invariant: false,
+            beneficial: false,
+        }
     }
 
     fn invariant(mut self, invariant: bool, beneficial: bool) -> Self {
@@ -59,12 +68,23 @@ impl Built {
     }
 
     fn wrapped_if_beneficial(self) -> Plan {
-        if self.beneficial { self.wrapped() } else { self.plan }
+        if self.beneficial {
+            self.wrapped()
+        } else {
+            self.plan
+        }
     }
 
     fn wrapped(self) -> Plan {
-        let Plan { value_type, span, .. } = self.plan;
-        Plan { kind: PlanKind::StepInvariant(Box::new(self.plan)), value_type, span, id: 0 }
+        let Plan {
+            value_type, span, ..
+        } = self.plan;
+        Plan {
+            kind: PlanKind::StepInvariant(Box::new(self.plan)),
+            value_type,
+            span,
+            id: 0,
+        }
     }
 }
 
@@ -83,7 +103,10 @@ impl Builder<'_> {
             ExprKind::Vector(selector) => {
                 let selector = self.selector(selector)?;
                 let fixed = selector.shift.at_ms.is_some();
-                Ok(Built::new(PlanKind::Selector(selector), expr, ValueType::Vector).invariant(fixed, fixed))
+                Ok(
+                    Built::new(PlanKind::Selector(selector), expr, ValueType::Vector)
+                        .invariant(fixed, fixed),
+                )
             }
             ExprKind::Matrix(matrix) => self.range_selector(expr, matrix),
             ExprKind::Subquery(subquery) => self.subquery(expr, subquery),
@@ -91,10 +114,16 @@ impl Builder<'_> {
             ExprKind::Aggregate(aggregate) => self.aggregate(expr, aggregate),
             ExprKind::Binary(binary) => self.chain(expr, binary),
             ExprKind::Unary(unary) => {
-                let Built { plan, invariant, beneficial } = self.build(&unary.expr)?;
+                let Built {
+                    plan,
+                    invariant,
+                    beneficial,
+                } = self.build(&unary.expr)?;
                 let value_type = plan.value_type;
                 let kind = match plan.kind {
-                    PlanKind::Number(value) if unary.op == UnaryOp::Minus => PlanKind::Number(-value),
+                    PlanKind::Number(value) if unary.op == UnaryOp::Minus => {
+                        PlanKind::Number(-value)
+                    }
                     _ => PlanKind::Sign(unary.op, Box::new(plan)),
                 };
                 Ok(Built::new(kind, expr, value_type).invariant(invariant, beneficial))
@@ -106,7 +135,13 @@ impl Builder<'_> {
     fn selector(&self, selector: &ast::VectorSelector) -> Result<Selector, String> {
         let shift = self.shift(selector.offset.as_ref(), selector.at)?;
         let (matchers, extension) = (selector.matchers.clone(), selector.extension);
-        Ok(Selector { n_written: matchers.len(), matchers, shift, extension, skip_buckets: false })
+        Ok(Selector {
+            n_written: matchers.len(),
+            matchers,
+            shift,
+            extension,
+            skip_buckets: false,
+        })
     }
 
     fn shift(&self, offset: Option<&ast::Duration>, at: Option<At>) -> Result<Shift, String> {
@@ -130,16 +165,30 @@ impl Builder<'_> {
         Ok(Built::new(kind, expr, ValueType::Matrix).invariant(fixed, false))
     }
 
-    /// Builds a subquery. Its expression is evaluated once if it is step-invariant, even if the subquery is not.
+    /// Builds a subquery. Its expression is evaluated once if it is step-invariant, even if the
+    /// subquery is not.
     fn subquery(&self, expr: &Expr, subquery: &ast::Subquery) -> Result<Built, String> {
         let shift = self.shift(subquery.offset.as_ref(), subquery.at)?;
-        let step_ms = subquery.step.as_ref().map(|step| resolve(step, self.times, false)).transpose()?;
+        let step_ms = subquery
+            .step
+            .as_ref()
+            .map(|step| resolve(step, self.times, false))
+            .transpose()?;
         // As in Prometheus, a step below a millisecond is the default one.
         let step_ms = step_ms.filter(|&step_ms| step_ms > 0);
         let range_ms = resolve(&subquery.range, self.times, false)?;
         let inner = self.build(&subquery.expr)?;
-        let inner = if inner.invariant { inner.wrapped() } else { inner.plan };
-        let kind = PlanKind::Subquery(Box::new(Subquery { expr: inner, range_ms, step_ms, shift }));
+        let inner = if inner.invariant {
+            inner.wrapped()
+        } else {
+            inner.plan
+        };
+        let kind = PlanKind::Subquery(Box::new(Subquery {
+            expr: inner,
+            range_ms,
+            step_ms,
+            shift,
+        }));
         Ok(Built::new(kind, expr, ValueType::Matrix).invariant(shift.at_ms.is_some(), false))
     }
 
@@ -147,11 +196,17 @@ impl Builder<'_> {
         if let Some(value) = self.query_constant(call.function.name) {
             return Ok(constant(value, expr));
         }
-        let args = call.args.iter().map(|arg| self.build(arg)).collect::<Result<Vec<_>, _>>()?;
-        // The timestamp of a sample at a fixed time (`@`) is step-invariant. For other arguments it is the time of the
-        // step.
-        let fixed_timestamp =
-            call.function.name == "timestamp" && args.iter().all(|arg| arg.invariant && is_selector(&arg.plan));
+        let args = call
+            .args
+            .iter()
+            .map(|arg| self.build(arg))
+            .collect::<Result<Vec<_>, _>>()?;
+        // The timestamp of a sample at a fixed time (`@`) is step-invariant. For other arguments it
+        // is the time of the step.
+        let fixed_timestamp = call.function.name == "timestamp"
+            && args
+                .iter()
+                .all(|arg| arg.invariant && is_selector(&arg.plan));
         let invariant = match call.function.name {
             name if STEP_DEPENDENT.contains(&name) => fixed_timestamp,
             // The second argument has the syntax of a selector, and is not evaluated.
@@ -164,27 +219,49 @@ impl Builder<'_> {
             args.into_iter().map(Built::wrapped_if_beneficial).collect()
         };
         let implementation = functions::implementation(call.function.name);
-        let implementation = implementation.ok_or_else(|| format!("unknown function {}", call.function.name))?;
-        let kind = PlanKind::Call(Call { function: call.function, implementation, args });
+        let implementation =
+            implementation.ok_or_else(|| format!("unknown function {}", call.function.name))?;
+        let kind = PlanKind::Call(Call {
+            function: call.function,
+            implementation,
+            args,
+        });
         Ok(Built::new(kind, expr, call.function.return_type).invariant(invariant, invariant))
     }
 
     /// Returns the value of a function that depends only on the times of the query.
     fn query_constant(&self, name: &str) -> Option<f64> {
-        let QueryTimes { start_ms, end_ms, step_ms } = *self.times;
+        let QueryTimes {
+            start_ms,
+            end_ms,
+            step_ms,
+        } = *self.times;
         match name {
             "start" => Some(start_ms as f64 / 1000.0),
             "end" => Some(end_ms as f64 / 1000.0),
             "range" => Some(seconds(end_ms - start_ms)),
-            "step" => Some(if start_ms == end_ms { 0.0 } else { seconds(step_ms) }),
+            "step" => Some(if start_ms == end_ms {
+                0.0
+            } else {
+                seconds(step_ms)
+            }),
             _ => None,
         }
     }
 
-    /// Builds an aggregation. As in Prometheus, its parameter does not affect whether it is step-invariant.
+    /// Builds an aggregation. As in Prometheus, its parameter does not affect whether it is
+    /// step-invariant.
     fn aggregate(&self, expr: &Expr, aggregate: &ast::Aggregate) -> Result<Built, String> {
-        let param = aggregate.param.as_deref().map(|param| self.build(param)).transpose()?;
-        let Built { plan, invariant, beneficial } = self.build(&aggregate.expr)?;
+        let param = aggregate
+            .param
+            .as_deref()
+            .map(|param| self.build(param))
+            .transpose()?;
+        let Built {
+            plan,
+            invariant,
+            beneficial,
+        } = self.build(&aggregate.expr)?;
         let kind = PlanKind::Aggregate(Box::new(Aggregate {
             op: aggregate.op,
             expr: plan,
@@ -199,8 +276,11 @@ impl Builder<'_> {
         let (first, operators) = binary.chain();
         let mut lhs = self.build(first)?;
         for (at, operator) in operators.iter().enumerate() {
-            // The span of an operator ends with its right side, like the left side of the next operator.
-            let span = operators.get(at + 1).map_or(expr.span, |next| next.lhs.span);
+            // The span of an operator ends with its right side, like the left side of the next
+            // operator.
+            let span = operators
+                .get(at + 1)
+                .map_or(expr.span, |next| next.lhs.span);
             let rhs = self.build(&operator.rhs)?;
             // Constant folding. An operator that is not for scalars fails during the evaluation.
             if let (PlanKind::Number(a), PlanKind::Number(b)) = (&lhs.plan.kind, &rhs.plan.kind)
@@ -208,7 +288,11 @@ impl Builder<'_> {
             {
                 let mut value = [*a];
                 arithmetic::apply_to_scalars(operator.op, &mut value, &[*b]);
-                lhs.plan = Plan { kind: PlanKind::Number(value[0]), span, ..lhs.plan };
+                lhs.plan = Plan {
+                    kind: PlanKind::Number(value[0]),
+                    span,
+                    ..lhs.plan
+                };
                 continue;
             }
             let invariant = lhs.invariant && rhs.invariant;
@@ -219,15 +303,22 @@ impl Builder<'_> {
             let link = Link {
                 op: operator.op,
                 rhs,
-                matching: operator.matching.clone().map(|matching| ast::VectorMatching {
-                    labels: label_names::sort(matching.labels),
-                    include: label_names::sort(matching.include),
-                    ..matching
-                }),
+                matching: operator
+                    .matching
+                    .clone()
+                    .map(|matching| ast::VectorMatching {
+                        labels: label_names::sort(matching.labels),
+                        include: label_names::sort(matching.include),
+                        ..matching
+                    }),
                 return_bool: operator.return_bool,
                 span,
             };
-            lhs = Built { plan: extend(lhs_plan, link), invariant, beneficial: invariant };
+            lhs = Built {
+                plan: extend(lhs_plan, link),
+                invariant,
+                beneficial: invariant,
+            };
         }
         Ok(lhs)
     }
@@ -236,15 +327,30 @@ impl Builder<'_> {
 /// Appends a link to a chain, or creates a chain.
 fn extend(lhs: Plan, link: Link) -> Plan {
     let scalars = lhs.value_type == ValueType::Scalar && link.rhs.value_type == ValueType::Scalar;
-    let (value_type, span) = (if scalars { ValueType::Scalar } else { ValueType::Vector }, link.span);
+    let (value_type, span) = (
+        if scalars {
+            ValueType::Scalar
+        } else {
+            ValueType::Vector
+        },
+        link.span,
+    );
     let chain = match lhs.kind {
         PlanKind::Chain(mut chain) => {
             chain.links.push(link);
             chain
         }
-        kind => Chain { first: Box::new(Plan { kind, ..lhs }), links: vec![link] },
+        kind => Chain {
+            first: Box::new(Plan { kind, ..lhs }),
+            links: vec![link],
+        },
     };
-    Plan { kind: PlanKind::Chain(chain), value_type, span, id: 0 }
+    Plan {
+        kind: PlanKind::Chain(chain),
+        value_type,
+        span,
+        id: 0,
+    }
 }
 
 fn constant(value: f64, expr: &Expr) -> Built {

@@ -1,7 +1,9 @@
-//! Common subexpression elimination: finds equal expressions of a query, so that they are evaluated once.
+//! Common subexpression elimination: finds equal expressions of a query, so that they are evaluated
+//! once.
 //!
-//! Two expressions are equal if they have the same text and are evaluated over the same steps; their positions may
-//! differ. Equal expressions have the same class. For example, a selector that occurs twice is read once.
+//! Two expressions are equal if they have the same text and are evaluated over the same steps;
+//! their positions may differ. Equal expressions have the same class. For example, a selector that
+//! occurs twice is read once.
 
 use std::fmt::Write;
 
@@ -35,39 +37,65 @@ struct Uses {
 impl<'a> CommonSubexpressions<'a> {
     /// Finds the common subexpressions of a plan.
     pub(crate) fn of(plan: &'a Plan) -> Self {
-        let mut classes = Classes { known: HashMap::new(), by_id: vec![0; plan.n_nodes()] };
+        let mut classes = Classes {
+            known: HashMap::new(),
+            by_id: vec![0; plan.n_nodes()],
+        };
         let context = classes.intern("the query");
         classes.add(plan, context);
         let uses = vec![Uses::default(); classes.known.len()];
-        let mut subexpressions = Self { classes: classes.by_id, uses, ..Self::default() };
+        let mut subexpressions = Self {
+            classes: classes.by_id,
+            uses,
+            ..Self::default()
+        };
         subexpressions.add_use(plan, true);
         subexpressions
     }
 
-    /// Returns the class of an expression and its number of uses, which is 0 if the value cannot be shared.
+    /// Returns the class of an expression and its number of uses, which is 0 if the value cannot be
+    /// shared.
     pub(crate) fn uses(&self, plan: &Plan) -> (usize, usize) {
         let class = self.class(plan);
-        (class, if is_shareable(plan) { self.uses[class].n } else { 0 })
+        (
+            class,
+            if is_shareable(plan) {
+                self.uses[class].n
+            } else {
+                0
+            },
+        )
     }
 
-    /// Returns `true` if the value of an expression is used more than once and at least one use needs all series at
-    /// once.
+    /// Returns `true` if the value of an expression is used more than once and at least one use
+    /// needs all series at once.
     pub(crate) fn is_materialized(&self, plan: &Plan) -> bool {
         let Uses { n, needs_all } = self.uses[self.class(plan)];
         n > 1 && needs_all && is_shareable(plan)
     }
 
-    /// Returns the folds that have the same input as `aggregate`, with their classes and numbers of uses. Each class is
-    /// listed once, the class of `plan` first.
-    pub(crate) fn folds_of_same_input<'p>(&self, plan: &'p Plan, aggregate: &Aggregate) -> Vec<(usize, usize, &'p Plan)>
+    /// Returns the folds that have the same input as `aggregate`, with their classes and numbers of
+    /// uses. Each class is listed once, the class of `plan` first.
+    pub(crate) fn folds_of_same_input<'p>(
+        &self,
+        plan: &'p Plan,
+        aggregate: &Aggregate,
+    ) -> Vec<(usize, usize, &'p Plan)>
     where
         'a: 'p,
     {
         let own = self.class(plan);
-        let others = self.folds.get(&self.class(&aggregate.expr)).map_or(&[][..], |folds| folds);
-        let others = others.iter().filter(|(class, _)| *class != own).map(|&(class, other)| (class, other));
+        let others = self
+            .folds
+            .get(&self.class(&aggregate.expr))
+            .map_or(&[][..], |folds| folds);
+        let others = others
+            .iter()
+            .filter(|(class, _)| *class != own)
+            .map(|&(class, other)| (class, other));
         let all = [(own, plan)].into_iter().chain(others);
-        all.map(|(class, plan)| (class, self.uses[class].n, plan)).collect()
+        all.map(|(class, plan)| (class, self.uses[class].n, plan))
+            .collect()
     }
 
     /// Returns the functions of the same range as `call`, including `call`, with their classes.
@@ -83,8 +111,11 @@ impl<'a> CommonSubexpressions<'a> {
 
     /// Returns `true` if the query has common subexpressions.
     pub(crate) fn has_any(&self) -> bool {
-        let has_several = |by_input: &HashMap<_, Vec<_>>| by_input.values().any(|plans| plans.len() > 1);
-        self.uses.iter().any(|uses| uses.n > 1) || has_several(&self.folds) || has_several(&self.over_range)
+        let has_several =
+            |by_input: &HashMap<_, Vec<_>>| by_input.values().any(|plans| plans.len() > 1);
+        self.uses.iter().any(|uses| uses.n > 1)
+            || has_several(&self.folds)
+            || has_several(&self.over_range)
     }
 
     fn class(&self, plan: &Plan) -> usize {
@@ -103,22 +134,32 @@ impl<'a> CommonSubexpressions<'a> {
         if let PlanKind::Aggregate(aggregate) = &plan.kind
             && is_fold(aggregate.op)
         {
-            self.folds.entry(self.classes[aggregate.expr.id]).or_default().push((class, plan));
+            self.folds
+                .entry(self.classes[aggregate.expr.id])
+                .or_default()
+                .push((class, plan));
         }
         if let PlanKind::Call(call) = &plan.kind
             && let Some(range) = range_of(call)
         {
-            self.over_range.entry(self.classes[range.id]).or_default().push((class, plan));
+            self.over_range
+                .entry(self.classes[range.id])
+                .or_default()
+                .push((class, plan));
         }
         let needs_all = !streams_input(plan);
-        plan.children().into_iter().for_each(|child| self.add_use(child, needs_all));
+        plan.children()
+            .into_iter()
+            .for_each(|child| self.add_use(child, needs_all));
     }
 }
 
 /// Returns the range selector argument of a range function.
 fn range_of(call: &Call) -> Option<&Plan> {
     let is_range = |arg: &&Plan| arg.range_selector().is_some();
-    call.is_over_range().then(|| call.args.iter().find(is_range)).flatten()
+    call.is_over_range()
+        .then(|| call.args.iter().find(is_range))
+        .flatten()
 }
 
 /// Returns `true` if an aggregation holds only a few numbers per group and step.
@@ -136,7 +177,10 @@ fn is_shareable(plan: &Plan) -> bool {
 fn streams_input(plan: &Plan) -> bool {
     match &plan.kind {
         PlanKind::Aggregate(_) => true,
-        PlanKind::Call(call) => matches!(call.implementation, Implementation::Absent | Implementation::Scalar),
+        PlanKind::Call(call) => matches!(
+            call.implementation,
+            Implementation::Absent | Implementation::Scalar
+        ),
         _ => false,
     }
 }
@@ -154,7 +198,8 @@ impl Classes {
         *self.known.entry_ref(text).or_insert(next)
     }
 
-    /// Classifies an expression and its descendants; `context` identifies the steps over which it is evaluated.
+    /// Classifies an expression and its descendants; `context` identifies the steps over which it
+    /// is evaluated.
     fn add(&mut self, plan: &Plan, context: usize) -> usize {
         let (mut text, inner_context) = self.description(plan, context);
         for child in plan.children() {
@@ -167,7 +212,8 @@ impl Classes {
         class
     }
 
-    /// Returns a description of an expression without its children, and the context of the children.
+    /// Returns a description of an expression without its children, and the context of the
+    /// children.
     fn description(&mut self, plan: &Plan, context: usize) -> (String, usize) {
         let mut inner_context = context;
         let own = match &plan.kind {
@@ -176,18 +222,28 @@ impl Classes {
             PlanKind::Selector(selector) => format!("{selector:?}"),
             PlanKind::Range(range) => format!("{range:?}"),
             PlanKind::Subquery(subquery) => {
-                let steps =
-                    format!("steps {context} {} {:?} {:?}", subquery.range_ms, subquery.step_ms, subquery.shift);
+                let steps = format!(
+                    "steps {context} {} {:?} {:?}",
+                    subquery.range_ms, subquery.step_ms, subquery.shift
+                );
                 inner_context = self.intern(&steps);
                 "subquery".to_owned()
             }
             PlanKind::Call(call) => format!("call {}", call.function.name),
             PlanKind::Aggregate(aggregate) => {
-                let Aggregate { op, grouping, without, .. } = &**aggregate;
+                let Aggregate {
+                    op,
+                    grouping,
+                    without,
+                    ..
+                } = &**aggregate;
                 format!("aggregate {op:?} {grouping:?} {without}")
             }
             PlanKind::Chain(chain) => {
-                let links = chain.links.iter().map(|link| (link.op, link.return_bool, &link.matching));
+                let links = chain
+                    .links
+                    .iter()
+                    .map(|link| (link.op, link.return_bool, &link.matching));
                 format!("chain {:?}", links.collect::<Vec<_>>())
             }
             PlanKind::Sign(op, _) => format!("sign {op:?}"),
@@ -209,7 +265,15 @@ mod tests {
     /// Checks the number of shared expressions, and how many of these are materialized.
     fn check(query: &str, n_shared: usize, n_materialized: usize) {
         let expr = varve_promql::parse(query, &Features::all()).unwrap();
-        let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 60_000, step_ms: 1000 }).unwrap();
+        let plan = build(
+            &expr,
+            &QueryTimes {
+                start_ms: 0,
+                end_ms: 60_000,
+                step_ms: 1000,
+            },
+        )
+        .unwrap();
         let subexpressions = CommonSubexpressions::of(&plan);
         let mut all = vec![&plan];
         let mut classes = std::collections::BTreeMap::new();
@@ -220,7 +284,13 @@ mod tests {
             all.extend(plan.children());
         }
         assert_eq!(
-            (classes.len(), classes.values().filter(|materialized| **materialized).count()),
+            (
+                classes.len(),
+                classes
+                    .values()
+                    .filter(|materialized| **materialized)
+                    .count()
+            ),
             (n_shared, n_materialized),
             "{query}"
         );
@@ -241,7 +311,15 @@ mod tests {
     #[test]
     fn expressions_over_different_steps_are_not_shared() {
         check("max_over_time(x[1h:1m]) - x", 0, 0);
-        check("max_over_time(rate(x[5m])[1h:1m]) - min_over_time(rate(x[5m])[1h:1m])", 1, 1);
-        check("max_over_time(rate(x[5m])[1h:1m]) - min_over_time(rate(x[5m])[1h:2m])", 0, 0);
+        check(
+            "max_over_time(rate(x[5m])[1h:1m]) - min_over_time(rate(x[5m])[1h:1m])",
+            1,
+            1,
+        );
+        check(
+            "max_over_time(rate(x[5m])[1h:1m]) - min_over_time(rate(x[5m])[1h:2m])",
+            0,
+            0,
+        );
     }
 }

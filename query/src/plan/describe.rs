@@ -17,8 +17,14 @@ pub(crate) fn describe(plan: &Plan) -> String {
         PlanKind::Selector(selector) => describe_selector(selector, None),
         PlanKind::Range(range) => describe_selector(&range.selector, Some(range.range_ms)),
         PlanKind::Subquery(subquery) => {
-            let step = subquery.step_ms.map_or_else(String::new, |step_ms| format!("{step_ms}ms"));
-            format!("subquery [{}ms:{step}]{}", subquery.range_ms, describe_shift(subquery.shift))
+            let step = subquery
+                .step_ms
+                .map_or_else(String::new, |step_ms| format!("{step_ms}ms"));
+            format!(
+                "subquery [{}ms:{step}]{}",
+                subquery.range_ms,
+                describe_shift(subquery.shift)
+            )
         }
         PlanKind::Call(call) => format!("{}()", call.function.name),
         PlanKind::Aggregate(aggregate) => describe_aggregate(aggregate),
@@ -31,10 +37,15 @@ pub(crate) fn describe(plan: &Plan) -> String {
 
 fn describe_selector(selector: &Selector, range_ms: Option<i64>) -> String {
     let is_name = |matcher: &&Matcher| {
-        matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal && is_legacy_name(matcher.value())
+        matcher.name() == METRIC_NAME
+            && matcher.op() == MatchOp::Equal
+            && is_legacy_name(matcher.value())
     };
     let name = selector.matchers.iter().find(is_name);
-    let others = selector.matchers.iter().filter(|matcher| !name.is_some_and(|name| std::ptr::eq(name, *matcher)));
+    let others = selector
+        .matchers
+        .iter()
+        .filter(|matcher| !name.is_some_and(|name| std::ptr::eq(name, *matcher)));
     let others: Vec<_> = others.map(ToString::to_string).collect();
     let mut text = name.map_or_else(String::new, |name| name.value().to_owned());
     if name.is_none() || !others.is_empty() {
@@ -48,18 +59,33 @@ fn describe_selector(selector: &Selector, range_ms: Option<i64>) -> String {
         Some(RangeExtension::Smoothed) => " smoothed",
     });
     text.push_str(&describe_shift(selector.shift));
-    text.push_str(if selector.skip_buckets { " (count and sum only)" } else { "" });
+    text.push_str(if selector.skip_buckets {
+        " (count and sum only)"
+    } else {
+        ""
+    });
     text
 }
 
 fn describe_shift(shift: Shift) -> String {
-    let at = shift.at_ms.map_or_else(String::new, |at_ms| format!(" @ {}", at_ms as f64 / 1000.0));
-    let offset = if shift.offset_ms == 0 { String::new() } else { format!(" offset {}ms", shift.offset_ms) };
+    let at = shift
+        .at_ms
+        .map_or_else(String::new, |at_ms| format!(" @ {}", at_ms as f64 / 1000.0));
+    let offset = if shift.offset_ms == 0 {
+        String::new()
+    } else {
+        format!(" offset {}ms", shift.offset_ms)
+    };
     at + &offset
 }
 
 fn describe_aggregate(aggregate: &Aggregate) -> String {
-    let Aggregate { op, grouping, without, .. } = aggregate;
+    let Aggregate {
+        op,
+        grouping,
+        without,
+        ..
+    } = aggregate;
     let modifier = match (without, grouping.is_empty()) {
         (false, true) => String::new(),
         (false, false) => format!(" by ({})", grouping.join(", ")),

@@ -1,6 +1,8 @@
 //! Durations that depend on the times of the query.
 
-use varve_promql::ast::{BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, Span, UnaryOp};
+use varve_promql::ast::{
+    BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, Span, UnaryOp,
+};
 use varve_promql::duration::seconds;
 
 use crate::math::float;
@@ -23,14 +25,22 @@ const DURATION_MAX_SECONDS: f64 = (1u64 << 63) as f64 / 1e9;
 ///
 /// # Errors
 /// Prometheus' error message for an invalid duration.
-pub(super) fn resolve(duration: &Duration, times: &QueryTimes, may_be_negative: bool) -> Result<i64, String> {
+pub(super) fn resolve(
+    duration: &Duration,
+    times: &QueryTimes,
+    may_be_negative: bool,
+) -> Result<i64, String> {
     match duration {
         Duration::Fixed(duration_ms) => Ok(*duration_ms),
         Duration::Expr(expr) => resolve_expr(expr, times, may_be_negative),
     }
 }
 
-fn resolve_expr(expr: &DurationExpr, times: &QueryTimes, may_be_negative: bool) -> Result<i64, String> {
+fn resolve_expr(
+    expr: &DurationExpr,
+    times: &QueryTimes,
+    may_be_negative: bool,
+) -> Result<i64, String> {
     let value = evaluate(expr, times)?;
     let fail = |why: &str| Err(span(expr) + why);
     if !value.is_finite() {
@@ -45,23 +55,33 @@ fn resolve_expr(expr: &DurationExpr, times: &QueryTimes, may_be_negative: bool) 
     Ok((value * 1000.0) as i64)
 }
 
-/// Formats the byte range of an expression (end excluded) as the prefix of Prometheus' duration errors.
+/// Formats the byte range of an expression (end excluded) as the prefix of Prometheus' duration
+/// errors.
 fn span(expr: &DurationExpr) -> String {
     let Span { start, end } = span_of(expr);
     format!("{start}:{end}: ")
 }
 
-/// Returns the byte range of an expression. As in Prometheus, parentheses do not count, except for the left one of a
-/// number.
+/// Returns the byte range of an expression. As in Prometheus, parentheses do not count, except for
+/// the left one of a number.
 fn span_of(expr: &DurationExpr) -> Span {
     let Span { start, .. } = expr.span;
     match &expr.kind {
         DurationExprKind::Paren(inner) => match &inner.kind {
-            DurationExprKind::Number(_) => Span { start, end: inner.span.end },
+            DurationExprKind::Number(_) => Span {
+                start,
+                end: inner.span.end,
+            },
             _ => span_of(inner),
         },
-        DurationExprKind::Unary(_, operand) => Span { start, end: span_of(operand).end },
-        DurationExprKind::Binary(_, lhs, rhs) => Span { start: span_of(lhs).start, end: span_of(rhs).end },
+        DurationExprKind::Unary(_, operand) => Span {
+            start,
+            end: span_of(operand).end,
+        },
+        DurationExprKind::Binary(_, lhs, rhs) => Span {
+            start: span_of(lhs).start,
+            end: span_of(rhs).end,
+        },
         _ => expr.span,
     }
 }
@@ -73,8 +93,12 @@ fn evaluate(expr: &DurationExpr, times: &QueryTimes) -> Result<f64, String> {
         DurationExprKind::Range => seconds(times.end_ms - times.start_ms),
         DurationExprKind::Unary(UnaryOp::Plus, inner) => evaluate(inner, times)?,
         DurationExprKind::Unary(UnaryOp::Minus, inner) => -evaluate(inner, times)?,
-        DurationExprKind::Extremum(Extremum::Min, a, b) => float::min(evaluate(a, times)?, evaluate(b, times)?),
-        DurationExprKind::Extremum(Extremum::Max, a, b) => float::max(evaluate(a, times)?, evaluate(b, times)?),
+        DurationExprKind::Extremum(Extremum::Min, a, b) => {
+            float::min(evaluate(a, times)?, evaluate(b, times)?)
+        }
+        DurationExprKind::Extremum(Extremum::Max, a, b) => {
+            float::max(evaluate(a, times)?, evaluate(b, times)?)
+        }
         DurationExprKind::Paren(inner) => evaluate(inner, times)?,
         DurationExprKind::Binary(op, a, b) => {
             let (a, b) = (evaluate(a, times)?, evaluate(b, times)?);

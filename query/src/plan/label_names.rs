@@ -1,4 +1,5 @@
-//! The label names of `by`, `on`, `group_left` and similar lists, and the labels that are removed with a metric name.
+//! The label names of `by`, `on`, `group_left` and similar lists, and the labels that are removed
+//! with a metric name.
 
 use varve_tsdb::labels::{METRIC_NAME, NAME_LABELS};
 
@@ -15,7 +16,9 @@ pub(crate) fn contains_name(names: &[String], name: &str) -> bool {
     if names.len() <= SCANNED_MAX {
         return names.iter().any(|known| known == name);
     }
-    names.binary_search_by(|known| known.as_str().cmp(name)).is_ok()
+    names
+        .binary_search_by(|known| known.as_str().cmp(name))
+        .is_ok()
 }
 
 /// Returns `true` if a label is the metric name or is removed with it.
@@ -35,8 +38,14 @@ mod tests {
         for n in [0, 1, SCANNED_MAX, SCANNED_MAX + 1, 100] {
             let names = sort((0..n).rev().chain(0..n).map(|i| format!("l{i}")).collect());
             assert_eq!(names.len(), n);
-            assert!((0..n).all(|i| contains_name(&names, &format!("l{i}"))), "{n}");
-            assert!(!contains_name(&names, "l") && !contains_name(&names, &format!("l{n}")), "{n}");
+            assert!(
+                (0..n).all(|i| contains_name(&names, &format!("l{i}"))),
+                "{n}"
+            );
+            assert!(
+                !contains_name(&names, "l") && !contains_name(&names, &format!("l{n}")),
+                "{n}"
+            );
         }
     }
 }

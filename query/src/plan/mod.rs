@@ -1,12 +1,16 @@
-//! The plan of a query: its syntax tree after resolving all parts that depend on the times of the query.
+//! The plan of a query: its syntax tree after resolving all parts that depend on the times of the
+//! query.
 //!
-//! Differences from the tree: `@ start()` and `@ end()` are times, durations are milliseconds, `start()`, `end()`,
-//! `range()` and `step()` are numbers, chains of operators are flat, parentheses are removed, functions are resolved to
-//! implementations, and step-invariant expressions are wrapped so that they are evaluated once.
+//! Differences from the tree: `@ start()` and `@ end()` are times, durations are milliseconds,
+//! `start()`, `end()`, `range()` and `step()` are numbers, chains of operators are flat,
+//! parentheses are removed, functions are resolved to implementations, and step-invariant
+//! expressions are wrapped so that they are evaluated once.
 //!
 //! Invariants
-//! 1. A [`PlanKind::StepInvariant`] never wraps a range of samples, a string or another [`PlanKind::StepInvariant`].
-//! 2. The depth of a plan is at most the depth of the tree. A chain of operators counts as one level.
+//! 1. A [`PlanKind::StepInvariant`] never wraps a range of samples, a string or another
+//!    [`PlanKind::StepInvariant`].
+//! 2. The depth of a plan is at most the depth of the tree. A chain of operators counts as one
+//!    level.
 
 mod build;
 mod common_subexpressions;
@@ -26,7 +30,9 @@ pub(crate) use info_shift::info_shift;
 pub(crate) use label_names::{contains_name, is_name_label};
 pub(crate) use order::Order;
 pub(crate) use propagate_matchers::propagate_matchers;
-use varve_promql::ast::{AggregateOp, BinaryOp, RangeExtension, Span, UnaryOp, ValueType, VectorMatching};
+use varve_promql::ast::{
+    AggregateOp, BinaryOp, RangeExtension, Span, UnaryOp, ValueType, VectorMatching,
+};
 use varve_promql::functions::Function;
 
 use varve_tsdb::labels::METRIC_NAME;
@@ -83,7 +89,10 @@ pub(crate) struct Shift {
 
 impl Shift {
     /// No shift: the time of the step.
-    pub(crate) const NONE: Self = Self { offset_ms: 0, at_ms: None };
+    pub(crate) const NONE: Self = Self {
+        offset_ms: 0,
+        at_ms: None,
+    };
 
     /// Returns the evaluation time of a step.
     pub(crate) fn apply(self, step_ms: i64) -> i64 {
@@ -152,7 +161,8 @@ pub(crate) struct Chain {
 pub(crate) struct Link {
     pub(crate) op: BinaryOp,
     pub(crate) rhs: Plan,
-    /// `Some` if and only if both sides are vectors. Its label names are sorted for [`contains_name`].
+    /// `Some` if and only if both sides are vectors. Its label names are sorted for
+    /// [`contains_name`].
     pub(crate) matching: Option<VectorMatching>,
     pub(crate) return_bool: bool,
     /// The position of the whole expression, from the leftmost operand to `rhs`.
@@ -163,45 +173,69 @@ impl Plan {
     /// Returns the direct children from left to right. The children of a chain are its operands.
     pub(crate) fn children(&self) -> Vec<&Self> {
         match &self.kind {
-            PlanKind::Number(_) | PlanKind::String(_) | PlanKind::Selector(_) | PlanKind::Range(_) => Vec::new(),
+            PlanKind::Number(_)
+            | PlanKind::String(_)
+            | PlanKind::Selector(_)
+            | PlanKind::Range(_) => Vec::new(),
             PlanKind::Subquery(subquery) => vec![&subquery.expr],
             PlanKind::Call(call) => call.args.iter().collect(),
-            PlanKind::Aggregate(aggregate) => aggregate.param.iter().chain([&aggregate.expr]).collect(),
-            PlanKind::Chain(chain) => {
-                [&*chain.first].into_iter().chain(chain.links.iter().map(|link| &link.rhs)).collect()
+            PlanKind::Aggregate(aggregate) => {
+                aggregate.param.iter().chain([&aggregate.expr]).collect()
             }
+            PlanKind::Chain(chain) => [&*chain.first]
+                .into_iter()
+                .chain(chain.links.iter().map(|link| &link.rhs))
+                .collect(),
             PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => vec![inner],
         }
     }
 
     /// Returns the links of a chain.
     pub(crate) fn links(&self) -> &[Link] {
-        if let PlanKind::Chain(chain) = &self.kind { &chain.links } else { &[] }
+        if let PlanKind::Chain(chain) = &self.kind {
+            &chain.links
+        } else {
+            &[]
+        }
     }
 
     /// Like [`Plan::children`], but mutable.
     fn children_mut(&mut self) -> Vec<&mut Self> {
         match &mut self.kind {
-            PlanKind::Number(_) | PlanKind::String(_) | PlanKind::Selector(_) | PlanKind::Range(_) => Vec::new(),
+            PlanKind::Number(_)
+            | PlanKind::String(_)
+            | PlanKind::Selector(_)
+            | PlanKind::Range(_) => Vec::new(),
             PlanKind::Subquery(subquery) => vec![&mut subquery.expr],
             PlanKind::Call(call) => call.args.iter_mut().collect(),
-            PlanKind::Aggregate(aggregate) => aggregate.param.iter_mut().chain([&mut aggregate.expr]).collect(),
-            PlanKind::Chain(chain) => {
-                [&mut *chain.first].into_iter().chain(chain.links.iter_mut().map(|link| &mut link.rhs)).collect()
-            }
+            PlanKind::Aggregate(aggregate) => aggregate
+                .param
+                .iter_mut()
+                .chain([&mut aggregate.expr])
+                .collect(),
+            PlanKind::Chain(chain) => [&mut *chain.first]
+                .into_iter()
+                .chain(chain.links.iter_mut().map(|link| &mut link.rhs))
+                .collect(),
             PlanKind::Sign(_, inner) | PlanKind::StepInvariant(inner) => vec![inner],
         }
     }
 
     /// Returns the number of expressions in this tree.
     pub(crate) fn n_nodes(&self) -> usize {
-        1 + self.children().into_iter().map(Self::n_nodes).sum::<usize>()
+        1 + self
+            .children()
+            .into_iter()
+            .map(Self::n_nodes)
+            .sum::<usize>()
     }
 
     /// Assigns ids to the expressions in this tree, starting with `first`; returns the next id.
     fn assign_ids(&mut self, first: usize) -> usize {
         self.id = first;
-        self.children_mut().into_iter().fold(first + 1, |next, child| child.assign_ids(next))
+        self.children_mut()
+            .into_iter()
+            .fold(first + 1, |next, child| child.assign_ids(next))
     }
 
     /// Returns the expression without a [`PlanKind::StepInvariant`] around it.
@@ -214,16 +248,29 @@ impl Plan {
 
     /// Returns the range selector if the expression is one.
     pub(crate) fn range_selector(&self) -> Option<&RangeSelector> {
-        if let PlanKind::Range(range) = &self.kind { Some(range) } else { None }
+        if let PlanKind::Range(range) = &self.kind {
+            Some(range)
+        } else {
+            None
+        }
     }
 
-    /// Returns the input of an operator that computes each series independently; `None` for other expressions.
+    /// Returns the input of an operator that computes each series independently; `None` for other
+    /// expressions.
     pub(crate) fn streamed_input(&self) -> Option<&Self> {
         match &self.kind {
             PlanKind::Sign(_, inner) if inner.value_type == ValueType::Vector => Some(inner),
-            PlanKind::Call(Call { implementation: Implementation::PerSeries(_), args, .. }) => args.first(),
+            PlanKind::Call(Call {
+                implementation: Implementation::PerSeries(_),
+                args,
+                ..
+            }) => args.first(),
             PlanKind::Chain(chain) => {
-                let are_scalars = |links: &[Link]| links.iter().all(|link| link.rhs.value_type == ValueType::Scalar);
+                let are_scalars = |links: &[Link]| {
+                    links
+                        .iter()
+                        .all(|link| link.rhs.value_type == ValueType::Scalar)
+                };
                 match chain.first.value_type {
                     ValueType::Vector if are_scalars(&chain.links) => Some(&chain.first),
                     ValueType::Scalar if chain.links[0].rhs.value_type == ValueType::Vector => {
@@ -244,8 +291,8 @@ impl Plan {
         }
     }
 
-    /// Returns `true` if all series of an expression have the same metric name or none, without delayed name removal.
-    /// Returns `false` for expressions that rarely are in a subquery.
+    /// Returns `true` if all series of an expression have the same metric name or none, without
+    /// delayed name removal. Returns `false` for expressions that rarely are in a subquery.
     fn has_one_name(&self) -> bool {
         match &self.kind {
             PlanKind::Selector(selector) => selector.metric_name().is_some(),
@@ -254,7 +301,9 @@ impl Plan {
             PlanKind::StepInvariant(inner) => inner.has_one_name(),
             PlanKind::Aggregate(aggregate) => aggregate.drops_name(),
             PlanKind::Call(call) => match call.implementation {
-                Implementation::OverRange(function) if function.keeps_name => self.reads_one_metric(),
+                Implementation::OverRange(function) if function.keeps_name => {
+                    self.reads_one_metric()
+                }
                 Implementation::OverRange(_) | Implementation::PerSeries(_) => true,
                 Implementation::HistogramQuantile | Implementation::HistogramFraction => true,
                 _ => false,
@@ -278,7 +327,10 @@ impl Link {
     /// Returns `true` if the result certainly has no metric name.
     fn drops_name(&self) -> bool {
         arithmetic::drops_metric_name(self.op)
-            && self.matching.as_ref().is_none_or(|matching| matching.include.is_empty())
+            && self
+                .matching
+                .as_ref()
+                .is_none_or(|matching| matching.include.is_empty())
     }
 }
 
@@ -288,16 +340,25 @@ impl Call {
         matches!(self.implementation, Implementation::OverRange(_))
     }
 
-    /// Returns `true` for a range function that returns samples of its input; these keep the metric name.
+    /// Returns `true` for a range function that returns samples of its input; these keep the metric
+    /// name.
     pub(crate) fn keeps_name(&self) -> bool {
-        matches!(self.implementation, Implementation::OverRange(RangeFunction { keeps_name: true, .. }))
+        matches!(
+            self.implementation,
+            Implementation::OverRange(RangeFunction {
+                keeps_name: true,
+                ..
+            })
+        )
     }
 }
 
 impl Selector {
     /// Returns the metric name that all selected series have, if the matchers require one.
     pub(crate) fn metric_name(&self) -> Option<&str> {
-        let is_name = |m: &&Matcher| m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty();
+        let is_name = |m: &&Matcher| {
+            m.name() == METRIC_NAME && m.op() == MatchOp::Equal && !m.value().is_empty()
+        };
         self.matchers.iter().find(is_name).map(Matcher::value)
     }
 }
@@ -309,7 +370,15 @@ mod tests {
 
     fn check(query: &str, expect: bool) {
         let expr = varve_promql::parse(query, &Features::all()).unwrap();
-        let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
+        let plan = build(
+            &expr,
+            &QueryTimes {
+                start_ms: 0,
+                end_ms: 0,
+                step_ms: 0,
+            },
+        )
+        .unwrap();
         assert_eq!(plan.reads_one_metric(), expect, "{query}");
     }
 
@@ -327,7 +396,10 @@ mod tests {
             ("{i=\"1\"} / 2", true),
             ("{i=\"1\"} > 2", false),
             ("m * on (i) group_left (__name__) {i=\"1\"}", false),
-            ("label_replace(m, \"__name__\", \"$1\", \"i\", \"(.*)\")", false),
+            (
+                "label_replace(m, \"__name__\", \"$1\", \"i\", \"(.*)\")",
+                false,
+            ),
         ] {
             check(&format!("max_over_time(({inner})[5m:1m])"), expect);
         }

@@ -1,12 +1,13 @@
 //! The order of series, and whether each step of an expression can be computed without the others.
 //!
-//! The value of a step must not depend on which other steps are evaluated. Most operators satisfy this, except through
-//! the order of series: a float sum depends on the order of its inputs. An operator has a *fixed order* if two series
-//! of its result have the same relative order, whatever the steps. Selectors and range functions have one: ascending
-//! labels. Groups of an aggregation do not: they are in order of appearance, so a series that is only present at some
-//! steps moves its group. In a range query, an aggregation whose result depends on the order of its input sorts an
-//! input without a fixed order by labels, unless all its values are small integers. `limitk` does not sort: it needs a
-//! fixed order.
+//! The value of a step must not depend on which other steps are evaluated. Most operators satisfy
+//! this, except through the order of series: a float sum depends on the order of its inputs. An
+//! operator has a *fixed order* if two series of its result have the same relative order, whatever
+//! the steps. Selectors and range functions have one: ascending labels. Groups of an aggregation do
+//! not: they are in order of appearance, so a series that is only present at some steps moves its
+//! group. In a range query, an aggregation whose result depends on the order of its input sorts an
+//! input without a fixed order by labels, unless all its values are small integers. `limitk` does
+//! not sort: it needs a fixed order.
 
 use varve_promql::ast::{AggregateOp, BinaryOp, Cardinality, ValueType, VectorMatching};
 
@@ -23,8 +24,8 @@ pub(crate) enum Order {
 }
 
 impl Plan {
-    /// Returns the order of the series of an expression, or `None` if its steps may depend on each other.
-    /// `default_step_ms` is the step of subqueries that do not set one.
+    /// Returns the order of the series of an expression, or `None` if its steps may depend on each
+    /// other. `default_step_ms` is the step of subqueries that do not set one.
     pub(crate) fn order(&self, default_step_ms: i64) -> Option<Order> {
         order(self, default_step_ms)
     }
@@ -45,7 +46,8 @@ impl Aggregate {
 fn order(plan: &Plan, default_step_ms: i64) -> Option<Order> {
     match &plan.kind {
         PlanKind::Number(_) | PlanKind::String(_) => Some(Order::Fixed),
-        // Series of several metrics may have equal labels without their names, which is an error of the whole query.
+        // Series of several metrics may have equal labels without their names, which is an error of
+        // the whole query.
         PlanKind::Selector(selector) => selector.metric_name().map(|_| Order::Fixed),
         PlanKind::Range(range) => range.selector.metric_name().map(|_| Order::Fixed),
         PlanKind::Subquery(subquery) => order_of_subquery(subquery, default_step_ms),
@@ -59,7 +61,9 @@ fn order(plan: &Plan, default_step_ms: i64) -> Option<Order> {
 fn order_of_subquery(subquery: &Subquery, default_step_ms: i64) -> Option<Order> {
     let step_ms = subquery.step_ms.unwrap_or(default_step_ms);
     // If its step is longer than its range, some steps of the query have no step of the subquery.
-    (step_ms <= subquery.range_ms).then(|| order(&subquery.expr, default_step_ms)).flatten()
+    (step_ms <= subquery.range_ms)
+        .then(|| order(&subquery.expr, default_step_ms))
+        .flatten()
 }
 
 fn order_of_call(plan: &Plan, call: &Call, default_step_ms: i64) -> Option<Order> {
@@ -68,14 +72,18 @@ fn order_of_call(plan: &Plan, call: &Call, default_step_ms: i64) -> Option<Order
         orders.push((order(arg, default_step_ms)?, arg.value_type));
     }
     let is_series = |value_type| matches!(value_type, ValueType::Vector | ValueType::Matrix);
-    let series_order =
-        orders.iter().find(|(_, value_type)| is_series(*value_type)).map_or(Order::Fixed, |(order, _)| *order);
+    let series_order = orders
+        .iter()
+        .find(|(_, value_type)| is_series(*value_type))
+        .map_or(Order::Fixed, |(order, _)| *order);
     match call.implementation {
         Implementation::OverRange(function) => {
             // Two series with equal labels are an error even if no step has both.
             (function.keeps_name || plan.reads_one_metric()).then_some(series_order)
         }
-        Implementation::PerSeries(_) | Implementation::Timestamp | Implementation::StartTimestamp => Some(series_order),
+        Implementation::PerSeries(_)
+        | Implementation::Timestamp
+        | Implementation::StartTimestamp => Some(series_order),
         Implementation::Time
         | Implementation::Pi
         | Implementation::Scalar
@@ -94,22 +102,30 @@ fn order_of_call(plan: &Plan, call: &Call, default_step_ms: i64) -> Option<Order
 
 fn order_of_aggregate(aggregate: &Aggregate, default_step_ms: i64) -> Option<Order> {
     use AggregateOp::{
-        Avg, Bottomk, Count, CountValues, Group, LimitRatio, Limitk, Max, Min, Quantile, Stddev, Stdvar, Sum, Topk,
+        Avg, Bottomk, Count, CountValues, Group, LimitRatio, Limitk, Max, Min, Quantile, Stddev,
+        Stdvar, Sum, Topk,
     };
     let input = order(&aggregate.expr, default_step_ms)?;
     if let Some(param) = &aggregate.param {
         order(param, default_step_ms)?;
     }
     // A parameter that varies may be invalid at one step, which fails the whole query.
-    let has_constant_param = aggregate.param.as_ref().is_some_and(|param| matches!(param.kind, PlanKind::Number(_)));
+    let has_constant_param = aggregate
+        .param
+        .as_ref()
+        .is_some_and(|param| matches!(param.kind, PlanKind::Number(_)));
     let is_one_group = !aggregate.without && aggregate.grouping.is_empty();
     match aggregate.op {
         CountValues => Some(Order::Any),
         Avg | Count | Group | Max | Min | Quantile | Stddev | Stdvar | Sum => {
-            Some(if is_one_group { Order::Fixed } else { Order::Any })
+            Some(if is_one_group {
+                Order::Fixed
+            } else {
+                Order::Any
+            })
         }
-        // With a single step, the result is in heap order. The evaluation detects ties that the order of the input
-        // decides.
+        // With a single step, the result is in heap order. The evaluation detects ties that the
+        // order of the input decides.
         Topk | Bottomk | LimitRatio => has_constant_param.then_some(Order::Any),
         Limitk => (has_constant_param && input == Order::Fixed).then_some(Order::Any),
     }
@@ -128,7 +144,10 @@ fn is_integral(plan: &Plan) -> bool {
 }
 
 fn order_of_chain(chain: &Chain, default_step_ms: i64) -> Option<Order> {
-    let (mut lhs, mut lhs_type) = (order(&chain.first, default_step_ms)?, chain.first.value_type);
+    let (mut lhs, mut lhs_type) = (
+        order(&chain.first, default_step_ms)?,
+        chain.first.value_type,
+    );
     for link in &chain.links {
         let (rhs, rhs_type) = (order(&link.rhs, default_step_ms)?, link.rhs.value_type);
         lhs = match &link.matching {
@@ -143,7 +162,12 @@ fn order_of_chain(chain: &Chain, default_step_ms: i64) -> Option<Order> {
     Some(lhs)
 }
 
-fn order_of_match(op: BinaryOp, matching: &VectorMatching, lhs: Order, rhs: Order) -> Option<Order> {
+fn order_of_match(
+    op: BinaryOp,
+    matching: &VectorMatching,
+    lhs: Order,
+    rhs: Order,
+) -> Option<Order> {
     if matching.fill_left.is_some() || matching.fill_right.is_some() {
         return None;
     }

@@ -1,8 +1,9 @@
-//! Matcher propagation: adds the matchers of one side of `and` or `unless` to the other side, which then skips series
-//! that cannot match.
+//! Matcher propagation: adds the matchers of one side of `and` or `unless` to the other side, which
+//! then skips series that cannot match.
 //!
-//! Only plain selectors are narrowed. Functions and arithmetic could add annotations or fail because of the skipped
-//! series, so their inputs are left unchanged; plain selectors and set operators do neither.
+//! Only plain selectors are narrowed. Functions and arithmetic could add annotations or fail
+//! because of the skipped series, so their inputs are left unchanged; plain selectors and set
+//! operators do neither.
 
 use hashbrown::HashSet;
 use varve_promql::ast::{BinaryOp, VectorMatching};
@@ -21,8 +22,12 @@ pub(crate) fn propagate_matchers(plan: &mut Plan) {
 
 /// Narrows both sides of the first operator of a chain.
 fn narrow(Chain { first, links }: &mut Chain) {
-    let Some(link) = links.first_mut() else { return };
-    let Some(matching) = &link.matching else { return };
+    let Some(link) = links.first_mut() else {
+        return;
+    };
+    let Some(matching) = &link.matching else {
+        return;
+    };
     if !matches!(link.op, BinaryOp::And | BinaryOp::Unless) {
         return;
     }
@@ -36,10 +41,16 @@ fn narrow(Chain { first, links }: &mut Chain) {
 
 /// Returns the matchers on signature labels that all series of an expression satisfy.
 fn matchers_of(plan: &Plan, matching: &VectorMatching) -> Vec<Matcher> {
-    // Operators drop the labels that make up a name, and `rate` drops them even if the signature has them.
-    let is_in_signature = |name: &str| !is_name_label(name) && contains_name(&matching.labels, name) == matching.on;
+    // Operators drop the labels that make up a name, and `rate` drops them even if the signature
+    // has them.
+    let is_in_signature =
+        |name: &str| !is_name_label(name) && contains_name(&matching.labels, name) == matching.on;
     let matchers = selector(plan).map_or(&[][..], |selector| &selector.matchers);
-    matchers.iter().filter(|matcher| is_in_signature(matcher.name())).cloned().collect()
+    matchers
+        .iter()
+        .filter(|matcher| is_in_signature(matcher.name()))
+        .cloned()
+        .collect()
 }
 
 /// Returns the selector whose series an expression returns, apart from their names.
@@ -52,7 +63,9 @@ fn selector(plan: &Plan) -> Option<&Selector> {
                 PlanKind::Range(range) => Some(&range.selector),
                 _ => None,
             }),
-            Implementation::PerSeries(SeriesFunction::Map(_)) => call.args.first().and_then(selector),
+            Implementation::PerSeries(SeriesFunction::Map(_)) => {
+                call.args.first().and_then(selector)
+            }
             _ => None,
         },
         _ => None,
@@ -86,7 +99,15 @@ mod tests {
 
     fn check(query: &str, expect: &[&str]) {
         let expr = varve_promql::parse(query, &Features::all()).unwrap();
-        let mut plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
+        let mut plan = build(
+            &expr,
+            &QueryTimes {
+                start_ms: 0,
+                end_ms: 0,
+                step_ms: 0,
+            },
+        )
+        .unwrap();
         propagate_matchers(&mut plan);
         let sides: Vec<_> = plan.children().into_iter().map(describe).collect();
         assert_eq!(sides, expect, "{query}");
@@ -94,12 +115,30 @@ mod tests {
 
     #[test]
     fn both_sides_of_a_set_operator_read_only_series_that_can_match() {
-        check("a{x=\"1\"} and b{y=\"2\"}", &["a{x=\"1\", y=\"2\"}", "b{y=\"2\", x=\"1\"}"]);
-        check("a{x=\"1\"} and on(x) b{y=\"2\"}", &["a{x=\"1\"}", "b{y=\"2\", x=\"1\"}"]);
-        check("a{x=\"1\"} unless ignoring(x) b{y=\"2\"}", &["a{x=\"1\"}", "b{y=\"2\"}"]);
-        check("rate(a{x=\"1\"}[5m]) unless b{y=\"2\"}", &["rate()", "b{y=\"2\", x=\"1\"}"]);
-        check("a{__type__=\"gauge\"} and b", &["a{__type__=\"gauge\"}", "b"]);
-        check("rate(a{__type__=\"gauge\"}[5m]) and on(__type__) b", &["rate()", "b"]);
+        check(
+            "a{x=\"1\"} and b{y=\"2\"}",
+            &["a{x=\"1\", y=\"2\"}", "b{y=\"2\", x=\"1\"}"],
+        );
+        check(
+            "a{x=\"1\"} and on(x) b{y=\"2\"}",
+            &["a{x=\"1\"}", "b{y=\"2\", x=\"1\"}"],
+        );
+        check(
+            "a{x=\"1\"} unless ignoring(x) b{y=\"2\"}",
+            &["a{x=\"1\"}", "b{y=\"2\"}"],
+        );
+        check(
+            "rate(a{x=\"1\"}[5m]) unless b{y=\"2\"}",
+            &["rate()", "b{y=\"2\", x=\"1\"}"],
+        );
+        check(
+            "a{__type__=\"gauge\"} and b",
+            &["a{__type__=\"gauge\"}", "b"],
+        );
+        check(
+            "rate(a{__type__=\"gauge\"}[5m]) and on(__type__) b",
+            &["rate()", "b"],
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! Finds the selectors that need only the count and the sum of native histograms, by Prometheus' rules.
+//! Finds the selectors that need only the count and the sum of native histograms, by Prometheus'
+//! rules.
 //!
-//! The buckets of these selectors are not read. This is visible: buckets that are not read cause no annotations.
+//! The buckets of these selectors are not read. This is visible: buckets that are not read cause no
+//! annotations.
 
 use varve_promql::ast::{AggregateOp, BinaryOp};
 
@@ -34,15 +36,24 @@ fn mark_below(plan: &mut Plan, need: Need) {
                 "histogram_count" | "histogram_sum" | "histogram_avg" => Need::Totals,
                 // These functions do not read values.
                 "timestamp" | "start_timestamp" | "absent" => Need::Totals,
-                "histogram_quantile" | "histogram_quantiles" | "histogram_fraction" => Need::Buckets,
+                "histogram_quantile" | "histogram_quantiles" | "histogram_fraction" => {
+                    Need::Buckets
+                }
                 "histogram_stddev" | "histogram_stdvar" | "changes" => Need::Buckets,
                 _ => need,
             };
             call.args.iter_mut().for_each(|arg| mark_below(arg, need));
         }
         PlanKind::Aggregate(aggregate) => {
-            let need = if aggregate.op == AggregateOp::CountValues { Need::Buckets } else { need };
-            aggregate.param.iter_mut().for_each(|param| mark_below(param, need));
+            let need = if aggregate.op == AggregateOp::CountValues {
+                Need::Buckets
+            } else {
+                need
+            };
+            aggregate
+                .param
+                .iter_mut()
+                .for_each(|param| mark_below(param, need));
             mark_below(&mut aggregate.expr, need);
         }
         PlanKind::Chain(chain) => {
@@ -50,7 +61,13 @@ fn mark_below(plan: &mut Plan, need: Need) {
             let reads_buckets = |op: BinaryOp| matches!(op, TrimUpper | TrimLower | Eq | Ne);
             // An operator is a parent of its right side and of all operands to its left.
             let last = chain.links.iter().rposition(|link| reads_buckets(link.op));
-            let need_of = |at: usize| if last.is_some_and(|last| at <= last) { Need::Buckets } else { need };
+            let need_of = |at: usize| {
+                if last.is_some_and(|last| at <= last) {
+                    Need::Buckets
+                } else {
+                    need
+                }
+            };
             mark_below(&mut chain.first, need_of(0));
             for (at, link) in chain.links.iter_mut().enumerate() {
                 mark_below(&mut link.rhs, need_of(at));
@@ -85,8 +102,20 @@ mod tests {
             ("histogram_count(histogram_stddev(h))", 0),
         ] {
             let expr = varve_promql::parse(query, &Features::all()).unwrap();
-            let plan = build(&expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 }).unwrap();
-            assert_eq!(format!("{plan:?}").matches("skip_buckets: true").count(), n_skipped, "{query}");
+            let plan = build(
+                &expr,
+                &QueryTimes {
+                    start_ms: 0,
+                    end_ms: 0,
+                    step_ms: 0,
+                },
+            )
+            .unwrap();
+            assert_eq!(
+                format!("{plan:?}").matches("skip_buckets: true").count(),
+                n_skipped,
+                "{query}"
+            );
         }
     }
 }

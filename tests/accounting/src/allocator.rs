@@ -4,8 +4,9 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
-/// Maximum number of bytes that the process may allocate after [`CountingAllocator::start`]. Further allocations fail,
-/// which ends the process: a request that allocates without limit must not take down the machine.
+/// Maximum number of bytes that the process may allocate after [`CountingAllocator::start`].
+/// Further allocations fail, which ends the process: a request that allocates without limit must
+/// not take down the machine.
 const ALLOCATED_MAX: isize = 2 << 30;
 
 /// Counts the bytes that the process allocates after [`CountingAllocator::start`].
@@ -19,7 +20,10 @@ pub(crate) struct CountingAllocator {
 
 impl CountingAllocator {
     pub(crate) const fn new() -> Self {
-        Self { allocated: AtomicIsize::new(0), peak: AtomicIsize::new(0) }
+        Self {
+            allocated: AtomicIsize::new(0),
+            peak: AtomicIsize::new(0),
+        }
     }
 
     /// Starts to count from zero.
@@ -41,10 +45,13 @@ impl CountingAllocator {
     }
 }
 
-// SAFETY: every call goes to `System` with the same arguments; a failed allocation returns null, as the trait allows.
-// The counters do not affect the memory. `realloc` keeps its default, which calls `alloc` and `dealloc`: old and new
-// bytes exist at the same time, and both are counted.
-#[expect(unsafe_code, reason = "a global allocator is unsafe; it is used only by this test")]
+// SAFETY: every call goes to `System` with the same arguments; a failed allocation returns null, as
+// the trait allows. The counters do not affect the memory. `realloc` keeps its default, which calls
+// `alloc` and `dealloc`: old and new bytes exist at the same time, and both are counted.
+#[expect(
+    unsafe_code,
+    reason = "a global allocator is unsafe; it is used only by this test"
+)]
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !self.count(layout.size().cast_signed()) {

@@ -1,15 +1,17 @@
 //! Two properties of every read request, checked over generated requests against the libraries:
 //!
-//! 1. Memory: the peak of allocated bytes is at most the peak of charged bytes plus [`UNCHARGED_MAX`].
-//! 2. Deadline: after its deadline or its cancellation a request uses at most [`OVERSHOOT_MAX`] of CPU.
+//! 1. Memory: the peak of allocated bytes is at most the peak of charged bytes plus
+//!    [`UNCHARGED_MAX`].
+//! 2. Deadline: after its deadline or its cancellation a request uses at most [`OVERSHOOT_MAX`] of
+//!    CPU.
 //!
-//! The requests are queries, selections of series and labels, exemplars, and the parser and printer alone. They include
-//! bombs: many matchers, wide regexes, long strings, deep nesting, huge steps. The data are hostile too: long label
-//! values, many labels, native histograms with invalid bounds.
+//! The requests are queries, selections of series and labels, exemplars, and the parser and printer
+//! alone. They include bombs: many matchers, wide regexes, long strings, deep nesting, huge steps.
+//! The data are hostile too: long label values, many labels, native histograms with invalid bounds.
 //!
-//! `cargo test` runs a thousand requests. `VARVE_ACCOUNTING_REQUESTS=200000` sets another number, and
-//! `VARVE_ACCOUNTING_SEED` the seed that a failure prints. One test runs all requests, because the allocator counts for
-//! the whole process.
+//! `cargo test` runs a thousand requests. `VARVE_ACCOUNTING_REQUESTS=200000` sets another number,
+//! and `VARVE_ACCOUNTING_SEED` the seed that a failure prints. One test runs all requests, because
+//! the allocator counts for the whole process.
 #![cfg(test)]
 
 mod allocator;
@@ -53,7 +55,11 @@ struct Overshoots<T> {
 
 impl<T: PartialOrd + Copy + Default + Debug> Overshoots<T> {
     fn new(limit: T) -> Self {
-        Self { limit, worst: T::default(), violations: Vec::new() }
+        Self {
+            limit,
+            worst: T::default(),
+            violations: Vec::new(),
+        }
     }
 
     fn record(&mut self, overshoot: T, i: u64, request: &Request) {
@@ -61,13 +67,19 @@ impl<T: PartialOrd + Copy + Default + Debug> Overshoots<T> {
             self.worst = overshoot;
         }
         if overshoot > self.limit {
-            self.violations.push((overshoot, format!("request {i}: {}", request.summary())));
+            self.violations
+                .push((overshoot, format!("request {i}: {}", request.summary())));
         }
     }
 
     /// Prints the worst overshoot and the first violations.
     fn print(&self, property: &str) {
-        println!("{property}: worst {:?}, limit {:?}, {} violations", self.worst, self.limit, self.violations.len());
+        println!(
+            "{property}: worst {:?}, limit {:?}, {} violations",
+            self.worst,
+            self.limit,
+            self.violations.len()
+        );
         for (overshoot, request) in self.violations.iter().take(PRINTED_MAX) {
             println!("  {overshoot:?}: {request}");
         }
@@ -79,9 +91,15 @@ fn requests_charge_their_memory_and_stop_at_their_deadline() {
     let n_requests = from_env("VARVE_ACCOUNTING_REQUESTS", 1_000);
     let seed = from_env("VARVE_ACCOUNTING_SEED", 1);
     let (_directory, db) = store::hostile();
-    let engine = Engine::new(EngineOptions { features: requests::features(), ..EngineOptions::default() });
+    let engine = Engine::new(EngineOptions {
+        features: requests::features(),
+        ..EngineOptions::default()
+    });
     let mut random = Random::new(seed);
-    let (mut bytes, mut cpu) = (Overshoots::new(UNCHARGED_MAX), Overshoots::new(OVERSHOOT_MAX));
+    let (mut bytes, mut cpu) = (
+        Overshoots::new(UNCHARGED_MAX),
+        Overshoots::new(OVERSHOOT_MAX),
+    );
     for i in 0..n_requests {
         let request = Request::random(&mut random);
         bytes.record(uncharged_bytes(&db, &engine, &request), i, &request);
@@ -90,7 +108,10 @@ fn requests_charge_their_memory_and_stop_at_their_deadline() {
     println!("{n_requests} requests with seed {seed}");
     bytes.print("uncharged bytes");
     cpu.print("CPU after the deadline");
-    assert!(bytes.violations.is_empty() && cpu.violations.is_empty(), "the requests printed above");
+    assert!(
+        bytes.violations.is_empty() && cpu.violations.is_empty(),
+        "the requests printed above"
+    );
 }
 
 /// Returns the number of bytes that a request allocates above its charge, at the peaks of both.
@@ -102,14 +123,20 @@ fn uncharged_bytes(db: &Db, engine: &Engine, request: &Request) -> usize {
     let allocated = ALLOCATOR.peak();
     drop(completed);
     drop(ctx);
-    assert_eq!(memory.used(), 0, "the charge is not released: {}", request.summary());
+    assert_eq!(
+        memory.used(),
+        0,
+        "the charge is not released: {}",
+        request.summary()
+    );
     allocated.saturating_sub(memory.peak())
 }
 
-/// Runs a request with a random timeout, or cancels it after one. Returns the CPU time that it uses above the timeout.
+/// Runs a request with a random timeout, or cancels it after one. Returns the CPU time that it uses
+/// above the timeout.
 ///
-/// A request runs on one thread at a time, so its CPU time never exceeds the elapsed time. A request that stops at its
-/// deadline has used at most the timeout, on a busy machine too.
+/// A request runs on one thread at a time, so its CPU time never exceeds the elapsed time. A
+/// request that stops at its deadline has used at most the timeout, on a busy machine too.
 fn overshoot(db: &Db, engine: &Engine, request: &Request, random: &mut Random) -> Duration {
     let timeout = Duration::from_micros(1 << random.below(17));
     let memory = MemoryBudget::new("request memory", MEMORY_MAX);
@@ -125,7 +152,9 @@ fn overshoot(db: &Db, engine: &Engine, request: &Request, random: &mut Random) -
         }
         let before = process_cpu_time();
         drop(request.run(db, engine, &ctx));
-        process_cpu_time().saturating_sub(before).saturating_sub(timeout)
+        process_cpu_time()
+            .saturating_sub(before)
+            .saturating_sub(timeout)
     })
 }
 

@@ -16,9 +16,15 @@ pub(crate) enum Request {
     /// Parses a query and prints it.
     Format(String),
     /// Selects series and reads their labels, and the samples if `samples` is `true`.
-    Select { matchers: Vec<Matcher>, samples: bool },
+    Select {
+        matchers: Vec<Matcher>,
+        samples: bool,
+    },
     /// Lists label names, or the values of a label.
-    Labels { name: Option<&'static str>, matchers: Vec<Matcher> },
+    Labels {
+        name: Option<&'static str>,
+        matchers: Vec<Matcher>,
+    },
     /// Selects exemplars.
     Exemplars(Vec<Vec<Matcher>>),
     /// Reads the cardinality statistics.
@@ -33,7 +39,10 @@ pub(crate) enum Completed {
 }
 
 pub(crate) fn features() -> Features {
-    Features { delayed_name_removal: false, ..Features::all() }
+    Features {
+        delayed_name_removal: false,
+        ..Features::all()
+    }
 }
 
 impl Request {
@@ -41,9 +50,18 @@ impl Request {
     pub(crate) fn random(random: &mut Random) -> Self {
         match random.below(20) {
             0 => Self::Format(query(random, 6)),
-            1 => Self::Select { matchers: matchers(random), samples: false },
-            2 => Self::Select { matchers: matchers(random), samples: true },
-            3 => Self::Labels { name: None, matchers: matchers(random) },
+            1 => Self::Select {
+                matchers: matchers(random),
+                samples: false,
+            },
+            2 => Self::Select {
+                matchers: matchers(random),
+                samples: true,
+            },
+            3 => Self::Labels {
+                name: None,
+                matchers: matchers(random),
+            },
             4 => Self::Labels {
                 name: Some(random.pick(&["i", "le", "v", "__name__", "absent"])),
                 matchers: matchers(random),
@@ -63,27 +81,47 @@ impl Request {
         }
     }
 
-    fn try_run(&self, db: &Db, engine: &Engine, ctx: &QueryContext) -> Result<Completed, varve_query::Error> {
+    fn try_run(
+        &self,
+        db: &Db,
+        engine: &Engine,
+        ctx: &QueryContext,
+    ) -> Result<Completed, varve_query::Error> {
         match self {
             Self::Query(text, times) => {
                 let result = engine.run(db, ctx, &QueryRequest::new(text, *times))?;
-                return Ok(Completed::Query { _result: Box::new(result) });
+                return Ok(Completed::Query {
+                    _result: Box::new(result),
+                });
             }
-            Self::Format(text) => drop(varve_promql::prettify_within(ctx, engine.parse(ctx, text)?.expr())?),
-            Self::Select { matchers, samples: false } => {
+            Self::Format(text) => drop(varve_promql::prettify_within(
+                ctx,
+                engine.parse(ctx, text)?.expr(),
+            )?),
+            Self::Select {
+                matchers,
+                samples: false,
+            } => {
                 for series in db.select_labels(ctx, matchers, TimeRange::ALL)? {
                     series?;
                 }
             }
-            Self::Select { matchers, samples: true } => {
+            Self::Select {
+                matchers,
+                samples: true,
+            } => {
                 for series in db.select(ctx, matchers, TimeRange::ALL)? {
                     series?.read(&mut SampleColumns::default())?;
                 }
             }
-            Self::Labels { name: None, matchers } => drop(db.label_names(ctx, matchers, TimeRange::ALL)?),
-            Self::Labels { name: Some(name), matchers } => {
-                drop(db.label_values(ctx, name, matchers, TimeRange::ALL)?)
-            }
+            Self::Labels {
+                name: None,
+                matchers,
+            } => drop(db.label_names(ctx, matchers, TimeRange::ALL)?),
+            Self::Labels {
+                name: Some(name),
+                matchers,
+            } => drop(db.label_values(ctx, name, matchers, TimeRange::ALL)?),
             Self::Exemplars(selectors) => drop(db.exemplars(ctx, selectors, TimeRange::ALL)?),
             Self::Cardinality(limit) => drop(db.cardinality(ctx, *limit)?),
         }
@@ -93,13 +131,23 @@ impl Request {
     /// Returns a description of about 400 characters at most.
     pub(crate) fn summary(&self) -> String {
         match self {
-            Self::Query(text, times) => format!("query of {} bytes, {times:?}: {}", text.len(), cut(text)),
+            Self::Query(text, times) => {
+                format!("query of {} bytes, {times:?}: {}", text.len(), cut(text))
+            }
             Self::Format(text) => format!("format of {} bytes: {}", text.len(), cut(text)),
             Self::Select { matchers, samples } => {
-                format!("select, {} matchers, samples {samples}: {}", matchers.len(), cut(&format!("{matchers:?}")))
+                format!(
+                    "select, {} matchers, samples {samples}: {}",
+                    matchers.len(),
+                    cut(&format!("{matchers:?}"))
+                )
             }
             Self::Labels { name, matchers } => {
-                format!("labels {name:?}, {} matchers: {}", matchers.len(), cut(&format!("{matchers:?}")))
+                format!(
+                    "labels {name:?}, {} matchers: {}",
+                    matchers.len(),
+                    cut(&format!("{matchers:?}"))
+                )
             }
             Self::Exemplars(selectors) => format!("exemplars of {} selectors", selectors.len()),
             Self::Cardinality(limit) => format!("cardinality with limit {limit}"),
@@ -118,7 +166,11 @@ fn times(random: &mut Random) -> Times {
     let n_steps = random.size(11_000) as i64;
     let step_ms = [1, 1000, 15_000, 86_400_000, 1 << 40][random.below(5)];
     let start_ms = random.below(2 * END_MS as usize) as i64 - END_MS;
-    Times::Range { start_ms, end_ms: start_ms.saturating_add(n_steps.saturating_mul(step_ms)), step_ms }
+    Times::Range {
+        start_ms,
+        end_ms: start_ms.saturating_add(n_steps.saturating_mul(step_ms)),
+        step_ms,
+    }
 }
 
 /// Selectors. The first ten have no modifiers, so that they can have a range.
@@ -199,7 +251,16 @@ const VECTORS: &[&str] = &[
     "V",
 ];
 
-const SCALARS: &[&str] = &["1", "0.5", "-Inf", "NaN", "time()", "scalar(sum(m))", "2 ^ 3", "1e300"];
+const SCALARS: &[&str] = &[
+    "1",
+    "0.5",
+    "-Inf",
+    "NaN",
+    "time()",
+    "scalar(sum(m))",
+    "2 ^ 3",
+    "1e300",
+];
 
 /// Returns a query of nested templates.
 fn query(random: &mut Random, depth: usize) -> String {
@@ -211,7 +272,11 @@ fn query(random: &mut Random, depth: usize) -> String {
     for c in template.chars() {
         match c {
             'V' => text.push_str(&format!("({})", query(random, depth - 1))),
-            'R' => text.push_str(&format!("{}[{}]", random.pick(&SELECTORS[..10]), random.pick(RANGES))),
+            'R' => text.push_str(&format!(
+                "{}[{}]",
+                random.pick(&SELECTORS[..10]),
+                random.pick(RANGES)
+            )),
             'S' => text.push_str(random.pick(SCALARS)),
             _ => text.push(c),
         }
@@ -222,20 +287,48 @@ fn query(random: &mut Random, depth: usize) -> String {
 /// Returns a query that tries to use much memory or time with few bytes.
 fn bomb(random: &mut Random) -> String {
     let n = random.size(20_000);
-    let repeated = |text: &str, separator: &str| iter::repeat_n(text, n).collect::<Vec<_>>().join(separator);
-    let numbered = |prefix: &str| (0..n).map(|i| format!("{prefix}{i}")).collect::<Vec<_>>().join(", ");
-    let quoted = |prefix: &str| (0..n).map(|i| format!("\"{prefix}{i}\"")).collect::<Vec<_>>().join(", ");
+    let repeated =
+        |text: &str, separator: &str| iter::repeat_n(text, n).collect::<Vec<_>>().join(separator);
+    let numbered = |prefix: &str| {
+        (0..n)
+            .map(|i| format!("{prefix}{i}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let quoted = |prefix: &str| {
+        (0..n)
+            .map(|i| format!("\"{prefix}{i}\""))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let vector = query(random, 1);
     match random.below(22) {
-        0 => format!("label_replace({vector}, \"d\", \"{}\", \"v\", \"(.*)\")", repeated("$1", "")),
-        1 => format!("label_replace(long, \"d\", \"{}\", \"v\", \"(.*)\")", repeated("$1", "")),
-        2 => format!("label_join(long, \"d\", \",\", {})", repeated("\"v\"", ", ")),
-        3 => format!("label_join({vector}, \"d\", \"{}\", {})", "x".repeat(n), quoted("l")),
+        0 => format!(
+            "label_replace({vector}, \"d\", \"{}\", \"v\", \"(.*)\")",
+            repeated("$1", "")
+        ),
+        1 => format!(
+            "label_replace(long, \"d\", \"{}\", \"v\", \"(.*)\")",
+            repeated("$1", "")
+        ),
+        2 => format!(
+            "label_join(long, \"d\", \",\", {})",
+            repeated("\"v\"", ", ")
+        ),
+        3 => format!(
+            "label_join({vector}, \"d\", \"{}\", {})",
+            "x".repeat(n),
+            quoted("l")
+        ),
         4 => format!("m{{{}}}", many_matchers(random, n)),
         5 => format!("absent(m{{{}}})", many_matchers(random, n)),
         6 => format!("sum by ({}) ({vector})", numbered("l")),
         7 => format!("count without ({}) ({vector})", numbered("l")),
-        8 => format!("{vector} * on ({}) group_left ({}) {vector}", numbered("l"), numbered("m")),
+        8 => format!(
+            "{vector} * on ({}) group_left ({}) {vector}",
+            numbered("l"),
+            numbered("m")
+        ),
         9 => format!("sort_by_label({vector}, {})", quoted("l")),
         10 => format!("{}m{}", "(".repeat(n), ")".repeat(n)),
         11 => format!("{}m", "-".repeat(n)),
@@ -248,7 +341,10 @@ fn bomb(random: &mut Random) -> String {
         18 => format!("\"{}\"", "\\u00e9".repeat(n)),
         19 => format!("count_values(\"{}\", {vector})", "x".repeat(n)),
         20 => format!("{{__name__=~\"{}\"}}", wide_regex(random)),
-        _ => format!("histogram_quantiles({vector}, \"q\", {})", repeated("0.5", ", ")),
+        _ => format!(
+            "histogram_quantiles({vector}, \"q\", {})",
+            repeated("0.5", ", ")
+        ),
     }
 }
 
@@ -259,7 +355,10 @@ fn many_matchers(random: &mut Random, n: usize) -> String {
         2 => format!("i!~\"{i}|x{i}.*\""),
         _ => format!("i=~\"{}\"", wide_regex(random)),
     };
-    (0..n.min(3000)).map(|i| one(i, random)).collect::<Vec<_>>().join(", ")
+    (0..n.min(3000))
+        .map(|i| one(i, random))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Returns a regular expression whose program is large for its length.
@@ -269,7 +368,10 @@ fn wide_regex(random: &mut Random) -> String {
         0 => format!("(\\\\pL{{1,{m}}}){{1,{}}}", n.min(9)),
         1 => format!("(a|b|c){{{n}}}"),
         2 => format!(".*x.{{{n}}}"),
-        3 => (0..n).map(|i| format!("v{i}")).collect::<Vec<_>>().join("|"),
+        3 => (0..n)
+            .map(|i| format!("v{i}"))
+            .collect::<Vec<_>>()
+            .join("|"),
         4 => format!("(?i)(\\\\w{{{m}}})*"),
         5 => format!("{}a{}", "(".repeat(n), ")".repeat(n)),
         _ => format!("((a{{1,{m}}}){{1,{m}}}){{1,{m}}}"),
@@ -284,10 +386,20 @@ fn matchers(random: &mut Random) -> Vec<Matcher> {
         matchers = vec![Matcher::new(MatchOp::Regexp, "__name__", ".+").unwrap()];
     }
     for _ in 0..random.size(64) - 1 {
-        let op = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regexp, MatchOp::NotRegexp][random.below(4)];
-        let value =
-            if random.chance(2) { wide_regex(random).replace("\\\\", "\\") } else { random.below(50).to_string() };
-        if let Ok(matcher) = Matcher::new(op, random.pick(&["i", "j", "le", "v", "label_3"]), &value) {
+        let op = [
+            MatchOp::Equal,
+            MatchOp::NotEqual,
+            MatchOp::Regexp,
+            MatchOp::NotRegexp,
+        ][random.below(4)];
+        let value = if random.chance(2) {
+            wide_regex(random).replace("\\\\", "\\")
+        } else {
+            random.below(50).to_string()
+        };
+        if let Ok(matcher) =
+            Matcher::new(op, random.pick(&["i", "j", "le", "v", "label_3"]), &value)
+        {
             matchers.push(matcher);
         }
     }

@@ -1,4 +1,5 @@
-//! A full disk: writes are rejected, queries continue, and the reserve allows a flush that frees space.
+//! A full disk: writes are rejected, queries continue, and the reserve allows a flush that frees
+//! space.
 
 use super::NEW;
 use crate::harness::{Random, Server, WriteRequest, series, wait_until};
@@ -7,39 +8,65 @@ const SAMPLES: usize = 10_000;
 
 /// Returns a request with incompressible samples.
 fn request(round: i64, random: &mut Random) -> WriteRequest {
-    let mut sample = |i: usize| (NEW + round * 1_000_000 + i as i64 * 100, f64::from_bits(random.next() >> 2));
+    let mut sample = |i: usize| {
+        (
+            NEW + round * 1_000_000 + i as i64 * 100,
+            f64::from_bits(random.next() >> 2),
+        )
+    };
     let samples: Vec<_> = (0..SAMPLES).map(&mut sample).collect();
     WriteRequest::new([series(&[("__name__", "m")], &samples)])
 }
 
 fn count(server: &Server) -> usize {
     let time = (NEW / 1000 + 100_000).to_string();
-    let answer = server.http().query("/api/v1/query", &[("query", "count_over_time(m[100001s])"), ("time", &time)]);
-    let count = answer.data()["result"][0]["value"][1].as_str().expect("a count").parse();
+    let answer = server.http().query(
+        "/api/v1/query",
+        &[("query", "count_over_time(m[100001s])"), ("time", &time)],
+    );
+    let count = answer.data()["result"][0]["value"][1]
+        .as_str()
+        .expect("a count")
+        .parse();
     count.expect("a count")
 }
 
 #[test]
 fn a_full_disk_rejects_writes_serves_queries_and_recovers_by_itself() {
     // The reserve has 8 MiB.
-    let Some(server) = Server::start_on_small_disk("10m", &[]) else { return };
-    wait_until("the reserve to be created", || server.reserve_size() == 8 << 20);
+    let Some(server) = Server::start_on_small_disk("10m", &[]) else {
+        return;
+    };
+    wait_until("the reserve to be created", || {
+        server.reserve_size() == 8 << 20
+    });
     let (mut random, mut n_stored) = (Random::new(1), 0);
     let requests = (0..).map(|round| request(round, &mut random));
-    let refused = requests.map(|request| (server.http().write(&request), request)).find(|(answer, _)| {
-        n_stored += if answer.status == 204 { SAMPLES } else { 0 };
-        answer.status != 204
-    });
+    let refused = requests
+        .map(|request| (server.http().write(&request), request))
+        .find(|(answer, _)| {
+            n_stored += if answer.status == 204 { SAMPLES } else { 0 };
+            answer.status != 204
+        });
     let (refused, request) = refused.expect("the disk gets full");
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(!refused.header("retry-after").is_empty(), "{refused:?}");
-    assert!(n_stored > 0 && count(&server) >= n_stored, "{} of {n_stored}", count(&server));
+    assert!(
+        n_stored > 0 && count(&server) >= n_stored,
+        "{} of {n_stored}",
+        count(&server)
+    );
     let ready = server.http().get("/-/ready").expect_status(200).text();
-    assert!(ready.contains("not for writes") && ready.contains("cannot write its log"), "{ready}");
+    assert!(
+        ready.contains("not for writes") && ready.contains("cannot write its log"),
+        "{ready}"
+    );
     server.http().get("/-/ready?for=write").expect_status(503);
 
     // The sender retries.
-    wait_until("the disk to have space", || server.http().write(&request).status == 204);
+    wait_until("the disk to have space", || {
+        server.http().write(&request).status == 204
+    });
     server.http().get("/-/ready?for=write").expect_status(200);
     assert_eq!(count(&server), n_stored + SAMPLES);
 }

@@ -1,5 +1,5 @@
-//! Damaged, truncated, half-renamed, foreign and newer files, and a full disk: the server reports the problem, serves
-//! all other data and deletes nothing.
+//! Damaged, truncated, half-renamed, foreign and newer files, and a full disk: the server reports
+//! the problem, serves all other data and deletes nothing.
 
 mod full_disk;
 
@@ -20,21 +20,36 @@ const FLAGS: [&str; 2] = ["--web.enable-admin-api", "--storage.tsdb.retention.ti
 fn write(server: &Server, time: i64) {
     let timeseries = (0..SERIES).map(|i| {
         let value = (i as f64).sqrt();
-        series(&[("__name__", "m"), ("i", &*i.to_string()), ("pod", &*format!("{:x}", i * 7_919))], &[(time, value)])
+        series(
+            &[
+                ("__name__", "m"),
+                ("i", &*i.to_string()),
+                ("pod", &*format!("{:x}", i * 7_919)),
+            ],
+            &[(time, value)],
+        )
     });
-    server.http().write(&WriteRequest::new(timeseries)).expect_status(204);
+    server
+        .http()
+        .write(&WriteRequest::new(timeseries))
+        .expect_status(204);
 }
 
 /// Returns the number of series at a time, or the error.
 fn count(server: &Server, time: i64) -> Result<usize, String> {
     let time = (time / 1000).to_string();
-    let answer = server.http().query("/api/v1/query", &[("query", "count(m + 0)"), ("time", &time)]);
+    let answer = server.http().query(
+        "/api/v1/query",
+        &[("query", "count(m + 0)"), ("time", &time)],
+    );
     if answer.status != 200 {
         assert_eq!(answer.status, 500, "{answer:?}");
         return Err(answer.error().1);
     }
     let result = answer.data()["result"].take();
-    Ok(result[0]["value"][1].as_str().map_or(0, |count| count.parse().expect("a count")))
+    Ok(result[0]["value"][1]
+        .as_str()
+        .map_or(0, |count| count.parse().expect("a count")))
 }
 
 /// Returns a killed server with a block for each of two days, and the paths of the blocks.
@@ -42,14 +57,20 @@ fn two_blocks() -> (Server, [PathBuf; 2]) {
     let mut server = Server::start(&FLAGS);
     for time in [OLD, NEW] {
         write(&server, time);
-        server.http().form("/api/v1/admin/tsdb/compact", &[]).expect_status(204);
+        server
+            .http()
+            .form("/api/v1/admin/tsdb/compact", &[])
+            .expect_status(204);
     }
     server.kill();
-    let blocks: Vec<_> = files(&server.data_dir().join("blocks")).into_keys().collect();
+    let blocks: Vec<_> = files(&server.data_dir().join("blocks"))
+        .into_keys()
+        .collect();
     (server, blocks.try_into().expect("two blocks"))
 }
 
-/// Returns the contents of all files below a directory, except the lock, the reserve and the active-request logs.
+/// Returns the contents of all files below a directory, except the lock, the reserve and the
+/// active-request logs.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(dir).expect("list a directory") {
@@ -67,7 +88,8 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Asserts that a server does not start on a data directory and changes nothing. Returns its output.
+/// Asserts that a server does not start on a data directory and changes nothing. Returns its
+/// output.
 #[track_caller]
 fn failed_start(server: &Server, flags: &[&str]) -> String {
     let before = files(&server.data_dir());
@@ -80,7 +102,11 @@ fn failed_start(server: &Server, flags: &[&str]) -> String {
 /// Asserts that a message contains a path, an offset and a remedy.
 #[track_caller]
 fn assert_helps(text: &str, path: &Path, remedy: &str) {
-    assert!(text.contains(&path.display().to_string()), "{} is not named in {text}", path.display());
+    assert!(
+        text.contains(&path.display().to_string()),
+        "{} is not named in {text}",
+        path.display()
+    );
     assert!(text.contains("at byte "), "no offset in {text}");
     assert!(text.contains(remedy), "no {remedy:?} in {text}");
 }
@@ -95,19 +121,39 @@ fn a_damaged_block_is_reported_and_unchanged_and_the_others_are_served() {
     let mut header = good.clone();
     header[5] = 1;
     let longer = [&good[..], b"more"].concat();
-    for bad in [cut, footer, header, longer, Vec::new(), b"a foreign text\n".repeat(10)] {
+    for bad in [
+        cut,
+        footer,
+        header,
+        longer,
+        Vec::new(),
+        b"a foreign text\n".repeat(10),
+    ] {
         std::fs::write(&old, &bad).expect("write a block");
         server.restart(&FLAGS);
-        assert_helps(&server.log(), &old, "restore the file from a snapshot, or move it away to continue without it");
+        assert_helps(
+            &server.log(),
+            &old,
+            "restore the file from a snapshot, or move it away to continue without it",
+        );
         assert_eq!(server.metric("varve_tsdb_blocks_damaged"), 1.0);
-        assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(0), Ok(SERIES)));
-        server.http().form("/api/v1/admin/tsdb/compact", &[]).expect_status(204);
+        assert_eq!(
+            (count(&server, OLD), count(&server, NEW)),
+            (Ok(0), Ok(SERIES))
+        );
+        server
+            .http()
+            .form("/api/v1/admin/tsdb/compact", &[])
+            .expect_status(204);
         server.kill();
         assert_eq!(std::fs::read(&old).expect("read a block"), bad);
     }
     std::fs::write(&old, &good).expect("write a block");
     server.restart(&FLAGS);
-    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES), Ok(SERIES)));
+    assert_eq!(
+        (count(&server, OLD), count(&server, NEW)),
+        (Ok(SERIES), Ok(SERIES))
+    );
 }
 
 #[test]
@@ -122,9 +168,15 @@ fn a_page_that_cannot_be_read_fails_the_query_that_needs_it() {
         server.restart(&FLAGS);
         assert_eq!(count(&server, NEW), Ok(SERIES), "the other block");
         match count(&server, OLD) {
-            Ok(found) => assert!(found == SERIES || server.metric("varve_tsdb_blocks_damaged") == 1.0),
+            Ok(found) => {
+                assert!(found == SERIES || server.metric("varve_tsdb_blocks_damaged") == 1.0)
+            }
             Err(reason) => {
-                assert_helps(&reason, &old, "restore the file from a snapshot, or move it away to continue without it");
+                assert_helps(
+                    &reason,
+                    &old,
+                    "restore the file from a snapshot, or move it away to continue without it",
+                );
                 n_failed += 1;
             }
         }
@@ -138,9 +190,16 @@ fn a_page_that_cannot_be_read_fails_the_query_that_needs_it() {
 fn a_block_that_is_truncated_while_it_is_open_fails_only_its_queries() {
     let (mut server, [old, _]) = two_blocks();
     server.restart(&FLAGS);
-    let mut file = std::fs::OpenOptions::new().write(true).open(&old).expect("open a block");
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&old)
+        .expect("open a block");
     file.set_len(100).expect("truncate a block");
-    assert_helps(&count(&server, OLD).expect_err("the block is truncated"), &old, "restore the file from a snapshot");
+    assert_helps(
+        &count(&server, OLD).expect_err("the block is truncated"),
+        &old,
+        "restore the file from a snapshot",
+    );
     assert_eq!(count(&server, NEW), Ok(SERIES));
     // A merge that cannot read the block fails and keeps its sources.
     file.rewind().expect("seek");
@@ -157,34 +216,69 @@ fn a_damaged_log_is_replayed_without_the_damage_which_is_quarantined() {
     (0..20).for_each(|i| write(&server, NEW + i * 1000));
     server.kill();
     let wal = server.data_dir().join("wal");
-    let samples = |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("samples-"));
+    let samples = |path: &&PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with("samples-"))
+    };
     let path = files(&wal).keys().find(samples).expect("a segment").clone();
     let good = std::fs::read(&path).expect("read a segment");
     let mut bad = good.clone();
     bad[good.len() / 2] ^= 1;
     std::fs::write(&path, &bad).expect("write a segment");
 
-    let output = failed_start(&server, &["--storage.tsdb.shards=1", "--storage.wal.on-corruption=refuse"]);
-    assert_helps(&output, &path, "restore the file, or set --storage.wal.on-corruption=quarantine");
+    let output = failed_start(
+        &server,
+        &[
+            "--storage.tsdb.shards=1",
+            "--storage.wal.on-corruption=refuse",
+        ],
+    );
+    assert_helps(
+        &output,
+        &path,
+        "restore the file, or set --storage.wal.on-corruption=quarantine",
+    );
 
     server.restart(&["--storage.tsdb.shards=1"]);
-    assert_eq!(count(&server, NEW + 19_000), Ok(SERIES), "samples after the damage");
+    assert_eq!(
+        count(&server, NEW + 19_000),
+        Ok(SERIES),
+        "samples after the damage"
+    );
     let damaged = server.metric("varve_tsdb_replayed_damaged_bytes");
     let kept = files(&server.data_dir().join("quarantine"));
     assert_eq!(kept.values().map(Vec::len).sum::<usize>() as f64, damaged);
     let (name, bytes) = kept.first_key_value().expect("the damaged bytes");
-    let offset =
-        name.to_string_lossy().rsplit_once(".at-").expect("the name has the offset").1.parse().expect("an offset");
+    let offset = name
+        .to_string_lossy()
+        .rsplit_once(".at-")
+        .expect("the name has the offset")
+        .1
+        .parse()
+        .expect("an offset");
     assert_eq!(bytes[..], bad[offset..][..bytes.len()]);
-    assert!(server.log().contains(&path.display().to_string()), "{}", server.log());
+    assert!(
+        server.log().contains(&path.display().to_string()),
+        "{}",
+        server.log()
+    );
 }
 
 #[test]
 fn damaged_delete_rules_prevent_a_start() {
     let (mut server, _) = two_blocks();
     server.restart(&FLAGS);
-    server.http().form("/api/v1/admin/tsdb/delete_series", &[("match[]", r#"{i="7"}"#)]).expect_status(204);
-    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES - 1), Ok(SERIES - 1)));
+    server
+        .http()
+        .form(
+            "/api/v1/admin/tsdb/delete_series",
+            &[("match[]", r#"{i="7"}"#)],
+        )
+        .expect_status(204);
+    assert_eq!(
+        (count(&server, OLD), count(&server, NEW)),
+        (Ok(SERIES - 1), Ok(SERIES - 1))
+    );
     server.kill();
     let path = server.data_dir().join("tombstones");
     let good = std::fs::read(&path).expect("read the rules");
@@ -193,14 +287,27 @@ fn damaged_delete_rules_prevent_a_start() {
         bad[at] ^= 1;
         bad
     };
-    for bad in [flipped(0), flipped(9), flipped(good.len() - 1), good[..good.len() - 1].to_vec(), Vec::new()] {
+    for bad in [
+        flipped(0),
+        flipped(9),
+        flipped(good.len() - 1),
+        good[..good.len() - 1].to_vec(),
+        Vec::new(),
+    ] {
         std::fs::write(&path, &bad).expect("write the rules");
         let output = failed_start(&server, &FLAGS);
-        assert_helps(&output, &path, "restore the file, or move it away, which makes deleted samples reappear");
+        assert_helps(
+            &output,
+            &path,
+            "restore the file, or move it away, which makes deleted samples reappear",
+        );
     }
     std::fs::write(&path, &good).expect("write the rules");
     server.restart(&FLAGS);
-    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES - 1), Ok(SERIES - 1)));
+    assert_eq!(
+        (count(&server, OLD), count(&server, NEW)),
+        (Ok(SERIES - 1), Ok(SERIES - 1))
+    );
 }
 
 #[test]
@@ -219,7 +326,8 @@ fn a_file_of_a_newer_version_prevents_a_start_and_changes_nothing() {
         std::fs::write(&path, newer).expect("write a file");
         let output = failed_start(&server, &FLAGS);
         assert!(
-            output.contains(&path.display().to_string()) && output.contains("open it with the program that wrote it"),
+            output.contains(&path.display().to_string())
+                && output.contains("open it with the program that wrote it"),
             "{output}"
         );
         std::fs::write(&path, good).expect("write a file");
@@ -232,18 +340,34 @@ fn a_file_of_a_newer_version_prevents_a_start_and_changes_nothing() {
 fn temporary_files_of_a_crash_are_removed_and_foreign_files_stay() {
     let (mut server, [old, _]) = two_blocks();
     let dir = server.data_dir();
-    let checkpoint = files(&dir.join("wal")).into_keys().find(|path| path.to_string_lossy().contains("checkpoint-"));
+    let checkpoint = files(&dir.join("wal"))
+        .into_keys()
+        .find(|path| path.to_string_lossy().contains("checkpoint-"));
     let checkpoint = checkpoint.expect("a flush leaves a checkpoint");
     let in_blocks = |name: &str| dir.join("blocks").join(name);
     let ours = [in_blocks("00000090.block.tmp"), in_blocks("00000090.0.tmp")];
-    let foreign = [in_blocks("notes.tmp"), in_blocks("old.block"), dir.join("wal/notes"), dir.join("README")];
-    for path in ours.iter().chain(&foreign).chain([&checkpoint.with_extension("tmp"), &dir.join("tombstones.tmp")]) {
+    let foreign = [
+        in_blocks("notes.tmp"),
+        in_blocks("old.block"),
+        dir.join("wal/notes"),
+        dir.join("README"),
+    ];
+    for path in ours.iter().chain(&foreign).chain([
+        &checkpoint.with_extension("tmp"),
+        &dir.join("tombstones.tmp"),
+    ]) {
         std::fs::copy(&old, path).expect("copy a file");
     }
     server.restart(&FLAGS);
-    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES), Ok(SERIES)));
+    assert_eq!(
+        (count(&server, OLD), count(&server, NEW)),
+        (Ok(SERIES), Ok(SERIES))
+    );
     assert_eq!(server.metric("varve_tsdb_blocks_damaged"), 0.0);
-    server.http().form("/api/v1/admin/tsdb/compact", &[]).expect_status(204);
+    server
+        .http()
+        .form("/api/v1/admin/tsdb/compact", &[])
+        .expect_status(204);
     assert!(ours.iter().all(|path| !path.exists()));
     assert!(foreign.iter().all(|path| path.exists()));
 }
@@ -255,7 +379,12 @@ fn a_directory_with_the_name_of_a_block_is_reported() {
     let path = server.data_dir().join("blocks/00000999.block");
     std::fs::create_dir(&path).expect("create a directory");
     server.restart(&FLAGS);
-    wait_until("the directory to be reported", || server.log().contains(&path.display().to_string()));
+    wait_until("the directory to be reported", || {
+        server.log().contains(&path.display().to_string())
+    });
     assert_eq!(server.metric("varve_tsdb_blocks_damaged"), 1.0);
-    assert_eq!((count(&server, OLD), count(&server, NEW)), (Ok(SERIES), Ok(SERIES)));
+    assert_eq!(
+        (count(&server, OLD), count(&server, NEW)),
+        (Ok(SERIES), Ok(SERIES))
+    );
 }

@@ -27,10 +27,12 @@ use varve_ingest::remote_write::{DecodedBatch, RouteHasher, decode_v1, decode_v2
 use varve_promql::Features;
 use varve_promql::{parse, print};
 
-/// Decodes a row of values and a column of timestamps. The first two bytes are the number of elements. A decoded row is
-/// encoded and decoded again, to the same bits.
+/// Decodes a row of values and a column of timestamps. The first two bytes are the number of
+/// elements. A decoded row is encoded and decoded again, to the same bits.
 pub fn row_decode(input: &[u8]) {
-    let Some((&[a, b], bytes)) = input.split_first_chunk() else { return };
+    let Some((&[a, b], bytes)) = input.split_first_chunk() else {
+        return;
+    };
     let n = usize::from(u16::from_le_bytes([a, b])) % 1024;
     let (mut src, mut values) = (bytes, vec![0.5]);
     let decoded = decode_values(&mut src, n, &mut values).is_some();
@@ -39,7 +41,11 @@ pub fn row_decode(input: &[u8]) {
         let (mut again, mut back) = (Vec::new(), Vec::new());
         ValueEncoder::default().encode(&values[1..], &mut again);
         assert!(decode_values(&mut &again[..], n, &mut back).is_some());
-        assert!(back.iter().map(|v| v.to_bits()).eq(values[1..].iter().map(|v| v.to_bits())));
+        assert!(
+            back.iter()
+                .map(|v| v.to_bits())
+                .eq(values[1..].iter().map(|v| v.to_bits()))
+        );
     }
     let (mut src, mut times_ms) = (bytes, vec![1]);
     let decoded = decode_timestamps(&mut src, n, &mut times_ms).is_some();
@@ -52,12 +58,14 @@ pub fn row_decode(input: &[u8]) {
     }
 }
 
-/// Reads the input as the payload of the file of HA leaders, under a valid checksum. An invalid file is set aside: the
-/// next start finds none.
+/// Reads the input as the payload of the file of HA leaders, under a valid checksum. An invalid
+/// file is set aside: the next start finds none.
 pub fn ha_file(input: &[u8]) {
     let (fs, path): (Arc<dyn Fs>, _) = (Arc::new(MemFs::new()), Path::new("/ha"));
     let head = [&b"VHAP\x01\0\0\0"[..], &crc32c::crc32c(input).to_le_bytes()].concat();
-    fs.create(path).and_then(|file| file.append(&[&head, input].concat())).expect("there is room");
+    fs.create(path)
+        .and_then(|file| file.append(&[&head, input].concat()))
+        .expect("there is room");
     let (_, found) = Elections::open(Arc::clone(&fs), path.to_owned());
     assert!(!matches!(found, Err(StateFileError::Newer(_))), "{found:?}");
     assert_eq!(Elections::open(fs, path.to_owned()).1, Ok(()));
@@ -65,25 +73,44 @@ pub fn ha_file(input: &[u8]) {
 
 /// Decodes a message of remote write 1.0, twice into the same batch.
 pub fn remote_write_v1(input: &[u8]) {
-    let (hasher, limits, mut batch) = (RouteHasher::new(), Limits::default(), DecodedBatch::default());
+    let (hasher, limits, mut batch) = (
+        RouteHasher::new(),
+        Limits::default(),
+        DecodedBatch::default(),
+    );
     let first = decode_v1(input, &hasher, &limits, &mut batch).is_ok();
-    assert_eq!(decode_v1(input, &hasher, &limits, &mut batch).is_ok(), first);
+    assert_eq!(
+        decode_v1(input, &hasher, &limits, &mut batch).is_ok(),
+        first
+    );
 }
 
 /// Decodes a message of remote write 2.0, twice into the same batch.
 pub fn remote_write_v2(input: &[u8]) {
-    let (hasher, limits, mut batch) = (RouteHasher::new(), Limits::default(), DecodedBatch::default());
+    let (hasher, limits, mut batch) = (
+        RouteHasher::new(),
+        Limits::default(),
+        DecodedBatch::default(),
+    );
     let first = decode_v2(input, &hasher, &limits, &mut batch).is_ok();
-    assert_eq!(decode_v2(input, &hasher, &limits, &mut batch).is_ok(), first);
+    assert_eq!(
+        decode_v2(input, &hasher, &limits, &mut batch).is_ok(),
+        first
+    );
 }
 
 /// Parses an expression. If it parses, its printed form parses, and prints the same.
 pub fn promql_parse(input: &[u8]) {
-    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
     let features = Features::default();
-    let Ok(expr) = parse(text, &features) else { return };
+    let Ok(expr) = parse(text, &features) else {
+        return;
+    };
     let printed = print(&expr);
-    let again = parse(&printed, &features).unwrap_or_else(|e| panic!("{text:?} is printed as {printed:?}: {e}"));
+    let again = parse(&printed, &features)
+        .unwrap_or_else(|e| panic!("{text:?} is printed as {printed:?}: {e}"));
     assert_eq!(print(&again), printed, "{text:?}");
 }
 
@@ -93,12 +120,18 @@ mod tests {
 
     /// Runs a target on the seeds, and on `n_inputs` (or `FUZZ_INPUTS`) mutations of them.
     fn smoke(target: fn(&[u8]), seeds: &[&[u8]], n_inputs: u64) {
-        let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+        let number = |name| {
+            std::env::var(name)
+                .ok()
+                .map(|text| text.parse().expect("a number"))
+        };
         let n_inputs = number("FUZZ_INPUTS").unwrap_or(n_inputs);
         seeds.iter().for_each(|seed| target(seed));
         let mut state = number("FUZZ_SEED").unwrap_or(1);
         let mut below = |n: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % n
         };
         for _ in 0..n_inputs {
@@ -109,8 +142,14 @@ mod tests {
                 match below(4) {
                     0 => input.truncate(at),
                     1 => input.insert(at, below(256) as u8),
-                    2 => input.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << below(8)),
-                    _ => drop(input.splice(at..at, other[below(other.len() + 1)..].iter().copied())),
+                    2 => input
+                        .iter_mut()
+                        .skip(at)
+                        .take(1)
+                        .for_each(|byte| *byte ^= 1 << below(8)),
+                    _ => {
+                        drop(input.splice(at..at, other[below(other.len() + 1)..].iter().copied()))
+                    }
                 }
             }
             target(&input);
@@ -124,13 +163,26 @@ mod tests {
 
     /// As `on_edits`, after each of the heads.
     fn on_edits_after(target: fn(&[u8]), heads: &[&[u8]], n_inputs: u64) {
-        let edits: Vec<u8> = (0..64_u64).flat_map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes()).collect();
-        let seeds: Vec<&[u8]> = edits.chunks(8).chain(edits.chunks(24)).chain([&[][..]]).collect();
+        let edits: Vec<u8> = (0..64_u64)
+            .flat_map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes())
+            .collect();
+        let seeds: Vec<&[u8]> = edits
+            .chunks(8)
+            .chain(edits.chunks(24))
+            .chain([&[][..]])
+            .collect();
         if heads.is_empty() {
             return smoke(target, &seeds, n_inputs);
         }
-        let seeds: Vec<_> = heads.iter().flat_map(|head| seeds.iter().map(|seed| [head, *seed].concat())).collect();
-        smoke(target, &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(), n_inputs);
+        let seeds: Vec<_> = heads
+            .iter()
+            .flat_map(|head| seeds.iter().map(|seed| [head, *seed].concat()))
+            .collect();
+        smoke(
+            target,
+            &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+            n_inputs,
+        );
     }
 
     #[test]
@@ -148,13 +200,21 @@ mod tests {
     #[test]
     fn usage_record_holds() {
         let seeds = usage::seeds();
-        smoke(usage_record, &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(), 5_000);
+        smoke(
+            usage_record,
+            &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+            5_000,
+        );
     }
 
     #[test]
     fn active_requests_holds() {
         let seeds = active_requests::seeds();
-        smoke(active_requests, &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(), 5_000);
+        smoke(
+            active_requests,
+            &seeds.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+            5_000,
+        );
     }
 
     #[test]
@@ -176,19 +236,31 @@ mod tests {
     fn prometheus_holds() {
         let mut columns = varve_tsdb::SampleColumns::default();
         for i in 0..100 {
-            let histogram =
-                varve_tsdb::histogram::Histogram { sum: i as f64, ..varve_tsdb::histogram::Histogram::default() };
+            let histogram = varve_tsdb::histogram::Histogram {
+                sum: i as f64,
+                ..varve_tsdb::histogram::Histogram::default()
+            };
             match i {
-                0..50 => columns.push(varve_tsdb::Sample { timestamp_ms: i * 1000, value: i as f64 }),
+                0..50 => columns.push(varve_tsdb::Sample {
+                    timestamp_ms: i * 1000,
+                    value: i as f64,
+                }),
                 _ => columns.push_histogram(i * 1000, std::sync::Arc::new(histogram)),
             }
         }
         let mut seeds = Vec::new();
-        for starts in [varve_prometheus::chunk::StartTimestamps::Drop, varve_prometheus::chunk::StartTimestamps::Keep] {
+        for starts in [
+            varve_prometheus::chunk::StartTimestamps::Drop,
+            varve_prometheus::chunk::StartTimestamps::Keep,
+        ] {
             let mut encoder = varve_prometheus::chunk::Encoder::new(starts);
             encoder.push_columns(&columns);
             let chunks = encoder.finish();
-            seeds.extend(chunks.into_iter().map(|chunk| [&[chunk.encoding.code() - 1][..], &chunk.bytes].concat()));
+            seeds.extend(
+                chunks
+                    .into_iter()
+                    .map(|chunk| [&[chunk.encoding.code() - 1][..], &chunk.bytes].concat()),
+            );
         }
         let seeds: Vec<_> = seeds.iter().map(Vec::as_slice).collect();
         smoke(prometheus_chunk, &seeds, 10_000);
@@ -196,7 +268,16 @@ mod tests {
         let mut segment = vec![1, 0, record.len() as u8];
         segment.extend_from_slice(&crc32c::crc32c(&record).to_be_bytes());
         segment.extend_from_slice(&record);
-        smoke(prometheus_log, &[&record, &segment, &[1, 0, 0], &[0x01, 0x30, 0xbc, 0x91, 1, 0, 0, 0, 9]], 5_000);
+        smoke(
+            prometheus_log,
+            &[
+                &record,
+                &segment,
+                &[1, 0, 0],
+                &[0x01, 0x30, 0xbc, 0x91, 1, 0, 0, 0, 9],
+            ],
+            5_000,
+        );
     }
 
     #[test]
@@ -208,7 +289,13 @@ mod tests {
             |i| f64::from(i * i),
             |i| f64::from(i) * 0.1,
             |i| f64::from(i).sqrt(),
-            |i| if i % 9 == 0 { f64::INFINITY } else { f64::from(i) / 8.0 },
+            |i| {
+                if i % 9 == 0 {
+                    f64::INFINITY
+                } else {
+                    f64::from(i) / 8.0
+                }
+            },
         ];
         for value in columns {
             let mut row = 100_u16.to_le_bytes().to_vec();
@@ -217,10 +304,19 @@ mod tests {
         }
         for step in [0, 7] {
             let mut times = 100_u16.to_le_bytes().to_vec();
-            encode_timestamps(&(0..100).map(|i| i * 1000 + i % 3 * step).collect::<Vec<_>>(), &mut times);
+            encode_timestamps(
+                &(0..100)
+                    .map(|i| i * 1000 + i % 3 * step)
+                    .collect::<Vec<_>>(),
+                &mut times,
+            );
             rows.push(times);
         }
-        smoke(row_decode, &rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), 20_000);
+        smoke(
+            row_decode,
+            &rows.iter().map(Vec::as_slice).collect::<Vec<_>>(),
+            20_000,
+        );
     }
 
     #[test]

@@ -15,19 +15,29 @@ pub(super) fn parse(text: &str) -> Vec<Sample> {
     let mut samples = Vec::new();
     while let Some(line) = lines.read().expect("a scrape is valid") {
         if let Line::Sample(sample) = line {
-            let mut labels: Vec<(String, String)> =
-                sample.labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+            let mut labels: Vec<(String, String)> = sample
+                .labels
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect();
             labels.sort();
-            samples.push(Sample { labels, value: sample.value });
+            samples.push(Sample {
+                labels,
+                value: sample.value,
+            });
         }
     }
     samples
 }
 
-/// Adds the labels of a target, as the monitors of kube-prometheus do, and writes bucket bounds as floats, as
-/// Prometheus 3 does.
+/// Adds the labels of a target, as the monitors of kube-prometheus do, and writes bucket bounds as
+/// floats, as Prometheus 3 does.
 pub(super) fn add_target_labels(labels: &mut Vec<(String, String)>, job: &str) {
-    let instance = if job == "node-exporter" { "127.0.0.1:9100" } else { "10.0.0.1:8443" };
+    let instance = if job == "node-exporter" {
+        "127.0.0.1:9100"
+    } else {
+        "10.0.0.1:8443"
+    };
     let mut add = |name: &str, value: &str| {
         if !labels.iter().any(|(n, _)| n == name) {
             labels.push((name.to_owned(), value.to_owned()));

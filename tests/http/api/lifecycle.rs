@@ -6,7 +6,12 @@ use crate::harness::{ConfigFile, Server, wait_until};
 fn the_configuration_is_reloaded_on_request() {
     let config = ConfigFile::new("global: {external_labels: {cluster: one}}");
     let server = Server::start(&[&config.flag(), "--web.enable-lifecycle"]);
-    let yaml = || server.http().get("/api/v1/status/config").data()["yaml"].as_str().expect("a text").to_owned();
+    let yaml = || {
+        server.http().get("/api/v1/status/config").data()["yaml"]
+            .as_str()
+            .expect("a text")
+            .to_owned()
+    };
     let notifications = || server.http().get("/api/v1/notifications").data();
     assert!(yaml().contains("cluster: one"), "{}", yaml());
 
@@ -16,12 +21,28 @@ fn the_configuration_is_reloaded_on_request() {
     assert!(yaml().contains("cluster: two"));
 
     config.write("nonsense: 1");
-    let refused = server.http().call("PUT", "/-/reload", &[], b"").expect_status(500).text();
-    assert!(refused.starts_with("failed to reload config: ") && refused.contains("nonsense"), "{refused}");
+    let refused = server
+        .http()
+        .call("PUT", "/-/reload", &[], b"")
+        .expect_status(500)
+        .text();
+    assert!(
+        refused.starts_with("failed to reload config: ") && refused.contains("nonsense"),
+        "{refused}"
+    );
     assert!(yaml().contains("cluster: two"));
-    assert_eq!(notifications()[0]["text"], "Configuration reload has failed.");
-    assert_eq!(server.metric("prometheus_config_last_reload_successful"), 0.0);
-    assert_eq!(server.http().get("/api/v1/status/runtimeinfo").data()["reloadConfigSuccess"], false);
+    assert_eq!(
+        notifications()[0]["text"],
+        "Configuration reload has failed."
+    );
+    assert_eq!(
+        server.metric("prometheus_config_last_reload_successful"),
+        0.0
+    );
+    assert_eq!(
+        server.http().get("/api/v1/status/runtimeinfo").data()["reloadConfigSuccess"],
+        false
+    );
 
     // A valid configuration that cannot be applied fails too; the old one stays in force.
     config.write("global: {external_labels: {cluster: two}}");
@@ -30,22 +51,37 @@ fn the_configuration_is_reloaded_on_request() {
     let last_success = loaded("success_timestamp_seconds");
     assert_eq!(loaded("successful"), 1.0);
     config.write("global: {external_labels: {cluster: three}, query_log_file: .}");
-    let refused = server.http().post("/-/reload", &[], b"").expect_status(500).text();
+    let refused = server
+        .http()
+        .post("/-/reload", &[], b"")
+        .expect_status(500)
+        .text();
     assert!(refused.contains("open query log"), "{refused}");
-    assert_eq!((loaded("successful"), loaded("success_timestamp_seconds")), (0.0, last_success));
+    assert_eq!(
+        (loaded("successful"), loaded("success_timestamp_seconds")),
+        (0.0, last_success)
+    );
     assert!(yaml().contains("cluster: two"));
 
     config.write("{}");
     server.signal("HUP");
-    wait_until("the configuration to be read", || !yaml().contains("cluster"));
-    wait_until("the reload to be noted", || notifications().as_array().map(Vec::len) == Some(0));
+    wait_until("the configuration to be read", || {
+        !yaml().contains("cluster")
+    });
+    wait_until("the reload to be noted", || {
+        notifications().as_array().map(Vec::len) == Some(0)
+    });
     assert_eq!(loaded("successful"), 1.0);
 }
 
 #[test]
 fn the_server_stops_on_request() {
     let mut server = Server::start(&["--web.enable-lifecycle"]);
-    let answer = server.http().post("/-/quit", &[], b"").expect_status(200).text();
+    let answer = server
+        .http()
+        .post("/-/quit", &[], b"")
+        .expect_status(200)
+        .text();
     assert_eq!(answer, "Requesting termination... Goodbye!");
     assert!(server.wait().success());
 }
@@ -53,8 +89,16 @@ fn the_server_stops_on_request() {
 #[test]
 fn without_the_lifecycle_api_requests_do_not_stop_the_server() {
     let server = Server::start(&[]);
-    for (method, path) in [("POST", "/-/quit"), ("PUT", "/-/quit"), ("POST", "/-/reload"), ("PUT", "/-/reload")] {
-        let refused = server.http().call(method, path, &[], b"").expect_status(403);
+    for (method, path) in [
+        ("POST", "/-/quit"),
+        ("PUT", "/-/quit"),
+        ("POST", "/-/reload"),
+        ("PUT", "/-/reload"),
+    ] {
+        let refused = server
+            .http()
+            .call(method, path, &[], b"")
+            .expect_status(403);
         assert_eq!(refused.text(), "Lifecycle API is not enabled.");
     }
 }
@@ -72,11 +116,20 @@ fn a_reload_sets_the_log_level() {
     ] {
         config.write(text);
         server.http().post("/-/reload", &[], b"").expect_status(200);
-        let n_logged = || server.log().matches("Completed loading of configuration file").count();
+        let n_logged = || {
+            server
+                .log()
+                .matches("Completed loading of configuration file")
+                .count()
+        };
         wait_until(text, || n_logged() >= n_messages);
         assert_eq!(n_logged(), n_messages, "{text}");
     }
     config.write("runtime: {log_level: loud}");
-    let refused = server.http().post("/-/reload", &[], b"").expect_status(500).text();
+    let refused = server
+        .http()
+        .post("/-/reload", &[], b"")
+        .expect_status(500)
+        .text();
     assert!(refused.contains("unknown variant `loud`"), "{refused}");
 }

@@ -1,5 +1,5 @@
-//! The whole API, request by request: compared with a real Prometheus, and validated against the OpenAPI documents of
-//! Prometheus and Varve.
+//! The whole API, request by request: compared with a real Prometheus, and validated against the
+//! OpenAPI documents of Prometheus and Varve.
 
 mod calls;
 mod compression;
@@ -41,7 +41,9 @@ const HEADERS: [&str; 9] = [
 
 pub(super) fn ask(http: &Http, (method, path, body): Call) -> Answer {
     // Varve rejects changes of state by pages of other origins.
-    let is_write = ["/api/v1/admin", "/-/", "/api/v1/write", "/api/v1/otlp"].iter().any(|at| path.starts_with(at));
+    let is_write = ["/api/v1/admin", "/-/", "/api/v1/write", "/api/v1/otlp"]
+        .iter()
+        .any(|at| path.starts_with(at));
     let changes_state = method == "PUT" || method == "DELETE" || method == "POST" && is_write;
     let mut headers = if changes_state { vec![] } else { vec![ORIGIN] };
     headers.extend((!body.is_empty()).then_some(FORM));
@@ -50,7 +52,10 @@ pub(super) fn ask(http: &Http, (method, path, body): Call) -> Answer {
 
 /// Sorts the elements of a result.
 fn sorted(mut data: Value) -> Value {
-    data["result"].as_array_mut().expect("a list of series").sort_by_key(Value::to_string);
+    data["result"]
+        .as_array_mut()
+        .expect("a list of series")
+        .sort_by_key(Value::to_string);
     data
 }
 
@@ -59,11 +64,16 @@ fn responses_are_those_of_prometheus() {
     // Without a file there is nothing to reload.
     let config = ConfigFile::new("{}");
     for release in releases() {
-        check_same(release, &[], &["--web.enable-lifecycle", &config.flag()], |varve, prometheus| {
-            let mut wrong = differences(release, varve, prometheus, CALLS);
-            wrong.extend(like_prometheus::differences(release, varve, prometheus));
-            wrong
-        });
+        check_same(
+            release,
+            &[],
+            &["--web.enable-lifecycle", &config.flag()],
+            |varve, prometheus| {
+                let mut wrong = differences(release, varve, prometheus, CALLS);
+                wrong.extend(like_prometheus::differences(release, varve, prometheus));
+                wrong
+            },
+        );
     }
 }
 
@@ -90,7 +100,11 @@ fn check_same(
     varve.http().write(&data()).expect_status(204);
     let wrong = differences(varve.http(), prometheus.http());
     let (version, n) = (release.version, wrong.len());
-    assert!(wrong.is_empty(), "{version:?}: {n} differ, or do so no longer:\n{}", wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{version:?}: {n} differ, or do so no longer:\n{}",
+        wrong.join("\n")
+    );
 }
 
 /// Sends the same requests to both and returns the unexpected differences.
@@ -99,7 +113,9 @@ fn differences(release: &Release, varve: &Http, prometheus: &Http, calls: &[Call
     for call in calls {
         let (ours, theirs) = (ask(varve, *call), ask(prometheus, *call));
         let headers = |answer: &Answer| HEADERS.map(|name| answer.header(name).to_owned());
-        let is_same = ours.status == theirs.status && headers(&ours) == headers(&theirs) && ours.body == theirs.body;
+        let is_same = ours.status == theirs.status
+            && headers(&ours) == headers(&theirs)
+            && ours.body == theirs.body;
         if is_same == is_known(release, *call) {
             let (of_ours, of_theirs) = (headers(&ours), headers(&theirs));
             wrong.push(format!("{call:?}\n  varve:      {ours:?} {of_ours:?}\n  prometheus: {theirs:?} {of_theirs:?}"));
@@ -109,7 +125,9 @@ fn differences(release: &Release, varve: &Http, prometheus: &Http, calls: &[Call
 }
 
 fn is_known(release: &Release, (method, path, _): Call) -> bool {
-    DIFFERENCES.iter().any(|(releases, of, at, _)| release.is_of(*releases) && (*of, *at) == (method, path))
+    DIFFERENCES
+        .iter()
+        .any(|(releases, of, at, _)| release.is_of(*releases) && (*of, *at) == (method, path))
 }
 
 #[test]
@@ -117,7 +135,8 @@ fn features_that_are_always_on_are_listed() {
     let server = Server::start(&[]);
     let features = server.http().get("/api/v1/features").data();
     assert_eq!(features["api"]["otlp_write_receiver"], true);
-    let rules = json!({ "query_offset": true, "keep_firing_for": true, "concurrent_rule_eval": true });
+    let rules =
+        json!({ "query_offset": true, "keep_firing_for": true, "concurrent_rule_eval": true });
     assert_eq!(features["rules"], rules);
 }
 
@@ -125,8 +144,13 @@ fn features_that_are_always_on_are_listed() {
 fn a_forbidden_origin_is_not_returned() {
     let varve = Server::start(&["--web.cors.origin=https?://(grafana|other)\\.example"]);
     let origin = |origin: &str| {
-        let answer = varve.http().call("GET", "/api/v1/labels", &[("Origin", origin)], b"");
-        answer.expect_status(200).header("access-control-allow-origin").to_owned()
+        let answer = varve
+            .http()
+            .call("GET", "/api/v1/labels", &[("Origin", origin)], b"");
+        answer
+            .expect_status(200)
+            .header("access-control-allow-origin")
+            .to_owned()
     };
     assert_eq!(origin("https://grafana.example"), "https://grafana.example");
     assert_eq!(origin("https://evil.example"), "");
@@ -137,18 +161,44 @@ fn pages_of_other_origins_read_but_change_nothing() {
     let varve = Server::start(&["--web.enable-admin-api", "--web.enable-lifecycle"]);
     varve.http().write(&data()).expect_status(204);
     let send = |path: &str, headers: &[(&str, &str)]| {
-        varve.http().call("POST", path, &[&[FORM], headers].concat(), b"match[]=up&query=count(up)&time=1700000000")
+        varve.http().call(
+            "POST",
+            path,
+            &[&[FORM], headers].concat(),
+            b"match[]=up&query=count(up)&time=1700000000",
+        )
     };
     let delete = "/api/v1/admin/tsdb/delete_series";
-    let of_form = [("Origin", "https://evil.example"), ("Sec-Fetch-Site", "cross-site")];
-    for path in [delete, "/-/quit", "/-/reload", "/api/v1/write", "/api/v1/import/prometheus"] {
-        for headers in [&of_form[..], &of_form[..1], &of_form[1..], &[("Origin", "null")]] {
+    let of_form = [
+        ("Origin", "https://evil.example"),
+        ("Sec-Fetch-Site", "cross-site"),
+    ];
+    for path in [
+        delete,
+        "/-/quit",
+        "/-/reload",
+        "/api/v1/write",
+        "/api/v1/import/prometheus",
+    ] {
+        for headers in [
+            &of_form[..],
+            &of_form[..1],
+            &of_form[1..],
+            &[("Origin", "null")],
+        ] {
             let refused = send(path, headers).expect_status(403);
-            assert!(refused.text().contains("must not change state here"), "{refused:?}");
+            assert!(
+                refused.text().contains("must not change state here"),
+                "{refused:?}"
+            );
             assert_eq!(refused.header("access-control-allow-origin"), "");
         }
         let preflight = varve.http().call("OPTIONS", path, &of_form[..1], b"");
-        assert_eq!(preflight.header("access-control-allow-methods"), "", "{path}: {preflight:?}");
+        assert_eq!(
+            preflight.header("access-control-allow-methods"),
+            "",
+            "{path}: {preflight:?}"
+        );
     }
     assert_eq!(varve.metric("varve_http_requests_denied_total"), 20.0);
     let count = send("/api/v1/query", &of_form).data();
@@ -156,7 +206,11 @@ fn pages_of_other_origins_read_but_change_nothing() {
     // A page of this server, and clients that are no browser.
     let own = format!("http://{}", varve.http().address());
     send(delete, &[("Origin", &own)]).expect_status(204);
-    send(delete, &[("Origin", &own), ("Sec-Fetch-Site", "same-origin")]).expect_status(204);
+    send(
+        delete,
+        &[("Origin", &own), ("Sec-Fetch-Site", "same-origin")],
+    )
+    .expect_status(204);
     send(delete, &[]).expect_status(204);
 }
 
@@ -164,13 +218,26 @@ fn pages_of_other_origins_read_but_change_nothing() {
 fn other_hosts_than_the_allowed_ones_are_rejected() {
     let varve = Server::start(&["--web.allowed-hosts=varve.example,metrics.example"]);
     let get = |host: &str| {
-        let request = format!("GET /api/v1/labels HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-        varve.http().connect().send(request.as_bytes()).read_to_end()
+        let request =
+            format!("GET /api/v1/labels HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        varve
+            .http()
+            .connect()
+            .send(request.as_bytes())
+            .read_to_end()
     };
-    for host in ["varve.example", "Metrics.Example:9898", "localhost:1", "127.0.0.1"] {
+    for host in [
+        "varve.example",
+        "Metrics.Example:9898",
+        "localhost:1",
+        "127.0.0.1",
+    ] {
         assert!(get(host).starts_with("HTTP/1.1 200 "), "{host}");
     }
     let refused = get("rebound.evil.example");
     assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
-    assert!(refused.contains("\"rebound.evil.example\" is not one of --web.allowed-hosts"), "{refused}");
+    assert!(
+        refused.contains("\"rebound.evil.example\" is not one of --web.allowed-hosts"),
+        "{refused}"
+    );
 }

@@ -47,27 +47,39 @@ impl Description {
     }
 
     pub(super) fn parse(yaml: &str, prefix: &'static str) -> Self {
-        Self { document: serde_yaml_ng::from_str(yaml).expect("the description is YAML"), prefix }
+        Self {
+            document: serde_yaml_ng::from_str(yaml).expect("the description is YAML"),
+            prefix,
+        }
     }
 
     /// Returns paths with their methods in upper case.
     pub(super) fn operations(&self) -> Vec<(String, String)> {
-        let paths = self.document["paths"].as_object().expect("a description has paths");
+        let paths = self.document["paths"]
+            .as_object()
+            .expect("a description has paths");
         let of_path = |(path, operations): (&String, &Value)| {
             let path = format!("{}{path}", self.prefix);
             let operations = operations.as_object().expect("a path has operations");
-            operations.keys().map(|method| (path.clone(), method.to_uppercase())).collect::<Vec<_>>()
+            operations
+                .keys()
+                .map(|method| (path.clone(), method.to_uppercase()))
+                .collect::<Vec<_>>()
         };
         paths.iter().flat_map(of_path).collect()
     }
 
     /// Returns the query parameters of an operation.
     pub(super) fn parameters(&self, method: &str, path: &str) -> Vec<(String, ParameterKind)> {
-        let (_, operation) = self.operation(method, path).expect("the operation is described");
+        let (_, operation) = self
+            .operation(method, path)
+            .expect("the operation is described");
         let parameters = operation["parameters"].as_array().into_iter().flatten();
         let kind = |parameter: &Value| {
             let schema = &parameter["schema"];
-            let is_number = ["integer", "boolean"].iter().any(|kind| schema["type"] == *kind);
+            let is_number = ["integer", "boolean"]
+                .iter()
+                .any(|kind| schema["type"] == *kind);
             ParameterKind {
                 is_required: parameter["required"] == true,
                 is_number,
@@ -75,7 +87,17 @@ impl Description {
             }
         };
         let in_query = parameters.filter(|parameter| parameter["in"] == "query");
-        in_query.map(|p| (p["name"].as_str().expect("a parameter has a name").to_owned(), kind(p))).collect()
+        in_query
+            .map(|p| {
+                (
+                    p["name"]
+                        .as_str()
+                        .expect("a parameter has a name")
+                        .to_owned(),
+                    kind(p),
+                )
+            })
+            .collect()
     }
 
     /// Returns `true` if this is Prometheus' document.
@@ -88,33 +110,68 @@ impl Description {
         let path = path.strip_prefix(self.prefix)?;
         let paths = self.document["paths"].as_object()?;
         let fits = |template: &str| {
-            let (template, path): (Vec<_>, Vec<_>) = (template.split('/').collect(), path.split('/').collect());
-            template.len() == path.len() && template.iter().zip(&path).all(|(t, p)| t == p || t.starts_with('{'))
+            let (template, path): (Vec<_>, Vec<_>) =
+                (template.split('/').collect(), path.split('/').collect());
+            template.len() == path.len()
+                && template
+                    .iter()
+                    .zip(&path)
+                    .all(|(t, p)| t == p || t.starts_with('{'))
         };
         // An exact path precedes one with parameters.
-        let found = paths.get_key_value(path).or_else(|| paths.iter().find(|(template, _)| fits(template)));
+        let found = paths
+            .get_key_value(path)
+            .or_else(|| paths.iter().find(|(template, _)| fits(template)));
         let (template, operations) = found?;
         Some((template, operations.get(method.to_lowercase())?))
     }
 
-    /// Validates a response. Returns the path in the document; `None` if the document does not describe the request or
-    /// its response.
-    pub(super) fn check_answer(&self, method: &str, path: &str, answer: &Answer) -> Result<Option<String>, String> {
-        let Some((template, operation)) = self.operation(method, path) else { return Ok(None) };
+    /// Validates a response. Returns the path in the document; `None` if the document does not
+    /// describe the request or its response.
+    pub(super) fn check_answer(
+        &self,
+        method: &str,
+        path: &str,
+        answer: &Answer,
+    ) -> Result<Option<String>, String> {
+        let Some((template, operation)) = self.operation(method, path) else {
+            return Ok(None);
+        };
         let template = format!("{}{template}", self.prefix);
-        match answer.header("content-type").split(';').next().unwrap_or_default() {
-            "application/json" => self.validate(method, path, answer.status, &answer.json()).map(|()| Some(template)),
+        match answer
+            .header("content-type")
+            .split(';')
+            .next()
+            .unwrap_or_default()
+        {
+            "application/json" => self
+                .validate(method, path, answer.status, &answer.json())
+                .map(|()| Some(template)),
             // Empty responses, and errors outside of the API such as 405, are not described.
             "" if answer.body.is_empty() => Ok(None),
             "text/plain" if answer.status != 200 => Ok(None),
-            media_type if response(operation, answer.status)["content"].get(media_type).is_some() => Ok(Some(template)),
+            media_type
+                if response(operation, answer.status)["content"]
+                    .get(media_type)
+                    .is_some() =>
+            {
+                Ok(Some(template))
+            }
             other => Err(format!("{} is described without {other}", answer.status)),
         }
     }
 
     /// Validates a JSON response, if the document describes it.
-    fn validate(&self, method: &str, path: &str, status: u16, answer: &Value) -> Result<(), String> {
-        let Some((_, operation)) = self.operation(method, path) else { return Ok(()) };
+    fn validate(
+        &self,
+        method: &str,
+        path: &str,
+        status: u16,
+        answer: &Value,
+    ) -> Result<(), String> {
+        let Some((_, operation)) = self.operation(method, path) else {
+            return Ok(());
+        };
         match response(operation, status)["content"]["application/json"].get("schema") {
             Some(schema) => self.check(schema, answer, "$"),
             None => Err(format!("{status} has no content in JSON")),
@@ -122,19 +179,32 @@ impl Description {
     }
 
     fn check(&self, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
-        let Some(words) = schema.as_object() else { return Ok(()) };
-        if let Some(unknown) = words.keys().find(|word| !KNOWN.split(' ').any(|known| known == *word)) {
+        let Some(words) = schema.as_object() else {
+            return Ok(());
+        };
+        if let Some(unknown) = words
+            .keys()
+            .find(|word| !KNOWN.split(' ').any(|known| known == *word))
+        {
             return Err(format!("{at}: the validator does not know {unknown}"));
         }
         if let Some(reference) = schema["$ref"].as_str() {
-            let pointer = reference.strip_prefix('#').expect("references stay inside the document");
-            let target = self.document.pointer(pointer).ok_or_else(|| format!("{at}: {reference} leads nowhere"))?;
+            let pointer = reference
+                .strip_prefix('#')
+                .expect("references stay inside the document");
+            let target = self
+                .document
+                .pointer(pointer)
+                .ok_or_else(|| format!("{at}: {reference} leads nowhere"))?;
             return self.check(target, value, at);
         }
         check_type(schema, value, at)?;
         for (word, most) in [("anyOf", usize::MAX), ("oneOf", 1)] {
             if let Some(choices) = schema[word].as_array() {
-                let refusals: Vec<_> = choices.iter().filter_map(|s| self.check(s, value, at).err()).collect();
+                let refusals: Vec<_> = choices
+                    .iter()
+                    .filter_map(|s| self.check(s, value, at).err())
+                    .collect();
                 let n_fitting = choices.len() - refusals.len();
                 if !(1..=most).contains(&n_fitting) {
                     return Err(format!("{at}: {n_fitting} of {word} fit: {refusals:?}"));
@@ -144,18 +214,33 @@ impl Description {
         if let Some(object) = value.as_object() {
             self.check_object(schema, object, at)?;
         }
-        value.as_array().map_or(Ok(()), |list| self.check_list(schema, list, at))
+        value
+            .as_array()
+            .map_or(Ok(()), |list| self.check_list(schema, list, at))
     }
 
-    fn check_object(&self, schema: &Value, object: &serde_json::Map<String, Value>, at: &str) -> Result<(), String> {
-        for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+    fn check_object(
+        &self,
+        schema: &Value,
+        object: &serde_json::Map<String, Value>,
+        at: &str,
+    ) -> Result<(), String> {
+        for name in schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+        {
             if !object.contains_key(name) {
                 return Err(format!("{at}: {name} is missing"));
             }
         }
         for (name, value) in object {
             let at = format!("{at}.{name}");
-            match (schema["properties"].get(name), &schema["additionalProperties"]) {
+            match (
+                schema["properties"].get(name),
+                &schema["additionalProperties"],
+            ) {
                 (Some(property), _) => self.check(property, value, &at)?,
                 (None, Value::Bool(false)) => return Err(format!("{at} is not described")),
                 (None, rest) => self.check(rest, value, &at)?,
@@ -167,12 +252,16 @@ impl Description {
     fn check_list(&self, schema: &Value, list: &[Value], at: &str) -> Result<(), String> {
         let bound = |word: &str| schema[word].as_u64();
         let len = list.len() as u64;
-        if bound("minItems").is_some_and(|min| len < min) || bound("maxItems").is_some_and(|max| len > max) {
+        if bound("minItems").is_some_and(|min| len < min)
+            || bound("maxItems").is_some_and(|max| len > max)
+        {
             return Err(format!("{at}: {len} elements"));
         }
         let first = schema["prefixItems"].as_array();
         for (i, value) in list.iter().enumerate() {
-            let schema = first.and_then(|first| first.get(i)).unwrap_or(&schema["items"]);
+            let schema = first
+                .and_then(|first| first.get(i))
+                .unwrap_or(&schema["items"]);
             self.check(schema, value, &format!("{at}[{i}]"))?;
         }
         Ok(())
@@ -182,7 +271,9 @@ impl Description {
 /// Returns the description of a response of an operation.
 fn response(operation: &Value, status: u16) -> &Value {
     let responses = &operation["responses"];
-    responses.get(status.to_string()).unwrap_or(&responses["default"])
+    responses
+        .get(status.to_string())
+        .unwrap_or(&responses["default"])
 }
 
 fn check_type(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
@@ -195,9 +286,15 @@ fn check_type(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
         Some("integer") => value.is_i64() || value.is_u64(),
         Some("number") => value.is_number(),
         Some("null") => value.is_null(),
-        Some(other) => return Err(format!("{at}: the validator does not know the type {other}")),
+        Some(other) => {
+            return Err(format!(
+                "{at}: the validator does not know the type {other}"
+            ));
+        }
     };
-    let listed = schema["enum"].as_array().is_none_or(|values| values.contains(value));
+    let listed = schema["enum"]
+        .as_array()
+        .is_none_or(|values| values.contains(value));
     let same = schema.get("const").is_none_or(|constant| constant == value);
     let number = value.as_f64().unwrap_or_default();
     let above = schema["minimum"].as_f64().is_none_or(|min| number >= min);

@@ -1,4 +1,5 @@
-//! CPU time and memory of series calls and of routed writes: Varve, a sidecar with its Prometheus, `thanos receive`.
+//! CPU time and memory of series calls and of routed writes: Varve, a sidecar with its Prometheus,
+//! `thanos receive`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,7 +8,8 @@ use prost::Message as _;
 
 use super::messages::{Matcher, SeriesRequest};
 use crate::harness::{
-    ConfigFile, Http, Http2, Process, Random, Server, Thanos, WriteRequest, is_thanos_missing, now_ms, releases, series,
+    ConfigFile, Http, Http2, Process, Random, Server, Thanos, WriteRequest, is_thanos_missing,
+    now_ms, releases, series,
 };
 
 /// Number of samples of a series, and their interval: an hour, as a dashboard reads.
@@ -27,7 +29,11 @@ fn n_series() -> usize {
 }
 
 /// Returns requests with the samples `times` of all series: constants, counters, and noise.
-fn requests(n_series: usize, end_ms: i64, times: std::ops::Range<i64>) -> impl Iterator<Item = WriteRequest> {
+fn requests(
+    n_series: usize,
+    end_ms: i64,
+    times: std::ops::Range<i64>,
+) -> impl Iterator<Item = WriteRequest> {
     let one = move |i: usize| {
         let mut random = Random::new(i as u64);
         let mut value = random.below(1000) as f64;
@@ -39,14 +45,25 @@ fn requests(n_series: usize, end_ms: i64, times: std::ops::Range<i64>) -> impl I
             }
             (end_ms - (N_SAMPLES - 1 - time) * STEP_MS, value)
         };
-        let samples: Vec<_> = (0..times.end).map(next).skip(times.start as usize).collect();
+        let samples: Vec<_> = (0..times.end)
+            .map(next)
+            .skip(times.start as usize)
+            .collect();
         let (pod, name) = (format!("pod-{}", i % 997), format!("metric_{}", i % 50));
         let instance = format!("10.0.{}.{}:9100", i / 250, i % 250);
-        series(&[("__name__", &name), ("instance", &instance), ("job", "node"), ("pod", &pod)], &samples)
+        series(
+            &[
+                ("__name__", &name),
+                ("instance", &instance),
+                ("job", "node"),
+                ("pod", &pod),
+            ],
+            &samples,
+        )
     };
-    (0..n_series)
-        .step_by(SERIES_PER_REQUEST)
-        .map(move |first| WriteRequest::new((first..n_series.min(first + SERIES_PER_REQUEST)).map(one)))
+    (0..n_series).step_by(SERIES_PER_REQUEST).map(move |first| {
+        WriteRequest::new((first..n_series.min(first + SERIES_PER_REQUEST)).map(one))
+    })
 }
 
 /// Processes that together are a store, and the address of its store API.
@@ -59,7 +76,10 @@ struct Store<'a> {
 
 impl Store<'_> {
     fn cpu(&self) -> f64 {
-        self.processes.iter().map(|process| process.cpu_seconds()).sum()
+        self.processes
+            .iter()
+            .map(|process| process.cpu_seconds())
+            .sum()
     }
 
     /// Returns the size of a response, and adds the CPU time of [`N_CALLS`] calls.
@@ -76,7 +96,10 @@ impl Store<'_> {
     }
 
     fn resident_size(&self) -> u64 {
-        self.processes.iter().map(|process| process.resident_size_max()).sum()
+        self.processes
+            .iter()
+            .map(|process| process.resident_size_max())
+            .sum()
     }
 }
 
@@ -87,38 +110,73 @@ fn program() -> Option<PathBuf> {
 #[test]
 #[ignore = "needs VARVE_PROGRAMS: a release build"]
 fn a_series_call_costs_less_than_that_of_a_sidecar_and_of_receive() {
-    let (Some(program), Some(release)) = (program(), releases().first()) else { return };
+    let (Some(program), Some(release)) = (program(), releases().first()) else {
+        return;
+    };
     if is_thanos_missing() {
         return;
     }
     let config = ConfigFile::new("global: {external_labels: {cluster: c, replica: a}}");
-    let varve = Server::start_program(&program, &[&config.flag(), "--query.max-memory=1GiB", "--web.enable-admin-api"]);
-    let flags = ["--storage.tsdb.min-block-duration=2h", "--storage.tsdb.max-block-duration=2h"];
-    let prometheus = release.start("global: {external_labels: {cluster: c, replica: a}}\n", &flags);
+    let varve = Server::start_program(
+        &program,
+        &[
+            &config.flag(),
+            "--query.max-memory=1GiB",
+            "--web.enable-admin-api",
+        ],
+    );
+    let flags = [
+        "--storage.tsdb.min-block-duration=2h",
+        "--storage.tsdb.max-block-duration=2h",
+    ];
+    let prometheus = release.start(
+        "global: {external_labels: {cluster: c, replica: a}}\n",
+        &flags,
+    );
     let sidecar = Thanos::sidecar(&prometheus);
     let (receive, receive_http) = Thanos::ingestor();
     let (n_series, end_ms) = (n_series(), now_ms() / STEP_MS * STEP_MS);
     for part in 0..N_PARTS {
         if part == N_PARTS - 1 {
-            // Varve has samples of ten minutes in memory. By default, Prometheus and receive have those of two hours.
-            varve.http().post("/api/v1/admin/tsdb/compact", &[], b"").expect_status(204);
+            // Varve has samples of ten minutes in memory. By default, Prometheus and receive have
+            // those of two hours.
+            varve
+                .http()
+                .post("/api/v1/admin/tsdb/compact", &[], b"")
+                .expect_status(204);
         }
-        for request in requests(n_series, end_ms, part * PART_SAMPLES..(part + 1) * PART_SAMPLES) {
+        for request in requests(
+            n_series,
+            end_ms,
+            part * PART_SAMPLES..(part + 1) * PART_SAMPLES,
+        ) {
             let body = request.to_body();
             varve.http().write_body(&body).expect_status(204);
             assert!(prometheus.http().write_body(&body).status < 300);
-            receive_http.post("/api/v1/receive", &[("content-encoding", "snappy")], &body).expect_status(200);
+            receive_http
+                .post("/api/v1/receive", &[("content-encoding", "snappy")], &body)
+                .expect_status(200);
         }
     }
     let mut stores = [
-        Store { name: "Varve", processes: vec![varve.process()], grpc: varve.http().address(), cpu: 0.0 },
+        Store {
+            name: "Varve",
+            processes: vec![varve.process()],
+            grpc: varve.http().address(),
+            cpu: 0.0,
+        },
         Store {
             name: "Prometheus with a sidecar",
             processes: vec![prometheus.process(), sidecar.process()],
             grpc: sidecar.grpc_address(),
             cpu: 0.0,
         },
-        Store { name: "thanos receive", processes: vec![receive.process()], grpc: receive.grpc_address(), cpu: 0.0 },
+        Store {
+            name: "thanos receive",
+            processes: vec![receive.process()],
+            grpc: receive.grpc_address(),
+            cpu: 0.0,
+        },
     ];
     for (what, span_ms) in [("an hour", 3_600_000), ("five minutes", 300_000)] {
         let request = SeriesRequest {
@@ -144,7 +202,10 @@ fn a_series_call_costs_less_than_that_of_a_sidecar_and_of_receive() {
             let per_series = store.cpu * 1e6 / (N_ROUNDS * N_CALLS * n_series) as f64;
             let size = store.call(&message);
             let memory = store.resident_size() as f64 / 1e6;
-            println!("{what}, {}: {per_series:.2} us of CPU per series, {size} bytes, {memory:.0} MB", store.name);
+            println!(
+                "{what}, {}: {per_series:.2} us of CPU per series, {size} bytes, {memory:.0} MB",
+                store.name
+            );
         }
     }
 }
@@ -159,7 +220,10 @@ fn a_routed_write_costs_less_than_in_receive() {
     let config = ConfigFile::new("global: {external_labels: {replica: a}}");
     let varve = Server::start_program(&program, &[&config.flag()]);
     let (receive, _http) = Thanos::ingestor();
-    let stores = [(varve.process(), varve.http().address()), (receive.process(), receive.grpc_address())];
+    let stores = [
+        (varve.process(), varve.http().address()),
+        (receive.process(), receive.grpc_address()),
+    ];
     let routers = stores.map(|(_, address)| Thanos::router(&[address], &[]));
     let (n_series, end_ms) = (n_series(), now_ms() / STEP_MS * STEP_MS);
     let cpu = || stores.map(|(process, _)| process.cpu_seconds());
@@ -179,6 +243,9 @@ fn a_routed_write_costs_less_than_in_receive() {
 
 fn write(router: &Http, body: &[u8]) {
     crate::harness::wait_until("the router to reach its ingestor", || {
-        router.post("/api/v1/receive", &[("content-encoding", "snappy")], body).status == 200
+        router
+            .post("/api/v1/receive", &[("content-encoding", "snappy")], body)
+            .status
+            == 200
     });
 }

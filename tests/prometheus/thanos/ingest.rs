@@ -6,8 +6,8 @@ use serde_json::json;
 use super::messages::RoutedWrite;
 use super::{T0, number, start};
 use crate::harness::{
-    Histogram, Http2, Server, Thanos, TimeSeries, WriteRequest, is_thanos_missing, now_ms, series, wait_until,
-    write_to_router,
+    Histogram, Http2, Server, Thanos, TimeSeries, WriteRequest, is_thanos_missing, now_ms, series,
+    wait_until, write_to_router,
 };
 
 const REMOTE_WRITE: &str = "/thanos.WriteableStore/RemoteWrite";
@@ -15,8 +15,13 @@ const N_SERIES: usize = 300;
 
 /// Sends series as a router does, and returns the code and the message of the status.
 fn write(server: &Server, tenant: &str, timeseries: Vec<TimeSeries>) -> (String, String) {
-    let request = RoutedWrite { timeseries, tenant: tenant.to_owned(), replica: 1 };
-    let call = Http2::connect(server.http().address()).call(REMOTE_WRITE, &[], &request.encode_to_vec());
+    let request = RoutedWrite {
+        timeseries,
+        tenant: tenant.to_owned(),
+        replica: 1,
+    };
+    let call =
+        Http2::connect(server.http().address()).call(REMOTE_WRITE, &[], &request.encode_to_vec());
     (call.status, call.message)
 }
 
@@ -48,9 +53,23 @@ fn a_write_succeeds_conflicts_or_can_be_retried() {
         .into();
     check("floats between histograms", vec![mixed], "0");
     let time_s = T0 / 1000 + 60;
-    assert_eq!(number(server.http(), "count_over_time(m{tenant_id=\"t\"}[5m])", time_s, &[]), 6.0);
-    assert_eq!(number(server.http(), "count(good{tenant_id=\"t\"})", time_s, &[]), 1.0);
-    assert_eq!(number(server.http(), "count({__name__=~\".+\"})", time_s, &[]), 2.0);
+    assert_eq!(
+        number(
+            server.http(),
+            "count_over_time(m{tenant_id=\"t\"}[5m])",
+            time_s,
+            &[]
+        ),
+        6.0
+    );
+    assert_eq!(
+        number(server.http(), "count(good{tenant_id=\"t\"})", time_s, &[]),
+        1.0
+    );
+    assert_eq!(
+        number(server.http(), "count({__name__=~\".+\"})", time_s, &[]),
+        2.0
+    );
 
     let body = [&[0, 0, 0, 0, 2][..], b"\x0a\x09"].concat();
     let malformed = Http2::connect(server.http().address()).call_with(REMOTE_WRITE, &[], &body);
@@ -59,7 +78,10 @@ fn a_write_succeeds_conflicts_or_can_be_retried() {
 
 #[test]
 fn the_tenant_is_a_label_of_choice() {
-    for (flag, label) in [("--receive.tenant-label-name=customer", "customer"), ("--receive.tenant-label-name=", "")] {
+    for (flag, label) in [
+        ("--receive.tenant-label-name=customer", "customer"),
+        ("--receive.tenant-label-name=", ""),
+    ] {
         let server = Server::start(&[flag]);
         let own = series(&[("__name__", "m"), ("customer", "own")], &[(T0, 1.0)]);
         assert_eq!(write(&server, "t", vec![own]).0, "0");
@@ -80,28 +102,44 @@ fn a_router_replicates_to_three_servers_and_survives_one() {
     // With its default compression, which is snappy.
     let (router, http) = Thanos::router(&addresses, &["--receive.replication-factor=3"]);
     let at = |time_ms: i64, value: f64| {
-        WriteRequest::new(
-            (0..N_SERIES).map(|i| series(&[("__name__", "m"), ("i", &*i.to_string())], &[(time_ms, value)])),
-        )
+        WriteRequest::new((0..N_SERIES).map(|i| {
+            series(
+                &[("__name__", "m"), ("i", &*i.to_string())],
+                &[(time_ms, value)],
+            )
+        }))
     };
     let status = |request: &WriteRequest| write_to_router(&http, request, "team-a").status;
     let now = now_ms();
-    wait_until("the router to reach its ingestors", || status(&at(now - 60_000, 1.0)) == 200);
+    wait_until("the router to reach its ingestors", || {
+        status(&at(now - 60_000, 1.0)) == 200
+    });
     assert_eq!(status(&at(now - 60_000, 1.0)), 200, "repeated");
     assert_eq!(status(&at(now - 60_000, 2.0)), 409, "another value");
     assert_eq!(status(&at(now - 86_400_000, 2.0)), 409, "too old");
-    let bad = WriteRequest::new([series(&[("__name__", "bad"), ("a", "1"), ("a", "2")], &[(now, 1.0)])]);
+    let bad = WriteRequest::new([series(
+        &[("__name__", "bad"), ("a", "1"), ("a", "2")],
+        &[(now, 1.0)],
+    )]);
     assert!([400, 409].contains(&status(&bad)), "bad labels");
 
     let count = "count(m{tenant_id=\"team-a\"})";
     for server in &servers {
         // The router does not wait for the third server.
-        wait_until("all series", || number(server.http(), count, now / 1000, &[]) == N_SERIES as f64);
+        wait_until("all series", || {
+            number(server.http(), count, now / 1000, &[]) == N_SERIES as f64
+        });
     }
     let querier = Thanos::query(&addresses, &["--query.replica-label=replica"]);
-    wait_until("the querier to know the times", || number(querier.http(), count, now / 1000, &[]) > 0.0);
+    wait_until("the querier to know the times", || {
+        number(querier.http(), count, now / 1000, &[]) > 0.0
+    });
     for (dedup, n) in [("true", N_SERIES), ("false", 3 * N_SERIES)] {
-        assert_eq!(number(querier.http(), count, now / 1000, &[("dedup", dedup)]), n as f64, "{dedup}");
+        assert_eq!(
+            number(querier.http(), count, now / 1000, &[("dedup", dedup)]),
+            n as f64,
+            "{dedup}"
+        );
     }
 
     servers[2].kill();

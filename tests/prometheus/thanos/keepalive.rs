@@ -1,5 +1,6 @@
-//! Keepalive pings of gRPC clients, as bytes of HTTP/2 on the socket. Thanos' clients ping each 10 s while a call is
-//! active; a server of gRPC disconnects a client that pings more often than it allows.
+//! Keepalive pings of gRPC clients, as bytes of HTTP/2 on the socket. Thanos' clients ping each 10
+//! s while a call is active; a server of gRPC disconnects a client that pings more often than it
+//! allows.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -38,33 +39,58 @@ struct Received {
 struct Connection(TcpStream);
 
 impl Connection {
-    /// Connects with a window of 0 bytes for each stream, so that no response gets further than its headers.
+    /// Connects with a window of 0 bytes for each stream, so that no response gets further than its
+    /// headers.
     fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("connect");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+        stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("set a timeout");
         let mut connection = Self(stream);
-        connection.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").expect("send the preface");
+        connection
+            .0
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+            .expect("send the preface");
         connection.send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
         connection
     }
 
-    #[expect(clippy::big_endian_bytes, reason = "the protocol has big-endian integers")]
+    #[expect(
+        clippy::big_endian_bytes,
+        reason = "the protocol has big-endian integers"
+    )]
     fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let size = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
+        let size = u32::try_from(payload.len())
+            .expect("a short frame")
+            .to_be_bytes();
         let bytes = [&size[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat();
-        self.0.write_all(&bytes).expect("the server keeps the connection");
+        self.0
+            .write_all(&bytes)
+            .expect("the server keeps the connection");
     }
 
-    #[expect(clippy::big_endian_bytes, reason = "the protocol has big-endian integers")]
+    #[expect(
+        clippy::big_endian_bytes,
+        reason = "the protocol has big-endian integers"
+    )]
     fn receive(&mut self) -> Received {
         let mut header = [0; 9];
-        self.0.read_exact(&mut header).expect("the server keeps the connection");
+        self.0
+            .read_exact(&mut header)
+            .expect("the server keeps the connection");
         let [a, b, c, kind, flags, ..] = header;
         let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
         self.0.read_exact(&mut payload).expect("a whole frame");
         let is_expected = [DATA, HEADERS, SETTINGS, PING, WINDOW_UPDATE].contains(&kind);
-        assert!(is_expected, "GOAWAY is frame type 7, RST_STREAM is 3: {kind} {payload:?}");
-        Received { kind, flags, payload }
+        assert!(
+            is_expected,
+            "GOAWAY is frame type 7, RST_STREAM is 3: {kind} {payload:?}"
+        );
+        Received {
+            kind,
+            flags,
+            payload,
+        }
     }
 
     /// Makes a gRPC call on stream 1.
@@ -78,9 +104,20 @@ impl Connection {
             ("te", "trailers"),
         ];
         // Literals without indexing and without Huffman coding.
-        let text = |text: &str| [&[u8::try_from(text.len()).expect("a short header")], text.as_bytes()].concat();
+        let text = |text: &str| {
+            [
+                &[u8::try_from(text.len()).expect("a short header")],
+                text.as_bytes(),
+            ]
+            .concat()
+        };
         let literal = |&(name, value): &(&str, &str)| [vec![0], text(name), text(value)].concat();
-        self.send(HEADERS, END_HEADERS, 1, &headers.iter().flat_map(literal).collect::<Vec<_>>());
+        self.send(
+            HEADERS,
+            END_HEADERS,
+            1,
+            &headers.iter().flat_map(literal).collect::<Vec<_>>(),
+        );
         self.send(DATA, END_STREAM, 1, &frame(false, message));
     }
 
@@ -88,7 +125,9 @@ impl Connection {
     fn ping(&mut self) {
         for burst in 0..N_PINGS / N_BURST {
             let payloads = (burst * N_BURST..(burst + 1) * N_BURST).map(u64::to_be_bytes);
-            payloads.clone().for_each(|payload| self.send(PING, 0, 0, &payload));
+            payloads
+                .clone()
+                .for_each(|payload| self.send(PING, 0, 0, &payload));
             for payload in payloads {
                 let acknowledged = loop {
                     let received = self.receive();
@@ -103,7 +142,10 @@ impl Connection {
     }
 
     /// Opens the windows, and returns the size of the response after its headers.
-    #[expect(clippy::big_endian_bytes, reason = "the protocol has big-endian integers")]
+    #[expect(
+        clippy::big_endian_bytes,
+        reason = "the protocol has big-endian integers"
+    )]
     fn response_size(&mut self) -> usize {
         for stream in [0, 1] {
             self.send(WINDOW_UPDATE, 0, stream, &(1_u32 << 24).to_be_bytes());
@@ -124,10 +166,23 @@ impl Connection {
 #[test]
 fn pings_of_any_rate_do_not_disconnect_a_client_and_its_call_goes_on() {
     let server = Server::start(&[]);
-    let one = |i: usize| series(&[("__name__", "m"), ("i", &*i.to_string())], &[(T0, i as f64)]);
-    server.http().write(&WriteRequest::new((0..N_SERIES).map(one))).expect_status(204);
+    let one = |i: usize| {
+        series(
+            &[("__name__", "m"), ("i", &*i.to_string())],
+            &[(T0, i as f64)],
+        )
+    };
+    server
+        .http()
+        .write(&WriteRequest::new((0..N_SERIES).map(one)))
+        .expect_status(204);
     let matchers = vec![Matcher::equal("__name__", "m")];
-    let request = SeriesRequest { min_time: T0 - 1, max_time: T0 + 1, matchers, ..SeriesRequest::default() };
+    let request = SeriesRequest {
+        min_time: T0 - 1,
+        max_time: T0 + 1,
+        matchers,
+        ..SeriesRequest::default()
+    };
     let message = request.encode_to_vec();
     let (expect, call) = Http2::connect(server.http().address()).measure(SERIES, &message);
     assert_eq!(call.status, "0", "{call:?}");

@@ -100,11 +100,18 @@ messages! {
 
 impl Matcher {
     pub(super) fn equal(name: &str, value: &str) -> Self {
-        Self { kind: 0, name: name.to_owned(), value: value.to_owned() }
+        Self {
+            kind: 0,
+            name: name.to_owned(),
+            value: value.to_owned(),
+        }
     }
 
     pub(super) fn matching(name: &str, value: &str) -> Self {
-        Self { kind: 2, ..Self::equal(name, value) }
+        Self {
+            kind: 2,
+            ..Self::equal(name, value)
+        }
     }
 }
 
@@ -112,7 +119,8 @@ impl Matcher {
 pub(super) fn series_of(call: &Call) -> Vec<SeriesMessage> {
     let mut all = Vec::new();
     for (_, message) in &call.messages {
-        let response: SeriesResponse = prost::Message::decode(&**message).expect("a SeriesResponse");
+        let response: SeriesResponse =
+            prost::Message::decode(&**message).expect("a SeriesResponse");
         assert_eq!(response.warning, None);
         all.extend(response.series);
         all.extend(response.batch.into_iter().flat_map(|batch| batch.series));
@@ -123,7 +131,10 @@ pub(super) fn series_of(call: &Call) -> Vec<SeriesMessage> {
 impl SeriesMessage {
     pub(super) fn labels(&self) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
-        self.labels.iter().map(|label| (text(&label.name), text(&label.value))).collect()
+        self.labels
+            .iter()
+            .map(|label| (text(&label.name), text(&label.value)))
+            .collect()
     }
 
     /// Returns all samples, and checks the bounds of the chunks.
@@ -131,10 +142,14 @@ impl SeriesMessage {
         let mut columns = SampleColumns::default();
         for chunk in &self.chunks {
             let (raw, before) = (chunk.raw.as_ref().expect("a raw chunk"), columns.len());
-            let encoding = Encoding::from_code(u8::try_from(raw.kind).expect("a kind") + 1).expect("an encoding");
+            let encoding = Encoding::from_code(u8::try_from(raw.kind).expect("a kind") + 1)
+                .expect("an encoding");
             decode(encoding, &raw.data, &mut columns).expect("a valid chunk");
             let times = &columns.timestamps_ms[before..];
-            assert_eq!(times.first().zip(times.last()), Some((&chunk.min_time, &chunk.max_time)));
+            assert_eq!(
+                times.first().zip(times.last()),
+                Some((&chunk.min_time, &chunk.max_time))
+            );
             assert!(times.len() <= 120, "{} samples", times.len());
         }
         columns

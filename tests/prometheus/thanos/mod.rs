@@ -1,6 +1,8 @@
-//! Varve as a member of a Thanos cluster, with the real `thanos`: a leaf of queriers, an ingestor behind a router.
+//! Varve as a member of a Thanos cluster, with the real `thanos`: a leaf of queriers, an ingestor
+//! behind a router.
 //!
-//! tests/promql/differential compares a querier on Varve with a querier on Prometheus, query by query.
+//! tests/promql/differential compares a querier on Varve with a querier on Prometheus, query by
+//! query.
 
 mod cost;
 mod distributed;
@@ -24,10 +26,14 @@ fn start(external: &Value) -> Server {
     Server::start(&[&config.flag()])
 }
 
-/// Returns the result of an instant query at `time_s`, sorted, and checks that there are no warnings.
+/// Returns the result of an instant query at `time_s`, sorted, and checks that there are no
+/// warnings.
 fn ask(http: &Http, query: &str, time_s: i64, params: &[(&str, &str)]) -> Vec<Value> {
     let time = time_s.to_string();
-    let answer = http.query("/api/v1/query", &[&[("query", query), ("time", &time)], params].concat());
+    let answer = http.query(
+        "/api/v1/query",
+        &[&[("query", query), ("time", &time)], params].concat(),
+    );
     let json = answer.expect_status(200).json();
     assert_eq!(json["warnings"], Value::Null, "{query}");
     let mut result = json["data"]["result"].as_array().expect("a list").clone();
@@ -39,7 +45,11 @@ fn ask(http: &Http, query: &str, time_s: i64, params: &[(&str, &str)]) -> Vec<Va
 fn number(http: &Http, query: &str, time_s: i64, params: &[(&str, &str)]) -> f64 {
     match &*ask(http, query, time_s, params) {
         [] => 0.0,
-        [one] => one["value"][1].as_str().expect("a value").parse().expect("a number"),
+        [one] => one["value"][1]
+            .as_str()
+            .expect("a value")
+            .parse()
+            .expect("a number"),
         several => panic!("{query} has {} results", several.len()),
     }
 }

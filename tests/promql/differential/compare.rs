@@ -1,7 +1,8 @@
 //! Comparison of two responses.
 //!
-//! Values are equal if their texts are, or if they differ by at most [`TOLERANCE`], relative to the larger one. Series
-//! are compared as a set, as Prometheus mostly returns them in the order of a hash map, unless the query sorts.
+//! Values are equal if their texts are, or if they differ by at most [`TOLERANCE`], relative to the
+//! larger one. Series are compared as a set, as Prometheus mostly returns them in the order of a
+//! hash map, unless the query sorts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +35,10 @@ pub(crate) enum Sameness {
 
 impl Outcome {
     pub(crate) fn of(answer: &Answer) -> Self {
-        Self { status: answer.status, json: answer.json() }
+        Self {
+            status: answer.status,
+            json: answer.json(),
+        }
     }
 
     pub(crate) fn is_error(&self) -> bool {
@@ -47,26 +51,39 @@ impl Outcome {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.json["data"]["result"].as_array().is_some_and(Vec::is_empty)
+        self.json["data"]["result"]
+            .as_array()
+            .is_some_and(Vec::is_empty)
     }
 
     /// Returns the series of a vector or a matrix.
     pub(crate) fn series(&self) -> &[Value] {
-        self.json["data"]["result"].as_array().map_or(&[], Vec::as_slice)
+        self.json["data"]["result"]
+            .as_array()
+            .map_or(&[], Vec::as_slice)
     }
 
     /// Returns `true` if a value is a native histogram.
     pub(crate) fn has_histograms(&self) -> bool {
-        self.series().iter().any(|series| !(series["histogram"].is_null() && series["histograms"].is_null()))
+        self.series()
+            .iter()
+            .any(|series| !(series["histogram"].is_null() && series["histograms"].is_null()))
     }
 
     /// Returns the response without the warnings that contain `text`.
     pub(crate) fn without_warnings(&self, text: &str) -> Self {
         let mut json = self.json.clone();
         if let Some(warnings) = json["warnings"].as_array_mut() {
-            warnings.retain(|warning| warning.as_str().is_none_or(|warning| !warning.contains(text)));
+            warnings.retain(|warning| {
+                warning
+                    .as_str()
+                    .is_none_or(|warning| !warning.contains(text))
+            });
         }
-        Self { status: self.status, json }
+        Self {
+            status: self.status,
+            json,
+        }
     }
 
     /// Returns a short form of the response to print.
@@ -93,7 +110,8 @@ pub(crate) fn compare(
 ) -> Result<Sameness, String> {
     let sameness = compare_responses(query, ours, theirs, same)?;
     for count in ["totalQueryableSamples", "totalQueryableSamplesPerStep"] {
-        let [ours, theirs] = [ours, theirs].map(|outcome| &outcome.json["data"]["stats"]["samples"][count]);
+        let [ours, theirs] =
+            [ours, theirs].map(|outcome| &outcome.json["data"]["stats"]["samples"][count]);
         equal(count, ours, theirs)?;
     }
     Ok(sameness)
@@ -127,7 +145,11 @@ pub(crate) fn compare_responses(
     }
     compare_order(query, &ours["result"], &theirs["result"], same)?;
     let (ours, theirs) = (by_series(ours), by_series(theirs));
-    equal("series", &ours.keys().collect::<Vec<_>>(), &theirs.keys().collect::<Vec<_>>())?;
+    equal(
+        "series",
+        &ours.keys().collect::<Vec<_>>(),
+        &theirs.keys().collect::<Vec<_>>(),
+    )?;
     let mut sameness = Sameness::Exact;
     for (series, theirs) in theirs {
         let ours = &ours[&series];
@@ -147,32 +169,60 @@ fn without_labels(text: &str) -> String {
     }
 }
 
-fn compare_annotations(kind: &str, query: &str, ours: &Value, theirs: &Value) -> Result<(), String> {
+fn compare_annotations(
+    kind: &str,
+    query: &str,
+    ours: &Value,
+    theirs: &Value,
+) -> Result<(), String> {
     let texts = |list: &Value| -> BTreeSet<String> {
-        let texts = list.as_array().into_iter().flatten().filter_map(Value::as_str);
+        let texts = list
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         texts.filter_map(|text| annotation(query, text)).collect()
     };
     let n_listed = |list: &Value| list.as_array().map_or(0, Vec::len);
     if n_listed(ours).max(n_listed(theirs)) > ANNOTATIONS_MAX {
-        return equal(&format!("presence of {kind}"), &(n_listed(ours) > 0), &(n_listed(theirs) > 0));
+        return equal(
+            &format!("presence of {kind}"),
+            &(n_listed(ours) > 0),
+            &(n_listed(theirs) > 0),
+        );
     }
     equal(kind, &texts(ours), &texts(theirs))
 }
 
-/// Returns an annotation without the parts that differ between Prometheus 3.5 and 3.16 (docs/promql.md).
+/// Returns an annotation without the parts that differ between Prometheus 3.5 and 3.16
+/// (docs/promql.md).
 fn annotation(query: &str, text: &str) -> Option<String> {
-    const DETAILED: [&str; 2] = ["bucket label \"le\" is missing", "needed to be fixed for monotonicity"];
+    const DETAILED: [&str; 2] = [
+        "bucket label \"le\" is missing",
+        "needed to be fixed for monotonicity",
+    ];
     if text.contains("sort is ineffective for range queries") {
         return None;
     }
     if DETAILED.iter().any(|detailed| text.contains(detailed)) {
         // Texts that differ by metric name have different positions.
-        let end = [" for metric name ", ", from buckets ", " ("].iter().filter_map(|part| text.rfind(part)).min();
+        let end = [" for metric name ", ", from buckets ", " ("]
+            .iter()
+            .filter_map(|part| text.rfind(part))
+            .min();
         return Some(text[..end.unwrap_or(text.len())].to_owned());
     }
-    let Some((before, place)) = text.rsplit_once(" (1:") else { return Some(text.to_owned()) };
-    let column: usize = place.trim_end_matches(')').parse().expect("a position is a number");
-    let parentheses = query.as_bytes()[column - 1..].iter().take_while(|&&byte| byte == b'(').count();
+    let Some((before, place)) = text.rsplit_once(" (1:") else {
+        return Some(text.to_owned());
+    };
+    let column: usize = place
+        .trim_end_matches(')')
+        .parse()
+        .expect("a position is a number");
+    let parentheses = query.as_bytes()[column - 1..]
+        .iter()
+        .take_while(|&&byte| byte == b'(')
+        .count();
     Some(format!("{before} (1:{})", column + parentheses))
 }
 
@@ -183,7 +233,10 @@ fn compare_order(
     theirs: &Value,
     same: &dyn Fn(&str, &str) -> Option<Sameness>,
 ) -> Result<(), String> {
-    let features = Features { experimental_functions: true, ..Features::default() };
+    let features = Features {
+        experimental_functions: true,
+        ..Features::default()
+    };
     let mut names = Vec::new();
     let sorts = match parse(query, &features).map(|expr| expr.kind) {
         Ok(ExprKind::Call(call)) => {
@@ -194,11 +247,15 @@ fn compare_order(
             names.extend(strings);
             call.function.name
         }
-        Ok(ExprKind::Aggregate(aggregate)) if aggregate.grouping.is_empty() => aggregate.op.as_str(),
+        Ok(ExprKind::Aggregate(aggregate)) if aggregate.grouping.is_empty() => {
+            aggregate.op.as_str()
+        }
         _ => return Ok(()),
     };
     let list = |result: &Value| result.as_array().cloned().unwrap_or_default();
-    let complete = list(theirs).iter().all(|series| names.iter().all(|name| !series["metric"][name].is_null()));
+    let complete = list(theirs)
+        .iter()
+        .all(|series| names.iter().all(|name| !series["metric"][name].is_null()));
     for (a, b) in list(ours).iter().zip(&list(theirs)) {
         match sorts {
             // Prometheus' order of series without one of the labels is inconsistent.
@@ -215,15 +272,26 @@ fn compare_order(
 
 /// Returns the points of each series.
 fn by_series(data: &Value) -> BTreeMap<String, Vec<Value>> {
-    let result = data["result"].as_array().expect("a vector or matrix is an array");
+    let result = data["result"]
+        .as_array()
+        .expect("a vector or matrix is an array");
     let points = |series: &Value| -> Vec<Value> {
-        let single = ["value", "histogram"].into_iter().map(|kind| &series[kind]).filter(|point| point.is_array());
-        let many = ["values", "histograms"].into_iter().filter_map(|kind| series[kind].as_array()).flatten();
+        let single = ["value", "histogram"]
+            .into_iter()
+            .map(|kind| &series[kind])
+            .filter(|point| point.is_array());
+        let many = ["values", "histograms"]
+            .into_iter()
+            .filter_map(|kind| series[kind].as_array())
+            .flatten();
         single.chain(many).cloned().collect()
     };
     let mut by_series: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for series in result {
-        by_series.entry(rounded(&series["metric"])).or_default().extend(points(series));
+        by_series
+            .entry(rounded(&series["metric"]))
+            .or_default()
+            .extend(points(series));
     }
     by_series
 }
@@ -234,7 +302,10 @@ fn rounded(metric: &Value) -> String {
     for (_, value) in metric.as_object_mut().expect("a metric is an object") {
         let text = value.as_str().unwrap_or_default();
         // These separate the numbers of a histogram.
-        let pieces: Vec<_> = text.split_inclusive([':', ',', '[', '(', ']', ')', '}']).map(rounded_number).collect();
+        let pieces: Vec<_> = text
+            .split_inclusive([':', ',', '[', '(', ']', ')', '}'])
+            .map(rounded_number)
+            .collect();
         *value = Value::from(pieces.concat());
     }
     metric.to_string()
@@ -275,18 +346,32 @@ fn compare_histograms(
 ) -> Result<Sameness, String> {
     let numbers = |histogram: &Value| -> Vec<String> {
         let buckets = histogram["buckets"].as_array().cloned().unwrap_or_default();
-        let full = buckets.iter().filter(|bucket| bucket[3].as_str().is_none_or(|count| count != "0"));
+        let full = buckets
+            .iter()
+            .filter(|bucket| bucket[3].as_str().is_none_or(|count| count != "0"));
         let of_buckets = full.flat_map(|bucket| bucket.as_array().cloned().unwrap_or_default());
-        let all = [histogram["count"].clone(), histogram["sum"].clone()].into_iter().chain(of_buckets);
-        all.map(|number| number.as_str().map_or_else(|| number.to_string(), str::to_owned)).collect()
+        let all = [histogram["count"].clone(), histogram["sum"].clone()]
+            .into_iter()
+            .chain(of_buckets);
+        all.map(|number| {
+            number
+                .as_str()
+                .map_or_else(|| number.to_string(), str::to_owned)
+        })
+        .collect()
     };
     let different = || format!("{series}: varve has {ours}, prometheus {theirs}");
     let (a, b) = (numbers(ours), numbers(theirs));
     if a.len() != b.len() {
         return Err(different());
     }
-    let pairs = a.iter().zip(&b).map(|(a, b)| same(a, b).ok_or_else(different));
-    pairs.into_iter().try_fold(Sameness::Exact, |all, pair| Ok(all.max(pair?)))
+    let pairs = a
+        .iter()
+        .zip(&b)
+        .map(|(a, b)| same(a, b).ok_or_else(different));
+    pairs
+        .into_iter()
+        .try_fold(Sameness::Exact, |all, pair| Ok(all.max(pair?)))
 }
 
 /// Returns how equal two printed values are.
@@ -299,11 +384,17 @@ pub(crate) fn compare_within(tolerance: f64, ours: &str, theirs: &str) -> Option
     if ours == theirs {
         return Some(Sameness::Exact);
     }
-    let (Ok(ours), Ok(theirs)) = (ours.parse::<f64>(), theirs.parse::<f64>()) else { return None };
+    let (Ok(ours), Ok(theirs)) = (ours.parse::<f64>(), theirs.parse::<f64>()) else {
+        return None;
+    };
     let close = (ours - theirs).abs() <= tolerance * ours.abs().max(theirs.abs());
     (ours.is_finite() && theirs.is_finite() && close).then_some(Sameness::Close)
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(what: &str, ours: &T, theirs: &T) -> Result<(), String> {
-    if ours == theirs { Ok(()) } else { Err(format!("{what}: varve has {ours:?}, prometheus {theirs:?}")) }
+    if ours == theirs {
+        Ok(())
+    } else {
+        Err(format!("{what}: varve has {ours:?}, prometheus {theirs:?}"))
+    }
 }

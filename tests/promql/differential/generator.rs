@@ -1,14 +1,15 @@
-//! Random queries: typed, so nearly all of them are valid, and about the data, so most have a result.
+//! Random queries: typed, so nearly all of them are valid, and about the data, so most have a
+//! result.
 //!
-//! A seed always generates the same queries. Parts of PromQL that Prometheus 3.5, the oldest compared release, does not
-//! have are not generated.
+//! A seed always generates the same queries. Parts of PromQL that Prometheus 3.5, the oldest
+//! compared release, does not have are not generated.
 
 use varve_query::Times;
 
 use super::dataset::{Dataset, Metric};
 use super::vocabulary::{
-    ARITHMETIC, CALENDAR, COMPARISONS, DURATIONS, FOLDS, MAPS, NUMBERS, OF_HISTOGRAMS, OVER_RANGE, QUANTILES,
-    ROUNDED_ARITHMETIC, ROUNDED_MAPS, SELECTORS_BY_NAME, SHIFTS, STEPS,
+    ARITHMETIC, CALENDAR, COMPARISONS, DURATIONS, FOLDS, MAPS, NUMBERS, OF_HISTOGRAMS, OVER_RANGE,
+    QUANTILES, ROUNDED_ARITHMETIC, ROUNDED_MAPS, SELECTORS_BY_NAME, SHIFTS, STEPS,
 };
 use crate::harness::Random;
 
@@ -36,7 +37,14 @@ const SUBQUERIES_MAX: usize = 2;
 impl Generator {
     pub(super) fn new(seed: u64, dataset: &Dataset) -> Self {
         let (metrics, start_ms, end_ms) = (dataset.metrics(), dataset.start_ms, dataset.end_ms());
-        Self { random: Random::new(seed), metrics, start_ms, end_ms, n_subqueries: 0, may_be_fixed: true }
+        Self {
+            random: Random::new(seed),
+            metrics,
+            start_ms,
+            end_ms,
+            n_subqueries: 0,
+            may_be_fixed: true,
+        }
     }
 
     pub(super) fn question(&mut self) -> Question {
@@ -49,13 +57,28 @@ impl Generator {
         if self.one_in(2) {
             let time_ms = self.time_ms();
             // Only instant queries may return ranges.
-            let query = if self.one_in(15) { self.matrix(depth.min(2)) } else { query };
-            return Question { query, times: Times::Instant(time_ms) };
+            let query = if self.one_in(15) {
+                self.matrix(depth.min(2))
+            } else {
+                query
+            };
+            return Question {
+                query,
+                times: Times::Instant(time_ms),
+            };
         }
         let start_ms = self.time_ms();
         let step_ms = [1_000, 15_000, 60_000, 97_123, 10_500, 300_000, 30_000][self.below(7)];
-        let end_ms = start_ms + step_ms * self.below(25) as i64 + self.below(step_ms as usize) as i64;
-        Question { query, times: Times::Range { start_ms, end_ms, step_ms } }
+        let end_ms =
+            start_ms + step_ms * self.below(25) as i64 + self.below(step_ms as usize) as i64;
+        Question {
+            query,
+            times: Times::Range {
+                start_ms,
+                end_ms,
+                step_ms,
+            },
+        }
     }
 
     fn below(&mut self, end: usize) -> usize {
@@ -79,7 +102,11 @@ impl Generator {
             _ => span_ms / 10 + self.below(span_ms as usize * 9 / 10) as i64,
         };
         let time_ms = self.start_ms + at;
-        if self.one_in(2) { time_ms / 1000 * 1000 } else { time_ms }
+        if self.one_in(2) {
+            time_ms / 1000 * 1000
+        } else {
+            time_ms
+        }
     }
 
     fn seconds(time_ms: i64) -> String {
@@ -90,8 +117,16 @@ impl Generator {
     fn rounded(&mut self, depth: usize) -> String {
         let inner = self.vector(depth - 1);
         match self.below(5) {
-            0 => format!("({inner}) {} {}", self.of(&ROUNDED_ARITHMETIC), self.scalar(depth - 1)),
-            1 => format!("{} {} ({inner})", self.scalar(depth - 1), self.of(&ROUNDED_ARITHMETIC)),
+            0 => format!(
+                "({inner}) {} {}",
+                self.of(&ROUNDED_ARITHMETIC),
+                self.scalar(depth - 1)
+            ),
+            1 => format!(
+                "{} {} ({inner})",
+                self.scalar(depth - 1),
+                self.of(&ROUNDED_ARITHMETIC)
+            ),
             // Go's reduction of large angles is less exact.
             2 => format!("{}(({inner}) % 100)", self.of(&["sin", "cos", "tan"])),
             _ => format!("{}({inner})", self.of(&ROUNDED_MAPS)),
@@ -186,7 +221,11 @@ impl Generator {
                 1 => "end()".to_owned(),
                 _ => Self::seconds(self.time_ms()),
             };
-            modifiers = if self.one_in(2) { format!("{modifiers} @ {at}") } else { format!(" @ {at}{modifiers}") };
+            modifiers = if self.one_in(2) {
+                format!("{modifiers} @ {at}")
+            } else {
+                format!(" @ {at}{modifiers}")
+            };
         }
         modifiers
     }
@@ -206,7 +245,9 @@ impl Generator {
 
     /// Returns a metric, mostly one with native histograms if there are any.
     fn metric(&mut self) -> usize {
-        let natives: Vec<_> = (0..self.metrics.len()).filter(|&at| self.metrics[at].native).collect();
+        let natives: Vec<_> = (0..self.metrics.len())
+            .filter(|&at| self.metrics[at].native)
+            .collect();
         // Without native histograms the queries of a seed stay the same.
         if natives.is_empty() || self.one_in(4) {
             self.below(self.metrics.len())
@@ -217,9 +258,16 @@ impl Generator {
 
     fn matcher(&mut self, metric: usize) -> String {
         let labels = &self.metrics[metric].labels;
-        let (n_labels, label) = (labels.len(), self.random.below(labels.len() as u64) as usize);
+        let (n_labels, label) = (
+            labels.len(),
+            self.random.below(labels.len() as u64) as usize,
+        );
         assert!(n_labels > 0, "every metric has a label");
-        let (name, values) = self.metrics[metric].labels.iter().nth(label).expect("it is below their number");
+        let (name, values) = self.metrics[metric]
+            .labels
+            .iter()
+            .nth(label)
+            .expect("it is below their number");
         let values: Vec<_> = values.iter().cloned().collect();
         let name = quoted_if_needed(name);
         let value = &values[self.below(values.len())];
@@ -229,7 +277,10 @@ impl Generator {
             3 => format!("{name}!={value:?}"),
             4 => format!("{name}=~{:?}", format!("{}.*", escape(&prefix))),
             5 => format!("{name}!~{:?}", format!("{}|x.+", escape(value))),
-            6 => format!("{name}=~{:?}", format!("{}|(?i:{})", escape(&values[0]), escape(value))),
+            6 => format!(
+                "{name}=~{:?}",
+                format!("{}|(?i:{})", escape(&values[0]), escape(value))
+            ),
             7 => format!("{name}=~\".+\""),
             _ => format!("{name}!=\"\""),
         }
@@ -246,7 +297,10 @@ impl Generator {
             3 => format!("absent_over_time({matrix})"),
             4 => {
                 let factors = ["0.5, 0.5", "0.1, 0.9", "0.9, 0.3", "0.5, 1", "0, 0.5"];
-                format!("double_exponential_smoothing({matrix}, {})", self.of(&factors))
+                format!(
+                    "double_exponential_smoothing({matrix}, {})",
+                    self.of(&factors)
+                )
             }
             _ => format!("{}({matrix})", self.of(&OVER_RANGE)),
         }
@@ -259,15 +313,27 @@ impl Generator {
         let inner = self.vector(depth - 1);
         match self.below(16) {
             0 => format!("round({inner}, {})", self.scalar(depth - 1)),
-            1 => format!("clamp({inner}, {}, {})", self.scalar(depth - 1), self.scalar(depth - 1)),
+            1 => format!(
+                "clamp({inner}, {}, {})",
+                self.scalar(depth - 1),
+                self.scalar(depth - 1)
+            ),
             2 => format!("clamp_min({inner}, {})", self.scalar(depth - 1)),
             3 => format!("clamp_max({inner}, {})", self.scalar(depth - 1)),
             4 => format!("{}({inner})", self.of(&CALENDAR)),
             5 => format!("timestamp({inner})"),
             6 => format!("timestamp({})", self.selector()),
             7 => {
-                let labels = self.of(&["\"instance\"", "\"kind\", \"job\"", "\"sensor\"", "\"mode\""]);
-                format!("{}({inner}, {labels})", self.of(&["sort_by_label", "sort_by_label_desc"]))
+                let labels = self.of(&[
+                    "\"instance\"",
+                    "\"kind\", \"job\"",
+                    "\"sensor\"",
+                    "\"mode\"",
+                ]);
+                format!(
+                    "{}({inner}, {labels})",
+                    self.of(&["sort_by_label", "sort_by_label_desc"])
+                )
             }
             8 if self.one_in(4) || self.metrics.iter().any(|metric| metric.native) => {
                 format!("{}({inner})", self.of(&OF_HISTOGRAMS))
@@ -303,7 +369,13 @@ impl Generator {
     }
 
     fn of_buckets(&mut self, depth: usize) -> String {
-        let mut metric = self.of(&["request_seconds_bucket", "request_seconds_bucket", "broken_bucket"]).to_owned();
+        let mut metric = self
+            .of(&[
+                "request_seconds_bucket",
+                "request_seconds_bucket",
+                "broken_bucket",
+            ])
+            .to_owned();
         if self.metrics.iter().any(|metric| metric.native) {
             let native = self.metric();
             metric.clone_from(&self.metrics[native].name);
@@ -318,10 +390,22 @@ impl Generator {
             _ => self.vector(depth - 1),
         };
         if self.one_in(4) {
-            let bounds = self.of(&["0, 0.1", "0.005, 1", "-Inf, 0.3", "0.2, +Inf", "NaN, 1", "2, 1", "-3, 0.5"]);
+            let bounds = self.of(&[
+                "0, 0.1",
+                "0.005, 1",
+                "-Inf, 0.3",
+                "0.2, +Inf",
+                "NaN, 1",
+                "2, 1",
+                "-3, 0.5",
+            ]);
             return format!("histogram_fraction({bounds}, {buckets})");
         }
-        let q = if self.one_in(4) { self.scalar(depth - 1) } else { self.of(&QUANTILES).to_owned() };
+        let q = if self.one_in(4) {
+            self.scalar(depth - 1)
+        } else {
+            self.of(&QUANTILES).to_owned()
+        };
         format!("histogram_quantile({q}, {buckets})")
     }
 
@@ -334,7 +418,12 @@ impl Generator {
     }
 
     fn info(&mut self) -> String {
-        let base = self.of(&["http_requests_total", "rate(cpu_seconds_total[5m])", "memory_bytes", "up{job=\"api\"}"]);
+        let base = self.of(&[
+            "http_requests_total",
+            "rate(cpu_seconds_total[5m])",
+            "memory_bytes",
+            "up{job=\"api\"}",
+        ]);
         let data = self.of(&[
             "",
             ", {cluster=~\".+\"}",
@@ -354,12 +443,27 @@ impl Generator {
         // Prometheus does not resolve `@` in parameters.
         let may_be_fixed = std::mem::replace(&mut self.may_be_fixed, false);
         let (op, param) = match self.below(14) {
-            0 => (self.of(&["topk", "bottomk"]), Some(self.of(&["1", "2", "3", "100", "0", "-1", "2.7"]).to_owned())),
+            0 => (
+                self.of(&["topk", "bottomk"]),
+                Some(
+                    self.of(&["1", "2", "3", "100", "0", "-1", "2.7"])
+                        .to_owned(),
+                ),
+            ),
             1 => ("quantile", Some(self.of(&QUANTILES).to_owned())),
             2 => ("quantile", Some(self.scalar(depth - 1))),
-            3 => ("count_values", Some(self.of(&["\"value\"", "\"job\"", "\"wért\""]).to_owned())),
+            3 => (
+                "count_values",
+                Some(self.of(&["\"value\"", "\"job\"", "\"wért\""]).to_owned()),
+            ),
             4 => ("limitk", Some(self.of(&["1", "2", "5", "0"]).to_owned())),
-            5 => ("limit_ratio", Some(self.of(&["0.5", "-0.5", "0.1", "-0.9", "1", "0", "3", "-3"]).to_owned())),
+            5 => (
+                "limit_ratio",
+                Some(
+                    self.of(&["0.5", "-0.5", "0.1", "-0.9", "1", "0", "3", "-3"])
+                        .to_owned(),
+                ),
+            ),
             _ => (self.of(&FOLDS), None),
         };
         self.may_be_fixed = may_be_fixed;
@@ -400,17 +504,37 @@ impl Generator {
 
     fn binary(&mut self, depth: usize) -> String {
         let comparison = self.one_in(3);
-        let op = if comparison { self.of(&COMPARISONS) } else { self.of(&ARITHMETIC) };
-        let op = if comparison && self.one_in(2) { format!("{op} bool") } else { op.to_owned() };
+        let op = if comparison {
+            self.of(&COMPARISONS)
+        } else {
+            self.of(&ARITHMETIC)
+        };
+        let op = if comparison && self.one_in(2) {
+            format!("{op} bool")
+        } else {
+            op.to_owned()
+        };
         match self.below(12) {
-            0 | 1 => format!("({}) {op} {}", self.vector(depth - 1), self.scalar(depth - 1)),
-            2 | 3 => format!("{} {op} ({})", self.scalar(depth - 1), self.vector(depth - 1)),
+            0 | 1 => format!(
+                "({}) {op} {}",
+                self.vector(depth - 1),
+                self.scalar(depth - 1)
+            ),
+            2 | 3 => format!(
+                "{} {op} ({})",
+                self.scalar(depth - 1),
+                self.vector(depth - 1)
+            ),
             // The same series on both sides.
             4 | 5 => {
                 let side = self.vector(depth - 1);
                 format!("({side}) {op} ({side})")
             }
-            6 => format!("({}) {op} ({})", self.vector(depth - 1), self.vector(depth - 1)),
+            6 => format!(
+                "({}) {op} ({})",
+                self.vector(depth - 1),
+                self.vector(depth - 1)
+            ),
             7 => {
                 let [lhs, rhs] = ["memory_bytes", "memory_limit_bytes"].map(str::to_owned);
                 let [lhs, rhs] = [lhs + &self.modifiers(), rhs + &self.modifiers()];
@@ -436,18 +560,29 @@ impl Generator {
 
     fn many_to_one(&mut self, depth: usize, op: &str) -> String {
         let labels = self.of(&["job", "job, instance", "instance", ""]);
-        let (many, fold, one) = (self.vector(depth - 1), self.of(&FOLDS), self.vector(depth - 1));
+        let (many, fold, one) = (
+            self.vector(depth - 1),
+            self.of(&FOLDS),
+            self.vector(depth - 1),
+        );
         let one = if self.one_in(3) && labels == "job, instance" {
-            self.of(&["build_info", "target_info", "memory_limit_bytes"]).to_owned()
+            self.of(&["build_info", "target_info", "memory_limit_bytes"])
+                .to_owned()
         } else {
             format!("{fold} by ({labels}) ({one})")
         };
         let include = self.of(&["", "", "version", "cluster, branch", "nothing", "job"]);
         // A label cannot both match and be included.
-        let include = if include == "job" && labels.contains("job") { "" } else { include };
+        let include = if include == "job" && labels.contains("job") {
+            ""
+        } else {
+            include
+        };
         match self.below(3) {
             0 => format!("{one} {op} on ({labels}) group_right ({include}) ({many})"),
-            1 => format!("({many}) {op} ignoring (code, mode, method, sensor, le) group_left ({include}) {one}"),
+            1 => format!(
+                "({many}) {op} ignoring (code, mode, method, sensor, le) group_left ({include}) {one}"
+            ),
             _ => format!("({many}) {op} on ({labels}) group_left ({include}) {one}"),
         }
     }
@@ -469,7 +604,11 @@ impl Generator {
 fn print_selector(name: &str, matchers: &[String]) -> String {
     let quoted = quoted_if_needed(name);
     if quoted == name {
-        return if matchers.is_empty() { quoted } else { format!("{quoted}{{{}}}", matchers.join(", ")) };
+        return if matchers.is_empty() {
+            quoted
+        } else {
+            format!("{quoted}{{{}}}", matchers.join(", "))
+        };
     }
     let parts: Vec<_> = std::iter::once(&quoted).chain(matchers).cloned().collect();
     format!("{{{}}}", parts.join(", "))
@@ -477,10 +616,21 @@ fn print_selector(name: &str, matchers: &[String]) -> String {
 
 fn quoted_if_needed(name: &str) -> String {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if plain { name.to_owned() } else { format!("{name:?}") }
+    if plain {
+        name.to_owned()
+    } else {
+        format!("{name:?}")
+    }
 }
 
 /// Escapes special characters of regular expressions.
 fn escape(text: &str) -> String {
-    text.chars().flat_map(|c| (!c.is_alphanumeric()).then_some('\\').into_iter().chain([c])).collect()
+    text.chars()
+        .flat_map(|c| {
+            (!c.is_alphanumeric())
+                .then_some('\\')
+                .into_iter()
+                .chain([c])
+        })
+        .collect()
 }

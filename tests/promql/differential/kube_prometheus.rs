@@ -1,5 +1,6 @@
-//! Every expression of kube-prometheus and its dashboards, over a generated fleet, scrapes of real components, and
-//! synthetic series for selectors that match neither: Varve and a real Prometheus must give the same results.
+//! Every expression of kube-prometheus and its dashboards, over a generated fleet, scrapes of real
+//! components, and synthetic series for selectors that match neither: Varve and a real Prometheus
+//! must give the same results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,10 @@ fn expressions_of_kube_prometheus_give_the_results_of_prometheus() {
 #[test]
 fn expressions_of_kube_prometheus_give_the_same_results_through_queriers_of_thanos() {
     if is_there() && !is_thanos_missing() {
-        releases().iter().take(1).for_each(|release| compare_with(&Servers::start_as_leaves(release)));
+        releases()
+            .iter()
+            .take(1)
+            .for_each(|release| compare_with(&Servers::start_as_leaves(release)));
     }
 }
 
@@ -60,8 +64,11 @@ fn compare_with(servers: &Servers) {
     let expressions = expressions();
     let selectors = selectors_of(&expressions);
     // Recording rules need the other series first.
-    let is_recorded = |matchers: &[Matcher]| matchers.iter().any(|matcher| matcher.value().contains(':'));
-    let (of_recorded, of_scraped) = selectors.iter().partition(|(_, matchers)| is_recorded(matchers));
+    let is_recorded =
+        |matchers: &[Matcher]| matchers.iter().any(|matcher| matcher.value().contains(':'));
+    let (of_recorded, of_scraped) = selectors
+        .iter()
+        .partition(|(_, matchers)| is_recorded(matchers));
     write_synthetic(servers, of_scraped);
     record(servers);
     write_synthetic(servers, of_recorded);
@@ -70,61 +77,117 @@ fn compare_with(servers: &Servers) {
     for expression in &expressions {
         for times in [Times::Instant(END_MS), over_all()] {
             if summary.differences.len() < DIFFERENCES_MAX {
-                summary.ask(servers, &Question { query: expression.text.clone(), times });
+                summary.ask(
+                    servers,
+                    &Question {
+                        query: expression.text.clone(),
+                        times,
+                    },
+                );
             }
         }
     }
     summary.check(servers.release);
-    assert_eq!((summary.n_queries, summary.n_errors), (2 * expressions.len() as u64, 0));
-    assert!(summary.n_empty * 5 <= summary.n_queries, "{} of {} answers are empty", summary.n_empty, summary.n_queries);
+    assert_eq!(
+        (summary.n_queries, summary.n_errors),
+        (2 * expressions.len() as u64, 0)
+    );
+    assert!(
+        summary.n_empty * 5 <= summary.n_queries,
+        "{} of {} answers are empty",
+        summary.n_empty,
+        summary.n_queries
+    );
 }
 
 fn over_all() -> Times {
-    Times::Range { start_ms: T0_MS, end_ms: END_MS, step_ms: STEP_MS }
+    Times::Range {
+        start_ms: T0_MS,
+        end_ms: END_MS,
+        step_ms: STEP_MS,
+    }
 }
 
-/// Writes the same fleet to both servers over one connection, so the samples arrive in order of time.
+/// Writes the same fleet to both servers over one connection, so the samples arrive in order of
+/// time.
 fn write_fleet(servers: &Servers) {
     for http in servers.https() {
         let (url, start) = (http.url("/api/v1/write"), (T0_MS / 1000).to_string());
-        let write = ["varve-bench", "write", &url, "--active-series", FLEET_SERIES, "--connections", "1"];
-        let cli = varve_bench::Cli::parse_from(write.into_iter().chain(["--duration", "10m", "--start", &start]));
+        let write = [
+            "varve-bench",
+            "write",
+            &url,
+            "--active-series",
+            FLEET_SERIES,
+            "--connections",
+            "1",
+        ];
+        let cli = varve_bench::Cli::parse_from(write.into_iter().chain([
+            "--duration",
+            "10m",
+            "--start",
+            &start,
+        ]));
         varve_bench::run(&cli).expect("the server accepts the fleet");
     }
 }
 
 /// Returns the selectors in expressions, by their text.
 fn selectors_of(expressions: &[Expression]) -> BTreeMap<String, Vec<Matcher>> {
-    let parsed =
-        expressions.iter().map(|expression| parse(&expression.text, &Features::default()).expect("it is valid"));
-    parsed.flat_map(|expr| selectors(&expr)).map(|matchers| (selected::print(&matchers), matchers)).collect()
+    let parsed = expressions
+        .iter()
+        .map(|expression| parse(&expression.text, &Features::default()).expect("it is valid"));
+    parsed
+        .flat_map(|expr| selectors(&expr))
+        .map(|matchers| (selected::print(&matchers), matchers))
+        .collect()
 }
 
 /// Writes series for the selectors that match nothing.
 fn write_synthetic(servers: &Servers, selectors: BTreeMap<&String, &Vec<Matcher>>) {
     let finds_nothing = |selector: &str| {
-        let question = Question { query: selector.to_owned(), times: Times::Instant(END_MS) };
+        let question = Question {
+            query: selector.to_owned(),
+            times: Times::Instant(END_MS),
+        };
         servers.ask_prometheus(&question).is_empty()
     };
-    let unanswered = selectors.into_iter().filter(|(selector, _)| finds_nothing(selector));
-    let all: BTreeSet<_> = unanswered.flat_map(|(_, matchers)| selected::series(matchers)).collect();
+    let unanswered = selectors
+        .into_iter()
+        .filter(|(selector, _)| finds_nothing(selector));
+    let all: BTreeSet<_> = unanswered
+        .flat_map(|(_, matchers)| selected::series(matchers))
+        .collect();
     let all = all.iter().enumerate().map(|(i, labels)| {
         let rank = selected::rank(labels).unwrap_or(i);
-        let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let labels: Vec<_> = labels
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
         let times = (T0_MS..=END_MS).step_by(STEP_MS as usize).enumerate();
-        let samples: Vec<_> = times.map(|(step, time_ms)| (time_ms, (rank * (step + 1)) as f64)).collect();
+        let samples: Vec<_> = times
+            .map(|(step, time_ms)| (time_ms, (rank * (step + 1)) as f64))
+            .collect();
         series(&labels, &samples)
     });
     servers.write(&WriteRequest::new(all).to_body());
 }
 
-/// Writes the results of recording rules, evaluated by Prometheus, for the expressions that read them.
+/// Writes the results of recording rules, evaluated by Prometheus, for the expressions that read
+/// them.
 fn record(servers: &Servers) {
     let mut rules = recording_rules();
     for _ in 0..RECORDING_LEVELS {
         rules.retain(|rule| {
-            let outcome = servers.ask_prometheus(&Question { query: rule.expr.clone(), times: over_all() });
-            let recorded: Vec<_> = outcome.series().iter().map(|found| rule.record(found)).collect();
+            let outcome = servers.ask_prometheus(&Question {
+                query: rule.expr.clone(),
+                times: over_all(),
+            });
+            let recorded: Vec<_> = outcome
+                .series()
+                .iter()
+                .map(|found| rule.record(found))
+                .collect();
             let is_asked_again = recorded.is_empty();
             if !is_asked_again {
                 servers.write(&WriteRequest::new(recorded).to_body());

@@ -1,7 +1,8 @@
-//! Random queries over the same data, sent to Varve and to a real Prometheus: both must give the same results.
+//! Random queries over the same data, sent to Varve and to a real Prometheus: both must give the
+//! same results.
 //!
-//! `VARVE_DIFFERENTIAL_QUERIES` sets the number of queries, `VARVE_DIFFERENTIAL_SEED` the seed. A failure prints the
-//! seed, which reproduces data and queries, at the same minute of an hour.
+//! `VARVE_DIFFERENTIAL_QUERIES` sets the number of queries, `VARVE_DIFFERENTIAL_SEED` the seed. A
+//! failure prints the seed, which reproduces data and queries, at the same minute of an hour.
 
 pub(crate) mod compare;
 mod dataset;
@@ -54,31 +55,52 @@ struct Summary {
 #[test]
 fn random_queries_give_the_results_of_prometheus() {
     let seed = setting("SEED", SEED);
-    ask_all(setting("QUERIES", QUERIES), seed, &Dataset::new(seed, full_hour_ms()), 60);
+    ask_all(
+        setting("QUERIES", QUERIES),
+        seed,
+        &Dataset::new(seed, full_hour_ms()),
+        60,
+    );
 }
 
 #[test]
 fn random_queries_over_native_histograms_give_the_results_of_prometheus() {
     let seed = setting("SEED", SEED);
     // Many operations on floats have no result for histograms.
-    ask_all(setting("NATIVE_QUERIES", NATIVE_QUERIES), seed, &Dataset::of_natives(seed, full_hour_ms()), 45);
+    ask_all(
+        setting("NATIVE_QUERIES", NATIVE_QUERIES),
+        seed,
+        &Dataset::of_natives(seed, full_hour_ms()),
+        45,
+    );
 }
 
 #[test]
 fn random_queries_give_the_same_results_through_queriers_of_thanos() {
-    let Some(release) = releases().first().filter(|_| !is_thanos_missing()) else { return };
+    let Some(release) = releases().first().filter(|_| !is_thanos_missing()) else {
+        return;
+    };
     let seed = setting("SEED", SEED);
     let n_queries = setting("THANOS_QUERIES", THANOS_QUERIES);
-    for (dataset, percent) in
-        [(Dataset::new(seed, full_hour_ms()), 50), (Dataset::of_natives(seed, full_hour_ms()), 30)]
-    {
-        ask_both(&Servers::start_as_leaves(release), n_queries, seed, &dataset, percent);
+    for (dataset, percent) in [
+        (Dataset::new(seed, full_hour_ms()), 50),
+        (Dataset::of_natives(seed, full_hour_ms()), 30),
+    ] {
+        ask_both(
+            &Servers::start_as_leaves(release),
+            n_queries,
+            seed,
+            &dataset,
+            percent,
+        );
     }
 }
 
 /// Sends `n_queries`, of which at least `percent` must have a result.
 fn ask_all(n_queries: u64, seed: u64, dataset: &Dataset, percent: u64) {
-    releases().iter().for_each(|release| ask_both(&Servers::start(release), n_queries, seed, dataset, percent));
+    releases()
+        .iter()
+        .for_each(|release| ask_both(&Servers::start(release), n_queries, seed, dataset, percent));
 }
 
 /// Sends `n_queries` to both servers.
@@ -90,22 +112,34 @@ fn ask_both(servers: &Servers, n_queries: u64, seed: u64, dataset: &Dataset, per
     while summary.n_queries < n_queries && summary.differences.len() < DIFFERENCES_MAX {
         summary.ask(servers, &generator.question());
     }
-    eprintln!("seed {seed}, {} samples from {}", dataset.n_samples(), dataset.start_ms);
+    eprintln!(
+        "seed {seed}, {} samples from {}",
+        dataset.n_samples(),
+        dataset.start_ms
+    );
     summary.check(servers.release);
     let n_results = summary.n_queries - summary.n_empty - summary.n_errors;
-    assert!(n_results * 100 > summary.n_queries * percent, "{n_results} of {n_queries} queries have a result");
+    assert!(
+        n_results * 100 > summary.n_queries * percent,
+        "{n_results} of {n_queries} queries have a result"
+    );
 }
 
 /// Reads a number from the environment.
 fn setting(name: &str, default: u64) -> u64 {
     let text = std::env::var(format!("VARVE_DIFFERENTIAL_{name}"));
-    text.map_or(default, |text| text.parse().unwrap_or_else(|e| panic!("VARVE_DIFFERENTIAL_{name} {text:?}: {e}")))
+    text.map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|e| panic!("VARVE_DIFFERENTIAL_{name} {text:?}: {e}"))
+    })
 }
 
 /// Returns the last full hour after which all of the data fits.
 fn full_hour_ms() -> i64 {
     const HOUR_MS: i64 = 3_600_000;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is past 1970");
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("the clock is past 1970");
     let now_ms = i64::try_from(now.as_millis()).expect("the clock is before the year 292278994");
     (now_ms - dataset::SPAN_MS) / HOUR_MS * HOUR_MS
 }
@@ -113,7 +147,10 @@ fn full_hour_ms() -> i64 {
 impl Summary {
     fn ask(&mut self, servers: &Servers, question: &Question) {
         self.n_queries += 1;
-        let (ours, theirs) = (servers.ask_varve(question), servers.ask_prometheus(question));
+        let (ours, theirs) = (
+            servers.ask_varve(question),
+            servers.ask_prometheus(question),
+        );
         self.n_errors += u64::from(theirs.is_error());
         self.n_empty += u64::from(theirs.is_empty());
         match compare(&question.query, &ours, &theirs, &compare_values) {
@@ -131,12 +168,17 @@ impl Summary {
         let smallest = shrink::shrink(question, |smaller| {
             judge(servers, smaller, &servers.ask_varve(smaller)) == Verdict::Different
         });
-        let (ours, theirs) = (servers.ask_varve(&smallest), servers.ask_prometheus(&smallest));
+        let (ours, theirs) = (
+            servers.ask_varve(&smallest),
+            servers.ask_prometheus(&smallest),
+        );
         if let Some(known) = known::explain(servers.release, &smallest, &ours, &theirs) {
             *self.n_known.entry(known).or_default() += 1;
             return;
         }
-        let difference = compare(&smallest.query, &ours, &theirs, &compare_values).err().unwrap_or_default();
+        let difference = compare(&smallest.query, &ours, &theirs, &compare_values)
+            .err()
+            .unwrap_or_default();
         self.differences.push(format!(
             "{}\n  smallest part that differs: {}\n  {:?}\n  {difference}\n  varve:      {}\n  prometheus: {}\n",
             question.query,
@@ -150,12 +192,28 @@ impl Summary {
     /// Prints the summary, and checks that no query differs.
     fn check(&self, release: &Release) {
         eprintln!("Prometheus {:?}: {}", release.version, self.print());
-        assert!(self.differences.is_empty(), "{} queries differ", self.differences.len());
-        assert!(self.n_undecided * 100 <= self.n_queries, "too many queries without a definite result");
+        assert!(
+            self.differences.is_empty(),
+            "{} queries differ",
+            self.differences.len()
+        );
+        assert!(
+            self.n_undecided * 100 <= self.n_queries,
+            "too many queries without a definite result"
+        );
     }
 
     fn print(&self) -> String {
-        let Self { n_queries, n_exact, n_close, n_errors, n_empty, n_undecided, n_known, differences } = self;
+        let Self {
+            n_queries,
+            n_exact,
+            n_close,
+            n_errors,
+            n_empty,
+            n_undecided,
+            n_known,
+            differences,
+        } = self;
         let mut text = format!(
             "{n_queries} queries, {n_exact} equal, {n_close} close, {n_undecided} where Prometheus contradicts itself, \
              {n_known:?} known, {} different; {n_empty} empty, {n_errors} errors",
@@ -171,8 +229,8 @@ impl Summary {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Different,
-    /// The order of a hash map decides in Prometheus: a repeated request gives the same result as Varve, or a third
-    /// one.
+    /// The order of a hash map decides in Prometheus: a repeated request gives the same result as
+    /// Varve, or a third one.
     Undecided,
 }
 
@@ -184,5 +242,9 @@ fn judge(servers: &Servers, question: &Question, ours: &Outcome) -> Verdict {
             let again = servers.ask_prometheus(question);
             !same(ours, &again) && same(&first, &again)
         });
-    if decided { Verdict::Different } else { Verdict::Undecided }
+    if decided {
+        Verdict::Different
+    } else {
+        Verdict::Undecided
+    }
 }

@@ -20,7 +20,13 @@ struct Layout {
     gauge: bool,
 }
 
-const PLAIN: Layout = Layout { schema: 2, positive: (-4, 10), negative: (0, 0), bounds: &[], gauge: false };
+const PLAIN: Layout = Layout {
+    schema: 2,
+    positive: (-4, 10),
+    negative: (0, 0),
+    bounds: &[],
+    gauge: false,
+};
 
 type Labels = BTreeMap<String, String>;
 /// Timestamps and values.
@@ -35,22 +41,54 @@ pub(super) struct Natives {
 impl Natives {
     /// Creates the series, with a histogram every 15 s from `start_ms` to `end_ms`.
     pub(super) fn new(seed: u64, start_ms: i64, end_ms: i64) -> Self {
-        let mut natives = Self { random: Random::new(seed), series: BTreeMap::new() };
+        let mut natives = Self {
+            random: Random::new(seed),
+            series: BTreeMap::new(),
+        };
         let times: Vec<_> = (start_ms + 2_345..=end_ms).step_by(15_000).collect();
         for job in ["api", "db"] {
             for (instance, schema) in [("host-1:80", 2), ("host-2:80", 2), ("host-10:80", 0)] {
                 let labels = |name| [("__name__", name), ("job", job), ("instance", instance)];
-                natives.add(&labels("latency_seconds"), &times, Layout { schema, ..PLAIN });
-                let both = Layout { negative: (-2, 5), gauge: true, ..PLAIN };
+                natives.add(
+                    &labels("latency_seconds"),
+                    &times,
+                    Layout { schema, ..PLAIN },
+                );
+                let both = Layout {
+                    negative: (-2, 5),
+                    gauge: true,
+                    ..PLAIN
+                };
                 natives.add(&labels("balance"), &times, both);
-                let custom = Layout { schema: CUSTOM, positive: (0, 4), bounds: &[0.1, 0.5, 2.0], ..PLAIN };
+                let custom = Layout {
+                    schema: CUSTOM,
+                    positive: (0, 4),
+                    bounds: &[0.1, 0.5, 2.0],
+                    ..PLAIN
+                };
                 natives.add(&labels("size_bytes"), &times, custom);
-                let half = if job == "api" { &times[..100] } else { &times[60..] };
-                natives.add(&labels("short_seconds"), half, Layout { schema: schema + 1, ..PLAIN });
+                let half = if job == "api" {
+                    &times[..100]
+                } else {
+                    &times[60..]
+                };
+                natives.add(
+                    &labels("short_seconds"),
+                    half,
+                    Layout {
+                        schema: schema + 1,
+                        ..PLAIN
+                    },
+                );
                 natives.add(&labels("changing"), &times[90..], PLAIN);
                 let floats = times[..90].iter().enumerate();
-                let series = natives.series.get_mut(&map(&labels("changing"))).expect("it was added");
-                series.0 = floats.map(|(n, &timestamp_ms)| (timestamp_ms, n as f64 * 2.5)).collect();
+                let series = natives
+                    .series
+                    .get_mut(&map(&labels("changing")))
+                    .expect("it was added");
+                series.0 = floats
+                    .map(|(n, &timestamp_ms)| (timestamp_ms, n as f64 * 2.5))
+                    .collect();
             }
         }
         natives
@@ -59,8 +97,14 @@ impl Natives {
     /// Encodes the body of a write request.
     pub(super) fn to_body(&self) -> Vec<u8> {
         let timeseries = self.series.iter().map(|(labels, (samples, histograms))| {
-            let labels: Vec<_> = labels.iter().map(|(name, value)| (&**name, &**value)).collect();
-            TimeSeries { histograms: histograms.clone(), ..series(&labels, samples) }
+            let labels: Vec<_> = labels
+                .iter()
+                .map(|(name, value)| (&**name, &**value))
+                .collect();
+            TimeSeries {
+                histograms: histograms.clone(),
+                ..series(&labels, samples)
+            }
         });
         WriteRequest::new(timeseries).to_body()
     }
@@ -98,20 +142,35 @@ impl Natives {
                 ..Histogram::default()
             });
         }
-        assert!(self.series.insert(map(labels), (Vec::new(), histograms)).is_none(), "two series have the same labels");
+        assert!(
+            self.series
+                .insert(map(labels), (Vec::new(), histograms))
+                .is_none(),
+            "two series have the same labels"
+        );
     }
 }
 
 fn map(labels: &[(&str, &str)]) -> Labels {
-    labels.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect()
+    labels
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 fn span((offset, length): (i32, usize)) -> Vec<BucketSpan> {
-    let span = BucketSpan { offset, length: u32::try_from(length).expect("a few") };
+    let span = BucketSpan {
+        offset,
+        length: u32::try_from(length).expect("a few"),
+    };
     (length > 0).then_some(span).into_iter().collect()
 }
 
 fn deltas(counts: &[i64]) -> Vec<i64> {
     let before = [0].into_iter().chain(counts.iter().copied());
-    counts.iter().zip(before).map(|(count, before)| count - before).collect()
+    counts
+        .iter()
+        .zip(before)
+        .map(|(count, before)| count - before)
+        .collect()
 }

@@ -22,12 +22,22 @@ pub(super) struct Servers {
 impl Servers {
     pub(super) fn start(release: &'static Release) -> Self {
         let flags = [FEATURES, "--enable-feature=native-histograms"];
-        let (varve, prometheus) = (Server::start(&[FEATURES]), release.start("global: {}\n", &flags));
-        Self { varve, prometheus, release, queriers: None, _sidecar: None, _config: None }
+        let (varve, prometheus) = (
+            Server::start(&[FEATURES]),
+            release.start("global: {}\n", &flags),
+        );
+        Self {
+            varve,
+            prometheus,
+            release,
+            queriers: None,
+            _sidecar: None,
+            _config: None,
+        }
     }
 
-    /// Starts both servers as leaves of Thanos: Varve itself, and Prometheus with a sidecar. They have the same
-    /// external labels, which change the order of series.
+    /// Starts both servers as leaves of Thanos: Varve itself, and Prometheus with a sidecar. They
+    /// have the same external labels, which change the order of series.
     pub(super) fn start_as_leaves(release: &'static Release) -> Self {
         let config = ConfigFile::new("global: {external_labels: {cluster: c, replica: a}}");
         let varve = Server::start(&[FEATURES, &config.flag()]);
@@ -36,18 +46,37 @@ impl Servers {
             "--storage.tsdb.min-block-duration=2h",
             "--storage.tsdb.max-block-duration=2h",
         ];
-        let prometheus = release.start("global: {external_labels: {cluster: c, replica: a}}\n", &flags);
+        let prometheus = release.start(
+            "global: {external_labels: {cluster: c, replica: a}}\n",
+            &flags,
+        );
         let sidecar = Thanos::sidecar(&prometheus);
         let addresses = [varve.http().address(), sidecar.grpc_address()];
         let queriers = addresses.map(|address| {
-            Thanos::query(&[address], &["--query.replica-label=replica", "--query.max-concurrent-select=16"])
+            Thanos::query(
+                &[address],
+                &[
+                    "--query.replica-label=replica",
+                    "--query.max-concurrent-select=16",
+                ],
+            )
         });
-        Self { varve, prometheus, release, queriers: Some(queriers), _sidecar: Some(sidecar), _config: Some(config) }
+        Self {
+            varve,
+            prometheus,
+            release,
+            queriers: Some(queriers),
+            _sidecar: Some(sidecar),
+            _config: Some(config),
+        }
     }
 
     /// Waits until the queriers know that there are samples, which they ask for every five seconds.
     pub(super) fn wait_for_samples(&self, time_ms: i64) {
-        let question = Question { query: "count({__name__=~\".+\"}) > 0".to_owned(), times: Times::Instant(time_ms) };
+        let question = Question {
+            query: "count({__name__=~\".+\"}) > 0".to_owned(),
+            times: Times::Instant(time_ms),
+        };
         wait_until("the queriers to find samples", || {
             !self.ask_varve(&question).is_empty() && !self.ask_prometheus(&question).is_empty()
         });
@@ -67,24 +96,48 @@ impl Servers {
     }
 
     pub(super) fn ask_varve(&self, question: &Question) -> Outcome {
-        ask(self.queriers.as_ref().map_or(self.varve.http(), |[ours, _]| ours.http()), question)
+        ask(
+            self.queriers
+                .as_ref()
+                .map_or(self.varve.http(), |[ours, _]| ours.http()),
+            question,
+        )
     }
 
     pub(super) fn ask_prometheus(&self, question: &Question) -> Outcome {
-        ask(self.queriers.as_ref().map_or(self.prometheus.http(), |[_, theirs]| theirs.http()), question)
+        ask(
+            self.queriers
+                .as_ref()
+                .map_or(self.prometheus.http(), |[_, theirs]| theirs.http()),
+            question,
+        )
     }
 }
 
 fn ask(http: &Http, Question { query, times }: &Question) -> Outcome {
     let seconds = |ms: i64| format!("{}.{:03}", ms / 1000, ms % 1000);
     Outcome::of(&match *times {
-        Times::Instant(time_ms) => {
-            http.form("/api/v1/query", &[("query", query), ("time", &seconds(time_ms)), ("stats", "all")])
-        }
-        Times::Range { start_ms, end_ms, step_ms } => {
+        Times::Instant(time_ms) => http.form(
+            "/api/v1/query",
+            &[
+                ("query", query),
+                ("time", &seconds(time_ms)),
+                ("stats", "all"),
+            ],
+        ),
+        Times::Range {
+            start_ms,
+            end_ms,
+            step_ms,
+        } => {
             let [start, end, step] = [start_ms, end_ms, step_ms].map(seconds);
-            let params =
-                [("query", query.as_str()), ("start", &start), ("end", &end), ("step", &step), ("stats", "all")];
+            let params = [
+                ("query", query.as_str()),
+                ("start", &start),
+                ("end", &end),
+                ("step", &step),
+                ("stats", "all"),
+            ];
             http.form("/api/v1/query_range", &params)
         }
     })

@@ -17,8 +17,13 @@ pub(super) fn shrink(question: &Question, differs: impl Fn(&Question) -> bool) -
 }
 
 fn smaller(question: &Question) -> Vec<Question> {
-    let features = Features { experimental_functions: true, ..Features::default() };
-    let Ok(expr) = parse(&question.query, &features) else { return Vec::new() };
+    let features = Features {
+        experimental_functions: true,
+        ..Features::default()
+    };
+    let Ok(expr) = parse(&question.query, &features) else {
+        return Vec::new();
+    };
     let instant = matches!(question.times, Times::Instant(_));
     let can_be_query = |expr: &&Expr| match expr.value_type() {
         ValueType::Scalar | ValueType::Vector => true,
@@ -26,20 +31,37 @@ fn smaller(question: &Question) -> Vec<Question> {
         ValueType::String => false,
     };
     // A child that cannot be a query may have children that can.
-    let inner = expr.children().into_iter().flat_map(|child| [vec![child], child.children()].concat());
+    let inner = expr
+        .children()
+        .into_iter()
+        .flat_map(|child| [vec![child], child.children()].concat());
     let inner = inner.filter(can_be_query);
-    let smaller = inner.map(|expr| Question { query: print(expr), ..question.clone() });
-    let smaller =
-        smaller.chain([&expr].into_iter().chain(expr.children()).filter_map(|expr| evaluated(expr, question.times)));
+    let smaller = inner.map(|expr| Question {
+        query: print(expr),
+        ..question.clone()
+    });
+    let smaller = smaller.chain(
+        [&expr]
+            .into_iter()
+            .chain(expr.children())
+            .filter_map(|expr| evaluated(expr, question.times)),
+    );
     // The operand of the sign of `+Inf` is printed as `+Inf`.
-    smaller.filter(|smaller| smaller.query.len() < question.query.len()).collect()
+    smaller
+        .filter(|smaller| smaller.query.len() < question.query.len())
+        .collect()
 }
 
 /// Returns the range query that a subquery evaluates.
 fn evaluated(expr: &Expr, times: Times) -> Option<Question> {
     const DEFAULT_STEP_MS: i64 = 60_000;
-    let ExprKind::Subquery(subquery) = &expr.kind else { return None };
-    let (Duration::Fixed(range_ms), None, None) = (&subquery.range, &subquery.offset, subquery.at) else { return None };
+    let ExprKind::Subquery(subquery) = &expr.kind else {
+        return None;
+    };
+    let (Duration::Fixed(range_ms), None, None) = (&subquery.range, &subquery.offset, subquery.at)
+    else {
+        return None;
+    };
     let step_ms = match subquery.step {
         None => DEFAULT_STEP_MS,
         Some(Duration::Fixed(step_ms)) => step_ms,
@@ -47,9 +69,18 @@ fn evaluated(expr: &Expr, times: Times) -> Option<Question> {
     };
     let (first_ms, end_ms) = match times {
         Times::Instant(time_ms) => (time_ms, time_ms),
-        Times::Range { start_ms, end_ms, .. } => (start_ms, end_ms),
+        Times::Range {
+            start_ms, end_ms, ..
+        } => (start_ms, end_ms),
     };
     // Steps of a subquery are multiples of it.
     let start_ms = ((first_ms - range_ms) / step_ms + 1) * step_ms;
-    Some(Question { query: print(&subquery.expr), times: Times::Range { start_ms, end_ms, step_ms } })
+    Some(Question {
+        query: print(&subquery.expr),
+        times: Times::Range {
+            start_ms,
+            end_ms,
+            step_ms,
+        },
+    })
 }

@@ -1,7 +1,7 @@
 //! Streams of bits, lowest bit of a byte first.
 //!
-//! Used by the samples record. A reader reads zeros past the end; [`BitReader::finish`] detects this. The number of
-//! samples in a record bounds all read loops.
+//! Used by the samples record. A reader reads zeros past the end; [`BitReader::finish`] detects
+//! this. The number of samples in a record bounds all read loops.
 
 /// Maximum number of bits that [`BitReader::take`] and [`BitReader::peek`] return.
 pub const TAKE_MAX: u32 = 56;
@@ -22,13 +22,20 @@ impl<'a> BitWriter<'a> {
     /// Creates a writer that appends to `dst`.
     #[inline]
     pub fn new(dst: &'a mut Vec<u8>) -> Self {
-        Self { dst, pending: 0, n_pending: 0 }
+        Self {
+            dst,
+            pending: 0,
+            n_pending: 0,
+        }
     }
 
     /// Appends the lowest `count` bits, at most 64. The higher bits must be zero.
     #[inline]
     pub fn put(&mut self, bits: u64, count: u32) {
-        debug_assert!(count <= 64 && (count == 64 || bits >> count == 0), "{bits:#x} has more than {count} bits");
+        debug_assert!(
+            count <= 64 && (count == 64 || bits >> count == 0),
+            "{bits:#x} has more than {count} bits"
+        );
         self.pending |= bits << self.n_pending;
         let n_bits = self.n_pending + count;
         if n_bits < 64 {
@@ -40,8 +47,8 @@ impl<'a> BitWriter<'a> {
         self.n_pending = n_bits - 64;
     }
 
-    /// Appends a count from 1 to 65,536 in Elias gamma code: one zero for each bit below the highest one, a one, and
-    /// these bits.
+    /// Appends a count from 1 to 65,536 in Elias gamma code: one zero for each bit below the
+    /// highest one, a one, and these bits.
     #[inline]
     pub fn put_count(&mut self, count: usize) {
         let n_below = count.ilog2();
@@ -53,7 +60,8 @@ impl<'a> BitWriter<'a> {
     #[inline]
     pub fn finish(self) {
         let n_bytes = self.n_pending.div_ceil(8) as usize;
-        self.dst.extend_from_slice(&self.pending.to_le_bytes()[..n_bytes]);
+        self.dst
+            .extend_from_slice(&self.pending.to_le_bytes()[..n_bytes]);
     }
 }
 
@@ -113,7 +121,8 @@ impl<'a> BitReader<'a> {
         bits
     }
 
-    /// Reads a count that [`BitWriter::put_count`] wrote. Returns `None` if there is no valid count.
+    /// Reads a count that [`BitWriter::put_count`] wrote. Returns `None` if there is no valid
+    /// count.
     #[inline]
     pub fn take_count(&mut self) -> Option<usize> {
         let n_below = self.peek().trailing_zeros();
@@ -169,15 +178,27 @@ mod tests {
     fn counts_round_trip_and_higher_ones_are_rejected() {
         let mut bytes = Vec::new();
         let mut writer = BitWriter::new(&mut bytes);
-        let counts = (0..=16).flat_map(|bits| [1 << bits, (1_usize << bits).saturating_sub(1).max(1), 5 << bits >> 2]);
+        let counts = (0..=16).flat_map(|bits| {
+            [
+                1 << bits,
+                (1_usize << bits).saturating_sub(1).max(1),
+                5 << bits >> 2,
+            ]
+        });
         let counts: Vec<usize> = counts.map(|count| count.clamp(1, COUNT_MAX)).collect();
         counts.iter().for_each(|&count| writer.put_count(count));
         writer.finish();
         let mut reader = BitReader::new(&bytes);
-        counts.iter().for_each(|&count| assert_eq!(reader.take_count(), Some(count)));
+        counts
+            .iter()
+            .for_each(|&count| assert_eq!(reader.take_count(), Some(count)));
         assert_eq!(reader.finish(), Some(()));
         for beyond in [3 << 16, 1 << 17, 0_u64] {
-            assert_eq!(BitReader::new(&beyond.to_le_bytes()).take_count(), None, "{beyond:#x}");
+            assert_eq!(
+                BitReader::new(&beyond.to_le_bytes()).take_count(),
+                None,
+                "{beyond:#x}"
+            );
         }
     }
 

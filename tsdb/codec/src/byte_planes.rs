@@ -1,7 +1,8 @@
 //! Columns of integers as byte planes: all lowest bytes, then all second bytes, and so on.
 //!
-//! The bytes of high planes are mostly equal, so zstd compresses them well. A value can be read without the values
-//! before it. The position of a series is the sum of a range of sizes, which is a sum of bytes.
+//! The bytes of high planes are mostly equal, so zstd compresses them well. A value can be read
+//! without the values before it. The position of a series is the sum of a range of sizes, which is
+//! a sum of bytes.
 
 use std::ops::Range;
 
@@ -12,7 +13,12 @@ use crate::varint::take_bytes;
 /// # Panics
 /// In debug builds, if a value does not fit.
 pub fn put_byte_planes(values: &[u32], width: usize, dst: &mut Vec<u8>) {
-    debug_assert!(values.iter().all(|&value| width == 4 || value >> (8 * width) == 0), "a value exceeds its width");
+    debug_assert!(
+        values
+            .iter()
+            .all(|&value| width == 4 || value >> (8 * width) == 0),
+        "a value exceeds its width"
+    );
     for plane in 0..width {
         dst.extend(values.iter().map(|&value| (value >> (8 * plane)) as u8));
     }
@@ -27,11 +33,19 @@ pub struct BytePlanes<'a> {
 }
 
 impl<'a> BytePlanes<'a> {
-    /// Takes a column of `n` values, at least one, from the front of `src`. Returns `None` if it is truncated.
+    /// Takes a column of `n` values, at least one, from the front of `src`. Returns `None` if it is
+    /// truncated.
     #[inline]
     pub fn take(src: &mut &'a [u8], n: usize, width: usize) -> Option<Self> {
-        debug_assert!(n > 0 && width <= 4, "a column has at least one value of at most four bytes");
-        Some(Self { bytes: take_bytes(src, n * width)?, n, width })
+        debug_assert!(
+            n > 0 && width <= 4,
+            "a column has at least one value of at most four bytes"
+        );
+        Some(Self {
+            bytes: take_bytes(src, n * width)?,
+            n,
+            width,
+        })
     }
 
     /// Returns the value at `i`.
@@ -39,7 +53,9 @@ impl<'a> BytePlanes<'a> {
     #[must_use]
     pub fn get(self, i: usize) -> u32 {
         debug_assert!(i < self.n, "index outside the column");
-        (0..self.width).rev().fold(0, |value, plane| value << 8 | u32::from(self.bytes[plane * self.n + i]))
+        (0..self.width).rev().fold(0, |value, plane| {
+            value << 8 | u32::from(self.bytes[plane * self.n + i])
+        })
     }
 
     /// Returns the sum of a range of values.

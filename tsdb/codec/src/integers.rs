@@ -1,5 +1,5 @@
-//! Columns of integers: a base, and the small differences (residuals) of each integer, or of each step between two
-//! integers, from the base.
+//! Columns of integers: a base, and the small differences (residuals) of each integer, or of each
+//! step between two integers, from the base.
 //!
 //! Used by rows of values and by timestamps.
 //!
@@ -16,8 +16,8 @@
 //!          with bit 7
 //! packed   the low bits of all residuals (see `bitpack`)
 //! ```
-//! An integer is first + divisor * residual, or the integer before + divisor * (base + residual). All arithmetic wraps,
-//! so that any integers can be encoded. An empty column takes no bytes.
+//! An integer is first + divisor * residual, or the integer before + divisor * (base + residual).
+//! All arithmetic wraps, so that any integers can be encoded. An empty column takes no bytes.
 
 mod bitpack;
 mod plan;
@@ -45,14 +45,23 @@ pub struct IntegerEncoder {
 impl IntegerEncoder {
     /// Appends a column of integers. Their number is not stored.
     pub fn encode(&mut self, integers: &[i64], dst: &mut Vec<u8>) {
-        let Some((&first, rest)) = integers.split_first() else { return };
+        let Some((&first, rest)) = integers.split_first() else {
+            return;
+        };
         let divisor = common_divisor(first, rest);
         self.divide(first, integers, divisor);
         let direct = Plan::new(&self.quotients);
         let stepwise = Plan::new(&self.steps);
         // A column of steps stores its first integer in addition to the base.
         if stepwise.cost + BYTE < direct.cost {
-            encode_column(first, Some(stepwise.base), divisor, &stepwise, &mut self.steps, dst);
+            encode_column(
+                first,
+                Some(stepwise.base),
+                divisor,
+                &stepwise,
+                &mut self.steps,
+                dst,
+            );
         } else {
             let base = first.wrapping_add(direct.base.wrapping_mul(divisor));
             encode_column(base, None, divisor, &direct, &mut self.quotients, dst);
@@ -66,16 +75,24 @@ impl IntegerEncoder {
             1 => self.quotients.extend(differences),
             // Shifting is much faster than dividing, and most divisors are memory sizes.
             power if (power as u64).is_power_of_two() => {
-                self.quotients.extend(differences.map(|difference| difference >> power.trailing_zeros()));
+                self.quotients
+                    .extend(differences.map(|difference| difference >> power.trailing_zeros()));
             }
-            _ => self.quotients.extend(differences.map(|difference| difference.wrapping_div(divisor))),
+            _ => self
+                .quotients
+                .extend(differences.map(|difference| difference.wrapping_div(divisor))),
         }
         self.steps.clear();
-        self.steps.extend(self.quotients.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])));
+        self.steps.extend(
+            self.quotients
+                .windows(2)
+                .map(|pair| pair[1].wrapping_sub(pair[0])),
+        );
     }
 }
 
-/// Returns the greatest common divisor of all differences from the first integer, or 1 if all are zero.
+/// Returns the greatest common divisor of all differences from the first integer, or 1 if all are
+/// zero.
 fn common_divisor(first: i64, rest: &[i64]) -> i64 {
     let mut divisor = 0_u64;
     for integer in rest {
@@ -94,13 +111,24 @@ fn common_divisor(first: i64, rest: &[i64]) -> i64 {
 }
 
 /// Appends a column. `residuals` still contain the base of the plan.
-fn encode_column(first: i64, base: Option<i64>, divisor: i64, plan: &Plan, residuals: &mut [i64], dst: &mut Vec<u8>) {
+fn encode_column(
+    first: i64,
+    base: Option<i64>,
+    divisor: i64,
+    plan: &Plan,
+    residuals: &mut [i64],
+    dst: &mut Vec<u8>,
+) {
     for residual in &mut *residuals {
         *residual = residual.wrapping_sub(plan.base);
     }
     let extended = divisor != 1 || plan.n_patches > 0;
     let width = plan.width;
-    let mut head = if width == bitpack::WIDTH_FULL { WIDTH_CODE_FULL } else { width as u8 };
+    let mut head = if width == bitpack::WIDTH_FULL {
+        WIDTH_CODE_FULL
+    } else {
+        width as u8
+    };
     head |= if base.is_some() { STEPS } else { 0 };
     head |= if extended { EXTENDED } else { 0 };
     dst.push(head);
@@ -168,8 +196,8 @@ fn take_patch(src: &mut &[u8]) -> Option<(u64, u64)> {
     Some((gap, code))
 }
 
-/// Decodes a column of `dst.len()` integers from the front of `src`. Returns `None` if it is damaged. The contents of
-/// `dst` are unspecified then.
+/// Decodes a column of `dst.len()` integers from the front of `src`. Returns `None` if it is
+/// damaged. The contents of `dst` are unspecified then.
 pub fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Option<()> {
     if dst.is_empty() {
         return Some(());
@@ -182,7 +210,11 @@ pub fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Option<()> {
         _ => return None,
     };
     let first = take_i64(src)?;
-    let base = if head & STEPS != 0 { Some(take_i64(src)?) } else { None };
+    let base = if head & STEPS != 0 {
+        Some(take_i64(src)?)
+    } else {
+        None
+    };
     let (mut divisor, mut patches, mut n_patches) = (1, *src, 0);
     if head & EXTENDED != 0 {
         divisor = take_u64(src).filter(|&divisor| divisor != 0)?.cast_signed();
@@ -190,7 +222,11 @@ pub fn decode_integers(src: &mut &[u8], dst: &mut [i64]) -> Option<()> {
         patches = *src;
         skip_patches(src, n_patches)?;
     }
-    let residuals = if base.is_some() { &mut dst[1..] } else { &mut *dst };
+    let residuals = if base.is_some() {
+        &mut dst[1..]
+    } else {
+        &mut *dst
+    };
     let packed = *src;
     take_bytes(src, bitpack::packed_size(residuals.len(), width)?)?;
     bitpack::unpack(packed, width, residuals);
@@ -216,7 +252,9 @@ fn apply_patches(src: &mut &[u8], n_patches: u64, width: u32, residuals: &mut [i
     let mut unpatched = residuals;
     for _ in 0..n_patches {
         let (gap, code) = take_patch(src)?;
-        let (patched, rest) = unpatched.get_mut(usize::try_from(gap).ok()?..)?.split_first_mut()?;
+        let (patched, rest) = unpatched
+            .get_mut(usize::try_from(gap).ok()?..)?
+            .split_first_mut()?;
         *patched |= patch_of_code(code).checked_shl(width)?;
         unpatched = rest;
     }
@@ -236,15 +274,20 @@ fn add_base(residuals: &mut [i64], base: i64, divisor: i64) {
     }
 }
 
-/// Replaces the residuals from the second element on with integers, and the first element with the first integer.
+/// Replaces the residuals from the second element on with integers, and the first element with the
+/// first integer.
 fn add_steps(residuals: &mut [i64], first: i64, step: i64, divisor: i64) {
-    let Some((head, rest)) = residuals.split_first_mut() else { return };
+    let Some((head, rest)) = residuals.split_first_mut() else {
+        return;
+    };
     *head = first;
     // Fast path: as in `add_base`.
     if divisor == 1 {
         sum_up(rest, first, |residual| residual.wrapping_add(step));
     } else {
-        sum_up(rest, first, |residual| residual.wrapping_mul(divisor).wrapping_add(step));
+        sum_up(rest, first, |residual| {
+            residual.wrapping_mul(divisor).wrapping_add(step)
+        });
     }
 }
 
@@ -278,7 +321,11 @@ mod tests {
         let size = bytes.len();
         bytes.extend([0xff; 9]);
         let (mut src, mut decoded) = (&bytes[..], vec![7; integers.len()]);
-        assert_eq!(decode_integers(&mut src, &mut decoded), Some(()), "{integers:?} as {bytes:?}");
+        assert_eq!(
+            decode_integers(&mut src, &mut decoded),
+            Some(()),
+            "{integers:?} as {bytes:?}"
+        );
         assert_eq!((&decoded[..], src.len()), (integers, 9), "as {bytes:?}");
         size
     }
@@ -295,7 +342,9 @@ mod tests {
     fn patches_have_gaps_and_heights_of_any_size() {
         for gap in [0, 1, 14, 15, 16, 17, 200] {
             for above in [1, 7, 8, 9, -1, -7, -8, -9, 1 << 40, i64::MAX, i64::MIN] {
-                let column: Vec<_> = (0..900).map(|i| if i % (gap + 1) == gap { above } else { 0 }).collect();
+                let column: Vec<_> = (0..900)
+                    .map(|i| if i % (gap + 1) == gap { above } else { 0 })
+                    .collect();
                 check(&column);
             }
         }
@@ -306,14 +355,31 @@ mod tests {
 
     #[test]
     fn a_common_divisor_is_found_and_stored_once() {
-        assert!(check(&(0..100).map(|i| 5 + 60_000 * (i * i % 16)).collect::<Vec<_>>()) < 60);
-        assert!(check(&(0..100).map(|i| 5 - 4_096 * (i * i % 16)).collect::<Vec<_>>()) < 60);
+        assert!(
+            check(
+                &(0..100)
+                    .map(|i| 5 + 60_000 * (i * i % 16))
+                    .collect::<Vec<_>>()
+            ) < 60
+        );
+        assert!(
+            check(
+                &(0..100)
+                    .map(|i| 5 - 4_096 * (i * i % 16))
+                    .collect::<Vec<_>>()
+            ) < 60
+        );
     }
 
     #[test]
     fn damaged_columns_are_rejected() {
-        let check_rejected =
-            |bytes: &[u8]| assert_eq!(decode_integers(&mut &bytes[..], &mut [0; 4]), None, "{bytes:?}");
+        let check_rejected = |bytes: &[u8]| {
+            assert_eq!(
+                decode_integers(&mut &bytes[..], &mut [0; 4]),
+                None,
+                "{bytes:?}"
+            )
+        };
         check_rejected(&[57, 0, 0, 0]); // a width between 56 and 64
         check_rejected(&[0x80, 0, 0, 0]); // divisor zero
         check_rejected(&[0x80, 0, 1, 5, 0, 0, 0, 0, 0]); // more patches than integers

@@ -7,8 +7,9 @@
 //! start    zigzag varint: the first timestamp
 //! residuals  an integer column (see `integers`) of timestamp - (start + i * step), i counting from 0
 //! ```
-//! A clock with jitter leaves small residuals. A missed scrape shifts all later timestamps, which the integer column
-//! encodes as one exceptional step. All arithmetic wraps, so that any timestamps can be encoded.
+//! A clock with jitter leaves small residuals. A missed scrape shifts all later timestamps, which
+//! the integer column encodes as one exceptional step. All arithmetic wraps, so that any timestamps
+//! can be encoded.
 
 use std::ops::Range;
 
@@ -23,10 +24,15 @@ const PROBES: usize = 31;
 /// # Panics
 /// If there are no timestamps.
 pub fn encode_timestamps(times_ms: &[i64], dst: &mut Vec<u8>) {
-    let start_ms = *times_ms.first().expect("a column of timestamps is not empty");
+    let start_ms = *times_ms
+        .first()
+        .expect("a column of timestamps is not empty");
     let step_ms = usual_step(times_ms);
-    let residuals: Vec<_> =
-        times_ms.iter().zip(line(start_ms, step_ms)).map(|(time, on)| time.wrapping_sub(on)).collect();
+    let residuals: Vec<_> = times_ms
+        .iter()
+        .zip(line(start_ms, step_ms))
+        .map(|(time, on)| time.wrapping_sub(on))
+        .collect();
     let is_regular = residuals.iter().all(|&residual| residual == 0);
     // The step has 63 bits, as the lowest bit of the head is the flag. See `usual_step`.
     put_u64(dst, zigzag(step_ms) << 1 | u64::from(!is_regular));
@@ -90,7 +96,8 @@ pub struct RegularTimestamps {
 }
 
 impl RegularTimestamps {
-    /// Decodes `n` timestamps if they are regular and ascend. Returns `None` if they are not, or if they are damaged.
+    /// Decodes `n` timestamps if they are regular and ascend. Returns `None` if they are not, or if
+    /// they are damaged.
     #[must_use]
     pub fn decode(mut src: &[u8], n: usize) -> Option<Self> {
         let head = take_u64(&mut src).filter(|head| head & 1 == 0)?;
@@ -98,7 +105,11 @@ impl RegularTimestamps {
         let step_ms = Some(unzigzag(head >> 1)).filter(|&step_ms| step_ms > 0)?;
         let steps = i64::try_from(n.checked_sub(1)?).ok()?;
         start_ms.checked_add(steps.checked_mul(step_ms)?)?;
-        Some(Self { start_ms, step_ms, n })
+        Some(Self {
+            start_ms,
+            step_ms,
+            n,
+        })
     }
 
     /// Returns the number of timestamps.
@@ -131,7 +142,9 @@ impl RegularTimestamps {
     pub fn append(self, wanted: Range<usize>, dst: &mut Vec<i64>) {
         debug_assert!(wanted.end <= self.n, "range outside the column");
         // Overflows only if `wanted` is empty: see `RegularTimestamps::decode`.
-        let first_ms = self.start_ms.wrapping_add(self.step_ms.wrapping_mul(wanted.start as i64));
+        let first_ms = self
+            .start_ms
+            .wrapping_add(self.step_ms.wrapping_mul(wanted.start as i64));
         dst.extend(line(first_ms, self.step_ms).take(wanted.len()));
     }
 }
@@ -139,7 +152,11 @@ impl RegularTimestamps {
 /// Returns the median of a few steps, or 0 if its zigzag needs 64 bits.
 fn usual_step(times_ms: &[i64]) -> i64 {
     let stride = times_ms.len().div_ceil(PROBES);
-    let mut steps: Vec<_> = times_ms.windows(2).step_by(stride).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
+    let mut steps: Vec<_> = times_ms
+        .windows(2)
+        .step_by(stride)
+        .map(|pair| pair[1].wrapping_sub(pair[0]))
+        .collect();
     steps.sort_unstable();
     let median = steps.get(steps.len() / 2).copied().unwrap_or(0);
     if zigzag(median) >> 63 == 0 { median } else { 0 }
@@ -170,12 +187,21 @@ mod tests {
     fn check(times_ms: &[i64], size_max: usize) {
         let bytes = encoded(times_ms);
         assert_eq!(decoded(&bytes, times_ms.len()), Some(times_ms.to_vec()));
-        assert!(bytes.len() <= size_max, "{} timestamps in {} bytes", times_ms.len(), bytes.len());
+        assert!(
+            bytes.len() <= size_max,
+            "{} timestamps in {} bytes",
+            times_ms.len(),
+            bytes.len()
+        );
     }
 
     #[test]
     fn regular_timestamps_take_a_few_bytes_whatever_their_number() {
-        let regular = |n: i64, step: i64| (0..n).map(|i| 1_790_000_000_000 + i * step).collect::<Vec<_>>();
+        let regular = |n: i64, step: i64| {
+            (0..n)
+                .map(|i| 1_790_000_000_000 + i * step)
+                .collect::<Vec<_>>()
+        };
         check(&regular(1, 0), 7);
         check(&regular(2, 15_000), 9);
         check(&regular(240, 30_000), 9);
@@ -185,9 +211,21 @@ mod tests {
     #[test]
     fn jitter_takes_its_bits_and_a_missing_scrape_a_few_bytes() {
         let jittered = |i: i64| 1_790_000_000_000 + i * 15_000 + i * i * 7 % 16;
-        check(&(0..960).map(jittered).collect::<Vec<_>>(), 960 * 5 / 8 + 16);
-        check(&(0..960).filter(|i| i % 300 != 7).map(|i| i * 15_000).collect::<Vec<_>>(), 40);
-        check(&(0..960).map(|i| i * 15_000 + i * i / 4).collect::<Vec<_>>(), 960 * 10 / 8);
+        check(
+            &(0..960).map(jittered).collect::<Vec<_>>(),
+            960 * 5 / 8 + 16,
+        );
+        check(
+            &(0..960)
+                .filter(|i| i % 300 != 7)
+                .map(|i| i * 15_000)
+                .collect::<Vec<_>>(),
+            40,
+        );
+        check(
+            &(0..960).map(|i| i * 15_000 + i * i / 4).collect::<Vec<_>>(),
+            960 * 10 / 8,
+        );
     }
 
     #[test]
@@ -200,7 +238,11 @@ mod tests {
     /// The timestamp after the last one overflowed.
     #[test]
     fn an_empty_range_at_the_end_appends_nothing() {
-        let regular = RegularTimestamps { start_ms: i64::MIN, step_ms: i64::MAX, n: 3 };
+        let regular = RegularTimestamps {
+            start_ms: i64::MIN,
+            step_ms: i64::MAX,
+            n: 3,
+        };
         let mut listed = Vec::new();
         regular.append(3..3, &mut listed);
         assert!(listed.is_empty());
@@ -265,7 +307,11 @@ mod tests {
     fn every_truncation_is_rejected() {
         let bytes = encoded(&(0..100).map(|i| i * 1_000 + i % 7).collect::<Vec<_>>());
         for size in 0..bytes.len() {
-            assert_eq!(decode_timestamps(&mut &bytes[..size], 100, &mut Vec::new()), None, "{size}");
+            assert_eq!(
+                decode_timestamps(&mut &bytes[..size], 100, &mut Vec::new()),
+                None,
+                "{size}"
+            );
         }
     }
 }

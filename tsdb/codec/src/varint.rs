@@ -19,7 +19,8 @@ pub fn put_i64(dst: &mut Vec<u8>, value: i64) {
     put_u64(dst, zigzag(value));
 }
 
-/// Decodes an unsigned integer from the front of `src`. Returns `None` if it is truncated or does not fit 64 bits.
+/// Decodes an unsigned integer from the front of `src`. Returns `None` if it is truncated or does
+/// not fit 64 bits.
 #[inline]
 pub fn take_u64(src: &mut &[u8]) -> Option<u64> {
     // Fast path: one byte.
@@ -29,7 +30,10 @@ pub fn take_u64(src: &mut &[u8]) -> Option<u64> {
         return Some(u64::from(first));
     }
     // Fast path: up to eight bytes, with eight available.
-    if let Some((value, size)) = src.first_chunk().and_then(|bytes| short_u64(u64::from_le_bytes(*bytes))) {
+    if let Some((value, size)) = src
+        .first_chunk()
+        .and_then(|bytes| short_u64(u64::from_le_bytes(*bytes)))
+    {
         *src = &src[size..];
         return Some(value);
     }
@@ -54,8 +58,9 @@ pub fn take_int<T: TryFrom<u64>>(src: &mut &[u8]) -> Option<T> {
     take_u64(src)?.try_into().ok()
 }
 
-/// Returns the unsigned integer that begins with the lowest of eight bytes, and its size. Returns `None` if it takes
-/// more than eight bytes. Branch-free, for callers that have eight bytes and integers of unpredictable size.
+/// Returns the unsigned integer that begins with the lowest of eight bytes, and its size. Returns
+/// `None` if it takes more than eight bytes. Branch-free, for callers that have eight bytes and
+/// integers of unpredictable size.
 #[inline]
 pub fn short_u64(word: u64) -> Option<(u64, usize)> {
     let ends = !word & 0x8080_8080_8080_8080;
@@ -127,9 +132,13 @@ mod tests {
 
     #[test]
     fn truncated_or_oversized_integers_are_rejected() {
-        for bad in
-            [&[][..], &[0x80], &[0xff; 9], &[0xff; 11], &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2]]
-        {
+        for bad in [
+            &[][..],
+            &[0x80],
+            &[0xff; 9],
+            &[0xff; 11],
+            &[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2],
+        ] {
             assert_eq!(take_u64(&mut &bad[..]), None, "{bad:?}");
         }
     }

@@ -1,8 +1,9 @@
 //! Arenas: storage for runs of values, whose memory is freed a piece at a time.
 //!
-//! As with [`Column`](super::Column), growing moves nothing. A run lies within one piece, so a piece may end with a few
-//! unused values. A run that is longer than a piece has a piece of its own. An unused piece is freed. If much of a
-//! piece is unused, it is [`sparse`](Arena::is_sparse): the owner moves its remaining runs elsewhere, one by one.
+//! As with [`Column`](super::Column), growing moves nothing. A run lies within one piece, so a
+//! piece may end with a few unused values. A run that is longer than a piece has a piece of its
+//! own. An unused piece is freed. If much of a piece is unused, it is [`sparse`](Arena::is_sparse):
+//! the owner moves its remaining runs elsewhere, one by one.
 
 use std::ops::Range;
 
@@ -37,7 +38,8 @@ pub struct Arena<P> {
     room: usize,
 }
 
-/// A piece. Empty if it is free, or if it belongs to a run in an earlier piece that is longer than a piece.
+/// A piece. Empty if it is free, or if it belongs to a run in an earlier piece that is longer than
+/// a piece.
 #[derive(Debug, Default)]
 struct Counted<P> {
     piece: P,
@@ -49,14 +51,15 @@ struct Counted<P> {
 const PIECE_LEN: usize = 1 << 16;
 /// Initial capacity of the first piece.
 const ROOM_MIN: usize = 256;
-/// A piece is sparse if more than one value in this many is unused, where a run counts as one value more than it has. A
-/// lower number wastes more memory under churn, a higher one moves more runs.
+/// A piece is sparse if more than one value in this many is unused, where a run counts as one value
+/// more than it has. A lower number wastes more memory under churn, a higher one moves more runs.
 const SPARSE: usize = 4;
 /// Pieces of an arena: positions have 32 bits, and the highest one is reserved.
 const PIECES_MAX: usize = (1 << 32) / PIECE_LEN - 1;
 
 impl<P: Piece> Arena<P> {
-    /// Adds a run and returns its position, which is less than `u32::MAX`. Returns `None` if the arena is full.
+    /// Adds a run and returns its position, which is less than `u32::MAX`. Returns `None` if the
+    /// arena is full.
     pub fn push(&mut self, run: &P::Run) -> Option<u32> {
         let n = P::len_of(run);
         let fits = self.pieces.get(self.open).is_some_and(|open| {
@@ -90,7 +93,11 @@ impl<P: Piece> Arena<P> {
                 return Some(0);
             }
         }
-        let room = n.max(if self.pieces.is_empty() { ROOM_MIN } else { PIECE_LEN });
+        let room = n.max(if self.pieces.is_empty() {
+            ROOM_MIN
+        } else {
+            PIECE_LEN
+        });
         let number = match self.free.pop_if(|_| n <= PIECE_LEN) {
             Some(number) => number,
             None => {
@@ -125,7 +132,8 @@ impl<P: Piece> Arena<P> {
         }
         let (_, room) = std::mem::take(&mut of.piece).filled();
         self.room -= room;
-        self.free.extend(number..number + n.div_ceil(PIECE_LEN).max(1));
+        self.free
+            .extend(number..number + n.div_ceil(PIECE_LEN).max(1));
     }
 
     /// Returns `true` if the piece of a run is sparse, so that the run should be moved.
@@ -135,7 +143,8 @@ impl<P: Piece> Arena<P> {
         number != self.open && of.n_used < of.piece.filled().0 / SPARSE * (SPARSE - 1)
     }
 
-    /// Moves a run and returns its new position. Returns `None` if the arena is full and the run stays.
+    /// Moves a run and returns its new position. Returns `None` if the arena is full and the run
+    /// stays.
     pub fn relocate(&mut self, place: u32, n: usize) -> Option<u32> {
         let (number, at) = split(place);
         debug_assert!(number != self.open, "runs in the open piece are not moved");
@@ -149,7 +158,8 @@ impl<P: Piece> Arena<P> {
 
     /// Returns the size of the arena in bytes.
     pub fn size(&self) -> usize {
-        let pieces = self.pieces.capacity() * size_of::<Counted<P>>() + self.free.capacity() * size_of::<usize>();
+        let pieces = self.pieces.capacity() * size_of::<Counted<P>>()
+            + self.free.capacity() * size_of::<usize>();
         self.room * P::VALUE_SIZE + pieces
     }
 }
@@ -163,7 +173,12 @@ fn split(place: u32) -> (usize, usize) {
 
 impl<P> Default for Arena<P> {
     fn default() -> Self {
-        Self { pieces: Vec::new(), open: 0, free: Vec::new(), room: 0 }
+        Self {
+            pieces: Vec::new(),
+            open: 0,
+            free: Vec::new(),
+            room: 0,
+        }
     }
 }
 
@@ -211,13 +226,32 @@ mod tests {
 
     #[test]
     fn runs_of_any_length_round_trip() {
-        let lens = [0, 3, PIECE_LEN, 0, 2 * PIECE_LEN + 1, 1, PIECE_LEN - 1, 0, PIECE_LEN + 1, 2, 300, PIECE_LEN];
+        let lens = [
+            0,
+            3,
+            PIECE_LEN,
+            0,
+            2 * PIECE_LEN + 1,
+            1,
+            PIECE_LEN - 1,
+            0,
+            PIECE_LEN + 1,
+            2,
+            300,
+            PIECE_LEN,
+        ];
         let mut arena = Arena::<Vec<u32>>::default();
-        let places: Vec<_> = lens.iter().enumerate().map(|(i, &n)| arena.push(&run(i, n)).unwrap()).collect();
+        let places: Vec<_> = lens
+            .iter()
+            .enumerate()
+            .map(|(i, &n)| arena.push(&run(i, n)).unwrap())
+            .collect();
         for (i, (&n, &place)) in lens.iter().zip(&places).enumerate() {
             assert_eq!(arena.run(place, n), run(i, n), "{i}");
         }
-        lens.iter().zip(&places).for_each(|(&n, &place)| arena.release(place, n));
+        lens.iter()
+            .zip(&places)
+            .for_each(|(&n, &place)| arena.release(place, n));
         assert!(arena.size() < 4096, "{}", arena.size());
         let n_pieces = arena.pieces.len();
         (0..n_pieces).for_each(|_| _ = arena.push(&run(1, PIECE_LEN)).unwrap());
@@ -239,14 +273,20 @@ mod tests {
         let mut arena = Arena::<Vec<u32>>::default();
         let mut places: Vec<_> = (0..n).map(|i| arena.push(&run(i, 9)).unwrap()).collect();
         let is_live = |i: &usize| i.is_multiple_of(3);
-        (0..n).filter(|i| !is_live(i)).for_each(|i| arena.release(places[i], 9));
+        (0..n)
+            .filter(|i| !is_live(i))
+            .for_each(|i| arena.release(places[i], 9));
         for i in (0..n).filter(is_live) {
             if arena.is_sparse(places[i]) {
                 places[i] = arena.relocate(places[i], 9).unwrap();
             }
         }
         assert!(arena.room <= n / 3 * 9 + 2 * PIECE_LEN, "{}", arena.room);
-        assert!((0..n).filter(is_live).all(|i| arena.run(places[i], 9) == run(i, 9)));
+        assert!(
+            (0..n)
+                .filter(is_live)
+                .all(|i| arena.run(places[i], 9) == run(i, 9))
+        );
     }
 
     proptest! {

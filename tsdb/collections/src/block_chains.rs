@@ -1,8 +1,8 @@
 //! Chains of small blocks of one size, each linked to the block before it.
 //!
-//! Vectors that grow together would leave free memory of each smaller size behind. A chain moves nothing when it
-//! grows, and wastes half a block on average. Blocks are never freed individually: all chains are dropped together.
-//! Functions panic if a block does not exist.
+//! Vectors that grow together would leave free memory of each smaller size behind. A chain moves
+//! nothing when it grows, and wastes half a block on average. Blocks are never freed individually:
+//! all chains are dropped together. Functions panic if a block does not exist.
 //!
 //! ```text
 //! offset  size  field    value
@@ -33,7 +33,8 @@ impl BlockChains {
         self.len as usize * BLOCK_SIZE + self.pages.capacity() * size_of::<Page>()
     }
 
-    /// Appends an empty block to the chain that ends with the block `before` (0 for a new chain). Returns its number.
+    /// Appends an empty block to the chain that ends with the block `before` (0 for a new chain).
+    /// Returns its number.
     ///
     /// # Panics
     /// At 2^32 blocks (128 GiB): the caller bounds the size.
@@ -42,8 +43,12 @@ impl BlockChains {
         if idx == self.pages.len() * PAGE_BLOCKS {
             self.pages.push(new_page());
         }
-        self.pages[idx / PAGE_BLOCKS][idx % PAGE_BLOCKS][..PAYLOAD_OFFSET].copy_from_slice(&before.to_le_bytes());
-        self.len = self.len.checked_add(1).expect("the caller bounds the size far below 2^32 blocks");
+        self.pages[idx / PAGE_BLOCKS][idx % PAGE_BLOCKS][..PAYLOAD_OFFSET]
+            .copy_from_slice(&before.to_le_bytes());
+        self.len = self
+            .len
+            .checked_add(1)
+            .expect("the caller bounds the size far below 2^32 blocks");
         self.len
     }
 
@@ -66,11 +71,11 @@ impl BlockChains {
         std::iter::successors(Some(tail).filter(|&tail| tail != 0), before)
     }
 
-    /// Prefetches up to `n_blocks_max` blocks of each chain, last to first. `tails` are the numbers of the last blocks;
-    /// the vector is scratch memory and is overwritten.
+    /// Prefetches up to `n_blocks_max` blocks of each chain, last to first. `tails` are the numbers
+    /// of the last blocks; the vector is scratch memory and is overwritten.
     ///
-    /// Each block holds the number of the one before it, so a chain waits for one cache miss after the other. Walking
-    /// many chains in turn overlaps their misses.
+    /// Each block holds the number of the one before it, so a chain waits for one cache miss after
+    /// the other. Walking many chains in turn overlaps their misses.
     pub fn prefetch(&self, tails: &mut Vec<u32>, n_blocks_max: usize) {
         tails.retain(|&number| number != 0);
         for _ in 0..n_blocks_max {
@@ -115,13 +120,20 @@ mod tests {
         for i in 0..600_u32 {
             for (chain, tail) in tails.iter_mut().enumerate() {
                 *tail = blocks.push(*tail);
-                blocks.payload_mut(*tail).fill((i as u8).wrapping_mul(3).wrapping_add(chain as u8));
+                blocks
+                    .payload_mut(*tail)
+                    .fill((i as u8).wrapping_mul(3).wrapping_add(chain as u8));
             }
         }
         blocks.prefetch(&mut tails.to_vec(), 1000);
         for (chain, &tail) in tails.iter().enumerate() {
-            let bytes: Vec<u8> = blocks.chain(tail).map(|number| blocks.payload(number)[27]).collect();
-            let expected = (0..600_u32).rev().map(|i| (i as u8).wrapping_mul(3).wrapping_add(chain as u8));
+            let bytes: Vec<u8> = blocks
+                .chain(tail)
+                .map(|number| blocks.payload(number)[27])
+                .collect();
+            let expected = (0..600_u32)
+                .rev()
+                .map(|i| (i as u8).wrapping_mul(3).wrapping_add(chain as u8));
             assert_eq!(bytes, expected.collect::<Vec<_>>());
         }
         assert_eq!(blocks.chain(0).count(), 0);

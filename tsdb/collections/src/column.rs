@@ -1,8 +1,9 @@
 //! Columns: growing arrays of small values that are never moved as a whole.
 //!
-//! A vector that grows copies its contents into fresh memory. While a million series were created, this was most of the
-//! kernel's work, done under a shard's lock. A column consists of pieces of one size. The first piece grows by
-//! doubling, so that small columns stay small. After that, growing adds a piece and moves nothing.
+//! A vector that grows copies its contents into fresh memory. While a million series were created,
+//! this was most of the kernel's work, done under a shard's lock. A column consists of pieces of
+//! one size. The first piece grows by doubling, so that small columns stay small. After that,
+//! growing adds a piece and moves nothing.
 
 use std::ops::{Index, IndexMut};
 
@@ -37,13 +38,17 @@ impl<T> Column<T> {
     /// Returns the value at `idx`.
     #[inline]
     pub fn get(&self, idx: usize) -> Option<&T> {
-        self.pieces.get(idx / Self::PIECE_LEN)?.get(idx % Self::PIECE_LEN)
+        self.pieces
+            .get(idx / Self::PIECE_LEN)?
+            .get(idx % Self::PIECE_LEN)
     }
 
     /// Returns a mutable reference to the value at `idx`.
     #[inline]
     pub fn get_mut(&mut self, idx: usize) -> Option<&mut T> {
-        self.pieces.get_mut(idx / Self::PIECE_LEN)?.get_mut(idx % Self::PIECE_LEN)
+        self.pieces
+            .get_mut(idx / Self::PIECE_LEN)?
+            .get_mut(idx % Self::PIECE_LEN)
     }
 
     /// Appends a value.
@@ -64,7 +69,11 @@ impl<T> Column<T> {
                 first.push(value);
             }
             pieces => {
-                let room = if pieces.is_empty() { ROOM_MIN.min(Self::PIECE_LEN) } else { Self::PIECE_LEN };
+                let room = if pieces.is_empty() {
+                    ROOM_MIN.min(Self::PIECE_LEN)
+                } else {
+                    Self::PIECE_LEN
+                };
                 let mut piece = Vec::with_capacity(room);
                 piece.push(value);
                 self.pieces.push(piece);
@@ -107,7 +116,10 @@ impl<T> Column<T> {
 
 impl<T> Default for Column<T> {
     fn default() -> Self {
-        Self { pieces: Vec::new(), len: 0 }
+        Self {
+            pieces: Vec::new(),
+            len: 0,
+        }
     }
 }
 
@@ -174,6 +186,10 @@ mod tests {
     fn small_columns_use_little_memory() {
         let mut column = Column::default();
         (0..9_u32).for_each(|value| column.push(value));
-        assert!(column.size() <= 16 * 4 + 4 * size_of::<Vec<u32>>(), "{}", column.size());
+        assert!(
+            column.size() <= 16 * 4 + 4 * size_of::<Vec<u32>>(),
+            "{}",
+            column.size()
+        );
     }
 }

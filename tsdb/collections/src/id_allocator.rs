@@ -2,7 +2,8 @@
 
 use roaring::RoaringBitmap;
 
-/// Allocates ids from 0, the lowest free one first, so that arrays indexed by them can be truncated.
+/// Allocates ids from 0, the lowest free one first, so that arrays indexed by them can be
+/// truncated.
 #[derive(Debug, Default)]
 pub struct IdAllocator {
     /// One more than the highest id in use.
@@ -42,7 +43,11 @@ impl IdAllocator {
 
     /// Returns the approximate size of the free ids in bytes.
     pub fn size(&self) -> usize {
-        if self.free.is_empty() { 0 } else { self.free.len() as usize * size_of::<u16>() }
+        if self.free.is_empty() {
+            0
+        } else {
+            self.free.len() as usize * size_of::<u16>()
+        }
     }
 }
 
@@ -53,7 +58,10 @@ mod tests {
     #[test]
     fn the_lowest_free_id_is_allocated_first_and_the_end_decreases() {
         let mut ids = IdAllocator::default();
-        assert_eq!((0..4).map(|_| ids.allocate(4)).collect::<Vec<_>>(), [Some(0), Some(1), Some(2), Some(3)]);
+        assert_eq!(
+            (0..4).map(|_| ids.allocate(4)).collect::<Vec<_>>(),
+            [Some(0), Some(1), Some(2), Some(3)]
+        );
         assert_eq!(ids.allocate(4), None);
         ids.free(2);
         ids.free(0);

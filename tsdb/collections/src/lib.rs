@@ -1,10 +1,11 @@
-//! Collections for data under a lock: an operation moves or allocates a bounded piece, whatever the number of elements.
-//! The exception is [`IdAllocator::free`], which visits all free ids at the end.
+//! Collections for data under a lock: an operation moves or allocates a bounded piece, whatever the
+//! number of elements. The exception is [`IdAllocator::free`], which visits all free ids at the
+//! end.
 //!
-//! A `Vec` or a hash table that doubles copies all its elements, and everything that waits for the lock waits for that.
-//! Used by the heads and by the recovery of Prometheus' files. This crate knows nothing of what it stores. [`prefetch`]
-//! is for elements that are visited in another order than that of their memory. [`PositionIndex`] is for frequent
-//! lookups in a sorted list.
+//! A `Vec` or a hash table that doubles copies all its elements, and everything that waits for the
+//! lock waits for that. Used by the heads and by the recovery of Prometheus' files. This crate
+//! knows nothing of what it stores. [`prefetch`] is for elements that are visited in another order
+//! than that of their memory. [`PositionIndex`] is for frequent lookups in a sorted list.
 
 #![forbid(unsafe_code)]
 

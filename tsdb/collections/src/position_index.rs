@@ -1,8 +1,9 @@
 //! Finds the position of a number in a sorted list.
 //!
-//! A binary search in millions of numbers waits for memory at most of its steps. A bitmap, with a count of the numbers
-//! before each block of 512 bits (rank, in the literature of succinct data structures), needs two memory accesses. It
-//! takes about as much memory as the list, or less; a list is used if the numbers are sparser.
+//! A binary search in millions of numbers waits for memory at most of its steps. A bitmap, with a
+//! count of the numbers before each block of 512 bits (rank, in the literature of succinct data
+//! structures), needs two memory accesses. It takes about as much memory as the list, or less; a
+//! list is used if the numbers are sparser.
 
 /// A sorted list of numbers in a form that finds positions fast: see the module documentation.
 #[derive(Debug)]
@@ -13,7 +14,11 @@ enum Layout {
     /// The numbers, ascending.
     Sparse(Vec<u32>),
     /// A bit for each number from `first` on, and how many numbers come before each block.
-    Dense { first: u32, blocks: Vec<[u64; BLOCK_WORDS]>, n_before: Vec<u32> },
+    Dense {
+        first: u32,
+        blocks: Vec<[u64; BLOCK_WORDS]>,
+        n_before: Vec<u32>,
+    },
 }
 
 /// Words per block: a cache line.
@@ -29,7 +34,8 @@ impl Default for PositionIndex {
 impl PositionIndex {
     /// Creates the index of `numbers`, which must be strictly ascending.
     pub fn new(numbers: impl ExactSizeIterator<Item = u32> + DoubleEndedIterator + Clone) -> Self {
-        let (Some(first), Some(last)) = (numbers.clone().next(), numbers.clone().next_back()) else {
+        let (Some(first), Some(last)) = (numbers.clone().next(), numbers.clone().next_back())
+        else {
             return Self::default();
         };
         let n_bits = (last - first) as usize + 1;
@@ -46,7 +52,11 @@ impl PositionIndex {
             n_before.push(n);
             n += n_ones(block);
         }
-        Self(Layout::Dense { first, blocks, n_before })
+        Self(Layout::Dense {
+            first,
+            blocks,
+            n_before,
+        })
     }
 
     /// Returns how many numbers are less than `number`: its position, if it is in the list.
@@ -54,11 +64,19 @@ impl PositionIndex {
     pub fn position(&self, number: u32) -> usize {
         match &self.0 {
             Layout::Sparse(numbers) => numbers.partition_point(|&other| other < number),
-            Layout::Dense { first, blocks, n_before } => {
+            Layout::Dense {
+                first,
+                blocks,
+                n_before,
+            } => {
                 let bit = number.saturating_sub(*first) as usize;
-                let Some(block) = blocks.get(bit / BLOCK_BITS) else { return self.len() };
+                let Some(block) = blocks.get(bit / BLOCK_BITS) else {
+                    return self.len();
+                };
                 let (word, below) = (bit % BLOCK_BITS / 64, (1u64 << (bit % 64)) - 1);
-                let n = n_before[bit / BLOCK_BITS] + n_ones(&block[..word]) + (block[word] & below).count_ones();
+                let n = n_before[bit / BLOCK_BITS]
+                    + n_ones(&block[..word])
+                    + (block[word] & below).count_ones();
                 n as usize
             }
         }
@@ -68,8 +86,11 @@ impl PositionIndex {
     fn len(&self) -> usize {
         match &self.0 {
             Layout::Sparse(numbers) => numbers.len(),
-            Layout::Dense { blocks, n_before, .. } => {
-                (n_before.last().map_or(0, |n| *n) + blocks.last().map_or(0, |block| n_ones(block))) as usize
+            Layout::Dense {
+                blocks, n_before, ..
+            } => {
+                (n_before.last().map_or(0, |n| *n) + blocks.last().map_or(0, |block| n_ones(block)))
+                    as usize
             }
         }
     }
@@ -78,7 +99,9 @@ impl PositionIndex {
     pub fn size(&self) -> usize {
         match &self.0 {
             Layout::Sparse(numbers) => size_of_val(&**numbers),
-            Layout::Dense { blocks, n_before, .. } => size_of_val(&**blocks) + size_of_val(&**n_before),
+            Layout::Dense {
+                blocks, n_before, ..
+            } => size_of_val(&**blocks) + size_of_val(&**n_before),
         }
     }
 }
@@ -97,9 +120,17 @@ mod tests {
         assert_eq!(matches!(index.0, Layout::Dense { .. }), is_dense);
         assert!(index.size() <= 2 * size_of_val(&*numbers) + 2 * BLOCK_BITS);
         let end = numbers.last().map_or(10, |last| last + 1_000);
-        for number in (0..end).step_by(if end > 100_000 { 61 } else { 1 }).chain(numbers.iter().copied()) {
+        for number in (0..end)
+            .step_by(if end > 100_000 { 61 } else { 1 })
+            .chain(numbers.iter().copied())
+        {
             let expect = numbers.partition_point(|&other| other < number);
-            assert_eq!(index.position(number), expect, "{number} of {}", numbers.len());
+            assert_eq!(
+                index.position(number),
+                expect,
+                "{number} of {}",
+                numbers.len()
+            );
         }
     }
 
@@ -109,7 +140,10 @@ mod tests {
         check([7], true);
         check(0..10_000, true);
         check((511..5_000).step_by(31), true);
-        check((3..100_000).filter(|slot| slot % 512 != 0 && slot % 3 == 0), true);
+        check(
+            (3..100_000).filter(|slot| slot % 512 != 0 && slot % 3 == 0),
+            true,
+        );
         check((0..100_000).step_by(33), false);
         check([0, 1_000_000], false);
     }

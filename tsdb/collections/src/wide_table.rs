@@ -1,8 +1,8 @@
 //! A hash table that grows one piece at a time.
 //!
-//! A table that doubles moves all its entries. If the hash of every entry requires a look-up elsewhere, this takes a
-//! tenth of a second at half a million entries, under a shard's lock. This table consists of pieces, each for a part of
-//! the hashes. The pieces grow one by one.
+//! A table that doubles moves all its entries. If the hash of every entry requires a look-up
+//! elsewhere, this takes a tenth of a second at half a million entries, under a shard's lock. This
+//! table consists of pieces, each for a part of the hashes. The pieces grow one by one.
 
 use hashbrown::HashTable;
 
@@ -28,7 +28,8 @@ impl<T> WideTable<T> {
         self.pieces[self.piece(hash)].find(hash, is_it)
     }
 
-    /// Returns a mutable reference to the entry with a hash for which `is_it` is true. Its hash must not change.
+    /// Returns a mutable reference to the entry with a hash for which `is_it` is true. Its hash
+    /// must not change.
     #[inline]
     pub fn find_mut(&mut self, hash: u64, is_it: impl FnMut(&T) -> bool) -> Option<&mut T> {
         let piece = self.piece(hash);
@@ -56,7 +57,10 @@ impl<T> WideTable<T> {
 
     #[cold]
     fn split(&mut self, hash_of: &impl Fn(&T) -> u64) {
-        let whole = std::mem::replace(&mut self.pieces, (0..N_PIECES).map(|_| HashTable::new()).collect());
+        let whole = std::mem::replace(
+            &mut self.pieces,
+            (0..N_PIECES).map(|_| HashTable::new()).collect(),
+        );
         for entry in whole.into_iter().flatten() {
             let hash = hash_of(&entry);
             let piece = self.piece(hash);
@@ -65,7 +69,8 @@ impl<T> WideTable<T> {
         self.size = self.pieces.iter().map(HashTable::allocation_size).sum();
     }
 
-    /// Returns the piece of a hash, chosen by bits that its position in the piece does not depend on.
+    /// Returns the piece of a hash, chosen by bits that its position in the piece does not depend
+    /// on.
     #[inline]
     fn piece(&self, hash: u64) -> usize {
         (hash >> 40) as usize & (self.pieces.len() - 1)
@@ -82,15 +87,20 @@ impl<T> WideTable<T> {
 
     /// Removes the entries of a piece that `keep` rejects.
     pub fn retain_piece(&mut self, piece: usize, mut keep: impl FnMut(&T) -> bool) {
-        let Some(table) = self.pieces.get_mut(piece) else { return };
+        let Some(table) = self.pieces.get_mut(piece) else {
+            return;
+        };
         let len = table.len();
         table.retain(|entry| keep(entry));
         self.len -= len - table.len();
     }
 
-    /// Shrinks a piece that is less than a quarter full. Returns `false` if the piece does not exist.
+    /// Shrinks a piece that is less than a quarter full. Returns `false` if the piece does not
+    /// exist.
     pub fn shrink_piece(&mut self, piece: usize, hash_of: impl Fn(&T) -> u64) -> bool {
-        let Some(table) = self.pieces.get_mut(piece) else { return false };
+        let Some(table) = self.pieces.get_mut(piece) else {
+            return false;
+        };
         if table.num_buckets() / 4 > table.len() {
             let size = table.allocation_size();
             table.shrink_to(0, hash_of);
@@ -99,8 +109,8 @@ impl<T> WideTable<T> {
         true
     }
 
-    /// Returns the entries of a piece. Returns `None` if the piece does not exist. The table has several pieces only
-    /// once it has more entries than one piece holds.
+    /// Returns the entries of a piece. Returns `None` if the piece does not exist. The table has
+    /// several pieces only once it has more entries than one piece holds.
     pub fn entries_of(&self, piece: usize) -> Option<impl Iterator<Item = &T>> {
         self.pieces.get(piece).map(HashTable::iter)
     }
@@ -133,8 +143,8 @@ impl<T> WideTable<T> {
     }
 }
 
-/// Makes room for a quarter more entries. [`HashTable`] would double a table that is more than half full, even if
-/// removed entries take the rest.
+/// Makes room for a quarter more entries. [`HashTable`] would double a table that is more than half
+/// full, even if removed entries take the rest.
 #[cold]
 fn rebuild<T>(table: &mut HashTable<T>, hash_of: &impl Fn(&T) -> u64) {
     let room = table.len() + table.len() / 4 + 1;
@@ -145,7 +155,11 @@ fn rebuild<T>(table: &mut HashTable<T>, hash_of: &impl Fn(&T) -> u64) {
 
 impl<T> Default for WideTable<T> {
     fn default() -> Self {
-        Self { pieces: vec![HashTable::new()], len: 0, size: 0 }
+        Self {
+            pieces: vec![HashTable::new()],
+            len: 0,
+            size: 0,
+        }
     }
 }
 
@@ -157,7 +171,8 @@ mod tests {
         u64::from(*of).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
-    /// This bounds the time under the lock when a series is created. The number of series does not matter.
+    /// This bounds the time under the lock when a series is created. The number of series does not
+    /// matter.
     #[test]
     fn adding_an_entry_moves_at_most_the_entries_of_one_piece() {
         let (mut table, n_hashed) = (WideTable::default(), std::cell::Cell::new(0));
@@ -168,9 +183,14 @@ mod tests {
         for i in 0..200_000_u32 {
             n_hashed.set(0);
             table.insert_unique(hash(&i), i, counted);
-            // Twice the average of a piece, as entries are not spread evenly. For a small table, all entries once.
+            // Twice the average of a piece, as entries are not spread evenly. For a small table,
+            // all entries once.
             let most = (2 * table.len() / N_PIECES).max(3 * SPLIT_LEN);
-            assert!(n_hashed.get() <= most, "{} entries were moved for the {i}th", n_hashed.get());
+            assert!(
+                n_hashed.get() <= most,
+                "{} entries were moved for the {i}th",
+                n_hashed.get()
+            );
         }
     }
 
@@ -185,8 +205,14 @@ mod tests {
             table.remove(hash(&i), |&of| of == i);
             table.insert_unique(hash(&(i + n)), i + n, hash);
         }
-        assert!(table.size() <= full && table.len() == n as usize, "{} of {full}", table.size());
-        assert!((9 * n..11 * n).all(|i| table.find(hash(&i), |&of| of == i).is_some() == (i >= 10 * n)));
+        assert!(
+            table.size() <= full && table.len() == n as usize,
+            "{} of {full}",
+            table.size()
+        );
+        assert!(
+            (9 * n..11 * n).all(|i| table.find(hash(&i), |&of| of == i).is_some() == (i >= 10 * n))
+        );
     }
 
     #[test]
@@ -198,7 +224,12 @@ mod tests {
         (0..9_990).for_each(|i| table.remove(hash(&i), |&of| of == i));
         table.remove(hash(&5), |&of| of == 5);
         assert_eq!(table.find(hash(&5), |&of| of == 5), None);
-        assert_eq!((0..).take_while(|&piece| table.shrink_piece(piece, hash)).count(), N_PIECES);
+        assert_eq!(
+            (0..)
+                .take_while(|&piece| table.shrink_piece(piece, hash))
+                .count(),
+            N_PIECES
+        );
         assert!(table.size() < full / 4, "{} of {full}", table.size());
         let mut left: Vec<_> = table.iter().copied().collect();
         left.sort_unstable();

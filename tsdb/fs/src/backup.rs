@@ -8,8 +8,8 @@ use super::{Error, Fs, create_dir_durably};
 /// Maximum originals with one name.
 const ORIGINALS_MAX: u32 = 1000;
 
-/// Links a file into a directory, which is created if necessary, as `name`, or as `name.1` and so on if that is taken.
-/// Returns the path of the link. It survives a power cut.
+/// Links a file into a directory, which is created if necessary, as `name`, or as `name.1` and so
+/// on if that is taken. Returns the path of the link. It survives a power cut.
 ///
 /// # Errors
 /// The first operation that fails.

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A wall clock, and a monotonic clock.
 pub trait Clock: std::fmt::Debug + Send + Sync {
-    /// Returns the wall-clock time in milliseconds since the Unix epoch. Administrators and NTP can change it.
+    /// Returns the wall-clock time in milliseconds since the Unix epoch. Administrators and NTP can
+    /// change it.
     fn now_ms(&self) -> i64;
 
     /// Returns the time since a fixed moment of the process. It never goes backward.
@@ -18,7 +19,9 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now_ms(&self) -> i64 {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)
     }
 

@@ -25,7 +25,8 @@ pub struct Damage {
 pub enum DamageKind {
     /// The bytes are not what was written.
     Corrupt,
-    /// The newest file ends in the middle of a record: the process was killed while writing it, or is still writing.
+    /// The newest file ends in the middle of a record: the process was killed while writing it, or
+    /// is still writing.
     TornTail,
     /// This program does not read the format.
     Unsupported,
@@ -58,7 +59,12 @@ impl DamageReport {
     pub fn push(&mut self, path: &Path, offset: u64, kind: DamageKind, reason: impl Into<String>) {
         self.counts[kind as usize] += 1;
         if self.entries.len() < DAMAGE_LISTED_MAX {
-            self.entries.push(Damage { path: path.to_owned(), offset, kind, reason: reason.into() });
+            self.entries.push(Damage {
+                path: path.to_owned(),
+                offset,
+                kind,
+                reason: reason.into(),
+            });
         }
     }
 
@@ -77,8 +83,8 @@ impl DamageReport {
         self.counts[kind as usize]
     }
 
-    /// Returns the number of entries that are not torn tails. Every crash may leave a torn tail, so it is not damage
-    /// that needs attention.
+    /// Returns the number of entries that are not torn tails. Every crash may leave a torn tail, so
+    /// it is not damage that needs attention.
     #[must_use]
     pub fn n_damaged(&self) -> u64 {
         self.counts.iter().sum::<u64>() - self.count(DamageKind::TornTail)
@@ -99,12 +105,20 @@ mod tests {
     fn entries_over_the_limit_are_only_counted() {
         let mut report = DamageReport::default();
         for offset in 0..DAMAGE_LISTED_MAX as u64 + 5 {
-            report.push(Path::new("wal/00000001"), offset, DamageKind::Corrupt, "bad");
+            report.push(
+                Path::new("wal/00000001"),
+                offset,
+                DamageKind::Corrupt,
+                "bad",
+            );
         }
         let mut all = DamageReport::default();
         all.push(Path::new("wal"), 0, DamageKind::TornTail, "cut");
         all.append(report);
         assert_eq!(all.entries().len(), DAMAGE_LISTED_MAX);
-        assert_eq!((all.count(DamageKind::Corrupt), all.n_damaged()), (10_005, 10_005));
+        assert_eq!(
+            (all.count(DamageKind::Corrupt), all.n_damaged()),
+            (10_005, 10_005)
+        );
     }
 }

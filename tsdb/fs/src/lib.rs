@@ -1,10 +1,11 @@
 //! File system and clock: the only access of a store to both, so that tests can make them fail.
 //!
-//! A store uses the traits [`Fs`] and [`Clock`]. [`RealFs`] is the operating system's file system, [`ReadOnlyFs`] a
-//! read-only view of one. `MemFs` is a disk in memory that fails at any chosen operation and loses in a power cut
-//! whatever a disk may lose. [`StateFile`] is a kind of small file that is replaced as a whole. A
-//! [`DamageReport`](damage::DamageReport) lists the parts of files that cannot be read. A
-//! [`SteadyClock`](steady_clock::SteadyClock) does not accept sudden jumps of the wall clock.
+//! A store uses the traits [`Fs`] and [`Clock`]. [`RealFs`] is the operating system's file system,
+//! [`ReadOnlyFs`] a read-only view of one. `MemFs` is a disk in memory that fails at any chosen
+//! operation and loses in a power cut whatever a disk may lose. [`StateFile`] is a kind of small
+//! file that is replaced as a whole. A [`DamageReport`](damage::DamageReport) lists the parts of
+//! files that cannot be read. A [`SteadyClock`](steady_clock::SteadyClock) does not accept sudden
+//! jumps of the wall clock.
 //!
 //! This crate knows neither the layout of a data directory nor the contents of its files.
 
@@ -44,7 +45,11 @@ pub fn size_of_file(fs: &dyn Fs, path: &Path) -> u64 {
 
 /// Returns the size of the files in a directory in bytes; 0 if it cannot be listed.
 pub fn size_of_files(fs: &dyn Fs, dir: &Path) -> u64 {
-    fs.list(dir).unwrap_or_default().iter().map(|name| size_of_file(fs, &dir.join(name))).sum()
+    fs.list(dir)
+        .unwrap_or_default()
+        .iter()
+        .map(|name| size_of_file(fs, &dir.join(name)))
+        .sum()
 }
 
 /// Returns the names in a directory, sorted. A missing directory has none.
@@ -67,7 +72,10 @@ pub fn create_dir_durably(fs: &dyn Fs, path: &Path) -> Result<(), Error> {
     let missing: Vec<&Path> = path.ancestors().take_while(is_missing).collect();
     fs.create_dir(path).map_err(Error::at("create", path))?;
     for dir in missing {
-        let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = dir
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty())
+            .unwrap_or(Path::new("."));
         fs.sync_dir(parent).map_err(Error::at("sync", parent))?;
     }
     Ok(())
@@ -162,7 +170,8 @@ pub trait Fs: Debug + Send + Sync {
     /// As reported by the operating system.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Locks a file, which is created if it does not exist, until the returned value is dropped or the process ends.
+    /// Locks a file, which is created if it does not exist, until the returned value is dropped or
+    /// the process ends.
     ///
     /// # Errors
     /// `WouldBlock` if this or another process holds the lock.
@@ -174,7 +183,8 @@ pub trait Lock: Debug + Send + Sync {}
 
 /// An append-only file. One thread at a time appends and truncates; any may sync.
 pub trait AppendFile: Debug + Send + Sync {
-    /// Writes all of `bytes` to the operating system. On an error some of them may have been written.
+    /// Writes all of `bytes` to the operating system. On an error some of them may have been
+    /// written.
     ///
     /// # Errors
     /// `StorageFull` and others as reported by the operating system.
@@ -189,7 +199,8 @@ pub trait AppendFile: Debug + Send + Sync {
     /// Syncs the appended bytes.
     ///
     /// # Errors
-    /// As reported by the operating system. Appended bytes may then be lost, whatever a later sync returns.
+    /// As reported by the operating system. Appended bytes may then be lost, whatever a later sync
+    /// returns.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -204,6 +215,7 @@ pub trait ReadFile: Debug + Send + Sync {
     /// Fills `buf` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before; others, such as bad sectors, as reported by the operating system.
+    /// `UnexpectedEof` if the file ends before; others, such as bad sectors, as reported by the
+    /// operating system.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::{AppendFile, Fs, Lock, ReadFile, list_if_exists};
 
-/// Reads from another file system; writes, renames, truncations and removals have no effect, and no lock is taken. For
-/// inspecting a data directory that may be in use: the code that reads it may do everything it does at a start.
+/// Reads from another file system; writes, renames, truncations and removals have no effect, and no
+/// lock is taken. For inspecting a data directory that may be in use: the code that reads it may do
+/// everything it does at a start.
 #[derive(Debug)]
 pub struct ReadOnlyFs(pub Arc<dyn Fs>);
 

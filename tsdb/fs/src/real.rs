@@ -41,7 +41,12 @@ impl Fs for RealFs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn AppendFile>> {
-        Ok(Arc::new(OpenOptions::new().append(true).create_new(true).open(path)?))
+        Ok(Arc::new(
+            OpenOptions::new()
+                .append(true)
+                .create_new(true)
+                .open(path)?,
+        ))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
@@ -79,7 +84,11 @@ impl Fs for RealFs {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _regular_or_none => {}
         }
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(file)),
             Err(TryLockError::WouldBlock) => Err(io::Error::from(io::ErrorKind::WouldBlock)),
@@ -95,8 +104,9 @@ fn open_to_read(path: &Path) -> io::Result<File> {
     File::open(path)
 }
 
-/// Rejects anything but regular files: opening a pipe blocks, and a device never ends. A dangling link does not count
-/// as a missing file: if the delete rules cannot be read, deleted samples must not reappear.
+/// Rejects anything but regular files: opening a pipe blocks, and a device never ends. A dangling
+/// link does not count as a missing file: if the delete rules cannot be read, deleted samples must
+/// not reappear.
 fn check_regular(path: &Path) -> io::Result<()> {
     let rejected = |reason| Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
     match fs::metadata(path) {
@@ -146,13 +156,23 @@ mod tests {
         std::os::unix::fs::symlink("/dev/zero", at("device")).unwrap();
         std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
         for name in ["directory", "device", "dangling"] {
-            let rejected =
-                [RealFs.open(&at(name)).err(), RealFs.read(&at(name), u64::MAX).err(), RealFs.lock(&at(name)).err()];
+            let rejected = [
+                RealFs.open(&at(name)).err(),
+                RealFs.read(&at(name), u64::MAX).err(),
+                RealFs.lock(&at(name)).err(),
+            ];
             for error in rejected {
-                assert_eq!(error.map(|error| error.kind()), Some(io::ErrorKind::InvalidInput), "{name}");
+                assert_eq!(
+                    error.map(|error| error.kind()),
+                    Some(io::ErrorKind::InvalidInput),
+                    "{name}"
+                );
             }
         }
-        assert_eq!(RealFs.read(&at("nothing"), 1).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            RealFs.read(&at("nothing"), 1).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
         fs::write(at("file"), "text").unwrap();
         std::os::unix::fs::symlink("file", at("link")).unwrap();
         assert_eq!(RealFs.read(&at("link"), 4).unwrap(), b"text");

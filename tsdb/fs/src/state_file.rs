@@ -1,10 +1,12 @@
-//! Small files that hold one state and are replaced as a whole, such as the leaders of HA pairs and the usage record.
+//! Small files that hold one state and are replaced as a whole, such as the leaders of HA pairs and
+//! the usage record.
 //!
-//! Used by the crates above for state in the data directory. All of these files begin with a four-byte magic, a version
-//! byte, three zero bytes, and the CRC-32C of the rest, little endian; docs/format describes the rest of each.
+//! Used by the crates above for state in the data directory. All of these files begin with a
+//! four-byte magic, a version byte, three zero bytes, and the CRC-32C of the rest, little endian;
+//! docs/format describes the rest of each.
 //!
-//! Crash: at any time the old or the new file exists, and possibly a partial new one under another name, which the next
-//! change replaces.
+//! Crash: at any time the old or the new file exists, and possibly a partial new one under another
+//! name, which the next change replaces.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -54,8 +56,8 @@ pub struct Loaded<T> {
 }
 
 impl<T> Loaded<T> {
-    /// Returns `true` if the process may replace the file: it was read, or damaged and renamed. A file that may be
-    /// intact must stay unchanged.
+    /// Returns `true` if the process may replace the file: it was read, or damaged and renamed. A
+    /// file that may be intact must stay unchanged.
     #[must_use]
     pub fn is_replaceable(&self) -> bool {
         matches!(self.found, Ok(()) | Err(StateFileError::Damaged(_)))
@@ -83,31 +85,54 @@ impl StateFile {
                 Ok(Some(bytes))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) if matches!(error.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidInput) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::FileTooLarge | ErrorKind::InvalidInput
+                ) =>
+            {
                 Err(StateFileError::Damaged(error.to_string()))
             }
             Err(error) => Err(StateFileError::Unreadable(error.to_string())),
         }
     }
 
-    /// Loads the state in a file that this process replaces later. A damaged file is renamed to `*.damaged`. `decode`
-    /// returns `None` for an invalid payload.
-    pub fn load<T>(&self, fs: &dyn Fs, path: &Path, decode: impl FnOnce(&[u8]) -> Option<T>) -> Loaded<T> {
+    /// Loads the state in a file that this process replaces later. A damaged file is renamed to
+    /// `*.damaged`. `decode` returns `None` for an invalid payload.
+    pub fn load<T>(
+        &self,
+        fs: &dyn Fs,
+        path: &Path,
+        decode: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Loaded<T> {
         let invalid = || StateFileError::damaged("its payload is invalid");
         let read = self.read(fs, path);
-        match read.and_then(|payload| payload.map(|bytes| decode(&bytes).ok_or_else(invalid)).transpose()) {
-            Ok(state) => Loaded { state, found: Ok(()) },
+        match read.and_then(|payload| {
+            payload
+                .map(|bytes| decode(&bytes).ok_or_else(invalid))
+                .transpose()
+        }) {
+            Ok(state) => Loaded {
+                state,
+                found: Ok(()),
+            },
             Err(error @ StateFileError::Damaged(_)) => {
                 let renamed = fs.rename(path, &path.with_extension("damaged"));
                 let not_renamed = |error: io::Error| StateFileError::NotRenamed(error.to_string());
-                Loaded { state: None, found: Err(renamed.map_or_else(not_renamed, |()| error)) }
+                Loaded {
+                    state: None,
+                    found: Err(renamed.map_or_else(not_renamed, |()| error)),
+                }
             }
-            Err(error) => Loaded { state: None, found: Err(error) },
+            Err(error) => Loaded {
+                state: None,
+                found: Err(error),
+            },
         }
     }
 
-    /// Creates or replaces a file. `path` has a parent directory, in which no other file has its name with the
-    /// extension `new`.
+    /// Creates or replaces a file. `path` has a parent directory, in which no other file has its
+    /// name with the extension `new`.
     ///
     /// # Errors
     /// If an operation on the file system fails. The old or the new file exists then.
@@ -115,9 +140,13 @@ impl StateFile {
         let temporary = path.with_extension("new");
         // Left by a write that a crash or a full disk interrupted.
         remove_if_exists(fs, &temporary)?;
-        let file = fs.create(&temporary).map_err(Error::at("create", &temporary))?;
-        file.append(&self.head(payload)).map_err(Error::at("write", &temporary))?;
-        file.append(payload).map_err(Error::at("write", &temporary))?;
+        let file = fs
+            .create(&temporary)
+            .map_err(Error::at("create", &temporary))?;
+        file.append(&self.head(payload))
+            .map_err(Error::at("write", &temporary))?;
+        file.append(payload)
+            .map_err(Error::at("write", &temporary))?;
         file.sync().map_err(Error::at("sync", &temporary))?;
         replace_file(fs, &temporary, path)
     }
@@ -160,7 +189,11 @@ mod tests {
     use crate::RealFs;
     use crate::testing::{Fault, MemFs, PowerCut};
 
-    const KIND: StateFile = StateFile { magic: *b"VTST", version: 2, payload_size_max: 8 };
+    const KIND: StateFile = StateFile {
+        magic: *b"VTST",
+        version: 2,
+        payload_size_max: 8,
+    };
 
     #[test]
     fn the_last_written_state_is_read() {
@@ -195,10 +228,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         KIND.replace(&RealFs, &path, b"123456789").unwrap();
-        assert!(matches!(KIND.read(&RealFs, &path), Err(StateFileError::Damaged(_))));
+        assert!(matches!(
+            KIND.read(&RealFs, &path),
+            Err(StateFileError::Damaged(_))
+        ));
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        assert!(matches!(KIND.read(&RealFs, &path), Err(StateFileError::Damaged(_))));
+        assert!(matches!(
+            KIND.read(&RealFs, &path),
+            Err(StateFileError::Damaged(_))
+        ));
     }
 
     #[test]
@@ -206,7 +245,10 @@ mod tests {
         let (fs, path) = (MemFs::new(), Path::new("/state"));
         KIND.replace(&fs, path, b"old").unwrap();
         fs.set_bad_sector(path, 0..1).unwrap();
-        assert!(matches!(KIND.read(&fs, path), Err(StateFileError::Unreadable(_))));
+        assert!(matches!(
+            KIND.read(&fs, path),
+            Err(StateFileError::Unreadable(_))
+        ));
     }
 
     #[test]
@@ -215,7 +257,10 @@ mod tests {
         bytes[VERSION_OFFSET] = 3;
         assert_eq!(KIND.payload(&bytes), Err(StateFileError::Newer(3)));
         bytes[VERSION_OFFSET] = 1;
-        assert_eq!(KIND.payload(&bytes), Err(StateFileError::damaged("its version is unknown")));
+        assert_eq!(
+            KIND.payload(&bytes),
+            Err(StateFileError::damaged("its version is unknown"))
+        );
     }
 
     #[test]
@@ -229,8 +274,8 @@ mod tests {
         let n_before = with_old().n_operations();
         let fs = with_old();
         KIND.replace(&fs, path, b"new").unwrap();
-        for (operation, seed) in
-            (n_before..fs.n_operations()).flat_map(|operation| (0..8).map(move |seed| (operation, seed)))
+        for (operation, seed) in (n_before..fs.n_operations())
+            .flat_map(|operation| (0..8).map(move |seed| (operation, seed)))
         {
             let fs = with_old();
             fs.fail_at(operation, Fault::Dies);
@@ -240,6 +285,9 @@ mod tests {
             assert!(found == b"old" || found == b"new", "{operation} {seed}");
             KIND.replace(&after, path, b"next").unwrap();
         }
-        assert_eq!(KIND.read(&fs.crash(PowerCut::LosesAll), path), Ok(Some(b"new".to_vec())));
+        assert_eq!(
+            KIND.read(&fs.crash(PowerCut::LosesAll), path),
+            Ok(Some(b"new".to_vec()))
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! A clock that does not accept sudden jumps of the wall clock.
 //!
-//! A wall clock jumps when a machine boots with a wrong real-time clock, when a hypervisor resumes it, or when somebody
-//! sets it. Most such jumps are errors that NTP corrects soon. So a [`SteadyClock`] tells two times: the wall clock,
-//! and the time that the monotonic clock leads to expect. A caller chooses the one whose error does no harm.
+//! A wall clock jumps when a machine boots with a wrong real-time clock, when a hypervisor resumes
+//! it, or when somebody sets it. Most such jumps are errors that NTP corrects soon. So a
+//! [`SteadyClock`] tells two times: the wall clock, and the time that the monotonic clock leads to
+//! expect. A caller chooses the one whose error does no harm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,11 +61,19 @@ impl Now {
 impl SteadyClock {
     /// Creates a clock that accepts the time of `clock` at first.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let expected = Expected { time_ms: clock.now_ms(), at: clock.elapsed(), differs_since: None };
-        Self { clock, state: Mutex::new(expected) }
+        let expected = Expected {
+            time_ms: clock.now_ms(),
+            at: clock.elapsed(),
+            differs_since: None,
+        };
+        Self {
+            clock,
+            state: Mutex::new(expected),
+        }
     }
 
-    /// Expects a time of at least `data_ms`, the time of the newest data: it was written in the past.
+    /// Expects a time of at least `data_ms`, the time of the newest data: it was written in the
+    /// past.
     pub fn expect_at_least(&self, data_ms: i64) {
         let mut expected = self.state.lock();
         expected.time_ms = expected.time_ms.max(data_ms);
@@ -77,14 +86,30 @@ impl SteadyClock {
         let expected_ms = time_after(expected.time_ms, elapsed.saturating_sub(expected.at));
         let is_jump = wall_ms.abs_diff(expected_ms) > ADJUSTMENT_MAX_MS as u64;
         if is_jump && expected.differs_since.is_none() {
-            tracing::warn!(wall_ms, expected_ms, "the wall clock differs from the expected time");
+            tracing::warn!(
+                wall_ms,
+                expected_ms,
+                "the wall clock differs from the expected time"
+            );
         }
         let since = *expected.differs_since.get_or_insert(elapsed);
         if is_jump && elapsed.saturating_sub(since) < CLOCK_JUMP_CONFIRMED_AFTER {
-            return Now { wall_ms, expected_ms, elapsed };
+            return Now {
+                wall_ms,
+                expected_ms,
+                elapsed,
+            };
         }
-        *expected = Expected { time_ms: wall_ms, at: elapsed, differs_since: None };
-        Now { wall_ms, expected_ms: wall_ms, elapsed }
+        *expected = Expected {
+            time_ms: wall_ms,
+            at: elapsed,
+            differs_since: None,
+        };
+        Now {
+            wall_ms,
+            expected_ms: wall_ms,
+            elapsed,
+        }
     }
 }
 
@@ -104,7 +129,14 @@ mod tests {
 
     #[test]
     fn a_jump_is_believed_when_it_lasts() {
-        for jump_ms in [5 * HOUR_MS, -5 * HOUR_MS, 480 * HOUR_MS, -480 * HOUR_MS, i64::MAX - T, i64::MIN] {
+        for jump_ms in [
+            5 * HOUR_MS,
+            -5 * HOUR_MS,
+            480 * HOUR_MS,
+            -480 * HOUR_MS,
+            i64::MAX - T,
+            i64::MIN,
+        ] {
             let manual = ManualClock::at(T);
             let clock = SteadyClock::new(Arc::new(manual.clone()));
             let wall = |passed_ms: i64| T.saturating_add(jump_ms).saturating_add(passed_ms);
@@ -113,7 +145,11 @@ mod tests {
                 manual.jump_to(wall(passed_ms));
                 let now = clock.now();
                 manual.jump_to(T + passed_ms);
-                assert_eq!((now.wall_ms, now.expected_ms), (wall(passed_ms), expected_ms), "{jump_ms} {passed_ms}");
+                assert_eq!(
+                    (now.wall_ms, now.expected_ms),
+                    (wall(passed_ms), expected_ms),
+                    "{jump_ms} {passed_ms}"
+                );
             };
             check(0, T);
             check(HOUR_MS - 1, T + HOUR_MS - 1);
@@ -129,9 +165,15 @@ mod tests {
             let now_ms = T + round * HOUR_MS * 3 / 4;
             manual.set(now_ms);
             manual.jump_to(now_ms + 5 * HOUR_MS);
-            assert_eq!((clock.now().earliest_ms(), clock.now().latest_ms()), (now_ms, now_ms + 5 * HOUR_MS));
+            assert_eq!(
+                (clock.now().earliest_ms(), clock.now().latest_ms()),
+                (now_ms, now_ms + 5 * HOUR_MS)
+            );
             manual.jump_to(now_ms);
-            assert_eq!((clock.now().earliest_ms(), clock.now().latest_ms()), (now_ms, now_ms));
+            assert_eq!(
+                (clock.now().earliest_ms(), clock.now().latest_ms()),
+                (now_ms, now_ms)
+            );
         }
     }
 
@@ -140,13 +182,19 @@ mod tests {
     fn adjustments_are_followed() {
         let manual = ManualClock::at(T);
         let clock = SteadyClock::new(Arc::new(manual.clone()));
-        for (step, adjustment_ms) in
-            (1..1000).zip([500, -500, ADJUSTMENT_MAX_MS, -ADJUSTMENT_MAX_MS].into_iter().cycle())
-        {
+        for (step, adjustment_ms) in (1..1000).zip(
+            [500, -500, ADJUSTMENT_MAX_MS, -ADJUSTMENT_MAX_MS]
+                .into_iter()
+                .cycle(),
+        ) {
             manual.set(manual.now_ms() + 1000 * step);
             manual.jump_to(manual.now_ms() + adjustment_ms);
             let now = clock.now();
-            assert_eq!((now.wall_ms, now.expected_ms), (manual.now_ms(), manual.now_ms()), "{step}");
+            assert_eq!(
+                (now.wall_ms, now.expected_ms),
+                (manual.now_ms(), manual.now_ms()),
+                "{step}"
+            );
         }
     }
 

@@ -1,5 +1,5 @@
-//! Test support that several crates share: doubles of the disk and of the clock, copies and random damage of
-//! directories, and checks of the examples in docs/format.
+//! Test support that several crates share: doubles of the disk and of the clock, copies and random
+//! damage of directories, and checks of the examples in docs/format.
 
 use std::path::Path;
 
@@ -13,7 +13,10 @@ pub use crate::memory::{Fault, MemFs, PowerCut};
 /// If it does not.
 #[track_caller]
 pub fn assert_shown(page: &str, bytes: &[u8]) {
-    let shown: String = bytes.chunks(16).map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], "")).collect();
+    let shown: String = bytes
+        .chunks(16)
+        .map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], ""))
+        .collect();
     assert!(page.contains(&shown), "the page does not show\n{shown}");
 }
 
@@ -26,7 +29,8 @@ impl MemFs {
     pub fn with_dir(path: &str) -> Self {
         let fs = Self::new();
         fs.create_dir(Path::new(path)).expect("the root exists");
-        fs.sync_dir(Path::new("/")).expect("an empty disk has no faults");
+        fs.sync_dir(Path::new("/"))
+            .expect("an empty disk has no faults");
         fs
     }
 }
@@ -52,7 +56,9 @@ pub fn copy_dir(from: &Path, to: &Path) {
 pub fn random(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     move |end: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % end.max(1)
     }
 }

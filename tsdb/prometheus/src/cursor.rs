@@ -60,7 +60,9 @@ impl<'a> Cursor<'a> {
 
     /// Reads a number of items, each of which takes at least one byte.
     pub(super) fn n_items(&mut self) -> Option<usize> {
-        usize::try_from(self.uvarint()?).ok().filter(|&n| n <= self.rest.len())
+        usize::try_from(self.uvarint()?)
+            .ok()
+            .filter(|&n| n <= self.rest.len())
     }
 
     pub(super) fn string(&mut self) -> Option<&'a str> {

@@ -1,10 +1,11 @@
 //! Exports samples of the store to Prometheus' blocks.
 //!
-//! Writes one block per window of two hours, each from one selection, which is a consistent view with tombstones
-//! applied. Used by `varve tsdb export`, by snapshots in Prometheus' format and by uploads to object storage.
+//! Writes one block per window of two hours, each from one selection, which is a consistent view
+//! with tombstones applied. Used by `varve tsdb export`, by snapshots in Prometheus' format and by
+//! uploads to object storage.
 //!
-//! Memory: the symbols and postings of a window, and the samples of one series. The selection is charged to the
-//! request.
+//! Memory: the symbols and postings of a window, and the samples of one series. The selection is
+//! charged to the request.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,17 +36,23 @@ pub struct ExportOptions {
 impl Default for ExportOptions {
     fn default() -> Self {
         let (matchers, external_labels) = (Vec::new(), Vec::new());
-        Self { matchers, range: TimeRange::ALL, start_timestamps: StartTimestamps::Drop, external_labels }
+        Self {
+            matchers,
+            range: TimeRange::ALL,
+            start_timestamps: StartTimestamps::Drop,
+            external_labels,
+        }
     }
 }
 
 /// Writes the samples of a store to Prometheus' blocks in the directory `out`, oldest block first.
 ///
-/// The same samples give the same block, and existing blocks are kept, so an interrupted export can be repeated.
+/// The same samples give the same block, and existing blocks are kept, so an interrupted export can
+/// be repeated.
 ///
 /// # Errors
-/// [`Error::Io`] if `out` cannot be written; [`Error::Limit`] if the range has more than [`EXPORT_WINDOWS_MAX`]
-/// windows; errors of selections.
+/// [`Error::Io`] if `out` cannot be written; [`Error::Limit`] if the range has more than
+/// [`EXPORT_WINDOWS_MAX`] windows; errors of selections.
 pub fn export(
     db: &Db,
     fs: &Arc<dyn Fs>,
@@ -54,25 +61,38 @@ pub fn export(
     options: &ExportOptions,
 ) -> Result<Vec<BlockMeta>> {
     create_dir_durably(&**fs, out)?;
-    let Some(range) = db.time_range().filter(|range| range.overlaps(options.range)) else { return Ok(Vec::new()) };
+    let Some(range) = db
+        .time_range()
+        .filter(|range| range.overlaps(options.range))
+    else {
+        return Ok(Vec::new());
+    };
     let start_ms = range.start_ms.max(options.range.start_ms);
     let end_ms = range.end_ms.min(options.range.end_ms);
     let (first, last) = (start_ms.div_euclid(WINDOW_MS), end_ms.div_euclid(WINDOW_MS));
     if last.abs_diff(first) >= EXPORT_WINDOWS_MAX {
         let what = "blocks of two hours in the range to export";
-        return Err(Error::Limit { what, used: last.abs_diff(first), limit: EXPORT_WINDOWS_MAX });
+        return Err(Error::Limit {
+            what,
+            used: last.abs_diff(first),
+            limit: EXPORT_WINDOWS_MAX,
+        });
     }
     let mut blocks = Vec::new();
     for window in first..=last {
         let window = range_of(window);
-        let range = TimeRange { start_ms: start_ms.max(window.start_ms), end_ms: end_ms.min(window.end_ms) };
+        let range = TimeRange {
+            start_ms: start_ms.max(window.start_ms),
+            end_ms: end_ms.min(window.end_ms),
+        };
         blocks.extend(export_window(db, fs, ctx, out, options, range)?);
     }
     Ok(blocks)
 }
 
-/// Writes the samples of a store in the time range of `options` to one Prometheus block in the directory `out`, which
-/// is created if needed. Returns `None` if there are none. The same samples give the same block, with the same ULID.
+/// Writes the samples of a store in the time range of `options` to one Prometheus block in the
+/// directory `out`, which is created if needed. Returns `None` if there are none. The same samples
+/// give the same block, with the same ULID.
 ///
 /// # Errors
 /// [`Error::Io`] if `out` cannot be written; errors of selections.
@@ -118,11 +138,23 @@ fn export_window(
     }
     let external_labels = options.external_labels.clone();
     let max_ms = range.end_ms.saturating_add(1);
-    writer.finish(Description { min_ms: range.start_ms, max_ms, external_labels, ..Description::default() }).map(Some)
+    writer
+        .finish(Description {
+            min_ms: range.start_ms,
+            max_ms,
+            external_labels,
+            ..Description::default()
+        })
+        .map(Some)
 }
 
 /// Returns the names and values of the series with samples in a range, ascending.
-fn strings(db: &Db, ctx: &QueryContext, options: &ExportOptions, range: TimeRange) -> Result<Vec<String>> {
+fn strings(
+    db: &Db,
+    ctx: &QueryContext,
+    options: &ExportOptions,
+    range: TimeRange,
+) -> Result<Vec<String>> {
     let mut strings = hashbrown::HashSet::new();
     for series in db.select_labels(ctx, &options.matchers, range)? {
         for (name, value) in series?.labels() {
@@ -147,14 +179,32 @@ mod tests {
     fn an_export_to_a_new_directory_survives_a_power_cut() {
         let memory = MemFs::new();
         let fs: Arc<dyn Fs> = Arc::new(memory.clone());
-        let options = Options { background: false, fs: Arc::clone(&fs), ..Options::default() };
+        let options = Options {
+            background: false,
+            fs: Arc::clone(&fs),
+            ..Options::default()
+        };
         let db = Db::open(Path::new("/data"), options).unwrap();
         let labels = Labels::from_pairs([("a", "b")]).unwrap();
         let mut batch = WriteBatch::default();
-        batch.push(db.series(&labels).unwrap(), Sample { timestamp_ms: 1, value: 1.0 }, 0);
+        batch.push(
+            db.series(&labels).unwrap(),
+            Sample {
+                timestamp_ms: 1,
+                value: 1.0,
+            },
+            0,
+        );
         db.append(&mut batch).unwrap();
         let out = db.snapshot_path("new");
-        let blocks = export(&db, &fs, &QueryContext::unbounded(), &out, &ExportOptions::default()).unwrap();
+        let blocks = export(
+            &db,
+            &fs,
+            &QueryContext::unbounded(),
+            &out,
+            &ExportOptions::default(),
+        )
+        .unwrap();
         let found = memory.crash(PowerCut::LosesAll).list(&out).unwrap();
         assert_eq!(found, [blocks[0].ulid.to_string()]);
     }

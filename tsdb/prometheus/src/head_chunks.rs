@@ -1,4 +1,5 @@
-//! Head chunks: chunks that Prometheus mmaps until it writes their block, `chunks_head/000001` and so on.
+//! Head chunks: chunks that Prometheus mmaps until it writes their block, `chunks_head/000001` and
+//! so on.
 //!
 //! ```text
 //! u32      magic 0x0130bc91
@@ -6,7 +7,8 @@
 //! chunks   u64 series ref, u64 min time, u64 max time, u8 encoding (bit 7: out of order), varint size, data,
 //!          u32 CRC-32C of all fields
 //! ```
-//! Files are preallocated: zeros may follow the last chunk. Source: Prometheus `tsdb/docs/format/head_chunks.md`.
+//! Files are preallocated: zeros may follow the last chunk. Source: Prometheus
+//! `tsdb/docs/format/head_chunks.md`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,21 +60,31 @@ pub struct HeadChunkFiles {
 }
 
 impl HeadChunkFiles {
-    /// Lists the chunks in `dir` by file and offset. A missing directory has none. Reports damage, and continues with
-    /// the next valid chunk.
+    /// Lists the chunks in `dir` by file and offset. A missing directory has none. Reports damage,
+    /// and continues with the next valid chunk.
     ///
     /// # Errors
     /// [`Error::Io`] if the directory cannot be listed.
-    pub fn scan(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<(Self, Vec<HeadChunk>)> {
+    pub fn scan(
+        fs: &dyn Fs,
+        dir: &Path,
+        damage: &mut DamageReport,
+    ) -> Result<(Self, Vec<HeadChunk>)> {
         let names = list_if_exists(fs, dir)?;
         let (mut found, mut chunks) = (Self::default(), Vec::new());
-        let is_number = |name: &&String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number =
+            |name: &&String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
         let names: Vec<_> = names.iter().filter(is_number).collect();
         for (i, name) in names.iter().enumerate() {
             let path = dir.join(name);
             let is_last = i + 1 == names.len();
             if let Err(error) = found.scan_file(fs, &path, is_last, &mut chunks, damage) {
-                damage.push(&path, 0, DamageKind::Corrupt, format!("cannot read file: {error}"));
+                damage.push(
+                    &path,
+                    0,
+                    DamageKind::Corrupt,
+                    format!("cannot read file: {error}"),
+                );
             }
         }
         Ok((found, chunks))
@@ -85,7 +97,8 @@ impl HeadChunkFiles {
     pub fn read(&self, chunk: &HeadChunk, dst: &mut Vec<u8>) -> Result<()> {
         let (path, file) = &self.files[chunk.file as usize];
         dst.resize(chunk.size as usize, 0);
-        file.read_at(dst, u64::from(chunk.offset)).map_err(Error::io("read", path))
+        file.read_at(dst, u64::from(chunk.offset))
+            .map_err(Error::io("read", path))
     }
 
     /// Returns the path of the file of a chunk.
@@ -105,7 +118,8 @@ impl HeadChunkFiles {
         let file = fs.open(path)?;
         let size = file.size()?;
         if size > FILE_SIZE_MAX {
-            let reason = format!("{size} bytes exceed the limit of {FILE_SIZE_MAX} for a head chunk file");
+            let reason =
+                format!("{size} bytes exceed the limit of {FILE_SIZE_MAX} for a head chunk file");
             damage.push(path, 0, DamageKind::Unsupported, reason);
             return Ok(());
         }
@@ -119,49 +133,92 @@ impl HeadChunkFiles {
 }
 
 /// Finds the chunks in a file.
-fn scan(bytes: &[u8], path: &Path, file: u32, is_last: bool, chunks: &mut Vec<HeadChunk>, damage: &mut DamageReport) {
+fn scan(
+    bytes: &[u8],
+    path: &Path,
+    file: u32,
+    is_last: bool,
+    chunks: &mut Vec<HeadChunk>,
+    damage: &mut DamageReport,
+) {
     let mut header = Cursor::new(bytes);
     match (header.be_u32(), header.u8()) {
         // A file without content has just been created.
         _ if bytes.iter().all(|&byte| byte == 0) => return,
         (Some(MAGIC), Some(VERSION)) => {}
         (Some(MAGIC), Some(version)) => {
-            damage.push(path, 4, DamageKind::Unsupported, format!("unknown format version {version}"));
+            damage.push(
+                path,
+                4,
+                DamageKind::Unsupported,
+                format!("unknown format version {version}"),
+            );
             return;
         }
-        _ => damage.push(path, 0, DamageKind::Corrupt, "not the header of a head chunk file"),
+        _ => damage.push(
+            path,
+            0,
+            DamageKind::Corrupt,
+            "not the header of a head chunk file",
+        ),
     }
     let mut at = FILE_HEADER_SIZE;
     while at < bytes.len() {
         let rest = &bytes[at..];
         if let Some((chunk, size)) = take(rest) {
-            chunks.push(HeadChunk { file, offset: chunk.offset + at as u32, ..chunk });
+            chunks.push(HeadChunk {
+                file,
+                offset: chunk.offset + at as u32,
+                ..chunk
+            });
             at += size;
             continue;
         }
         if rest.iter().all(|&byte| byte == 0) {
             return;
         }
-        match (1..rest.len()).find(|&skip| looks_like_chunk(&rest[skip..]) && take(&rest[skip..]).is_some()) {
+        match (1..rest.len())
+            .find(|&skip| looks_like_chunk(&rest[skip..]) && take(&rest[skip..]).is_some())
+        {
             Some(skip) => {
-                damage.push(path, at as u64, DamageKind::Corrupt, format!("{skip} bytes are not a chunk"));
+                damage.push(
+                    path,
+                    at as u64,
+                    DamageKind::Corrupt,
+                    format!("{skip} bytes are not a chunk"),
+                );
                 at += skip;
             }
             None => {
-                let kind = if is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
-                damage.push(path, at as u64, kind, format!("the last {} bytes are not a chunk", rest.len()));
+                let kind = if is_last {
+                    DamageKind::TornTail
+                } else {
+                    DamageKind::Corrupt
+                };
+                damage.push(
+                    path,
+                    at as u64,
+                    kind,
+                    format!("the last {} bytes are not a chunk", rest.len()),
+                );
                 return;
             }
         }
     }
 }
 
-/// Returns `true` if a chunk may begin here. Does not verify its checksum, which would cost too much for every byte.
+/// Returns `true` if a chunk may begin here. Does not verify its checksum, which would cost too
+/// much for every byte.
 fn looks_like_chunk(bytes: &[u8]) -> bool {
     let mut src = Cursor::new(bytes);
     let times = (src.be_u64(), src.be_u64(), src.be_u64());
-    let (Some(_), Some(min_ms), Some(max_ms)) = times else { return false };
-    matches!(max_ms.cast_signed().checked_sub(min_ms.cast_signed()), Some(0..CHUNK_SPAN_MAX_MS))
+    let (Some(_), Some(min_ms), Some(max_ms)) = times else {
+        return false;
+    };
+    matches!(
+        max_ms.cast_signed().checked_sub(min_ms.cast_signed()),
+        Some(0..CHUNK_SPAN_MAX_MS)
+    )
 }
 
 /// Reads a chunk if it is valid. Returns it with its size in the file.
@@ -179,6 +236,16 @@ fn take(bytes: &[u8]) -> Option<(HeadChunk, usize)> {
     let n_samples = n_samples(encoding, data).ok()?;
     let is_out_of_order = code & OUT_OF_ORDER != 0;
     let (offset, size) = (u32::try_from(offset).ok()?, u32::try_from(size).ok()?);
-    let chunk = HeadChunk { series, min_ms, max_ms, n_samples, encoding, is_out_of_order, file: 0, offset, size };
+    let chunk = HeadChunk {
+        series,
+        min_ms,
+        max_ms,
+        n_samples,
+        encoding,
+        is_out_of_order,
+        file: 0,
+        offset,
+        size,
+    };
     Some((chunk, offset as usize + size as usize + CRC_SIZE))
 }

@@ -1,7 +1,8 @@
 //! Imports Prometheus' blocks as blocks of the store.
 //!
-//! Writes one block per window of two hours to the directory `import` of a data directory, from where
-//! [`Db::import`](varve_tsdb::Db::import) adds all of them atomically. The heads are not involved.
+//! Writes one block per window of two hours to the directory `import` of a data directory, from
+//! where [`Db::import`](varve_tsdb::Db::import) adds all of them atomically. The heads are not
+//! involved.
 //!
 //! Memory: the index of the source block, and the samples of one series.
 //!
@@ -28,15 +29,15 @@ pub struct Imported {
     pub n_samples: u64,
 }
 
-/// Writes the samples of a Prometheus block as blocks of the store to the directory `import_dir`, numbered from
-/// `first_number`. Skips and reports damage.
+/// Writes the samples of a Prometheus block as blocks of the store to the directory `import_dir`,
+/// numbered from `first_number`. Skips and reports damage.
 ///
-/// Of two samples with the same timestamp, [`Db::import`](varve_tsdb::Db::import) keeps the one in the block with the
-/// lower number.
+/// Of two samples with the same timestamp, [`Db::import`](varve_tsdb::Db::import) keeps the one in
+/// the block with the lower number.
 ///
 /// # Errors
-/// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] if the block cannot be opened; [`Error::Limit`] if it
-/// spans more than [`WINDOWS_MAX`] windows.
+/// [`Error::Io`]; [`Error::Corrupt`] and [`Error::Version`] if the block cannot be opened;
+/// [`Error::Limit`] if it spans more than [`WINDOWS_MAX`] windows.
 pub fn import_block(
     fs: &Arc<dyn Fs>,
     block_dir: &Path,
@@ -44,13 +45,21 @@ pub fn import_block(
     first_number: u64,
     damage: &mut DamageReport,
 ) -> Result<Imported> {
-    fs.create_dir(import_dir).map_err(Error::io("create", import_dir))?;
+    fs.create_dir(import_dir)
+        .map_err(Error::io("create", import_dir))?;
     let block = BlockReader::open(&**fs, block_dir, damage)?;
     let windows = windows(&block, damage)?;
     let mut imported = Imported::default();
     for window in windows {
         let number = first_number + imported.n_blocks;
-        let n_samples = import_window(fs, (&block, block_dir), import_dir, number, range_of(window), damage)?;
+        let n_samples = import_window(
+            fs,
+            (&block, block_dir),
+            import_dir,
+            number,
+            range_of(window),
+            damage,
+        )?;
         imported.n_samples += n_samples;
         imported.n_blocks += u64::from(n_samples > 0);
     }
@@ -62,7 +71,10 @@ fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i6
     let (mut windows, mut cursor) = (BTreeSet::new(), block.cursor());
     while let Some(series) = cursor.next(damage) {
         for range in series.chunk_ranges() {
-            let (first, last) = (range.start_ms.div_euclid(WINDOW_MS), range.end_ms.div_euclid(WINDOW_MS));
+            let (first, last) = (
+                range.start_ms.div_euclid(WINDOW_MS),
+                range.end_ms.div_euclid(WINDOW_MS),
+            );
             let n_of_chunk = last.abs_diff(first) + 1;
             if n_of_chunk <= WINDOWS_MAX as u64 {
                 windows.extend(first..=last);
@@ -70,7 +82,11 @@ fn windows(block: &BlockReader, damage: &mut DamageReport) -> Result<BTreeSet<i6
             let used = n_of_chunk.max(windows.len() as u64);
             if used > WINDOWS_MAX as u64 {
                 let what = "blocks of two hours that the times of a block need";
-                return Err(Error::Limit { what, used, limit: WINDOWS_MAX as u64 });
+                return Err(Error::Limit {
+                    what,
+                    used,
+                    limit: WINDOWS_MAX as u64,
+                });
             }
         }
     }
@@ -86,7 +102,8 @@ fn import_window(
     damage: &mut DamageReport,
 ) -> Result<u64> {
     // `windows` reported the damage of the index.
-    let (mut labels, mut reported, mut cursor) = (BTreeSet::new(), DamageReport::default(), block.cursor());
+    let (mut labels, mut reported, mut cursor) =
+        (BTreeSet::new(), DamageReport::default(), block.cursor());
     while let Some(series) = cursor.next(&mut reported) {
         if series.overlaps(window) {
             labels.extend(series.labels().iter().copied());
@@ -110,9 +127,19 @@ fn import_window(
 }
 
 /// Removes and reports the histograms that a store does not accept.
-fn remove_too_large(columns: &mut SampleColumns, labels: &[(&str, &str)], block_dir: &Path, damage: &mut DamageReport) {
-    let too_large = columns.histograms.iter().filter(|(_, histogram)| !histogram.fits());
-    let times_ms: Vec<i64> = too_large.map(|(idx, _)| columns.timestamps_ms[*idx as usize]).collect();
+fn remove_too_large(
+    columns: &mut SampleColumns,
+    labels: &[(&str, &str)],
+    block_dir: &Path,
+    damage: &mut DamageReport,
+) {
+    let too_large = columns
+        .histograms
+        .iter()
+        .filter(|(_, histogram)| !histogram.fits());
+    let times_ms: Vec<i64> = too_large
+        .map(|(idx, _)| columns.timestamps_ms[*idx as usize])
+        .collect();
     for timestamp_ms in times_ms {
         columns.remove(TimeRange::at(timestamp_ms));
         let limit = format!("more than {HISTOGRAM_BUCKETS_MAX} buckets, spans or bounds");
@@ -133,15 +160,20 @@ mod tests {
 
     const HOUR_MS: i64 = 3_600_000;
 
-    /// Writes a block with a series of one sample per hour, in chunks of one hour. The last byte of its chunk file
-    /// belongs to the checksum of the last chunk.
+    /// Writes a block with a series of one sample per hour, in chunks of one hour. The last byte of
+    /// its chunk file belongs to the checksum of the last chunk.
     fn block_of_hours(fs: &Arc<dyn Fs>, n_hours: i64) -> std::path::PathBuf {
         let out = Path::new("blocks");
         fs.create_dir(out).unwrap();
         let mut writer = BlockWriter::create(fs, out, "x", &["a", "b"]).unwrap();
-        let chunks: Vec<_> = (0..n_hours).flat_map(|hour| encoded([(hour * HOUR_MS, 1.0)])).collect();
+        let chunks: Vec<_> = (0..n_hours)
+            .flat_map(|hour| encoded([(hour * HOUR_MS, 1.0)]))
+            .collect();
         writer.add([("a", "b")].into_iter(), &chunks).unwrap();
-        let description = Description { max_ms: n_hours * HOUR_MS, ..Description::default() };
+        let description = Description {
+            max_ms: n_hours * HOUR_MS,
+            ..Description::default()
+        };
         out.join(writer.finish(description).unwrap().ulid.to_string())
     }
 
@@ -156,34 +188,80 @@ mod tests {
         fs.create(&chunks).unwrap().append(&bytes).unwrap();
         let mut damage = DamageReport::default();
         let imported = import_block(&fs, &block, Path::new("import"), 1, &mut damage).unwrap();
-        assert_eq!(imported, Imported { n_blocks: 3, n_samples: 6 });
+        assert_eq!(
+            imported,
+            Imported {
+                n_blocks: 3,
+                n_samples: 6
+            }
+        );
         assert_eq!(damage.entries().len(), 1, "{:?}", damage.entries());
         assert_eq!(damage.entries()[0].path, chunks);
     }
 
-    /// Such histograms used to be written to blocks that no store could read, and no block was imported.
+    /// Such histograms used to be written to blocks that no store could read, and no block was
+    /// imported.
     #[test]
     fn a_histogram_with_too_many_buckets_is_reported_and_the_rest_is_imported() {
-        for (n_positive, n_negative, n_imported) in
-            [(HISTOGRAM_BUCKETS_MAX - 9, 9, 2), (HISTOGRAM_BUCKETS_MAX - 9, 10, 1)]
-        {
+        for (n_positive, n_negative, n_imported) in [
+            (HISTOGRAM_BUCKETS_MAX - 9, 9, 2),
+            (HISTOGRAM_BUCKETS_MAX - 9, 10, 1),
+        ] {
             let dir = tempfile::tempdir().unwrap();
-            let spans = |n: usize| vec![BucketSpan { offset: 0, length: n as u32 }];
+            let spans = |n: usize| {
+                vec![BucketSpan {
+                    offset: 0,
+                    length: n as u32,
+                }]
+            };
             let (positive, negative) = (vec![0; n_positive], vec![0; n_negative]);
-            let counts = HistogramCounts::Integer { count: 0, zero_count: 0, positive, negative };
+            let counts = HistogramCounts::Integer {
+                count: 0,
+                zero_count: 0,
+                positive,
+                negative,
+            };
             let (positive_spans, negative_spans) = (spans(n_positive), spans(n_negative));
             let mut encoder = Encoder::new(StartTimestamps::Drop);
-            let histogram = Histogram { counts, positive_spans, negative_spans, ..Histogram::default() };
+            let histogram = Histogram {
+                counts,
+                positive_spans,
+                negative_spans,
+                ..Histogram::default()
+            };
             encoder.push_histogram(1, Arc::new(histogram), 0);
-            let mut writer = BlockWriter::create(&fs(), dir.path(), "test", &["a", "b", "n"]).unwrap();
-            writer.add([("n", "a")].into_iter(), &encoded([(1, 1.0)])).unwrap();
-            writer.add([("n", "b")].into_iter(), &encoder.finish()).unwrap();
-            let block = writer.finish(Description { min_ms: 1, max_ms: 2, ..Description::default() }).unwrap();
+            let mut writer =
+                BlockWriter::create(&fs(), dir.path(), "test", &["a", "b", "n"]).unwrap();
+            writer
+                .add([("n", "a")].into_iter(), &encoded([(1, 1.0)]))
+                .unwrap();
+            writer
+                .add([("n", "b")].into_iter(), &encoder.finish())
+                .unwrap();
+            let block = writer
+                .finish(Description {
+                    min_ms: 1,
+                    max_ms: 2,
+                    ..Description::default()
+                })
+                .unwrap();
             let (data, mut damage) = (dir.path().join("data"), DamageReport::default());
             let block_dir = dir.path().join(block.ulid.to_string());
-            let imported = import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
-            assert_eq!((imported.n_samples, damage.n_damaged()), (n_imported, 2 - n_imported), "{damage:?}");
-            let db = Db::open(&data, Options { background: false, ..Options::default() }).unwrap();
+            let imported =
+                import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
+            assert_eq!(
+                (imported.n_samples, damage.n_damaged()),
+                (n_imported, 2 - n_imported),
+                "{damage:?}"
+            );
+            let db = Db::open(
+                &data,
+                Options {
+                    background: false,
+                    ..Options::default()
+                },
+            )
+            .unwrap();
             assert_eq!(db.import().unwrap(), 1);
             assert_eq!(db.stats().blocks_samples, n_imported);
         }
@@ -206,14 +284,34 @@ mod tests {
             &[("a", "3")],
         ];
         for labels in series {
-            writer.add(labels.iter().copied(), &encoded([(1, 1.0)])).unwrap();
+            writer
+                .add(labels.iter().copied(), &encoded([(1, 1.0)]))
+                .unwrap();
         }
-        let block = writer.finish(Description { min_ms: 1, max_ms: 2, ..Description::default() }).unwrap();
+        let block = writer
+            .finish(Description {
+                min_ms: 1,
+                max_ms: 2,
+                ..Description::default()
+            })
+            .unwrap();
         let (data, mut damage) = (dir.path().join("data"), DamageReport::default());
         let block_dir = dir.path().join(block.ulid.to_string());
-        let imported = import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
-        assert_eq!((imported.n_samples, damage.n_damaged()), (3, 3), "{damage:?}");
-        let db = Db::open(&data, Options { background: false, ..Options::default() }).unwrap();
+        let imported =
+            import_block(&fs(), &block_dir, &data.join("import"), 1, &mut damage).unwrap();
+        assert_eq!(
+            (imported.n_samples, damage.n_damaged()),
+            (3, 3),
+            "{damage:?}"
+        );
+        let db = Db::open(
+            &data,
+            Options {
+                background: false,
+                ..Options::default()
+            },
+        )
+        .unwrap();
         assert_eq!((db.import().unwrap(), db.stats().blocks_samples), (1, 3));
     }
 }

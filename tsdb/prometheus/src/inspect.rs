@@ -1,4 +1,5 @@
-//! Inspects a Prometheus data directory: contents and damage. Read-only, so Prometheus may be running on it.
+//! Inspects a Prometheus data directory: contents and damage. Read-only, so Prometheus may be
+//! running on it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,10 @@ use super::block::{BlockMeta, BlockReader};
 use super::chunk;
 use super::head_chunks::{HeadChunk, HeadChunkFiles};
 use super::recover::{RecordCounts, UNKNOWN_SERIES_MAX};
-use super::wal::{Compression, HEADER_SIZE, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
+use super::wal::{
+    Compression, HEADER_SIZE, PAGE_SIZE, RecordContent, RecordType, Segment, SegmentReader,
+    WalFiles,
+};
 
 /// Amount of data that an inspection reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,15 +42,17 @@ pub struct Inspection {
     pub n_head_samples: u64,
     /// The blocks with a readable description.
     pub blocks: Vec<BlockMeta>,
-    /// Number of readable samples. A sample that the WAL repeats, because a head chunk or a block has it, counts once,
-    /// as in a recovery.
+    /// Number of readable samples. A sample that the WAL repeats, because a head chunk or a block
+    /// has it, counts once, as in a recovery.
     pub n_samples: u64,
-    /// Samples among them in the WAL or in head chunks whose series is not defined: its definition is lost.
+    /// Samples among them in the WAL or in head chunks whose series is not defined: its definition
+    /// is lost.
     pub n_unknown_samples: u64,
     /// Number of these samples by series ref, for the first 100,000 series.
     pub unknown_series: BTreeMap<u64, u64>,
-    /// Estimated number of samples that a recovery loses: those in unreadable parts of files that exist, and those of
-    /// unknown series. Head chunks and blocks count only at [`Depth::Everything`].
+    /// Estimated number of samples that a recovery loses: those in unreadable parts of files that
+    /// exist, and those of unknown series. Head chunks and blocks count only at
+    /// [`Depth::Everything`].
     pub n_lost_samples: u64,
     /// End of the blocks: earlier in-order samples of the WAL are in blocks.
     covered_before_ms: i64,
@@ -97,29 +103,34 @@ pub struct FoundRecord<'a> {
 }
 
 impl<'a> FoundRecord<'a> {
-    /// Decodes the record. Returns `None` if its type is unknown. Of an invalid record, returns what precedes the
-    /// invalid bytes.
+    /// Decodes the record. Returns `None` if its type is unknown. Of an invalid record, returns
+    /// what precedes the invalid bytes.
     #[must_use]
     pub fn content(&self) -> Option<RecordContent<'a>> {
-        self.record_type.map(|record_type| RecordContent::decode(record_type, self.bytes).0)
+        self.record_type
+            .map(|record_type| RecordContent::decode(record_type, self.bytes).0)
     }
 }
 
-/// Returns `true` if a directory looks like a Prometheus data directory: it has a Prometheus WAL, head chunks or a
-/// block.
+/// Returns `true` if a directory looks like a Prometheus data directory: it has a Prometheus WAL,
+/// head chunks or a block.
 #[must_use]
 pub fn is_prometheus_directory(fs: &dyn Fs, dir: &Path) -> bool {
     let mut damage = DamageReport::default();
     let has_log = WalFiles::list(fs, &dir.join("wal"), &mut damage).is_ok_and(|files| {
-        files.segments.iter().any(|segment| fs.open(&segment.path).is_ok_and(|file| file.size().is_ok()))
+        files
+            .segments
+            .iter()
+            .any(|segment| fs.open(&segment.path).is_ok_and(|file| file.size().is_ok()))
     });
     has_log
         || fs.list(&dir.join("chunks_head")).is_ok()
-        || BlockReader::list(fs, dir).is_ok_and(|blocks| blocks.iter().any(|block| fs.list(block).is_ok()))
+        || BlockReader::list(fs, dir)
+            .is_ok_and(|blocks| blocks.iter().any(|block| fs.list(block).is_ok()))
 }
 
-/// Calls `each` with the records of WAL and WBL in the order of replay, and reports damage. Calls `progress` with the
-/// bytes read so far and in total.
+/// Calls `each` with the records of WAL and WBL in the order of replay, and reports damage. Calls
+/// `progress` with the bytes read so far and in total.
 ///
 /// # Errors
 /// [`Error::Io`] if a directory cannot be listed; errors of `each`.
@@ -158,12 +169,24 @@ fn records_of(
     };
     while let Some(raw) = reader.next(damage) {
         let Some(bytes) = raw.compression.decode(&raw.bytes) else {
-            damage.push(&segment.path, raw.offset, DamageKind::Corrupt, "cannot decompress record");
+            damage.push(
+                &segment.path,
+                raw.offset,
+                DamageKind::Corrupt,
+                "cannot decompress record",
+            );
             continue;
         };
         let record_type = RecordType::of(&bytes);
         let (offset, compression, size) = (raw.offset, raw.compression, raw.bytes.len() as u64);
-        each(FoundRecord { path: &segment.path, offset, compression, size, record_type, bytes: &bytes })?;
+        each(FoundRecord {
+            path: &segment.path,
+            offset,
+            compression,
+            size,
+            record_type,
+            bytes: &bytes,
+        })?;
     }
     Ok(())
 }
@@ -172,24 +195,42 @@ fn records_of(
 ///
 /// # Errors
 /// [`Error::Io`] if the directory cannot be listed.
-pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
+pub fn inspect(
+    fs: &dyn Fs,
+    dir: &Path,
+    depth: Depth,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Inspection> {
     fs.list(dir).map_err(Error::io("list", dir))?;
-    let mut inspection = Inspection { covered_before_ms: i64::MIN, ..Inspection::default() };
-    let WalFiles { segments, checkpoint } = WalFiles::list_all(fs, dir, &mut inspection.damage)?;
+    let mut inspection = Inspection {
+        covered_before_ms: i64::MIN,
+        ..Inspection::default()
+    };
+    let WalFiles {
+        segments,
+        checkpoint,
+    } = WalFiles::list_all(fs, dir, &mut inspection.damage)?;
     inspection.checkpoint = checkpoint;
     let (head_dir, blocks) = (dir.join("chunks_head"), BlockReader::list(fs, dir)?);
     let sizes = segments.iter().map(|segment| segment.size(fs));
     let total = sizes.sum::<u64>()
         + size_of_files(fs, &head_dir)
-        + blocks.iter().map(|dir| BlockReader::size(fs, dir)).sum::<u64>();
+        + blocks
+            .iter()
+            .map(|dir| BlockReader::size(fs, dir))
+            .sum::<u64>();
     let mut done = 0;
     let mut step = |size: u64| {
         done += size;
         progress(done, total);
     };
     // A sample of the WAL does not count if a block or a head chunk has it.
-    let metas = blocks.iter().filter_map(|block| BlockReader::read_meta(fs, block).ok());
-    let ends_ms = metas.filter(|meta| !meta.is_partial()).map(|meta| meta.max_ms);
+    let metas = blocks
+        .iter()
+        .filter_map(|block| BlockReader::read_meta(fs, block).ok());
+    let ends_ms = metas
+        .filter(|meta| !meta.is_partial())
+        .map(|meta| meta.max_ms);
     inspection.covered_before_ms = ends_ms.max().unwrap_or(i64::MIN);
     let head_chunks = inspection.head_chunks(fs, dir, depth)?;
     step(size_of_files(fs, &head_dir));
@@ -202,9 +243,12 @@ pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u
         inspection.block(fs, &block, depth)?;
         step(BlockReader::size(fs, &block));
     }
-    // Head chunks outlive the definition of a series that Prometheus dropped. Such a series has no samples in the WAL.
+    // Head chunks outlive the definition of a series that Prometheus dropped. Such a series has no
+    // samples in the WAL.
     for chunk in head_chunks {
-        if inspection.unknown_series.contains_key(&chunk.series) && !inspection.defined.contains(&chunk.series) {
+        if inspection.unknown_series.contains_key(&chunk.series)
+            && !inspection.defined.contains(&chunk.series)
+        {
             inspection.add_unknown(chunk.series, u64::from(chunk.n_samples));
         }
     }
@@ -215,7 +259,11 @@ pub fn inspect(fs: &dyn Fs, dir: &Path, depth: Depth, progress: &mut dyn FnMut(u
 impl Inspection {
     fn segment(&mut self, fs: &dyn Fs, segment: &Segment) -> Result<()> {
         let (path, size) = (segment.path.clone(), segment.size(fs));
-        let mut summary = SegmentSummary { path, size, ..SegmentSummary::default() };
+        let mut summary = SegmentSummary {
+            path,
+            size,
+            ..SegmentSummary::default()
+        };
         let (mut unreadable, mut invalid) = (DamageReport::default(), DamageReport::default());
         records_of(fs, segment, &mut unreadable, &mut |record| {
             self.record(&record, &mut summary, &mut invalid);
@@ -232,7 +280,12 @@ impl Inspection {
     }
 
     /// Counts a record, and its samples.
-    fn record(&mut self, record: &FoundRecord<'_>, summary: &mut SegmentSummary, damage: &mut DamageReport) {
+    fn record(
+        &mut self,
+        record: &FoundRecord<'_>,
+        summary: &mut SegmentSummary,
+        damage: &mut DamageReport,
+    ) {
         summary.compressions[record.compression as usize] += 1;
         summary.record_bytes += record.size;
         let Some(record_type) = record.record_type else {
@@ -247,21 +300,39 @@ impl Inspection {
         match content {
             RecordContent::Series(definitions) => {
                 summary.n_series += definitions.len() as u64;
-                self.defined.extend(definitions.iter().map(|definition| definition.series));
+                self.defined
+                    .extend(definitions.iter().map(|definition| definition.series));
             }
-            RecordContent::Samples(samples) => samples.iter().for_each(|it| add(it.series, it.timestamp_ms)),
-            RecordContent::Histograms(samples) => samples.iter().for_each(|it| add(it.series, it.timestamp_ms)),
+            RecordContent::Samples(samples) => samples
+                .iter()
+                .for_each(|it| add(it.series, it.timestamp_ms)),
+            RecordContent::Histograms(samples) => samples
+                .iter()
+                .for_each(|it| add(it.series, it.timestamp_ms)),
             RecordContent::MinValidTime(times) => {
-                self.covered_before_ms = times.iter().fold(self.covered_before_ms, |end_ms, time| end_ms.max(*time));
+                self.covered_before_ms = times
+                    .iter()
+                    .fold(self.covered_before_ms, |end_ms, time| end_ms.max(*time));
             }
             _ => {}
         }
         if let Some(error) = error {
-            damage.push(record.path, record.offset, DamageKind::Corrupt, error.to_string());
+            damage.push(
+                record.path,
+                record.offset,
+                DamageKind::Corrupt,
+                error.to_string(),
+            );
         }
     }
 
-    fn sample(&mut self, series: u64, timestamp_ms: i64, is_out_of_order: bool, summary: &mut SegmentSummary) {
+    fn sample(
+        &mut self,
+        series: u64,
+        timestamp_ms: i64,
+        is_out_of_order: bool,
+        summary: &mut SegmentSummary,
+    ) {
         summary.add_sample(timestamp_ms);
         if !is_out_of_order {
             let newest_ms = self.newest_ms.entry(series).or_insert(i64::MIN);
@@ -293,7 +364,8 @@ impl Inspection {
         self.n_head_samples = chunks.iter().map(|chunk| u64::from(chunk.n_samples)).sum();
         // The samples of out-of-order chunks are in the WBL as well.
         let covered_before_ms = self.covered_before_ms;
-        let counts = |chunk: &HeadChunk| !chunk.is_out_of_order && chunk.max_ms >= covered_before_ms;
+        let counts =
+            |chunk: &HeadChunk| !chunk.is_out_of_order && chunk.max_ms >= covered_before_ms;
         for chunk in chunks.iter().filter(|chunk| counts(chunk)) {
             self.n_samples += u64::from(chunk.n_samples);
             let newest_ms = self.newest_ms.entry(chunk.series).or_insert(i64::MIN);
@@ -302,14 +374,20 @@ impl Inspection {
         let (mut bytes, mut columns) = (Vec::new(), SampleColumns::default());
         for chunk in chunks.iter().filter(|_| depth == Depth::Everything) {
             columns.clear();
-            let read = files.read(chunk, &mut bytes).map_err(|error| error.to_string());
-            let decode = |()| chunk::decode(chunk.encoding, &bytes, &mut columns).map_err(|error| error.to_string());
+            let read = files
+                .read(chunk, &mut bytes)
+                .map_err(|error| error.to_string());
+            let decode = |()| {
+                chunk::decode(chunk.encoding, &bytes, &mut columns)
+                    .map_err(|error| error.to_string())
+            };
             if let Err(reason) = read.and_then(decode) {
                 let path = files.path(chunk);
                 let n_lost = u64::from(chunk.n_samples).saturating_sub(columns.len() as u64);
                 self.n_lost_samples += n_lost;
                 self.n_samples -= if counts(chunk) { n_lost } else { 0 };
-                self.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, reason);
+                self.damage
+                    .push(path, u64::from(chunk.offset), DamageKind::Corrupt, reason);
             }
         }
         let mut counted = chunks;
@@ -321,12 +399,17 @@ impl Inspection {
         let block = match BlockReader::open(fs, dir, &mut self.damage) {
             Ok(block) => block,
             Err(error) => {
-                self.damage.push(dir, 0, DamageKind::Corrupt, error.to_string());
+                self.damage
+                    .push(dir, 0, DamageKind::Corrupt, error.to_string());
                 return Ok(());
             }
         };
         let expected = block.meta().stats.n_samples;
-        let n_samples = if depth == Depth::Everything { block.verify(&mut self.damage) } else { expected };
+        let n_samples = if depth == Depth::Everything {
+            block.verify(&mut self.damage)
+        } else {
+            expected
+        };
         if n_samples != expected {
             self.n_lost_samples += expected.saturating_sub(n_samples);
             let reason = format!("{n_samples} samples are readable, meta.json has {expected}");
@@ -339,11 +422,15 @@ impl Inspection {
 }
 
 impl SegmentSummary {
-    /// Estimates the number of samples in the unreadable part: the readable part has as many samples per byte.
+    /// Estimates the number of samples in the unreadable part: the readable part has as many
+    /// samples per byte.
     fn n_lost_samples(&self) -> u64 {
         // Each page begins a fragment.
-        let n_fragments = self.compressions.iter().sum::<u64>() + self.size.div_ceil(PAGE_SIZE as u64);
-        let lost_bytes = self.size.saturating_sub(self.record_bytes + n_fragments * HEADER_SIZE as u64);
+        let n_fragments =
+            self.compressions.iter().sum::<u64>() + self.size.div_ceil(PAGE_SIZE as u64);
+        let lost_bytes = self
+            .size
+            .saturating_sub(self.record_bytes + n_fragments * HEADER_SIZE as u64);
         (lost_bytes as f64 * self.n_distinct as f64 / self.record_bytes.max(1) as f64).ceil() as u64
     }
 
@@ -367,16 +454,34 @@ mod tests {
         let Some(dir) = recorded() else { return };
         assert!(is_prometheus_directory(&RealFs, &dir));
         let inspection = inspect(&RealFs, &dir, Depth::Everything, &mut |_, _| {}).unwrap();
-        assert_eq!((inspection.damage.n_damaged(), inspection.segments.len(), inspection.blocks.len()), (0, 5, 3));
-        assert!(inspection.segments.iter().map(|segment| segment.n_samples).sum::<u64>() > 900_000);
+        assert_eq!(
+            (
+                inspection.damage.n_damaged(),
+                inspection.segments.len(),
+                inspection.blocks.len()
+            ),
+            (0, 5, 3)
+        );
+        assert!(
+            inspection
+                .segments
+                .iter()
+                .map(|segment| segment.n_samples)
+                .sum::<u64>()
+                > 900_000
+        );
         assert_eq!(inspection.n_lost_samples, 0);
     }
 
     #[test]
     fn the_samples_of_an_unreadable_part_are_estimated() {
         let Some(dir) = recorded() else { return };
-        let WalFiles { segments, .. } = WalFiles::list_all(&RealFs, &dir, &mut DamageReport::default()).unwrap();
-        let largest = segments.iter().max_by_key(|segment| segment.size(&RealFs)).unwrap();
+        let WalFiles { segments, .. } =
+            WalFiles::list_all(&RealFs, &dir, &mut DamageReport::default()).unwrap();
+        let largest = segments
+            .iter()
+            .max_by_key(|segment| segment.size(&RealFs))
+            .unwrap();
         let copy = tempfile::tempdir().unwrap();
         std::fs::create_dir(copy.path().join("wal")).unwrap();
         let mut bytes = std::fs::read(&largest.path).unwrap();
@@ -393,24 +498,34 @@ mod tests {
         let n_lost = n_written - n_samples(&damaged);
         assert!(damaged.damage.n_damaged() > 0 && n_lost > 0);
         let ratio = damaged.n_lost_samples as f64 / n_lost as f64;
-        assert!((0.5..2.0).contains(&ratio), "{} estimated, {n_lost} lost", damaged.n_lost_samples);
+        assert!(
+            (0.5..2.0).contains(&ratio),
+            "{} estimated, {n_lost} lost",
+            damaged.n_lost_samples
+        );
     }
 
-    /// What `verify` counts is what a recovery finds, and what it estimates to be lost is what a recovery loses.
+    /// What `verify` counts is what a recovery finds, and what it estimates to be lost is what a
+    /// recovery loses.
     #[test]
     fn samples_count_once_and_samples_of_unknown_series_are_lost() {
         let Some(recorded) = recorded() else { return };
         let check = |dir: &Path| {
             let found = inspect(&RealFs, dir, Depth::Everything, &mut |_, _| {}).unwrap();
             let out = tempfile::tempdir().unwrap();
-            let report = recover(&fs(), dir, out.path(), &RecoverOptions::default(), &|_| {}).unwrap();
+            let report =
+                recover(&fs(), dir, out.path(), &RecoverOptions::default(), &|_| {}).unwrap();
             let blocks = found.blocks.iter().chain(&report.blocks);
             let n_recovered: u64 = blocks.map(|block| block.stats.n_samples).sum();
             (found, n_recovered, report.n_unknown_samples)
         };
         let near = |a: u64, b: u64, share: f64| a.abs_diff(b) as f64 <= share * b as f64;
         let (sound, n_whole, _) = check(&recorded);
-        assert!(near(sound.n_samples, n_whole, 0.01), "{} counted, {n_whole} recovered", sound.n_samples);
+        assert!(
+            near(sound.n_samples, n_whole, 0.01),
+            "{} counted, {n_whole} recovered",
+            sound.n_samples
+        );
         assert_eq!((sound.n_lost_samples, sound.n_unknown_samples), (0, 0));
 
         let copy = tempfile::tempdir().unwrap();
@@ -426,10 +541,20 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
         }
         let (damaged, n_left, n_unknown) = check(copy.path());
-        let (n_lost, n_listed) = (n_whole - n_left, damaged.unknown_series.values().sum::<u64>());
-        println!("{} estimated, {n_lost} lost; {n_listed} unknown, {n_unknown} in recovery", damaged.n_lost_samples);
+        let (n_lost, n_listed) = (
+            n_whole - n_left,
+            damaged.unknown_series.values().sum::<u64>(),
+        );
+        println!(
+            "{} estimated, {n_lost} lost; {n_listed} unknown, {n_unknown} in recovery",
+            damaged.n_lost_samples
+        );
         assert!(n_unknown > 0 && damaged.n_unknown_samples == n_listed && n_listed >= n_unknown);
-        assert!(near(damaged.n_lost_samples, n_lost, 0.5), "{} estimated, {n_lost} lost", damaged.n_lost_samples);
+        assert!(
+            near(damaged.n_lost_samples, n_lost, 0.5),
+            "{} estimated, {n_lost} lost",
+            damaged.n_lost_samples
+        );
     }
 
     #[test]

@@ -1,13 +1,19 @@
-//! Prometheus' file formats: read, repair, recover, write, import and export Prometheus data directories.
+//! Prometheus' file formats: read, repair, recover, write, import and export Prometheus data
+//! directories.
 //!
-//! Used by the WAL and block tools, by import and export, and by remote read. Sources: Prometheus `tsdb/docs/format`,
-//! `tsdb/record`, `tsdb/chunkenc`, as of version 3.16. docs/decisions/storage/0010 lists the engine interfaces it uses.
+//! Used by the WAL and block tools, by import and export, and by remote read. Sources: Prometheus
+//! `tsdb/docs/format`, `tsdb/record`, `tsdb/chunkenc`, as of version 3.16.
+//! docs/decisions/storage/0010 lists the engine interfaces it uses.
 //!
 //! Invariants
-//! 1. No input makes a reader panic. A length is checked against the remaining bytes before memory is allocated for it.
+//! 1. No input makes a reader panic. A length is checked against the remaining bytes before memory
+//!    is allocated for it.
 //! 2. Readers write nothing. A repair saves the original first.
 
-#![expect(clippy::big_endian_bytes, reason = "Prometheus' formats are big endian")]
+#![expect(
+    clippy::big_endian_bytes,
+    reason = "Prometheus' formats are big endian"
+)]
 #![forbid(unsafe_code)]
 
 pub mod block;

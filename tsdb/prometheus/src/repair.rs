@@ -1,10 +1,11 @@
 //! Repairs a WAL and WBL: keeps all valid records, and saves the original.
 //!
-//! Prometheus deletes all segments after the first damage. This repair first links the original into [`QUARANTINE`],
-//! then rewrites a damaged segment with the records that decode. A missing segment is replaced by an empty one, because
-//! Prometheus does not start with a gap.
+//! Prometheus deletes all segments after the first damage. This repair first links the original
+//! into [`QUARANTINE`], then rewrites a damaged segment with the records that decode. A missing
+//! segment is replaced by an empty one, because Prometheus does not start with a gap.
 //!
-//! Crash: at any time each segment exists, either the original or the repaired one. Unfinished files are overwritten.
+//! Crash: at any time each segment exists, either the original or the repaired one. Unfinished
+//! files are overwritten.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,9 @@ use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, remove_if_exists, replace_file, save_original};
 use varve_tsdb::{Error, Result};
 
-use super::wal::{PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles};
+use super::wal::{
+    PageWriter, RawRecord, RecordContent, RecordType, Segment, SegmentReader, WalFiles,
+};
 
 /// The directory in the data directory for the originals of repaired segments.
 pub const QUARANTINE: &str = "quarantine";
@@ -39,12 +42,17 @@ pub struct RepairedSegment {
     pub n_records: u64,
 }
 
-/// Repairs WAL and WBL of a data directory that no Prometheus has open. If `write` is `false`, only reports what it
-/// would do. Calls `progress` with the bytes read so far and in total.
+/// Repairs WAL and WBL of a data directory that no Prometheus has open. If `write` is `false`, only
+/// reports what it would do. Calls `progress` with the bytes read so far and in total.
 ///
 /// # Errors
 /// [`Error::Locked`] if a Prometheus has the directory open, [`Error::Io`].
-pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
+pub fn repair(
+    fs: &dyn Fs,
+    dir: &Path,
+    write: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Repair> {
     let lock_path = dir.join("lock");
     let _lock = match write {
         true => Some(fs.lock(&lock_path).map_err(|error| match error.kind() {
@@ -58,7 +66,11 @@ pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64
     for log in ["wal", "wbl"] {
         logs.push((log, WalFiles::list(fs, &dir.join(log), &mut repair.damage)?));
     }
-    let total = logs.iter().flat_map(|(_, files)| &files.segments).map(|segment| segment.size(fs)).sum();
+    let total = logs
+        .iter()
+        .flat_map(|(_, files)| &files.segments)
+        .map(|segment| segment.size(fs))
+        .sum();
     let mut done = 0;
     for (log, files) in &logs {
         for segment in &files.segments {
@@ -72,14 +84,28 @@ pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64
 }
 
 impl Repair {
-    fn segment(&mut self, fs: &dyn Fs, quarantine: &Path, segment: &Segment, write: bool) -> Result<()> {
+    fn segment(
+        &mut self,
+        fs: &dyn Fs,
+        quarantine: &Path,
+        segment: &Segment,
+        write: bool,
+    ) -> Result<()> {
         let mut found = DamageReport::default();
         let n_records = rewrite(fs, segment, None, &mut found)?;
         if found.entries().is_empty() {
             return Ok(());
         }
-        let saved_to = if segment.is_checkpoint { quarantine.join("checkpoint") } else { quarantine.to_owned() };
-        let name = segment.path.file_name().unwrap_or_default().to_string_lossy();
+        let saved_to = if segment.is_checkpoint {
+            quarantine.join("checkpoint")
+        } else {
+            quarantine.to_owned()
+        };
+        let name = segment
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         let mut backup = saved_to.join(&*name);
         self.damage.append(found);
         if write {
@@ -89,13 +115,27 @@ impl Repair {
             backup = save_original(fs, &segment.path, &saved_to, &name)?;
             replace_file(fs, &tmp, &segment.path)?;
         }
-        self.repaired.push(RepairedSegment { path: segment.path.clone(), backup, n_records });
+        self.repaired.push(RepairedSegment {
+            path: segment.path.clone(),
+            backup,
+            n_records,
+        });
         Ok(())
     }
 
     /// Creates missing segments.
-    fn create_missing(&mut self, fs: &dyn Fs, dir: &Path, files: &WalFiles, write: bool) -> Result<()> {
-        let own: Vec<_> = files.segments.iter().filter(|segment| !segment.is_checkpoint).collect();
+    fn create_missing(
+        &mut self,
+        fs: &dyn Fs,
+        dir: &Path,
+        files: &WalFiles,
+        write: bool,
+    ) -> Result<()> {
+        let own: Vec<_> = files
+            .segments
+            .iter()
+            .filter(|segment| !segment.is_checkpoint)
+            .collect();
         for pair in own.windows(2) {
             for number in pair[0].number + 1..pair[1].number.min(pair[0].number + GAP_MAX) {
                 let path = dir.join(format!("{number:08}"));
@@ -115,9 +155,16 @@ impl Repair {
 const GAP_MAX: u64 = 10_000;
 
 /// Reads a segment and writes its valid records to `target`. Returns their number.
-fn rewrite(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, damage: &mut DamageReport) -> Result<u64> {
+fn rewrite(
+    fs: &dyn Fs,
+    segment: &Segment,
+    target: Option<&Path>,
+    damage: &mut DamageReport,
+) -> Result<u64> {
     let mut reader = SegmentReader::open(fs, segment)?;
-    let file = target.map(|path| fs.create(path).map_err(Error::io("create", path))).transpose()?;
+    let file = target
+        .map(|path| fs.create(path).map_err(Error::io("create", path)))
+        .transpose()?;
     let (mut pages, mut n_records) = (PageWriter::default(), 0);
     while let Some(record) = reader.next(damage) {
         if let Some(reason) = unreadable(&record) {
@@ -125,9 +172,12 @@ fn rewrite(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, damage: &mut D
             continue;
         }
         n_records += 1;
-        let (Some(file), Some(path)) = (&file, target) else { continue };
+        let (Some(file), Some(path)) = (&file, target) else {
+            continue;
+        };
         pages.put(&record);
-        file.append(&pages.bytes).map_err(Error::io("write", path))?;
+        file.append(&pages.bytes)
+            .map_err(Error::io("write", path))?;
         pages.bytes.clear();
     }
     if let (Some(file), Some(path)) = (&file, target) {
@@ -136,13 +186,15 @@ fn rewrite(fs: &dyn Fs, segment: &Segment, target: Option<&Path>, damage: &mut D
     Ok(n_records)
 }
 
-/// Returns the reason why Prometheus would stop at a record with a valid checksum, if any. Prometheus skips unknown
-/// types.
+/// Returns the reason why Prometheus would stop at a record with a valid checksum, if any.
+/// Prometheus skips unknown types.
 fn unreadable(record: &RawRecord) -> Option<String> {
     let Some(bytes) = record.compression.decode(&record.bytes) else {
         return Some("cannot decompress record".to_owned());
     };
-    RecordContent::decode(RecordType::of(&bytes)?, &bytes).1.map(|error| error.to_string())
+    RecordContent::decode(RecordType::of(&bytes)?, &bytes)
+        .1
+        .map(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -152,16 +204,35 @@ mod tests {
     use varve_fs::RealFs;
 
     fn sample_record(series: u64) -> Vec<u8> {
-        [&[2][..], &series.to_be_bytes(), &1000_u64.to_be_bytes(), &[0, 0], &1.0_f64.to_bits().to_be_bytes()].concat()
+        [
+            &[2][..],
+            &series.to_be_bytes(),
+            &1000_u64.to_be_bytes(),
+            &[0, 0],
+            &1.0_f64.to_bits().to_be_bytes(),
+        ]
+        .concat()
     }
 
     /// Small records, one of them truncated if `is_damaged`, and one that spans three pages.
     fn segment(is_damaged: bool) -> Vec<u8> {
         let mut pages = PageWriter::default();
         for i in 0..2000 {
-            let record = if i == 1000 && is_damaged { sample_record(1)[..17].to_vec() } else { sample_record(i) };
-            let bytes = if i == 1500 { [&[99][..], &vec![7; 70_000]].concat() } else { record };
-            pages.put(&RawRecord { offset: 0, compression: Compression::None, bytes });
+            let record = if i == 1000 && is_damaged {
+                sample_record(1)[..17].to_vec()
+            } else {
+                sample_record(i)
+            };
+            let bytes = if i == 1500 {
+                [&[99][..], &vec![7; 70_000]].concat()
+            } else {
+                record
+            };
+            pages.put(&RawRecord {
+                offset: 0,
+                compression: Compression::None,
+                bytes,
+            });
         }
         pages.bytes
     }
@@ -176,12 +247,30 @@ mod tests {
         std::fs::write(wal.join("00000003"), &bytes).unwrap();
         std::fs::write(wal.join("00000006"), segment(false)).unwrap();
         let dry = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
-        assert_eq!((dry.repaired.len(), dry.repaired[0].n_records, dry.created.len()), (1, 1998, 2));
-        assert_eq!(std::fs::read(wal.join("00000003")).unwrap(), bytes, "a dry run changes nothing");
+        assert_eq!(
+            (
+                dry.repaired.len(),
+                dry.repaired[0].n_records,
+                dry.created.len()
+            ),
+            (1, 1998, 2)
+        );
+        assert_eq!(
+            std::fs::read(wal.join("00000003")).unwrap(),
+            bytes,
+            "a dry run changes nothing"
+        );
         let done = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
         assert_eq!(std::fs::read(&done.repaired[0].backup).unwrap(), bytes);
         let again = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
-        assert_eq!((again.repaired.len(), again.created.len(), again.damage.n_damaged()), (0, 0, 0));
+        assert_eq!(
+            (
+                again.repaired.len(),
+                again.created.len(),
+                again.damage.n_damaged()
+            ),
+            (0, 0, 0)
+        );
         assert_eq!(
             std::fs::read(wal.join("00000006")).unwrap(),
             segment(false),
@@ -194,6 +283,9 @@ mod tests {
     fn a_directory_in_use_is_not_repaired() {
         let dir = tempfile::tempdir().unwrap();
         let _lock = RealFs.lock(&dir.path().join("lock")).unwrap();
-        assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Locked { .. })));
+        assert!(matches!(
+            repair(&RealFs, dir.path(), true, &mut |_, _| {}),
+            Err(Error::Locked { .. })
+        ));
     }
 }

@@ -39,7 +39,9 @@ pub(crate) fn wal_of(segment: &[u8]) -> tempfile::TempDir {
 }
 
 /// Returns a record of type 1, which defines series.
-pub(crate) fn series_record<'a>(series: impl IntoIterator<Item = (u64, Vec<(&'a str, &'a str)>)>) -> Vec<u8> {
+pub(crate) fn series_record<'a>(
+    series: impl IntoIterator<Item = (u64, Vec<(&'a str, &'a str)>)>,
+) -> Vec<u8> {
     let mut record = vec![1];
     for (series_ref, labels) in series {
         record.extend_from_slice(&series_ref.to_be_bytes());
@@ -55,7 +57,15 @@ pub(crate) fn series_record<'a>(series: impl IntoIterator<Item = (u64, Vec<(&'a 
 /// Encodes floats without start timestamps.
 pub(crate) fn encoded(samples: impl IntoIterator<Item = (i64, f64)>) -> Vec<Chunk> {
     let mut encoder = Encoder::new(StartTimestamps::Drop);
-    samples.into_iter().for_each(|(timestamp_ms, value)| encoder.push(Sample { timestamp_ms, value }, 0));
+    samples.into_iter().for_each(|(timestamp_ms, value)| {
+        encoder.push(
+            Sample {
+                timestamp_ms,
+                value,
+            },
+            0,
+        )
+    });
     encoder.finish()
 }
 
@@ -78,7 +88,11 @@ pub(crate) fn read_block(dir: &Path, damage: &mut DamageReport) -> Samples {
 
 pub(crate) fn add(samples: &mut Samples, labels: String, columns: &SampleColumns) {
     let series = samples.entry(labels).or_default();
-    series.extend(columns.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits())));
+    series.extend(
+        columns
+            .iter()
+            .map(|sample| (sample.timestamp_ms, sample.value.to_bits())),
+    );
 }
 
 pub(crate) fn n_samples(samples: &Samples) -> u64 {

@@ -1,8 +1,8 @@
 //! A reduced alphabet for an automaton: ASCII, and symbols for the other characters.
 //!
-//! Characters outside of ASCII that no part of the pattern distinguishes share a symbol of one byte, from 0x80 on. So
-//! `\pL` is one transition instead of hundreds of states over UTF-8. An automaton is about as large as Go's program,
-//! which works on characters.
+//! Characters outside of ASCII that no part of the pattern distinguishes share a symbol of one
+//! byte, from 0x80 on. So `\pL` is one transition instead of hundreds of states over UTF-8. An
+//! automaton is about as large as Go's program, which works on characters.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::RangeInclusive;
@@ -15,7 +15,8 @@ use super::request::Request;
 const FIRST: u8 = 0x80;
 /// Maximum number of symbols.
 const SYMBOLS_MAX: usize = 128;
-/// Maximum number of steps to compute an alphabet. Only absurd patterns need more. These patterns work on UTF-8.
+/// Maximum number of steps to compute an alphabet. Only absurd patterns need more. These patterns
+/// work on UTF-8.
 const STEPS_MAX: usize = 1 << 24;
 
 /// A map from characters outside of ASCII to symbols.
@@ -29,14 +30,19 @@ pub(crate) struct Alphabet {
 type Ranges = Vec<(u32, u32)>;
 
 impl Alphabet {
-    /// Returns the alphabet of a pattern. Returns `None` if the pattern distinguishes too many characters.
+    /// Returns the alphabet of a pattern. Returns `None` if the pattern distinguishes too many
+    /// characters.
     ///
     /// # Errors
     /// If the request is interrupted.
     pub(crate) fn of<R: Request>(hir: &Hir, request: Option<&R>) -> Result<Option<Self>, R::Error> {
         let mut sets = BTreeSet::new();
         collect(hir, request, &mut sets)?;
-        let mut starts: Vec<u32> = sets.iter().flatten().flat_map(|&(first, last)| [first, last + 1]).collect();
+        let mut starts: Vec<u32> = sets
+            .iter()
+            .flatten()
+            .flat_map(|&(first, last)| [first, last + 1])
+            .collect();
         starts.push(FIRST.into());
         starts.sort_unstable();
         starts.dedup();
@@ -57,8 +63,10 @@ impl Alphabet {
                 return Ok(None);
             }
         }
-        let mut ranges: Vec<_> =
-            starts.into_iter().zip(symbols.into_iter().map(|symbol| FIRST + symbol as u8)).collect();
+        let mut ranges: Vec<_> = starts
+            .into_iter()
+            .zip(symbols.into_iter().map(|symbol| FIRST + symbol as u8))
+            .collect();
         ranges.dedup_by_key(|(_, symbol)| *symbol);
         Ok(Some(Self { ranges }))
     }
@@ -80,7 +88,11 @@ impl Alphabet {
     }
 
     fn symbol(&self, c: char) -> u8 {
-        if c.is_ascii() { c as u8 } else { self.ranges[self.position(c.into())].1 }
+        if c.is_ascii() {
+            c as u8
+        } else {
+            self.ranges[self.position(c.into())].1
+        }
     }
 
     /// Returns the position of the range that includes a character.
@@ -98,16 +110,20 @@ impl Alphabet {
                 Hir::literal(text.chars().map(|c| self.symbol(c)).collect::<Vec<_>>())
             }
             HirKind::Class(Class::Unicode(class)) => {
-                let ranges =
-                    class.iter().flat_map(|range| self.class_of(u32::from(range.start())..=range.end().into()));
+                let ranges = class
+                    .iter()
+                    .flat_map(|range| self.class_of(u32::from(range.start())..=range.end().into()));
                 Hir::class(Class::Bytes(ClassBytes::new(ranges)))
             }
-            HirKind::Repetition(repetition) => {
-                Hir::repetition(Repetition { sub: Box::new(self.translate(&repetition.sub)), ..*repetition })
-            }
-            HirKind::Capture(capture) => {
-                Hir::capture(Capture { index: capture.index, name: None, sub: Box::new(self.translate(&capture.sub)) })
-            }
+            HirKind::Repetition(repetition) => Hir::repetition(Repetition {
+                sub: Box::new(self.translate(&repetition.sub)),
+                ..*repetition
+            }),
+            HirKind::Capture(capture) => Hir::capture(Capture {
+                index: capture.index,
+                name: None,
+                sub: Box::new(self.translate(&capture.sub)),
+            }),
             HirKind::Concat(parts) => Hir::concat(all(parts)),
             HirKind::Alternation(parts) => Hir::alternation(all(parts)),
         }
@@ -115,36 +131,57 @@ impl Alphabet {
 
     fn class_of(&self, chars: RangeInclusive<u32>) -> Vec<ClassBytesRange> {
         let (first, last) = chars.into_inner();
-        let ascii = (first < FIRST.into()).then(|| ClassBytesRange::new(first as u8, last.min(0x7f) as u8));
+        let ascii =
+            (first < FIRST.into()).then(|| ClassBytesRange::new(first as u8, last.min(0x7f) as u8));
         let others = if last < FIRST.into() {
             &[]
         } else {
             &self.ranges[self.position(first.max(FIRST.into()))..=self.position(last)]
         };
         let mut is_member = [false; 256];
-        others.iter().for_each(|(_, symbol)| is_member[usize::from(*symbol)] = true);
+        others
+            .iter()
+            .for_each(|(_, symbol)| is_member[usize::from(*symbol)] = true);
         let symbols = (0..=u8::MAX).filter(|symbol| is_member[usize::from(*symbol)]);
-        ascii.into_iter().chain(symbols.map(|symbol| ClassBytesRange::new(symbol, symbol))).collect()
+        ascii
+            .into_iter()
+            .chain(symbols.map(|symbol| ClassBytesRange::new(symbol, symbol)))
+            .collect()
     }
 }
 
 /// Collects the sets of characters outside of ASCII that a pattern distinguishes.
-fn collect<R: Request>(hir: &Hir, request: Option<&R>, sets: &mut BTreeSet<Ranges>) -> Result<(), R::Error> {
+fn collect<R: Request>(
+    hir: &Hir,
+    request: Option<&R>,
+    sets: &mut BTreeSet<Ranges>,
+) -> Result<(), R::Error> {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => {}
         HirKind::Literal(literal) => {
             let text = String::from_utf8_lossy(&literal.0);
-            sets.extend(text.chars().filter(|c| !c.is_ascii()).map(|c| vec![(c.into(), c.into())]));
+            sets.extend(
+                text.chars()
+                    .filter(|c| !c.is_ascii())
+                    .map(|c| vec![(c.into(), c.into())]),
+            );
         }
         HirKind::Class(Class::Unicode(class)) => {
             request.map_or(Ok(()), R::check)?;
-            let ranges = class.iter().map(|range| (u32::from(range.start()).max(FIRST.into()), u32::from(range.end())));
+            let ranges = class.iter().map(|range| {
+                (
+                    u32::from(range.start()).max(FIRST.into()),
+                    u32::from(range.end()),
+                )
+            });
             sets.insert(ranges.filter(|(first, last)| first <= last).collect());
         }
         HirKind::Repetition(repetition) => collect(&repetition.sub, request, sets)?,
         HirKind::Capture(capture) => collect(&capture.sub, request, sets)?,
         HirKind::Concat(parts) | HirKind::Alternation(parts) => {
-            parts.iter().try_for_each(|part| collect(part, request, sets))?;
+            parts
+                .iter()
+                .try_for_each(|part| collect(part, request, sets))?;
         }
     }
     Ok(())

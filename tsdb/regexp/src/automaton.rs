@@ -35,14 +35,15 @@ struct Scratch {
 
 type CreateScratch = Box<dyn Fn() -> Scratch + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
-/// Minimum for the memory of a DFA's states in bytes. A larger automaton may use as much as its own size.
+/// Minimum for the memory of a DFA's states in bytes. A larger automaton may use as much as its own
+/// size.
 const STATES_SIZE_MIN: usize = 128 << 10;
 /// States of the NFA to visit, at worst, between two checks of the request.
 const VISITS_PER_CHECK: usize = 1 << 17;
 /// The limit for the first attempt to build an NFA, in bytes.
 const FIRST_NFA_SIZE: usize = 256 << 10;
-/// Maximum size of an NFA in bytes. Patterns within Go's limits need less, unless they distinguish very many
-/// characters.
+/// Maximum size of an NFA in bytes. Patterns within Go's limits need less, unless they distinguish
+/// very many characters.
 const NFA_SIZE_MAX: usize = 1 << 30;
 /// Memory to build an NFA, in units of its size limit.
 const BUILD_COST: usize = 3;
@@ -52,18 +53,34 @@ impl Automaton {
     pub(crate) fn new<R: Request>(hir: Hir, request: Option<&R>) -> Result<Self, R::Error> {
         let (hir, alphabet) = in_symbols(anchored(hir), request)?;
         let nfa = within_limit(request, |limit| {
-            let config = NFA::config().utf8(false).which_captures(WhichCaptures::None).nfa_size_limit(limit);
+            let config = NFA::config()
+                .utf8(false)
+                .which_captures(WhichCaptures::None)
+                .nfa_size_limit(limit);
             Compiler::new().configure(config).build_from_hir(&hir).ok()
         })?;
         let states_size = nfa.memory_usage().max(STATES_SIZE_MIN);
         let size = nfa.memory_usage() + states_size + alphabet.as_ref().map_or(0, Alphabet::size);
         let check_interval = (VISITS_PER_CHECK / nfa.states().len().max(1)).clamp(1, 4096);
-        let config = DFA::config().cache_capacity(states_size).skip_cache_capacity_check(true);
+        let config = DFA::config()
+            .cache_capacity(states_size)
+            .skip_cache_capacity_check(true);
         let dfa = DFA::builder().configure(config).build_from_nfa(nfa);
-        let dfa = Arc::new(dfa.expect("a DFA without Unicode word boundaries can be built from every NFA"));
+        let dfa = Arc::new(
+            dfa.expect("a DFA without Unicode word boundaries can be built from every NFA"),
+        );
         let scratch_dfa = Arc::clone(&dfa);
-        let create = move || Scratch { states: scratch_dfa.create_cache(), symbols: Vec::new() };
-        Ok(Self { dfa, alphabet, scratch: Pool::new(Box::new(create)), check_interval, size })
+        let create = move || Scratch {
+            states: scratch_dfa.create_cache(),
+            symbols: Vec::new(),
+        };
+        Ok(Self {
+            dfa,
+            alphabet,
+            scratch: Pool::new(Box::new(create)),
+            check_interval,
+            size,
+        })
     }
 
     /// Returns the size in bytes, with the memory of one search.
@@ -72,12 +89,23 @@ impl Automaton {
     }
 
     /// Returns `true` if all of `text` matches. Checks `request` in long searches.
-    pub(crate) fn is_match<R: Request>(&self, text: &str, request: Option<&R>) -> Result<bool, R::Error> {
+    pub(crate) fn is_match<R: Request>(
+        &self,
+        text: &str,
+        request: Option<&R>,
+    ) -> Result<bool, R::Error> {
         let mut scratch = self.scratch.get();
         let Scratch { states, symbols } = &mut *scratch;
-        let text = self.alphabet.as_ref().map_or(text.as_bytes(), |alphabet| alphabet.encode(text, symbols));
-        let never_full = "the states are cleared as often as necessary: see Config::minimum_cache_clear_count";
-        let mut state = self.dfa.start_state(states, &start::Config::new().anchored(Anchored::Yes)).expect(never_full);
+        let text = self
+            .alphabet
+            .as_ref()
+            .map_or(text.as_bytes(), |alphabet| alphabet.encode(text, symbols));
+        let never_full =
+            "the states are cleared as often as necessary: see Config::minimum_cache_clear_count";
+        let mut state = self
+            .dfa
+            .start_state(states, &start::Config::new().anchored(Anchored::Yes))
+            .expect(never_full);
         for (i, piece) in text.chunks(self.check_interval).enumerate() {
             if i > 0 {
                 request.map_or(Ok(()), R::check)?;
@@ -89,7 +117,11 @@ impl Automaton {
                 }
             }
         }
-        Ok(self.dfa.next_eoi_state(states, state).expect(never_full).is_match())
+        Ok(self
+            .dfa
+            .next_eoi_state(states, state)
+            .expect(never_full)
+            .is_match())
     }
 }
 
@@ -102,14 +134,18 @@ pub(crate) fn anchored(hir: Hir) -> Hir {
 ///
 /// # Errors
 /// If the request is interrupted.
-pub(crate) fn in_symbols<R: Request>(hir: Hir, request: Option<&R>) -> Result<(Hir, Option<Alphabet>), R::Error> {
+pub(crate) fn in_symbols<R: Request>(
+    hir: Hir,
+    request: Option<&R>,
+) -> Result<(Hir, Option<Alphabet>), R::Error> {
     Ok(match Alphabet::of(&hir, request)? {
         Some(alphabet) => (alphabet.translate(&hir), Some(alphabet)),
         None => (hir, None),
     })
 }
 
-/// Builds with growing size limits, each charged to `request` before. `build` returns `None` above its limit.
+/// Builds with growing size limits, each charged to `request` before. `build` returns `None` above
+/// its limit.
 ///
 /// # Errors
 /// If the request is interrupted or exceeds its memory limit. Without a request there is no limit.
@@ -117,7 +153,9 @@ pub(crate) fn within_limit<T, R: Request>(
     request: Option<&R>,
     build: impl Fn(Option<usize>) -> Option<T>,
 ) -> Result<T, R::Error> {
-    let Some(request) = request else { return Ok(build(None).expect("there is no limit")) };
+    let Some(request) = request else {
+        return Ok(build(None).expect("there is no limit"));
+    };
     let (mut limit, mut charged, mut charge) = (FIRST_NFA_SIZE, 0, request.charge());
     loop {
         request.check()?;
@@ -126,7 +164,11 @@ pub(crate) fn within_limit<T, R: Request>(
         if let Some(built) = build(Some(limit)) {
             return Ok(built);
         }
-        LimitExceeded::check("bytes of a regular expression's automaton", limit + 1, NFA_SIZE_MAX)?;
+        LimitExceeded::check(
+            "bytes of a regular expression's automaton",
+            limit + 1,
+            NFA_SIZE_MAX,
+        )?;
         limit *= 4;
     }
 }

@@ -19,7 +19,12 @@ pub(crate) struct CharSet {
 
 impl CharSet {
     /// `build` returns the class before its negation, with case folding applied.
-    fn new(src: &Scanner<'_>, n_ranges: usize, negated: bool, build: impl FnOnce() -> ClassUnicode) -> Self {
+    fn new(
+        src: &Scanner<'_>,
+        n_ranges: usize,
+        negated: bool,
+        build: impl FnOnce() -> ClassUnicode,
+    ) -> Self {
         let class = src.builds.then(|| {
             let mut class = build();
             if negated {
@@ -27,19 +32,28 @@ impl CharSet {
             }
             class
         });
-        Self { n_ranges: n_ranges + 1, class }
+        Self {
+            n_ranges: n_ranges + 1,
+            class,
+        }
     }
 
     fn from_table(src: &Scanner<'_>, table: &[(char, char)], negated: bool) -> Self {
-        let ranges = table.iter().map(|&(low, high)| ClassUnicodeRange::new(low, high));
-        Self::new(src, table.len(), negated, || folded(src, ClassUnicode::new(ranges)))
+        let ranges = table
+            .iter()
+            .map(|&(low, high)| ClassUnicodeRange::new(low, high));
+        Self::new(src, table.len(), negated, || {
+            folded(src, ClassUnicode::new(ranges))
+        })
     }
 }
 
-/// Ranges of brackets are merged when there are more than this plus twice their number after the last merge.
+/// Ranges of brackets are merged when there are more than this plus twice their number after the
+/// last merge.
 const UNMERGED_RANGES_MAX: usize = 4096;
 
-/// Returns a class with case folding applied, if the pattern ignores case. Cost: linear in the number of characters.
+/// Returns a class with case folding applied, if the pattern ignores case. Cost: linear in the
+/// number of characters.
 fn folded(src: &Scanner<'_>, mut class: ClassUnicode) -> ClassUnicode {
     if src.flags.fold_case {
         class.case_fold_simple();
@@ -70,7 +84,8 @@ pub(crate) fn parse_brackets(src: &mut Scanner<'_>) -> Result<CharSet, RegexpErr
         }
     }
     let class = src.builds.then(|| {
-        // Ranges are folded once, after they are merged: a range of few bytes may have a million characters.
+        // Ranges are folded once, after they are merged: a range of few bytes may have a million
+        // characters.
         let mut class = folded(src, ClassUnicode::new(ranges));
         if negated {
             class.negate();
@@ -90,7 +105,10 @@ fn parse_range(src: &mut Scanner<'_>, class_start: usize) -> Result<CharSet, Reg
         src.at += 1;
         high = parse_char(src, class_start)?;
         if high < low {
-            return Err(failure("invalid character class range", &src.pattern[start..src.at]));
+            return Err(failure(
+                "invalid character class range",
+                &src.pattern[start..src.at],
+            ));
         }
     }
     Ok(CharSet::new(src, 1, false, || between(low, high)))
@@ -110,14 +128,18 @@ fn parse_char(src: &mut Scanner<'_>, class_start: usize) -> Result<u32, RegexpEr
 /// Parses `[:name:]`. Returns `None` if there is none.
 fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
     let rest = src.rest();
-    let Some(inner) = rest.strip_prefix("[:").filter(|_| !src.has_no_posix_end) else { return Ok(None) };
+    let Some(inner) = rest.strip_prefix("[:").filter(|_| !src.has_no_posix_end) else {
+        return Ok(None);
+    };
     let Some(end) = inner.find(":]") else {
         src.has_no_posix_end = true;
         return Ok(None);
     };
     let text = &rest[..end + 4];
     let name = &rest[2..end + 2];
-    let (name, negated) = name.strip_prefix('^').map_or((name, false), |name| (name, true));
+    let (name, negated) = name
+        .strip_prefix('^')
+        .map_or((name, false), |name| (name, true));
     let ranges: &[(char, char)] = match name {
         "alnum" => &[('0', '9'), ('A', 'Z'), ('a', 'z')],
         "alpha" => &[('A', 'Z'), ('a', 'z')],
@@ -139,7 +161,8 @@ fn parse_posix(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
     Ok(Some(CharSet::from_table(src, ranges, negated)))
 }
 
-/// Parses `\d` and the like, `\pN` or `\p{Greek}`. Returns `None` if the backslash begins something else.
+/// Parses `\d` and the like, `\pN` or `\p{Greek}`. Returns `None` if the backslash begins something
+/// else.
 pub(crate) fn parse_escaped(src: &mut Scanner<'_>) -> Result<Option<CharSet>, RegexpError> {
     let (ranges, negated): (&[(char, char)], bool) = match src.rest().as_bytes().get(1) {
         Some(b'd') => (DIGIT, false),
@@ -163,34 +186,55 @@ fn parse_property(src: &mut Scanner<'_>, negated: bool) -> Result<CharSet, Regex
     src.at += 2;
     let name = match src.next_char() {
         Some('{') => {
-            let Some(end) = rest.find('}') else { return Err(failure("invalid character class range", rest)) };
+            let Some(end) = rest.find('}') else {
+                return Err(failure("invalid character class range", rest));
+            };
             src.at = start + end + 1;
             &rest[3..end]
         }
         Some(c) => &rest[2..2 + c.len_utf8()],
         None => "",
     };
-    let (name, inverted) = name.strip_prefix('^').map_or((name, false), |name| (name, true));
+    let (name, inverted) = name
+        .strip_prefix('^')
+        .map_or((name, false), |name| (name, true));
     let Some(class) = property(name, false) else {
-        return Err(failure("invalid character class range", &src.pattern[start..src.at]));
+        return Err(failure(
+            "invalid character class range",
+            &src.pattern[start..src.at],
+        ));
     };
     let n_ranges = class.ranges().len();
-    let class = if src.builds && src.flags.fold_case { property(name, true).unwrap_or(class) } else { class };
-    Ok(CharSet::new(src, n_ranges, negated != inverted, || (*class).clone()))
+    let class = if src.builds && src.flags.fold_case {
+        property(name, true).unwrap_or(class)
+    } else {
+        class
+    };
+    Ok(CharSet::new(src, n_ranges, negated != inverted, || {
+        (*class).clone()
+    }))
 }
 
-/// The general categories and scripts that patterns have used, by name and case folding. There is a fixed number of
-/// names.
+/// The general categories and scripts that patterns have used, by name and case folding. There is a
+/// fixed number of names.
 static PROPERTIES: LazyLock<Mutex<Properties>> = LazyLock::new(Mutex::default);
 type Properties = HashMap<(String, bool), Arc<ClassUnicode>>;
 
-/// Finds a general category or script of Unicode, with case folding applied if `fold_case`. Ignores case, spaces,
-/// hyphens and underscores in `name`.
+/// Finds a general category or script of Unicode, with case folding applied if `fold_case`. Ignores
+/// case, spaces, hyphens and underscores in `name`.
 fn property(name: &str, fold_case: bool) -> Option<Arc<ClassUnicode>> {
-    if name.len() > PROPERTY_NAME_SIZE_MAX || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_- ".contains(&b)) {
+    if name.len() > PROPERTY_NAME_SIZE_MAX
+        || !name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_- ".contains(&b))
+    {
         return None;
     }
-    let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    let name: String = name
+        .chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect();
     let mut known = PROPERTIES.lock();
     let key = (name, fold_case);
     if let Some(class) = known.get(&key) {
@@ -214,9 +258,19 @@ const PROPERTY_NAME_SIZE_MAX: usize = 64;
 
 /// Returns the characters between two code points, without surrogates, which escapes can name.
 fn between(low: u32, high: u32) -> ClassUnicode {
-    let low = if (0xd800..0xe000).contains(&low) { 0xe000 } else { low };
-    let high = if (0xd800..0xe000).contains(&high) { 0xd7ff } else { high };
-    let range = char::from_u32(low).zip(char::from_u32(high)).filter(|(low, high)| low <= high);
+    let low = if (0xd800..0xe000).contains(&low) {
+        0xe000
+    } else {
+        low
+    };
+    let high = if (0xd800..0xe000).contains(&high) {
+        0xd7ff
+    } else {
+        high
+    };
+    let range = char::from_u32(low)
+        .zip(char::from_u32(high))
+        .filter(|(low, high)| low <= high);
     ClassUnicode::new(range.map(|(low, high)| ClassUnicodeRange::new(low, high)))
 }
 

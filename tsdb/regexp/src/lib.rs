@@ -1,17 +1,21 @@
 //! Regular expressions as in Prometheus: Go's syntax, anchored at both ends, `.` matches newlines.
 //!
-//! `syntax` parses the pattern by Go's rules, with Go's messages and limits, into the tree of the crate `regex-syntax`.
-//! `shape` analyzes the tree: most label matchers are lists of literals, prefixes or the like and need no `automaton`.
-//! An automaton works on a reduced `alphabet`. `rewrite` expands templates with the groups of a match.
+//! `syntax` parses the pattern by Go's rules, with Go's messages and limits, into the tree of the
+//! crate `regex-syntax`. `shape` analyzes the tree: most label matchers are lists of literals,
+//! prefixes or the like and need no `automaton`. An automaton works on a reduced `alphabet`.
+//! `rewrite` expands templates with the groups of a match.
 //!
 //! Invariants
-//! 1. Parsing a pattern only checks it: it takes memory for at most one character per level of nesting.
-//! 2. A pattern is compiled at first use. For a request it is compiled under its deadline, and charged to it until the
-//!    request ends. Equal patterns of a request that share a compiled form are charged once.
-//! 3. Equal patterns share a compiled form, as long as it is in the cache of at most [`CACHE_SIZE_MAX`] bytes.
+//! 1. Parsing a pattern only checks it: it takes memory for at most one character per level of
+//!    nesting.
+//! 2. A pattern is compiled at first use. For a request it is compiled under its deadline, and
+//!    charged to it until the request ends. Equal patterns of a request that share a compiled form
+//!    are charged once.
+//! 3. Equal patterns share a compiled form, as long as it is in the cache of at most
+//!    [`CACHE_SIZE_MAX`] bytes.
 //!
-//! Used by the label matchers of the store, and by all crates that accept patterns. The crate knows no labels. Deadline
-//! and memory come through the trait [`Request`].
+//! Used by the label matchers of the store, and by all crates that accept patterns. The crate knows
+//! no labels. Deadline and memory come through the trait [`Request`].
 #![forbid(unsafe_code)]
 
 mod alphabet;
@@ -65,7 +69,12 @@ impl Regexp {
         let syntax = syntax::parse(pattern, Goal::Check)?;
         let (matches_empty, tree_size) = (syntax.matches_empty, syntax.tree_size);
         Ok(Self {
-            shared: Arc::new(Shared { pattern: pattern.into(), matches_empty, tree_size, compiled: OnceLock::new() }),
+            shared: Arc::new(Shared {
+                pattern: pattern.into(),
+                matches_empty,
+                tree_size,
+                compiled: OnceLock::new(),
+            }),
         })
     }
 
@@ -75,7 +84,8 @@ impl Regexp {
         regex_syntax::escape(text)
     }
 
-    /// Compiles the pattern if it is not compiled yet. The compiled form is charged to the request until it ends.
+    /// Compiles the pattern if it is not compiled yet. The compiled form is charged to the request
+    /// until it ends.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -84,13 +94,22 @@ impl Regexp {
     }
 
     fn compiled<R: Request>(&self, request: Option<&R>) -> Result<&Compiled, R::Error> {
-        let Shared { pattern, tree_size, compiled, .. } = &*self.shared;
+        let Shared {
+            pattern,
+            tree_size,
+            compiled,
+            ..
+        } = &*self.shared;
         // Fast path: used before.
         if let Some(compiled) = compiled.get() {
             return Ok(compiled);
         }
         let found = CACHE.get(&**pattern);
-        let counter = if found.is_some() { &N_FOUND } else { &N_COMPILED };
+        let counter = if found.is_some() {
+            &N_FOUND
+        } else {
+            &N_COMPILED
+        };
         counter.fetch_add(1, Ordering::Relaxed);
         let shared = match found {
             Some(found) => found,
@@ -106,18 +125,22 @@ impl Regexp {
 
     /// Returns the form compiled without a request: for patterns of the configuration and of tools.
     fn unlimited(&self) -> &Compiled {
-        self.compiled(None::<&NoRequest>).expect("without a request there is no limit")
+        self.compiled(None::<&NoRequest>)
+            .expect("without a request there is no limit")
     }
 
-    /// Returns `true` if all of `text` matches. For patterns of requests, see [`Regexp::is_match_in`].
+    /// Returns `true` if all of `text` matches. For patterns of requests, see
+    /// [`Regexp::is_match_in`].
     #[must_use]
     #[inline]
     pub fn is_match(&self, text: &str) -> bool {
-        self.unlimited().is_match(text, None::<&NoRequest>).expect("without a request there is no limit")
+        self.unlimited()
+            .is_match(text, None::<&NoRequest>)
+            .expect("without a request there is no limit")
     }
 
-    /// Returns `true` if all of `text` matches. Compiles the pattern as [`Regexp::compile`] does, and checks the
-    /// request while it reads long texts.
+    /// Returns `true` if all of `text` matches. Compiles the pattern as [`Regexp::compile`] does,
+    /// and checks the request while it reads long texts.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -132,9 +155,11 @@ impl Regexp {
         self.shared.matches_empty
     }
 
-    /// Returns the sorted literals if the pattern is a finite set of them, as in `a|b|c` or `node-[0-9]`.
+    /// Returns the sorted literals if the pattern is a finite set of them, as in `a|b|c` or
+    /// `node-[0-9]`.
     ///
-    /// `None` does not mean that there is no such set: large products such as `[a-z][a-z][a-z]` are not expanded.
+    /// `None` does not mean that there is no such set: large products such as `[a-z][a-z][a-z]` are
+    /// not expanded.
     #[must_use]
     pub fn literals(&self) -> Option<&[String]> {
         match &self.unlimited().shape {
@@ -143,7 +168,8 @@ impl Regexp {
         }
     }
 
-    /// Returns `true` if the pattern is `.*`, which matches every string. Other patterns may match every string too.
+    /// Returns `true` if the pattern is `.*`, which matches every string. Other patterns may match
+    /// every string too.
     #[must_use]
     pub fn matches_all(&self) -> bool {
         matches!(&self.unlimited().shape, Shape::Affixes(affixes) if affixes.matches_all())
@@ -171,13 +197,27 @@ struct Compiled {
 }
 
 impl Compiled {
-    fn new<R: Request>(pattern: &str, tree_size: usize, request: Option<&R>) -> Result<Self, R::Error> {
-        let _charge = request.map(|request| reserve(request, TREE_COPIES * tree_size)).transpose()?;
-        let syntax = syntax::parse(pattern, Goal::Match).expect("a regular expression holds a checked pattern");
+    fn new<R: Request>(
+        pattern: &str,
+        tree_size: usize,
+        request: Option<&R>,
+    ) -> Result<Self, R::Error> {
+        let _charge = request
+            .map(|request| reserve(request, TREE_COPIES * tree_size))
+            .transpose()?;
+        let syntax = syntax::parse(pattern, Goal::Match)
+            .expect("a regular expression holds a checked pattern");
         let (shape, rest) = shape_of(syntax.hir);
         let automaton = rest.map(|hir| Automaton::new(hir, request)).transpose()?;
-        let size = size_of::<Self>() + 2 * pattern.len() + shape.size() + automaton.as_ref().map_or(0, Automaton::size);
-        Ok(Self { shape, automaton, size })
+        let size = size_of::<Self>()
+            + 2 * pattern.len()
+            + shape.size()
+            + automaton.as_ref().map_or(0, Automaton::size);
+        Ok(Self {
+            shape,
+            automaton,
+            size,
+        })
     }
 
     fn is_match<R: Request>(&self, text: &str, request: Option<&R>) -> Result<bool, R::Error> {
@@ -186,8 +226,12 @@ impl Compiled {
             (Shape::Affixes(affixes), _) => Ok(affixes.is_match(text)),
             (Shape::Infix(infix), _) => Ok(text.contains(infix.as_str())),
             (Shape::Prefixed(prefix), _) if !text.starts_with(prefix.as_str()) => Ok(false),
-            (Shape::Prefixed(_) | Shape::Other, Some(automaton)) => automaton.is_match(text, request),
-            (Shape::Prefixed(_) | Shape::Other, None) => unreachable!("these shapes have an automaton: see shape_of"),
+            (Shape::Prefixed(_) | Shape::Other, Some(automaton)) => {
+                automaton.is_match(text, request)
+            }
+            (Shape::Prefixed(_) | Shape::Other, None) => {
+                unreachable!("these shapes have an automaton: see shape_of")
+            }
         }
     }
 }

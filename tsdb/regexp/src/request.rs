@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 /// The deadline and the memory of a request.
 ///
-/// The store implements it for its query context, so that this crate knows no clock and no memory budget. No method
-/// waits: patterns are compiled under locks.
+/// The store implements it for its query context, so that this crate knows no clock and no memory
+/// budget. No method waits: patterns are compiled under locks.
 pub trait Request {
     /// The reason why a request must end.
     type Error: From<LimitExceeded>;
@@ -34,12 +34,16 @@ pub trait Request {
     /// If the request exceeds its memory limit.
     fn hold(&self, size: usize) -> Result<(), Self::Error>;
 
-    /// Holds a value of `size` bytes that other requests share, and reserves its memory, until the request ends. A
-    /// value that is already held is not reserved again.
+    /// Holds a value of `size` bytes that other requests share, and reserves its memory, until the
+    /// request ends. A value that is already held is not reserved again.
     ///
     /// # Errors
     /// If the request exceeds its memory limit.
-    fn hold_shared<T: Any + Send + Sync>(&self, value: &Arc<T>, size: usize) -> Result<(), Self::Error>;
+    fn hold_shared<T: Any + Send + Sync>(
+        &self,
+        value: &Arc<T>,
+        size: usize,
+    ) -> Result<(), Self::Error>;
 }
 
 /// A pattern or a text exceeds a fixed limit.
@@ -57,7 +61,11 @@ pub struct LimitExceeded {
 impl LimitExceeded {
     /// Returns an error if `used` exceeds `limit`.
     pub(crate) fn check(what: &'static str, used: usize, limit: usize) -> Result<(), Self> {
-        if used > limit { Err(Self { what, used, limit }) } else { Ok(()) }
+        if used > limit {
+            Err(Self { what, used, limit })
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -84,7 +92,11 @@ impl Request for NoRequest {
         match *self {}
     }
 
-    fn hold_shared<T: Any + Send + Sync>(&self, _value: &Arc<T>, _size: usize) -> Result<(), LimitExceeded> {
+    fn hold_shared<T: Any + Send + Sync>(
+        &self,
+        _value: &Arc<T>,
+        _size: usize,
+    ) -> Result<(), LimitExceeded> {
         match *self {}
     }
 }

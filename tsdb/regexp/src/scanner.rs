@@ -1,4 +1,5 @@
-//! The position in a pattern. Reads characters and escapes for the parser and for character classes.
+//! The position in a pattern. Reads characters and escapes for the parser and for character
+//! classes.
 
 use super::RegexpError;
 
@@ -9,7 +10,8 @@ pub(crate) struct Scanner<'p> {
     pub(crate) flags: Flags,
     /// `false` if classes are only checked and counted.
     pub(crate) builds: bool,
-    /// `true` once a search for `:]` has failed. Later searches would fail, too, and repeating them would be quadratic.
+    /// `true` once a search for `:]` has failed. Later searches would fail, too, and repeating them
+    /// would be quadratic.
     pub(crate) has_no_posix_end: bool,
 }
 
@@ -28,8 +30,19 @@ pub(crate) struct Flags {
 impl<'p> Scanner<'p> {
     /// Returns a scanner at the start of a pattern.
     pub(crate) fn new(pattern: &'p str, builds: bool) -> Self {
-        let flags = Flags { fold_case: false, multi_line: false, dot_newline: true, lazy: false };
-        Self { pattern, at: 0, flags, builds, has_no_posix_end: false }
+        let flags = Flags {
+            fold_case: false,
+            multi_line: false,
+            dot_newline: true,
+            lazy: false,
+        };
+        Self {
+            pattern,
+            at: 0,
+            flags,
+            builds,
+            has_no_posix_end: false,
+        }
     }
 
     /// Parses an escape for one character.
@@ -59,7 +72,9 @@ impl<'p> Scanner<'p> {
     fn octal(&mut self, first: char) -> u32 {
         let mut code = first.to_digit(8).unwrap_or(0);
         for _ in 0..2 {
-            let Some(digit) = self.peek().and_then(|c| c.to_digit(8)) else { break };
+            let Some(digit) = self.peek().and_then(|c| c.to_digit(8)) else {
+                break;
+            };
             code = code * 8 + digit;
             self.at += 1;
         }

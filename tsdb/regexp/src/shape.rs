@@ -1,4 +1,5 @@
-//! Simple forms of patterns that need no automaton: sets of literals, prefixes, suffixes, substrings.
+//! Simple forms of patterns that need no automaton: sets of literals, prefixes, suffixes,
+//! substrings.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -68,8 +69,13 @@ fn without_outer_anchors(hir: Hir) -> Hir {
     if !matches!(hir.kind(), HirKind::Concat(_)) {
         return hir;
     }
-    let HirKind::Concat(mut parts) = hir.into_kind() else { unreachable!("it is a concatenation: see above") };
-    let n_starts = parts.iter().take_while(|part| is_look(Some(part), Look::Start)).count();
+    let HirKind::Concat(mut parts) = hir.into_kind() else {
+        unreachable!("it is a concatenation: see above")
+    };
+    let n_starts = parts
+        .iter()
+        .take_while(|part| is_look(Some(part), Look::Start))
+        .count();
     parts.drain(..n_starts);
     while is_look(parts.last(), Look::End) {
         parts.pop();
@@ -85,15 +91,18 @@ fn literals(hir: &Hir) -> Option<Vec<String>> {
         HirKind::Class(class) if class.is_empty() => Some(Vec::new()),
         HirKind::Class(Class::Unicode(class)) => {
             let n_chars: usize = class.ranges().iter().map(|range| range.len()).sum();
-            let chars = class.ranges().iter().flat_map(|range| range.start()..=range.end());
+            let chars = class
+                .ranges()
+                .iter()
+                .flat_map(|range| range.start()..=range.end());
             (n_chars <= PRODUCT_MAX).then(|| chars.map(String::from).collect())
         }
         HirKind::Class(Class::Bytes(_)) | HirKind::Look(_) => None,
         HirKind::Repetition(repetition) => repeated(repetition),
         HirKind::Capture(capture) => literals(&capture.sub),
-        HirKind::Concat(parts) => {
-            parts.iter().try_fold(vec![String::new()], |heads, part| product(heads, literals(part)?))
-        }
+        HirKind::Concat(parts) => parts.iter().try_fold(vec![String::new()], |heads, part| {
+            product(heads, literals(part)?)
+        }),
         HirKind::Alternation(parts) => {
             let (mut all, mut size) = (Vec::new(), 0);
             for part in parts {
@@ -140,7 +149,12 @@ fn product(heads: Vec<String>, tails: Vec<String>) -> Option<Vec<String>> {
     if heads.iter().all(String::is_empty) && heads.len() == 1 {
         return Some(tails);
     }
-    Some(heads.iter().flat_map(|head| tails.iter().map(move |tail| format!("{head}{tail}"))).collect())
+    Some(
+        heads
+            .iter()
+            .flat_map(|head| tails.iter().map(move |tail| format!("{head}{tail}")))
+            .collect(),
+    )
 }
 
 fn affixes_or_infix(hir: &Hir) -> Option<Shape> {
@@ -149,14 +163,20 @@ fn affixes_or_infix(hir: &Hir) -> Option<Shape> {
         _ => std::slice::from_ref(hir),
     };
     let affixes = |prefix: &Hir, gap_min, suffix: &Hir| {
-        Some(Shape::Affixes(Affixes { prefix: literal(prefix)?, gap_min, suffix: literal(suffix)? }))
+        Some(Shape::Affixes(Affixes {
+            prefix: literal(prefix)?,
+            gap_min,
+            suffix: literal(suffix)?,
+        }))
     };
     let empty = Hir::empty();
     match parts {
         [gap] => affixes(&empty, any(gap)?, &empty),
         [gap, suffix] if any(gap).is_some() => affixes(&empty, any(gap)?, suffix),
         [prefix, gap] => affixes(prefix, any(gap)?, &empty),
-        [before, infix, after] if any(before) == Some(0) && any(after) == Some(0) => literal(infix).map(Shape::Infix),
+        [before, infix, after] if any(before) == Some(0) && any(after) == Some(0) => {
+            literal(infix).map(Shape::Infix)
+        }
         [prefix, gap, suffix] => affixes(prefix, any(gap)?, suffix),
         _ => None,
     }
@@ -165,9 +185,12 @@ fn affixes_or_infix(hir: &Hir) -> Option<Shape> {
 /// Returns the minimum length of `.*` or `.+`. Returns `None` for other expressions.
 fn any(hir: &Hir) -> Option<usize> {
     match hir.kind() {
-        HirKind::Repetition(Repetition { min: min @ (0 | 1), max: None, sub, .. }) => {
-            (**sub == Hir::dot(Dot::AnyChar)).then_some(*min as usize)
-        }
+        HirKind::Repetition(Repetition {
+            min: min @ (0 | 1),
+            max: None,
+            sub,
+            ..
+        }) => (**sub == Hir::dot(Dot::AnyChar)).then_some(*min as usize),
         _ => None,
     }
 }
@@ -235,10 +258,16 @@ impl Literals {
         if texts.len() > SCAN_MAX {
             table.reserve(texts.len(), |_| unreachable!("the table is empty"));
             for (at, text) in (0_u32..).zip(&texts) {
-                table.insert_unique(hasher.hash_one(text), at, |&at| hasher.hash_one(&texts[at as usize]));
+                table.insert_unique(hasher.hash_one(text), at, |&at| {
+                    hasher.hash_one(&texts[at as usize])
+                });
             }
         }
-        Self { sorted: texts, table, hasher }
+        Self {
+            sorted: texts,
+            table,
+            hasher,
+        }
     }
 
     #[inline]
@@ -246,23 +275,36 @@ impl Literals {
         if self.table.is_empty() {
             return self.sorted.iter().any(|literal| literal == text);
         }
-        self.table.find(self.hasher.hash_one(text), |&at| self.sorted[at as usize] == text).is_some()
+        self.table
+            .find(self.hasher.hash_one(text), |&at| {
+                self.sorted[at as usize] == text
+            })
+            .is_some()
     }
 
     /// Returns the approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.sorted.iter().map(|text| text.len() + size_of::<String>() + 2 * size_of::<u32>()).sum()
+        self.sorted
+            .iter()
+            .map(|text| text.len() + size_of::<String>() + 2 * size_of::<u32>())
+            .sum()
     }
 
     pub(crate) fn as_slice(&self) -> &[String] {
         &self.sorted
     }
 
-    /// Returns the common prefix of all strings, which is the common prefix of the first and the last one.
+    /// Returns the common prefix of all strings, which is the common prefix of the first and the
+    /// last one.
     pub(crate) fn common_prefix(&self) -> &str {
-        let (Some(first), Some(last)) = (self.sorted.first(), self.sorted.last()) else { return "" };
+        let (Some(first), Some(last)) = (self.sorted.first(), self.sorted.last()) else {
+            return "";
+        };
         let pairs = first.chars().zip(last.chars());
-        let len = pairs.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum();
+        let len = pairs
+            .take_while(|(a, b)| a == b)
+            .map(|(a, _)| a.len_utf8())
+            .sum();
         &first[..len]
     }
 }

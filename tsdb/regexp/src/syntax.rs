@@ -1,11 +1,16 @@
-//! Go's regular expression syntax (RE2 with Perl's extensions), parsed into the tree of the crate `regex-syntax`.
+//! Go's regular expression syntax (RE2 with Perl's extensions), parsed into the tree of the crate
+//! `regex-syntax`.
 //!
-//! A pattern is first only checked, with Go's limits. This takes little memory for any pattern. The tree, which can be
-//! a thousand times larger than the pattern, is built later, when a request needs it.
+//! A pattern is first only checked, with Go's limits. This takes little memory for any pattern. The
+//! tree, which can be a thousand times larger than the pattern, is built later, when a request
+//! needs it.
 //!
-//! Matches always cover the whole string, so groups matter only for rewriting. Otherwise they are parsed and dropped.
+//! Matches always cover the whole string, so groups matter only for rewriting. Otherwise they are
+//! parsed and dropped.
 
-use regex_syntax::hir::{Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, Look, Repetition};
+use regex_syntax::hir::{
+    Capture, Class, ClassUnicode, ClassUnicodeRange, Dot, Hir, Look, Repetition,
+};
 
 use super::RegexpError;
 use super::class::{self, CharSet};
@@ -48,7 +53,8 @@ const INSTRUCTIONS_MAX: u64 = (128 << 20) / 40;
 /// Maximum number of characters and ends of ranges in a pattern, as in Go: 128 MiB of 4 bytes each.
 const RUNES_MAX: usize = (128 << 20) / 4;
 
-/// Size of a node of the tree in bytes, with its properties and its share of growing lists, rounded up.
+/// Size of a node of the tree in bytes, with its properties and its share of growing lists, rounded
+/// up.
 const NODE_SIZE: usize = 256;
 
 /// Parses a pattern.
@@ -75,10 +81,24 @@ pub(crate) fn parse(pattern: &str, goal: Goal) -> Result<Syntax, RegexpError> {
     if measure.instructions > INSTRUCTIONS_MAX || parser.n_runes > RUNES_MAX {
         return Err(failure("expression too large", pattern));
     }
-    let Measure { instructions, matches_empty, .. } = measure;
+    let Measure {
+        instructions,
+        matches_empty,
+        ..
+    } = measure;
     let (hir, n_instructions) = (hir.unwrap_or_else(Hir::empty), instructions as usize);
-    let Parser { group_names, tree_size, .. } = parser;
-    Ok(Syntax { hir, group_names, matches_empty, n_instructions, tree_size })
+    let Parser {
+        group_names,
+        tree_size,
+        ..
+    } = parser;
+    Ok(Syntax {
+        hir,
+        group_names,
+        matches_empty,
+        n_instructions,
+        tree_size,
+    })
 }
 
 struct Parser<'p> {
@@ -151,11 +171,29 @@ impl Parser<'_> {
                 self.end_alternative();
             }
             ')' => return self.close_group(),
-            '^' => self.look(1, if self.src.flags.multi_line { Look::StartLF } else { Look::Start }),
-            '$' => self.look(1, if self.src.flags.multi_line { Look::EndLF } else { Look::End }),
+            '^' => self.look(
+                1,
+                if self.src.flags.multi_line {
+                    Look::StartLF
+                } else {
+                    Look::Start
+                },
+            ),
+            '$' => self.look(
+                1,
+                if self.src.flags.multi_line {
+                    Look::EndLF
+                } else {
+                    Look::End
+                },
+            ),
             '.' => {
                 self.src.at += 1;
-                let dot = if self.src.flags.dot_newline { Dot::AnyChar } else { Dot::AnyCharExceptLF };
+                let dot = if self.src.flags.dot_newline {
+                    Dot::AnyChar
+                } else {
+                    Dot::AnyCharExceptLF
+                };
                 self.push_leaf(0, false, || Hir::dot(dot));
             }
             '[' => {
@@ -176,13 +214,18 @@ impl Parser<'_> {
     }
 
     fn literal(&mut self) {
-        let c = self.src.next_char().expect("step is called with a character ahead");
+        let c = self
+            .src
+            .next_char()
+            .expect("step is called with a character ahead");
         self.push_char(u32::from(c));
     }
 
     /// Appends a character. A surrogate, which escapes can name, matches nothing.
     fn push_char(&mut self, code: u32) {
-        let Some(c) = char::from_u32(code) else { return self.push_leaf(1, false, Hir::fail) };
+        let Some(c) = char::from_u32(code) else {
+            return self.push_leaf(1, false, Hir::fail);
+        };
         if !self.src.flags.fold_case || (c.is_ascii() && !c.is_ascii_alphabetic()) {
             self.group.run.push(c);
             return;
@@ -202,7 +245,9 @@ impl Parser<'_> {
     }
 
     fn push_class(&mut self, CharSet { n_ranges, class }: CharSet) {
-        self.push_leaf(2 * n_ranges, false, || Hir::class(Class::Unicode(class.unwrap_or_else(ClassUnicode::empty))));
+        self.push_leaf(2 * n_ranges, false, || {
+            Hir::class(Class::Unicode(class.unwrap_or_else(ClassUnicode::empty)))
+        });
     }
 
     /// Appends a piece of one instruction.
@@ -223,13 +268,23 @@ impl Parser<'_> {
     ) -> Piece {
         self.n_runes += n_runes;
         self.tree_size += NODE_SIZE + size;
-        let measure = Measure { instructions: n_chars as u64, depth: 1, repeats: 1, matches_empty };
-        Piece { hir: self.src.builds.then(hir), measure }
+        let measure = Measure {
+            instructions: n_chars as u64,
+            depth: 1,
+            repeats: 1,
+            matches_empty,
+        };
+        Piece {
+            hir: self.src.builds.then(hir),
+            measure,
+        }
     }
 
     fn literal_piece(&mut self, text: &str) -> Piece {
         let n_chars = text.chars().count();
-        self.leaf((n_chars, text.len()), n_chars, false, || Hir::literal(text.as_bytes()))
+        self.leaf((n_chars, text.len()), n_chars, false, || {
+            Hir::literal(text.as_bytes())
+        })
     }
 
     fn end_run(&mut self) {
@@ -242,7 +297,9 @@ impl Parser<'_> {
 
     /// Removes the piece that a repetition applies to.
     fn pop(&mut self) -> Option<Piece> {
-        let Some(c) = self.group.run.pop() else { return self.group.pieces.last.take() };
+        let Some(c) = self.group.run.pop() else {
+            return self.group.pieces.last.take();
+        };
         self.end_run();
         Some(self.literal_piece(c.encode_utf8(&mut [0; 4])))
     }
@@ -250,7 +307,8 @@ impl Parser<'_> {
     fn end_alternative(&mut self) {
         self.end_run();
         self.tree_size += NODE_SIZE;
-        let piece = std::mem::take(&mut self.group.pieces).join(|_, sequence| sequence, Hir::concat);
+        let piece =
+            std::mem::take(&mut self.group.pieces).join(|_, sequence| sequence, Hir::concat);
         self.group.alternatives.push(piece);
     }
 
@@ -259,7 +317,9 @@ impl Parser<'_> {
         let outer = std::mem::replace(&mut self.group, group);
         self.end_alternative();
         let group = std::mem::replace(&mut self.group, outer);
-        group.alternatives.join(|alternatives, _| alternatives, Hir::alternation)
+        group
+            .alternatives
+            .join(|alternatives, _| alternatives, Hir::alternation)
     }
 
     fn counted_repeat(
@@ -273,21 +333,34 @@ impl Parser<'_> {
         let bounded = min <= REPEAT_MAX && max.is_none_or(|max| max <= REPEAT_MAX && min <= max);
         match bounded {
             true => self.repeat(start, len, counts, before),
-            false => Err(failure("invalid repeat count", &self.src.pattern[start..start + len])),
+            false => Err(failure(
+                "invalid repeat count",
+                &self.src.pattern[start..start + len],
+            )),
         }
     }
 
     /// Repeats the piece before an operator that is `len` bytes long.
-    fn repeat(&mut self, start: usize, len: usize, counts: Counts, before: Option<usize>) -> Result<(), RegexpError> {
+    fn repeat(
+        &mut self,
+        start: usize,
+        len: usize,
+        counts: Counts,
+        before: Option<usize>,
+    ) -> Result<(), RegexpError> {
         self.src.at = start + len;
         let greedy = self.src.eat("?") == self.src.flags.lazy;
         if let Some(before) = before {
-            return Err(failure("invalid nested repetition operator", &self.src.pattern[before..self.src.at]));
+            return Err(failure(
+                "invalid nested repetition operator",
+                &self.src.pattern[before..self.src.at],
+            ));
         }
         let operator = &self.src.pattern[start..self.src.at];
         let missing = || failure("missing argument to repetition operator", operator);
         let piece = self.pop().ok_or_else(missing)?.repeated(counts, greedy);
-        let counted = operator.starts_with('{') && (counts.0 >= 2 || counts.1.is_some_and(|max| max >= 2));
+        let counted =
+            operator.starts_with('{') && (counts.0 >= 2 || counts.1.is_some_and(|max| max >= 2));
         if counted && piece.measure.repeats > REPEAT_MAX {
             return Err(failure("invalid repeat count", operator));
         }
@@ -311,7 +384,10 @@ impl Parser<'_> {
         if self.outer.len() >= DEPTH_MAX {
             return Err(failure("expression nests too deeply", self.src.pattern));
         }
-        let group = Group { flags_outside: Some(self.src.flags), ..Group::default() };
+        let group = Group {
+            flags_outside: Some(self.src.flags),
+            ..Group::default()
+        };
         self.outer.push(std::mem::replace(&mut self.group, group));
         Ok(())
     }
@@ -328,7 +404,9 @@ impl Parser<'_> {
     }
 
     fn close_group(&mut self) -> Result<(), RegexpError> {
-        let Some(outer) = self.outer.pop() else { return Err(failure("unexpected )", self.src.pattern)) };
+        let Some(outer) = self.outer.pop() else {
+            return Err(failure("unexpected )", self.src.pattern));
+        };
         self.src.at += 1;
         let group = std::mem::replace(&mut self.group, outer);
         self.src.flags = group.flags_outside.unwrap_or(self.src.flags);
@@ -336,7 +414,13 @@ impl Parser<'_> {
         let mut piece = self.finish(group);
         if let Some(index) = number {
             if self.goal == Goal::Rewrite {
-                piece.hir = piece.hir.map(|sub| Hir::capture(Capture { index, name: None, sub: Box::new(sub) }));
+                piece.hir = piece.hir.map(|sub| {
+                    Hir::capture(Capture {
+                        index,
+                        name: None,
+                        sub: Box::new(sub),
+                    })
+                });
             }
             piece.measure.depth += 1;
             piece.measure.instructions = piece.measure.instructions.saturating_add(2);
@@ -352,9 +436,12 @@ impl Parser<'_> {
             [_, _, b'<', _, ..] => 3,
             _ => return self.flags(),
         };
-        let Some(end) = rest.find('>') else { return Err(failure("invalid named capture", rest)) };
+        let Some(end) = rest.find('>') else {
+            return Err(failure("invalid named capture", rest));
+        };
         let name = rest.get(name_at..end).unwrap_or("");
-        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let is_name =
+            !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         match is_name {
             true => self.open_capture(end + 1, Some(name)),
             false => Err(failure("invalid named capture", &rest[..=end])),
@@ -388,7 +475,10 @@ impl Parser<'_> {
             }
             any = true;
         }
-        Err(failure("invalid or unsupported Perl syntax", &self.src.pattern[start..self.src.at]))
+        Err(failure(
+            "invalid or unsupported Perl syntax",
+            &self.src.pattern[start..self.src.at],
+        ))
     }
 
     /// Parses a part that begins with a backslash.
@@ -402,7 +492,9 @@ impl Parser<'_> {
             Some(b'C') => return Err(failure("invalid escape sequence", "\\C")),
             Some(b'Q') => {
                 let quoted = &rest[2..];
-                let (text, len) = quoted.split_once("\\E").map_or((quoted, quoted.len()), |(t, _)| (t, t.len() + 2));
+                let (text, len) = quoted
+                    .split_once("\\E")
+                    .map_or((quoted, quoted.len()), |(t, _)| (t, t.len() + 2));
                 self.src.at += 2 + len;
                 text.chars().for_each(|c| self.push_char(u32::from(c)));
             }
@@ -421,16 +513,35 @@ impl Parser<'_> {
 impl Pieces {
     fn push(&mut self, piece: Piece) {
         if let Some(Piece { hir, measure }) = self.last.replace(piece) {
-            self.before = Some(self.before.map_or((measure, measure), |before| joined(before, measure)));
+            self.before = Some(
+                self.before
+                    .map_or((measure, measure), |before| joined(before, measure)),
+            );
             self.hirs.extend(hir);
         }
     }
 
     /// Joins the pieces. `choose` selects one of the measures of alternatives and of a sequence.
-    fn join(mut self, choose: impl FnOnce(Measure, Measure) -> Measure, join: impl FnOnce(Vec<Hir>) -> Hir) -> Piece {
-        let empty = Measure { instructions: 1, depth: 1, repeats: 1, matches_empty: true };
-        let Some(last) = self.last else { return Piece { hir: Some(Hir::empty()), measure: empty } };
-        let Some(before) = self.before else { return last };
+    fn join(
+        mut self,
+        choose: impl FnOnce(Measure, Measure) -> Measure,
+        join: impl FnOnce(Vec<Hir>) -> Hir,
+    ) -> Piece {
+        let empty = Measure {
+            instructions: 1,
+            depth: 1,
+            repeats: 1,
+            matches_empty: true,
+        };
+        let Some(last) = self.last else {
+            return Piece {
+                hir: Some(Hir::empty()),
+                measure: empty,
+            };
+        };
+        let Some(before) = self.before else {
+            return last;
+        };
         let (alternatives, sequence) = joined(before, last.measure);
         let mut measure = choose(alternatives, sequence);
         measure.depth += 1;
@@ -445,13 +556,20 @@ impl Pieces {
 /// Adds a piece to alternatives and to a sequence.
 fn joined((alternatives, sequence): (Measure, Measure), next: Measure) -> (Measure, Measure) {
     let add = |list: Measure, instructions: u64, matches_empty: bool| Measure {
-        instructions: list.instructions.saturating_add(next.instructions).saturating_add(instructions),
+        instructions: list
+            .instructions
+            .saturating_add(next.instructions)
+            .saturating_add(instructions),
         depth: list.depth.max(next.depth),
         repeats: list.repeats.max(next.repeats),
         matches_empty,
     };
     (
-        add(alternatives, 1, alternatives.matches_empty || next.matches_empty),
+        add(
+            alternatives,
+            1,
+            alternatives.matches_empty || next.matches_empty,
+        ),
         add(sequence, 0, sequence.matches_empty && next.matches_empty),
     )
 }
@@ -459,8 +577,18 @@ fn joined((alternatives, sequence): (Measure, Measure), next: Measure) -> (Measu
 impl Piece {
     fn repeated(self, (min, max): Counts, greedy: bool) -> Self {
         let measure = self.measure.repeated(min, max);
-        let repetition = |sub: Hir| Hir::repetition(Repetition { min, max, greedy, sub: Box::new(sub) });
-        Self { hir: self.hir.map(repetition), measure }
+        let repetition = |sub: Hir| {
+            Hir::repetition(Repetition {
+                min,
+                max,
+                greedy,
+                sub: Box::new(sub),
+            })
+        };
+        Self {
+            hir: self.hir.map(repetition),
+            measure,
+        }
     }
 }
 
@@ -472,8 +600,17 @@ impl Measure {
             (_, None) => times(min).saturating_add(1),
             (_, Some(max)) => times(max).saturating_add(u64::from(max - min)).max(1),
         };
-        let repeats = if max == Some(0) { 1 } else { self.repeats.saturating_mul(max.unwrap_or(min).max(1)) };
-        Self { instructions, depth: self.depth + 1, repeats, matches_empty: min == 0 || self.matches_empty }
+        let repeats = if max == Some(0) {
+            1
+        } else {
+            self.repeats.saturating_mul(max.unwrap_or(min).max(1))
+        };
+        Self {
+            instructions,
+            depth: self.depth + 1,
+            repeats,
+            matches_empty: min == 0 || self.matches_empty,
+        }
     }
 }
 
@@ -482,7 +619,9 @@ type Counts = (u32, Option<u32>);
 
 /// Parses `{2}`, `{2,}` or `{2,3}`. Returns its length too. Anything else is literal text.
 fn counts(text: &str) -> Option<(usize, Counts)> {
-    let end = 1 + text[1..].bytes().position(|b| !b.is_ascii_digit() && b != b',')?;
+    let end = 1 + text[1..]
+        .bytes()
+        .position(|b| !b.is_ascii_digit() && b != b',')?;
     let inner = text[end..].starts_with('}').then_some(&text[1..end])?;
     let counts = match inner.split_once(',') {
         None => {

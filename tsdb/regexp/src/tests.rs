@@ -18,7 +18,9 @@ fn error(pattern: &str) -> String {
 
 #[test]
 fn patterns_that_go_rejects_are_rejected_in_its_words() {
-    let check = |pattern: &str, expect: &str| assert_eq!(error(pattern), format!("error parsing regexp: {expect}"));
+    let check = |pattern: &str, expect: &str| {
+        assert_eq!(error(pattern), format!("error parsing regexp: {expect}"))
+    };
     check("[", "missing closing ]: `[`");
     check("a[b", "missing closing ]: `[b`");
     check("[]a", "missing closing ]: `[]a`");
@@ -36,7 +38,10 @@ fn patterns_that_go_rejects_are_rejected_in_its_words() {
     check("[z-a]", "invalid character class range: `z-a`");
     check("[a~~b--c]", "invalid character class range: `b--`");
     check("[[:foo:]]", "invalid character class range: `[:foo:]`");
-    check(r"\p{Klingon}", r"invalid character class range: `\p{Klingon}`");
+    check(
+        r"\p{Klingon}",
+        r"invalid character class range: `\p{Klingon}`",
+    );
     check(r"\pX", r"invalid character class range: `\pX`");
     check(r"\p{L", r"invalid character class range: `\p{L`");
     check(r"\C", r"invalid escape sequence: `\C`");
@@ -61,8 +66,14 @@ fn patterns_that_go_rejects_are_rejected_in_its_words() {
 fn matches_are_those_of_go() {
     let check = |pattern: &str, matching: &[&str], others: &[&str]| {
         let regexp = Regexp::parse(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"));
-        assert!(matching.iter().all(|text| regexp.is_match(text)), "{pattern} matches {matching:?}");
-        assert!(!others.iter().any(|text| regexp.is_match(text)), "{pattern} does not match {others:?}");
+        assert!(
+            matching.iter().all(|text| regexp.is_match(text)),
+            "{pattern} matches {matching:?}"
+        );
+        assert!(
+            !others.iter().any(|text| regexp.is_match(text)),
+            "{pattern} does not match {others:?}"
+        );
     };
     check("", &[""], &["a"]);
     check("a.c", &["abc", "a\nc", "aéc"], &["ac", "xabc", "abcx"]);
@@ -114,7 +125,10 @@ fn finite_sets_are_expanded() {
     let check = |pattern: &str, expect: Option<&[&str]>| {
         let found = Regexp::parse(pattern).unwrap();
         assert_eq!(
-            found.literals().map(|l| l.iter().map(String::as_str).collect::<Vec<_>>()).as_deref(),
+            found
+                .literals()
+                .map(|l| l.iter().map(String::as_str).collect::<Vec<_>>())
+                .as_deref(),
             expect,
             "{pattern}"
         );
@@ -123,7 +137,12 @@ fn finite_sets_are_expanded() {
     check("", Some(&[""]));
     check("^(b|a|foo|)$", Some(&["", "a", "b", "foo"]));
     check("(a|b)c(d|)", Some(&["ac", "acd", "bc", "bcd"]));
-    check("node-[0-2]x?", Some(&["node-0", "node-0x", "node-1", "node-1x", "node-2", "node-2x"]));
+    check(
+        "node-[0-2]x?",
+        Some(&[
+            "node-0", "node-0x", "node-1", "node-1x", "node-2", "node-2x",
+        ]),
+    );
     check("(?i)up", Some(&["UP", "Up", "uP", "up"]));
     check("a{2,3}", Some(&["aa", "aaa"]));
     check("[^\\x00-\\x{10FFFF}]", Some(&[]));
@@ -140,7 +159,13 @@ fn finite_sets_are_expanded() {
 
 #[test]
 fn prefixes_are_found() {
-    let check = |pattern: &str, expect: &str| assert_eq!(Regexp::parse(pattern).unwrap().prefix(), expect, "{pattern}");
+    let check = |pattern: &str, expect: &str| {
+        assert_eq!(
+            Regexp::parse(pattern).unwrap().prefix(),
+            expect,
+            "{pattern}"
+        )
+    };
     check("foo.*", "foo");
     check("^foo.+bar$", "foo");
     check("foo[a-z]+", "foo");
@@ -164,11 +189,17 @@ fn unbounded_patterns_are_rejected_or_stop() {
     assert!(Regexp::parse(&nested).unwrap().is_match("a"));
     let nested = format!("{}a{}", "(?:".repeat(450), "b?)*".repeat(450));
     assert!(Regexp::parse(&nested).unwrap().is_match("ab"));
-    assert!(Regexp::parse("(x+x+)+y").unwrap().is_match(&format!("{}y", "x".repeat(1000))));
+    assert!(
+        Regexp::parse("(x+x+)+y")
+            .unwrap()
+            .is_match(&format!("{}y", "x".repeat(1000)))
+    );
     // Each of these is quadratic if the parser searches for an end again and again.
-    for pattern in
-        ["{".repeat(1 << 20), format!("[{}x]", "[:".repeat(1 << 19)), format!("[{}]", r"\pL".repeat(1 << 14))]
-    {
+    for pattern in [
+        "{".repeat(1 << 20),
+        format!("[{}x]", "[:".repeat(1 << 19)),
+        format!("[{}]", r"\pL".repeat(1 << 14)),
+    ] {
         assert!(Regexp::parse(&pattern).is_ok(), "{}", &pattern[..9]);
     }
 }
@@ -216,11 +247,18 @@ impl Request for Limited {
     type Charge = Charge;
 
     fn check(&self) -> Result<(), Error> {
-        if self.is_canceled.get() { Err(Error::Canceled) } else { Ok(()) }
+        if self.is_canceled.get() {
+            Err(Error::Canceled)
+        } else {
+            Ok(())
+        }
     }
 
     fn charge(&self) -> Charge {
-        Charge { used: Rc::clone(&self.used), size: 0 }
+        Charge {
+            used: Rc::clone(&self.used),
+            size: 0,
+        }
     }
 
     fn grow(&self, charge: &mut Charge, size: usize) -> Result<(), Error> {
@@ -239,12 +277,21 @@ impl Request for Limited {
     }
 
     fn hold_shared<T: Any + Send + Sync>(&self, value: &Arc<T>, size: usize) -> Result<(), Error> {
-        if self.held.borrow_mut().insert(Arc::as_ptr(value) as usize) { self.hold(size) } else { Ok(()) }
+        if self.held.borrow_mut().insert(Arc::as_ptr(value) as usize) {
+            self.hold(size)
+        } else {
+            Ok(())
+        }
     }
 }
 
 pub(crate) fn request(size_max: usize) -> Limited {
-    Limited { used: Rc::default(), size_max, is_canceled: Cell::new(false), held: RefCell::default() }
+    Limited {
+        used: Rc::default(),
+        size_max,
+        is_canceled: Cell::new(false),
+        held: RefCell::default(),
+    }
 }
 
 fn is_compiled(regexp: &Regexp) -> bool {
@@ -265,15 +312,26 @@ fn a_wide_pattern_is_compiled_once_and_charged_to_each_request() {
     let (ctx, other) = (request(1 << 20), request(1 << 20));
     regexp.compile(&ctx).unwrap();
     let size = ctx.used.get();
-    assert!((10_000..600_000).contains(&size), "{size} bytes; Go takes 500 kB");
-    assert!(regexp.is_match_in(&ctx, "Straße-βxx").unwrap() && !regexp.is_match_in(&ctx, "Straße-bxx").unwrap());
+    assert!(
+        (10_000..600_000).contains(&size),
+        "{size} bytes; Go takes 500 kB"
+    );
+    assert!(
+        regexp.is_match_in(&ctx, "Straße-βxx").unwrap()
+            && !regexp.is_match_in(&ctx, "Straße-bxx").unwrap()
+    );
     let same = Regexp::parse(WIDE).unwrap();
     same.compile(&other).unwrap();
     assert_eq!(other.used.get(), size);
     let shared = |regexp: &Regexp| Arc::clone(regexp.shared.compiled.get().unwrap());
     assert!(Arc::ptr_eq(&shared(&regexp), &shared(&same)));
     let stats = cache_stats();
-    assert!(stats.n_compiled > 0 && stats.n_found > 0 && stats.size >= size as u64 && stats.size <= CACHE_SIZE_MAX);
+    assert!(
+        stats.n_compiled > 0
+            && stats.n_found > 0
+            && stats.size >= size as u64
+            && stats.size <= CACHE_SIZE_MAX
+    );
 }
 
 #[test]
@@ -287,7 +345,11 @@ fn compiling_obeys_the_limits_of_the_request() {
         assert_eq!(rewrite.apply_in(&ctx, "x").unwrap_err(), expect);
     };
     check(request(1000), "[ab]+limited", Error::Memory);
-    check(request(4 << 20), &format!("(.x{{999}}{})", "y.*".repeat(100_000)), Error::Memory);
+    check(
+        request(4 << 20),
+        &format!("(.x{{999}}{})", "y.*".repeat(100_000)),
+        Error::Memory,
+    );
     let canceled = request(1 << 20);
     canceled.is_canceled.set(true);
     check(canceled, "[ab]+canceled", Error::Canceled);
@@ -299,7 +361,10 @@ fn a_long_search_obeys_the_deadline() {
     let text = "a".repeat(1 << 16);
     assert!(!regexp.is_match_in(&ctx, &text).unwrap());
     ctx.is_canceled.set(true);
-    assert!(matches!(regexp.is_match_in(&ctx, &text), Err(Error::Canceled)));
+    assert!(matches!(
+        regexp.is_match_in(&ctx, &text),
+        Err(Error::Canceled)
+    ));
 }
 
 #[test]
@@ -313,13 +378,19 @@ fn patterns_that_distinguish_many_characters_work_on_utf_8() {
 fn repeated_pieces_can_be_optional() {
     let check = |pattern: &str, yes: &[&str], no: &[&str]| {
         let regexp = Regexp::parse(pattern).unwrap();
-        yes.iter().for_each(|text| assert!(regexp.is_match(text), "{pattern} on {text:?}"));
-        no.iter().for_each(|text| assert!(!regexp.is_match(text), "{pattern} on {text:?}"));
+        yes.iter()
+            .for_each(|text| assert!(regexp.is_match(text), "{pattern} on {text:?}"));
+        no.iter()
+            .for_each(|text| assert!(!regexp.is_match(text), "{pattern} on {text:?}"));
     };
     check("node(-[0-9]+)?", &["node", "node-1", "node-12"], &["node-"]);
     check("n([0-9]+)?x", &["nx", "n1x", "n12x"], &["n", "nax"]);
     check("n(?:[a-z]{2})?x", &["nx", "nabx"], &["nax", "nabcx"]);
-    check("n(?:[a-z]{2,3})?x.*y", &["nxy", "nabx_y", "nabcxy"], &["naxy"]);
+    check(
+        "n(?:[a-z]{2,3})?x.*y",
+        &["nxy", "nabx_y", "nabcxy"],
+        &["naxy"],
+    );
     check("(?:[0-9]+)??x", &["x", "12x"], &["a"]);
     check("([0-9]+)*x", &["x", "12x"], &["ax"]);
     check("([0-9]?)+x", &["x", "12x"], &["ax"]);
@@ -334,14 +405,18 @@ fn an_alphabet_ends_at_the_deadline() {
     let ctx = request(usize::MAX);
     assert!(Alphabet::of(&hir, Some(&ctx)).unwrap().is_some());
     ctx.is_canceled.set(true);
-    assert!(matches!(Alphabet::of(&hir, Some(&ctx)), Err(Error::Canceled)));
+    assert!(matches!(
+        Alphabet::of(&hir, Some(&ctx)),
+        Err(Error::Canceled)
+    ));
 }
 
 /// Generates patterns from pieces that exercise the simple forms.
 fn pattern() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
-        "a", "b", "ab", ".", ".*", ".+", "|", "(", ")", "(?:", "*", "+", "?", "{2}", "[ab]", "[^a]", "^", "$", "(?i)",
-        "é", "[ß-ú]", r"\pL", "[^é]", r"\b", r"\w", "(?s)", "(?-s)", "\n", "a|b", ".*a.*",
+        "a", "b", "ab", ".", ".*", ".+", "|", "(", ")", "(?:", "*", "+", "?", "{2}", "[ab]",
+        "[^a]", "^", "$", "(?i)", "é", "[ß-ú]", r"\pL", "[^é]", r"\b", r"\w", "(?s)", "(?-s)",
+        "\n", "a|b", ".*a.*",
     ]);
     prop::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
 }

@@ -1,4 +1,5 @@
-//! Runs the replay of a store: definitions, samples, then the samples that were buffered during the replay.
+//! Runs the replay of a store: definitions, samples, then the samples that were buffered during the
+//! replay.
 //!
 //! Threads: runs in the thread of `Db::open`, or in a separate one ([`Replayer`]).
 
@@ -15,16 +16,17 @@ use rayon::prelude::*;
 use crate::error::{Error, Interrupt, Result};
 use crate::head::{Bounds, Replayed};
 use crate::replay::{
-    Replay, ReplayContext, ReplayStats, apply_start_timestamp, log_floor, replay_share, replay_workers,
-    sample_bins_bytes,
+    Replay, ReplayContext, ReplayStats, apply_start_timestamp, log_floor, replay_share,
+    replay_workers, sample_bins_bytes,
 };
 use crate::shard::Shard;
 use crate::store::Store;
 use crate::wal::reader::LargeFrameLock;
 use crate::wal::{Epoch, StartTimestamp};
 
-/// Series refs skipped before the first series created during a replay. A sample whose definition was lost may have one
-/// of them, which is known only when the sample is read: the next replay would assign it to the new series.
+/// Series refs skipped before the first series created during a replay. A sample whose definition
+/// was lost may have one of them, which is known only when the sample is read: the next replay
+/// would assign it to the new series.
 const REFS_SKIPPED: u64 = 1 << 32;
 /// The highest valid series ref: there is always a next one.
 const REF_MAX: u64 = u64::MAX / 2;
@@ -47,12 +49,12 @@ pub(crate) struct ReplaySource {
     pub(crate) quarantine: PathBuf,
 }
 
-/// Replays the WAL of a store. No other thread uses the store until `defined` is called. From then on, the store
-/// accepts writes.
+/// Replays the WAL of a store. No other thread uses the store until `defined` is called. From then
+/// on, the store accepts writes.
 ///
 /// # Errors
-/// The errors of [`Replay::definitions`]; [`Error::Interrupted`] if the store is closed during the replay. Buffered
-/// samples are in the WAL then, and the next replay restores them.
+/// The errors of [`Replay::definitions`]; [`Error::Interrupted`] if the store is closed during the
+/// replay. Buffered samples are in the WAL then, and the next replay restores them.
 pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce()) -> Result<()> {
     let share = replay_share(&store.options);
     let n_workers = replay_workers(store.options.wal_replay_concurrency, share);
@@ -82,7 +84,10 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
     let (stats, next_ref) = pool.install(|| replay.samples())?;
     let next_ref = check_next_ref(next_ref)?;
     // If no series was created during the replay, no refs need to be skipped.
-    let unused = store.next_ref.compare_exchange(first_new, next_ref, Ordering::SeqCst, Ordering::SeqCst);
+    let unused =
+        store
+            .next_ref
+            .compare_exchange(first_new, next_ref, Ordering::SeqCst, Ordering::SeqCst);
     if unused.is_err() {
         store.next_ref.fetch_max(next_ref, Ordering::SeqCst);
     }
@@ -93,42 +98,82 @@ pub(crate) fn replay(store: &Store, source: &ReplaySource, defined: impl FnOnce(
 /// Rejects a WAL that leaves no refs for new series: they would wrap around and be assigned twice.
 fn check_next_ref(next_ref: u64) -> Result<u64> {
     let what = "series refs in the WAL";
-    if next_ref > REF_MAX { Err(Error::Limit { what, used: next_ref, limit: REF_MAX }) } else { Ok(next_ref) }
+    if next_ref > REF_MAX {
+        Err(Error::Limit {
+            what,
+            used: next_ref,
+            limit: REF_MAX,
+        })
+    } else {
+        Ok(next_ref)
+    }
 }
 
-/// Returns an id for the next exemplar that no exemplar of the WAL has, though the WAL has not been read yet.
+/// Returns an id for the next exemplar that no exemplar of the WAL has, though the WAL has not been
+/// read yet.
 ///
-/// Exemplar ids stay below the number of files that have ever existed times [`EXEMPLARS_OF_FILE`]: a process continues
-/// where its predecessor stopped, or starts here; a file has fewer exemplars than that; and every process that assigned
-/// an id left a file. Files of an earlier epoch count until they are removed; by then checkpoints have the newest
-/// exemplars.
+/// Exemplar ids stay below the number of files that have ever existed times [`EXEMPLARS_OF_FILE`]:
+/// a process continues where its predecessor stopped, or starts here; a file has fewer exemplars
+/// than that; and every process that assigned an id left a file. Files of an earlier epoch count
+/// until they are removed; by then checkpoints have the newest exemplars.
 fn first_exemplar_id(replay: &Replay<'_>) -> u64 {
     replay.n_samples_segments_created().min(EXEMPLARS_FILES_MAX) * EXEMPLARS_OF_FILE
 }
 
 fn pool(n_threads: usize) -> Result<ThreadPool> {
-    let built = rayon::ThreadPoolBuilder::new().num_threads(n_threads).thread_name(|i| format!("replay-{i}")).build();
+    let built = rayon::ThreadPoolBuilder::new()
+        .num_threads(n_threads)
+        .thread_name(|i| format!("replay-{i}"))
+        .build();
     built.map_err(|e| Error::Options(format!("{n_threads} replay threads: {e}")))
 }
 
-/// Initializes the newest timestamp of the store, and which samples are in no log, from checkpoints and blocks.
+/// Initializes the newest timestamp of the store, and which samples are in no log, from checkpoints
+/// and blocks.
 fn init_newest_ms(store: &Store) {
     let in_checkpoints_ms = store.heads_newest_ms();
-    let in_blocks_ms = store.blocks.metas().iter().map(|meta| meta.range.end_ms).max();
-    in_checkpoints_ms.max(in_blocks_ms).into_iter().for_each(|newest_ms| store.newest.opened_at(newest_ms));
+    let in_blocks_ms = store
+        .blocks
+        .metas()
+        .iter()
+        .map(|meta| meta.range.end_ms)
+        .max();
+    in_checkpoints_ms
+        .max(in_blocks_ms)
+        .into_iter()
+        .for_each(|newest_ms| store.newest.opened_at(newest_ms));
     if !store.newest.is_unbounded() {
-        store.replay.set_floor(log_floor(&store.options, in_blocks_ms, in_checkpoints_ms));
+        store
+            .replay
+            .set_floor(log_floor(&store.options, in_blocks_ms, in_checkpoints_ms));
     }
 }
 
-/// Applies the buffered samples to the heads and ends the replay. Appends continue until few samples are left; those
-/// are applied while appends wait.
+/// Applies the buffered samples to the heads and ends the replay. Appends continue until few
+/// samples are left; those are applied while appends wait.
 fn apply_buffered(store: &Store, mut stats: ReplayStats) {
-    // Buffered samples have raised the newest timestamp of the store. The newest timestamp of the WAL is in the heads.
-    let in_blocks_ms = store.blocks.metas().iter().map(|meta| meta.range.end_ms).max();
-    let bounds = Bounds { newest_ms: store.heads_newest_ms().max(in_blocks_ms), ..store.age_bounds() };
-    bounds.newest_ms.into_iter().for_each(|newest_ms| store.newest.opened_at(newest_ms));
-    let buffer = |shard| ShardBuffer { shard, bounds, start_ms: 0, stats: ReplayStats::default() };
+    // Buffered samples have raised the newest timestamp of the store. The newest timestamp of the
+    // WAL is in the heads.
+    let in_blocks_ms = store
+        .blocks
+        .metas()
+        .iter()
+        .map(|meta| meta.range.end_ms)
+        .max();
+    let bounds = Bounds {
+        newest_ms: store.heads_newest_ms().max(in_blocks_ms),
+        ..store.age_bounds()
+    };
+    bounds
+        .newest_ms
+        .into_iter()
+        .for_each(|newest_ms| store.newest.opened_at(newest_ms));
+    let buffer = |shard| ShardBuffer {
+        shard,
+        bounds,
+        start_ms: 0,
+        stats: ReplayStats::default(),
+    };
     let mut buffers: Vec<ShardBuffer<'_>> = store.shards.iter().map(buffer).collect();
     for _ in 0..PASSES_MAX {
         let n_batches: usize = buffers.par_iter_mut().map(ShardBuffer::apply).sum();
@@ -175,7 +220,9 @@ impl ShardBuffer<'_> {
                 let start = StartTimestamp::buffered(std::mem::take(&mut self.start_ms));
                 apply_start_timestamp(start, &mut head, slot, timestamp_ms, replayed);
                 match replayed {
-                    Replayed::New(_) => self.stats.n_buffered_out_of_bounds += u64::from(is_out_of_bounds),
+                    Replayed::New(_) => {
+                        self.stats.n_buffered_out_of_bounds += u64::from(is_out_of_bounds)
+                    }
                     Replayed::Repeated => self.stats.n_buffered_repeated += 1,
                     Replayed::Conflicting => self.stats.n_buffered_conflicting += 1,
                 }
@@ -201,13 +248,21 @@ impl Replayer {
     pub(crate) fn start(store: &Arc<Store>, source: ReplaySource) -> Result<Self> {
         let (sender, defined) = mpsc::channel();
         let thread_store = Arc::clone(store);
-        let spawned = Builder::new().name("replay".into()).spawn(move || run(&thread_store, &source, &sender));
-        let thread = spawned.map_err(|e| Error::Options(format!("a thread for the replay: {e}")))?;
-        let replayer = Self { store: Arc::clone(store), thread: Some(thread) };
+        let spawned = Builder::new()
+            .name("replay".into())
+            .spawn(move || run(&thread_store, &source, &sender));
+        let thread =
+            spawned.map_err(|e| Error::Options(format!("a thread for the replay: {e}")))?;
+        let replayer = Self {
+            store: Arc::clone(store),
+            thread: Some(thread),
+        };
         match defined.recv() {
             Ok(Ok(())) => Ok(replayer),
             Ok(Err(failed)) => Err(failed),
-            Err(_panicked) => Err(Error::ReplayFailed { reason: PANICKED.to_owned() }),
+            Err(_panicked) => Err(Error::ReplayFailed {
+                reason: PANICKED.to_owned(),
+            }),
         }
     }
 }
@@ -237,7 +292,9 @@ fn run(store: &Store, source: &ReplaySource, defined: &Sender<Result<()>>) {
     let failed = match replayed {
         Ok(Ok(())) => return,
         Ok(Err(failed)) => failed,
-        Err(_panicked) => Error::ReplayFailed { reason: PANICKED.to_owned() },
+        Err(_panicked) => Error::ReplayFailed {
+            reason: PANICKED.to_owned(),
+        },
     };
     let reason = match &failed {
         Error::ReplayFailed { reason } => reason.clone(),

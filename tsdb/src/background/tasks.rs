@@ -1,7 +1,8 @@
-//! The background tasks of a store: flushing, merging and syncing the WAL. A flush never waits for a merge.
+//! The background tasks of a store: flushing, merging and syncing the WAL. A flush never waits for
+//! a merge.
 //!
-//! Threads: one per task, and one for each flush and each round of merges. Work that fails or panics is logged and
-//! retried in the next round; the files it was to replace remain.
+//! Threads: one per task, and one for each flush and each round of merges. Work that fails or
+//! panics is logged and retried in the next round; the files it was to replace remain.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -17,7 +18,8 @@ use super::wal_sync::wal_sync_task;
 use crate::error::{Error, Interrupt, Result};
 use crate::store::Store;
 
-/// Interval at which the flush task checks the clock, the memory of the heads, and whether to rank series.
+/// Interval at which the flush task checks the clock, the memory of the heads, and whether to rank
+/// series.
 const FLUSH_CHECK: Duration = Duration::from_millis(100);
 /// Minimum time between flushes because of the memory of the heads: a flush may fail at once.
 const SIZE_FLUSH_INTERVAL: Duration = Duration::from_secs(1);
@@ -67,8 +69,15 @@ impl BackgroundTasks {
     fn spawn(&mut self, name: &str, store: &Arc<Store>, task: fn(&Store, &Stop)) -> io::Result<()> {
         let (store, stop, name) = (Arc::clone(store), Arc::clone(&self.stop), name.to_owned());
         let builder = thread::Builder::new().name(name.clone());
-        let run =
-            move || restart_after_panics(&name, &store.n_background_panics, &stop, PANIC_PAUSE, || task(&store, &stop));
+        let run = move || {
+            restart_after_panics(
+                &name,
+                &store.n_background_panics,
+                &stop,
+                PANIC_PAUSE,
+                || task(&store, &stop),
+            )
+        };
         self.threads.push(builder.spawn(run)?);
         Ok(())
     }
@@ -102,9 +111,15 @@ impl Stop {
     }
 }
 
-/// Runs a task until it is stopped. Counts a panic and restarts the task. The state is the same as after an error, and
-/// without the task the WAL would grow without bound.
-fn restart_after_panics(name: &str, n_panics: &AtomicU64, stop: &Stop, pause: Duration, task: impl Fn()) {
+/// Runs a task until it is stopped. Counts a panic and restarts the task. The state is the same as
+/// after an error, and without the task the WAL would grow without bound.
+fn restart_after_panics(
+    name: &str,
+    n_panics: &AtomicU64,
+    stop: &Stop,
+    pause: Duration,
+    task: impl Fn(),
+) {
     while catch_unwind(AssertUnwindSafe(&task)).is_err() {
         n_panics.fetch_add(1, Ordering::Relaxed);
         tracing::error!(task = name, "a background task panicked; restarting it");
@@ -122,7 +137,8 @@ fn flush_task(store: &Store, stop: &Stop) {
     report("allocate the disk reserve", store.reserve.fill());
     while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
         let is_due = last.elapsed() >= options.flush_interval
-            || last.elapsed() >= SIZE_FLUSH_INTERVAL && store.samples_size() >= options.flush_size_bytes
+            || last.elapsed() >= SIZE_FLUSH_INTERVAL
+                && store.samples_size() >= options.flush_size_bytes
             || last.elapsed() >= BLOCKED_CHECK && store.is_blocked();
         // A flush would wait for the replay, and stopping the task for both.
         if !store.replay.is_done() {
@@ -134,7 +150,10 @@ fn flush_task(store: &Store, stop: &Stop) {
             continue;
         }
         let flushed = on_new_thread(|| store.flush_with_reserve());
-        if flushed.as_ref().is_err_and(|error| !matches!(error, Error::Interrupted(_))) {
+        if flushed
+            .as_ref()
+            .is_err_and(|error| !matches!(error, Error::Interrupted(_)))
+        {
             store.compaction_stats.lock().n_failed += 1;
         }
         report("flush the heads", flushed);
@@ -148,15 +167,17 @@ fn merge_task(store: &Store, stop: &Stop) {
     }
 }
 
-/// Runs work on a thread that ends with it. The allocator then returns the thread's empty pages, and other threads fill
-/// the rest. A thread that lives on would keep them until its next work.
+/// Runs work on a thread that ends with it. The allocator then returns the thread's empty pages,
+/// and other threads fill the rest. A thread that lives on would keep them until its next work.
 fn on_new_thread<T: Send>(work: impl Fn() -> T + Sync) -> T {
     let name = thread::current().name().unwrap_or_default().to_owned();
-    thread::scope(|scope| match thread::Builder::new().name(name).spawn_scoped(scope, &work) {
-        Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-        // The operating system cannot create a thread.
-        Err(_) => work(),
-    })
+    thread::scope(
+        |scope| match thread::Builder::new().name(name).spawn_scoped(scope, &work) {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            // The operating system cannot create a thread.
+            Err(_) => work(),
+        },
+    )
 }
 
 fn report(what: &str, result: Result<()>) {
@@ -174,22 +195,48 @@ mod tests {
     fn work_runs_on_a_new_thread_of_the_same_name_and_its_panic_returns() {
         let task = || {
             let before = thread::current().id();
-            let (name, id) = on_new_thread(|| (thread::current().name().map(str::to_owned), thread::current().id()));
+            let (name, id) = on_new_thread(|| {
+                (
+                    thread::current().name().map(str::to_owned),
+                    thread::current().id(),
+                )
+            });
             assert!(name.as_deref() == Some("task") && id != before);
             let failed = catch_unwind(|| on_new_thread(|| panic!("a panic of this test")));
-            assert_eq!(failed.unwrap_err().downcast_ref(), Some(&"a panic of this test"));
+            assert_eq!(
+                failed.unwrap_err().downcast_ref(),
+                Some(&"a panic of this test")
+            );
         };
-        thread::Builder::new().name("task".to_owned()).spawn(task).unwrap().join().unwrap();
+        thread::Builder::new()
+            .name("task".to_owned())
+            .spawn(task)
+            .unwrap()
+            .join()
+            .unwrap();
     }
 
     #[test]
     fn a_task_that_panics_is_counted_and_restarted_until_it_is_stopped() {
         let (n_panics, stop, n_runs) = (AtomicU64::new(0), Stop::default(), AtomicU64::new(0));
-        let task = || assert!(n_runs.fetch_add(1, Ordering::Relaxed) == 2, "a panic of this test");
+        let task = || {
+            assert!(
+                n_runs.fetch_add(1, Ordering::Relaxed) == 2,
+                "a panic of this test"
+            )
+        };
         restart_after_panics("test", &n_panics, &stop, Duration::ZERO, task);
-        assert_eq!((n_runs.load(Ordering::Relaxed), n_panics.load(Ordering::Relaxed)), (3, 2));
+        assert_eq!(
+            (
+                n_runs.load(Ordering::Relaxed),
+                n_panics.load(Ordering::Relaxed)
+            ),
+            (3, 2)
+        );
         stop.flag.store(true, Ordering::Relaxed);
-        restart_after_panics("test", &n_panics, &stop, Duration::from_secs(3600), || panic!("a panic of this test"));
+        restart_after_panics("test", &n_panics, &stop, Duration::from_secs(3600), || {
+            panic!("a panic of this test")
+        });
         assert_eq!(n_panics.load(Ordering::Relaxed), 3);
     }
 }

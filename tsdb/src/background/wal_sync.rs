@@ -22,8 +22,8 @@ pub(super) fn wal_sync_task(store: &Store, stop: &Stop) {
 fn sync_all(store: &Store) {
     for log in &store.logs {
         let wal = log.wal();
-        // Requests report failures: the next append retries on a full disk, and a failed sync has been logged and fails
-        // every later append.
+        // Requests report failures: the next append retries on a full disk, and a failed sync has
+        // been logged and fails every later append.
         let _reported = wal.commit(wal.end()).and_then(|()| wal.sync());
     }
 }

@@ -1,8 +1,10 @@
-//! The directory: the positions of groups and timestamp columns, and the time ranges of the pages of rows.
+//! The directory: the positions of groups and timestamp columns, and the time ranges of the pages
+//! of rows.
 //!
-//! An open block holds its directory in memory, so that pages outside the range of a query are skipped without being
-//! read. On disk the directory consists of two lists, one of groups, one of pages of timestamp columns. Each list is
-//! stored in pages of whole entries, which the footer refers to. All integers are varints, times are zigzag-encoded:
+//! An open block holds its directory in memory, so that pages outside the range of a query are
+//! skipped without being read. On disk the directory consists of two lists, one of groups, one of
+//! pages of timestamp columns. Each list is stored in pages of whole entries, which the footer
+//! refers to. All integers are varints, times are zigzag-encoded:
 //! ```text
 //! group            number of series, 1 to 256; reference of the map; number of pages of rows, at least 1; for each of them,
 //!                  ascending in time: reference; oldest time; newest less oldest time; number of samples
@@ -23,8 +25,8 @@ use crate::sample::TimeRange;
 /// Encoded size at which a page of the directory is written.
 pub(crate) const DIRECTORY_PAGE_SIZE: usize = 64 << 10;
 
-/// A page of rows: its position, and the number and time range of its samples. There are millions of these, so there
-/// is no padding.
+/// A page of rows: its position, and the number and time range of its samples. There are millions
+/// of these, so there is no padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RowsRef {
     offset: u64,
@@ -36,17 +38,29 @@ pub(crate) struct RowsRef {
 
 impl RowsRef {
     pub(crate) fn new(PageRef { offset, size }: PageRef, range: TimeRange, n_samples: u32) -> Self {
-        Self { offset, start_ms: range.start_ms, end_ms: range.end_ms, size, n_samples }
+        Self {
+            offset,
+            start_ms: range.start_ms,
+            end_ms: range.end_ms,
+            size,
+            n_samples,
+        }
     }
 
     /// Returns the position of the page.
     pub(crate) fn page(self) -> PageRef {
-        PageRef { offset: self.offset, size: self.size }
+        PageRef {
+            offset: self.offset,
+            size: self.size,
+        }
     }
 
     /// Returns the time range from the oldest to the newest sample.
     pub(crate) fn range(self) -> TimeRange {
-        TimeRange { start_ms: self.start_ms, end_ms: self.end_ms }
+        TimeRange {
+            start_ms: self.start_ms,
+            end_ms: self.end_ms,
+        }
     }
 }
 
@@ -101,17 +115,28 @@ impl<'a> Group<'a> {
         self.rows.len()
     }
 
-    /// Returns the pages of rows that may have samples in `range`, ascending in time, each with its index.
+    /// Returns the pages of rows that may have samples in `range`, ascending in time, each with its
+    /// index.
     pub(crate) fn pages_in(self, range: TimeRange) -> impl Iterator<Item = (usize, RowsRef)> + 'a {
-        let first = self.rows.partition_point(|rows| rows.end_ms < range.start_ms);
-        let rows = self.rows[first..].iter().take_while(move |rows| rows.start_ms <= range.end_ms);
+        let first = self
+            .rows
+            .partition_point(|rows| rows.end_ms < range.start_ms);
+        let rows = self.rows[first..]
+            .iter()
+            .take_while(move |rows| rows.start_ms <= range.end_ms);
         rows.enumerate().map(move |(i, rows)| (first + i, *rows))
     }
 }
 
 impl Groups {
-    /// Decodes a page of the list. The pages of the block must end at or before `end`, its samples are in `range`.
-    pub(crate) fn add(&mut self, mut entries: &[u8], end: u64, range: TimeRange) -> Result<(), Damaged> {
+    /// Decodes a page of the list. The pages of the block must end at or before `end`, its samples
+    /// are in `range`.
+    pub(crate) fn add(
+        &mut self,
+        mut entries: &[u8],
+        end: u64,
+        range: TimeRange,
+    ) -> Result<(), Damaged> {
         while !entries.is_empty() {
             self.take_group(&mut entries, end, range).ok_or(Damaged)?;
         }
@@ -134,7 +159,11 @@ impl Groups {
         }
         after_ms?;
         let first_series = self.n_series;
-        self.groups.push(GroupEntry { map, first_series, first_rows });
+        self.groups.push(GroupEntry {
+            map,
+            first_series,
+            first_rows,
+        });
         self.n_series = self.n_series.checked_add(n_series)?;
         Some(())
     }
@@ -151,12 +180,21 @@ impl Groups {
 
     /// Returns the `i`-th group.
     pub(crate) fn get(&self, i: usize) -> Group<'_> {
-        let GroupEntry { map, first_series: first, first_rows } = self.groups[i];
+        let GroupEntry {
+            map,
+            first_series: first,
+            first_rows,
+        } = self.groups[i];
         let (series_end, rows_end) = match self.groups.get(i + 1) {
             Some(next) => (next.first_series, next.first_rows as usize),
             None => (self.n_series, self.rows.len()),
         };
-        Group { first, n_series: (series_end - first) as usize, map, rows: &self.rows[first_rows as usize..rows_end] }
+        Group {
+            first,
+            n_series: (series_end - first) as usize,
+            map,
+            rows: &self.rows[first_rows as usize..rows_end],
+        }
     }
 
     /// Returns the index of the group of a series.
@@ -164,8 +202,13 @@ impl Groups {
     /// # Panics
     /// If there is no such series.
     pub(crate) fn idx_of(&self, ordinal: u32) -> usize {
-        assert!(ordinal < self.n_series, "ordinals come from this block's index");
-        self.groups.partition_point(|group| group.first_series <= ordinal) - 1
+        assert!(
+            ordinal < self.n_series,
+            "ordinals come from this block's index"
+        );
+        self.groups
+            .partition_point(|group| group.first_series <= ordinal)
+            - 1
     }
 }
 
@@ -210,10 +253,16 @@ impl TimestampColumnPages {
     pub(crate) fn get(&self, idx: usize) -> TimestampColumnsRef {
         let (page, first) = self.pages[idx];
         let end = self.pages.get(idx + 1).map_or(self.n, |(_, next)| *next);
-        TimestampColumnsRef { idx, page, first, n: (end - first) as usize }
+        TimestampColumnsRef {
+            idx,
+            page,
+            first,
+            n: (end - first) as usize,
+        }
     }
 
-    /// Returns the page of a timestamp column and its index there, or `None` if the column does not exist.
+    /// Returns the page of a timestamp column and its index there, or `None` if the column does not
+    /// exist.
     pub(crate) fn find(&self, id: TimestampColumnId) -> Option<(TimestampColumnsRef, usize)> {
         if id.0 >= self.n {
             return None;
@@ -228,7 +277,11 @@ fn take_rows(src: &mut &[u8], end: u64) -> Option<RowsRef> {
     let start_ms = take_i64(src)?;
     let end_ms = start_ms.checked_add_unsigned(take_u64(src)?)?;
     let n_samples = take_int(src).filter(|&n| n > 0)?;
-    Some(RowsRef::new(page, TimeRange { start_ms, end_ms }, n_samples))
+    Some(RowsRef::new(
+        page,
+        TimeRange { start_ms, end_ms },
+        n_samples,
+    ))
 }
 
 fn take_page(src: &mut &[u8], end: u64) -> Option<PageRef> {
@@ -278,23 +331,62 @@ mod tests {
             PageRef { offset, size: 20 }.encode(&mut dst);
             put_u64(&mut dst, pages.len() as u64);
             for &(start_ms, len_ms, n_samples) in pages {
-                PageRef { offset: 16, size: 50 }.encode(&mut dst);
+                PageRef {
+                    offset: 16,
+                    size: 50,
+                }
+                .encode(&mut dst);
                 put_i64(&mut dst, start_ms);
                 put_u64(&mut dst, len_ms);
                 put_u64(&mut dst, n_samples);
             }
-            Groups::default().add(&dst, 1000, TimeRange { start_ms: 0, end_ms: 100 })
+            Groups::default().add(
+                &dst,
+                1000,
+                TimeRange {
+                    start_ms: 0,
+                    end_ms: 100,
+                },
+            )
         };
         assert_eq!(entry(256, 980, &[(0, 10, 5), (11, 89, 5)]), Ok(()));
         assert_eq!(entry(0, 980, &[(0, 10, 5)]), Err(Damaged), "no series");
-        assert_eq!(entry(257, 980, &[(0, 10, 5)]), Err(Damaged), "too many series");
-        assert_eq!(entry(1, 981, &[(0, 10, 5)]), Err(Damaged), "a page in the footer");
-        assert_eq!(entry(1, 15, &[(0, 10, 5)]), Err(Damaged), "a page in the header");
-        assert_eq!(entry(1, u64::MAX, &[(0, 10, 5)]), Err(Damaged), "an offset that overflows");
+        assert_eq!(
+            entry(257, 980, &[(0, 10, 5)]),
+            Err(Damaged),
+            "too many series"
+        );
+        assert_eq!(
+            entry(1, 981, &[(0, 10, 5)]),
+            Err(Damaged),
+            "a page in the footer"
+        );
+        assert_eq!(
+            entry(1, 15, &[(0, 10, 5)]),
+            Err(Damaged),
+            "a page in the header"
+        );
+        assert_eq!(
+            entry(1, u64::MAX, &[(0, 10, 5)]),
+            Err(Damaged),
+            "an offset that overflows"
+        );
         assert_eq!(entry(1, 16, &[]), Err(Damaged), "no pages");
         assert_eq!(entry(1, 16, &[(0, 10, 0)]), Err(Damaged), "no samples");
-        assert_eq!(entry(1, 16, &[(0, 10, 5), (10, 10, 5)]), Err(Damaged), "overlapping pages");
-        assert_eq!(entry(1, 16, &[(0, 101, 5)]), Err(Damaged), "a page outside the range");
-        assert_eq!(entry(1, 16, &[(50, u64::MAX, 5)]), Err(Damaged), "a time that overflows");
+        assert_eq!(
+            entry(1, 16, &[(0, 10, 5), (10, 10, 5)]),
+            Err(Damaged),
+            "overlapping pages"
+        );
+        assert_eq!(
+            entry(1, 16, &[(0, 101, 5)]),
+            Err(Damaged),
+            "a page outside the range"
+        );
+        assert_eq!(
+            entry(1, 16, &[(50, u64::MAX, 5)]),
+            Err(Damaged),
+            "a time that overflows"
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! A group: up to 256 neighboring series, cut into slices of time, and the map from series to timestamp columns.
+//! A group: up to 256 neighboring series, cut into slices of time, and the map from series to
+//! timestamp columns.
 //!
-//! The map is separate from the rows, so that a reader can determine from the map and the timestamp columns alone
-//! whether a series has samples in a range. Payload of a map:
+//! The map is separate from the rows, so that a reader can determine from the map and the timestamp
+//! columns alone whether a series has samples in a range. Payload of a map:
 //! ```text
 //! 0   1   flags  0; any bit set: a later version
 //! 1   4n  per page of rows, in order of time: the timestamp column of each of the n series, in four byte planes;
@@ -23,7 +24,8 @@ use crate::error::Result;
 use crate::sample::TimeRange;
 use crate::sample::start_timestamps::Change;
 
-/// The key of a page of rows: a slice of time and, for a series with very many samples, a run of its samples.
+/// The key of a page of rows: a slice of time and, for a series with very many samples, a run of
+/// its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SliceKey {
     pub(crate) slice: u64,
@@ -76,7 +78,10 @@ impl GroupBuilder {
         samples: RowSamples<'_>,
         starts: &[Change],
     ) {
-        let range = TimeRange { start_ms: times_ms[0], end_ms: times_ms[times_ms.len() - 1] };
+        let range = TimeRange {
+            start_ms: times_ms[0],
+            end_ms: times_ms[times_ms.len() - 1],
+        };
         let slice = self.slices.entry(key).or_insert_with(|| Slice {
             rows: RowsBuilder::default(),
             timestamp_columns: Vec::new(),
@@ -96,7 +101,8 @@ impl GroupBuilder {
         self.n_series += 1;
     }
 
-    /// Writes the group, which must have a series, and starts the next. Returns its map and its pages of rows.
+    /// Writes the group, which must have a series, and starts the next. Returns its map and its
+    /// pages of rows.
     ///
     /// # Errors
     /// The errors of [`PageWriter::write`].
@@ -107,7 +113,11 @@ impl GroupBuilder {
         for slice in slices.values_mut() {
             self.payload.clear();
             slice.rows.encode(n_series, &mut self.payload);
-            rows.push(RowsRef::new(pages.write(&self.payload)?, slice.range, slice.n_samples));
+            rows.push(RowsRef::new(
+                pages.write(&self.payload)?,
+                slice.range,
+                slice.n_samples,
+            ));
         }
         self.payload.clear();
         self.payload.push(0);
@@ -127,20 +137,34 @@ pub(crate) struct GroupMap<'a> {
 }
 
 impl<'a> GroupMap<'a> {
-    /// Checks the flags and the size of the map of a group of `n_series` series in `n_pages` pages of rows.
-    pub(crate) fn parse(mut payload: &'a [u8], n_series: usize, n_pages: usize) -> Result<Self, Unreadable> {
+    /// Checks the flags and the size of the map of a group of `n_series` series in `n_pages` pages
+    /// of rows.
+    pub(crate) fn parse(
+        mut payload: &'a [u8],
+        n_series: usize,
+        n_pages: usize,
+    ) -> Result<Self, Unreadable> {
         take_flags(&mut payload, 0)?;
         if n_pages.checked_mul(MAP_WIDTH * n_series) != Some(payload.len()) {
             return Err(Unreadable::Damaged);
         }
-        Ok(Self { n_series, timestamp_columns: payload })
+        Ok(Self {
+            n_series,
+            timestamp_columns: payload,
+        })
     }
 
-    /// Returns the timestamp column of a series in a page of rows, or `None` if the series has no samples there.
-    pub(crate) fn timestamp_column(self, page_idx: usize, series_idx: usize) -> Option<TimestampColumnId> {
+    /// Returns the timestamp column of a series in a page of rows, or `None` if the series has no
+    /// samples there.
+    pub(crate) fn timestamp_column(
+        self,
+        page_idx: usize,
+        series_idx: usize,
+    ) -> Option<TimestampColumnId> {
         let size = self.n_series * MAP_WIDTH;
         let mut planes = &self.timestamp_columns[page_idx * size..][..size];
-        let timestamp_column = BytePlanes::take(&mut planes, self.n_series, MAP_WIDTH)?.get(series_idx);
+        let timestamp_column =
+            BytePlanes::take(&mut planes, self.n_series, MAP_WIDTH)?.get(series_idx);
         (timestamp_column != NO_COLUMN).then_some(TimestampColumnId(timestamp_column))
     }
 }

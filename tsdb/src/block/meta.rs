@@ -19,9 +19,12 @@ impl BlockId {
         (id.file_name() == file_name && id.0 <= NUMBER_MAX).then_some(id)
     }
 
-    /// Returns `true` if the file name is the name of an unfinished block, or of a spill file of its index.
+    /// Returns `true` if the file name is the name of an unfinished block, or of a spill file of
+    /// its index.
     pub(crate) fn is_unfinished(file_name: &str) -> bool {
-        let Some(name) = file_name.strip_suffix(".tmp") else { return false };
+        let Some(name) = file_name.strip_suffix(".tmp") else {
+            return false;
+        };
         let is_spill_file = || {
             let (block, spill) = name.split_once('.')?;
             spill.parse::<u32>().ok()?;
@@ -45,8 +48,8 @@ pub(crate) struct BlockOrigin {
     pub(crate) window: TimeRange,
     /// 0 for a part that a flush wrote, otherwise one more than the highest level of the sources.
     pub(crate) level: u8,
-    /// The first and the last flush whose samples the block contains. Of two samples with the same timestamp, the
-    /// sample of the earlier flush wins.
+    /// The first and the last flush whose samples the block contains. Of two samples with the same
+    /// timestamp, the sample of the earlier flush wins.
     pub(crate) flushes: (u64, u64),
     /// The blocks that the block was merged from and replaces.
     pub(crate) sources: Vec<BlockId>,
@@ -79,22 +82,42 @@ impl BlockMeta {
     /// Returns the metadata of a block without samples.
     pub(crate) fn new(origin: BlockOrigin) -> Self {
         let range = EMPTY_RANGE;
-        Self { origin, range, n_series: 0, n_samples: 0, size: 0, values_size: 0, timestamps_size: 0, index_size: 0 }
+        Self {
+            origin,
+            range,
+            n_series: 0,
+            n_samples: 0,
+            size: 0,
+            values_size: 0,
+            timestamps_size: 0,
+            index_size: 0,
+        }
     }
 }
 
 /// Returns the ids of those blocks that are a source of another block in the list.
 ///
-/// A source with a higher id than the merged block is ignored: a merge never has such a source. So two blocks with
-/// wrong lists cannot replace each other.
-pub(crate) fn superseded<'a>(blocks: impl Iterator<Item = &'a BlockMeta> + Clone) -> BTreeSet<BlockId> {
+/// A source with a higher id than the merged block is ignored: a merge never has such a source. So
+/// two blocks with wrong lists cannot replace each other.
+pub(crate) fn superseded<'a>(
+    blocks: impl Iterator<Item = &'a BlockMeta> + Clone,
+) -> BTreeSet<BlockId> {
     let present: BTreeSet<BlockId> = blocks.clone().map(|block| block.origin.id).collect();
-    let sources = blocks.flat_map(|block| block.origin.sources.iter().filter(|source| **source < block.origin.id));
-    sources.filter(|source| present.contains(source)).copied().collect()
+    let sources = blocks.flat_map(|block| {
+        block
+            .origin
+            .sources
+            .iter()
+            .filter(|source| **source < block.origin.id)
+    });
+    sources
+        .filter(|source| present.contains(source))
+        .copied()
+        .collect()
 }
 
-/// Returns the precedence of a block: of two samples with the same timestamp, the sample of the block with the smaller
-/// precedence wins.
+/// Returns the precedence of a block: of two samples with the same timestamp, the sample of the
+/// block with the smaller precedence wins.
 pub(crate) fn precedence(block: &BlockMeta) -> (u64, BlockId) {
     (block.origin.flushes.0, block.origin.id)
 }
@@ -109,7 +132,13 @@ mod tests {
             assert_eq!(BlockId::parse(name), Some(BlockId(id)));
             assert_eq!(BlockId(id).file_name(), name);
         }
-        for bad in ["12.block", "00000012.block.tmp", "x.block", "00000012", "18446744073709551615.block"] {
+        for bad in [
+            "12.block",
+            "00000012.block.tmp",
+            "x.block",
+            "00000012",
+            "18446744073709551615.block",
+        ] {
             assert_eq!(BlockId::parse(bad), None, "{bad}");
         }
         for (name, expected) in [

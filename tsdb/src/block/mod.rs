@@ -1,8 +1,9 @@
 //! Blocks: immutable, self-contained files of samples that left the head.
 //!
-//! A flush writes small blocks (parts), and a merge combines them into large blocks. Each block is a file, and all
-//! blocks have the same format. Used by `store::flush` and `compact` ([`BlockWriter`], [`BlockScan`]) and by `select`
-//! ([`Block`]). Format: docs/format/block.md, version 1.
+//! A flush writes small blocks (parts), and a merge combines them into large blocks. Each block is
+//! a file, and all blocks have the same format. Used by `store::flush` and `compact`
+//! ([`BlockWriter`], [`BlockScan`]) and by `select` ([`Block`]). Format: docs/format/block.md,
+//! version 1.
 //!
 //! ```text
 //! header                                                                           footer.rs
@@ -15,19 +16,22 @@
 //! trailer                                                                          footer.rs
 //! ```
 //!
-//! Terms: the *ordinal* of a series is its position in label order. A *group* is up to 256 neighboring series. A
-//! *slice* is at most 8 h of a window. A *timestamp column* is the ascending list of timestamps of a series in a slice.
-//! The series of one scrape target share their timestamp columns.
+//! Terms: the *ordinal* of a series is its position in label order. A *group* is up to 256
+//! neighboring series. A *slice* is at most 8 h of a window. A *timestamp column* is the ascending
+//! list of timestamps of a series in a slice. The series of one scrape target share their timestamp
+//! columns.
 //!
 //! Invariants
-//! 1. A file with its final name is complete and synced; a file that is being written is named `*.tmp`.
+//! 1. A file with its final name is complete and synced; a file that is being written is named
+//!    `*.tmp`.
 //! 2. A file never changes. A checksum covers every byte and is verified before the byte is used.
-//! 3. Series ascend by labels, the timestamps of a series ascend strictly, and both lie in the ranges of the directory.
-//! 4. Memory for writing, scanning and verifying does not depend on the number of series, apart from the directory of
-//!    an open block: about 60 bytes per group and slice.
+//! 3. Series ascend by labels, the timestamps of a series ascend strictly, and both lie in the
+//!    ranges of the directory.
+//! 4. Memory for writing, scanning and verifying does not depend on the number of series, apart
+//!    from the directory of an open block: about 60 bytes per group and slice.
 //!
-//! Threads: a writer or a scan belongs to one thread. Any number of threads may read a [`Block`]. Crash: a `*.tmp` file
-//! may remain, which `Db::open` removes.
+//! Threads: a writer or a scan belongs to one thread. Any number of threads may read a [`Block`].
+//! Crash: a `*.tmp` file may remain, which `Db::open` removes.
 
 mod directory;
 mod footer;
@@ -62,7 +66,10 @@ use crate::sample::TimeRange;
 pub(crate) const VERSION: u8 = 1;
 
 /// The time range of no samples, which [`TimeRange::hull`] does not extend.
-pub(crate) const EMPTY_RANGE: TimeRange = TimeRange { start_ms: i64::MAX, end_ms: i64::MIN };
+pub(crate) const EMPTY_RANGE: TimeRange = TimeRange {
+    start_ms: i64::MAX,
+    end_ms: i64::MIN,
+};
 
 /// A label name and value in one block. Symbols ascend with names and values in byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,10 +90,15 @@ impl From<Damaged> for Unreadable {
     }
 }
 
-/// Takes the byte of flags from the front of a payload. A flag that is not in `known` belongs to a later version.
+/// Takes the byte of flags from the front of a payload. A flag that is not in `known` belongs to a
+/// later version.
 pub(crate) fn take_flags(src: &mut &[u8], known: u8) -> Result<u8, Unreadable> {
     let flags = take_byte(src).ok_or(Damaged)?;
-    if flags & !known == 0 { Ok(flags) } else { Err(Unreadable::Newer) }
+    if flags & !known == 0 {
+        Ok(flags)
+    } else {
+        Err(Unreadable::Newer)
+    }
 }
 
 #[cfg(test)]

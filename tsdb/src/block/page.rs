@@ -6,9 +6,10 @@
 //! 8   4  raw size  of the payload, u32; bit 31: the payload is compressed with zstd
 //! 12  -  payload
 //! ```
-//! A page is found through a [`PageRef`], which contains its size. Nothing in the page is used before its checksum is
-//! verified. The payload is compressed only if that makes it smaller. Pages are consecutive and contain their sizes, so
-//! [`Pages::check`] can walk through a file without knowing the contents.
+//! A page is found through a [`PageRef`], which contains its size. Nothing in the page is used
+//! before its checksum is verified. The payload is compressed only if that makes it smaller. Pages
+//! are consecutive and contain their sizes, so [`Pages::check`] can walk through a file without
+//! knowing the contents.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -31,7 +32,8 @@ const SIZE_OFFSET: usize = 4;
 const RAW_SIZE_OFFSET: usize = 8;
 const PAGE_HEADER_SIZE: usize = 12;
 const COMPRESSED: u32 = 1 << 31;
-/// Higher levels take much longer and compress little better: see COMPRESSION in docs/performance.md.
+/// Higher levels take much longer and compress little better: see COMPRESSION in
+/// docs/performance.md.
 const ZSTD_LEVEL: i32 = 1;
 
 /// The position of a page in its file.
@@ -52,7 +54,10 @@ impl PageRef {
 
     /// Decodes a reference from the front of `src`. Returns `None` if it is damaged.
     pub(crate) fn decode(src: &mut &[u8]) -> Option<Self> {
-        Some(Self { offset: take_u64(src)?, size: take_int(src)? })
+        Some(Self {
+            offset: take_u64(src)?,
+            size: take_int(src)?,
+        })
     }
 
     /// Appends a list of references, preceded by their number.
@@ -90,8 +95,16 @@ impl PageWriter {
     /// # Errors
     /// [`Error::Io`] if the compressor cannot be created.
     pub(crate) fn new(path: &Path, file: Arc<dyn AppendFile>) -> Result<Self> {
-        let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(Error::io("compress for", path))?;
-        Ok(Self { path: path.to_owned(), file, size: 0, buffer: Vec::new(), failed: false, compressor })
+        let compressor =
+            zstd::bulk::Compressor::new(ZSTD_LEVEL).map_err(Error::io("compress for", path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            size: 0,
+            buffer: Vec::new(),
+            failed: false,
+            compressor,
+        })
     }
 
     /// Returns the number of bytes written so far.
@@ -127,12 +140,15 @@ impl PageWriter {
         Ok(PageRef { offset, size })
     }
 
-    /// Appends room for a header, and the payload, compressed if that makes it smaller. Returns `true` if it was
-    /// compressed.
+    /// Appends room for a header, and the payload, compressed if that makes it smaller. Returns
+    /// `true` if it was compressed.
     fn pack(&mut self, payload: &[u8]) -> Result<bool> {
         let start = self.buffer.len() + PAGE_HEADER_SIZE;
-        self.buffer.resize(start + zstd::zstd_safe::compress_bound(payload.len()), 0);
-        let compressed = self.compressor.compress_to_buffer(payload, &mut self.buffer[start..]);
+        self.buffer
+            .resize(start + zstd::zstd_safe::compress_bound(payload.len()), 0);
+        let compressed = self
+            .compressor
+            .compress_to_buffer(payload, &mut self.buffer[start..]);
         let size = compressed.map_err(Error::io("compress for", &self.path))?;
         let smaller = size < payload.len();
         self.buffer.truncate(start + if smaller { size } else { 0 });
@@ -159,9 +175,14 @@ impl PageWriter {
     /// # Panics
     /// If an earlier write failed.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        assert!(!self.failed, "a failed writer must be dropped: its page references are invalid");
+        assert!(
+            !self.failed,
+            "a failed writer must be dropped: its page references are invalid"
+        );
         self.failed = true;
-        self.file.append(&self.buffer).map_err(Error::io("write", &self.path))?;
+        self.file
+            .append(&self.buffer)
+            .map_err(Error::io("write", &self.path))?;
         self.failed = false;
         self.buffer.clear();
         Ok(())
@@ -179,16 +200,29 @@ pub(crate) struct ListWriter {
 impl ListWriter {
     /// Creates an empty list with pages of about `page_size` bytes.
     pub(crate) fn new(page_size: usize) -> Self {
-        Self { page_size, entries: Vec::new(), pages: Vec::new() }
+        Self {
+            page_size,
+            entries: Vec::new(),
+            pages: Vec::new(),
+        }
     }
 
-    /// Adds an entry. `put` appends it to the current page, which is empty for the first entry of a page.
+    /// Adds an entry. `put` appends it to the current page, which is empty for the first entry of a
+    /// page.
     ///
     /// # Errors
     /// The errors of [`PageWriter::write`].
-    pub(crate) fn push(&mut self, pages: &mut PageWriter, put: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+    pub(crate) fn push(
+        &mut self,
+        pages: &mut PageWriter,
+        put: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<()> {
         put(&mut self.entries);
-        if self.entries.len() >= self.page_size { self.end_page(pages) } else { Ok(()) }
+        if self.entries.len() >= self.page_size {
+            self.end_page(pages)
+        } else {
+            Ok(())
+        }
     }
 
     fn end_page(&mut self, pages: &mut PageWriter) -> Result<()> {
@@ -251,7 +285,10 @@ impl PageCache {
     /// Creates a cache of about `size_max` bytes.
     pub(crate) fn new(size_max: usize) -> Self {
         let pages_max = size_max / (16 << 10) + 1;
-        Self { pages: Cache::with_weighter(pages_max, size_max as u64, PageWeighter), next_file: AtomicU64::new(0) }
+        Self {
+            pages: Cache::with_weighter(pages_max, size_max as u64, PageWeighter),
+            next_file: AtomicU64::new(0),
+        }
     }
 
     /// Returns the current size in bytes.
@@ -264,7 +301,12 @@ impl Pages {
     /// Creates a reader of the pages of `file`. `path` is for errors.
     pub(crate) fn new(path: &Path, file: Arc<dyn ReadFile>, cache: Arc<PageCache>) -> Self {
         let file_id = cache.next_file.fetch_add(1, Ordering::Relaxed);
-        Self { path: path.to_owned(), file, file_id, cache }
+        Self {
+            path: path.to_owned(),
+            file,
+            file_id,
+            cache,
+        }
     }
 
     /// Returns the payload of a page.
@@ -300,14 +342,18 @@ impl Pages {
         self.with_stored(page, |stored| stored.unpack())
     }
 
-    /// Verifies the checksum of the page at `offset`, which must end at or before `end`. Returns its reference.
+    /// Verifies the checksum of the page at `offset`, which must end at or before `end`. Returns
+    /// its reference.
     ///
     /// # Errors
     /// The errors of [`Pages::get`].
     pub(crate) fn check(&self, offset: u64, end: u64) -> Result<PageRef> {
         let mut header = [0; PAGE_HEADER_SIZE];
         self.read_at(&mut header, offset)?;
-        let page = PageRef { offset, size: u32_at(&header, SIZE_OFFSET) };
+        let page = PageRef {
+            offset,
+            size: u32_at(&header, SIZE_OFFSET),
+        };
         if u64::from(page.size) > end.saturating_sub(offset) {
             return Err(self.corrupt(offset, "a page extends beyond the pages"));
         }
@@ -315,9 +361,16 @@ impl Pages {
     }
 
     /// Reads and verifies a page, and passes it to `unpack`, which returns `None` if it is invalid.
-    fn with_stored<T>(&self, page: PageRef, unpack: impl FnOnce(Stored<'_>) -> Option<T>) -> Result<T> {
+    fn with_stored<T>(
+        &self,
+        page: PageRef,
+        unpack: impl FnOnce(Stored<'_>) -> Option<T>,
+    ) -> Result<T> {
         if !(PAGE_HEADER_SIZE..=PAGE_SIZE_MAX + PAGE_HEADER_SIZE).contains(&(page.size as usize)) {
-            return Err(self.corrupt(page.offset, format!("{} bytes cannot be the size of a page", page.size)));
+            return Err(self.corrupt(
+                page.offset,
+                format!("{} bytes cannot be the size of a page", page.size),
+            ));
         }
         let mut room = STORED.take();
         if room.len() < page.size as usize {
@@ -333,19 +386,28 @@ impl Pages {
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        self.file.read_at(bytes, offset).map_err(|e| match e.kind() {
-            io::ErrorKind::UnexpectedEof => self.corrupt(offset, "the file ends inside a page: it was truncated"),
-            kind => Error::io("read", &self.path)(io::Error::new(kind, format!("at byte {offset}: {e}"))),
-        })
+        self.file
+            .read_at(bytes, offset)
+            .map_err(|e| match e.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    self.corrupt(offset, "the file ends inside a page: it was truncated")
+                }
+                kind => Error::io("read", &self.path)(io::Error::new(
+                    kind,
+                    format!("at byte {offset}: {e}"),
+                )),
+            })
     }
 
     /// Returns the error for a page whose payload cannot be read.
     pub(crate) fn unreadable(&self, page: PageRef, why: impl Into<Unreadable>) -> Error {
         match why.into() {
             Unreadable::Damaged => self.corrupt(page.offset, "a page does not decode"),
-            Unreadable::Newer => {
-                Error::Version { path: self.path.clone(), found: u32::from(VERSION) + 1, supported: u32::from(VERSION) }
-            }
+            Unreadable::Newer => Error::Version {
+                path: self.path.clone(),
+                found: u32::from(VERSION) + 1,
+                supported: u32::from(VERSION),
+            },
         }
     }
 
@@ -357,8 +419,15 @@ impl Pages {
 
 /// Returns the error for damage in a block, with a hint to the user.
 pub(crate) fn corrupt(path: &Path, offset: u64, reason: impl Into<String>) -> Error {
-    let reason = format!("{}; restore the file from a snapshot, or move it away to continue without it", reason.into());
-    Error::Corrupt { path: path.to_owned(), offset, reason }
+    let reason = format!(
+        "{}; restore the file from a snapshot, or move it away to continue without it",
+        reason.into()
+    );
+    Error::Corrupt {
+        path: path.to_owned(),
+        offset,
+        reason,
+    }
 }
 
 /// A page with a correct checksum.
@@ -379,8 +448,16 @@ impl<'a> Stored<'a> {
         let raw_size = u32_at(header, RAW_SIZE_OFFSET);
         let compressed = raw_size & COMPRESSED != 0;
         let raw_size = (raw_size & !COMPRESSED) as usize;
-        let plausible = if compressed { raw_size <= PAGE_SIZE_MAX } else { raw_size == payload.len() };
-        plausible.then_some(Self { payload, raw_size, compressed })
+        let plausible = if compressed {
+            raw_size <= PAGE_SIZE_MAX
+        } else {
+            raw_size == payload.len()
+        };
+        plausible.then_some(Self {
+            payload,
+            raw_size,
+            compressed,
+        })
     }
 
     /// Returns the payload, or `None` if it does not decompress to the given size.
@@ -394,7 +471,10 @@ impl<'a> Stored<'a> {
             if decompressor.is_none() {
                 *decompressor = Some(zstd::bulk::Decompressor::new().ok()?);
             }
-            decompressor.as_mut()?.decompress_to_buffer(self.payload, dst).ok()
+            decompressor
+                .as_mut()?
+                .decompress_to_buffer(self.payload, dst)
+                .ok()
         })?;
         (size == self.raw_size).then_some(payload)
     }
@@ -403,7 +483,8 @@ impl<'a> Stored<'a> {
 thread_local! {
     /// One per thread: creating it takes longer than decompressing a page.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
-    /// Buffer for stored pages: without it, each read would allocate memory and return it to the operating system.
+    /// Buffer for stored pages: without it, each read would allocate memory and return it to the
+    /// operating system.
     static STORED: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -424,13 +505,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pages");
         let mut writer = PageWriter::new(&path, RealFs.create(&path).unwrap()).unwrap();
-        let refs = payloads.iter().map(|payload| writer.write(payload).unwrap()).collect();
+        let refs = payloads
+            .iter()
+            .map(|payload| writer.write(payload).unwrap())
+            .collect();
         writer.sync().unwrap();
         (dir, path, refs)
     }
 
     fn open(path: &Path) -> Pages {
-        Pages::new(path, RealFs.open(path).unwrap(), Arc::new(PageCache::new(1 << 20)))
+        Pages::new(
+            path,
+            RealFs.open(path).unwrap(),
+            Arc::new(PageCache::new(1 << 20)),
+        )
     }
 
     proptest! {
@@ -456,9 +544,15 @@ mod tests {
             bad[second.offset as usize + bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, &bad).unwrap();
             let error = open(&path).get(second).unwrap_err();
-            assert!(matches!(error, Error::Corrupt { offset, .. } if offset == second.offset), "bit {bit}: {error}");
+            assert!(
+                matches!(error, Error::Corrupt { offset, .. } if offset == second.offset),
+                "bit {bit}: {error}"
+            );
         }
         std::fs::write(&path, &good[..good.len() - 1]).unwrap();
-        assert!(matches!(open(&path).get(second), Err(Error::Corrupt { .. })), "truncated");
+        assert!(
+            matches!(open(&path).get(second), Err(Error::Corrupt { .. })),
+            "truncated"
+        );
     }
 }

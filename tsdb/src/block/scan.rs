@@ -1,5 +1,5 @@
-//! A sequential scan of all series of a block, for merges and verification. It bypasses the cache and reads each page
-//! about once.
+//! A sequential scan of all series of a block, for merges and verification. It bypasses the cache
+//! and reads each page about once.
 //!
 //! In memory: the pages of rows of one group, and a few dozen pages of timestamp columns.
 
@@ -32,20 +32,31 @@ impl Block {
     pub(crate) fn scan(&self) -> BlockScan<'_> {
         let labels = self.index.series_cursor(Access::Scan);
         let timestamp_columns = RecentTimestampColumns::new(self);
-        BlockScan { block: self, labels, ordinal: 0, group_idx: 0, group: None, timestamp_columns }
+        BlockScan {
+            block: self,
+            labels,
+            ordinal: 0,
+            group_idx: 0,
+            group: None,
+            timestamp_columns,
+        }
     }
 }
 
 impl BlockScan<'_> {
-    /// Replaces `samples` by the samples of the next series, and returns its symbols. Returns `None` after the last
-    /// series.
+    /// Replaces `samples` by the samples of the next series, and returns its symbols. Returns
+    /// `None` after the last series.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
     /// [`Error::Version`](crate::Error::Version). The scan cannot be continued then.
     pub(crate) fn next(&mut self, samples: &mut SampleColumns) -> Result<Option<&[Symbol]>> {
         samples.clear();
-        if self.group.as_ref().is_none_or(|group| group.end() == self.ordinal) {
+        if self
+            .group
+            .as_ref()
+            .is_none_or(|group| group.end() == self.ordinal)
+        {
             if self.group_idx == self.block.groups.len() {
                 return Ok(None);
             }
@@ -66,20 +77,25 @@ impl BlockScan<'_> {
         Ok(Some(self.labels.symbols()))
     }
 
-    /// Returns the size in bytes of the values of the series that [`BlockScan::next`] returned last.
+    /// Returns the size in bytes of the values of the series that [`BlockScan::next`] returned
+    /// last.
     pub(crate) fn rows_size(&self) -> u64 {
         self.group.as_ref().map_or(0, |group| group.rows_size)
     }
 }
 
 impl Block {
-    /// Checks the assumptions of a writer. A timestamp column with a correct checksum may still belong to other series.
+    /// Checks the assumptions of a writer. A timestamp column with a correct checksum may still
+    /// belong to other series.
     fn check_times(&self, group: Group<'_>, samples: &SampleColumns) -> Result<()> {
-        let is_inside = samples.range().is_some_and(|range| self.meta.range.covers(range));
+        let is_inside = samples
+            .range()
+            .is_some_and(|range| self.meta.range.covers(range));
         if is_inside && samples.timestamps_ms.is_sorted_by(|a, b| a < b) {
             return Ok(());
         }
-        let reason = "a series has no timestamps, or they do not ascend inside the time range of the block";
+        let reason =
+            "a series has no timestamps, or they do not ascend inside the time range of the block";
         Err(self.pages.corrupt(group.map.offset, reason))
     }
 }
@@ -101,8 +117,17 @@ impl<'a> LoadedGroup<'a> {
         let group = block.groups.get(group_idx);
         let map = block.pages.read(group.map)?;
         block.map(group, &map)?;
-        let pages = group.pages_in(TimeRange::ALL).map(|(_, rows)| (rows, None)).collect();
-        Ok(Self { block, group, map, pages, rows_size: 0 })
+        let pages = group
+            .pages_in(TimeRange::ALL)
+            .map(|(_, rows)| (rows, None))
+            .collect();
+        Ok(Self {
+            block,
+            group,
+            map,
+            pages,
+            rows_size: 0,
+        })
     }
 
     /// Returns the ordinal after the last series.
@@ -118,16 +143,25 @@ impl<'a> LoadedGroup<'a> {
         timestamp_columns: &mut RecentTimestampColumns<'a>,
         out: &mut SampleColumns,
     ) -> Result<()> {
-        let Self { block, group, map, pages, rows_size } = self;
+        let Self {
+            block,
+            group,
+            map,
+            pages,
+            rows_size,
+        } = self;
         let (at, payload) = &mut pages[i];
         let page = at.page();
         let unreadable = |why| block.pages.unreadable(page, why);
         if payload.is_none() {
             let read = block.pages.read(page)?;
-            Rows::parse(&read, group.n_series).and_then(|rows| Ok(rows.check_sizes()?)).map_err(unreadable)?;
+            Rows::parse(&read, group.n_series)
+                .and_then(|rows| Ok(rows.check_sizes()?))
+                .map_err(unreadable)?;
             *payload = Some(read);
         }
-        let rows = Rows::parse(payload.as_ref().expect("read above"), group.n_series).map_err(unreadable)?;
+        let rows = Rows::parse(payload.as_ref().expect("read above"), group.n_series)
+            .map_err(unreadable)?;
         let timestamp_column = block.map(*group, map)?.timestamp_column(i, series_idx);
         *rows_size += rows.size(series_idx);
         if (rows.size(series_idx) > 0) != timestamp_column.is_some() {
@@ -137,7 +171,13 @@ impl<'a> LoadedGroup<'a> {
             let start = out.len();
             timestamp_columns.append(*group, id, &mut out.timestamps_ms)?;
             let n = out.timestamps_ms.len() - start;
-            rows.decode(rows.place_of(series_idx, RowsPlace::default()), n, 0..n, out).map_err(unreadable)?;
+            rows.decode(
+                rows.place_of(series_idx, RowsPlace::default()),
+                n,
+                0..n,
+                out,
+            )
+            .map_err(unreadable)?;
         }
         // A group of one series may have many large pages.
         if group.n_series == 1 {
@@ -159,18 +199,27 @@ const RECENT_PAGES: usize = 64;
 
 impl<'a> RecentTimestampColumns<'a> {
     pub(crate) fn new(block: &'a Block) -> Self {
-        Self { block, pages: vec![None; RECENT_PAGES] }
+        Self {
+            block,
+            pages: vec![None; RECENT_PAGES],
+        }
     }
 
     /// Appends the timestamps of a timestamp column that the map of `group` contains.
-    fn append(&mut self, group: Group<'_>, id: TimestampColumnId, times_ms: &mut Vec<i64>) -> Result<()> {
+    fn append(
+        &mut self,
+        group: Group<'_>,
+        id: TimestampColumnId,
+        times_ms: &mut Vec<i64>,
+    ) -> Result<()> {
         let (at, in_page) = self.block.find_column(group, id)?;
         let cached = &mut self.pages[at.idx % RECENT_PAGES];
         if cached.as_ref().is_none_or(|(idx, _)| *idx != at.idx) {
             *cached = Some((at.idx, self.block.pages.read(at.page)?));
         }
         let (_, payload) = cached.as_ref().expect("read above");
-        let decoded = TimestampColumns::parse(payload, at.n).and_then(|columns| columns.decode(in_page, times_ms));
+        let decoded = TimestampColumns::parse(payload, at.n)
+            .and_then(|columns| columns.decode(in_page, times_ms));
         decoded.map_err(|why| self.block.pages.unreadable(at.page, why))
     }
 }

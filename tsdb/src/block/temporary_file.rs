@@ -22,7 +22,13 @@ impl TemporaryFile {
     /// [`Error::Io`].
     pub(crate) fn create(fs: Arc<dyn Fs>, path: PathBuf) -> Result<(Self, Arc<dyn AppendFile>)> {
         let file = fs.create(&path).map_err(Error::io("create", &path))?;
-        Ok((Self { fs, path: Some(path) }, file))
+        Ok((
+            Self {
+                fs,
+                path: Some(path),
+            },
+            file,
+        ))
     }
 
     /// Returns the file system and the path.
@@ -30,10 +36,16 @@ impl TemporaryFile {
     /// # Panics
     /// If the file was published.
     pub(crate) fn location(&self) -> (&dyn Fs, &Path) {
-        (&*self.fs, self.path.as_deref().expect("a published file is not used any more"))
+        (
+            &*self.fs,
+            self.path
+                .as_deref()
+                .expect("a published file is not used any more"),
+        )
     }
 
-    /// Gives the file its final name in `dir`, durably. An error removes the file, whatever its name is then.
+    /// Gives the file its final name in `dir`, durably. An error removes the file, whatever its
+    /// name is then.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -44,7 +56,8 @@ impl TemporaryFile {
         let (fs, path_tmp) = self.location();
         let path = dir.join(name);
         fs.rename(path_tmp, &path).map_err(|error| {
-            // The file may have its final name nevertheless. The next start would add it to the blocks.
+            // The file may have its final name nevertheless. The next start would add it to the
+            // blocks.
             let removed = remove_if_exists(fs, &path).map_err(Error::from);
             let synced = removed.and_then(|_| fs.sync_dir(dir).map_err(Error::io("sync", dir)));
             if let Err(error) = synced {

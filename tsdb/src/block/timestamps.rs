@@ -1,8 +1,8 @@
 //! Timestamp columns: the distinct lists of timestamps of a block, each stored once.
 //!
-//! The series of one scrape have the same timestamps, so a block has about one timestamp column per target and slice.
-//! These columns take almost no space. A series with other timestamps has its own column. Columns are numbered in order
-//! of first occurrence.
+//! The series of one scrape have the same timestamps, so a block has about one timestamp column per
+//! target and slice. These columns take almost no space. A series with other timestamps has its own
+//! column. Columns are numbered in order of first occurrence.
 //!
 //! ```text
 //! 0     1   flags   0; any bit set: a later version
@@ -30,8 +30,8 @@ pub(crate) struct TimestampColumnId(pub(crate) u32);
 
 /// Maximum number of timestamp columns in a page.
 pub(crate) const PAGE_COLUMNS_MAX: usize = 256;
-/// Maximum number of timestamp columns that the writer remembers, 32 bytes each. After that, it forgets all of them,
-/// and a column that recurs is stored again.
+/// Maximum number of timestamp columns that the writer remembers, 32 bytes each. After that, it
+/// forgets all of them, and a column that recurs is stored again.
 const KNOWN_MAX: usize = 1 << 18;
 /// Encoded size at which a page is written: reading one timestamp column should be cheap.
 const PAGE_SIZE: usize = 16 << 10;
@@ -77,13 +77,21 @@ impl TimestampColumnWriter {
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Limit`] after 2^32 - 1 timestamp columns.
-    pub(crate) fn put(&mut self, pages: &mut PageWriter, times_ms: &[i64]) -> Result<TimestampColumnId> {
+    pub(crate) fn put(
+        &mut self,
+        pages: &mut PageWriter,
+        times_ms: &[i64],
+    ) -> Result<TimestampColumnId> {
         let hash = self.hash(times_ms);
         if let Some(&known) = self.known.get(&hash) {
             return Ok(known);
         }
         let id = TimestampColumnId(self.n);
-        let too_many = Error::Limit { what: "timestamp columns of a block", used: 1 << 32, limit: u32::MAX.into() };
+        let too_many = Error::Limit {
+            what: "timestamp columns of a block",
+            used: 1 << 32,
+            limit: u32::MAX.into(),
+        };
         self.n = self.n.checked_add(1).ok_or(too_many)?;
         self.store(pages, times_ms)?;
         if self.known.len() == KNOWN_MAX {
@@ -93,7 +101,8 @@ impl TimestampColumnWriter {
         Ok(id)
     }
 
-    /// Writes the remaining columns. Returns the size of all pages in bytes, and the pages of the directory.
+    /// Writes the remaining columns. Returns the size of all pages in bytes, and the pages of the
+    /// directory.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -104,7 +113,11 @@ impl TimestampColumnWriter {
 
     fn hash(&mut self, times_ms: &[i64]) -> u128 {
         self.scratch.resize(size_of_val(times_ms), 0);
-        for (bytes, time_ms) in self.scratch.chunks_exact_mut(size_of::<i64>()).zip(times_ms) {
+        for (bytes, time_ms) in self
+            .scratch
+            .chunks_exact_mut(size_of::<i64>())
+            .zip(times_ms)
+        {
             bytes.copy_from_slice(&time_ms.to_le_bytes());
         }
         xxh3_128_with_seed(&self.scratch, self.seed)
@@ -114,9 +127,15 @@ impl TimestampColumnWriter {
         let start = self.timestamp_columns.len();
         encode_timestamps(times_ms, &mut self.timestamp_columns);
         self.counts.push(times_ms.len() as u32);
-        self.sizes.push((self.timestamp_columns.len() - start) as u32);
-        let is_full = self.sizes.len() == PAGE_COLUMNS_MAX || self.timestamp_columns.len() >= PAGE_SIZE;
-        if is_full { self.end_page(pages) } else { Ok(()) }
+        self.sizes
+            .push((self.timestamp_columns.len() - start) as u32);
+        let is_full =
+            self.sizes.len() == PAGE_COLUMNS_MAX || self.timestamp_columns.len() >= PAGE_SIZE;
+        if is_full {
+            self.end_page(pages)
+        } else {
+            Ok(())
+        }
     }
 
     fn end_page(&mut self, pages: &mut PageWriter) -> Result<()> {
@@ -130,7 +149,9 @@ impl TimestampColumnWriter {
         self.scratch.extend_from_slice(&self.timestamp_columns);
         let page = pages.write(&self.scratch)?;
         self.size += u64::from(page.size);
-        self.directory.push(pages, |dst| put_timestamp_columns(dst, page, self.sizes.len()))?;
+        self.directory.push(pages, |dst| {
+            put_timestamp_columns(dst, page, self.sizes.len())
+        })?;
         self.counts.clear();
         self.sizes.clear();
         self.timestamp_columns.clear();
@@ -153,18 +174,29 @@ impl<'a> TimestampColumns<'a> {
         take_flags(&mut payload, 0)?;
         let counts = BytePlanes::take(&mut payload, n, COUNT_WIDTH).ok_or(Damaged)?;
         let sizes = BytePlanes::take(&mut payload, n, SIZE_WIDTH).ok_or(Damaged)?;
-        Ok(Self { n, counts, sizes, timestamp_columns: payload })
+        Ok(Self {
+            n,
+            counts,
+            sizes,
+            timestamp_columns: payload,
+        })
     }
 
     /// Checks that the timestamp columns fill the page. Reading one column does not check that.
     pub(crate) fn check_sizes(self) -> Result<(), Damaged> {
-        if self.sizes.sum(0..self.n) == self.timestamp_columns.len() { Ok(()) } else { Err(Damaged) }
+        if self.sizes.sum(0..self.n) == self.timestamp_columns.len() {
+            Ok(())
+        } else {
+            Err(Damaged)
+        }
     }
 
     /// Appends the timestamps of the `i`-th timestamp column of the page.
     pub(crate) fn decode(self, i: usize, dst: &mut Vec<i64>) -> Result<(), Unreadable> {
         let (mut src, n) = self.encoded(i)?;
-        Ok(decode_timestamps(&mut src, n, dst).filter(|()| src.is_empty()).ok_or(Damaged)?)
+        Ok(decode_timestamps(&mut src, n, dst)
+            .filter(|()| src.is_empty())
+            .ok_or(Damaged)?)
     }
 
     /// Returns the `i`-th timestamp column of the page if its timestamps are regular.
@@ -180,7 +212,9 @@ impl<'a> TimestampColumns<'a> {
             return Err(Damaged);
         }
         let start = self.sizes.sum(0..i);
-        let src = self.timestamp_columns.get(start..start + self.sizes.get(i) as usize);
+        let src = self
+            .timestamp_columns
+            .get(start..start + self.sizes.get(i) as usize);
         Ok((src.ok_or(Damaged)?, n))
     }
 }

@@ -13,8 +13,8 @@ impl Block {
     /// Reads and verifies the block without the cache.
     ///
     /// # Errors
-    /// - The first problem: [`Error::Corrupt`](crate::Error::Corrupt), [`Error::Io`](crate::Error::Io) or
-    ///   [`Error::Version`](crate::Error::Version).
+    /// - The first problem: [`Error::Corrupt`](crate::Error::Corrupt),
+    ///   [`Error::Io`](crate::Error::Io) or [`Error::Version`](crate::Error::Version).
     /// - [`Error::Interrupted`](crate::Error::Interrupted) if the request is interrupted.
     pub(crate) fn verify(&self, ctx: &QueryContext) -> Result<()> {
         self.verify_checksums(ctx)?;
@@ -41,12 +41,18 @@ impl Block {
             let payload = self.pages.read(at.page)?;
             let unreadable = |why| self.pages.unreadable(at.page, why);
             let timestamp_columns = TimestampColumns::parse(&payload, at.n).map_err(unreadable)?;
-            timestamp_columns.check_sizes().map_err(|damaged| self.pages.unreadable(at.page, damaged))?;
+            timestamp_columns
+                .check_sizes()
+                .map_err(|damaged| self.pages.unreadable(at.page, damaged))?;
             for i in 0..at.n {
                 times_ms.clear();
-                timestamp_columns.decode(i, &mut times_ms).map_err(unreadable)?;
+                timestamp_columns
+                    .decode(i, &mut times_ms)
+                    .map_err(unreadable)?;
                 if !times_ms.is_sorted_by(|a, b| a < b) {
-                    return Err(self.pages.corrupt(at.page.offset, "the timestamps of a series do not ascend"));
+                    return Err(self
+                        .pages
+                        .corrupt(at.page.offset, "the timestamps of a series do not ascend"));
                 }
             }
         }
@@ -54,7 +60,8 @@ impl Block {
     }
 
     fn verify_groups(&self, ctx: &QueryContext) -> Result<()> {
-        let (mut timestamp_columns, mut samples) = (RecentTimestampColumns::new(self), SampleColumns::default());
+        let (mut timestamp_columns, mut samples) =
+            (RecentTimestampColumns::new(self), SampleColumns::default());
         let mut range = EMPTY_RANGE;
         for idx in 0..self.groups.len() {
             ctx.check()?;
@@ -75,7 +82,10 @@ impl Block {
             }
         }
         if self.meta.range != range {
-            return Err(self.pages.corrupt(self.footer.offset, "the footer contradicts the time range of the samples"));
+            return Err(self.pages.corrupt(
+                self.footer.offset,
+                "the footer contradicts the time range of the samples",
+            ));
         }
         Ok(())
     }

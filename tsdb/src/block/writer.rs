@@ -1,8 +1,9 @@
 //! Writes a block, series by series.
 //!
-//! The file is named `<id>.block.tmp` until it is complete and synced, and then gets its final name. The writer holds a
-//! group, a page of timestamp columns, the hashes of recent timestamp columns, and the buffers of the index in memory.
-//! Its memory does not depend on the number of series.
+//! The file is named `<id>.block.tmp` until it is complete and synced, and then gets its final
+//! name. The writer holds a group, a page of timestamp columns, the hashes of recent timestamp
+//! columns, and the buffers of the index in memory. Its memory does not depend on the number of
+//! series.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,8 @@ const SLICE_MS: u64 = 8 * 3600 * 1000;
 /// Memory that the index writer uses before it spills to files.
 const INDEX_MEMORY_MAX: usize = 64 << 20;
 
-/// Writes a block. After an error it must be dropped. Dropping it before [`BlockWriter::finish`] removes its files.
+/// Writes a block. After an error it must be dropped. Dropping it before [`BlockWriter::finish`]
+/// removes its files.
 pub(crate) struct BlockWriter {
     dir: PathBuf,
     /// Metadata of the block so far. The range is empty until the first series.
@@ -52,7 +54,9 @@ impl BlockWriter {
         let path = dir.join(origin.id.file_name());
         let path_tmp = path.with_extension("block.tmp");
         if fs.open(&path).is_ok() {
-            return Err(Error::io("create", &path)(std::io::ErrorKind::AlreadyExists.into()));
+            return Err(Error::io("create", &path)(
+                std::io::ErrorKind::AlreadyExists.into(),
+            ));
         }
         let (file, append) = TemporaryFile::create(Arc::clone(&fs), path_tmp.clone())?;
         let mut pages = PageWriter::new(&path_tmp, append)?;
@@ -88,8 +92,8 @@ impl BlockWriter {
     /// [`Error::Io`]; [`Error::Limit`] if the block has too many series.
     ///
     /// # Panics
-    /// If the labels are not above those of the previous series, or if there are no samples, or if the timestamps do
-    /// not ascend within the window of the block.
+    /// If the labels are not above those of the previous series, or if there are no samples, or if
+    /// the timestamps do not ascend within the window of the block.
     pub(crate) fn series(&mut self, labels: &[Symbol], samples: &SampleColumns) -> Result<()> {
         let range = self.check(samples);
         let start = self.pages.size();
@@ -105,13 +109,23 @@ impl BlockWriter {
             let times_ms = &samples.timestamps_ms[span.clone()];
             let timestamp_column = self.timestamp_columns.put(&mut self.pages, times_ms)?;
             let starts = start_timestamps::slice(&samples.starts_ms, span.clone());
-            self.group.push(*key, timestamp_column, times_ms, RowSamples::of(samples, span.clone()), &starts);
+            self.group.push(
+                *key,
+                timestamp_column,
+                times_ms,
+                RowSamples::of(samples, span.clone()),
+                &starts,
+            );
         }
         self.group.end_series();
         self.meta.range = self.meta.range.hull(range);
         self.meta.n_series += 1;
         self.meta.n_samples += samples.len() as u64;
-        if is_alone || self.group.is_full() { self.end_group() } else { Ok(()) }
+        if is_alone || self.group.is_full() {
+            self.end_group()
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns the number of bytes written so far.
@@ -127,7 +141,10 @@ impl BlockWriter {
     /// # Panics
     /// If the block has no series.
     pub(crate) fn finish(mut self) -> Result<BlockMeta> {
-        assert!(self.meta.n_series > 0, "a block has a series: the caller drops a writer without series");
+        assert!(
+            self.meta.n_series > 0,
+            "a block has a series: the caller drops a writer without series"
+        );
         self.end_group()?;
         let groups = self.groups.finish(&mut self.pages)?;
         let (columns_size, timestamp_columns) = self.timestamp_columns.finish(&mut self.pages)?;
@@ -135,22 +152,34 @@ impl BlockWriter {
         let start = self.pages.size();
         let index = self.index.finish(&mut self.pages)?;
         self.meta.index_size += self.pages.size() - start;
-        let mut footer = Footer { meta: self.meta, groups, timestamp_columns, index };
+        let mut footer = Footer {
+            meta: self.meta,
+            groups,
+            timestamp_columns,
+            index,
+        };
         let page = self.pages.write(&footer.encode())?;
         self.pages.write_raw(&trailer(page));
         self.pages.sync()?;
         footer.meta.size = self.pages.size();
-        self.file.publish(&self.dir, &footer.meta.origin.id.file_name())?;
+        self.file
+            .publish(&self.dir, &footer.meta.origin.id.file_name())?;
         Ok(footer.meta)
     }
 
     /// Checks the preconditions and returns the time range of the samples.
     fn check(&self, samples: &SampleColumns) -> TimeRange {
         let times_ms = &samples.timestamps_ms[..];
-        assert!(times_ms.len() == samples.values.len(), "a value per timestamp");
+        assert!(
+            times_ms.len() == samples.values.len(),
+            "a value per timestamp"
+        );
         assert!(times_ms.is_sorted_by(|a, b| a < b), "timestamps ascend");
         let range = samples.range().expect("a series has samples");
-        assert!(self.meta.origin.window.covers(range), "samples are inside the window of the block");
+        assert!(
+            self.meta.origin.window.covers(range),
+            "samples are inside the window of the block"
+        );
         range
     }
 
@@ -181,7 +210,11 @@ impl BlockWriter {
         }
         let (map, rows) = self.group.write(&mut self.pages)?;
         self.meta.timestamps_size += u64::from(map.size);
-        self.meta.values_size += rows.iter().map(|rows| u64::from(rows.page().size)).sum::<u64>();
-        self.groups.push(&mut self.pages, |dst| put_group(dst, n_series, map, &rows))
+        self.meta.values_size += rows
+            .iter()
+            .map(|rows| u64::from(rows.page().size))
+            .sum::<u64>();
+        self.groups
+            .push(&mut self.pages, |dst| put_group(dst, n_series, map, &rows))
     }
 }

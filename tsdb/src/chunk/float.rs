@@ -1,8 +1,8 @@
 //! The encoding of float samples in chunks of the head.
 //!
-//! A chunk is decoded backwards from its newest sample, which is known: each sample encodes the difference from the
-//! sample before it. Recent samples, which are read most often, are in the last block of a chunk. Older blocks are not
-//! read for them.
+//! A chunk is decoded backwards from its newest sample, which is known: each sample encodes the
+//! difference from the sample before it. Recent samples, which are read most often, are in the last
+//! block of a chunk. Older blocks are not read for them.
 //!
 //! ```text
 //! sample   tag byte, [timestamp], [value], in decoding order
@@ -14,9 +14,9 @@
 //!                     96 + E      both values have at most E decimals, from 1 to 9: the difference of both values times
 //!                                 10^E, as zigzag varint
 //! ```
-//! The first sample follows a value of 0 with a delta of 0. Every double round-trips bit for bit, because differences
-//! of integers and decimals are exact in both directions. Counters that grow by integers take two or three bytes per
-//! sample, constants about one bit.
+//! The first sample follows a value of 0 with a delta of 0. Every double round-trips bit for bit,
+//! because differences of integers and decimals are exact in both directions. Counters that grow by
+//! integers take two or three bytes per sample, constants about one bit.
 
 use varve_codec::varint::{take_byte, take_bytes, take_i64, zigzag};
 
@@ -61,17 +61,22 @@ impl Scale {
     /// From here on, a scale counts the rest of a pause.
     const PAUSE_BEGIN: u8 = POWERS_OF_TEN.len() as u8;
 
-    /// Finds a number of decimals that fits both values: quickly if it is the same as before. Returns it and the
-    /// difference of the scaled integers.
+    /// Finds a number of decimals that fits both values: quickly if it is the same as before.
+    /// Returns it and the difference of the scaled integers.
     #[inline]
     fn difference(&mut self, last: f64, value: f64) -> Option<(u8, i64)> {
         if *self == Self::UNKNOWN {
-            let found = (1..POWERS_OF_TEN.len() as u8).find_map(|e| Some((e, decimal_difference(last, value, e)?)));
+            let found = (1..POWERS_OF_TEN.len() as u8)
+                .find_map(|e| Some((e, decimal_difference(last, value, e)?)));
             *self = found.map_or(Self(Self::PAUSE_BEGIN + Self::PAUSE), |(e, _)| Self(e));
             return found;
         }
         if self.0 >= Self::PAUSE_BEGIN {
-            self.0 = if self.0 == Self::PAUSE_BEGIN { 0 } else { self.0 - 1 };
+            self.0 = if self.0 == Self::PAUSE_BEGIN {
+                0
+            } else {
+                self.0 - 1
+            };
             return None;
         }
         if let Some(difference) = decimal_difference(last, value, self.0) {
@@ -135,7 +140,10 @@ pub(super) fn encode(delta_of_delta_ms: i64, last: f64, value: f64, scale: &mut 
         encoded.put_varint(delta_of_delta_ms);
     }
     tag |= encode_value(&mut encoded, last, value, scale);
-    Encoded { bytes: encoded.bytes | u128::from(tag) << (8 * encoded.size), size: encoded.size + 1 }
+    Encoded {
+        bytes: encoded.bytes | u128::from(tag) << (8 * encoded.size),
+        size: encoded.size + 1,
+    }
 }
 
 /// Prepends a value and returns the tag of its form.
@@ -156,18 +164,23 @@ fn encode_value(encoded: &mut Encoded, last: f64, value: f64, scale: &mut Scale)
     let (leading, trailing) = (xor.leading_zeros() / 8, xor.trailing_zeros() / 8);
     let size = 8 - leading - trailing;
     // The lowest byte is read first, so it is stored last.
-    encoded.put((xor >> (8 * trailing)).swap_bytes() >> (u64::BITS - 8 * size), size);
+    encoded.put(
+        (xor >> (8 * trailing)).swap_bytes() >> (u64::BITS - 8 * size),
+        size,
+    );
     VALUE_XOR + (8 * leading) as u8 + size as u8 - 1
 }
 
-/// Returns a value as an integer if it is an integer of at most 2^52 in magnitude. -0 is not an integer.
+/// Returns a value as an integer if it is an integer of at most 2^52 in magnitude. -0 is not an
+/// integer.
 #[inline]
 fn as_integer(value: f64) -> Option<i64> {
     let integer = value as i64;
     (value.abs() <= INTEGER_MAX && (integer as f64).to_bits() == value.to_bits()).then_some(integer)
 }
 
-/// Returns a value times 10^`decimals` if this is an integer from which the value can be restored bit for bit.
+/// Returns a value times 10^`decimals` if this is an integer from which the value can be restored
+/// bit for bit.
 #[inline]
 fn as_decimal(value: f64, decimals: u8) -> Option<i64> {
     let power = POWERS_OF_TEN[usize::from(decimals)];
@@ -184,8 +197,8 @@ fn decimal_difference(last: f64, value: f64, decimals: u8) -> Option<i64> {
     Some(as_decimal(value, decimals)? - as_decimal(last, decimals)?)
 }
 
-/// Appends the samples of a chunk from `from_ms` on to the two columns, in order of time. `src` was written by
-/// [`Chunk::copy_to`](super::Chunk::copy_to), newest sample first.
+/// Appends the samples of a chunk from `from_ms` on to the two columns, in order of time. `src` was
+/// written by [`Chunk::copy_to`](super::Chunk::copy_to), newest sample first.
 ///
 /// # Errors
 /// [`Damaged`] if the bytes do not decode to that many samples. Nothing is appended then.
@@ -203,7 +216,11 @@ pub(crate) fn decode(
         return Err(Damaged);
     }
     // A run may contain samples before `from_ms`.
-    while timestamps_ms.len() > start && timestamps_ms.last().is_some_and(|&oldest_ms| oldest_ms < from_ms) {
+    while timestamps_ms.len() > start
+        && timestamps_ms
+            .last()
+            .is_some_and(|&oldest_ms| oldest_ms < from_ms)
+    {
         timestamps_ms.pop();
         values.pop();
     }
@@ -212,7 +229,8 @@ pub(crate) fn decode(
     Ok(())
 }
 
-/// Appends samples, newest first, down to `from_ms`. Returns `None` if the bytes are truncated or invalid.
+/// Appends samples, newest first, down to `from_ms`. Returns `None` if the bytes are truncated or
+/// invalid.
 #[inline]
 fn decode_back(
     newest: Newest,
@@ -223,12 +241,19 @@ fn decode_back(
 ) -> Option<()> {
     let src = &mut src;
     let (mut timestamp_ms, mut delta_ms) = (newest.timestamp_ms, i64::from(newest.delta_ms));
-    let mut value = Value { number: f64::from_bits(newest.bits), scaled: None };
+    let mut value = Value {
+        number: f64::from_bits(newest.bits),
+        scaled: None,
+    };
     let mut left = usize::from(newest.n_samples);
     while left > 0 && timestamp_ms >= from_ms {
         let tag = take_byte(src)?;
         let is_run = tag > RUN && tag <= RUN + RUN_MAX;
-        for _ in 0..if is_run { usize::from(tag - RUN).min(left) } else { 1 } {
+        for _ in 0..if is_run {
+            usize::from(tag - RUN).min(left)
+        } else {
+            1
+        } {
             timestamps_ms.push(timestamp_ms);
             values.push(value.number);
             timestamp_ms = timestamp_ms.wrapping_sub(delta_ms);
@@ -248,25 +273,36 @@ fn decode_back(
 /// A value while a chunk is decoded backwards.
 struct Value {
     number: f64,
-    /// The last number of decimals and the scaled integer. With the same number of decimals, the value before results
-    /// from a subtraction.
+    /// The last number of decimals and the scaled integer. With the same number of decimals, the
+    /// value before results from a subtraction.
     scaled: Option<(u8, i64)>,
 }
 
 impl Value {
-    /// Decodes the difference from the value before, and becomes that value. Returns `None` if the bytes are invalid.
+    /// Decodes the difference from the value before, and becomes that value. Returns `None` if the
+    /// bytes are invalid.
     #[inline]
     fn step_back(&mut self, src: &mut &[u8], form: u8) -> Option<()> {
         match form {
             VALUE_SAME => {}
             VALUE_XOR..=RUN => {
-                let (leading, size) = (u32::from((form - VALUE_XOR) / 8), u32::from((form - VALUE_XOR) % 8 + 1));
+                let (leading, size) = (
+                    u32::from((form - VALUE_XOR) / 8),
+                    u32::from((form - VALUE_XOR) % 8 + 1),
+                );
                 let trailing = 8_u32.checked_sub(leading + size)?;
                 let xor = take_le(src, size as usize)? << (8 * trailing);
-                *self = Self { number: f64::from_bits(self.number.to_bits() ^ xor), scaled: None };
+                *self = Self {
+                    number: f64::from_bits(self.number.to_bits() ^ xor),
+                    scaled: None,
+                };
             }
             _ => {
-                let decimals = if form == VALUE_INTEGER { 0 } else { form.checked_sub(VALUE_DECIMAL)? };
+                let decimals = if form == VALUE_INTEGER {
+                    0
+                } else {
+                    form.checked_sub(VALUE_DECIMAL)?
+                };
                 let power = POWERS_OF_TEN.get(usize::from(decimals))?;
                 let scaled = match self.scaled {
                     Some((same, scaled)) if same == decimals => scaled,
@@ -274,7 +310,10 @@ impl Value {
                     _ => as_decimal(self.number, decimals)?,
                 };
                 let before = scaled.checked_sub(take_i64(src)?)?;
-                *self = Self { number: before as f64 / power, scaled: Some((decimals, before)) };
+                *self = Self {
+                    number: before as f64 / power,
+                    scaled: Some((decimals, before)),
+                };
             }
         }
         Some(())

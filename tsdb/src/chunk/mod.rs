@@ -1,10 +1,11 @@
 //! Chunks: encoded runs of samples of one series, in memory.
 //!
-//! The head stores the state of one open [`Chunk`] per series as a row of integers, and closed chunks in a sparse list.
-//! The bytes of a chunk are in a chain of blocks, [`BlockChains`]. The chunks of a shard grow at the same pace, and are
-//! dropped together after a freeze. The encoding ([`float`]) is byte-aligned: an append changes the row and a few bytes
-//! at the end of a chain. A chunk, open or closed, is decoded backwards from its newest sample, which is part of the
-//! row. Only the blocks with requested samples are read.
+//! The head stores the state of one open [`Chunk`] per series as a row of integers, and closed
+//! chunks in a sparse list. The bytes of a chunk are in a chain of blocks, [`BlockChains`]. The
+//! chunks of a shard grow at the same pace, and are dropped together after a freeze. The encoding
+//! ([`float`]) is byte-aligned: an append changes the row and a few bytes at the end of a chain. A
+//! chunk, open or closed, is decoded backwards from its newest sample, which is part of the row.
+//! Only the blocks with requested samples are read.
 //!
 //! Invariants
 //! 1. Samples of a chunk ascend strictly in time and span less than 2^32 ms.
@@ -27,7 +28,8 @@ const PAYLOAD_SIZE: usize = BlockChains::PAYLOAD_SIZE;
 /// Number of samples at which a chunk is closed: two hours at one sample every 30 s.
 pub(crate) const CHUNK_SAMPLES_MAX: u8 = 240;
 
-/// If fewer samples than this are requested from the end of a chunk, they are decoded at once instead of copied.
+/// If fewer samples than this are requested from the end of a chunk, they are decoded at once
+/// instead of copied.
 const TAIL_SAMPLES: i64 = 24;
 /// Bytes to gather from a chunk before trying to decode its last samples: about two blocks.
 const TAIL_SIZE: usize = 32;
@@ -97,7 +99,8 @@ impl Chunk {
     #[inline]
     pub(crate) fn accepts(&self, timestamp_ms: i64) -> bool {
         self.n_samples == 0
-            || self.n_samples < CHUNK_SAMPLES_MAX && u32::try_from(timestamp_ms.wrapping_sub(self.first_ms)).is_ok()
+            || self.n_samples < CHUNK_SAMPLES_MAX
+                && u32::try_from(timestamp_ms.wrapping_sub(self.first_ms)).is_ok()
     }
 
     /// Appends a sample that the chunk accepts.
@@ -109,7 +112,10 @@ impl Chunk {
         }
         // Exact: checked by `accepts`.
         let span_ms = sample.timestamp_ms.wrapping_sub(self.first_ms) as u32;
-        debug_assert!(self.n_samples == 0 || span_ms > self.span_ms, "samples of a chunk ascend in time");
+        debug_assert!(
+            self.n_samples == 0 || span_ms > self.span_ms,
+            "samples of a chunk ascend in time"
+        );
         let delta_ms = span_ms.wrapping_sub(self.span_ms);
         let delta_of_delta_ms = i64::from(delta_ms) - i64::from(self.delta_ms);
         let bits = sample.value.to_bits();
@@ -117,7 +123,8 @@ impl Chunk {
             self.repeat(blocks);
         } else {
             let last = f64::from_bits(self.last_bits);
-            let (bytes, size) = float::encode(delta_of_delta_ms, last, sample.value, &mut self.scale).bytes();
+            let (bytes, size) =
+                float::encode(delta_of_delta_ms, last, sample.value, &mut self.scale).bytes();
             self.write(blocks, bytes, size);
             self.run = 0;
         }
@@ -171,7 +178,11 @@ impl Chunk {
     /// Returns the byte before the position of the next append; 0 for an empty chunk.
     #[inline]
     pub(crate) fn last_byte(&self, blocks: &BlockChains) -> u8 {
-        if self.tail == 0 { 0 } else { blocks.payload(self.tail)[usize::from(self.used) - 1] }
+        if self.tail == 0 {
+            0
+        } else {
+            blocks.payload(self.tail)[usize::from(self.used) - 1]
+        }
     }
 
     /// Returns the time from the first sample to the last.
@@ -190,14 +201,20 @@ impl Chunk {
     #[inline]
     pub(crate) fn last(&self) -> Option<Sample> {
         let range = self.range()?;
-        Some(Sample { timestamp_ms: range.end_ms, value: f64::from_bits(self.last_bits) })
+        Some(Sample {
+            timestamp_ms: range.end_ms,
+            value: f64::from_bits(self.last_bits),
+        })
     }
 
     /// Returns the range of the samples, or `None` if there are none.
     #[inline]
     pub(crate) fn range(&self) -> Option<TimeRange> {
         let end_ms = self.first_ms.wrapping_add(i64::from(self.span_ms));
-        (self.n_samples > 0).then_some(TimeRange { start_ms: self.first_ms, end_ms })
+        (self.n_samples > 0).then_some(TimeRange {
+            start_ms: self.first_ms,
+            end_ms,
+        })
     }
 
     /// Returns the sample that decoding begins with, or `None` if the chunk is empty.
@@ -205,7 +222,12 @@ impl Chunk {
     pub(crate) fn newest(&self) -> Option<Newest> {
         let last = self.last()?;
         let (delta_ms, n_samples) = (self.delta_ms, self.n_samples);
-        Some(Newest { timestamp_ms: last.timestamp_ms, bits: self.last_bits, delta_ms, n_samples })
+        Some(Newest {
+            timestamp_ms: last.timestamp_ms,
+            bits: self.last_bits,
+            delta_ms,
+            n_samples,
+        })
     }
 
     /// Appends the encoded bytes to `dst` in decoding order, and returns their number.
@@ -219,7 +241,8 @@ impl Chunk {
         dst.len() - start
     }
 
-    /// Returns the number of the last block, and about how many blocks are read for the samples from `from_ms` on.
+    /// Returns the number of the last block, and about how many blocks are read for the samples
+    /// from `from_ms` on.
     pub(crate) fn blocks_from(&self, from_ms: i64) -> (u32, usize) {
         let is_constant = |newest: Newest| self.repeats_from(newest.timestamp_ms, from_ms);
         let n_blocks = if !self.has_short_tail(from_ms) {
@@ -232,8 +255,8 @@ impl Chunk {
         (self.tail, n_blocks)
     }
 
-    /// Returns `true` if only a few samples are at or after `from_ms`, assuming equal intervals. Then
-    /// [`Chunk::read_tail`] reads less than [`Chunk::copy_to`] copies.
+    /// Returns `true` if only a few samples are at or after `from_ms`, assuming equal intervals.
+    /// Then [`Chunk::read_tail`] reads less than [`Chunk::copy_to`] copies.
     #[inline]
     pub(crate) fn has_short_tail(&self, from_ms: i64) -> bool {
         let end_ms = self.first_ms.wrapping_add(i64::from(self.span_ms));
@@ -241,38 +264,65 @@ impl Chunk {
         n_expected < TAIL_SAMPLES && n_expected < i64::from(self.n_samples) / 2
     }
 
-    /// Reads the samples from `from_ms` on into `tail`, and at most about twice the blocks that contain them.
+    /// Reads the samples from `from_ms` on into `tail`, and at most about twice the blocks that
+    /// contain them.
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
-    pub(crate) fn read_tail(&self, blocks: &BlockChains, from_ms: i64, tail: &mut Tail) -> Result<(), Damaged> {
+    pub(crate) fn read_tail(
+        &self,
+        blocks: &BlockChains,
+        from_ms: i64,
+        tail: &mut Tail,
+    ) -> Result<(), Damaged> {
         tail.clear();
-        let Some(newest) = self.newest() else { return Ok(()) };
+        let Some(newest) = self.newest() else {
+            return Ok(());
+        };
         // Fast path: a constant series. No bytes are read.
         if self.repeats_from(newest.timestamp_ms, from_ms) {
             let n_before = (newest.timestamp_ms - from_ms) / i64::from(self.delta_ms);
-            let repeated_ms = (0..=n_before).rev().map(|n| newest.timestamp_ms - n * i64::from(self.delta_ms));
+            let repeated_ms = (0..=n_before)
+                .rev()
+                .map(|n| newest.timestamp_ms - n * i64::from(self.delta_ms));
             tail.timestamps_ms.extend(repeated_ms);
-            tail.values.resize(tail.timestamps_ms.len(), f64::from_bits(self.last_bits));
+            tail.values
+                .resize(tail.timestamps_ms.len(), f64::from_bits(self.last_bits));
             return Ok(());
         }
         let (mut used, mut tried_size) = (usize::from(self.used), TAIL_SIZE);
         for number in blocks.chain(self.tail) {
-            tail.bytes.extend(blocks.payload(number)[..used].iter().rev());
+            tail.bytes
+                .extend(blocks.payload(number)[..used].iter().rev());
             used = PAYLOAD_SIZE;
             // Decodes again only when the bytes have doubled.
             if tail.bytes.len() >= tried_size {
-                if float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values).is_ok() {
+                if float::decode(
+                    newest,
+                    from_ms,
+                    &tail.bytes,
+                    &mut tail.timestamps_ms,
+                    &mut tail.values,
+                )
+                .is_ok()
+                {
                     return Ok(());
                 }
                 tried_size *= 2;
             }
         }
-        float::decode(newest, from_ms, &tail.bytes, &mut tail.timestamps_ms, &mut tail.values)
+        float::decode(
+            newest,
+            from_ms,
+            &tail.bytes,
+            &mut tail.timestamps_ms,
+            &mut tail.values,
+        )
     }
 
-    /// Returns `true` if the last byte encodes a run, and all samples from `from_ms` on are in the run or directly
-    /// before it. They have the last value and equal intervals. `end_ms` is the time of the last sample.
+    /// Returns `true` if the last byte encodes a run, and all samples from `from_ms` on are in the
+    /// run or directly before it. They have the last value and equal intervals. `end_ms` is the
+    /// time of the last sample.
     #[inline]
     fn repeats_from(&self, end_ms: i64, from_ms: i64) -> bool {
         let run_ms = i64::from(self.run) * i64::from(self.delta_ms);
@@ -281,14 +331,19 @@ impl Chunk {
 
     /// Returns the bits of the value at a timestamp. Decodes the chunk down to it.
     pub(crate) fn bits_at(&self, blocks: &BlockChains, timestamp_ms: i64) -> Option<u64> {
-        let last = self.last().filter(|last| self.first_ms <= timestamp_ms && timestamp_ms <= last.timestamp_ms)?;
+        let last = self
+            .last()
+            .filter(|last| self.first_ms <= timestamp_ms && timestamp_ms <= last.timestamp_ms)?;
         // Fast path: a repeated request.
         if timestamp_ms == last.timestamp_ms {
             return Some(self.last_bits);
         }
         let mut tail = Tail::default();
         self.read_tail(blocks, timestamp_ms, &mut tail).ok()?;
-        tail.samples().next().filter(|first| first.timestamp_ms == timestamp_ms).map(|first| first.value.to_bits())
+        tail.samples()
+            .next()
+            .filter(|first| first.timestamp_ms == timestamp_ms)
+            .map(|first| first.value.to_bits())
     }
 }
 
@@ -309,7 +364,13 @@ impl Tail {
 
     /// Iterates over the samples in order of time.
     pub(crate) fn samples(&self) -> impl Iterator<Item = Sample> + '_ {
-        self.timestamps_ms.iter().zip(&self.values).map(|(&timestamp_ms, &value)| Sample { timestamp_ms, value })
+        self.timestamps_ms
+            .iter()
+            .zip(&self.values)
+            .map(|(&timestamp_ms, &value)| Sample {
+                timestamp_ms,
+                value,
+            })
     }
 }
 
@@ -318,17 +379,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Appends samples to several chunks in turn, as the samples of many series arrive. Returns the decoded samples and
-    /// the encoded size of each chunk.
+    /// Appends samples to several chunks in turn, as the samples of many series arrive. Returns the
+    /// decoded samples and the encoded size of each chunk.
     fn through_chunks(chunks: &[Vec<(i64, u64)>]) -> (Vec<Vec<(i64, u64)>>, Vec<usize>) {
         let mut blocks = BlockChains::default();
         let mut rows = vec![[0; 5]; chunks.len()];
         for i in 0..chunks.iter().map(Vec::len).max().unwrap_or(0) {
             for (row, samples) in rows.iter_mut().zip(chunks) {
-                let Some(&(timestamp_ms, bits)) = samples.get(i) else { continue };
+                let Some(&(timestamp_ms, bits)) = samples.get(i) else {
+                    continue;
+                };
                 let mut chunk = Chunk::from_row(*row);
                 assert!(chunk.accepts(timestamp_ms));
-                chunk.append(&mut blocks, Sample { timestamp_ms, value: f64::from_bits(bits) });
+                chunk.append(
+                    &mut blocks,
+                    Sample {
+                        timestamp_ms,
+                        value: f64::from_bits(bits),
+                    },
+                );
                 *row = chunk.to_row();
                 assert_eq!(Chunk::from_row(*row), chunk);
             }
@@ -344,9 +413,19 @@ mod tests {
                 assert_eq!(chunk.bits_at(&blocks, timestamp_ms), Some(value.to_bits()));
                 chunk.read_tail(&blocks, timestamp_ms, &mut tail).unwrap();
                 assert_eq!(tail.timestamps_ms, timestamps[at..]);
-                assert!(tail.samples().zip(&values[at..]).all(|(a, b)| a.value.to_bits() == b.to_bits()));
+                assert!(
+                    tail.samples()
+                        .zip(&values[at..])
+                        .all(|(a, b)| a.value.to_bits() == b.to_bits())
+                );
             }
-            (timestamps.into_iter().zip(values.into_iter().map(f64::to_bits)).collect(), size)
+            (
+                timestamps
+                    .into_iter()
+                    .zip(values.into_iter().map(f64::to_bits))
+                    .collect(),
+                size,
+            )
         };
         rows.iter().map(read).unzip()
     }
@@ -391,20 +470,46 @@ mod tests {
         let (mut chunk, mut blocks) = (Chunk::default(), BlockChains::default());
         assert!(chunk.accepts(i64::MIN) && chunk.range().is_none() && chunk.last().is_none());
         for i in 0..i64::from(CHUNK_SAMPLES_MAX) {
-            assert!(chunk.accepts(i64::from(u32::MAX)) && !chunk.accepts(i64::from(u32::MAX) + 1) || i == 0);
-            chunk.append(&mut blocks, Sample { timestamp_ms: i, value: 0.0 });
+            assert!(
+                chunk.accepts(i64::from(u32::MAX)) && !chunk.accepts(i64::from(u32::MAX) + 1)
+                    || i == 0
+            );
+            chunk.append(
+                &mut blocks,
+                Sample {
+                    timestamp_ms: i,
+                    value: 0.0,
+                },
+            );
         }
         assert!(!chunk.accepts(1000));
-        assert_eq!(chunk.range(), Some(TimeRange { start_ms: 0, end_ms: 239 }));
+        assert_eq!(
+            chunk.range(),
+            Some(TimeRange {
+                start_ms: 0,
+                end_ms: 239
+            })
+        );
     }
 
     #[test]
     fn the_end_of_a_constant_series_is_read_without_its_bytes() {
-        let (mut chunk, mut blocks, mut tail) = (Chunk::default(), BlockChains::default(), Tail::default());
-        (0..20).for_each(|i| chunk.append(&mut blocks, Sample { timestamp_ms: i * 10, value: 1.5 }));
+        let (mut chunk, mut blocks, mut tail) =
+            (Chunk::default(), BlockChains::default(), Tail::default());
+        (0..20).for_each(|i| {
+            chunk.append(
+                &mut blocks,
+                Sample {
+                    timestamp_ms: i * 10,
+                    value: 1.5,
+                },
+            )
+        });
         for (from_ms, expect) in [(190, &[190][..]), (181, &[190]), (165, &[170, 180, 190])] {
             // No blocks: the bytes of the chunk are missing.
-            chunk.read_tail(&BlockChains::default(), from_ms, &mut tail).unwrap();
+            chunk
+                .read_tail(&BlockChains::default(), from_ms, &mut tail)
+                .unwrap();
             assert_eq!(tail.timestamps_ms, expect, "from {from_ms}");
             assert_eq!(tail.values, vec![1.5; expect.len()]);
         }
@@ -417,6 +522,10 @@ mod tests {
         };
         assert_eq!(size(|i| i as f64 * 60.0), 1 + 5 + 98 * 2);
         assert_eq!(size(|_| 0.0), 1 + 4 + 98_usize.div_ceil(30));
-        assert_eq!(size(|i| 1234.5 + i as f64 * 0.25), 4 + 5 + 98 * 2, "decimals");
+        assert_eq!(
+            size(|i| 1234.5 + i as f64 * 0.25),
+            4 + 5 + 98 * 2,
+            "decimals"
+        );
     }
 }

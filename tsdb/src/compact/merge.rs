@@ -1,8 +1,8 @@
 //! Merges several blocks into one, series by series.
 //!
-//! A merge holds a page of each source, the samples of one series, and four bytes per label value of the sources in
-//! memory. Its memory does not grow with the number of series. Sources stay in use until the result is verified and in
-//! place.
+//! A merge holds a page of each source, the samples of one series, and four bytes per label value
+//! of the sources in memory. Its memory does not grow with the number of series. Sources stay in
+//! use until the result is verified and in place.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,9 @@ use roaring::RoaringBitmap;
 use varve_fs::Fs;
 
 use super::throttle::Throttle;
-use crate::block::{BlockMeta, BlockOrigin, BlockScan, BlockWriter, DictionaryCursor, StoredBlock, Symbol};
+use crate::block::{
+    BlockMeta, BlockOrigin, BlockScan, BlockWriter, DictionaryCursor, StoredBlock, Symbol,
+};
 use crate::error::{Error, Result};
 use crate::sample::SampleColumns;
 
@@ -38,11 +40,20 @@ pub(crate) struct Merged {
 /// Merges `sources`, given in order of acceptance, into the block that `origin` describes.
 ///
 /// # Errors
-/// [`Error::Io`] and [`Error::Corrupt`] name the file; [`Error::Interrupted`] after a stop. No file remains then.
-pub(crate) fn merge(sources: &[Arc<StoredBlock>], origin: BlockOrigin, merging: &Merging<'_>) -> Result<Merged> {
+/// [`Error::Io`] and [`Error::Corrupt`] name the file; [`Error::Interrupted`] after a stop. No file
+/// remains then.
+pub(crate) fn merge(
+    sources: &[Arc<StoredBlock>],
+    origin: BlockOrigin,
+    merging: &Merging<'_>,
+) -> Result<Merged> {
     let mut writer = BlockWriter::create(Arc::clone(&merging.fs), merging.dir, origin)?;
     let symbols = merge_symbols(sources, &mut writer)?;
-    let mut inputs: Vec<Input<'_>> = sources.iter().zip(&symbols).map(|(s, map)| Input::new(s, map)).collect();
+    let mut inputs: Vec<Input<'_>> = sources
+        .iter()
+        .zip(&symbols)
+        .map(|(s, map)| Input::new(s, map))
+        .collect();
     let mut heap = BinaryHeap::new();
     for (idx, input) in inputs.iter_mut().enumerate() {
         heap.extend(input.next(Vec::new())?.map(|labels| Reverse((labels, idx))));
@@ -62,7 +73,9 @@ pub(crate) fn merge(sources: &[Arc<StoredBlock>], origin: BlockOrigin, merging: 
         while let Some(Reverse((same, _))) = heap.peek()
             && *same == labels
         {
-            let Some(Reverse((same, idx))) = heap.pop() else { break };
+            let Some(Reverse((same, idx))) = heap.pop() else {
+                break;
+            };
             n_conflicts += samples.merge(&inputs[idx].samples);
             if let Some(labels) = inputs[idx].next(same)? {
                 heap.push(Reverse((labels, idx)));
@@ -73,21 +86,37 @@ pub(crate) fn merge(sources: &[Arc<StoredBlock>], origin: BlockOrigin, merging: 
         n_series += 1;
         merging.throttle.spend(writer.size());
     }
-    let meta = if n_series > 0 { Some(writer.finish()?) } else { None };
+    let meta = if n_series > 0 {
+        Some(writer.finish()?)
+    } else {
+        None
+    };
     Ok(Merged { meta, n_conflicts })
 }
 
 /// Writes the names and values of all sources, and returns the new symbols of each source.
-fn merge_symbols(sources: &[Arc<StoredBlock>], writer: &mut BlockWriter) -> Result<Vec<Vec<Symbol>>> {
+fn merge_symbols(
+    sources: &[Arc<StoredBlock>],
+    writer: &mut BlockWriter,
+) -> Result<Vec<Vec<Symbol>>> {
     let mut used = Vec::with_capacity(sources.len());
     for stored in sources {
-        used.push(if stored.has_deleted() { Some(used_symbols(stored)?) } else { None });
+        used.push(if stored.has_deleted() {
+            Some(used_symbols(stored)?)
+        } else {
+            None
+        });
     }
-    let mut cursors: Vec<DictionaryCursor> = sources.iter().map(|stored| stored.block.index.symbol_cursor()).collect();
+    let mut cursors: Vec<DictionaryCursor> = sources
+        .iter()
+        .map(|stored| stored.block.index.symbol_cursor())
+        .collect();
     let mut symbols: Vec<Vec<Symbol>> = sources.iter().map(|_| Vec::new()).collect();
     let mut heap = BinaryHeap::new();
     for (idx, cursor) in cursors.iter_mut().enumerate() {
-        heap.extend(copied(cursor.next_pair()?, Default::default()).map(|pair| Reverse((pair, idx))));
+        heap.extend(
+            copied(cursor.next_pair()?, Default::default()).map(|pair| Reverse((pair, idx))),
+        );
     }
     // The last pair, and its symbol once it was written.
     let (mut last, mut written) = ((String::new(), String::new()), None);
@@ -123,8 +152,12 @@ fn used_symbols(stored: &StoredBlock) -> Result<RoaringBitmap> {
     let (mut scan, mut samples, mut ordinal) = (stored.block.scan(), SampleColumns::default(), 0);
     loop {
         samples.clear();
-        let Some(labels) = scan.next(&mut samples)? else { return Ok(used) };
-        stored.deleted(ordinal).for_each(|range| samples.remove(range));
+        let Some(labels) = scan.next(&mut samples)? else {
+            return Ok(used);
+        };
+        stored
+            .deleted(ordinal)
+            .for_each(|range| samples.remove(range));
         if !samples.is_empty() {
             used.extend(labels.iter().map(|symbol| symbol.0));
         }
@@ -144,18 +177,28 @@ struct Input<'a> {
 impl<'a> Input<'a> {
     fn new(stored: &'a StoredBlock, symbols: &'a [Symbol]) -> Self {
         let scan = stored.block.scan();
-        Self { stored, symbols, scan, next_ordinal: 0, samples: SampleColumns::default() }
+        Self {
+            stored,
+            symbols,
+            scan,
+            next_ordinal: 0,
+            samples: SampleColumns::default(),
+        }
     }
 
-    /// Advances to the next series with remaining samples, and returns its labels as symbols of the result, in the
-    /// memory of `out`.
+    /// Advances to the next series with remaining samples, and returns its labels as symbols of the
+    /// result, in the memory of `out`.
     fn next(&mut self, mut out: Vec<Symbol>) -> Result<Option<Vec<Symbol>>> {
         loop {
             self.samples.clear();
-            let Some(labels) = self.scan.next(&mut self.samples)? else { return Ok(None) };
+            let Some(labels) = self.scan.next(&mut self.samples)? else {
+                return Ok(None);
+            };
             let ordinal = self.next_ordinal;
             self.next_ordinal += 1;
-            self.stored.deleted(ordinal).for_each(|range| self.samples.remove(range));
+            self.stored
+                .deleted(ordinal)
+                .for_each(|range| self.samples.remove(range));
             if !self.samples.is_empty() {
                 out.clear();
                 out.extend(labels.iter().map(|symbol| self.symbols[symbol.0 as usize]));

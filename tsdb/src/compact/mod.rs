@@ -1,7 +1,8 @@
-//! Compaction: selects blocks to merge (`plan`), merges them (`merge`), and selects blocks to remove (`retention`).
+//! Compaction: selects blocks to merge (`plan`), merges them (`merge`), and selects blocks to
+//! remove (`retention`).
 //!
-//! Used by `store::compaction`. A merge reads its sources page by page, writes a new block and verifies it before it
-//! replaces the sources; a failure changes nothing.
+//! Used by `store::compaction`. A merge reads its sources page by page, writes a new block and
+//! verifies it before it replaces the sources; a failure changes nothing.
 
 mod merge;
 mod plan;

@@ -1,11 +1,12 @@
 //! Selects the blocks that retention removes: a pure function of their metadata.
 //!
-//! As in Prometheus (`tsdb/db.go`, BeyondTimeRetention and BeyondSizeRetention): only whole blocks are removed, the
-//! oldest first by their newest sample, and the log counts towards the size although it is not removed.
+//! As in Prometheus (`tsdb/db.go`, BeyondTimeRetention and BeyondSizeRetention): only whole blocks
+//! are removed, the oldest first by their newest sample, and the log counts towards the size
+//! although it is not removed.
 //!
-//! Many blocks become too old at once after a jump of the clock, a long downtime, an import of old samples, or a shorter
-//! retention. Retention holds these blocks until an operator confirms. Blocks that become too old later are removed
-//! meanwhile.
+//! Many blocks become too old at once after a jump of the clock, a long downtime, an import of old
+//! samples, or a shorter retention. Retention holds these blocks until an operator confirms. Blocks
+//! that become too old later are removed meanwhile.
 
 pub(crate) mod rules;
 
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use crate::block::{BlockId, BlockMeta};
 use rules::RetentionRule;
 
-/// Maximum number of blocks that get too old at once without a confirmation. In a store with few blocks it is a quarter
-/// of them, but at least one.
+/// Maximum number of blocks that get too old at once without a confirmation. In a store with few
+/// blocks it is a quarter of them, but at least one.
 const TOO_OLD_MAX: usize = 4;
 
 /// Retention limits. `None` is unlimited.
@@ -37,14 +38,16 @@ pub(crate) struct Expired {
     pub(crate) blocks: Vec<BlockId>,
     /// Number of blocks that are too old and need a confirmation.
     pub(crate) n_held: usize,
-    /// Blocks whose newest sample is not newer are held, also by the next round. `None` if no block is held.
+    /// Blocks whose newest sample is not newer are held, also by the next round. `None` if no block
+    /// is held.
     pub(crate) held_ms: Option<i64>,
 }
 
 /// Which blocks that are too old are held.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Hold {
-    /// Those that were held before, and all of them if more than [`TOO_OLD_MAX`] others are too old.
+    /// Those that were held before, and all of them if more than [`TOO_OLD_MAX`] others are too
+    /// old.
     Unconfirmed {
         /// [`Expired::held_ms`] of the last round.
         held_ms: Option<i64>,
@@ -56,10 +59,17 @@ pub(crate) enum Hold {
 impl Retention {
     /// Returns the blocks to remove.
     ///
-    /// A block is removed if its newest sample is at least [`time_ms`](Self::time_ms) older than `now_ms`; or if it,
-    /// together with all newer blocks and the `log_size` bytes of the log, exceeds [`size`](Self::size). So a log above
-    /// that size leaves no block. Blocks that are too old are held if `hold` says so.
-    pub(crate) fn expired(&self, blocks: &[BlockMeta], now_ms: i64, log_size: u64, hold: Hold) -> Expired {
+    /// A block is removed if its newest sample is at least [`time_ms`](Self::time_ms) older than
+    /// `now_ms`; or if it, together with all newer blocks and the `log_size` bytes of the log,
+    /// exceeds [`size`](Self::size). So a log above that size leaves no block. Blocks that are too
+    /// old are held if `hold` says so.
+    pub(crate) fn expired(
+        &self,
+        blocks: &[BlockMeta],
+        now_ms: i64,
+        log_size: u64,
+        hold: Hold,
+    ) -> Expired {
         let too_old_ms = self.time_ms.map(|time_ms| now_ms.saturating_sub(time_ms));
         let held_ms = hold.held_ms(blocks, too_old_ms, |_| true);
         let mut newest_first: Vec<&BlockMeta> = blocks.iter().collect();
@@ -67,29 +77,46 @@ impl Retention {
         let (mut size, mut n_held) = (log_size, 0);
         newest_first.retain(|block| {
             size = size.saturating_add(block.size);
-            let (is_held, is_too_much) = (is_until(block, held_ms), self.size.is_some_and(|max| size > max));
+            let (is_held, is_too_much) = (
+                is_until(block, held_ms),
+                self.size.is_some_and(|max| size > max),
+            );
             n_held += usize::from(is_held && !is_too_much);
             is_too_much || is_until(block, too_old_ms) && !is_held
         });
         let blocks = newest_first.iter().map(|block| block.origin.id).collect();
-        Expired { blocks, n_held, held_ms: held_ms.filter(|_| n_held > 0) }
+        Expired {
+            blocks,
+            n_held,
+            held_ms: held_ms.filter(|_| n_held > 0),
+        }
     }
 }
 
 impl Hold {
-    /// Returns the time up to which blocks are held. `None` if no block is. Only blocks that `counts` can be too old.
+    /// Returns the time up to which blocks are held. `None` if no block is. Only blocks that
+    /// `counts` can be too old.
     fn held_ms(
         self,
         blocks: &[BlockMeta],
         too_old_ms: Option<i64>,
         counts: impl Fn(&BlockMeta) -> bool,
     ) -> Option<i64> {
-        let Self::Unconfirmed { held_ms } = self else { return None };
+        let Self::Unconfirmed { held_ms } = self else {
+            return None;
+        };
         // The clock may have been corrected.
         let held_ms = held_ms.min(too_old_ms);
         let others = blocks.iter().filter(|block| !is_until(block, held_ms));
-        let n_too_old = others.clone().filter(|block| counts(block) && is_until(block, too_old_ms)).count();
-        if n_too_old > (others.count() / 4).clamp(1, TOO_OLD_MAX) { too_old_ms } else { held_ms }
+        let n_too_old = others
+            .clone()
+            .filter(|block| counts(block) && is_until(block, too_old_ms))
+            .count();
+        if n_too_old > (others.count() / 4).clamp(1, TOO_OLD_MAX) {
+            too_old_ms
+        } else {
+            held_ms
+        }
     }
 }
 
@@ -109,38 +136,81 @@ mod tests {
         let block = |(&(start_ms, end_ms, size), id)| {
             let range = TimeRange { start_ms, end_ms };
             let (id, flushes, sources) = (BlockId(id), (0, 0), vec![]);
-            let origin = BlockOrigin { id, window: range, level: 0, flushes, sources, deletions: 0 };
+            let origin = BlockOrigin {
+                id,
+                window: range,
+                level: 0,
+                flushes,
+                sources,
+                deletions: 0,
+            };
             let (n_series, n_samples, values_size, timestamps_size, index_size) = (1, 1, 0, 0, 0);
-            BlockMeta { origin, range, n_series, n_samples, size, values_size, timestamps_size, index_size }
+            BlockMeta {
+                origin,
+                range,
+                n_series,
+                n_samples,
+                size,
+                values_size,
+                timestamps_size,
+                index_size,
+            }
         };
         blocks.iter().zip(0..).map(block).collect()
     }
 
     /// Asserts which blocks a confirmed removal removes at time 100 if the log takes 10 bytes.
     #[track_caller]
-    fn check(blocks: &[(i64, i64, u64)], time_ms: Option<i64>, size: Option<u64>, expected: &[u64]) {
-        let expired =
-            Retention { time_ms, size, ..Retention::default() }.expired(&metas(blocks), 100, 10, Hold::Confirmed);
+    fn check(
+        blocks: &[(i64, i64, u64)],
+        time_ms: Option<i64>,
+        size: Option<u64>,
+        expected: &[u64],
+    ) {
+        let expired = Retention {
+            time_ms,
+            size,
+            ..Retention::default()
+        }
+        .expired(&metas(blocks), 100, 10, Hold::Confirmed);
         let blocks = expected.iter().map(|&id| BlockId(id)).collect();
-        assert_eq!(expired, Expired { blocks, ..Expired::default() });
+        assert_eq!(
+            expired,
+            Expired {
+                blocks,
+                ..Expired::default()
+            }
+        );
     }
 
     #[test]
     fn many_blocks_that_are_too_old_at_once_need_a_confirmation() {
-        for (n_blocks, n_too_old, is_held) in
-            [(1, 1, false), (2, 2, true), (3, 1, false), (8, 2, false), (8, 3, true), (40, 4, false), (40, 5, true)]
-        {
-            let blocks: Vec<_> = (0..n_blocks).map(|i| (0, if i < n_too_old { 10 } else { 90 }, 1)).collect();
+        for (n_blocks, n_too_old, is_held) in [
+            (1, 1, false),
+            (2, 2, true),
+            (3, 1, false),
+            (8, 2, false),
+            (8, 3, true),
+            (40, 4, false),
+            (40, 5, true),
+        ] {
+            let blocks: Vec<_> = (0..n_blocks)
+                .map(|i| (0, if i < n_too_old { 10 } else { 90 }, 1))
+                .collect();
             let expired = |size, hold| {
-                let found = Retention { time_ms: Some(50), size, ..Retention::default() }.expired(
-                    &metas(&blocks),
-                    100,
-                    0,
-                    hold,
-                );
+                let found = Retention {
+                    time_ms: Some(50),
+                    size,
+                    ..Retention::default()
+                }
+                .expired(&metas(&blocks), 100, 0, hold);
                 (found.blocks.len(), found.n_held)
             };
-            let held = if is_held { (0, n_too_old) } else { (n_too_old, 0) };
+            let held = if is_held {
+                (0, n_too_old)
+            } else {
+                (n_too_old, 0)
+            };
             let unconfirmed = Hold::Unconfirmed { held_ms: None };
             assert_eq!(expired(None, unconfirmed), held, "{n_blocks} {n_too_old}");
             assert_eq!(expired(None, Hold::Confirmed), (n_too_old, 0));
@@ -149,13 +219,25 @@ mod tests {
         }
     }
 
-    /// Held blocks blocked the removal of all others: a store that imported old samples grew until its disk was full.
+    /// Held blocks blocked the removal of all others: a store that imported old samples grew until
+    /// its disk was full.
     #[test]
     fn while_blocks_are_held_others_are_removed_as_they_get_too_old() {
         // Six blocks of old samples, then one block for each day.
-        let mut blocks =
-            metas(&[[(0, 10, 1); 6].to_vec(), (1..40).map(|day| (day * 10, day * 10 + 9, 1)).collect()].concat());
-        let (retention, mut held_ms) = (Retention { time_ms: Some(100), ..Retention::default() }, None);
+        let mut blocks = metas(
+            &[
+                [(0, 10, 1); 6].to_vec(),
+                (1..40).map(|day| (day * 10, day * 10 + 9, 1)).collect(),
+            ]
+            .concat(),
+        );
+        let (retention, mut held_ms) = (
+            Retention {
+                time_ms: Some(100),
+                ..Retention::default()
+            },
+            None,
+        );
         // Returns how many blocks are removed and held.
         let mut round = |now_ms, blocks: &mut Vec<BlockMeta>| {
             let expired = retention.expired(blocks, now_ms, 0, Hold::Unconfirmed { held_ms });
@@ -193,8 +275,18 @@ mod tests {
         check(&blocks, None, Some(29), &[1]);
         check(&blocks, None, Some(20), &[3, 1]);
         check(&blocks, None, Some(14), &[2, 0, 3, 1]);
-        check(&[(0, 9, 1), (20, 29, 100), (30, 39, 1)], None, Some(20), &[1, 0]);
-        check(&[(0, 9, u64::MAX), (20, 29, u64::MAX)], None, Some(u64::MAX), &[]);
+        check(
+            &[(0, 9, 1), (20, 29, 100), (30, 39, 1)],
+            None,
+            Some(20),
+            &[1, 0],
+        );
+        check(
+            &[(0, 9, u64::MAX), (20, 29, u64::MAX)],
+            None,
+            Some(u64::MAX),
+            &[],
+        );
         check(&blocks, Some(50), Some(20), &[3, 1]);
     }
 }

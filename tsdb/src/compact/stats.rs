@@ -5,13 +5,15 @@
 pub struct CompactionStats {
     /// Number of merges that succeeded.
     pub n_merges: u64,
-    /// Number of merges that failed, and of rounds of the flush task. A failed merge changes no block.
+    /// Number of merges that failed, and of rounds of the flush task. A failed merge changes no
+    /// block.
     pub n_failed: u64,
     /// Samples that were dropped because an earlier block has another value at their timestamp.
     pub n_conflicts: u64,
     /// Number of blocks that retention removed.
     pub n_expired: u64,
-    /// Number of blocks that are too old and wait for [`Db::confirm_retention`](crate::Db::confirm_retention).
+    /// Number of blocks that are too old and wait for
+    /// [`Db::confirm_retention`](crate::Db::confirm_retention).
     pub n_held: u64,
     /// Number of other blocks that are too old for a retention rule and wait for it.
     pub n_held_by_rules: u64,
@@ -20,7 +22,8 @@ pub struct CompactionStats {
 }
 
 impl CompactionStats {
-    /// Returns the number of blocks that wait for [`Db::confirm_retention`](crate::Db::confirm_retention).
+    /// Returns the number of blocks that wait for
+    /// [`Db::confirm_retention`](crate::Db::confirm_retention).
     #[must_use]
     pub fn n_held_blocks(&self) -> u64 {
         self.n_held + self.n_held_by_rules

@@ -20,7 +20,8 @@ struct Spent {
     due: Instant,
 }
 
-/// Maximum time of a sleep, so that a merge can be stopped, and the time for which unused bytes are carried over.
+/// Maximum time of a sleep, so that a merge can be stopped, and the time for which unused bytes are
+/// carried over.
 const PERIOD: Duration = Duration::from_secs(1);
 /// Shorter waits are left to the next call.
 const WAIT_MIN: Duration = Duration::from_millis(10);
@@ -28,7 +29,13 @@ const WAIT_MIN: Duration = Duration::from_millis(10);
 impl Throttle {
     /// Creates a limit of `bytes_per_second`; 0 is unlimited.
     pub(crate) fn new(bytes_per_second: u64) -> Self {
-        Self { bytes_per_second, state: Mutex::new(Spent { size: 0, due: Instant::now() }) }
+        Self {
+            bytes_per_second,
+            state: Mutex::new(Spent {
+                size: 0,
+                due: Instant::now(),
+            }),
+        }
     }
 
     /// Records that the current file has `size` bytes now, and sleeps if the rate is exceeded.
@@ -46,7 +53,9 @@ impl Throttle {
         let mut spent = self.state.lock();
         // A smaller size means a new file.
         let written = size.checked_sub(spent.size).unwrap_or(size);
-        let from = now.checked_sub(PERIOD).map_or(spent.due, |oldest| spent.due.max(oldest));
+        let from = now
+            .checked_sub(PERIOD)
+            .map_or(spent.due, |oldest| spent.due.max(oldest));
         let due = from + Duration::from_secs_f64(written as f64 / self.bytes_per_second as f64);
         *spent = Spent { size, due };
         due.saturating_duration_since(now).min(PERIOD)
@@ -74,6 +83,10 @@ mod tests {
         let now = Instant::now() + Duration::from_secs(100);
         assert_eq!(throttle.wait(1000, now), Duration::ZERO);
         assert_eq!(throttle.wait(1500, now), Duration::from_millis(500));
-        assert_eq!(throttle.wait(100, now), Duration::from_millis(600), "a new file");
+        assert_eq!(
+            throttle.wait(100, now),
+            Duration::from_millis(600),
+            "a new file"
+        );
     }
 }

@@ -1,14 +1,18 @@
-//! Memory budgets: bytes are reserved before a buffer grows, and released when the buffer is dropped.
+//! Memory budgets: bytes are reserved before a buffer grows, and released when the buffer is
+//! dropped.
 //!
-//! Each request has its own budget, which also draws on the shared budget of all requests. When the shared budget is
-//! exhausted, its [`MemoryReclaimer`] decides which request must end: the one that uses the most memory. The request
-//! that needs memory waits briefly for the release or, if it cannot wait, uses a small reserve.
+//! Each request has its own budget, which also draws on the shared budget of all requests. When the
+//! shared budget is exhausted, its [`MemoryReclaimer`] decides which request must end: the one that
+//! uses the most memory. The request that needs memory waits briefly for the release or, if it
+//! cannot wait, uses a small reserve.
 //!
 //! Invariants
-//! 1. The bytes of a [`Charge`] are reserved of the budget and of all above it, and released when it is dropped.
+//! 1. The bytes of a [`Charge`] are reserved of the budget and of all above it, and released when
+//!    it is dropped.
 //! 2. A budget holds at most its limit, plus at most a sixteenth for callers that cannot wait.
-//! 3. No thread waits for memory longer than [`WAIT_MAX`], or while it holds a lock. No worker of a thread pool waits
-//!    at all. The request that is about to release memory may need that lock or worker, so every wait ends.
+//! 3. No thread waits for memory longer than [`WAIT_MAX`], or while it holds a lock. No worker of a
+//!    thread pool waits at all. The request that is about to release memory may need that lock or
+//!    worker, so every wait ends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,9 +25,9 @@ use crate::error::{Error, Result};
 
 /// Reclaims memory when a budget is exhausted.
 pub trait MemoryReclaimer: fmt::Debug + Send + Sync {
-    /// Called when `asking`, a child of the budget, needs `size` bytes more than are free. May interrupt other
-    /// requests. Returns `true` if memory is about to be released, so that the caller should retry. Must not wait or
-    /// reserve memory of the budget itself.
+    /// Called when `asking`, a child of the budget, needs `size` bytes more than are free. May
+    /// interrupt other requests. Returns `true` if memory is about to be released, so that the
+    /// caller should retry. Must not wait or reserve memory of the budget itself.
     fn make_room(&self, asking: &MemoryBudget, size: usize) -> bool;
 }
 
@@ -34,7 +38,8 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(2);
 /// Fraction of a budget reserved for callers that cannot wait: a sixteenth.
 const RESERVE_PART: usize = 16;
 
-/// A limit on reserved bytes, shared by all clones. A child also draws on its parent, and on the parents of that.
+/// A limit on reserved bytes, shared by all clones. A child also draws on its parent, and on the
+/// parents of that.
 #[derive(Debug, Clone)]
 pub struct MemoryBudget {
     account: Arc<Account>,
@@ -75,7 +80,11 @@ impl MemoryBudget {
 
     /// Creates a budget that calls `reclaimer` before it rejects a reservation of a child.
     #[must_use]
-    pub fn with_reclaimer(what: &'static str, limit: usize, reclaimer: Arc<dyn MemoryReclaimer>) -> Self {
+    pub fn with_reclaimer(
+        what: &'static str,
+        limit: usize,
+        reclaimer: Arc<dyn MemoryReclaimer>,
+    ) -> Self {
         Self::build(what, limit, None, Some(reclaimer))
     }
 
@@ -91,8 +100,21 @@ impl MemoryBudget {
         parent: Option<Self>,
         reclaimer: Option<Arc<dyn MemoryReclaimer>>,
     ) -> Self {
-        let (limit, used, peak) = (AtomicUsize::new(limit), AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { account: Arc::new(Account { what, limit, used, peak, parent, reclaimer }) }
+        let (limit, used, peak) = (
+            AtomicUsize::new(limit),
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+        );
+        Self {
+            account: Arc::new(Account {
+                what,
+                limit,
+                used,
+                peak,
+                parent,
+                reclaimer,
+            }),
+        }
     }
 
     /// Returns `true` if both are clones of one budget.
@@ -103,7 +125,10 @@ impl MemoryBudget {
 
     /// Creates an empty charge on the budget.
     pub(crate) fn charge(&self) -> Charge {
-        Charge { memory: self.clone(), size: 0 }
+        Charge {
+            memory: self.clone(),
+            size: 0,
+        }
     }
 
     /// Returns the limit in bytes.
@@ -129,8 +154,8 @@ impl MemoryBudget {
         self.account.peak.load(Ordering::Relaxed)
     }
 
-    /// Reserves bytes of the budget and of all budgets above it. The topmost of those may exceed its limit by `slack`
-    /// bytes.
+    /// Reserves bytes of the budget and of all budgets above it. The topmost of those may exceed
+    /// its limit by `slack` bytes.
     fn reserve(&self, size: usize, slack: usize) -> Result<(), Refused> {
         self.take(size, 0).map_err(Refused::Own)?;
         if let Some(parent) = &self.account.parent
@@ -168,15 +193,21 @@ impl MemoryBudget {
     fn take(&self, size: usize, slack: usize) -> Result<()> {
         let (Account { what, used, .. }, limit) = (&*self.account, self.limit());
         let max = limit.saturating_add(slack);
-        // Compare and swap: a refused size is never visible to other threads, which it would make fail, too.
+        // Compare and swap: a refused size is never visible to other threads, which it would make
+        // fail, too.
         let reserved = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(size).filter(|&after| after <= max)
         });
-        let refused = |used: usize| Error::Limit { what, used: used.saturating_add(size) as u64, limit: limit as u64 };
+        let refused = |used: usize| Error::Limit {
+            what,
+            used: used.saturating_add(size) as u64,
+            limit: limit as u64,
+        };
         reserved.map(drop).map_err(refused)
     }
 
-    /// Reserves bytes. Waits for memory that others are about to release, unless the thread is a worker of a pool.
+    /// Reserves bytes. Waits for memory that others are about to release, unless the thread is a
+    /// worker of a pool.
     fn reserve_waiting(&self, size: usize) -> Result<()> {
         // Fast path: memory is free.
         let refused = match self.reserve(size, 0) {
@@ -211,14 +242,20 @@ impl MemoryBudget {
     pub(super) fn reserve_without_waiting(&self, size: usize) -> Result<()> {
         let mut reserved = self.reserve(size, 0);
         if let (Err(Refused::Shared(_)), Some(shared)) = (&reserved, self.shared()) {
-            let slack = if self.make_room(size) { shared.limit() / RESERVE_PART } else { 0 };
+            let slack = if self.make_room(size) {
+                shared.limit() / RESERVE_PART
+            } else {
+                0
+            };
             reserved = self.reserve(size, slack);
         }
         reserved.map_err(Refused::into_error)
     }
 
     fn make_room(&self, size: usize) -> bool {
-        let reclaimer = self.shared().and_then(|shared| shared.account.reclaimer.as_ref());
+        let reclaimer = self
+            .shared()
+            .and_then(|shared| shared.account.reclaimer.as_ref());
         reclaimer.is_some_and(|reclaimer| reclaimer.make_room(self, size))
     }
 
@@ -238,12 +275,13 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Reserves `size` more bytes. Call this before the buffer grows. If the shared budget is exhausted, waits up to a
-    /// second while heavier requests are ended. A worker of a thread pool does not wait. Must not be called while
-    /// holding a lock, or where waiting is not allowed.
+    /// Reserves `size` more bytes. Call this before the buffer grows. If the shared budget is
+    /// exhausted, waits up to a second while heavier requests are ended. A worker of a thread pool
+    /// does not wait. Must not be called while holding a lock, or where waiting is not allowed.
     ///
     /// # Errors
-    /// [`Error::Limit`] if the budget or its parent has too few free bytes. Nothing is reserved then.
+    /// [`Error::Limit`] if the budget or its parent has too few free bytes. Nothing is reserved
+    /// then.
     #[inline]
     pub fn grow(&mut self, size: usize) -> Result<()> {
         // Fast path: a request for 0 bytes succeeds even if the budget has shrunk below its use.
@@ -270,8 +308,8 @@ impl Charge {
         Ok(())
     }
 
-    /// Reserves `size` more bytes if they are free, without ending other requests: for caches. Returns `true` on
-    /// success.
+    /// Reserves `size` more bytes if they are free, without ending other requests: for caches.
+    /// Returns `true` on success.
     #[inline]
     pub(crate) fn grow_if_free(&mut self, size: usize) -> bool {
         let is_reserved = self.memory.reserve(size, 0).is_ok();
@@ -279,8 +317,8 @@ impl Charge {
         is_reserved
     }
 
-    /// Reserves `size` more bytes if half of the budget and of its parent stays free: for large caches. Returns `true`
-    /// on success.
+    /// Reserves `size` more bytes if half of the budget and of its parent stays free: for large
+    /// caches. Returns `true` on success.
     pub(crate) fn grow_if_plenty(&mut self, size: usize) -> bool {
         self.memory.has_plenty(size) && self.grow_if_free(size)
     }
@@ -294,7 +332,10 @@ impl Charge {
 
     /// Takes over the bytes of another charge on the same budget.
     pub fn absorb(&mut self, mut other: Self) {
-        debug_assert!(Arc::ptr_eq(&self.memory.account, &other.memory.account), "charges on one budget");
+        debug_assert!(
+            Arc::ptr_eq(&self.memory.account, &other.memory.account),
+            "charges on one budget"
+        );
         self.size += std::mem::take(&mut other.size);
     }
 
@@ -330,7 +371,10 @@ mod tests {
         let refused = charge.grow(11).unwrap_err();
         assert_eq!(refused.to_string(), "one query: 81 exceeds the limit of 80");
         let mut rest = all.child("another query", 80).charge();
-        assert_eq!(rest.grow(31).unwrap_err().to_string(), "all queries: 101 exceeds the limit of 100");
+        assert_eq!(
+            rest.grow(31).unwrap_err().to_string(),
+            "all queries: 101 exceeds the limit of 100"
+        );
         assert_eq!((one.used(), all.used()), (70, 70));
         all.set_limit(60);
         assert!(rest.grow(1).is_err() && charge.grow(1).is_err());
@@ -343,12 +387,21 @@ mod tests {
     fn a_budget_between_two_others_has_its_own_limit() {
         let all = MemoryBudget::new("all queries", 100);
         let tenant = all.child("a tenant", 50);
-        let (mut first, mut second) = (tenant.child("one", 40).charge(), tenant.child("another", 40).charge());
+        let (mut first, mut second) = (
+            tenant.child("one", 40).charge(),
+            tenant.child("another", 40).charge(),
+        );
         first.grow(40).unwrap();
-        assert_eq!(second.grow(11).unwrap_err().to_string(), "a tenant: 51 exceeds the limit of 50");
+        assert_eq!(
+            second.grow(11).unwrap_err().to_string(),
+            "a tenant: 51 exceeds the limit of 50"
+        );
         let mut other = all.child("one", 80).charge();
         other.grow(60).unwrap();
-        assert_eq!(second.grow(10).unwrap_err().to_string(), "all queries: 110 exceeds the limit of 100");
+        assert_eq!(
+            second.grow(10).unwrap_err().to_string(),
+            "all queries: 110 exceeds the limit of 100"
+        );
         assert_eq!((tenant.used(), all.used()), (40, 100));
         drop((first, second, other));
         assert_eq!((tenant.used(), all.used()), (0, 0));
@@ -358,7 +411,9 @@ mod tests {
     fn caches_leave_half_of_each_budget_free() {
         let all = MemoryBudget::new("all queries", 100);
         let mut charge = all.child("one query", 80).charge();
-        assert!(charge.grow_if_plenty(30) && !charge.grow_if_plenty(11) && charge.grow_if_plenty(10));
+        assert!(
+            charge.grow_if_plenty(30) && !charge.grow_if_plenty(11) && charge.grow_if_plenty(10)
+        );
         let mut other = all.child("another query", 80).charge();
         assert!(!other.grow_if_plenty(11) && other.grow_if_plenty(10));
         assert_eq!(all.used(), 50);
@@ -392,7 +447,11 @@ mod tests {
         charge.grow(60).unwrap();
         assert_eq!((all.used(), givers.0.lock().unwrap().len()), (90, 1));
         charge.grow(50).unwrap_err();
-        assert_eq!(all.used(), 90, "only the shared limit ends other requests, not the request's own");
+        assert_eq!(
+            all.used(),
+            90,
+            "only the shared limit ends other requests, not the request's own"
+        );
     }
 
     #[test]
@@ -411,7 +470,10 @@ mod tests {
             let mut second = all.child("another query", 100).charge();
             assert_eq!(second.grow_without_waiting(6).is_ok(), ending);
             second.grow_without_waiting(1).unwrap_err();
-            assert!(!second.grow_if_free(1), "no request is ended for it, and it does not use the reserve");
+            assert!(
+                !second.grow_if_free(1),
+                "no request is ended for it, and it does not use the reserve"
+            );
             assert_eq!(all.used(), expect);
         }
     }
@@ -428,7 +490,10 @@ mod tests {
         let all = MemoryBudget::with_reclaimer("all queries", 100, Arc::new(Ending));
         let mut ending = all.child("another query", 100).charge();
         ending.grow(100).unwrap();
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(1)
+            .build()
+            .unwrap();
         let mut charge = all.child("one query", 100).charge();
         pool.install(|| {
             rayon::spawn(move || drop(ending));

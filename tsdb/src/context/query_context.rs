@@ -1,15 +1,16 @@
 //! [`QueryContext`]: deadline, cancellation, memory budget and progress of one request.
 //!
-//! It is passed from the socket to the innermost loop. Every loop over series, chunks or steps calls
-//! [`QueryContext::check`] at least once per [`CHECK_INTERVAL`] small pieces of work; every buffer that grows with user
-//! data is charged to a [`Charge`] first. A request may end early by an [`Interrupt`] or
-//! [`Error::Limit`](crate::Error::Limit).
+//! It is passed from the socket to the innermost loop. Every loop over series, chunks or steps
+//! calls [`QueryContext::check`] at least once per [`CHECK_INTERVAL`] small pieces of work; every
+//! buffer that grows with user data is charged to a [`Charge`] first. A request may end early by an
+//! [`Interrupt`] or [`Error::Limit`](crate::Error::Limit).
 //!
 //! Invariants
 //! 1. Once a check has failed, every later check of the same context fails.
 //! 2. The first interrupt wins.
 //!
-//! Threads: all threads that work for a request share its context. Other threads observe and interrupt it.
+//! Threads: all threads that work for a request share its context. Other threads observe and
+//! interrupt it.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -58,7 +59,8 @@ struct Shared {
     /// Number of series selected and samples read for the request.
     n_series: AtomicU64,
     n_samples: AtomicU64,
-    /// The maximum number of series and of samples, and the maximum length of the time of a selection.
+    /// The maximum number of series and of samples, and the maximum length of the time of a
+    /// selection.
     series_max: Limit,
     samples_max: Limit,
     range_s_max: Limit,
@@ -67,14 +69,15 @@ struct Shared {
 }
 
 impl QueryContext {
-    /// Creates the context of a request that must end within `timeout` and may reserve the memory of `memory`.
+    /// Creates the context of a request that must end within `timeout` and may reserve the memory
+    /// of `memory`.
     #[must_use]
     pub fn new(timeout: Duration, memory: MemoryBudget) -> Self {
         Self::build(Instant::now().checked_add(timeout), memory, false)
     }
 
-    /// Like [`QueryContext::new`], but reads do not wait for the replay of the log. They return partial results, which
-    /// [`QueryContext::partial`] reports.
+    /// Like [`QueryContext::new`], but reads do not wait for the replay of the log. They return
+    /// partial results, which [`QueryContext::partial`] reports.
     #[must_use]
     pub fn with_partial_results(timeout: Duration, memory: MemoryBudget) -> Self {
         Self::build(Instant::now().checked_add(timeout), memory, true)
@@ -102,15 +105,19 @@ impl QueryContext {
             range_s_max: Limit::new(),
             restriction: OnceLock::new(),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
-    /// Limits the number of series of the request. `what` names the limit in errors. The first limit wins.
+    /// Limits the number of series of the request. `what` names the limit in errors. The first
+    /// limit wins.
     pub fn limit_series(&self, what: &'static str, series_max: u64) {
         self.shared.series_max.get_or_init(|| (what, series_max));
     }
 
-    /// Restricts all reads of the request to series that pass `matchers`. The first restriction wins.
+    /// Restricts all reads of the request to series that pass `matchers`. The first restriction
+    /// wins.
     pub fn restrict(&self, matchers: Arc<[Matcher]>) {
         self.shared.restriction.get_or_init(|| matchers);
     }
@@ -118,7 +125,10 @@ impl QueryContext {
     /// Returns the matchers of [`QueryContext::restrict`].
     #[must_use]
     pub fn restriction(&self) -> &[Matcher] {
-        self.shared.restriction.get().map_or(&[], |matchers| matchers)
+        self.shared
+            .restriction
+            .get()
+            .map_or(&[], |matchers| matchers)
     }
 
     /// Returns `matchers` and the restriction.
@@ -129,21 +139,27 @@ impl QueryContext {
         }
     }
 
-    /// Limits the number of samples that the request reads. `what` names the limit in errors. The first limit wins.
+    /// Limits the number of samples that the request reads. `what` names the limit in errors. The
+    /// first limit wins.
     pub fn limit_samples(&self, what: &'static str, samples_max: u64) {
         self.shared.samples_max.get_or_init(|| (what, samples_max));
     }
 
-    /// Limits the time between the first and the last sample of a selection to whole seconds. `what` names the limit
-    /// in errors. The first limit wins.
+    /// Limits the time between the first and the last sample of a selection to whole seconds.
+    /// `what` names the limit in errors. The first limit wins.
     pub fn limit_range(&self, what: &'static str, range_max: Duration) {
-        self.shared.range_s_max.get_or_init(|| (what, range_max.as_secs()));
+        self.shared
+            .range_s_max
+            .get_or_init(|| (what, range_max.as_secs()));
     }
 
-    /// Returns `true` if the samples that the request reads, or the length of its selections, are limited.
+    /// Returns `true` if the samples that the request reads, or the length of its selections, are
+    /// limited.
     #[must_use]
     pub fn has_read_limits(&self) -> bool {
-        [&self.shared.samples_max, &self.shared.range_s_max].iter().any(|limit| limit.get().is_some())
+        [&self.shared.samples_max, &self.shared.range_s_max]
+            .iter()
+            .any(|limit| limit.get().is_some())
     }
 
     /// Checks the range of a selection of samples.
@@ -151,18 +167,24 @@ impl QueryContext {
     /// # Errors
     /// [`Error::Limit`] above the limit of [`QueryContext::limit_range`].
     pub(crate) fn check_range(&self, range: TimeRange) -> Result<()> {
-        within(&self.shared.range_s_max, range.end_ms.abs_diff(range.start_ms).div_ceil(1000))
+        within(
+            &self.shared.range_s_max,
+            range.end_ms.abs_diff(range.start_ms).div_ceil(1000),
+        )
     }
 
-    /// Returns the end of `range` that the limit of [`QueryContext::limit_range`] allows: for names and values of
-    /// labels, which clients request for all of time.
+    /// Returns the end of `range` that the limit of [`QueryContext::limit_range`] allows: for names
+    /// and values of labels, which clients request for all of time.
     pub(crate) fn clamp_range(&self, range: TimeRange, now_ms: i64) -> TimeRange {
         match self.shared.range_s_max.get() {
             None => range,
             Some(&(_, max_s)) => {
                 let end_ms = range.end_ms.min(now_ms.max(range.start_ms));
                 let start_ms = end_ms.saturating_sub_unsigned(max_s.saturating_mul(1000));
-                TimeRange { start_ms: start_ms.max(range.start_ms), ..range }
+                TimeRange {
+                    start_ms: start_ms.max(range.start_ms),
+                    ..range
+                }
             }
         }
     }
@@ -181,11 +203,18 @@ impl QueryContext {
     /// # Errors
     /// [`Error::Limit`] above the limit of [`QueryContext::limit_samples`].
     pub(crate) fn count_samples(&self, n_samples: usize) -> Result<()> {
-        let n_before = self.shared.n_samples.fetch_add(n_samples as u64, Ordering::Relaxed);
-        within(&self.shared.samples_max, n_before.saturating_add(n_samples as u64))
+        let n_before = self
+            .shared
+            .n_samples
+            .fetch_add(n_samples as u64, Ordering::Relaxed);
+        within(
+            &self.shared.samples_max,
+            n_before.saturating_add(n_samples as u64),
+        )
     }
 
-    /// Returns the number of series selected for this request so far. Repeated selections count again.
+    /// Returns the number of series selected for this request so far. Repeated selections count
+    /// again.
     #[must_use]
     pub fn n_series(&self) -> u64 {
         self.shared.n_series.load(Ordering::Relaxed)
@@ -197,14 +226,15 @@ impl QueryContext {
         self.shared.n_samples.load(Ordering::Relaxed)
     }
 
-    /// Returns a warning that describes the data missing from the results, or `None` if they are complete.
+    /// Returns a warning that describes the data missing from the results, or `None` if they are
+    /// complete.
     #[must_use]
     pub fn partial(&self) -> Option<&str> {
         self.shared.partial.get().map(String::as_str)
     }
 
-    /// Records the missing data and returns `true` if the request accepts partial results. Returns `false` otherwise.
-    /// The first record wins.
+    /// Records the missing data and returns `true` if the request accepts partial results. Returns
+    /// `false` otherwise. The first record wins.
     pub(crate) fn note_partial(&self, missing: impl FnOnce() -> String) -> bool {
         if self.shared.takes_partial {
             self.shared.partial.get_or_init(missing);
@@ -214,8 +244,12 @@ impl QueryContext {
 
     /// Interrupts the request: the next check on any thread fails. The first reason wins.
     pub fn interrupt(&self, reason: Interrupt) {
-        let _first_stands =
-            self.shared.interrupt.compare_exchange(0, reason as u8, Ordering::Relaxed, Ordering::Relaxed);
+        let _first_stands = self.shared.interrupt.compare_exchange(
+            0,
+            reason as u8,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
 
     /// Returns `Ok` while the request may continue. Reads the clock, which takes about 25 ns.
@@ -236,7 +270,11 @@ impl QueryContext {
     /// The error of [`QueryContext::check`].
     #[inline]
     pub(crate) fn check_every(&self, interval: usize, item_idx: usize) -> Result<()> {
-        if item_idx.is_multiple_of(interval) { self.check() } else { Ok(()) }
+        if item_idx.is_multiple_of(interval) {
+            self.check()
+        } else {
+            Ok(())
+        }
     }
 
     /// Like [`QueryContext::check`], for callers that have just read the clock.
@@ -269,7 +307,9 @@ impl QueryContext {
     /// Returns the remaining time, or `None` without a deadline.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        self.shared.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.shared
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
     /// Creates an empty charge on the memory budget.
@@ -335,7 +375,12 @@ impl Drop for Shared {
 
 impl fmt::Debug for QueryContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "QueryContext({:?}, {} bytes)", self.interrupted(), self.memory().used())
+        write!(
+            f,
+            "QueryContext({:?}, {} bytes)",
+            self.interrupted(),
+            self.memory().used()
+        )
     }
 }
 
@@ -349,14 +394,21 @@ mod tests {
     fn a_regular_expression_is_charged_until_the_request_ends() {
         let memory = MemoryBudget::new("memory", 1 << 20);
         let ctx = QueryContext::new(Duration::MAX, memory.clone());
-        let compile = |ctx: &QueryContext, pattern: &str| Regexp::parse(pattern).unwrap().compile(ctx);
+        let compile =
+            |ctx: &QueryContext, pattern: &str| Regexp::parse(pattern).unwrap().compile(ctx);
         compile(&ctx, "[ab]+charged").unwrap();
         let used = memory.used();
         assert!(used > 0);
-        assert!(matches!(compile(&ctx, &format!("(.x{{999}}{})", "y.*".repeat(9999))), Err(Error::Limit { .. })));
+        assert!(matches!(
+            compile(&ctx, &format!("(.x{{999}}{})", "y.*".repeat(9999))),
+            Err(Error::Limit { .. })
+        ));
         assert_eq!(memory.used(), used);
         ctx.interrupt(Interrupt::Canceled);
-        assert!(matches!(compile(&ctx, "[ab]+canceled"), Err(Error::Interrupted(Interrupt::Canceled))));
+        assert!(matches!(
+            compile(&ctx, "[ab]+canceled"),
+            Err(Error::Interrupted(Interrupt::Canceled))
+        ));
         drop(ctx);
         assert_eq!(memory.used(), 0);
     }
@@ -364,13 +416,19 @@ mod tests {
     #[test]
     fn the_first_interrupt_wins() {
         let ctx = QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", 0));
-        assert!(matches!(ctx.check(), Err(Error::Interrupted(Interrupt::Deadline))));
+        assert!(matches!(
+            ctx.check(),
+            Err(Error::Interrupted(Interrupt::Deadline))
+        ));
         ctx.interrupt(Interrupt::Canceled);
         assert_eq!(ctx.interrupted(), Some(Interrupt::Deadline));
         let endless = QueryContext::unbounded();
         endless.check().unwrap();
         endless.interrupt(Interrupt::Shutdown);
-        assert!(matches!(endless.check(), Err(Error::Interrupted(Interrupt::Shutdown))));
+        assert!(matches!(
+            endless.check(),
+            Err(Error::Interrupted(Interrupt::Shutdown))
+        ));
     }
 
     #[test]
@@ -393,7 +451,10 @@ mod tests {
         ctx.limit_series("series of a call", 8);
         ctx.count_series(1).unwrap();
         let refused = ctx.count_series(1).unwrap_err();
-        assert_eq!(refused.to_string(), "series of a call: 9 exceeds the limit of 8");
+        assert_eq!(
+            refused.to_string(),
+            "series of a call: 9 exceeds the limit of 8"
+        );
         ctx.count_samples(3).unwrap();
         assert_eq!((ctx.n_series(), ctx.n_samples()), (9, 3));
         assert!(!ctx.has_read_limits());
@@ -401,20 +462,31 @@ mod tests {
         assert!(ctx.has_read_limits());
         ctx.count_samples(1).unwrap();
         let refused = ctx.count_samples(1).unwrap_err();
-        assert_eq!(refused.to_string(), "samples of a call: 5 exceeds the limit of 4");
+        assert_eq!(
+            refused.to_string(),
+            "samples of a call: 5 exceeds the limit of 4"
+        );
     }
 
     #[test]
     fn the_length_of_a_selection_is_limited() {
-        let (ctx, range) = (QueryContext::unbounded(), |start_ms, end_ms| TimeRange { start_ms, end_ms });
+        let (ctx, range) = (QueryContext::unbounded(), |start_ms, end_ms| TimeRange {
+            start_ms,
+            end_ms,
+        });
         ctx.check_range(TimeRange::ALL).unwrap();
         assert_eq!(ctx.clamp_range(TimeRange::ALL, 0), TimeRange::ALL);
         ctx.limit_range("range", Duration::from_millis(2999));
         assert!(ctx.has_read_limits());
         ctx.check_range(range(-1000, 1000)).unwrap();
-        assert_eq!(ctx.check_range(range(0, 2001)).unwrap_err().to_string(), "range: 3 exceeds the limit of 2");
+        assert_eq!(
+            ctx.check_range(range(0, 2001)).unwrap_err().to_string(),
+            "range: 3 exceeds the limit of 2"
+        );
         ctx.check_range(TimeRange::ALL).unwrap_err();
-        let check = |given: (i64, i64), expect| assert_eq!(ctx.clamp_range(range(given.0, given.1), 9000), expect);
+        let check = |given: (i64, i64), expect| {
+            assert_eq!(ctx.clamp_range(range(given.0, given.1), 9000), expect)
+        };
         check((i64::MIN, i64::MAX), range(7000, i64::MAX));
         check((8000, i64::MAX), range(8000, i64::MAX));
         check((1000, 5000), range(3000, 5000));

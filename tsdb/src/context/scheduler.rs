@@ -1,23 +1,26 @@
 //! [`Scheduler`]: lets short requests overtake long ones.
 //!
-//! If more requests than cores ran, their threads would compete in the kernel. A short request would wait behind the
-//! time slices of all others (docs/decisions/query/0023-turns-of-long-requests.md). This is a multilevel feedback queue
-//! with two levels: a request is short for `SHORT_FOR` and runs at once, then it is long. Long requests run in
-//! turns of `TURN` on the cores that short ones leave.
+//! If more requests than cores ran, their threads would compete in the kernel. A short request
+//! would wait behind the time slices of all others
+//! (docs/decisions/query/0023-turns-of-long-requests.md). This is a multilevel feedback queue with
+//! two levels: a request is short for `SHORT_FOR` and runs at once, then it is long. Long requests
+//! run in turns of `TURN` on the cores that short ones leave.
 //!
 //! Invariants
-//! 1. At each [`pause`], a long request gives up its core if other requests need all cores. At least one long request
-//!    runs. An interrupted request continues without a turn, so that it can end.
+//! 1. At each [`pause`], a long request gives up its core if other requests need all cores. At
+//!    least one long request runs. An interrupted request continues without a turn, so that it can
+//!    end.
 //! 2. Long requests get their turns in the order in which they began to wait.
-//! 3. A request in [`blocking`] or [`waiting_for_workers`] does not count as running. The threads of the worker pool
-//!    have no turns, so requests avoid the pool while it [`is_crowded`].
-//! 4. A thread in the background ([`start_background`]) is no request. At each [`pause`] it lets more urgent work run.
-//! 5. While short requests of one user come and go, the long requests of others leave a core free, if there are two or
-//!    more: a thread that wakes up on a busy core waits for the time slice of another. Without authentication all
-//!    requests have the same user.
+//! 3. A request in [`blocking`] or [`waiting_for_workers`] does not count as running. The threads
+//!    of the worker pool have no turns, so requests avoid the pool while it [`is_crowded`].
+//! 4. A thread in the background ([`start_background`]) is no request. At each [`pause`] it lets
+//!    more urgent work run.
+//! 5. While short requests of one user come and go, the long requests of others leave a core free,
+//!    if there are two or more: a thread that wakes up on a busy core waits for the time slice of
+//!    another. Without authentication all requests have the same user.
 //!
-//! Threads: a request runs on one thread at a time, the one that called [`Scheduler::start`] or [`attach`]. The same is
-//! true of work in the background. Threads of a pool do not wait.
+//! Threads: a request runs on one thread at a time, the one that called [`Scheduler::start`] or
+//! [`attach`]. The same is true of work in the background. Threads of a pool do not wait.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -35,8 +38,8 @@ use super::query_context::QueryContext;
 const SHORT_FOR: Duration = Duration::from_millis(10);
 /// The time after which a long request lets others run.
 const TURN: Duration = Duration::from_millis(10);
-/// Time after which a long request, or work in the background, checks again whether others need its core. A check takes
-/// a lock.
+/// Time after which a long request, or work in the background, checks again whether others need its
+/// core. A check takes a lock.
 const RECHECK_AFTER: Duration = Duration::from_micros(200);
 /// Maximum time until a waiting request notices its interrupt.
 const CHECK_AFTER: Duration = Duration::from_millis(20);
@@ -118,16 +121,19 @@ thread_local! {
     static BACKGROUND: RefCell<Option<BackgroundWork>> = const { RefCell::new(None) };
 }
 
-/// Starts work in the background on this thread. It calls `yield_now` at a [`pause`] if it has run for
-/// [`RECHECK_AFTER`] since the last call.
+/// Starts work in the background on this thread. It calls `yield_now` at a [`pause`] if it has run
+/// for [`RECHECK_AFTER`] since the last call.
 #[must_use]
 pub fn start_background(yield_now: Arc<dyn Fn() + Send + Sync>) -> Background {
-    BACKGROUND.set(Some(BackgroundWork { yield_now, yielded: Instant::now() }));
+    BACKGROUND.set(Some(BackgroundWork {
+        yield_now,
+        yielded: Instant::now(),
+    }));
     Background(PhantomData)
 }
 
-/// Lets more urgent work run: other requests or, in the background, what [`start_background`] was given. Must not be
-/// called while a lock is held.
+/// Lets more urgent work run: other requests or, in the background, what [`start_background`] was
+/// given. Must not be called while a lock is held.
 pub fn pause() {
     pause_at(Instant::now());
 }
@@ -135,20 +141,26 @@ pub fn pause() {
 /// Like [`pause`], for callers that have just read the clock.
 pub fn pause_at(now: Instant) {
     CURRENT.with_borrow_mut(|current| current.iter_mut().for_each(|current| current.pause(now)));
-    BACKGROUND.with_borrow_mut(|background| background.iter_mut().for_each(|background| background.pause(now)));
+    BACKGROUND.with_borrow_mut(|background| {
+        background
+            .iter_mut()
+            .for_each(|background| background.pause(now))
+    });
 }
 
-/// Returns `true` if there are requests for all cores. Then a request gains nothing from the worker pool.
+/// Returns `true` if there are requests for all cores. Then a request gains nothing from the worker
+/// pool.
 #[must_use]
 pub fn is_crowded() -> bool {
     CURRENT.with_borrow(|current| {
-        current
-            .as_ref()
-            .is_some_and(|Current { scheduler, .. }| scheduler.0.state.lock().n_active >= scheduler.0.n_cores)
+        current.as_ref().is_some_and(|Current { scheduler, .. }| {
+            scheduler.0.state.lock().n_active >= scheduler.0.n_cores
+        })
     })
 }
 
-/// Calls `wait` without counting the request as running. Afterwards a long request waits for its next turn.
+/// Calls `wait` without counting the request as running. Afterwards a long request waits for its
+/// next turn.
 pub fn blocking<R>(wait: impl FnOnce() -> R) -> R {
     without_core(false, wait)
 }
@@ -159,7 +171,9 @@ pub fn waiting_for_workers<R>(wait: impl FnOnce() -> R) -> R {
 }
 
 fn without_core<R>(is_active: bool, wait: impl FnOnce() -> R) -> R {
-    let Some(mut current) = CURRENT.take() else { return wait() };
+    let Some(mut current) = CURRENT.take() else {
+        return wait();
+    };
     // If `wait` panics, the request ends.
     let is_long = current.release(is_active);
     let result = wait();
@@ -168,14 +182,23 @@ fn without_core<R>(is_active: bool, wait: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Takes the request and the work in the background from this thread, so that another one can continue them.
+/// Takes the request and the work in the background from this thread, so that another one can
+/// continue them.
 #[must_use]
 pub fn detach() -> Detached {
-    Detached { current: CURRENT.take(), background: BACKGROUND.take() }
+    Detached {
+        current: CURRENT.take(),
+        background: BACKGROUND.take(),
+    }
 }
 
 /// Continues a request and work in the background on this thread, and ends those that it had.
-pub fn attach(Detached { current, background }: Detached) {
+pub fn attach(
+    Detached {
+        current,
+        background,
+    }: Detached,
+) {
     CURRENT.set(current);
     BACKGROUND.set(background);
 }
@@ -184,7 +207,10 @@ impl Scheduler {
     /// Creates a scheduler of requests that share `n_cores` cores.
     #[must_use]
     pub fn new(n_cores: usize) -> Self {
-        Self(Arc::new(Shared { n_cores, state: Mutex::default() }))
+        Self(Arc::new(Shared {
+            n_cores,
+            state: Mutex::default(),
+        }))
     }
 
     /// Returns the total time that requests have waited for turns.
@@ -236,12 +262,17 @@ impl Shared {
 impl State {
     /// Returns the number of cores that long requests of a user leave to short ones.
     fn n_taken(&self, user: &str, now: Instant) -> usize {
-        let is_other = |(other, ended): &(Arc<str>, Instant)| **other != *user && now < *ended + RESERVED_FOR;
-        self.n_short.max(usize::from(self.short_ended.iter().flatten().any(is_other)))
+        let is_other =
+            |(other, ended): &(Arc<str>, Instant)| **other != *user && now < *ended + RESERVED_FOR;
+        self.n_short
+            .max(usize::from(self.short_ended.iter().flatten().any(is_other)))
     }
 
     fn note_short(&mut self, user: &Arc<str>, now: Instant) {
-        if self.short_ended[0].as_ref().is_none_or(|(latest, _)| latest != user) {
+        if self.short_ended[0]
+            .as_ref()
+            .is_none_or(|(latest, _)| latest != user)
+        {
             self.short_ended.swap(0, 1);
         }
         self.short_ended[0] = Some((Arc::clone(user), now));
@@ -276,7 +307,8 @@ impl Current {
             self.level = Level::Long;
         } else {
             let is_over = now - self.turn_began >= TURN && !state.waiting.is_empty();
-            let has_core = state.n_long == 1 || state.n_taken(&self.user, now) + state.n_long <= shared.n_cores;
+            let has_core = state.n_long == 1
+                || state.n_taken(&self.user, now) + state.n_long <= shared.n_cores;
             if !is_over && has_core {
                 return;
             }
@@ -286,19 +318,33 @@ impl Current {
         self.wait_for_turn(shared, state, now);
     }
 
-    fn wait_for_turn<'a>(&mut self, shared: &'a Shared, mut state: MutexGuard<'a, State>, started: Instant) {
+    fn wait_for_turn<'a>(
+        &mut self,
+        shared: &'a Shared,
+        mut state: MutexGuard<'a, State>,
+        started: Instant,
+    ) {
         if state.waiting.is_empty() && shared.has_room(&state, &self.user, started) {
             state.n_long += 1;
             self.turn_began = started;
             return;
         }
         let own = thread::current();
-        state.waiting.push_back(Waiting { thread: own.clone(), user: Arc::clone(&self.user) });
+        state.waiting.push_back(Waiting {
+            thread: own.clone(),
+            user: Arc::clone(&self.user),
+        });
         loop {
             drop(state);
             thread::park_timeout(CHECK_AFTER);
             state = shared.state.lock();
-            let Some(at) = state.waiting.iter().position(|waiting| waiting.thread.id() == own.id()) else { break };
+            let Some(at) = state
+                .waiting
+                .iter()
+                .position(|waiting| waiting.thread.id() == own.id())
+            else {
+                break;
+            };
             // A request that must end does not wait: it holds memory that others may need.
             if self.ctx.interrupted().is_some() {
                 state.waiting.remove(at);
@@ -348,7 +394,11 @@ impl Current {
 impl Drop for Current {
     fn drop(&mut self) {
         if self.level == Level::Short {
-            self.scheduler.0.state.lock().note_short(&self.user, Instant::now());
+            self.scheduler
+                .0
+                .state
+                .lock()
+                .note_short(&self.user, Instant::now());
         }
         self.release(false);
     }
@@ -428,7 +478,11 @@ mod tests {
     fn wait_for_counts(scheduler: &Scheduler, expect: (usize, usize, usize)) {
         let started = Instant::now();
         while counts(scheduler) != expect {
-            assert!(started.elapsed() < Duration::from_secs(60), "{:?} instead of {expect:?}", counts(scheduler));
+            assert!(
+                started.elapsed() < Duration::from_secs(60),
+                "{:?} instead of {expect:?}",
+                counts(scheduler)
+            );
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -494,7 +548,11 @@ mod tests {
         let check = |of: &str, expect: (usize, usize, usize)| {
             let started = Instant::now();
             while counts(&scheduler) != expect {
-                assert!(started.elapsed() < Duration::from_secs(60), "{of}: {:?}", counts(&scheduler));
+                assert!(
+                    started.elapsed() < Duration::from_secs(60),
+                    "{of}: {:?}",
+                    counts(&scheduler)
+                );
                 // Ends while it is short.
                 drop(scheduler.start(&context(), &user(of)));
                 thread::sleep(Duration::from_millis(1));

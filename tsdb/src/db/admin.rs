@@ -13,13 +13,14 @@ use crate::sample::TimeRange;
 use crate::store::flush_state::FlushStats;
 
 impl Db {
-    /// Deletes the samples in `range` of the series that pass all matchers. After this returns, no read returns these
-    /// samples, and the deletion survives a power cut. The next merge frees their space. Samples appended later are not
-    /// affected.
+    /// Deletes the samples in `range` of the series that pass all matchers. After this returns, no
+    /// read returns these samples, and the deletion survives a power cut. The next merge frees
+    /// their space. Samples appended later are not affected.
     ///
     /// # Errors
-    /// The errors of [`Db::flush`], [`Error::Limit`] if too many deletions wait for their merge, [`Error::Corrupt`] if
-    /// the matching series of a block cannot be determined. Nothing is deleted then.
+    /// The errors of [`Db::flush`], [`Error::Limit`] if too many deletions wait for their merge,
+    /// [`Error::Corrupt`] if the matching series of a block cannot be determined. Nothing is
+    /// deleted then.
     pub fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
         self.store.delete(matchers, range)
     }
@@ -27,8 +28,8 @@ impl Db {
     /// Writes the samples in the heads to blocks and truncates the WAL.
     ///
     /// # Errors
-    /// [`Error::Io`] and [`Error::Poisoned`]: nothing is lost, and the next flush tries again. [`Error::ReplayFailed`]
-    /// if the replay failed.
+    /// [`Error::Io`] and [`Error::Poisoned`]: nothing is lost, and the next flush tries again.
+    /// [`Error::ReplayFailed`] if the replay failed.
     pub fn flush(&self) -> Result<FlushStats> {
         self.store.flush()
     }
@@ -58,8 +59,9 @@ impl Db {
         self.store.clean_tombstones(&AtomicBool::new(false))
     }
 
-    /// Removes all blocks that exceed the retention limits. Without this call, retention keeps them if there are many,
-    /// because the clock may be wrong. The next compactions rewrite all blocks that are too old for a rule.
+    /// Removes all blocks that exceed the retention limits. Without this call, retention keeps them
+    /// if there are many, because the clock may be wrong. The next compactions rewrite all blocks
+    /// that are too old for a rule.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be removed.
@@ -67,10 +69,19 @@ impl Db {
         self.store.confirm_retention()
     }
 
-    /// Replaces the retention limits of the options, and the rules. The next compaction applies them. `None` is
-    /// unlimited.
-    pub fn set_retention(&self, time_ms: Option<i64>, size_bytes: Option<u64>, rules: Vec<RetentionRule>) {
-        *self.store.retention.lock() = Retention { time_ms, size: size_bytes, rules: rules.into() };
+    /// Replaces the retention limits of the options, and the rules. The next compaction applies
+    /// them. `None` is unlimited.
+    pub fn set_retention(
+        &self,
+        time_ms: Option<i64>,
+        size_bytes: Option<u64>,
+        rules: Vec<RetentionRule>,
+    ) {
+        *self.store.retention.lock() = Retention {
+            time_ms,
+            size: size_bytes,
+            rules: rules.into(),
+        };
     }
 
     /// Returns the number of blocks that are too old and wait for [`Db::confirm_retention`].
@@ -79,8 +90,9 @@ impl Db {
         self.store.compaction_stats.lock().n_held_blocks()
     }
 
-    /// Returns the time before which only imports add samples: all other samples are too old. `None` if the store is
-    /// empty. A sender that lags behind by more than a day is not waited for.
+    /// Returns the time before which only imports add samples: all other samples are too old.
+    /// `None` if the store is empty. A sender that lags behind by more than a day is not waited
+    /// for.
     #[must_use]
     pub fn settled_ms(&self) -> Option<i64> {
         self.store.settled_ms()
@@ -100,9 +112,10 @@ impl Db {
         self.store.remove_blocks(numbers)
     }
 
-    /// Creates a snapshot: a data directory below `snapshots` with all data acknowledged before the call, consistent at
-    /// one instant. Blocks are hard links. Metadata and exemplars are included. With `skip_head`, the snapshot contains
-    /// only samples that are in blocks already. Returns the path of the snapshot.
+    /// Creates a snapshot: a data directory below `snapshots` with all data acknowledged before the
+    /// call, consistent at one instant. Blocks are hard links. Metadata and exemplars are included.
+    /// With `skip_head`, the snapshot contains only samples that are in blocks already. Returns the
+    /// path of the snapshot.
     ///
     /// # Errors
     /// The errors of [`Db::flush`], and [`Error::Io`] if a snapshot of this name exists.
@@ -117,10 +130,11 @@ impl Db {
         self.path.join("snapshots").join(name)
     }
 
-    /// Imports the blocks in the directory `import` of the data directory and its subdirectories, all of them or none.
-    /// Removes their files and returns their number. Retention applies to imported samples, out-of-order limits do not.
-    /// If the store has a sample at the same timestamp when the import begins, that sample wins. A deletion during the
-    /// import affects all imported samples.
+    /// Imports the blocks in the directory `import` of the data directory and its subdirectories,
+    /// all of them or none. Removes their files and returns their number. Retention applies to
+    /// imported samples, out-of-order limits do not. If the store has a sample at the same
+    /// timestamp when the import begins, that sample wins. A deletion during the import affects all
+    /// imported samples.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Corrupt`], [`Error::Version`]: nothing was imported.

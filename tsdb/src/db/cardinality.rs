@@ -1,7 +1,7 @@
 //! Label cardinality of the series in memory, to find labels with too many values.
 //!
-//! One label name is counted at a time, over all shards. Its values are charged to the request. Only the largest counts
-//! are kept. Series created or evicted meanwhile may or may not be counted.
+//! One label name is counted at a time, over all shards. Its values are charged to the request.
+//! Only the largest counts are kept. Series created or evicted meanwhile may or may not be counted.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +22,8 @@ pub struct NameCount {
     pub count: u64,
 }
 
-/// Counts over the series in memory. Every list is limited to the largest counts, in descending order.
+/// Counts over the series in memory. Every list is limited to the largest counts, in descending
+/// order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cardinality {
     /// Series.
@@ -51,13 +52,21 @@ struct Top {
 
 impl Top {
     fn new(limit: usize) -> Self {
-        Self { limit, largest: BinaryHeap::new() }
+        Self {
+            limit,
+            largest: BinaryHeap::new(),
+        }
     }
 
     fn offer(&mut self, count: u64, name: impl FnOnce() -> String) {
         let is_full = self.largest.len() >= self.limit;
         // Fast path: the count is too small.
-        if is_full && self.largest.peek().is_none_or(|Reverse((smallest, _))| count < *smallest) {
+        if is_full
+            && self
+                .largest
+                .peek()
+                .is_none_or(|Reverse((smallest, _))| count < *smallest)
+        {
             return;
         }
         self.largest.push(Reverse((count, Reverse(name()))));
@@ -68,7 +77,9 @@ impl Top {
 
     fn finish(self) -> Vec<NameCount> {
         let sorted = self.largest.into_sorted_vec().into_iter();
-        sorted.map(|Reverse((count, Reverse(name)))| NameCount { name, count }).collect()
+        sorted
+            .map(|Reverse((count, Reverse(name)))| NameCount { name, count })
+            .collect()
     }
 }
 
@@ -83,7 +94,11 @@ pub(crate) fn count(ctx: &QueryContext, shards: &[Shard], limit: usize) -> Resul
         let head = shard.head();
         head.label_names(ctx, &[], &mut names)?;
         found.n_series += head.len() as u64;
-        found.range = found.range.into_iter().chain(head.range()).reduce(TimeRange::hull);
+        found.range = found
+            .range
+            .into_iter()
+            .chain(head.range())
+            .reduce(TimeRange::hull);
     }
     let [mut metrics, mut values, mut bytes, mut pairs] = [(); 4].map(|()| Top::new(limit));
     for name in names.iter() {
@@ -106,8 +121,12 @@ pub(crate) fn count(ctx: &QueryContext, shards: &[Shard], limit: usize) -> Resul
             pairs.offer(n_series, || format!("{name}={value}"));
         }
     }
-    [found.series_by_metric, found.values_by_label, found.bytes_by_label, found.series_by_pair] =
-        [metrics, values, bytes, pairs].map(Top::finish);
+    [
+        found.series_by_metric,
+        found.values_by_label,
+        found.bytes_by_label,
+        found.series_by_pair,
+    ] = [metrics, values, bytes, pairs].map(Top::finish);
     Ok(found)
 }
 
@@ -121,7 +140,11 @@ mod tests {
         for (name, count) in [("b", 1), ("c", 3), ("a", 1), ("d", 0)] {
             top.offer(count, || name.to_owned());
         }
-        let kept: Vec<_> = top.finish().into_iter().map(|kept| (kept.name, kept.count)).collect();
+        let kept: Vec<_> = top
+            .finish()
+            .into_iter()
+            .map(|kept| (kept.name, kept.count))
+            .collect();
         assert_eq!(kept, [("c".to_owned(), 3), ("a".to_owned(), 1)]);
         assert!(Top::new(0).finish().is_empty());
     }

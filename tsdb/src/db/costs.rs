@@ -1,12 +1,14 @@
-//! The cost of labels: series and bytes in memory, samples and bytes on disk, by pair of label name and value.
+//! The cost of labels: series and bytes in memory, samples and bytes on disk, by pair of label name
+//! and value.
 //!
-//! The size of a head is divided among its series: the bytes of labels and index equally, the bytes of samples by their
-//! number. A block stores groups of up to 256 neighboring series, and its directory, which is in memory, has the size
-//! of their values. This size is divided equally among the series of the group, the rest of the file among all series
-//! of the block. So no samples are read, and the costs of all series add up to the sizes of heads and files.
+//! The size of a head is divided among its series: the bytes of labels and index equally, the bytes
+//! of samples by their number. A block stores groups of up to 256 neighboring series, and its
+//! directory, which is in memory, has the size of their values. This size is divided equally among
+//! the series of the group, the rest of the file among all series of the block. So no samples are
+//! read, and the costs of all series add up to the sizes of heads and files.
 //!
-//! Counts are added up by symbol. Strings are resolved once per symbol and block, or once per step of a walk over a
-//! head, under the same lock.
+//! Counts are added up by symbol. Strings are resolved once per symbol and block, or once per step
+//! of a walk over a head, under the same lock.
 
 use std::collections::HashMap;
 use std::ops::AddAssign;
@@ -62,8 +64,9 @@ impl AddAssign for Cost {
 }
 
 impl Db {
-    /// Computes the cost of the series that pass all matchers of one of the `selectors`, or of all series if there are
-    /// none. Includes deleted samples that are still on disk. Waits for the replay of the WAL.
+    /// Computes the cost of the series that pass all matchers of one of the `selectors`, or of all
+    /// series if there are none. Includes deleted samples that are still on disk. Waits for the
+    /// replay of the WAL.
     ///
     /// # Errors
     /// The errors of [`Db::select`].
@@ -71,10 +74,17 @@ impl Db {
         let selectors: Vec<Vec<Matcher>> = match (selectors, ctx.restriction()) {
             ([], []) => Vec::new(),
             ([], restriction) => vec![restriction.to_vec()],
-            _ => selectors.iter().map(|matchers| ctx.restricted(matchers).into_owned()).collect(),
+            _ => selectors
+                .iter()
+                .map(|matchers| ctx.restricted(matchers).into_owned())
+                .collect(),
         };
         self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
-        let mut costs = Costs { total: Cost::default(), by_label: HashMap::new(), charge: ctx.charge() };
+        let mut costs = Costs {
+            total: Cost::default(),
+            by_label: HashMap::new(),
+            charge: ctx.charge(),
+        };
         for shard in &self.store.shards {
             costs.add_shard(ctx, shard, &selectors)?;
         }
@@ -86,21 +96,40 @@ impl Db {
 }
 
 impl Costs {
-    fn add_shard(&mut self, ctx: &QueryContext, shard: &Shard, selectors: &[Vec<Matcher>]) -> Result<()> {
+    fn add_shard(
+        &mut self,
+        ctx: &QueryContext,
+        shard: &Shard,
+        selectors: &[Vec<Matcher>],
+    ) -> Result<()> {
         let selected = union(selectors, |matchers| shard.head().select(ctx, matchers))?;
         let n_samples = sum_samples(ctx, shard)?;
         for step in 0.. {
             ctx.check()?;
             let head = shard.head();
-            let Some(slots) = head.slots_of_step(step) else { break };
+            let Some(slots) = head.slots_of_step(step) else {
+                break;
+            };
             let size = SizePerPart::of(&head, n_samples);
-            let is_selected = |slot: &u32| selected.as_ref().is_none_or(|selected| selected.contains(*slot));
+            let is_selected = |slot: &u32| {
+                selected
+                    .as_ref()
+                    .is_none_or(|selected| selected.contains(*slot))
+            };
             let mut found: HashMap<Pair, Cost> = HashMap::new();
-            for slot in slots.filter(is_selected).filter(|&slot| head.series_ref(slot).is_some()) {
+            for slot in slots
+                .filter(is_selected)
+                .filter(|&slot| head.series_ref(slot).is_some())
+            {
                 let memory_bytes = size.per_series + size.per_sample * head.n_samples(slot) as f64;
-                let cost = Cost { n_series: 1, memory_bytes: memory_bytes as u64, ..Cost::default() };
+                let cost = Cost {
+                    n_series: 1,
+                    memory_bytes: memory_bytes as u64,
+                    ..Cost::default()
+                };
                 self.total += cost;
-                head.pairs(slot).for_each(|pair| *found.entry(pair).or_default() += cost);
+                head.pairs(slot)
+                    .for_each(|pair| *found.entry(pair).or_default() += cost);
             }
             for ((name, value), cost) in found {
                 self.add(head.symbol(name), head.symbol(value), cost)?;
@@ -109,15 +138,24 @@ impl Costs {
         Ok(())
     }
 
-    fn add_block(&mut self, ctx: &QueryContext, block: &Block, selectors: &[Vec<Matcher>]) -> Result<()> {
+    fn add_block(
+        &mut self,
+        ctx: &QueryContext,
+        block: &Block,
+        selectors: &[Vec<Matcher>],
+    ) -> Result<()> {
         let selected = union(selectors, |matchers| block.index.select(ctx, matchers))?;
-        let values_bytes: u64 = (0..block.groups.len()).map(|i| GroupSize::of(block, i).bytes).sum();
+        let values_bytes: u64 = (0..block.groups.len())
+            .map(|i| GroupSize::of(block, i).bytes)
+            .sum();
         let others_bytes = block.meta.size.saturating_sub(values_bytes);
         let mut labels = block.index.series_cursor(Access::Scan);
         let mut charge = ctx.charge();
         let mut found: HashMap<Symbol, Cost> = HashMap::new();
         let all = || Box::new(0..block.index.n_series) as Box<dyn Iterator<Item = u32>>;
-        let ordinals = selected.as_ref().map_or_else(all, |selected| Box::new(selected.iter()));
+        let ordinals = selected
+            .as_ref()
+            .map_or_else(all, |selected| Box::new(selected.iter()));
         let mut group = GroupSize::default();
         for (i, ordinal) in ordinals.enumerate() {
             ctx.check_every(SERIES_PER_CHECK, i)?;
@@ -133,7 +171,10 @@ impl Costs {
             };
             self.total += cost;
             let n_known = found.len();
-            labels.symbols().iter().for_each(|&symbol| *found.entry(symbol).or_default() += cost);
+            labels
+                .symbols()
+                .iter()
+                .for_each(|&symbol| *found.entry(symbol).or_default() += cost);
             charge.grow((found.len() - n_known) * SYMBOL_SIZE)?;
         }
         let mut symbols = block.index.symbol_cursor();
@@ -173,7 +214,10 @@ impl SizePerPart {
     fn of(head: &Head, n_samples: u64) -> Self {
         let (all, samples) = (head.size(), head.all_samples_size());
         let per = |size: usize, n: u64| size as f64 / n.max(1) as f64;
-        Self { per_series: per(all.saturating_sub(samples), head.len() as u64), per_sample: per(samples, n_samples) }
+        Self {
+            per_series: per(all.saturating_sub(samples), head.len() as u64),
+            per_sample: per(samples, n_samples),
+        }
     }
 }
 
@@ -189,7 +233,11 @@ struct GroupSize {
 impl GroupSize {
     fn of(block: &Block, idx: usize) -> Self {
         let group = block.groups.get(idx);
-        let mut found = Self { first: group.first, n_series: group.n_series as u32, ..Self::default() };
+        let mut found = Self {
+            first: group.first,
+            n_series: group.n_series as u32,
+            ..Self::default()
+        };
         for (_, rows) in group.pages_in(TimeRange::ALL) {
             found.bytes += u64::from(rows.page().size);
             found.n_samples += u64::from(rows.n_samples);
@@ -226,7 +274,9 @@ fn sum_samples(ctx: &QueryContext, shard: &Shard) -> Result<u64> {
     for step in 0.. {
         ctx.check()?;
         let head = shard.head();
-        let Some(slots) = head.slots_of_step(step) else { break };
+        let Some(slots) = head.slots_of_step(step) else {
+            break;
+        };
         sum += slots.map(|slot| head.n_samples(slot)).sum::<u64>();
     }
     Ok(sum)
@@ -245,14 +295,30 @@ mod tests {
 
     /// Writes 300 series of `a` with a sample each, and one series of `b` with 300 samples.
     fn store(dir: &std::path::Path) -> Db {
-        let db = Db::open(dir, Options { background: false, ..Options::default() }).unwrap();
+        let db = Db::open(
+            dir,
+            Options {
+                background: false,
+                ..Options::default()
+            },
+        )
+        .unwrap();
         let mut batch = WriteBatch::default();
-        let sample = |i: i64| Sample { timestamp_ms: 1_000_000 + i * 1000, value: (i * i) as f64 * 1.1 };
+        let sample = |i: i64| Sample {
+            timestamp_ms: 1_000_000 + i * 1000,
+            value: (i * i) as f64 * 1.1,
+        };
         for i in 0..300 {
             let labels = [("__name__", "a"), ("id", &*i.to_string())];
-            batch.push(db.series(&Labels::from_pairs(labels).unwrap()).unwrap(), sample(i), 0);
+            batch.push(
+                db.series(&Labels::from_pairs(labels).unwrap()).unwrap(),
+                sample(i),
+                0,
+            );
         }
-        let b = db.series(&Labels::from_pairs([("__name__", "b"), ("job", "x")]).unwrap()).unwrap();
+        let b = db
+            .series(&Labels::from_pairs([("__name__", "b"), ("job", "x")]).unwrap())
+            .unwrap();
         (0..300).for_each(|i| batch.push(b, sample(i), 0));
         db.append(&mut batch).unwrap();
         db
@@ -265,15 +331,28 @@ mod tests {
         let ctx = QueryContext::unbounded();
         let in_memory = db.costs(&ctx, &[]).unwrap();
         let size = db.stats().head_size_bytes;
-        assert!(in_memory.total.memory_bytes.abs_diff(size) < 400, "{:?} of {size}", in_memory.total);
-        assert_eq!((in_memory.total.n_series, in_memory.total.disk_bytes), (301, 0));
+        assert!(
+            in_memory.total.memory_bytes.abs_diff(size) < 400,
+            "{:?} of {size}",
+            in_memory.total
+        );
+        assert_eq!(
+            (in_memory.total.n_series, in_memory.total.disk_bytes),
+            (301, 0)
+        );
 
         db.flush().unwrap();
         let costs = db.costs(&ctx, &[]).unwrap();
         let stats = db.stats();
-        assert_eq!((costs.total.disk_bytes, costs.total.n_samples), (stats.blocks_size_bytes, 600));
+        assert_eq!(
+            (costs.total.disk_bytes, costs.total.n_samples),
+            (stats.blocks_size_bytes, 600)
+        );
         let metrics = &costs.by_label["__name__"];
-        assert_eq!(metrics.values().map(|cost| cost.disk_bytes).sum::<u64>(), stats.blocks_size_bytes);
+        assert_eq!(
+            metrics.values().map(|cost| cost.disk_bytes).sum::<u64>(),
+            stats.blocks_size_bytes
+        );
         assert_eq!((metrics["a"].n_series, metrics["b"].n_series), (300, 1));
         assert_eq!(costs.by_label["id"].len(), 300);
         assert_eq!(costs.by_label["job"]["x"], metrics["b"]);
@@ -288,11 +367,21 @@ mod tests {
         let one = |value: &str| vec![Matcher::equal("id", value)];
         let costs = db.costs(&ctx, &[one("7"), one("299"), one("7")]).unwrap();
         assert_eq!((costs.total.n_series, costs.by_label["id"].len()), (2, 2));
-        assert!(costs.total.disk_bytes > 0 && costs.total.disk_bytes < db.stats().blocks_size_bytes / 10);
-        assert_eq!(db.costs(&ctx, &[one("none")]).unwrap().total, Cost::default());
+        assert!(
+            costs.total.disk_bytes > 0
+                && costs.total.disk_bytes < db.stats().blocks_size_bytes / 10
+        );
+        assert_eq!(
+            db.costs(&ctx, &[one("none")]).unwrap().total,
+            Cost::default()
+        );
         ctx.restrict(one("7").into());
         for selectors in [vec![], vec![one("7"), one("299")]] {
-            assert_eq!(db.costs(&ctx, &selectors).unwrap().total.n_series, 1, "{selectors:?}");
+            assert_eq!(
+                db.costs(&ctx, &selectors).unwrap().total.n_series,
+                1,
+                "{selectors:?}"
+            );
         }
     }
 

@@ -49,7 +49,9 @@ pub struct Db {
 
 impl fmt::Debug for Db {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Db").field("stats", &self.stats()).finish_non_exhaustive()
+        f.debug_struct("Db")
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }
 

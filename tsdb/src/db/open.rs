@@ -21,17 +21,19 @@ use crate::wal::{Epoch, Reserve, Wal, WalOptions};
 impl Db {
     /// Opens a data directory and replays its WAL. Creates the directory if it does not exist.
     ///
-    /// Returns when the WAL is replayed. With [`Options::wal_replay_in_background`] it returns as soon as the WAL's
-    /// series are known. Appends are then accepted and acknowledged as usual, and become visible when the WAL is
-    /// replayed. Reads of a range for which the WAL may have samples wait for the replay until their deadline
-    /// ([`Error::Replaying`]), or return partial results ([`QueryContext::with_partial_results`]). Flushes, deletions,
-    /// snapshots and [`Db::compact_fully`] wait. If the replay fails, all these operations fail with
+    /// Returns when the WAL is replayed. With [`Options::wal_replay_in_background`] it returns as
+    /// soon as the WAL's series are known. Appends are then accepted and acknowledged as usual, and
+    /// become visible when the WAL is replayed. Reads of a range for which the WAL may have samples
+    /// wait for the replay until their deadline ([`Error::Replaying`]), or return partial results
+    /// ([`QueryContext::with_partial_results`]). Flushes, deletions, snapshots and
+    /// [`Db::compact_fully`] wait. If the replay fails, all these operations fail with
     /// [`Error::ReplayFailed`]. See [`Db::wait_replayed`] and [`Db::replay_status`].
     ///
     /// # Errors
-    /// [`Error::Options`], [`Error::Locked`] if another process has the directory open, [`Error::Io`],
-    /// [`Error::Version`] if a file has a newer format, [`Error::Corrupt`] if a log frame with a correct checksum holds
-    /// an unknown record or the file of delete rules is damaged.
+    /// [`Error::Options`], [`Error::Locked`] if another process has the directory open,
+    /// [`Error::Io`], [`Error::Version`] if a file has a newer format, [`Error::Corrupt`] if a log
+    /// frame with a correct checksum holds an unknown record or the file of delete rules is
+    /// damaged.
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         options.check()?;
         let fs = Arc::clone(&options.fs);
@@ -55,8 +57,18 @@ impl Db {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
 
-        let source = ReplaySource { wal_dir: wal_dir.clone(), epochs, quarantine: path.join("quarantine") };
-        let store = Arc::new(Store::new(options, (wal_dir, epoch), (logs, shards), group_counts, blocks));
+        let source = ReplaySource {
+            wal_dir: wal_dir.clone(),
+            epochs,
+            quarantine: path.join("quarantine"),
+        };
+        let store = Arc::new(Store::new(
+            options,
+            (wal_dir, epoch),
+            (logs, shards),
+            group_counts,
+            blocks,
+        ));
         let replayer = if store.options.wal_replay_in_background {
             Some(Replayer::start(&store, source)?)
         } else {
@@ -64,8 +76,14 @@ impl Db {
             None
         };
         let interval = store.options.wal_sync == WalSync::Interval;
-        let wal_sync = interval.then(|| BackgroundTasks::start_wal_sync(&store)).transpose();
-        let tasks = store.options.background.then(|| BackgroundTasks::start(&store)).transpose();
+        let wal_sync = interval
+            .then(|| BackgroundTasks::start_wal_sync(&store))
+            .transpose();
+        let tasks = store
+            .options
+            .background
+            .then(|| BackgroundTasks::start(&store))
+            .transpose();
         Ok(Self {
             _replayer: replayer,
             _tasks: tasks.map_err(Error::io("start a thread for", path))?,
@@ -81,7 +99,8 @@ impl Db {
     /// Waits until the WAL is replayed. Returns at once unless the replay runs in the background.
     ///
     /// # Errors
-    /// [`Error::ReplayFailed`], [`Error::Replaying`] at the deadline of `ctx`, [`Error::Interrupted`].
+    /// [`Error::ReplayFailed`], [`Error::Replaying`] at the deadline of `ctx`,
+    /// [`Error::Interrupted`].
     pub fn wait_replayed(&self, ctx: &QueryContext) -> Result<()> {
         self.store.replay.wait(ctx)
     }

@@ -17,13 +17,20 @@ use crate::shard::Shard;
 use crate::shard::exemplars::ExemplarSet;
 
 impl Db {
-    /// Selects the series that pass all matchers (all series if there are none) and have samples in `range`, ascending
-    /// by labels. Sees all requests that were acknowledged before the call, and no part of later ones.
+    /// Selects the series that pass all matchers (all series if there are none) and have samples in
+    /// `range`, ascending by labels. Sees all requests that were acknowledged before the call, and
+    /// no part of later ones.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds a limit of its context, [`Error::Io`] and
-    /// [`Error::Corrupt`] if a block cannot be read, [`Error::Replaying`] and [`Error::ReplayFailed`].
-    pub fn select(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds a limit of its context,
+    /// [`Error::Io`] and [`Error::Corrupt`] if a block cannot be read, [`Error::Replaying`] and
+    /// [`Error::ReplayFailed`].
+    pub fn select(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<SeriesSet> {
         self.select_with(ctx, matchers, range, SelectHints::default())
     }
 
@@ -52,7 +59,8 @@ impl Db {
         range: TimeRange,
     ) -> Result<Vec<SeriesSet>> {
         let mut reader = None;
-        let mut select = |matchers| self.select_as(&mut reader, ctx, matchers, range, SelectHints::default());
+        let mut select =
+            |matchers| self.select_as(&mut reader, ctx, matchers, range, SelectHints::default());
         selectors.iter().map(|matchers| select(matchers)).collect()
     }
 
@@ -68,7 +76,11 @@ impl Db {
         ctx.check_range(range)?;
         let matchers = &*ctx.restricted(matchers);
         self.prepare(ctx, matchers, range)?;
-        let need = if hints.only_newest { Need::Newest } else { Need::Samples };
+        let need = if hints.only_newest {
+            Need::Newest
+        } else {
+            Need::Samples
+        };
         let reader = match reader {
             Some(reader) => reader,
             None => reader.insert(self.reader(ctx)?),
@@ -81,28 +93,50 @@ impl Db {
         self.store.series_readers.enter(ctx).map(Arc::new)
     }
 
-    /// Selects series as [`Db::select`] does, for callers that need only labels. Does not copy samples of the heads.
-    /// The caller must not read the samples of the returned series. A range above the limit of the request is shortened
-    /// to its end, not rejected.
+    /// Selects series as [`Db::select`] does, for callers that need only labels. Does not copy
+    /// samples of the heads. The caller must not read the samples of the returned series. A range
+    /// above the limit of the request is shortened to its end, not rejected.
     ///
     /// # Errors
     /// The errors of [`Db::select`].
-    pub fn select_labels(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<SeriesSet> {
-        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
+    pub fn select_labels(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<SeriesSet> {
+        let (matchers, range) = (
+            &*ctx.restricted(matchers),
+            ctx.clamp_range(range, self.own_now_ms()),
+        );
         self.prepare(ctx, matchers, range)?;
         let reader = self.reader(ctx)?;
-        SeriesSet::new(ctx, (&self.store, &reader), matchers, range, Need::Labels, SelectHints::default())
+        SeriesSet::new(
+            ctx,
+            (&self.store, &reader),
+            matchers,
+            range,
+            Need::Labels,
+            SelectHints::default(),
+        )
     }
 
-    /// Returns an upper bound for the number of series that [`Db::select`] returns. Returns `None` if the selection has
-    /// to wait for the replay of the WAL or for a writer, or reads a block. Cost: one lookup per matcher and shard.
-    pub fn series_in_heads_max(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Option<u64> {
+    /// Returns an upper bound for the number of series that [`Db::select`] returns. Returns `None`
+    /// if the selection has to wait for the replay of the WAL or for a writer, or reads a block.
+    /// Cost: one lookup per matcher and shard.
+    pub fn series_in_heads_max(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Option<u64> {
         let matchers = &*ctx.restricted(matchers);
         self.sum_of_heads(range, |head| head.series_max(matchers))
     }
 
-    /// Returns an upper bound for the strings and series that [`Db::label_names`] visits, or [`Db::label_values`] if
-    /// there is a `name`. Returns `None` in the same cases as [`Db::series_in_heads_max`], and costs the same.
+    /// Returns an upper bound for the strings and series that [`Db::label_names`] visits, or
+    /// [`Db::label_values`] if there is a `name`. Returns `None` in the same cases as
+    /// [`Db::series_in_heads_max`], and costs the same.
     pub fn label_strings_in_heads_max(
         &self,
         ctx: &QueryContext,
@@ -110,27 +144,50 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Option<u64> {
-        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
+        let (matchers, range) = (
+            &*ctx.restricted(matchers),
+            ctx.clamp_range(range, self.own_now_ms()),
+        );
         self.sum_of_heads(range, |head| head.label_strings_max(name, matchers))
     }
 
-    /// Sums up a property of all heads. Returns `None` if a read of `range` has to wait or reads a block.
+    /// Sums up a property of all heads. Returns `None` if a read of `range` has to wait or reads a
+    /// block.
     fn sum_of_heads(&self, range: TimeRange, property: impl Fn(&Head) -> u64) -> Option<u64> {
-        let reads_block = || self.store.blocks.list().iter().any(|stored| stored.meta().range.overlaps(range));
+        let reads_block = || {
+            self.store
+                .blocks
+                .list()
+                .iter()
+                .any(|stored| stored.meta().range.overlaps(range))
+        };
         if !self.store.replay.is_done() || reads_block() {
             return None;
         }
-        self.store.shards.iter().map(|shard| Some(property(&*shard.try_head()?))).sum()
+        self.store
+            .shards
+            .iter()
+            .map(|shard| Some(property(&*shard.try_head()?)))
+            .sum()
     }
 
-    /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
+    /// Returns the exemplars in `range` of the series that pass all matchers of one of the
+    /// `selectors`.
     ///
     /// # Errors
-    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit, [`Error::Replaying`] and
-    /// [`Error::ReplayFailed`].
-    pub fn exemplars(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<ExemplarSet> {
+    /// [`Error::Interrupted`], [`Error::Limit`] if the request exceeds its memory limit,
+    /// [`Error::Replaying`] and [`Error::ReplayFailed`].
+    pub fn exemplars(
+        &self,
+        ctx: &QueryContext,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Result<ExemplarSet> {
         ctx.check_range(range)?;
-        let selectors: Vec<_> = selectors.iter().map(|matchers| ctx.restricted(matchers).into_owned()).collect();
+        let selectors: Vec<_> = selectors
+            .iter()
+            .map(|matchers| ctx.restricted(matchers).into_owned())
+            .collect();
         // The WAL may have exemplars of any time.
         self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
         self.store.exemplars.select(ctx, &selectors, range)
@@ -138,25 +195,40 @@ impl Db {
 
     /// Returns the label names of all series that pass all matchers, ascending.
     ///
-    /// As in Prometheus, `range` only selects the heads and blocks to read: those with samples in `range`.
+    /// As in Prometheus, `range` only selects the heads and blocks to read: those with samples in
+    /// `range`.
     ///
     /// # Errors
     /// The errors of [`Db::select`].
-    pub fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Result<StringSet> {
-        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
+    pub fn label_names(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<StringSet> {
+        let (matchers, range) = (
+            &*ctx.restricted(matchers),
+            ctx.clamp_range(range, self.own_now_ms()),
+        );
         self.prepare(ctx, matchers, range)?;
         let mut names = StringSet::new(ctx);
         for shard in self.shards_in(range) {
             shard.head().label_names(ctx, matchers, &mut names)?;
         }
-        for stored in self.store.blocks.list().iter().filter(|stored| stored.meta().range.overlaps(range)) {
+        for stored in self
+            .store
+            .blocks
+            .list()
+            .iter()
+            .filter(|stored| stored.meta().range.overlaps(range))
+        {
             stored.label_names(ctx, matchers, &mut names)?;
         }
         Ok(names)
     }
 
-    /// Returns the values of a label in all series that pass all matchers, ascending. `range` has the same meaning as
-    /// in [`Db::label_names`].
+    /// Returns the values of a label in all series that pass all matchers, ascending. `range` has
+    /// the same meaning as in [`Db::label_names`].
     ///
     /// # Errors
     /// The errors of [`Db::select`].
@@ -167,20 +239,31 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
-        let (matchers, range) = (&*ctx.restricted(matchers), ctx.clamp_range(range, self.own_now_ms()));
+        let (matchers, range) = (
+            &*ctx.restricted(matchers),
+            ctx.clamp_range(range, self.own_now_ms()),
+        );
         self.prepare(ctx, matchers, range)?;
         let mut values = StringSet::new(ctx);
         for shard in self.shards_in(range) {
-            shard.head().label_values(ctx, name, matchers, &mut values)?;
+            shard
+                .head()
+                .label_values(ctx, name, matchers, &mut values)?;
         }
-        for stored in self.store.blocks.list().iter().filter(|stored| stored.meta().range.overlaps(range)) {
+        for stored in self
+            .store
+            .blocks
+            .list()
+            .iter()
+            .filter(|stored| stored.meta().range.overlaps(range))
+        {
             stored.label_values(ctx, name, matchers, &mut values)?;
         }
         Ok(values)
     }
 
-    /// Returns `true` if a series may have one of [`NAME_LABELS`]: without them, several series of a metric may have
-    /// the same labels.
+    /// Returns `true` if a series may have one of [`NAME_LABELS`]: without them, several series of
+    /// a metric may have the same labels.
     #[must_use]
     pub fn has_name_labels(&self) -> bool {
         let in_head = |shard: &Shard| {
@@ -188,7 +271,12 @@ impl Db {
             NAME_LABELS.iter().any(|name| head.has_label(name))
         };
         self.store.shards.iter().any(in_head)
-            || self.store.blocks.list().iter().any(|stored| stored.block.has_name_labels())
+            || self
+                .store
+                .blocks
+                .list()
+                .iter()
+                .any(|stored| stored.block.has_name_labels())
     }
 
     /// Returns the current metadata of all metric families without copying it.
@@ -197,18 +285,26 @@ impl Db {
         self.store.metadata()
     }
 
-    /// Returns the current read version. Reads that begin after this call see at least every change before it. Returns
-    /// `None` until the WAL is replayed.
+    /// Returns the current read version. Reads that begin after this call see at least every change
+    /// before it. Returns `None` until the WAL is replayed.
     #[must_use]
     pub fn read_version(&self) -> Option<ReadVersion> {
-        self.store.replay.is_done().then(|| ReadVersion(self.store.isolation.all_ended_before()))
+        self.store
+            .replay
+            .is_done()
+            .then(|| ReadVersion(self.store.isolation.all_ended_before()))
     }
 
-    /// Returns the parts of `range` in which samples of metrics in `names` may have changed: a read that began after
-    /// `since` was taken may return other samples than a read that begins after this call. Samples in other parts are
-    /// the same for both.
+    /// Returns the parts of `range` in which samples of metrics in `names` may have changed: a read
+    /// that began after `since` was taken may return other samples than a read that begins after
+    /// this call. Samples in other parts are the same for both.
     #[must_use]
-    pub fn changes(&self, since: ReadVersion, names: NameGroups, range: TimeRange) -> Vec<TimeRange> {
+    pub fn changes(
+        &self,
+        since: ReadVersion,
+        names: NameGroups,
+        range: TimeRange,
+    ) -> Vec<TimeRange> {
         self.store.changes.since(since, names, range)
     }
 
@@ -219,13 +315,20 @@ impl Db {
         matchers: impl IntoIterator<Item = &'a Matcher>,
         range: TimeRange,
     ) -> Result<()> {
-        matchers.into_iter().try_for_each(|matcher| matcher.compile(ctx))?;
+        matchers
+            .into_iter()
+            .try_for_each(|matcher| matcher.compile(ctx))?;
         self.store.replay.wait_for(ctx, range)
     }
 
     fn shards_in(&self, range: TimeRange) -> &[Shard] {
         let shards = &self.store.shards;
-        let covered = shards.iter().any(|shard| shard.head().range().is_some_and(|head| head.overlaps(range)));
+        let covered = shards.iter().any(|shard| {
+            shard
+                .head()
+                .range()
+                .is_some_and(|head| head.overlaps(range))
+        });
         if covered { shards } else { &[] }
     }
 }

@@ -107,7 +107,12 @@ impl Db {
     /// Returns the time range of the samples. It may include deleted samples.
     pub fn time_range(&self) -> Option<TimeRange> {
         // Heads first: meanwhile a flush may move samples from heads to blocks.
-        let heads = self.store.shards.iter().filter_map(|shard| shard.head().range()).reduce(TimeRange::hull);
+        let heads = self
+            .store
+            .shards
+            .iter()
+            .filter_map(|shard| shard.head().range())
+            .reduce(TimeRange::hull);
         let blocks = self.store.blocks.list();
         let block_ranges = blocks.iter().map(|stored| stored.meta().range);
         block_ranges.chain(heads).reduce(TimeRange::hull)
@@ -116,14 +121,19 @@ impl Db {
     /// Returns statistics of the store.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.store, self.n_appended.load(Ordering::Relaxed), self.n_histograms.load(Ordering::Relaxed))
+        Stats::of(
+            &self.store,
+            self.n_appended.load(Ordering::Relaxed),
+            self.n_histograms.load(Ordering::Relaxed),
+        )
     }
 
-    /// Computes the label cardinality of the series in memory, with the `limit` largest counts of each kind. Waits for
-    /// the replay of the WAL.
+    /// Computes the label cardinality of the series in memory, with the `limit` largest counts of
+    /// each kind. Waits for the replay of the WAL.
     ///
     /// # Errors
-    /// If the request is interrupted or exceeds its memory limit, [`Error::Replaying`](crate::Error::Replaying) and
+    /// If the request is interrupted or exceeds its memory limit,
+    /// [`Error::Replaying`](crate::Error::Replaying) and
     /// [`Error::ReplayFailed`](crate::Error::ReplayFailed).
     pub fn cardinality(&self, ctx: &QueryContext, limit: usize) -> Result<Cardinality> {
         self.store.replay.wait_for(ctx, TimeRange::ALL)?;
@@ -138,8 +148,9 @@ impl Db {
 }
 
 impl BlockSummary {
-    /// Lists the blocks and parts of a data directory, ascending by time. Takes no lock and changes nothing. A block
-    /// that a running server removes meanwhile, or that cannot be read, may be missing.
+    /// Lists the blocks and parts of a data directory, ascending by time. Takes no lock and changes
+    /// nothing. A block that a running server removes meanwhile, or that cannot be read, may be
+    /// missing.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if the directory cannot be listed, and
@@ -148,8 +159,9 @@ impl BlockSummary {
         Ok(Self::in_order(&metas_in(&RealFs, data_dir)?))
     }
 
-    /// Checks that the blocks of a data directory can be opened and, with `reads_all`, that all their bytes are sound.
-    /// Returns the number of sound blocks, and one entry for each damaged block. Takes no lock and changes nothing.
+    /// Checks that the blocks of a data directory can be opened and, with `reads_all`, that all
+    /// their bytes are sound. Returns the number of sound blocks, and one entry for each damaged
+    /// block. Takes no lock and changes nothing.
     ///
     /// # Errors
     /// The errors of [`BlockSummary::list`].
@@ -157,7 +169,8 @@ impl BlockSummary {
         check_in(&RealFs, data_dir, reads_all)
     }
 
-    /// Records damage of the delete rules of a data directory in `damage`. Takes no lock and changes nothing.
+    /// Records damage of the delete rules of a data directory in `damage`. Takes no lock and
+    /// changes nothing.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if there are too many open files.
@@ -189,7 +202,8 @@ impl BlockSummary {
 }
 
 impl Stats {
-    /// Collects the statistics. `n_appended` and `n_histograms_appended` count from the opening of the store.
+    /// Collects the statistics. `n_appended` and `n_histograms_appended` count from the opening of
+    /// the store.
     pub(super) fn of(store: &Store, n_appended: u64, n_histograms_appended: u64) -> Self {
         let mut stats = Stats {
             n_appended,
@@ -209,7 +223,11 @@ impl Stats {
             stats.n_series += head.len() as u64;
             stats.head_size_bytes += head.size() as u64;
         }
-        stats.wal_pending_bytes = store.logs.iter().map(|log| log.wal().pending_size() as u64).sum();
+        stats.wal_pending_bytes = store
+            .logs
+            .iter()
+            .map(|log| log.wal().pending_size() as u64)
+            .sum();
         for stored in store.blocks.list().iter() {
             let meta = stored.meta();
             stats.n_blocks += 1;

@@ -17,14 +17,16 @@ pub struct Bounds {
     pub(crate) newest_ms: Option<i64>,
     /// Maximum age of an in-order sample relative to `newest_ms`.
     pub(crate) in_order_max_age_ms: i64,
-    /// Maximum age of an out-of-order sample relative to `newest_ms`. 0 disables out-of-order samples.
+    /// Maximum age of an out-of-order sample relative to `newest_ms`. 0 disables out-of-order
+    /// samples.
     pub(crate) out_of_order_window_ms: i64,
 }
 
 /// The outcome of a sample that was not rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Appended {
-    /// The sample is new. Contains the ref of its series, and whether it is the newest sample of the series.
+    /// The sample is new. Contains the ref of its series, and whether it is the newest sample of
+    /// the series.
     New(SeriesRef, Order),
     /// The series already has the same sample.
     Repeated,
@@ -41,12 +43,13 @@ pub(crate) enum Replayed {
     Conflicting,
 }
 
-/// Maximum age in milliseconds of an in-order sample if out-of-order samples are disabled: half a block, as in
-/// Prometheus.
+/// Maximum age in milliseconds of an in-order sample if out-of-order samples are disabled: half a
+/// block, as in Prometheus.
 pub(crate) const STRICT_MAX_AGE_MS: i64 = 3_600_000;
 /// Number of appends whose memory is prefetched together.
 const TOUCH_APPENDS: usize = 16;
-/// Number of appends after which old append ids are renewed, so that compared ids are never 2^31 apart.
+/// Number of appends after which old append ids are renewed, so that compared ids are never 2^31
+/// apart.
 const RENUMBER_APPENDS: u32 = 1 << 29;
 
 impl Bounds {
@@ -57,16 +60,21 @@ impl Bounds {
             0 => STRICT_MAX_AGE_MS,
             window_ms => self.in_order_max_age_ms.max(window_ms),
         };
-        self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(max_age_ms))
+        self.newest_ms
+            .is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(max_age_ms))
     }
 
     /// Returns `true` if a sample that is not newer than all others of its series is accepted.
     fn accepts_out_of_order(&self, timestamp_ms: i64) -> bool {
         let window_ms = self.out_of_order_window_ms;
-        window_ms > 0 && self.newest_ms.is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(window_ms))
+        window_ms > 0
+            && self
+                .newest_ms
+                .is_none_or(|newest_ms| timestamp_ms >= newest_ms.saturating_sub(window_ms))
     }
 
-    /// Returns the reason to reject a sample that is newer than all others of its series, or the first of a new series.
+    /// Returns the reason to reject a sample that is newer than all others of its series, or the
+    /// first of a new series.
     #[inline]
     #[must_use]
     pub fn first_sample_rejection(&self, timestamp_ms: i64) -> Option<RejectReason> {
@@ -92,28 +100,37 @@ impl Bounds {
 }
 
 impl Head {
-    /// Records that every present and future reader sees the appends before `horizon`. Passing an older horizon than in
-    /// the last call is safe. The first append to a head has id 0 or follows the first horizon.
+    /// Records that every present and future reader sees the appends before `horizon`. Passing an
+    /// older horizon than in the last call is safe. The first append to a head has id 0 or follows
+    /// the first horizon.
     pub(crate) fn set_horizon(&mut self, horizon: u32) {
         if horizon / RENUMBER_APPENDS != self.horizon / RENUMBER_APPENDS {
             self.live.settle(horizon);
         }
         self.horizon = horizon;
-        self.frozen_is_visible |= self.frozen.as_ref().is_some_and(|frozen| frozen.is_before(horizon));
+        self.frozen_is_visible |= self
+            .frozen
+            .as_ref()
+            .is_some_and(|frozen| frozen.is_before(horizon));
     }
 
-    /// Calls `append` for each sample. Touches the memory of 16 samples at a time first: the loads are independent of
-    /// each other, so the processor waits for all of them at once.
-    pub(crate) fn append_all(&mut self, appends: &[Append], mut append: impl FnMut(&mut Self, &Append)) {
+    /// Calls `append` for each sample. Touches the memory of 16 samples at a time first: the loads
+    /// are independent of each other, so the processor waits for all of them at once.
+    pub(crate) fn append_all(
+        &mut self,
+        appends: &[Append],
+        mut append: impl FnMut(&mut Self, &Append),
+    ) {
         for appends in appends.chunks(TOUCH_APPENDS) {
             self.prefetch(appends.iter().map(|slot_ref| slot_ref.slot));
             appends.iter().for_each(|slot_ref| append(self, slot_ref));
         }
     }
 
-    /// Adds samples of the log by the rules of [`Head::replay`]. `samples` contains the samples of consecutive slots,
-    /// starting with slot `first`. The samples of a slot are in the order of the log. `ends` has the end of each slot's
-    /// samples. Calls `count` with each outcome and its number of samples.
+    /// Adds samples of the log by the rules of [`Head::replay`]. `samples` contains the samples of
+    /// consecutive slots, starting with slot `first`. The samples of a slot are in the order of the
+    /// log. `ends` has the end of each slot's samples. Calls `count` with each outcome and its
+    /// number of samples.
     pub(crate) fn replay_runs(
         &mut self,
         first: u32,
@@ -131,17 +148,25 @@ impl Head {
         }
     }
 
-    fn replay_run(&mut self, slot: u32, mut samples: &[Sample], count: &mut impl FnMut(Replayed, usize)) {
+    fn replay_run(
+        &mut self,
+        slot: u32,
+        mut samples: &[Sample],
+        count: &mut impl FnMut(Replayed, usize),
+    ) {
         let append_id = self.horizon.wrapping_sub(1);
         while let Some(first) = samples.first() {
             let mut last_ms = self.table.row(slot).map_or(i64::MAX, |row| row.last_ms);
-            let is_next = |sample: &&Sample| sample.timestamp_ms > std::mem::replace(&mut last_ms, sample.timestamp_ms);
+            let is_next = |sample: &&Sample| {
+                sample.timestamp_ms > std::mem::replace(&mut last_ms, sample.timestamp_ms)
+            };
             let n_next = samples.iter().take_while(is_next).count();
             let n_done = n_next.max(1);
             if n_next > 0 {
                 let newest_ms = samples[n_next - 1].timestamp_ms;
                 self.table.row_mut(slot).last_ms = newest_ms;
-                self.live.append_run(slot, &samples[..n_next], append_id, self.horizon);
+                self.live
+                    .append_run(slot, &samples[..n_next], append_id, self.horizon);
                 count(Replayed::New(Order::Newest), n_next);
             } else {
                 count(self.replay(slot, AnySample::Float(*first)), 1);
@@ -154,18 +179,23 @@ impl Head {
     fn prefetch(&self, slots: impl Iterator<Item = u32> + Clone) {
         let row = |slot| self.table.row(slot).map_or(0, |row| row.generation);
         // Two passes: the first loads the positions of the last bytes, the second these bytes.
-        prefetch(slots.clone().map(|slot| row(slot) ^ self.live.row_word(slot)));
+        prefetch(
+            slots
+                .clone()
+                .map(|slot| row(slot) ^ self.live.row_word(slot)),
+        );
         prefetch(slots.map(|slot| self.live.last_byte(slot)));
     }
 
     /// Appends a sample unless it is rejected.
     ///
-    /// A sample newer than all others of its series is accepted up to a maximum age. A sample that the series already
-    /// has, bit for bit, is accepted at any age: the sender repeats it because it missed the acknowledgement. A sample
-    /// with another value at a stored timestamp is a duplicate, unless the stored sample is frozen. Any other sample is
-    /// out of order and accepted within the window. A sample at the newest timestamp of its series is also accepted if
-    /// that newest sample has left the head: the two may be equal. With a window of 0, the rules are the same as in
-    /// Prometheus (`tsdb/head_append.go`).
+    /// A sample newer than all others of its series is accepted up to a maximum age. A sample that
+    /// the series already has, bit for bit, is accepted at any age: the sender repeats it because
+    /// it missed the acknowledgement. A sample with another value at a stored timestamp is a
+    /// duplicate, unless the stored sample is frozen. Any other sample is out of order and accepted
+    /// within the window. A sample at the newest timestamp of its series is also accepted if that
+    /// newest sample has left the head: the two may be equal. With a window of 0, the rules are the
+    /// same as in Prometheus (`tsdb/head_append.go`).
     ///
     /// # Errors
     /// The reason why the sample was rejected.
@@ -183,7 +213,14 @@ impl Head {
             self.push(append.slot, append.sample, append_id);
             return Ok(Appended::New(series, Order::Newest));
         }
-        self.append_out_of_order(bounds, append_id, append.slot, AnySample::Float(append.sample), last_ms, series)
+        self.append_out_of_order(
+            bounds,
+            append_id,
+            append.slot,
+            AnySample::Float(append.sample),
+            last_ms,
+            series,
+        )
     }
 
     /// Appends a histogram by the rules of [`Head::append`].
@@ -196,7 +233,13 @@ impl Head {
         append_id: u32,
         append: &AppendHistogram,
     ) -> Result<Appended, RejectReason> {
-        let AppendHistogram { slot, generation, timestamp_ms, ref histogram, .. } = *append;
+        let AppendHistogram {
+            slot,
+            generation,
+            timestamp_ms,
+            ref histogram,
+            ..
+        } = *append;
         if !histogram.fits() {
             return Err(RejectReason::HistogramTooLarge);
         }
@@ -209,8 +252,8 @@ impl Head {
         self.append_out_of_order(bounds, append_id, slot, sample, last_ms, series)
     }
 
-    /// Returns the newest timestamp and the ref of a series, unless a sample at `timestamp_ms` is rejected regardless
-    /// of its value.
+    /// Returns the newest timestamp and the ref of a series, unless a sample at `timestamp_ms` is
+    /// rejected regardless of its value.
     #[inline]
     fn admit(
         &self,
@@ -219,7 +262,10 @@ impl Head {
         generation: u32,
         timestamp_ms: i64,
     ) -> Result<(i64, SeriesRef), RejectReason> {
-        let row = self.table.row(slot).filter(|row| row.generation == generation && row.is_used());
+        let row = self
+            .table
+            .row(slot)
+            .filter(|row| row.generation == generation && row.is_used());
         let row = row.ok_or(RejectReason::Moved)?;
         if timestamp_ms > bounds.future_max_ms {
             return Err(RejectReason::TooFarInFuture);
@@ -244,13 +290,19 @@ impl Head {
         let is_last = timestamp_ms == last_ms;
         match self.live.has_same(slot, sample) {
             Some(true) => return Ok(Appended::Repeated),
-            Some(false) if bounds.out_of_order_window_ms > 0 || is_last && bounds.accepts_in_order(timestamp_ms) => {
+            Some(false)
+                if bounds.out_of_order_window_ms > 0
+                    || is_last && bounds.accepts_in_order(timestamp_ms) =>
+            {
                 return Err(RejectReason::Duplicate);
             }
             Some(false) => return Err(bounds.rejection(timestamp_ms)),
             None => {}
         }
-        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.has_same(slot, sample));
+        let frozen = self
+            .frozen
+            .as_ref()
+            .and_then(|frozen| frozen.has_same(slot, sample));
         if frozen == Some(true) {
             return Ok(Appended::Repeated);
         }
@@ -258,12 +310,14 @@ impl Head {
         if !may_be_in_blocks && !bounds.accepts_out_of_order(timestamp_ms) {
             return Err(bounds.rejection(timestamp_ms));
         }
-        self.live.append_out_of_order(slot, sample, append_id, self.horizon);
+        self.live
+            .append_out_of_order(slot, sample, append_id, self.horizon);
         Ok(Appended::New(series, Order::OutOfOrder))
     }
 
-    /// Runs the checks that do not depend on the stored samples of the series, and returns the series ref.
-    /// [`Head::append`] also rejects every sample that this rejects, except repeated samples.
+    /// Runs the checks that do not depend on the stored samples of the series, and returns the
+    /// series ref. [`Head::append`] also rejects every sample that this rejects, except repeated
+    /// samples.
     ///
     /// # Errors
     /// The reason why the sample is rejected.
@@ -273,40 +327,62 @@ impl Head {
         slot_ref: SlotRef,
         timestamp_ms: i64,
     ) -> Result<SeriesRef, RejectReason> {
-        let row = self.table.row(slot_ref.slot).filter(|row| row.generation == slot_ref.generation && row.is_used());
+        let row = self
+            .table
+            .row(slot_ref.slot)
+            .filter(|row| row.generation == slot_ref.generation && row.is_used());
         let row = row.ok_or(RejectReason::Moved)?;
-        bounds.first_sample_rejection(timestamp_ms).map_or(Ok(row.series), Err)
+        bounds
+            .first_sample_rejection(timestamp_ms)
+            .map_or(Ok(row.series), Err)
     }
 
-    /// Returns `true` if [`Head::append`] would reject a sample for its timestamp, assuming that the series has no
-    /// sample at that timestamp.
+    /// Returns `true` if [`Head::append`] would reject a sample for its timestamp, assuming that
+    /// the series has no sample at that timestamp.
     pub(crate) fn rejects_timestamp(&self, bounds: &Bounds, slot: u32, timestamp_ms: i64) -> bool {
-        let is_newest = self.table.row(slot).is_some_and(|row| timestamp_ms > row.last_ms);
-        if is_newest { !bounds.accepts_in_order(timestamp_ms) } else { !bounds.accepts_out_of_order(timestamp_ms) }
+        let is_newest = self
+            .table
+            .row(slot)
+            .is_some_and(|row| timestamp_ms > row.last_ms);
+        if is_newest {
+            !bounds.accepts_in_order(timestamp_ms)
+        } else {
+            !bounds.accepts_out_of_order(timestamp_ms)
+        }
     }
 
-    /// Adds a sample of the log by the rules of [`Head::append`] but without bounds on its timestamp: of two values for
-    /// one timestamp the first wins. The sample is visible to every reader.
+    /// Adds a sample of the log by the rules of [`Head::append`] but without bounds on its
+    /// timestamp: of two values for one timestamp the first wins. The sample is visible to every
+    /// reader.
     #[inline]
     pub(crate) fn replay(&mut self, slot: u32, sample: AnySample<'_>) -> Replayed {
         let append_id = self.horizon.wrapping_sub(1);
-        if self.table.row(slot).is_some_and(|row| sample.timestamp_ms() > row.last_ms) {
+        if self
+            .table
+            .row(slot)
+            .is_some_and(|row| sample.timestamp_ms() > row.last_ms)
+        {
             self.push_any(slot, sample, append_id);
             return Replayed::New(Order::Newest);
         }
-        let frozen = || self.frozen.as_ref().and_then(|frozen| frozen.has_same(slot, sample));
+        let frozen = || {
+            self.frozen
+                .as_ref()
+                .and_then(|frozen| frozen.has_same(slot, sample))
+        };
         match self.live.has_same(slot, sample).or_else(frozen) {
             Some(true) => Replayed::Repeated,
             Some(false) => Replayed::Conflicting,
             None => {
-                self.live.append_out_of_order(slot, sample, append_id, self.horizon);
+                self.live
+                    .append_out_of_order(slot, sample, append_id, self.horizon);
                 Replayed::New(Order::OutOfOrder)
             }
         }
     }
 
-    /// Raises the newest in-order timestamp of a series to `last_ms`, the timestamp of its newest sample in blocks.
-    /// Does nothing if the known timestamp is newer.
+    /// Raises the newest in-order timestamp of a series to `last_ms`, the timestamp of its newest
+    /// sample in blocks. Does nothing if the known timestamp is newer.
     pub(crate) fn set_last(&mut self, slot: u32, last_ms: i64) {
         let row = self.table.row_mut(slot);
         row.last_ms = row.last_ms.max(last_ms);
@@ -317,8 +393,10 @@ impl Head {
         match sample {
             AnySample::Float(sample) => self.push(slot, sample, append_id),
             AnySample::Histogram(timestamp_ms, histogram) => {
-                let last_ms = std::mem::replace(&mut self.table.row_mut(slot).last_ms, timestamp_ms);
-                self.live.insert_histogram(slot, timestamp_ms, last_ms, histogram, append_id);
+                let last_ms =
+                    std::mem::replace(&mut self.table.row_mut(slot).last_ms, timestamp_ms);
+                self.live
+                    .insert_histogram(slot, timestamp_ms, last_ms, histogram, append_id);
             }
         }
     }
@@ -329,16 +407,22 @@ impl Head {
         self.live.append(slot, sample, append_id, self.horizon);
     }
 
-    /// Returns `true` if some series has, or had, start timestamps. In this case a sample without a start timestamp may
-    /// need a log entry that says so.
+    /// Returns `true` if some series has, or had, start timestamps. In this case a sample without a
+    /// start timestamp may need a log entry that says so.
     #[inline]
     pub(crate) fn has_starts(&self) -> bool {
         !self.with_start_timestamps.is_empty()
     }
 
-    /// Sets the start timestamp (0: unknown) of a sample that was just appended or replayed. Returns `true` if it must
-    /// be logged.
-    pub(crate) fn set_start(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
+    /// Sets the start timestamp (0: unknown) of a sample that was just appended or replayed.
+    /// Returns `true` if it must be logged.
+    pub(crate) fn set_start(
+        &mut self,
+        slot: u32,
+        timestamp_ms: i64,
+        start_ms: i64,
+        order: Order,
+    ) -> bool {
         if start_ms == 0 && !self.with_start_timestamps.contains(&slot) {
             return false;
         }

@@ -1,7 +1,7 @@
 //! Copies of series for a reader: taken under the lock, decoded without it.
 //!
-//! If only the last few samples of a chunk are needed, they are decoded at once instead of copying the chunk. That
-//! takes no more time and memory than the copy.
+//! If only the last few samples of a chunk are needed, they are decoded at once instead of copying
+//! the chunk. That takes no more time and memory than the copy.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ pub(crate) struct HeadCopies {
     hidden: Vec<TimeRange>,
     /// The start of the hidden ranges of the next run in `hidden`.
     hidden_from: usize,
-    /// The runs whose samples have start timestamps, ascending, and the ranges of their entries in `changes`.
+    /// The runs whose samples have start timestamps, ascending, and the ranges of their entries in
+    /// `changes`.
     starts: Vec<(Range<usize>, Range<usize>)>,
     /// Timestamps, and the start timestamp of the samples from that timestamp on.
     changes: Vec<(i64, i64)>,
@@ -55,7 +56,12 @@ struct HistogramCopy {
 #[derive(Debug)]
 enum Run {
     /// A chunk.
-    Chunk { bytes_at: usize, n_bytes: u32, newest: Newest, hidden: Range<u32> },
+    Chunk {
+        bytes_at: usize,
+        n_bytes: u32,
+        newest: Newest,
+        hidden: Range<u32>,
+    },
     /// A decoded sample, in the range and visible.
     Sample(Sample),
     /// Decoded samples, all in the range and visible.
@@ -67,9 +73,13 @@ enum Run {
 const _: () = assert!(size_of::<Run>() <= 48);
 
 impl HeadCopies {
-    /// Creates copies that need to hold only the newest sample of each series. They may hold others.
+    /// Creates copies that need to hold only the newest sample of each series. They may hold
+    /// others.
     pub(crate) fn of_newest() -> Self {
-        Self { only_newest: true, ..Self::default() }
+        Self {
+            only_newest: true,
+            ..Self::default()
+        }
     }
 
     /// Clears the copies and keeps the memory.
@@ -86,19 +96,36 @@ impl HeadCopies {
         self.changes.clear();
     }
 
-    /// Reserves memory for `n` series, estimated from the first `n_done`, so that buffers do not grow by doubling. Does
-    /// nothing if memory is scarce. The estimate is too high if later series have fewer samples.
+    /// Reserves memory for `n` series, estimated from the first `n_done`, so that buffers do not
+    /// grow by doubling. Does nothing if memory is scarce. The estimate is too high if later series
+    /// have fewer samples.
     pub(crate) fn reserve_for(&mut self, n_done: usize, n: usize, charge: &mut Charge) {
         // Later series may be a little larger.
         let rest = |done: usize| done.saturating_mul(n - n_done) / n_done * 17 / 16;
-        let rests = [self.bytes.len(), self.samples.len(), self.runs.len(), self.ends.len()].map(rest);
+        let rests = [
+            self.bytes.len(),
+            self.samples.len(),
+            self.runs.len(),
+            self.ends.len(),
+        ]
+        .map(rest);
         let sizes = [1, size_of::<Sample>(), size_of::<Run>(), size_of::<u32>()];
-        let size = rests.iter().zip(sizes).map(|(rest, size)| rest.saturating_mul(size)).sum();
+        let size = rests
+            .iter()
+            .zip(sizes)
+            .map(|(rest, size)| rest.saturating_mul(size))
+            .sum();
         if !charge.grow_if_plenty(size) {
             return;
         }
         let before = self.size();
-        let Self { bytes, samples, runs, ends, .. } = self;
+        let Self {
+            bytes,
+            samples,
+            runs,
+            ends,
+            ..
+        } = self;
         bytes.reserve_exact(rests[0]);
         samples.reserve_exact(rests[1]);
         runs.reserve_exact(rests[2]);
@@ -140,8 +167,8 @@ impl HeadCopies {
             + self.changes.capacity() * size_of::<(i64, i64)>()
     }
 
-    /// Returns `true` if data of the `idx`-th series was copied. The series may still have no visible sample in the
-    /// range.
+    /// Returns `true` if data of the `idx`-th series was copied. The series may still have no
+    /// visible sample in the range.
     pub(crate) fn has(&self, idx: usize) -> bool {
         !self.runs_of(idx).is_empty()
     }
@@ -149,7 +176,8 @@ impl HeadCopies {
     /// Returns the first run of the `idx`-th series.
     #[inline]
     pub(crate) fn first_run(&self, idx: usize) -> usize {
-        idx.checked_sub(1).map_or(0, |before| self.ends[before] as usize)
+        idx.checked_sub(1)
+            .map_or(0, |before| self.ends[before] as usize)
     }
 
     /// Returns the first byte of a run, for [`prefetch`](varve_collections::prefetch).
@@ -158,13 +186,17 @@ impl HeadCopies {
         let first_byte = match self.runs.get(run) {
             Some(Run::Chunk { bytes_at, .. }) => self.bytes.get(*bytes_at).copied(),
             Some(Run::Sample(sample)) => Some(sample.timestamp_ms as u8),
-            Some(Run::Samples(samples)) => self.samples.get(samples.start).map(|sample| sample.timestamp_ms as u8),
+            Some(Run::Samples(samples)) => self
+                .samples
+                .get(samples.start)
+                .map(|sample| sample.timestamp_ms as u8),
             Some(Run::Histograms(_)) | None => None,
         };
         first_byte.unwrap_or(0)
     }
 
-    /// Returns an upper bound on the number of samples that [`HeadCopies::read`] returns for the `idx`-th series.
+    /// Returns an upper bound on the number of samples that [`HeadCopies::read`] returns for the
+    /// `idx`-th series.
     #[cfg(test)]
     pub(crate) fn n_samples_max(&self, idx: usize) -> usize {
         let len = |run: &Run| match run {
@@ -175,18 +207,26 @@ impl HeadCopies {
         self.runs[self.runs_of(idx)].iter().map(len).sum()
     }
 
-    /// Appends the visible samples of the `idx`-th series in `range` to `out`, in order of time, each timestamp once.
+    /// Appends the visible samples of the `idx`-th series in `range` to `out`, in order of time,
+    /// each timestamp once.
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
-    pub(crate) fn read(&self, idx: usize, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
+    pub(crate) fn read(
+        &self,
+        idx: usize,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<(), Damaged> {
         let start = out.len();
         let mut in_order = true;
         for idx in self.runs_of(idx) {
             let from = out.len();
             self.read_run(&self.runs[idx], range, out)?;
             self.read_starts(idx, from, out);
-            in_order &= from == start || from == out.len() || out.timestamps_ms[from - 1] < out.timestamps_ms[from];
+            in_order &= from == start
+                || from == out.len()
+                || out.timestamps_ms[from - 1] < out.timestamps_ms[from];
         }
         // Fast path: no out-of-order or repeated samples.
         if !in_order {
@@ -195,12 +235,28 @@ impl HeadCopies {
         Ok(())
     }
 
-    fn read_run(&self, run: &Run, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
+    fn read_run(
+        &self,
+        run: &Run,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<(), Damaged> {
         let from = out.len();
         match run {
-            Run::Chunk { bytes_at, n_bytes, newest, hidden } => {
+            Run::Chunk {
+                bytes_at,
+                n_bytes,
+                newest,
+                hidden,
+            } => {
                 let bytes = &self.bytes[*bytes_at..*bytes_at + *n_bytes as usize];
-                chunk::decode(*newest, range.start_ms, bytes, &mut out.timestamps_ms, &mut out.values)?;
+                chunk::decode(
+                    *newest,
+                    range.start_ms,
+                    bytes,
+                    &mut out.timestamps_ms,
+                    &mut out.values,
+                )?;
                 cut(from, range, out);
                 for hidden in &self.hidden[hidden.start as usize..hidden.end as usize] {
                     drop_inside(from, *hidden, out);
@@ -209,14 +265,17 @@ impl HeadCopies {
             Run::Sample(sample) if range.contains(sample.timestamp_ms) => out.push(*sample),
             Run::Sample(_) => {}
             Run::Samples(samples) => {
-                self.samples[samples.clone()].iter().for_each(|&sample| out.push(sample));
+                self.samples[samples.clone()]
+                    .iter()
+                    .for_each(|&sample| out.push(sample));
                 cut(from, range, out);
             }
             Run::Histograms(histograms) => {
                 let inside = |copy: &&HistogramCopy| range.contains(copy.timestamp_ms);
                 for copy in self.histograms[histograms.clone()].iter().filter(inside) {
                     let mut histogram =
-                        decode_counts(&copy.layout, &mut &self.bytes[copy.counts.clone()]).ok_or(Damaged)?;
+                        decode_counts(&copy.layout, &mut &self.bytes[copy.counts.clone()])
+                            .ok_or(Damaged)?;
                     if !copy.follows {
                         histogram.reset_hint = histogram.reset_hint.after_another();
                     }
@@ -234,9 +293,14 @@ impl HeadCopies {
             return;
         }
         let at = self.starts.partition_point(|(runs, _)| runs.end <= run_idx);
-        let run_starts = self.starts.get(at).filter(|(runs, _)| runs.contains(&run_idx));
+        let run_starts = self
+            .starts
+            .get(at)
+            .filter(|(runs, _)| runs.contains(&run_idx));
         let mut starts_ms = Vec::new();
-        for &(since_ms, start_ms) in run_starts.map_or(&[][..], |(_, changes)| &self.changes[changes.clone()]) {
+        for &(since_ms, start_ms) in
+            run_starts.map_or(&[][..], |(_, changes)| &self.changes[changes.clone()])
+        {
             let place = out.timestamps_ms[from..].partition_point(|&t| t < since_ms);
             if from + place < out.len() {
                 start_timestamps::push(&mut starts_ms, place, start_ms);
@@ -247,7 +311,9 @@ impl HeadCopies {
 
     pub(super) fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
         let plain = |run: &Run| match run {
-            Run::Chunk { newest, hidden, .. } => hidden.is_empty() && range.contains(newest.timestamp_ms),
+            Run::Chunk { newest, hidden, .. } => {
+                hidden.is_empty() && range.contains(newest.timestamp_ms)
+            }
             Run::Sample(_) | Run::Samples(_) | Run::Histograms(_) => true,
         };
         if self.runs[self.runs_of(idx)].iter().any(plain) {
@@ -273,8 +339,12 @@ impl HeadCopies {
 
     /// Copies a chunk if it overlaps `range` and is not entirely hidden.
     pub(super) fn push_chunk(&mut self, blocks: &BlockChains, chunk: &Chunk, range: TimeRange) {
-        let Some(of_chunk) = chunk.range().filter(|of_chunk| of_chunk.overlaps(range)) else { return };
-        let hides = |hidden: &TimeRange| hidden.start_ms <= of_chunk.start_ms && of_chunk.end_ms <= hidden.end_ms;
+        let Some(of_chunk) = chunk.range().filter(|of_chunk| of_chunk.overlaps(range)) else {
+            return;
+        };
+        let hides = |hidden: &TimeRange| {
+            hidden.start_ms <= of_chunk.start_ms && of_chunk.end_ms <= hidden.end_ms
+        };
         let hidden = self.hidden_from..self.hidden.len();
         if self.hidden[hidden.clone()].iter().any(hides) {
             return;
@@ -287,19 +357,34 @@ impl HeadCopies {
         // Fits 32 bits: a chunk has at most 255 samples.
         let n_bytes = chunk.copy_to(blocks, &mut self.bytes) as u32;
         let hidden = small(hidden.start)..small(hidden.end);
-        self.runs.push(Run::Chunk { bytes_at, n_bytes, newest, hidden });
+        self.runs.push(Run::Chunk {
+            bytes_at,
+            n_bytes,
+            newest,
+            hidden,
+        });
     }
 
-    /// Decodes the last samples of a chunk if only few of its samples are requested and none of these is hidden.
+    /// Decodes the last samples of a chunk if only few of its samples are requested and none of
+    /// these is hidden.
     fn push_last(&mut self, blocks: &BlockChains, chunk: &Chunk, range: TimeRange) -> bool {
         let from = self.samples.len();
-        match chunk.last().filter(|last| self.only_newest && last.timestamp_ms <= range.end_ms) {
+        match chunk
+            .last()
+            .filter(|last| self.only_newest && last.timestamp_ms <= range.end_ms)
+        {
             Some(last) => self.samples.push(last),
             // Copies a damaged chunk, so that its reader reports the damage.
             None if chunk.has_short_tail(range.start_ms)
-                && chunk.read_tail(blocks, range.start_ms, &mut self.tail).is_ok() =>
+                && chunk
+                    .read_tail(blocks, range.start_ms, &mut self.tail)
+                    .is_ok() =>
             {
-                self.samples.extend(self.tail.samples().take_while(|sample| sample.timestamp_ms <= range.end_ms));
+                self.samples.extend(
+                    self.tail
+                        .samples()
+                        .take_while(|sample| sample.timestamp_ms <= range.end_ms),
+                );
             }
             None => return false,
         }
@@ -331,22 +416,38 @@ impl HeadCopies {
         self.histograms.len()
     }
 
-    /// Copies a histogram, which is newer than all histograms copied since [`HeadCopies::begin_histograms`]. `follows`
-    /// is `true` if its predecessor was copied.
-    pub(super) fn push_histogram(&mut self, timestamp_ms: i64, layout: &Arc<Layout>, counts: &[u8], follows: bool) {
-        if self.histograms.last().is_none_or(|last| !Arc::ptr_eq(&last.layout, layout)) {
+    /// Copies a histogram, which is newer than all histograms copied since
+    /// [`HeadCopies::begin_histograms`]. `follows` is `true` if its predecessor was copied.
+    pub(super) fn push_histogram(
+        &mut self,
+        timestamp_ms: i64,
+        layout: &Arc<Layout>,
+        counts: &[u8],
+        follows: bool,
+    ) {
+        if self
+            .histograms
+            .last()
+            .is_none_or(|last| !Arc::ptr_eq(&last.layout, layout))
+        {
             self.layouts_size += layout.size();
         }
         let at = self.bytes.len();
         self.bytes.extend_from_slice(counts);
         let counts = at..self.bytes.len();
-        self.histograms.push(HistogramCopy { timestamp_ms, layout: Arc::clone(layout), counts, follows });
+        self.histograms.push(HistogramCopy {
+            timestamp_ms,
+            layout: Arc::clone(layout),
+            counts,
+            follows,
+        });
     }
 
     /// Ends a run of histograms.
     pub(super) fn end_histograms(&mut self, begin: usize) {
         if self.histograms.len() > begin {
-            self.runs.push(Run::Histograms(begin..self.histograms.len()));
+            self.runs
+                .push(Run::Histograms(begin..self.histograms.len()));
         }
     }
 
@@ -355,13 +456,14 @@ impl HeadCopies {
         self.runs.len()
     }
 
-    /// Sets the start timestamps of the runs from the `first_run`-th on. `changes` are timestamps, and the start
-    /// timestamps that apply from there on.
+    /// Sets the start timestamps of the runs from the `first_run`-th on. `changes` are timestamps,
+    /// and the start timestamps that apply from there on.
     pub(super) fn push_starts(&mut self, first_run: usize, changes: &[(i64, i64)]) {
         if !changes.is_empty() && first_run < self.runs.len() {
             let from = self.changes.len();
             self.changes.extend_from_slice(changes);
-            self.starts.push((first_run..self.runs.len(), from..self.changes.len()));
+            self.starts
+                .push((first_run..self.runs.len(), from..self.changes.len()));
         }
     }
 
@@ -381,7 +483,8 @@ fn small(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// Removes the samples from the `from`-th on that lie outside `range`. These samples ascend in time.
+/// Removes the samples from the `from`-th on that lie outside `range`. These samples ascend in
+/// time.
 fn cut(from: usize, range: TimeRange, out: &mut SampleColumns) {
     let end = from + out.timestamps_ms[from..].partition_point(|&t| t <= range.end_ms);
     out.timestamps_ms.truncate(end);
@@ -404,7 +507,8 @@ fn drop_inside(from: usize, range: TimeRange, out: &mut SampleColumns) {
     }
 }
 
-/// Sorts the samples from the `start`-th on by time. Of samples with the same timestamp, the first wins.
+/// Sorts the samples from the `start`-th on by time. Of samples with the same timestamp, the first
+/// wins.
 fn merge(start: usize, out: &mut SampleColumns) {
     let samples = out.split_off(start);
     let mut order: Vec<usize> = (0..samples.len()).collect();
@@ -413,7 +517,11 @@ fn merge(start: usize, out: &mut SampleColumns) {
     let mut before = None;
     for idx in order {
         // A histogram keeps its hint only if it follows the same predecessor as in its run.
-        let next = if before.map_or(0, |before| before + 1) == idx { out.len() } else { usize::MAX };
+        let next = if before.map_or(0, |before| before + 1) == idx {
+            out.len()
+        } else {
+            usize::MAX
+        };
         out.push_from(&samples, idx, next);
         before = Some(idx);
     }

@@ -1,8 +1,8 @@
 //! Eviction: removes series without new samples from the head, and reclaims their memory.
 //!
-//! A stale series ([`StaleSeries`]) ended with a staleness marker. It is not expected to return, so it is evicted
-//! earlier than an idle series. Both are evicted in bounded steps under the lock (`Shard::evict`): [`STEP`] slots or
-//! strings, or one piece of a table.
+//! A stale series ([`StaleSeries`]) ended with a staleness marker. It is not expected to return, so
+//! it is evicted earlier than an idle series. Both are evicted in bounded steps under the lock
+//! (`Shard::evict`): [`STEP`] slots or strings, or one piece of a table.
 
 use std::ops::Range;
 
@@ -38,8 +38,9 @@ pub(crate) enum ShrinkTarget {
 }
 
 impl Head {
-    /// Removes series whose newest in-order sample is older than `last_before_ms` and that have no samples in memory.
-    /// Returns their number. Handles and [`SlotRef`](super::SlotRef)s of removed series no longer match.
+    /// Removes series whose newest in-order sample is older than `last_before_ms` and that have no
+    /// samples in memory. Returns their number. Handles and [`SlotRef`](super::SlotRef)s of removed
+    /// series no longer match.
     pub(crate) fn evict(&mut self, last_before_ms: i64, slots: Range<u32>) -> usize {
         let mut n_removed = 0;
         for slot in slots {
@@ -51,9 +52,15 @@ impl Head {
         n_removed
     }
 
-    /// Removes series that became stale before `before_ms` and have no samples in memory. Returns their number. Appends
-    /// series to be checked again to `later`. Drops series that have new samples or were evicted.
-    pub(crate) fn evict_stale(&mut self, before_ms: i64, stale: &[StaleSeries], later: &mut Vec<StaleSeries>) -> usize {
+    /// Removes series that became stale before `before_ms` and have no samples in memory. Returns
+    /// their number. Appends series to be checked again to `later`. Drops series that have new
+    /// samples or were evicted.
+    pub(crate) fn evict_stale(
+        &mut self,
+        before_ms: i64,
+        stale: &[StaleSeries],
+        later: &mut Vec<StaleSeries>,
+    ) -> usize {
         let mut n_removed = 0;
         for &stale in stale {
             if !self.is_still_stale(stale) {
@@ -69,27 +76,38 @@ impl Head {
         n_removed
     }
 
-    /// Returns the series of `slots` whose newest sample is in `range`, as series that became stale with it. Omits
-    /// series with samples in memory, because these samples are newer than any deletion.
+    /// Returns the series of `slots` whose newest sample is in `range`, as series that became stale
+    /// with it. Omits series with samples in memory, because these samples are newer than any
+    /// deletion.
     pub(crate) fn ended_in(&self, slots: &RoaringBitmap, range: TimeRange) -> Vec<StaleSeries> {
         let ended = |slot| {
             let at_ms = self.table.row(slot).map(|row| row.last_ms)?;
-            let has_ended = at_ms != i64::MIN && range.contains(at_ms) && self.is_idle(slot, i64::MAX);
-            has_ended.then(|| StaleSeries { slot_ref: self.slot_ref(slot), at_ms })
+            let has_ended =
+                at_ms != i64::MIN && range.contains(at_ms) && self.is_idle(slot, i64::MAX);
+            has_ended.then(|| StaleSeries {
+                slot_ref: self.slot_ref(slot),
+                at_ms,
+            })
         };
         slots.iter().filter_map(ended).collect()
     }
 
-    /// Forgets the evicted series in one piece of their table whose newest sample is older than `before_ms`. Returns
-    /// `false` after the last piece.
+    /// Forgets the evicted series in one piece of their table whose newest sample is older than
+    /// `before_ms`. Returns `false` after the last piece.
     pub(crate) fn forget_evicted(&mut self, piece: usize, before_ms: i64) -> bool {
         self.evicted.forget(piece, before_ms)
     }
 
     fn remove(&mut self, slot: u32) {
-        if let Some(last_ms) = self.table.row(slot).map(|row| row.last_ms).filter(|&last_ms| last_ms != i64::MIN) {
+        if let Some(last_ms) = self
+            .table
+            .row(slot)
+            .map(|row| row.last_ms)
+            .filter(|&last_ms| last_ms != i64::MIN)
+        {
             let labels = self.labels(slot);
-            self.evicted.note(&labels, last_ms, self.with_start_timestamps.contains(&slot));
+            self.evicted
+                .note(&labels, last_ms, self.with_start_timestamps.contains(&slot));
         }
         self.table.remove(slot);
         self.with_start_timestamps.remove(&slot);
@@ -97,7 +115,11 @@ impl Head {
 
     /// Returns `true` if the marker is still the newest sample of the series.
     fn is_still_stale(&self, StaleSeries { slot_ref, at_ms }: StaleSeries) -> bool {
-        self.is_current(slot_ref) && self.table.row(slot_ref.slot).is_some_and(|row| row.last_ms == at_ms)
+        self.is_current(slot_ref)
+            && self
+                .table
+                .row(slot_ref.slot)
+                .is_some_and(|row| row.last_ms == at_ms)
     }
 
     /// Reclaims memory in one step. Returns `false` after the last step.
@@ -122,7 +144,9 @@ impl Head {
     }
 
     fn is_idle(&self, slot: u32, last_before_ms: i64) -> bool {
-        self.table.row(slot).is_some_and(|row| row.is_used() && row.last_ms < last_before_ms)
+        self.table
+            .row(slot)
+            .is_some_and(|row| row.is_used() && row.last_ms < last_before_ms)
             && !self.live.has(slot)
             && self.frozen.as_ref().is_none_or(|frozen| !frozen.has(slot))
     }

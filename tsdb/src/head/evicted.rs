@@ -1,11 +1,12 @@
 //! Evicted series, and the timestamps of their newest samples.
 //!
-//! Whether an out-of-order sample is accepted depends on the newest sample of its series. Eviction must not change
-//! that, so the timestamp is stored, by a hash of the labels, until it can no longer matter. A series that returns
-//! continues from this timestamp. A restart loses the timestamps: a series evicted before the restart is then new.
+//! Whether an out-of-order sample is accepted depends on the newest sample of its series. Eviction
+//! must not change that, so the timestamp is stored, by a hash of the labels, until it can no
+//! longer matter. A series that returns continues from this timestamp. A restart loses the
+//! timestamps: a series evicted before the restart is then new.
 //!
-//! The log keeps the start timestamps of a series until the next checkpoint. If the series returns before that, it must
-//! log that its start timestamp is unknown.
+//! The log keeps the start timestamps of a series until the next checkpoint. If the series returns
+//! before that, it must log that its start timestamp is unknown.
 
 use std::hash::BuildHasher;
 
@@ -14,12 +15,12 @@ use hashbrown::DefaultHashBuilder;
 use crate::labels::Labels;
 use varve_collections::WideTable;
 
-/// Maximum number of stored timestamps per shard, of 16 bytes each plus free space in the table. Series evicted above
-/// this limit return as new series.
+/// Maximum number of stored timestamps per shard, of 16 bytes each plus free space in the table.
+/// Series evicted above this limit return as new series.
 const EVICTED_SERIES_MAX: usize = 1 << 20;
 
-/// Timestamps of the newest in-order samples of evicted series, by the hashes of their label sets. The lowest bit
-/// of a stored hash is set if the series had start timestamps ([`HAD_STARTS`]).
+/// Timestamps of the newest in-order samples of evicted series, by the hashes of their label sets.
+/// The lowest bit of a stored hash is set if the series had start timestamps ([`HAD_STARTS`]).
 #[derive(Debug, Default)]
 pub(super) struct EvictedSeries {
     lasts: WideTable<(u64, i64)>,
@@ -57,10 +58,11 @@ impl EvictedSeries {
         self.hasher.hash_one(labels.as_packed()) & !HAD_STARTS
     }
 
-    /// Forgets the series in one piece of the table whose newest sample is older than `before_ms`. Returns `false` if
-    /// the piece does not exist.
+    /// Forgets the series in one piece of the table whose newest sample is older than `before_ms`.
+    /// Returns `false` if the piece does not exist.
     pub(super) fn forget(&mut self, piece: usize, before_ms: i64) -> bool {
-        self.lasts.retain_piece(piece, |&(_, last_ms)| last_ms >= before_ms);
+        self.lasts
+            .retain_piece(piece, |&(_, last_ms)| last_ms >= before_ms);
         self.lasts.shrink_piece(piece, hash_of)
     }
 
@@ -93,9 +95,21 @@ mod tests {
             [3000, 3000, 3001].map(|i| evicted.take(&labels(i))),
             [Some((3000, false)), None, Some((3001, true))]
         );
-        assert!((0..).take_while(|&piece| evicted.forget(piece, 4990)).count() > 1);
-        assert_eq!((0..5000).filter(|&i| evicted.take(&labels(i)).is_some()).count(), 10);
-        (0..).take_while(|&piece| evicted.forget(piece, i64::MAX)).for_each(drop);
+        assert!(
+            (0..)
+                .take_while(|&piece| evicted.forget(piece, 4990))
+                .count()
+                > 1
+        );
+        assert_eq!(
+            (0..5000)
+                .filter(|&i| evicted.take(&labels(i)).is_some())
+                .count(),
+            10
+        );
+        (0..)
+            .take_while(|&piece| evicted.forget(piece, i64::MAX))
+            .for_each(drop);
         assert!(evicted.size() < 5000, "{}", evicted.size());
     }
 
@@ -104,6 +118,9 @@ mod tests {
         let mut evicted = EvictedSeries::default();
         (0..EVICTED_SERIES_MAX + 2).for_each(|i| evicted.note(&labels(i), 7, false));
         assert_eq!(evicted.lasts.len(), EVICTED_SERIES_MAX);
-        assert_eq!([0, EVICTED_SERIES_MAX].map(|i| evicted.take(&labels(i))), [Some((7, false)), None]);
+        assert_eq!(
+            [0, EVICTED_SERIES_MAX].map(|i| evicted.take(&labels(i))),
+            [Some((7, false)), None]
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Freezing: taking samples out of the head for a flush.
 //!
-//! A freeze swaps out all samples since the last freeze, in constant time. Reads see the frozen samples until the flush
-//! has made them durable and drops them.
+//! A freeze swaps out all samples since the last freeze, in constant time. Reads see the frozen
+//! samples until the flush has made them durable and drops them.
 
 use std::sync::Arc;
 
@@ -20,7 +20,8 @@ pub(crate) struct Frozen {
 }
 
 impl Head {
-    /// Swaps out all samples. Returns `None` if there are no samples or earlier samples are still frozen.
+    /// Swaps out all samples. Returns `None` if there are no samples or earlier samples are still
+    /// frozen.
     pub(crate) fn freeze(&mut self) -> Option<Arc<Frozen>> {
         let range = self.live.range().filter(|_| self.frozen.is_none())?;
         let samples = std::mem::replace(&mut self.live, Samples::new(self.horizon));
@@ -35,8 +36,8 @@ impl Head {
         self.frozen.clone()
     }
 
-    /// Drops the frozen samples, which must be in blocks. To free their memory outside the lock, keep the returned
-    /// value until the lock is released.
+    /// Drops the frozen samples, which must be in blocks. To free their memory outside the lock,
+    /// keep the returned value until the lock is released.
     pub(crate) fn drop_frozen(&mut self) -> Option<Arc<Frozen>> {
         self.frozen.take()
     }
@@ -86,13 +87,26 @@ impl Frozen {
         self.samples.size()
     }
 
-    /// Copies the samples that overlap `range` and are visible in `view` (every sample is visible if it is `None`).
-    pub(super) fn copy(&self, slot: u32, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
+    /// Copies the samples that overlap `range` and are visible in `view` (every sample is visible
+    /// if it is `None`).
+    pub(super) fn copy(
+        &self,
+        slot: u32,
+        range: TimeRange,
+        view: Option<&ReadView>,
+        out: &mut HeadCopies,
+    ) {
         self.samples.copy(slot, range, view, out);
     }
 
-    /// Prefetches the chunks that [`Frozen::copy`] and [`Frozen::read`] will read. `tails` is scratch memory.
-    pub(crate) fn prefetch_chunks(&self, slots: impl Iterator<Item = u32>, range: TimeRange, tails: &mut Vec<u32>) {
+    /// Prefetches the chunks that [`Frozen::copy`] and [`Frozen::read`] will read. `tails` is
+    /// scratch memory.
+    pub(crate) fn prefetch_chunks(
+        &self,
+        slots: impl Iterator<Item = u32>,
+        range: TimeRange,
+        tails: &mut Vec<u32>,
+    ) {
         self.samples.prefetch_chunks(slots, range, tails);
     }
 
@@ -101,8 +115,9 @@ impl Frozen {
         before(self.samples.newest_append_id(), append_id)
     }
 
-    /// Compares a sample with the frozen sample of the series at the same timestamp. Returns `true` if they are equal
-    /// bit for bit, or `None` if the series has no frozen sample at that timestamp.
+    /// Compares a sample with the frozen sample of the series at the same timestamp. Returns `true`
+    /// if they are equal bit for bit, or `None` if the series has no frozen sample at that
+    /// timestamp.
     pub(super) fn has_same(&self, slot: u32, sample: AnySample<'_>) -> Option<bool> {
         self.samples.has_same(slot, sample)
     }

@@ -1,14 +1,18 @@
-//! Series groups: every series in memory belongs to one group. The store counts the series of each group.
+//! Series groups: every series in memory belongs to one group. The store counts the series of each
+//! group.
 //!
-//! The store only counts. The caller decides which series form a group. Used for limits on active series.
+//! The store only counts. The caller decides which series form a group. Used for limits on active
+//! series.
 //!
 //! Invariants
-//! 1. A series belongs to [`SeriesGroup::NONE`] until it is assigned to a group. After that, only a regrouping or
-//!    [`Db::series_without_group`](crate::Db::series_without_group) changes its group.
+//! 1. A series belongs to [`SeriesGroup::NONE`] until it is assigned to a group. After that, only a
+//!    regrouping or [`Db::series_without_group`](crate::Db::series_without_group) changes its
+//!    group.
 //! 2. The counts cover the series in the heads. A count changes under the lock of the head.
 //!
-//! Threads: counts are read without a lock. Crash: groups are not persisted. After a start, series have no group until
-//! [`Db::set_group_label`](crate::Db::set_group_label) or the next look-up assigns one.
+//! Threads: counts are read without a lock. Crash: groups are not persisted. After a start, series
+//! have no group until [`Db::set_group_label`](crate::Db::set_group_label) or the next look-up
+//! assigns one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +59,10 @@ struct Counts {
 impl Default for GroupCounts {
     fn default() -> Self {
         let by_group = (0..=SeriesGroup::MAX).map(|_| AtomicU64::new(0)).collect();
-        Self(Arc::new(Counts { total: AtomicU64::new(0), by_group }))
+        Self(Arc::new(Counts {
+            total: AtomicU64::new(0),
+            by_group,
+        }))
     }
 }
 
@@ -121,8 +128,8 @@ impl Groups {
             self.of_slot.push(SeriesGroup::NONE);
         }
         self.of_slot[slot as usize] = group;
-        // Adds the series to the new group before removing it from the old one: a concurrent reader never sees a sum
-        // that is too small.
+        // Adds the series to the new group before removing it from the old one: a concurrent reader
+        // never sees a sum that is too small.
         self.counts.add(group, 1);
         self.counts.take(before, 1);
     }
@@ -157,8 +164,17 @@ mod tests {
         one.set(2, group(7));
         one.set(2, group(7));
         other.set(0, group(7));
-        let all = || (counts.total(), counts.of(SeriesGroup::NONE), counts.of(group(7)));
-        assert_eq!((all(), one.of(2), one.of(0)), ((4, 2, 2), group(7), SeriesGroup::NONE));
+        let all = || {
+            (
+                counts.total(),
+                counts.of(SeriesGroup::NONE),
+                counts.of(group(7)),
+            )
+        };
+        assert_eq!(
+            (all(), one.of(2), one.of(0)),
+            ((4, 2, 2), group(7), SeriesGroup::NONE)
+        );
         one.remove(2);
         one.truncate(2);
         assert_eq!((all(), one.of(2)), ((3, 2, 1), SeriesGroup::NONE));
@@ -166,7 +182,10 @@ mod tests {
 
     #[test]
     fn group_numbers_are_bounded() {
-        assert_eq!(SeriesGroup::new(SeriesGroup::MAX).map(SeriesGroup::number), Some(4_095));
+        assert_eq!(
+            SeriesGroup::new(SeriesGroup::MAX).map(SeriesGroup::number),
+            Some(4_095)
+        );
         assert_eq!(SeriesGroup::new(SeriesGroup::MAX + 1), None);
     }
 }

@@ -1,11 +1,11 @@
 //! Bulk loading of series during replay, before any reader or writer uses the head.
 //!
-//! A loaded series is in the table only: the use counts of its strings and the postings do not include it.
-//! [`Head::finish_loading`] updates these for all series at once, label by label, which is much faster
-//! ([`LabelBuilder`]).
+//! A loaded series is in the table only: the use counts of its strings and the postings do not
+//! include it. [`Head::finish_loading`] updates these for all series at once, label by label, which
+//! is much faster ([`LabelBuilder`]).
 //!
-//! Used on heads without series. From the first loaded series until [`Head::finish_loading`], series must not be
-//! selected, evicted, or created in another way.
+//! Used on heads without series. From the first loaded series until [`Head::finish_loading`],
+//! series must not be selected, evicted, or created in another way.
 
 use hashbrown::HashMap;
 
@@ -27,8 +27,8 @@ impl Head {
         self.table.symbols.find_or_add(text).ok_or_else(full)
     }
 
-    /// Returns the shape of a list of label names in ascending order. The shape is the first word of every series with
-    /// these names.
+    /// Returns the shape of a list of label names in ascending order. The shape is the first word
+    /// of every series with these names.
     ///
     /// # Errors
     /// The errors of [`Head::load_symbol`].
@@ -36,7 +36,8 @@ impl Head {
         self.table.shape(names)
     }
 
-    /// Returns the slot of a series. Adds the series if it is new. `words` are its shape and its label values.
+    /// Returns the slot of a series. Adds the series if it is new. `words` are its shape and its
+    /// label values.
     ///
     /// # Errors
     /// [`Error::Limit`](crate::Error::Limit) when the shard has no slots left.
@@ -71,7 +72,8 @@ struct Run {
     at: u32,
 }
 
-/// The values of one label in a run: the position of the first value, and the distance between values.
+/// The values of one label in a run: the position of the first value, and the distance between
+/// values.
 #[derive(Debug)]
 struct Stretch {
     slot: u32,
@@ -100,19 +102,24 @@ impl Table {
         let slot = self.place(words, series)?;
         self.loaded_hashes.push(hash);
         let hashes = &self.loaded_hashes;
-        self.by_labels.insert_unique(hash, slot, |&slot| hashes[slot as usize]);
+        self.by_labels
+            .insert_unique(hash, slot, |&slot| hashes[slot as usize]);
         Ok(slot)
     }
 
     fn load_labels(&mut self, labels: &Labels, series: SeriesRef) -> Result<u32> {
         let mut words = std::mem::take(&mut self.words);
-        let slot = self.load_words(labels, &mut words).and_then(|()| self.load(&words, series));
+        let slot = self
+            .load_words(labels, &mut words)
+            .and_then(|()| self.load(&words, series));
         self.words = words;
         slot
     }
 
     fn load_words(&mut self, labels: &Labels, words: &mut Vec<u32>) -> Result<()> {
-        self.last_labels.resolve(labels, &mut self.symbols).ok_or_else(full)?;
+        self.last_labels
+            .resolve(labels, &mut self.symbols)
+            .ok_or_else(full)?;
         let names = std::mem::take(&mut self.last_labels.names);
         let shape = self.shape(&names);
         self.last_labels.names = names;
@@ -126,13 +133,21 @@ impl Table {
         self.loaded_hashes = Column::default();
         let mut builder = LabelBuilder::default();
         for (name, stretches) in self.loaded_columns().labels {
-            for &Stretch { slot, n_series, first, step } in stretches.iter() {
+            for &Stretch {
+                slot,
+                n_series,
+                first,
+                step,
+            } in stretches.iter()
+            {
                 for i in 0..n_series {
                     builder.push(slot + i, SymbolId(self.label_sets.word(first + i * step)));
                 }
             }
             let symbols = &mut self.symbols;
-            let values = builder.finish(|value, n_uses| symbols.retain(value, n_uses)).ok_or_else(full)?;
+            let values = builder
+                .finish(|value, n_uses| symbols.retain(value, n_uses))
+                .ok_or_else(full)?;
             self.index.insert_label(name, values);
         }
         // Slots are less than 2^31.
@@ -149,17 +164,28 @@ impl Table {
             match &mut run {
                 Some(run)
                     if run.shape == shape
-                        && at == run.at + run.n_series * (self.label_sets.names(shape).len() as u32 + 1) =>
+                        && at
+                            == run.at
+                                + run.n_series
+                                    * (self.label_sets.names(shape).len() as u32 + 1) =>
                 {
                     run.n_series += 1
                 }
                 _ => {
-                    let ended = run.replace(Run { shape, slot, n_series: 1, at });
-                    ended.into_iter().for_each(|run| columns.add(&self.label_sets, &run));
+                    let ended = run.replace(Run {
+                        shape,
+                        slot,
+                        n_series: 1,
+                        at,
+                    });
+                    ended
+                        .into_iter()
+                        .for_each(|run| columns.add(&self.label_sets, &run));
                 }
             }
         }
-        run.into_iter().for_each(|run| columns.add(&self.label_sets, &run));
+        run.into_iter()
+            .for_each(|run| columns.add(&self.label_sets, &run));
         columns
     }
 }
@@ -177,7 +203,12 @@ impl Columns {
         // Positions of words have 32 bits.
         let step = names.len() as u32 + 1;
         for (&label, first) in self.by_shape[shape].iter().zip(run.at + 1..) {
-            self.labels[label].1.push(Stretch { slot: run.slot, n_series: run.n_series, first, step });
+            self.labels[label].1.push(Stretch {
+                slot: run.slot,
+                n_series: run.n_series,
+                first,
+                step,
+            });
         }
     }
 
@@ -196,12 +227,17 @@ mod tests {
     use crate::labels::{MatchOp, Matcher};
     use proptest::prelude::*;
 
-    /// Loads series into one head, creates them in another, and asserts that both give the same results.
+    /// Loads series into one head, creates them in another, and asserts that both give the same
+    /// results.
     fn check(sets: &[Labels], asked: &[(&str, &str)]) -> Head {
         let (mut loaded, mut grown) = (Head::new(1), Head::new(1));
         for (number, labels) in (0..).map(SeriesRef).zip(sets) {
             let (slot, _) = grown.find_or_create(labels, number).unwrap();
-            assert_eq!(loaded.load_labels(labels, number).unwrap(), slot, "of two that are equal the first stands");
+            assert_eq!(
+                loaded.load_labels(labels, number).unwrap(),
+                slot,
+                "of two that are equal the first stands"
+            );
         }
         loaded.finish_loading().unwrap();
         assert_eq!(loaded.len(), grown.len());
@@ -228,7 +264,8 @@ mod tests {
             for labels in &sets {
                 prop_assert_eq!(&loaded.labels(loaded.find(labels).unwrap()), labels);
             }
-            // Strings were counted as often as they are used: they are removed with the last series.
+            // Strings were counted as often as they are used: they are removed with the last
+            // series.
             loaded.evict(i64::MAX, 0..sets.len() as u32);
             prop_assert_eq!(loaded.len(), 0);
             prop_assert!(["a", "b", "c", "d"].iter().all(|text| loaded.table.symbols.find(text).is_none()));
@@ -239,10 +276,24 @@ mod tests {
     fn label_sets_in_several_arena_pieces_are_all_indexed() {
         let of = |i: usize| {
             let (all, some, own) = ((i / 5_000).to_string(), (i % 3).to_string(), i.to_string());
-            let pairs = [("all", all.as_str()), ("own", &own), ("some", if i.is_multiple_of(2) { &some } else { "" })];
+            let pairs = [
+                ("all", all.as_str()),
+                ("own", &own),
+                ("some", if i.is_multiple_of(2) { &some } else { "" }),
+            ];
             Labels::from_pairs(pairs).unwrap()
         };
         let sets: Vec<_> = (0..40_000).map(of).collect();
-        check(&sets, &[("all", "0"), ("all", "7"), ("some", "2"), ("some", ""), ("own", "39999"), ("own", "16384")]);
+        check(
+            &sets,
+            &[
+                ("all", "0"),
+                ("all", "7"),
+                ("some", "2"),
+                ("some", ""),
+                ("own", "39999"),
+                ("own", "16384"),
+            ],
+        );
     }
 }

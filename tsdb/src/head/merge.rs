@@ -1,8 +1,8 @@
 //! The series of several heads as one sequence in label order.
 //!
-//! A k-way merge, used by `select::heads`, which reads the series of all shards, and by `store::ranking`. Each input
-//! is an iterator over series of one head in label order. Inputs are compared by ranks if both heads have ranks of
-//! the same ranking, and otherwise label by label.
+//! A k-way merge, used by `select::heads`, which reads the series of all shards, and by
+//! `store::ranking`. Each input is an iterator over series of one head in label order. Inputs are
+//! compared by ranks if both heads have ranks of the same ranking, and otherwise label by label.
 //!
 //! [`HeadMerge::take_unmerged`] takes the series head by head instead, for selections in any order.
 //!
@@ -21,7 +21,8 @@ use crate::index::SymbolId;
 #[derive(Debug)]
 pub(crate) struct HeadMerge<S> {
     inputs: Vec<Input<S>>,
-    /// The inputs that have a next series, in descending label order of that series. Valid during a call only.
+    /// The inputs that have a next series, in descending label order of that series. Valid during a
+    /// call only.
     waiting: Vec<usize>,
     equal_symbols: EqualSymbols,
 }
@@ -42,8 +43,13 @@ impl<S: Iterator<Item = SlotRef>> Input<S> {
     /// Extends the upcoming series to `n`, and prefetches their ranks.
     fn prefetch(&mut self, head: &Head, n: usize) {
         let n_known = self.upcoming.len();
-        self.upcoming.extend(self.rest.by_ref().take(n.saturating_sub(n_known)));
-        prefetch(self.upcoming.range(n_known..).map(|of| head.order_word(of.slot)));
+        self.upcoming
+            .extend(self.rest.by_ref().take(n.saturating_sub(n_known)));
+        prefetch(
+            self.upcoming
+                .range(n_known..)
+                .map(|of| head.order_word(of.slot)),
+        );
     }
 
     /// Returns the next series and advances to the one after it.
@@ -55,14 +61,24 @@ impl<S: Iterator<Item = SlotRef>> Input<S> {
 
 impl<S> Default for HeadMerge<S> {
     fn default() -> Self {
-        Self { inputs: Vec::new(), waiting: Vec::new(), equal_symbols: EqualSymbols::default() }
+        Self {
+            inputs: Vec::new(),
+            waiting: Vec::new(),
+            equal_symbols: EqualSymbols::default(),
+        }
     }
 }
 
 impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
     /// Adds series of the head with index `head`, in label order.
     pub(crate) fn push(&mut self, head: usize, mut rest: S) {
-        self.inputs.push(Input { head, next: rest.next(), rank: None, upcoming: VecDeque::new(), rest });
+        self.inputs.push(Input {
+            head,
+            next: rest.next(),
+            rank: None,
+            upcoming: VecDeque::new(),
+            rest,
+        });
     }
 
     /// Returns `true` if there are no more series.
@@ -70,22 +86,32 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
         self.inputs.iter().all(|input| input.next.is_none())
     }
 
-    /// Takes up to `n_max` series, and calls `visit` with the index of the head and each series that was not evicted.
-    /// Returns the number of series taken.
+    /// Takes up to `n_max` series, and calls `visit` with the index of the head and each series
+    /// that was not evicted. Returns the number of series taken.
     pub(crate) fn take<H: Deref<Target = Head>>(
         &mut self,
         heads: &[H],
         n_max: usize,
         mut visit: impl FnMut(usize, SlotRef),
     ) -> usize {
-        let Self { inputs, waiting, equal_symbols } = self;
-        let has_common_ranks = heads.windows(2).all(|pair| pair[0].ranking() == pair[1].ranking());
+        let Self {
+            inputs,
+            waiting,
+            equal_symbols,
+        } = self;
+        let has_common_ranks = heads
+            .windows(2)
+            .all(|pair| pair[0].ranking() == pair[1].ranking());
         let rank = |input: &Input<S>| {
-            let of = input.next.filter(|&of| has_common_ranks && heads[input.head].is_current(of))?;
+            let of = input
+                .next
+                .filter(|&of| has_common_ranks && heads[input.head].is_current(of))?;
             heads[input.head].rank(of.slot)
         };
         let n_each = n_max / inputs.len().max(1) + 1;
-        inputs.iter_mut().for_each(|input| input.prefetch(&heads[input.head], n_each));
+        inputs
+            .iter_mut()
+            .for_each(|input| input.prefetch(&heads[input.head], n_each));
         // Since the last call, series may have been evicted and ranked.
         inputs.iter_mut().for_each(|input| input.rank = rank(input));
         equal_symbols.clear();
@@ -93,7 +119,9 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
         waiting.extend((0..inputs.len()).filter(|&input| inputs[input].next.is_some()));
         waiting.sort_unstable_by(|&a, &b| compare(heads, &inputs[b], &inputs[a], equal_symbols));
         for n_taken in 0..n_max {
-            let Some(first) = waiting.pop() else { return n_taken };
+            let Some(first) = waiting.pop() else {
+                return n_taken;
+            };
             let input = &mut inputs[first];
             if let Some(of) = input.advance()
                 && heads[input.head].is_current(of)
@@ -102,15 +130,18 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
             }
             input.rank = rank(input);
             if input.next.is_some() {
-                let after =
-                    |&input: &usize| compare(heads, &inputs[input], &inputs[first], equal_symbols) == Ordering::Greater;
+                let after = |&input: &usize| {
+                    compare(heads, &inputs[input], &inputs[first], equal_symbols)
+                        == Ordering::Greater
+                };
                 waiting.insert(waiting.partition_point(after), first);
             }
         }
         n_max
     }
 
-    /// Takes up to `n_max` series as [`HeadMerge::take`] does, but head by head, in the order of the inputs.
+    /// Takes up to `n_max` series as [`HeadMerge::take`] does, but head by head, in the order of
+    /// the inputs.
     pub(crate) fn take_unmerged<H: Deref<Target = Head>>(
         &mut self,
         heads: &[H],
@@ -132,8 +163,8 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
     }
 }
 
-/// Compares the labels of the next series of two inputs. An evicted series comes first, so that it is skipped
-/// immediately.
+/// Compares the labels of the next series of two inputs. An evicted series comes first, so that it
+/// is skipped immediately.
 fn compare<S, H: Deref<Target = Head>>(
     heads: &[H],
     a: &Input<S>,
@@ -150,15 +181,18 @@ fn compare<S, H: Deref<Target = Head>>(
     };
     let (head_a, head_b) = (&heads[a.head], &heads[b.head]);
     head_a.compare(of_a.slot, head_b, of_b.slot, |text_a, text_b| {
-        equal_symbols.order((a.head, text_a), (b.head, text_b), || head_a.symbol(text_a).cmp(head_b.symbol(text_b)))
+        equal_symbols.order((a.head, text_a), (b.head, text_b), || {
+            head_a.symbol(text_a).cmp(head_b.symbol(text_b))
+        })
     })
 }
 
-/// A cache of pairs of symbols of two heads with equal strings. Most labels have few values, and each head has its own
-/// symbol ids. The cache is valid while both heads are locked.
+/// A cache of pairs of symbols of two heads with equal strings. Most labels have few values, and
+/// each head has its own symbol ids. The cache is valid while both heads are locked.
 #[derive(Debug, Default)]
 struct EqualSymbols {
-    /// Pairs of equal symbols, by a hash of the first symbol. Empty, or of [`EQUAL_SYMBOLS_MAX`] places.
+    /// Pairs of equal symbols, by a hash of the first symbol. Empty, or of [`EQUAL_SYMBOLS_MAX`]
+    /// places.
     known: Vec<Option<(HeadSymbol, HeadSymbol)>>,
 }
 
@@ -175,7 +209,12 @@ impl EqualSymbols {
 
     /// Returns the order of two strings. Calls `compare` unless the cache has the pair.
     #[inline]
-    fn order(&mut self, a: HeadSymbol, b: HeadSymbol, compare: impl FnOnce() -> Ordering) -> Ordering {
+    fn order(
+        &mut self,
+        a: HeadSymbol,
+        b: HeadSymbol,
+        compare: impl FnOnce() -> Ordering,
+    ) -> Ordering {
         self.known.resize(EQUAL_SYMBOLS_MAX, None);
         let place = (a.1.0 as usize ^ a.0.rotate_right(8)) % EQUAL_SYMBOLS_MAX;
         if self.known[place] == Some((a, b)) {

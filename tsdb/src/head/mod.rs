@@ -1,17 +1,21 @@
 //! The head: the series of a shard and their newest samples, in memory.
 //!
-//! Structures of arrays indexed by a dense slot. [`Table`] contains the series, [`Samples`] the samples since the last
-//! freeze, and [`Frozen`] older samples that are being flushed. The lock of the shard guards the head. The head does
-//! not depend on the WAL. Readers copy encoded bytes under the lock ([`HeadCopies`]) and decode them without it.
+//! Structures of arrays indexed by a dense slot. [`Table`] contains the series, [`Samples`] the
+//! samples since the last freeze, and [`Frozen`] older samples that are being flushed. The lock of
+//! the shard guards the head. The head does not depend on the WAL. Readers copy encoded bytes under
+//! the lock ([`HeadCopies`]) and decode them without it.
 //!
 //! Invariants
-//! 1. A slot names the same series until its generation changes. [`Head::is_current`] detects an outdated [`SlotRef`].
-//! 2. In-order samples of a series ascend strictly in time, also across freezes. Out-of-order samples and histograms
-//!    are stored beside them. A series never has both a float and a histogram at one timestamp.
-//! 3. Within [`Samples`] no timestamp of a series is both in order and out of order. If a frozen and a newer sample
-//!    share a timestamp, the frozen one wins.
+//! 1. A slot names the same series until its generation changes. [`Head::is_current`] detects an
+//!    outdated [`SlotRef`].
+//! 2. In-order samples of a series ascend strictly in time, also across freezes. Out-of-order
+//!    samples and histograms are stored beside them. A series never has both a float and a
+//!    histogram at one timestamp.
+//! 3. Within [`Samples`] no timestamp of a series is both in order and out of order. If a frozen
+//!    and a newer sample share a timestamp, the frozen one wins.
 //! 4. A series with samples in memory is not evicted.
-//! 5. `size` lags behind the memory allocated for series and samples by at most one growth of a buffer.
+//! 5. `size` lags behind the memory allocated for series and samples by at most one growth of a
+//!    buffer.
 
 mod append;
 mod copy;
@@ -119,12 +123,15 @@ impl Head {
 
     /// Returns the number of samples of a series in memory.
     pub(crate) fn n_samples(&self, slot: u32) -> u64 {
-        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.n_samples(slot));
+        let frozen = self
+            .frozen
+            .as_ref()
+            .map_or(0, |frozen| frozen.n_samples(slot));
         (self.live.n_samples(slot) + frozen) as u64
     }
 
-    /// Returns the newest in-order timestamp of the series in the head, including samples that are no longer in memory.
-    /// Visits all series.
+    /// Returns the newest in-order timestamp of the series in the head, including samples that are
+    /// no longer in memory. Visits all series.
     pub(crate) fn newest_ms(&self) -> Option<i64> {
         self.table.newest_ms()
     }
@@ -134,12 +141,16 @@ impl Head {
         self.table.find(labels)
     }
 
-    /// Returns the slot of a series. Creates the series with the ref `new_ref` if it is not in the head. An evicted
-    /// series continues from its newest sample.
+    /// Returns the slot of a series. Creates the series with the ref `new_ref` if it is not in the
+    /// head. An evicted series continues from its newest sample.
     ///
     /// # Errors
     /// [`Error::Limit`](crate::Error::Limit) when the shard has no slots or symbols left.
-    pub(crate) fn find_or_create(&mut self, labels: &Labels, new_ref: SeriesRef) -> Result<(u32, NewSeries)> {
+    pub(crate) fn find_or_create(
+        &mut self,
+        labels: &Labels,
+        new_ref: SeriesRef,
+    ) -> Result<(u32, NewSeries)> {
         let (slot, new) = self.table.find_or_create(labels, new_ref)?;
         if new == NewSeries::Yes
             && let Some((last_ms, had_starts)) = self.evicted.take(labels)
@@ -152,10 +163,14 @@ impl Head {
         Ok((slot, new))
     }
 
-    /// Returns the range from the oldest to the newest sample in memory, or `None` if there are no samples.
+    /// Returns the range from the oldest to the newest sample in memory, or `None` if there are no
+    /// samples.
     pub(crate) fn range(&self) -> Option<TimeRange> {
         let frozen = self.frozen.as_ref().map(|frozen| frozen.range());
-        frozen.into_iter().chain(self.live.range()).reduce(TimeRange::hull)
+        frozen
+            .into_iter()
+            .chain(self.live.range())
+            .reduce(TimeRange::hull)
     }
 
     /// Returns the labels of a series.
@@ -173,8 +188,8 @@ impl Head {
         self.table.symbol(id)
     }
 
-    /// Compares the labels of a series with the labels of a series in another head, in the order of [`Labels`]. `order`
-    /// compares a symbol of this head with a symbol of the other head.
+    /// Compares the labels of a series with the labels of a series in another head, in the order of
+    /// [`Labels`]. `order` compares a symbol of this head with a symbol of the other head.
     pub(crate) fn compare(
         &self,
         slot: u32,
@@ -184,13 +199,17 @@ impl Head {
     ) -> Ordering {
         let mut other_pairs = other.pairs(other_slot);
         for (name, value) in self.pairs(slot) {
-            let Some((other_name, other_value)) = other_pairs.next() else { return Ordering::Greater };
+            let Some((other_name, other_value)) = other_pairs.next() else {
+                return Ordering::Greater;
+            };
             let differs = order(name, other_name).then_with(|| order(value, other_value));
             if differs != Ordering::Equal {
                 return differs;
             }
         }
-        other_pairs.next().map_or(Ordering::Equal, |_| Ordering::Less)
+        other_pairs
+            .next()
+            .map_or(Ordering::Equal, |_| Ordering::Less)
     }
 
     /// Returns the generation of a slot.
@@ -200,44 +219,66 @@ impl Head {
 
     /// Returns a slot with its generation, for use after the lock is released.
     pub(crate) fn slot_ref(&self, slot: u32) -> SlotRef {
-        SlotRef { slot, generation: self.generation(slot) }
+        SlotRef {
+            slot,
+            generation: self.generation(slot),
+        }
     }
 
-    /// Returns `true` if the slot still names the series that it named when the reference was created.
+    /// Returns `true` if the slot still names the series that it named when the reference was
+    /// created.
     pub(crate) fn is_current(&self, slot_ref: SlotRef) -> bool {
         self.table.is_current(slot_ref)
     }
 
-    /// Returns the slots of one step of a walk over all series, or `None` after the last step. The caller may release
-    /// the lock between steps.
+    /// Returns the slots of one step of a walk over all series, or `None` after the last step. The
+    /// caller may release the lock between steps.
     pub(crate) fn slots_of_step(&self, step: usize) -> Option<Range<u32>> {
         // Slots are less than 2^31.
         let end = self.table.end() as u32;
-        let start = u32::try_from(step * STEP).ok().filter(|&start| start < end)?;
+        let start = u32::try_from(step * STEP)
+            .ok()
+            .filter(|&start| start < end)?;
         Some(start..end.min(start + STEP as u32))
     }
 
-    /// Returns the strings of one step of a walk over all strings, or `None` after the last step. The caller may
-    /// release the lock between steps.
-    pub(crate) fn symbols_of_step(&self, step: usize) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
-        self.table.symbols_of(step * SYMBOLS_STEP..(step + 1) * SYMBOLS_STEP)
+    /// Returns the strings of one step of a walk over all strings, or `None` after the last step.
+    /// The caller may release the lock between steps.
+    pub(crate) fn symbols_of_step(
+        &self,
+        step: usize,
+    ) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
+        self.table
+            .symbols_of(step * SYMBOLS_STEP..(step + 1) * SYMBOLS_STEP)
     }
 
     /// Returns the ref of a series, or `None` if the slot has no series.
     pub(crate) fn series_ref(&self, slot: u32) -> Option<SeriesRef> {
-        self.table.row(slot).filter(|row| row.is_used()).map(|row| row.series)
+        self.table
+            .row(slot)
+            .filter(|row| row.is_used())
+            .map(|row| row.series)
     }
 
-    /// Returns the ref of a series and a timestamp at or before which all its samples have been flushed (`i64::MIN` if
-    /// it has none), for a checkpoint. Returns `None` if the slot has no series.
+    /// Returns the ref of a series and a timestamp at or before which all its samples have been
+    /// flushed (`i64::MIN` if it has none), for a checkpoint. Returns `None` if the slot has no
+    /// series.
     ///
-    /// The timestamp is the newest in-order timestamp, or 1 ms before the oldest float appended in order since the
-    /// freeze. Samples since the freeze are in the log after the checkpoint, and must be in order when the log is
-    /// replayed.
+    /// The timestamp is the newest in-order timestamp, or 1 ms before the oldest float appended in
+    /// order since the freeze. Samples since the freeze are in the log after the checkpoint, and
+    /// must be in order when the log is replayed.
     pub(crate) fn checkpoint_entry(&self, slot: u32) -> Option<(SeriesRef, i64)> {
         let row = self.table.row(slot).filter(|row| row.is_used())?;
-        let last_flushed_ms = self.live.first_in_order_ms(slot).map(|first_ms| first_ms.saturating_sub(1));
-        Some((row.series, last_flushed_ms.map_or(row.last_ms, |last_flushed_ms| last_flushed_ms.min(row.last_ms))))
+        let last_flushed_ms = self
+            .live
+            .first_in_order_ms(slot)
+            .map(|first_ms| first_ms.saturating_sub(1));
+        Some((
+            row.series,
+            last_flushed_ms.map_or(row.last_ms, |last_flushed_ms| {
+                last_flushed_ms.min(row.last_ms)
+            }),
+        ))
     }
 
     /// Returns the slots of the series that pass all matchers.
@@ -245,7 +286,9 @@ impl Head {
     /// # Errors
     /// If the request is interrupted.
     pub(crate) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
-        self.table.index.select(ctx, &self.table.symbols, &self.table, matchers)
+        self.table
+            .index
+            .select(ctx, &self.table.symbols, &self.table, matchers)
     }
 
     /// Returns an upper bound for the series that pass all matchers, without looking at them.
@@ -253,20 +296,29 @@ impl Head {
         self.table.index.series_max(&self.table.symbols, matchers)
     }
 
-    /// Returns an upper bound for the strings and series that [`Head::label_names`] visits, or [`Head::label_values`]
-    /// if there is a `name`.
+    /// Returns an upper bound for the strings and series that [`Head::label_names`] visits, or
+    /// [`Head::label_values`] if there is a `name`.
     pub(crate) fn label_strings_max(&self, name: Option<&str>, matchers: &[Matcher]) -> u64 {
-        self.table.index.label_strings_max(&self.table.symbols, name, matchers)
+        self.table
+            .index
+            .label_strings_max(&self.table.symbols, name, matchers)
     }
 
     /// Adds the label names of matching series (or all) to `names`.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut StringSet) -> Result<()> {
+    pub(crate) fn label_names(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        names: &mut StringSet,
+    ) -> Result<()> {
         let slots = self.select_some(ctx, matchers)?;
         let slots = slots.as_ref().map(|slots| (slots, &self.table));
-        self.table.index.label_names(ctx, &self.table.symbols, slots, names)
+        self.table
+            .index
+            .label_names(ctx, &self.table.symbols, slots, names)
     }
 
     /// Adds the values of a label of matching series (or all) to `values`.
@@ -282,15 +334,24 @@ impl Head {
     ) -> Result<()> {
         let slots = self.select_some(ctx, matchers)?;
         let slots = slots.as_ref().map(|slots| (slots, &self.table));
-        self.table.index.label_values(ctx, &self.table.symbols, name, slots, values)
+        self.table
+            .index
+            .label_values(ctx, &self.table.symbols, name, slots, values)
     }
 
     /// Counts the series of each value of a label.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
-    pub(crate) fn count_label(&self, ctx: &QueryContext, name: &str, counts: &mut LabelCounts) -> Result<()> {
-        self.table.index.count_label(ctx, &self.table.symbols, name, counts)
+    pub(crate) fn count_label(
+        &self,
+        ctx: &QueryContext,
+        name: &str,
+        counts: &mut LabelCounts,
+    ) -> Result<()> {
+        self.table
+            .index
+            .count_label(ctx, &self.table.symbols, name, counts)
     }
 
     /// Returns `true` if any series has a label of this name.
@@ -298,7 +359,8 @@ impl Head {
         self.table.index.has_label(&self.table.symbols, name)
     }
 
-    /// Returns the names of high-cardinality labels whose values are not sorted, or not sorted any more.
+    /// Returns the names of high-cardinality labels whose values are not sorted, or not sorted any
+    /// more.
     pub(crate) fn unordered_labels(&self) -> Vec<SymbolId> {
         self.table.index.unordered()
     }
@@ -308,17 +370,23 @@ impl Head {
         self.table.index.begin_order(name);
     }
 
-    /// Returns the values of a label in one piece of its table, and the number of pieces. That number may grow once.
+    /// Returns the values of a label in one piece of its table, and the number of pieces. That
+    /// number may grow once.
     pub(crate) fn values_of(&self, name: SymbolId, piece: usize) -> (Vec<SymbolId>, usize) {
         self.table.index.values_of(name, piece)
     }
 
-    /// Sets the order of the values that existed at [`Head::begin_order`], and possibly later ones, sorted as strings.
+    /// Sets the order of the values that existed at [`Head::begin_order`], and possibly later ones,
+    /// sorted as strings.
     pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
         self.table.index.set_order(name, ordered);
     }
 
-    fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
+    fn select_some(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+    ) -> Result<Option<RoaringBitmap>> {
         if matchers.is_empty() {
             return Ok(None);
         }

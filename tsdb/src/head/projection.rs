@@ -1,7 +1,7 @@
 //! Label sets of series, complete or limited to requested labels.
 //!
-//! If few labels are requested, there are few distinct sets, even for many series. Each set is built once and cached by
-//! the symbols of its values.
+//! If few labels are requested, there are few distinct sets, even for many series. Each set is
+//! built once and cached by the symbols of its values.
 
 use hashbrown::HashMap;
 
@@ -37,14 +37,26 @@ impl Projection {
             LabelHint::With(_) | LabelHint::Without(_) => {}
         }
         let words = head.table.label_words(slot);
-        let Self { places, cache, key, builder, .. } = self;
+        let Self {
+            places,
+            cache,
+            key,
+            builder,
+            ..
+        } = self;
         if cache.len() >= CACHED_MAX {
             cache.clear();
             places.clear();
         }
         let places = places.entry(words[0]).or_insert_with(|| {
-            let names = head.pairs(slot).map(|(name, _)| head.symbol(name)).enumerate();
-            names.filter(|(_, name)| requested.includes(name)).map(|(place, _)| place).collect()
+            let names = head
+                .pairs(slot)
+                .map(|(name, _)| head.symbol(name))
+                .enumerate();
+            names
+                .filter(|(_, name)| requested.includes(name))
+                .map(|(place, _)| place)
+                .collect()
         });
         key.clear();
         key.push(words[0]);
@@ -54,7 +66,9 @@ impl Projection {
         }
         builder.clear();
         let names = head.pairs(slot).map(|(name, _)| name).enumerate();
-        let kept = names.filter(|(place, _)| places.contains(place)).map(|(_, name)| name);
+        let kept = names
+            .filter(|(place, _)| places.contains(place))
+            .map(|(_, name)| name);
         for (name, &value) in kept.zip(&key[1..]) {
             builder.push(head.symbol(name), head.symbol(SymbolId(value)));
         }
@@ -65,7 +79,13 @@ impl Projection {
 
     fn all(&mut self, head: &Head, slot: u32) -> Labels {
         // Neighbors in label order usually share their first labels.
-        let n_same = self.built.iter().copied().zip(head.pairs(slot)).take_while(|(built, pair)| built == pair).count();
+        let n_same = self
+            .built
+            .iter()
+            .copied()
+            .zip(head.pairs(slot))
+            .take_while(|(built, pair)| built == pair)
+            .count();
         self.built.truncate(n_same);
         self.builder.truncate(n_same);
         for (name, value) in head.pairs(slot).skip(n_same) {
@@ -85,8 +105,11 @@ mod tests {
     fn series_with_equal_requested_labels_share_a_set() {
         let mut head = Head::new(0);
         let labels = |pairs: &[(&str, &str)]| Labels::from_pairs(pairs.iter().copied()).unwrap();
-        let mut slot =
-            |number, pairs: &[(&str, &str)]| head.find_or_create(&labels(pairs), SeriesRef(number)).unwrap().0;
+        let mut slot = |number, pairs: &[(&str, &str)]| {
+            head.find_or_create(&labels(pairs), SeriesRef(number))
+                .unwrap()
+                .0
+        };
         let slots = [
             slot(1, &[("a", "1"), ("b", "1"), ("c", "1")]),
             slot(2, &[("a", "1"), ("b", "2"), ("c", "1")]),
@@ -97,19 +120,39 @@ mod tests {
         for (requested, expect) in [
             (
                 LabelHint::All,
-                [r#"{a="1", b="1", c="1"}"#, r#"{a="1", b="2", c="1"}"#, r#"{b="3", c="1"}"#, r#"{a="2", c="2"}"#],
+                [
+                    r#"{a="1", b="1", c="1"}"#,
+                    r#"{a="1", b="2", c="1"}"#,
+                    r#"{b="3", c="1"}"#,
+                    r#"{a="2", c="2"}"#,
+                ],
             ),
             (
                 LabelHint::With(names(&["c", "a", "x"])),
-                [r#"{a="1", c="1"}"#, r#"{a="1", c="1"}"#, r#"{c="1"}"#, r#"{a="2", c="2"}"#],
+                [
+                    r#"{a="1", c="1"}"#,
+                    r#"{a="1", c="1"}"#,
+                    r#"{c="1"}"#,
+                    r#"{a="2", c="2"}"#,
+                ],
             ),
-            (LabelHint::Without(names(&["b", "c"])), [r#"{a="1"}"#, r#"{a="1"}"#, "{}", r#"{a="2"}"#]),
+            (
+                LabelHint::Without(names(&["b", "c"])),
+                [r#"{a="1"}"#, r#"{a="1"}"#, "{}", r#"{a="2"}"#],
+            ),
             (LabelHint::None, ["{}"; 4]),
         ] {
             let mut projection = Projection::default();
             let sets = slots.map(|slot| projection.labels(&head, slot, &requested));
-            assert_eq!(sets.each_ref().map(Labels::to_string), expect, "{requested:?}");
-            assert_eq!(sets[0].is_shared_with(&sets[1]), !matches!(requested, LabelHint::All));
+            assert_eq!(
+                sets.each_ref().map(Labels::to_string),
+                expect,
+                "{requested:?}"
+            );
+            assert_eq!(
+                sets[0].is_shared_with(&sets[1]),
+                !matches!(requested, LabelHint::All)
+            );
         }
     }
 

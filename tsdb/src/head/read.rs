@@ -7,14 +7,25 @@ use crate::isolation::ReadView;
 use crate::sample::TimeRange;
 
 impl Head {
-    /// Appends the visible samples of some series that overlap `range` to `out`. Skips slots that another series has
-    /// reused. If two samples have the same timestamp, the first accepted one comes first: frozen samples precede newer
-    /// ones.
-    pub(crate) fn copy(&self, slots: &[SlotRef], range: TimeRange, view: &ReadView, out: &mut HeadCopies) {
+    /// Appends the visible samples of some series that overlap `range` to `out`. Skips slots that
+    /// another series has reused. If two samples have the same timestamp, the first accepted one
+    /// comes first: frozen samples precede newer ones.
+    pub(crate) fn copy(
+        &self,
+        slots: &[SlotRef],
+        range: TimeRange,
+        view: &ReadView,
+        out: &mut HeadCopies,
+    ) {
         for &slot_ref in slots {
             if self.is_current(slot_ref) {
                 if let Some(frozen) = &self.frozen {
-                    frozen.copy(slot_ref.slot, range, Some(view).filter(|_| !self.frozen_is_visible), out);
+                    frozen.copy(
+                        slot_ref.slot,
+                        range,
+                        Some(view).filter(|_| !self.frozen_is_visible),
+                        out,
+                    );
                 }
                 self.live.copy(slot_ref.slot, range, Some(view), out);
             }
@@ -23,7 +34,12 @@ impl Head {
     }
 
     /// Prefetches the chunks that [`Head::copy`] will read. `tails` is scratch memory.
-    pub(crate) fn prefetch_chunks(&self, slots: &[SlotRef], range: TimeRange, tails: &mut Vec<u32>) {
+    pub(crate) fn prefetch_chunks(
+        &self,
+        slots: &[SlotRef],
+        range: TimeRange,
+        tails: &mut Vec<u32>,
+    ) {
         let slots = slots.iter().map(|slot_ref| slot_ref.slot);
         if let Some(frozen) = &self.frozen {
             frozen.prefetch_chunks(slots.clone(), range, tails);
@@ -35,7 +51,9 @@ impl Head {
     /// [`prefetch`](varve_collections::prefetch).
     #[inline]
     pub(crate) fn order_word(&self, slot: u32) -> u32 {
-        self.table.row(slot).map_or(0, |row| row.generation ^ self.table.rank(slot))
+        self.table
+            .row(slot)
+            .map_or(0, |row| row.generation ^ self.table.rank(slot))
     }
 
     /// Returns the first word of a series' labels, for [`prefetch`](varve_collections::prefetch).
@@ -44,9 +62,15 @@ impl Head {
         self.table.first_label_word(slot)
     }
 
-    /// Copies one series as [`Head::copy`] does. Returns `true` if the series has samples. Otherwise `out` is
-    /// unchanged.
-    pub(crate) fn copy_one(&self, slot_ref: SlotRef, range: TimeRange, view: &ReadView, out: &mut HeadCopies) -> bool {
+    /// Copies one series as [`Head::copy`] does. Returns `true` if the series has samples.
+    /// Otherwise `out` is unchanged.
+    pub(crate) fn copy_one(
+        &self,
+        slot_ref: SlotRef,
+        range: TimeRange,
+        view: &ReadView,
+        out: &mut HeadCopies,
+    ) -> bool {
         self.copy(&[slot_ref], range, view, out);
         let found = out.has(out.len() - 1);
         if !found {
@@ -55,7 +79,8 @@ impl Head {
         found
     }
 
-    /// Returns `true` if a series has a visible sample in `range`. Decodes only chunks that lie partly outside `range`.
+    /// Returns `true` if a series has a visible sample in `range`. Decodes only chunks that lie
+    /// partly outside `range`.
     pub(crate) fn has_sample(
         &self,
         slot_ref: SlotRef,

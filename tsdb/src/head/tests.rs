@@ -11,13 +11,18 @@ use crate::sample::{Append, RejectReason, Sample, SampleColumns};
 
 fn series_labels(i: usize) -> Labels {
     let value = |k: usize| (i * 7919 % (k + 3)).to_string();
-    let mut pairs = vec![("__name__", format!("metric_{}", i % 3)), ("i", i.to_string())];
+    let mut pairs = vec![
+        ("__name__", format!("metric_{}", i % 3)),
+        ("i", i.to_string()),
+    ];
     pairs.extend([("a", value(2)), ("b", value(5))].into_iter().take(i % 3));
     Labels::from_pairs(pairs.iter().map(|(name, value)| (*name, value.as_str()))).unwrap()
 }
 
 fn make(head: &mut Head, i: usize) -> SlotRef {
-    let (slot, _) = head.find_or_create(&series_labels(i), SeriesRef(i as u64)).unwrap();
+    let (slot, _) = head
+        .find_or_create(&series_labels(i), SeriesRef(i as u64))
+        .unwrap();
     head.slot_ref(slot)
 }
 
@@ -29,10 +34,21 @@ fn append(
     t: i64,
     bits: u64,
 ) -> Result<Appended, RejectReason> {
-    let sample = Sample { timestamp_ms: t, value: f64::from_bits(bits) };
-    let append = Append { slot: of.slot, generation: of.generation, tag: 0, place: 0, sample };
+    let sample = Sample {
+        timestamp_ms: t,
+        value: f64::from_bits(bits),
+    };
+    let append = Append {
+        slot: of.slot,
+        generation: of.generation,
+        tag: 0,
+        place: 0,
+        sample,
+    };
     let mut result = Err(RejectReason::Moved);
-    head.append_all(&[append], |head, append| result = head.append(bounds, append_id, append));
+    head.append_all(&[append], |head, append| {
+        result = head.append(bounds, append_id, append)
+    });
     result
 }
 
@@ -43,8 +59,13 @@ fn read(head: &Head, of: SlotRef, range: TimeRange, view: &ReadView) -> Vec<(i64
     assert_eq!(copies.len(), 3);
     copies.read(1, range, &mut out).unwrap();
     assert!(out.len() <= copies.n_samples_max(1) && (copies.has(1) || out.is_empty()));
-    assert_eq!(head.has_sample(of, range, view, &mut copies), !out.is_empty());
-    out.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect()
+    assert_eq!(
+        head.has_sample(of, range, view, &mut copies),
+        !out.is_empty()
+    );
+    out.iter()
+        .map(|s| (s.timestamp_ms, s.value.to_bits()))
+        .collect()
 }
 
 const ANY: Bounds = Bounds {
@@ -58,9 +79,13 @@ fn all() -> ReadView {
     ReadView::new(1000, Vec::new())
 }
 
-/// Checks the outcome of each step for one series, given the newest timestamp of the store and the window. The step
-/// `freeze` freezes the head. `flush` also drops the frozen samples.
-fn check_accepted(newest_ms: i64, window_ms: i64, steps: &[(&str, i64, f64, Result<bool, RejectReason>)]) {
+/// Checks the outcome of each step for one series, given the newest timestamp of the store and the
+/// window. The step `freeze` freezes the head. `flush` also drops the frozen samples.
+fn check_accepted(
+    newest_ms: i64,
+    window_ms: i64,
+    steps: &[(&str, i64, f64, Result<bool, RejectReason>)],
+) {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
     let bounds = Bounds {
@@ -78,7 +103,8 @@ fn check_accepted(newest_ms: i64, window_ms: i64, steps: &[(&str, i64, f64, Resu
             }
             continue;
         }
-        let result = append(&mut head, &bounds, 0, of, t, value.to_bits()).map(|done| done != Appended::Repeated);
+        let result = append(&mut head, &bounds, 0, of, t, value.to_bits())
+            .map(|done| done != Appended::Repeated);
         assert_eq!(result, expected, "step {i}: {value} at {t}");
     }
 }
@@ -115,8 +141,13 @@ fn with_a_window_out_of_order_samples_are_accepted_and_older_ones_are_too_old() 
             ("append", 10 * h + 600_000, 2.0, Ok(true)),
         ],
     );
-    // As old as the newest sample, which has left the head. The two may be equal, so reads compare them.
-    let steps = [("append", 7 * h, 1.0, Ok(true)), ("flush", 0, 0.0, none), ("append", 7 * h, 2.0, Ok(true))];
+    // As old as the newest sample, which has left the head. The two may be equal, so reads compare
+    // them.
+    let steps = [
+        ("append", 7 * h, 1.0, Ok(true)),
+        ("flush", 0, 0.0, none),
+        ("append", 7 * h, 2.0, Ok(true)),
+    ];
     check_accepted(10 * h, 30 * m, &steps);
 }
 
@@ -150,7 +181,15 @@ fn replay_has_no_bounds_and_the_first_of_two_values_wins() {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
     head.set_last(of.slot, 100);
-    let mut replay = |t, value| head.replay(of.slot, AnySample::Float(Sample { timestamp_ms: t, value }));
+    let mut replay = |t, value| {
+        head.replay(
+            of.slot,
+            AnySample::Float(Sample {
+                timestamp_ms: t,
+                value,
+            }),
+        )
+    };
     use Replayed::{Conflicting, New, Repeated};
     let steps = [
         (200, 1.0, New(Order::Newest)),
@@ -163,7 +202,10 @@ fn replay_has_no_bounds_and_the_first_of_two_values_wins() {
         assert_eq!(replay(t, value), expected, "{value} at {t}");
     }
     let expected = [(50, 2.0_f64.to_bits()), (200, 1.0_f64.to_bits())];
-    assert_eq!(read(&head, of, TimeRange::ALL, &ReadView::new(0, Vec::new())), expected);
+    assert_eq!(
+        read(&head, of, TimeRange::ALL, &ReadView::new(0, Vec::new())),
+        expected
+    );
     assert_eq!(head.checkpoint_entry(of.slot), Some((SeriesRef(0), 199)));
 }
 
@@ -179,7 +221,9 @@ fn samples_since_a_freeze_are_in_order_again_after_its_checkpoint() {
     assert_eq!(head.checkpoint_entry(of.slot).unwrap().1, 100);
     // An out-of-order sample, and enough in-order ones to close chunks.
     let behind: Vec<_> = [50].into_iter().chain((0..1000).map(|i| 200 + i)).collect();
-    behind.iter().for_each(|&t| _ = append(&mut head, &ANY, 0, of, t, 7).unwrap());
+    behind
+        .iter()
+        .for_each(|&t| _ = append(&mut head, &ANY, 0, of, t, 7).unwrap());
     let (series, last_ms) = head.checkpoint_entry(of.slot).unwrap();
 
     let mut loaded = Head::new(1);
@@ -187,39 +231,78 @@ fn samples_since_a_freeze_are_in_order_again_after_its_checkpoint() {
     loaded.finish_loading().unwrap();
     loaded.set_last(slot, last_ms);
     for &t in &behind {
-        let sample = Sample { timestamp_ms: t, value: f64::from_bits(7) };
-        let order = if t == 50 { Order::OutOfOrder } else { Order::Newest };
-        assert_eq!(loaded.replay(slot, AnySample::Float(sample)), Replayed::New(order), "{t}");
+        let sample = Sample {
+            timestamp_ms: t,
+            value: f64::from_bits(7),
+        };
+        let order = if t == 50 {
+            Order::OutOfOrder
+        } else {
+            Order::Newest
+        };
+        assert_eq!(
+            loaded.replay(slot, AnySample::Float(sample)),
+            Replayed::New(order),
+            "{t}"
+        );
     }
 }
 
-/// Samples of appends in flight stay hidden when a chunk or an out-of-order buffer is closed or the head is frozen.
+/// Samples of appends in flight stay hidden when a chunk or an out-of-order buffer is closed or the
+/// head is frozen.
 #[test]
 fn appends_in_flight_are_hidden_wherever_their_samples_are() {
     let mut head = Head::new(0);
     let of = make(&mut head, 0);
     let request_of = |t: i64| (t / 100 % 7) as u32;
     for t in 0..1000 {
-        append(&mut head, &ANY, request_of(t), of, 10_000 + 10 * t, t as u64).unwrap();
+        append(
+            &mut head,
+            &ANY,
+            request_of(t),
+            of,
+            10_000 + 10 * t,
+            t as u64,
+        )
+        .unwrap();
     }
     // Out-of-order samples lie between and before the in-order ones.
     for t in 0..1000 {
-        append(&mut head, &ANY, 10 + request_of(t), of, 9_995 + 10 * (t * 17 % 1000), t as u64).unwrap();
+        append(
+            &mut head,
+            &ANY,
+            10 + request_of(t),
+            of,
+            9_995 + 10 * (t * 17 % 1000),
+            t as u64,
+        )
+        .unwrap();
     }
     for frozen in [false, true] {
         for in_flight in [vec![], vec![3], vec![0, 6, 12], (0..20).collect()] {
             let view = ReadView::new(20, in_flight.clone());
             let seen = read(&head, of, TimeRange::ALL, &view).len();
-            let hidden = (0..1000).map(request_of).flat_map(|r| [r, 10 + r]).filter(|r| in_flight.contains(r));
-            assert_eq!(seen, 2000 - hidden.count(), "frozen {frozen}, in flight {in_flight:?}");
+            let hidden = (0..1000)
+                .map(request_of)
+                .flat_map(|r| [r, 10 + r])
+                .filter(|r| in_flight.contains(r));
+            assert_eq!(
+                seen,
+                2000 - hidden.count(),
+                "frozen {frozen}, in flight {in_flight:?}"
+            );
         }
         head.freeze();
     }
     head.set_horizon(20);
-    assert_eq!(read(&head, of, TimeRange::ALL, &ReadView::new(20, Vec::new())).len(), 2000);
+    assert_eq!(
+        read(&head, of, TimeRange::ALL, &ReadView::new(20, Vec::new())).len(),
+        2000
+    );
 }
 
-/// Evicts up to `n_max` series from the slots after `*from`, then from the slots before, and reclaims their memory.
+/// Evicts up to `n_max` series from the slots after `*from`, then from the slots before, and
+/// reclaims their memory.
 fn evict(head: &mut Head, before_ms: i64, from: &mut u32, n_max: usize) -> usize {
     let (mut n, end) = (0, head.table.end() as u32);
     for _ in 0..end {
@@ -237,8 +320,13 @@ fn evict(head: &mut Head, before_ms: i64, from: &mut u32, n_max: usize) -> usize
         ShrinkTarget::Series,
         ShrinkTarget::Symbols,
     ];
-    for target in tables.into_iter().chain(head.names().into_iter().map(ShrinkTarget::Values)) {
-        (0..).take_while(|&step| head.shrink(target, step)).for_each(drop);
+    for target in tables
+        .into_iter()
+        .chain(head.names().into_iter().map(ShrinkTarget::Values))
+    {
+        (0..)
+            .take_while(|&step| head.shrink(target, step))
+            .for_each(drop);
     }
     n
 }
@@ -258,25 +346,66 @@ fn memory_is_reclaimed_when_all_series_are_idle() {
     let (empty, mut from) = (head.size(), 0);
     let slots: Vec<_> = (0..20_000).map(|i| make(&mut head, i)).collect();
     for t in 0..10 {
-        slots.iter().for_each(|&of| assert!(append(&mut head, &ANY, 0, of, t, 7).is_ok()));
+        slots
+            .iter()
+            .for_each(|&of| assert!(append(&mut head, &ANY, 0, of, t, 7).is_ok()));
     }
     let full = head.size();
-    assert_eq!(evict(&mut head, 100, &mut from, usize::MAX), 0, "series with samples in memory stay");
+    assert_eq!(
+        evict(&mut head, 100, &mut from, usize::MAX),
+        0,
+        "series with samples in memory stay"
+    );
     let frozen = head.freeze().unwrap();
-    assert_eq!(evict(&mut head, 100, &mut from, usize::MAX), 0, "also while they are frozen");
+    assert_eq!(
+        evict(&mut head, 100, &mut from, usize::MAX),
+        0,
+        "also while they are frozen"
+    );
     assert_eq!(frozen.slots().count(), 20_000);
     drop(frozen);
     head.drop_frozen();
-    assert_eq!(evict(&mut head, 9, &mut from, usize::MAX), 0, "the newest sample is not that old");
-    assert_eq!((evict(&mut head, 10, &mut from, 50), head.len()), (50, 19_950));
-    assert_eq!((evict(&mut head, 10, &mut from, usize::MAX), head.len(), head.table.end()), (19_950, 0, 0));
-    assert!(head.size() < full / 5, "the timestamps of their newest samples are remembered: {full} {}", head.size());
-    (0..).take_while(|&piece| head.forget_evicted(piece, i64::MAX)).for_each(drop);
-    assert!(head.size() < empty + full / 50, "{empty} {full} {}", head.size());
-    assert!(slots.iter().all(|&of| append(&mut head, &ANY, 0, of, 100, 7) == Err(RejectReason::Moved)));
+    assert_eq!(
+        evict(&mut head, 9, &mut from, usize::MAX),
+        0,
+        "the newest sample is not that old"
+    );
+    assert_eq!(
+        (evict(&mut head, 10, &mut from, 50), head.len()),
+        (50, 19_950)
+    );
+    assert_eq!(
+        (
+            evict(&mut head, 10, &mut from, usize::MAX),
+            head.len(),
+            head.table.end()
+        ),
+        (19_950, 0, 0)
+    );
+    assert!(
+        head.size() < full / 5,
+        "the timestamps of their newest samples are remembered: {full} {}",
+        head.size()
+    );
+    (0..)
+        .take_while(|&piece| head.forget_evicted(piece, i64::MAX))
+        .for_each(drop);
+    assert!(
+        head.size() < empty + full / 50,
+        "{empty} {full} {}",
+        head.size()
+    );
+    assert!(
+        slots
+            .iter()
+            .all(|&of| append(&mut head, &ANY, 0, of, 100, 7) == Err(RejectReason::Moved))
+    );
     for i in 0..20_000 {
         let of = make(&mut head, i);
-        assert!(!slots.contains(&of) || i > 100, "a reused slot has another generation");
+        assert!(
+            !slots.contains(&of) || i > 100,
+            "a reused slot has another generation"
+        );
     }
 }
 
@@ -302,9 +431,16 @@ fn ranks_of(head: &Head, sorted: &[SlotRef]) -> Ranks {
 }
 
 fn ranks_from(head: &Head, sorted: &[SlotRef], first: u32) -> Ranks {
-    let order = SeriesOrder::new(sorted.to_vec(), head.n_removed(), QueryContext::unbounded().charge());
+    let order = SeriesOrder::new(
+        sorted.to_vec(),
+        head.n_removed(),
+        QueryContext::unbounded().charge(),
+    );
     let mut ranks = Ranks::new(&order);
-    sorted.iter().zip(first..).for_each(|(of, rank)| ranks.set(of.slot, rank));
+    sorted
+        .iter()
+        .zip(first..)
+        .for_each(|(of, rank)| ranks.set(of.slot, rank));
     ranks
 }
 
@@ -312,7 +448,11 @@ fn ranks_from(head: &Head, sorted: &[SlotRef], first: u32) -> Ranks {
 fn slots_are_sorted_by_labels_ranked_or_not_and_during_evictions() {
     let mut head = Head::new(0);
     let is_sorted = |head: &Head, slots: &[SlotRef]| {
-        slots.iter().map(|of| head.labels(of.slot)).collect::<Vec<_>>().is_sorted_by(|a, b| a < b)
+        slots
+            .iter()
+            .map(|of| head.labels(of.slot))
+            .collect::<Vec<_>>()
+            .is_sorted_by(|a, b| a < b)
     };
     let (mut n_ranked, mut from) = (0, 0);
     for n_series in [10, 3000, 9000, 9020] {
@@ -322,7 +462,10 @@ fn slots_are_sorted_by_labels_ranked_or_not_and_during_evictions() {
         let mut slots = all_slots(&head);
         slots.rotate_left(n_series / 2);
         let in_order = sorted(&head, slots);
-        assert!(in_order.len() == n_series && is_sorted(&head, &in_order), "{n_series}");
+        assert!(
+            in_order.len() == n_series && is_sorted(&head, &in_order),
+            "{n_series}"
+        );
         if n_series != 3000 {
             let ranks = ranks_of(&head, &in_order);
             head.set_ranks(ranks, 1);
@@ -348,8 +491,16 @@ fn slots_are_sorted_by_labels_ranked_or_not_and_during_evictions() {
             break;
         }
     }
-    let in_order: Vec<_> = sort.finish().into_iter().filter(|&of| head.is_current(of)).collect();
-    assert!(in_order.len() == 14_000 - 2500 && is_sorted(&head, &in_order), "{}", in_order.len());
+    let in_order: Vec<_> = sort
+        .finish()
+        .into_iter()
+        .filter(|&of| head.is_current(of))
+        .collect();
+    assert!(
+        in_order.len() == 14_000 - 2500 && is_sorted(&head, &in_order),
+        "{}",
+        in_order.len()
+    );
     // A ranking replaces the ranks while slots are added.
     let ranks = ranks_of(&head, &in_order);
     head.set_ranks(ranks, 2);
@@ -386,13 +537,20 @@ fn series_are_found_by_exactly_their_labels() {
         assert_eq!(head.find(&series_labels(i).with("i", "")), None);
         assert_eq!(head.find(&series_labels(i).with("i", "x")), None);
     }
-    let empty = head.find_or_create(&Labels::empty(), SeriesRef(1000)).unwrap().0;
-    assert_eq!((head.find(&Labels::empty()), head.labels(empty)), (Some(empty), Labels::empty()));
+    let empty = head
+        .find_or_create(&Labels::empty(), SeriesRef(1000))
+        .unwrap()
+        .0;
+    assert_eq!(
+        (head.find(&Labels::empty()), head.labels(empty)),
+        (Some(empty), Labels::empty())
+    );
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// An append with runs of samples: series, first timestamp, interval, number, bits. It stays in flight.
+    /// An append with runs of samples: series, first timestamp, interval, number, bits. It stays in
+    /// flight.
     Begin(Vec<(usize, i64, i64, i64, u64)>),
     /// Finishes the n-th append in flight, modulo their number.
     Finish(usize),
@@ -404,7 +562,13 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let run = (0..4_usize, 0..400_i64, 1..4_i64, prop_oneof![8 => 1..4_i64, 1 => 100..300_i64], 0..3_u64);
+    let run = (
+        0..4_usize,
+        0..400_i64,
+        1..4_i64,
+        prop_oneof![8 => 1..4_i64, 1 => 100..300_i64],
+        0..3_u64,
+    );
     prop_oneof![
         8 => proptest::collection::vec(run, 1..6).prop_map(Step::Begin),
         6 => (0..10_usize).prop_map(Step::Finish),
@@ -434,8 +598,16 @@ impl Model {
         bits: u64,
     ) -> Result<bool, RejectReason> {
         let reaches = |age: i64| newest.is_none_or(|newest| t >= newest - age);
-        let in_order = reaches(if window == 0 { 3_600_000 } else { 200.max(window) });
-        let refused = if window > 0 { RejectReason::TooOld } else { RejectReason::OutOfOrder };
+        let in_order = reaches(if window == 0 {
+            3_600_000
+        } else {
+            200.max(window)
+        });
+        let refused = if window > 0 {
+            RejectReason::TooOld
+        } else {
+            RejectReason::OutOfOrder
+        };
         let take = if self.last.is_none_or(|last| t > last) {
             in_order
         } else if let Some(&(known, _)) = self.live.get(&t) {
@@ -443,7 +615,11 @@ impl Model {
                 return Ok(false);
             }
             let duplicate = window > 0 || self.last == Some(t);
-            return Err(if duplicate { RejectReason::Duplicate } else { refused });
+            return Err(if duplicate {
+                RejectReason::Duplicate
+            } else {
+                refused
+            });
         } else if let Some(&(known, _)) = self.frozen.get(&t) {
             if known == bits {
                 return Ok(false);

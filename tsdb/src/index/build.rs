@@ -1,12 +1,13 @@
 //! Bulk construction of postings.
 //!
-//! A series that is added alone looks up each of its labels in tables larger than the processor's caches, and its lists
-//! grow one slot at a time. When all series of a head are known, the series of one label are sorted by value instead.
-//! This is a counting sort, as values are integers. Each list is then allocated once with its final size. Neighbors
-//! often share a value, so runs of slots are counted and sorted.
+//! A series that is added alone looks up each of its labels in tables larger than the processor's
+//! caches, and its lists grow one slot at a time. When all series of a head are known, the series
+//! of one label are sorted by value instead. This is a counting sort, as values are integers. Each
+//! list is then allocated once with its final size. Neighbors often share a value, so runs of slots
+//! are counted and sorted.
 //!
-//! Used to load series during replay (`head::load`). Besides the postings it takes about twenty bytes per run of the
-//! current label.
+//! Used to load series during replay (`head::load`). Besides the postings it takes about twenty
+//! bytes per run of the current label.
 
 use std::ops::Range;
 
@@ -22,7 +23,8 @@ pub(crate) struct LabelBuilder {
     by_value: Vec<Range<u32>>,
     /// The values in order of first occurrence.
     values: Vec<SymbolId>,
-    /// By value: the number of its runs, then the position of its next run. All entries are zero between two labels.
+    /// By value: the number of its runs, then the position of its next run. All entries are zero
+    /// between two labels.
     ends: Vec<u32>,
 }
 
@@ -36,15 +38,22 @@ impl LabelBuilder {
         }
     }
 
-    /// Returns the postings of the label whose series were added and starts the next label. Calls `count` with each
-    /// value and its number of series. Returns `None` if `count` does; the builder must not be used again then.
-    pub(crate) fn finish(&mut self, mut count: impl FnMut(SymbolId, u32) -> Option<()>) -> Option<Values> {
+    /// Returns the postings of the label whose series were added and starts the next label. Calls
+    /// `count` with each value and its number of series. Returns `None` if `count` does; the
+    /// builder must not be used again then.
+    pub(crate) fn finish(
+        &mut self,
+        mut count: impl FnMut(SymbolId, u32) -> Option<()>,
+    ) -> Option<Values> {
         self.sort();
         let (mut values, mut start) = (Values::default(), 0);
         for value in self.values.drain(..) {
             let end = std::mem::take(&mut self.ends[value.0 as usize]) as usize;
             let runs = &self.by_value[start..end];
-            count(value, runs.iter().map(|slots| slots.end - slots.start).sum())?;
+            count(
+                value,
+                runs.iter().map(|slots| slots.end - slots.start).sum(),
+            )?;
             values.insert_new(value, runs);
             start = end;
         }
@@ -54,8 +63,17 @@ impl LabelBuilder {
 
     /// Sorts the runs by value. `ends` then holds the end of each value's runs.
     fn sort(&mut self) {
-        let Self { runs, by_value, values, ends } = self;
-        let n_symbols = runs.iter().map(|(value, _)| value.0 as usize + 1).max().unwrap_or(0);
+        let Self {
+            runs,
+            by_value,
+            values,
+            ends,
+        } = self;
+        let n_symbols = runs
+            .iter()
+            .map(|(value, _)| value.0 as usize + 1)
+            .max()
+            .unwrap_or(0);
         ends.resize(n_symbols.max(ends.len()), 0);
         for (value, _) in &*runs {
             let n_runs = &mut ends[value.0 as usize];
@@ -149,6 +167,11 @@ mod tests {
         }
         let built = builder.finish(|_, _| Some(())).unwrap();
         assert_same(&built, &inserted);
-        assert!(built.size() <= inserted.size(), "{} {}", built.size(), inserted.size());
+        assert!(
+            built.size() <= inserted.size(),
+            "{} {}",
+            built.size(),
+            inserted.size()
+        );
     }
 }

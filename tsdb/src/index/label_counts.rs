@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use crate::context::{Charge, QueryContext};
 use crate::error::Result;
 
-/// Memory of an entry of [`LabelCounts`] besides its string: the `String`, the count and their share of the table.
+/// Memory of an entry of [`LabelCounts`] besides its string: the `String`, the count and their
+/// share of the table.
 const ENTRY_SIZE: usize = 2 * (size_of::<String>() + size_of::<u64>());
 
 /// The values of one label, counted over shards.
@@ -19,7 +20,11 @@ pub(crate) struct LabelCounts {
 impl LabelCounts {
     /// Creates empty counts.
     pub(crate) fn new(ctx: &QueryContext) -> Self {
-        Self { series_by_value: HashMap::new(), size: 0, charge: ctx.charge() }
+        Self {
+            series_by_value: HashMap::new(),
+            size: 0,
+            charge: ctx.charge(),
+        }
     }
 
     /// Counts `n` more series of a value.

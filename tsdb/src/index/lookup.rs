@@ -14,7 +14,8 @@ use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 use crate::labels::{MatchOp, Matcher, StringSet};
 
-/// The cost of testing a value and adding its series to a set, in units of reading the value of one series.
+/// The cost of testing a value and adding its series to a set, in units of reading the value of one
+/// series.
 const VALUE_COST: u64 = 16;
 /// Test results that are cached while series are visited.
 const VERDICTS: usize = 256;
@@ -41,7 +42,9 @@ impl Index {
     pub(crate) fn insert(&mut self, slot: u32, labels: impl Iterator<Item = (SymbolId, SymbolId)>) {
         self.all.insert(slot);
         for (name, value) in labels {
-            self.size = self.size.wrapping_add_signed(self.names.entry(name).or_default().insert(value, slot));
+            self.size = self
+                .size
+                .wrapping_add_signed(self.names.entry(name).or_default().insert(value, slot));
         }
     }
 
@@ -74,58 +77,93 @@ impl Index {
         labels: &impl SlotLabels,
         matchers: &[Matcher],
     ) -> Result<RoaringBitmap> {
-        select(ctx, &mut HeadTerms { index: self, symbols, labels }, matchers)
+        select(
+            ctx,
+            &mut HeadTerms {
+                index: self,
+                symbols,
+                labels,
+            },
+            matchers,
+        )
     }
 
     /// Returns the labels with many values whose sorted order is missing or outdated.
     pub(crate) fn unordered(&self) -> Vec<SymbolId> {
-        let many = self.names.iter().filter(|(_, values)| values.len() >= ORDERED_VALUES_MIN);
-        many.filter(|(_, values)| values.order.is_outdated()).map(|(&name, _)| name).collect()
+        let many = self
+            .names
+            .iter()
+            .filter(|(_, values)| values.len() >= ORDERED_VALUES_MIN);
+        many.filter(|(_, values)| values.order.is_outdated())
+            .map(|(&name, _)| name)
+            .collect()
     }
 
     /// Begins to sort the values of a label.
     pub(crate) fn begin_order(&mut self, name: SymbolId) {
-        let Some(values) = self.names.get_mut(&name) else { return };
+        let Some(values) = self.names.get_mut(&name) else {
+            return;
+        };
         self.size -= values.size();
         values.order.begin();
         self.size += values.size();
     }
 
-    /// Returns the values of a label in one piece of its table, and the number of pieces, which may grow once.
+    /// Returns the values of a label in one piece of its table, and the number of pieces, which may
+    /// grow once.
     pub(crate) fn values_of(&self, name: SymbolId, piece: usize) -> (Vec<SymbolId>, usize) {
-        self.names.get(&name).map_or((Vec::new(), 0), |values| values.of_piece(piece))
+        self.names
+            .get(&name)
+            .map_or((Vec::new(), 0), |values| values.of_piece(piece))
     }
 
-    /// Sets the order of the values that existed at [`Index::begin_order`], and possibly later ones, sorted as strings.
+    /// Sets the order of the values that existed at [`Index::begin_order`], and possibly later
+    /// ones, sorted as strings.
     pub(crate) fn set_order(&mut self, name: SymbolId, ordered: Vec<SymbolId>) {
-        let Some(values) = self.names.get_mut(&name) else { return };
+        let Some(values) = self.names.get_mut(&name) else {
+            return;
+        };
         self.size -= values.size();
         values.order.set(ordered);
         self.size += values.size();
     }
 
-    /// Returns an upper bound for the series that pass all matchers, from the matcher by equality with the fewest
-    /// series. Returns the number of all series if there is no such matcher.
+    /// Returns an upper bound for the series that pass all matchers, from the matcher by equality
+    /// with the fewest series. Returns the number of all series if there is no such matcher.
     pub(crate) fn series_max(&self, symbols: &Symbols, matchers: &[Matcher]) -> u64 {
-        let equal = matchers.iter().filter(|matcher| matcher.op() == MatchOp::Equal && !matcher.value().is_empty());
+        let equal = matchers
+            .iter()
+            .filter(|matcher| matcher.op() == MatchOp::Equal && !matcher.value().is_empty());
         let n_series = |matcher: &Matcher| self.postings(symbols, matcher.name(), matcher.value());
-        equal.map(|matcher| n_series(matcher).map_or(0, |found| found.len())).min().unwrap_or_else(|| self.all.len())
+        equal
+            .map(|matcher| n_series(matcher).map_or(0, |found| found.len()))
+            .min()
+            .unwrap_or_else(|| self.all.len())
     }
 
-    /// Returns an upper bound for the strings and series that [`Index::label_names`] visits, or [`Index::label_values`]
-    /// if there is a `name`.
-    pub(crate) fn label_strings_max(&self, symbols: &Symbols, name: Option<&str>, matchers: &[Matcher]) -> u64 {
+    /// Returns an upper bound for the strings and series that [`Index::label_names`] visits, or
+    /// [`Index::label_values`] if there is a `name`.
+    pub(crate) fn label_strings_max(
+        &self,
+        symbols: &Symbols,
+        name: Option<&str>,
+        matchers: &[Matcher],
+    ) -> u64 {
         if !matchers.is_empty() {
             return self.series_max(symbols, matchers);
         }
         match name {
             None => self.names.len() as u64,
-            Some(name) => self.values(symbols, name).map_or(0, |values| values.len() as u64),
+            Some(name) => self
+                .values(symbols, name)
+                .map_or(0, |values| values.len() as u64),
         }
     }
 
     fn postings(&self, symbols: &Symbols, name: &str, value: &str) -> Option<Postings<'_>> {
-        self.names.get(&symbols.find(name)?)?.get(symbols.find(value)?)
+        self.names
+            .get(&symbols.find(name)?)?
+            .get(symbols.find(value)?)
     }
 
     fn values(&self, symbols: &Symbols, name: &str) -> Option<&Values> {
@@ -157,7 +195,11 @@ impl Index {
         let interval = if slots.is_some() { 1 } else { CHECK_INTERVAL };
         for (i, (&name, values)) in self.names.iter().enumerate() {
             ctx.check_every(interval, i)?;
-            if slots.is_none_or(|(slots, _)| values.iter().any(|(_, postings)| postings.intersects(slots))) {
+            if slots.is_none_or(|(slots, _)| {
+                values
+                    .iter()
+                    .any(|(_, postings)| postings.intersects(slots))
+            }) {
                 names.insert(symbols.resolve(name))?;
             }
         }
@@ -176,8 +218,12 @@ impl Index {
         slots: Option<(&RoaringBitmap, &impl SlotLabels)>,
         values: &mut StringSet,
     ) -> Result<()> {
-        let Some(name) = symbols.find(name) else { return Ok(()) };
-        let Some(all) = self.names.get(&name) else { return Ok(()) };
+        let Some(name) = symbols.find(name) else {
+            return Ok(());
+        };
+        let Some(all) = self.names.get(&name) else {
+            return Ok(());
+        };
         if let Some((slots, labels)) = slots
             && is_cheaper_by_series(slots, all)
         {
@@ -193,8 +239,17 @@ impl Index {
     }
 
     /// Calls `each` with every value of a label and the slots of its series.
-    pub(crate) fn for_each_value(&self, symbols: &Symbols, name: &str, mut each: impl FnMut(&str, RoaringBitmap)) {
-        for (value, postings) in self.values(symbols, name).into_iter().flat_map(Values::iter) {
+    pub(crate) fn for_each_value(
+        &self,
+        symbols: &Symbols,
+        name: &str,
+        mut each: impl FnMut(&str, RoaringBitmap),
+    ) {
+        for (value, postings) in self
+            .values(symbols, name)
+            .into_iter()
+            .flat_map(Values::iter)
+        {
             let mut slots = RoaringBitmap::new();
             postings.union_into(&mut slots);
             each(symbols.resolve(value), slots);
@@ -212,7 +267,9 @@ impl Index {
         name: &str,
         counts: &mut LabelCounts,
     ) -> Result<()> {
-        let Some(values) = self.values(symbols, name) else { return Ok(()) };
+        let Some(values) = self.values(symbols, name) else {
+            return Ok(());
+        };
         counts.add_size(values.size());
         for (i, (value, postings)) in values.iter().enumerate() {
             ctx.check_every(CHECK_INTERVAL, i)?;
@@ -240,7 +297,9 @@ fn names_of(
         ctx.check_every(CHECK_INTERVAL, i)?;
         let (list, of_list) = labels.names(slot);
         if seen.insert(list) {
-            of_list.iter().try_for_each(|&name| names.insert(symbols.resolve(name)))?;
+            of_list
+                .iter()
+                .try_for_each(|&name| names.insert(symbols.resolve(name)))?;
         }
     }
     Ok(())
@@ -260,7 +319,9 @@ fn values_of(
         let value = labels.value(slot, name);
         // Neighbors often share a value.
         if value != last {
-            value.into_iter().try_for_each(|value| values.insert(symbols.resolve(value)))?;
+            value
+                .into_iter()
+                .try_for_each(|value| values.insert(symbols.resolve(value)))?;
             last = value;
         }
     }
@@ -299,30 +360,62 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
     }
 
     fn unite_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()> {
-        let ValueTest { ctx, name, prefix, passes } = *values;
-        let Some(values) = self.index.values(self.symbols, name) else { return Ok(()) };
+        let ValueTest {
+            ctx,
+            name,
+            prefix,
+            passes,
+        } = *values;
+        let Some(values) = self.index.values(self.symbols, name) else {
+            return Ok(());
+        };
         let mut look_at = |i: usize, value, postings: Option<Postings<'_>>| {
             ctx.check_every(TERMS_PER_CHECK, i)?;
             if passes(self.symbols.resolve(value))? {
-                postings.into_iter().for_each(|postings| postings.union_into(set));
+                postings
+                    .into_iter()
+                    .for_each(|postings| postings.union_into(set));
             }
             Ok(())
         };
-        match values.order.candidates(prefix, self.symbols).filter(|_| !prefix.is_empty()) {
+        match values
+            .order
+            .candidates(prefix, self.symbols)
+            .filter(|_| !prefix.is_empty())
+        {
             Some((found, added)) => {
                 let mut all = found.iter().chain(added).enumerate();
                 all.try_for_each(|(i, &value)| look_at(i, value, values.get(value)))
             }
-            None => values.iter().enumerate().try_for_each(|(i, (value, of))| look_at(i, value, Some(of))),
+            None => values
+                .iter()
+                .enumerate()
+                .try_for_each(|(i, (value, of))| look_at(i, value, Some(of))),
         }
     }
 
     fn retain_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<bool> {
-        let ValueTest { ctx, name, prefix, passes } = *values;
-        let Self { index, symbols, labels } = *self;
-        let Some(name) = symbols.find(name) else { return Ok(false) };
-        let Some(values) = index.names.get(&name) else { return Ok(false) };
-        let candidates = values.order.candidates(prefix, symbols).filter(|_| !prefix.is_empty());
+        let ValueTest {
+            ctx,
+            name,
+            prefix,
+            passes,
+        } = *values;
+        let Self {
+            index,
+            symbols,
+            labels,
+        } = *self;
+        let Some(name) = symbols.find(name) else {
+            return Ok(false);
+        };
+        let Some(values) = index.names.get(&name) else {
+            return Ok(false);
+        };
+        let candidates = values
+            .order
+            .candidates(prefix, symbols)
+            .filter(|_| !prefix.is_empty());
         let n_values = candidates.map_or(values.len(), |(found, added)| found.len() + added.len());
         if set.len() > n_values as u64 * VALUE_COST {
             return Ok(false);
@@ -334,7 +427,10 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
             let value = labels.value(slot, name);
             let known = &mut verdicts[value.map_or(0, |value| value.0 as usize % VERDICTS)];
             if value != known.0 {
-                *known = (value, passes(value.map_or("", |value| symbols.resolve(value)))?);
+                *known = (
+                    value,
+                    passes(value.map_or("", |value| symbols.resolve(value)))?,
+                );
             }
             if known.1 {
                 kept.insert(slot);
@@ -345,7 +441,10 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
     }
 
     fn weight(&mut self, name: &str, value: &str) -> Result<u64> {
-        Ok(self.index.postings(self.symbols, name, value).map_or(0, |postings| postings.len()))
+        Ok(self
+            .index
+            .postings(self.symbols, name, value)
+            .map_or(0, |postings| postings.len()))
     }
 }
 
@@ -356,7 +455,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     const VALUES: [&str; 5] = ["", "a", "b", "ab", "c"];
-    const PATTERNS: [&str; 11] = ["a", "a|b", "a.*", "ab.*", ".*", ".+", "", "x", "(a|c)", "a?", "b|"];
+    const PATTERNS: [&str; 11] = [
+        "a", "a|b", "a.*", "ab.*", ".*", ".+", "", "x", "(a|c)", "a?", "b|",
+    ];
 
     /// The inserted labels.
     #[derive(Default)]
@@ -371,7 +472,10 @@ mod tests {
 
     impl SlotLabels for Rows {
         fn value(&self, slot: u32, name: SymbolId) -> Option<SymbolId> {
-            self.0[slot as usize].iter().find(|(other, _)| *other == name).map(|&(_, value)| value)
+            self.0[slot as usize]
+                .iter()
+                .find(|(other, _)| *other == name)
+                .map(|&(_, value)| value)
         }
 
         fn names(&self, slot: u32) -> (u32, &[SymbolId]) {
@@ -395,10 +499,14 @@ mod tests {
     }
 
     fn order(symbols: &Symbols, index: &mut Index, name: &str) {
-        let Some(name) = symbols.find(name) else { return };
+        let Some(name) = symbols.find(name) else {
+            return;
+        };
         index.begin_order(name);
         let (_, n_pieces) = index.values_of(name, 0);
-        let mut values: Vec<_> = (0..n_pieces).flat_map(|piece| index.values_of(name, piece).0).collect();
+        let mut values: Vec<_> = (0..n_pieces)
+            .flat_map(|piece| index.values_of(name, piece).0)
+            .collect();
         values.sort_by_key(|&value| symbols.resolve(value));
         index.set_order(name, values);
     }
@@ -407,14 +515,19 @@ mod tests {
     fn a_prefix_finds_sorted_values_and_those_added_since() {
         let (mut symbols, mut index) = (Symbols::new(0), Index::default());
         let insert = |symbols: &mut Symbols, index: &mut Index, slot: u32| {
-            let pair = (symbols.intern("x").unwrap(), symbols.intern(&format!("{:04}", slot % 5000)).unwrap());
+            let pair = (
+                symbols.intern("x").unwrap(),
+                symbols.intern(&format!("{:04}", slot % 5000)).unwrap(),
+            );
             index.insert(slot, std::iter::once(pair));
         };
         (0..2000).for_each(|slot| insert(&mut symbols, &mut index, slot));
         assert_eq!(index.unordered().len(), 1);
         order(&symbols, &mut index, "x");
         assert!(index.unordered().is_empty());
-        (2000..2010).chain(5000..5010).for_each(|slot| insert(&mut symbols, &mut index, slot));
+        (2000..2010)
+            .chain(5000..5010)
+            .for_each(|slot| insert(&mut symbols, &mut index, slot));
         assert_eq!(index.unordered().len(), 1, "values were added since");
         let looked_at = |index: &Index, prefix: &str| {
             let n_tests = std::cell::Cell::new(0);
@@ -423,17 +536,34 @@ mod tests {
                 n_tests.set(n_tests.get() + 1);
                 Ok(value.starts_with(prefix))
             };
-            let mut terms = HeadTerms { index, symbols: &symbols, labels: &Rows::default() };
-            let values = ValueTest { ctx: &QueryContext::unbounded(), name: "x", prefix, passes: &passes };
+            let mut terms = HeadTerms {
+                index,
+                symbols: &symbols,
+                labels: &Rows::default(),
+            };
+            let values = ValueTest {
+                ctx: &QueryContext::unbounded(),
+                name: "x",
+                prefix,
+                passes: &passes,
+            };
             terms.unite_where(&values, &mut set).unwrap();
             (n_tests.get(), set.len())
         };
         assert_eq!(looked_at(&index, "12"), (110, 100));
-        assert_eq!(looked_at(&index, "000"), (20, 20), "new series of old values are found too");
+        assert_eq!(
+            looked_at(&index, "000"),
+            (20, 20),
+            "new series of old values are found too"
+        );
         assert_eq!(looked_at(&index, ""), (2010, 2020));
         let gone = (symbols.find("x").unwrap(), symbols.find("1999").unwrap());
         index.remove(1999, std::iter::once(gone));
-        assert_eq!(looked_at(&index, "12"), (2009, 100), "after a removal the id may be reused");
+        assert_eq!(
+            looked_at(&index, "12"),
+            (2009, 100),
+            "after a removal the id may be reused"
+        );
     }
 
     proptest! {

@@ -1,8 +1,9 @@
 //! The index of a shard's head: from label names and values to series.
 //!
-//! [`Symbols`] stores each distinct string once and gives it an id. [`Index`] holds the postings of every label value.
-//! It finds the series that matchers select, and their label names and values. Matching works on the values of a label,
-//! not on series: a regular expression runs once per distinct value.
+//! [`Symbols`] stores each distinct string once and gives it an id. [`Index`] holds the postings of
+//! every label value. It finds the series that matchers select, and their label names and values.
+//! Matching works on the values of a label, not on series: a regular expression runs once per
+//! distinct value.
 
 mod build;
 mod label_counts;

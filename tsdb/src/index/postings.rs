@@ -1,7 +1,7 @@
 //! Postings: the series that have a label value.
 //!
-//! Most values occur in one series or a few: a table entry is eight bytes and holds one slot. Longer lists are stored
-//! in a pool, as a sorted array or, if they are long, as a Roaring bitmap.
+//! Most values occur in one series or a few: a table entry is eight bytes and holds one slot.
+//! Longer lists are stored in a pool, as a sorted array or, if they are long, as a Roaring bitmap.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -77,7 +77,10 @@ impl Values {
         if entry.slots == slot {
             return 0;
         }
-        let (few, size) = (Many::Few(vec![slot.min(entry.slots), slot.max(entry.slots)]), self.pool.size());
+        let (few, size) = (
+            Many::Few(vec![slot.min(entry.slots), slot.max(entry.slots)]),
+            self.pool.size(),
+        );
         let few_size = few.size();
         entry.slots = keep(&mut self.pool, &mut self.ids, few);
         self.pool_size += few_size;
@@ -101,7 +104,8 @@ impl Values {
     fn insert_value(&mut self, hash: u64, entry: Entry) -> isize {
         let size = self.table.size() + self.order.size();
         let hasher = &self.hasher;
-        self.table.insert_unique(hash, entry, |entry| hasher.hash_one(entry.value));
+        self.table
+            .insert_unique(hash, entry, |entry| hasher.hash_one(entry.value));
         self.order.add(entry.value);
         (self.table.size() + self.order.size()) as isize - size as isize
     }
@@ -134,24 +138,35 @@ impl Values {
     pub(crate) fn shrink_piece(&mut self, piece: usize) -> bool {
         self.pool.truncate(self.ids.end());
         let hasher = &self.hasher;
-        self.table.shrink_piece(piece, |entry| hasher.hash_one(entry.value))
+        self.table
+            .shrink_piece(piece, |entry| hasher.hash_one(entry.value))
     }
 
     /// Returns the values in one piece of the table, and the number of pieces.
     pub(crate) fn of_piece(&self, piece: usize) -> (Vec<SymbolId>, usize) {
-        let values = self.table.entries_of(piece).into_iter().flatten().map(|entry| entry.value).collect();
+        let values = self
+            .table
+            .entries_of(piece)
+            .into_iter()
+            .flatten()
+            .map(|entry| entry.value)
+            .collect();
         (values, self.table.n_pieces())
     }
 
     /// Returns the series that have a value.
     pub(crate) fn get(&self, value: SymbolId) -> Option<Postings<'_>> {
-        let entry = self.table.find(self.hasher.hash_one(value), |entry| entry.value == value)?;
+        let entry = self
+            .table
+            .find(self.hasher.hash_one(value), |entry| entry.value == value)?;
         Some(self.postings(*entry))
     }
 
     /// Iterates over all values and their series, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SymbolId, Postings<'_>)> {
-        self.table.iter().map(|entry| (entry.value, self.postings(*entry)))
+        self.table
+            .iter()
+            .map(|entry| (entry.value, self.postings(*entry)))
     }
 
     /// Returns the number of values.
@@ -177,7 +192,9 @@ impl Values {
 
 /// Stores slots in the pool. Returns their reference for an [`Entry`].
 fn keep(pool: &mut Column<Many>, ids: &mut IdAllocator, many: Many) -> u32 {
-    let number = ids.allocate(SLOTS_MAX).expect("there are fewer values than slots");
+    let number = ids
+        .allocate(SLOTS_MAX)
+        .expect("there are fewer values than slots");
     match pool.get_mut(number as usize) {
         Some(free) => *free = many,
         None => pool.push(many),
@@ -239,12 +256,16 @@ impl Many {
                 if slots.capacity() / 2 > slots.len() {
                     slots.shrink_to_fit();
                 }
-                if let [last] = slots[..] { Some(last) } else { None }
+                if let [last] = slots[..] {
+                    Some(last)
+                } else {
+                    None
+                }
             }
             Self::Bitmap(bitmap) => {
                 bitmap.remove(slot);
-                // Half the threshold for bitmaps: a slot that is added and removed repeatedly does not change the form
-                // each time.
+                // Half the threshold for bitmaps: a slot that is added and removed repeatedly does
+                // not change the form each time.
                 if bitmap.len() <= FEW_MAX as u64 / 2 {
                     *self = Self::Few(bitmap.iter().collect());
                 }
@@ -285,8 +306,18 @@ impl Postings<'_> {
     /// Removes from `set` all slots that are not in this set.
     pub(crate) fn intersect_into(&self, set: &mut RoaringBitmap) {
         match self {
-            Self::One(slot) => *set = std::iter::once(*slot).filter(|&slot| set.contains(slot)).collect(),
-            Self::Few(slots) => *set = slots.iter().copied().filter(|&slot| set.contains(slot)).collect(),
+            Self::One(slot) => {
+                *set = std::iter::once(*slot)
+                    .filter(|&slot| set.contains(slot))
+                    .collect()
+            }
+            Self::Few(slots) => {
+                *set = slots
+                    .iter()
+                    .copied()
+                    .filter(|&slot| set.contains(slot))
+                    .collect()
+            }
             Self::Bitmap(bitmap) => bitmap.intersect_into(set),
         }
     }
@@ -355,10 +386,14 @@ mod tests {
     #[test]
     fn memory_of_removed_values_is_freed() {
         let mut values = Values::default();
-        let pairs = || (0..2000).flat_map(|value| (0..value % 100).map(move |slot| (SymbolId(value), slot)));
+        let pairs = || {
+            (0..2000).flat_map(|value| (0..value % 100).map(move |slot| (SymbolId(value), slot)))
+        };
         pairs().for_each(|(value, slot)| _ = values.insert(value, slot));
         pairs().for_each(|(value, slot)| values.remove(value, slot));
-        (0..).take_while(|&piece| values.shrink_piece(piece)).for_each(drop);
+        (0..)
+            .take_while(|&piece| values.shrink_piece(piece))
+            .for_each(drop);
         assert_eq!((values.len(), values.pool_size), (0, 0));
         assert!(values.size() < 8192, "{}", values.size());
     }

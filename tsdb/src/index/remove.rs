@@ -8,7 +8,9 @@ impl Index {
     pub(crate) fn remove(&mut self, slot: u32, labels: impl Iterator<Item = (SymbolId, SymbolId)>) {
         self.all.remove(slot);
         for (name, value) in labels {
-            let Some(values) = self.names.get_mut(&name) else { continue };
+            let Some(values) = self.names.get_mut(&name) else {
+                continue;
+            };
             let size = values.size();
             values.remove(value, slot);
             self.size = self.size + values.size() - size;
@@ -24,9 +26,12 @@ impl Index {
         self.names.keys().copied().collect()
     }
 
-    /// Frees unused memory in one piece of the table of a label's values. Returns `false` if the piece does not exist.
+    /// Frees unused memory in one piece of the table of a label's values. Returns `false` if the
+    /// piece does not exist.
     pub(crate) fn shrink_piece(&mut self, name: SymbolId, piece: usize) -> bool {
-        let Some(values) = self.names.get_mut(&name) else { return false };
+        let Some(values) = self.names.get_mut(&name) else {
+            return false;
+        };
         let size = values.size();
         let is_there = values.shrink_piece(piece);
         self.size = self.size + values.size() - size;

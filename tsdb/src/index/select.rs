@@ -1,9 +1,9 @@
 //! Evaluation of matchers, which heads and blocks share.
 //!
-//! A matcher works on the values of its label, not on series. An absent label is the empty value. A matcher that
-//! rejects the empty value names the values whose series it keeps. A matcher that accepts the empty value names the
-//! values whose series it drops. Matchers that keep series come first, and among them those with few values, because
-//! they leave few candidates to the others.
+//! A matcher works on the values of its label, not on series. An absent label is the empty value. A
+//! matcher that rejects the empty value names the values whose series it keeps. A matcher that
+//! accepts the empty value names the values whose series it drops. Matchers that keep series come
+//! first, and among them those with few values, because they leave few candidates to the others.
 
 use roaring::RoaringBitmap;
 
@@ -28,8 +28,9 @@ pub(crate) trait Terms {
     /// Adds to `set` the series of all values that pass.
     fn unite_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()>;
 
-    /// If reading the value of each series in `set` is cheaper than reading all values with the prefix, keeps only the
-    /// series whose value (empty if they have none) passes, and returns `true`. Otherwise returns `false`.
+    /// If reading the value of each series in `set` is cheaper than reading all values with the
+    /// prefix, keeps only the series whose value (empty if they have none) passes, and returns
+    /// `true`. Otherwise returns `false`.
     fn retain_where(&mut self, _values: &ValueTest<'_>, _set: &mut RoaringBitmap) -> Result<bool> {
         Ok(false)
     }
@@ -43,20 +44,26 @@ pub(crate) struct ValueTest<'a> {
     pub(crate) ctx: &'a QueryContext,
     /// The label.
     pub(crate) name: &'a str,
-    /// Values with another prefix cannot pass. An implementation that cannot skip them may test them.
+    /// Values with another prefix cannot pass. An implementation that cannot skip them may test
+    /// them.
     pub(crate) prefix: &'a str,
     /// Returns `true` if a value passes.
     pub(crate) passes: &'a dyn Fn(&str) -> Result<bool>,
 }
 
-/// Values or lists to visit between two checks of the request. Fewer than the usual number, as each may read a page.
+/// Values or lists to visit between two checks of the request. Fewer than the usual number, as each
+/// may read a page.
 pub(crate) const TERMS_PER_CHECK: usize = 256;
 
 /// Returns the series that pass all matchers.
 ///
 /// # Errors
 /// If the request is interrupted or exceeds its memory limit, and all errors of `terms`.
-pub(crate) fn select(ctx: &QueryContext, terms: &mut impl Terms, matchers: &[Matcher]) -> Result<RoaringBitmap> {
+pub(crate) fn select(
+    ctx: &QueryContext,
+    terms: &mut impl Terms,
+    matchers: &[Matcher],
+) -> Result<RoaringBitmap> {
     ctx.check()?;
     let mut charge = ctx.charge();
     // The terms of a head are read under its lock, so that waiting is not allowed.
@@ -79,7 +86,8 @@ pub(crate) fn select(ctx: &QueryContext, terms: &mut impl Terms, matchers: &[Mat
     Ok(selected.unwrap_or_else(|| terms.all()))
 }
 
-/// Returns the maximum size of the sets of an evaluation in bytes: the present selection, and a union.
+/// Returns the maximum size of the sets of an evaluation in bytes: the present selection, and a
+/// union.
 fn sets_size(n_series: u64) -> usize {
     usize::try_from(n_series / 8 * 2).unwrap_or(usize::MAX)
 }
@@ -96,13 +104,15 @@ enum Named<'a> {
 
 impl<'a> Named<'a> {
     fn by(matcher: &'a Matcher) -> Self {
-        // `=` and `=~` keep the values that they name. `!=` and `!~` drop them. The empty value reverses this: `=""`
-        // drops every existing value, `!=""` keeps it.
+        // `=` and `=~` keep the values that they name. `!=` and `!~` drop them. The empty value
+        // reverses this: `=""` drops every existing value, `!=""` keeps it.
         let keeps = !matcher.matches_empty();
         let is_plain = matches!(matcher.op(), MatchOp::Equal | MatchOp::Regexp) == keeps;
         match matcher.regexp() {
             Some(regexp) if regexp.matches_all() => Self::Listed(&[]),
-            Some(regexp) if is_plain => regexp.literals().map_or_else(|| Self::Prefixed(regexp.prefix()), Self::Listed),
+            Some(regexp) if is_plain => regexp
+                .literals()
+                .map_or_else(|| Self::Prefixed(regexp.prefix()), Self::Listed),
             None if is_plain => Self::One(matcher.value()),
             _ => Self::Prefixed(""),
         }
@@ -130,11 +140,21 @@ fn apply(
     let (name, keeps) = (matcher.name(), !matcher.matches_empty());
     let is_done = match (&named, selected.as_mut()) {
         // Fast path: one value.
-        (Named::One(value), Some(set)) if keeps => terms.intersect(name, value, set).map(|()| true)?,
+        (Named::One(value), Some(set)) if keeps => {
+            terms.intersect(name, value, set).map(|()| true)?
+        }
         // Fast path: few candidates, many values.
         (Named::Prefixed(prefix), Some(set)) => {
             let passes = |value: &str| matcher.matches_in(ctx, value);
-            terms.retain_where(&ValueTest { ctx, name, prefix, passes: &passes }, set)?
+            terms.retain_where(
+                &ValueTest {
+                    ctx,
+                    name,
+                    prefix,
+                    passes: &passes,
+                },
+                set,
+            )?
         }
         _ => false,
     };
@@ -152,7 +172,15 @@ fn apply(
         }
         Named::Prefixed(prefix) => {
             let passes = |value: &str| Ok(matcher.matches_in(ctx, value)? == keeps);
-            terms.unite_where(&ValueTest { ctx, name, prefix, passes: &passes }, &mut union)?;
+            terms.unite_where(
+                &ValueTest {
+                    ctx,
+                    name,
+                    prefix,
+                    passes: &passes,
+                },
+                &mut union,
+            )?;
         }
     }
     match selected {
@@ -183,7 +211,9 @@ mod tests {
 
     impl Terms for Noted {
         fn all(&self) -> RoaringBitmap {
-            self.values.values().fold(RoaringBitmap::new(), |all, list| all | list)
+            self.values
+                .values()
+                .fold(RoaringBitmap::new(), |all, list| all | list)
         }
 
         fn n_series(&self) -> u64 {
@@ -205,7 +235,12 @@ mod tests {
         }
 
         fn unite_where(&mut self, test: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()> {
-            let values: Vec<_> = self.values.keys().copied().filter(|value| value.starts_with(test.prefix)).collect();
+            let values: Vec<_> = self
+                .values
+                .keys()
+                .copied()
+                .filter(|value| value.starts_with(test.prefix))
+                .collect();
             for value in values {
                 let list = self.find(value);
                 if (test.passes)(value)? {
@@ -233,27 +268,58 @@ mod tests {
             (MatchOp::Regexp, "|bee", "ant ape bat bee cat", 1),
             (MatchOp::NotRegexp, "|bee", "ant ape bat bee cat", 4),
         ] {
-            let lists = (0..).zip(values).map(|(i, value)| (value, [i].into_iter().collect())).collect();
-            let mut terms = Noted { values: lists, looked_at: Vec::new() };
+            let lists = (0..)
+                .zip(values)
+                .map(|(i, value)| (value, [i].into_iter().collect()))
+                .collect();
+            let mut terms = Noted {
+                values: lists,
+                looked_at: Vec::new(),
+            };
             let matcher = Matcher::new(op, "x", text).unwrap();
-            let selected = select(&QueryContext::unbounded(), &mut terms, std::slice::from_ref(&matcher)).unwrap();
-            assert_eq!((terms.looked_at.join(" "), selected.len()), (looked_at.to_owned(), n_selected), "{matcher}");
+            let selected = select(
+                &QueryContext::unbounded(),
+                &mut terms,
+                std::slice::from_ref(&matcher),
+            )
+            .unwrap();
+            assert_eq!(
+                (terms.looked_at.join(" "), selected.len()),
+                (looked_at.to_owned(), n_selected),
+                "{matcher}"
+            );
         }
     }
 
     #[test]
     fn an_empty_selection_ends_the_evaluation() {
-        let mut terms = Noted { values: BTreeMap::new(), looked_at: Vec::new() };
-        let matchers = [Matcher::new(MatchOp::Regexp, "x", "b.+").unwrap(), Matcher::equal("x", "a")];
-        assert!(select(&QueryContext::unbounded(), &mut terms, &matchers).unwrap().is_empty());
+        let mut terms = Noted {
+            values: BTreeMap::new(),
+            looked_at: Vec::new(),
+        };
+        let matchers = [
+            Matcher::new(MatchOp::Regexp, "x", "b.+").unwrap(),
+            Matcher::equal("x", "a"),
+        ];
+        assert!(
+            select(&QueryContext::unbounded(), &mut terms, &matchers)
+                .unwrap()
+                .is_empty()
+        );
         assert_eq!(terms.looked_at, ["a"]);
     }
 
     #[test]
     fn the_cheapest_value_comes_first() {
         let lists = [("many", 0..9), ("few", 3..5), ("some", 4..9)];
-        let values = lists.into_iter().map(|(value, list)| (value, list.collect())).collect();
-        let mut terms = Noted { values, looked_at: Vec::new() };
+        let values = lists
+            .into_iter()
+            .map(|(value, list)| (value, list.collect()))
+            .collect();
+        let mut terms = Noted {
+            values,
+            looked_at: Vec::new(),
+        };
         let matchers = ["many", "few", "some"].map(|value| Matcher::equal("x", value));
         let selected = select(&QueryContext::unbounded(), &mut terms, &matchers).unwrap();
         assert_eq!(

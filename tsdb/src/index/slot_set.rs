@@ -1,7 +1,8 @@
 //! Sets of slots that grow at their ends.
 //!
-//! Series created one after the other have consecutive slots and share many labels. The newest consecutive slots of a
-//! set are stored as a range beside its bitmap, so that adding the next slot only increments the end of the range.
+//! Series created one after the other have consecutive slots and share many labels. The newest
+//! consecutive slots of a set are stored as a range beside its bitmap, so that adding the next slot
+//! only increments the end of the range.
 
 use std::ops::Range;
 
@@ -21,17 +22,26 @@ const LONG_RUN: usize = 32;
 impl SlotSet {
     /// Creates a set from ascending runs of slots.
     pub(crate) fn of(runs: &[Range<u32>]) -> Self {
-        let Some((newest, older)) = runs.split_last() else { return Self::default() };
-        let (mut bitmap, is_long) = (RoaringBitmap::new(), |run: &Range<u32>| run.len() >= LONG_RUN);
+        let Some((newest, older)) = runs.split_last() else {
+            return Self::default();
+        };
+        let (mut bitmap, is_long) = (RoaringBitmap::new(), |run: &Range<u32>| {
+            run.len() >= LONG_RUN
+        });
         for alike in older.chunk_by(|a, b| is_long(a) == is_long(b)) {
             if is_long(&alike[0]) {
-                alike.iter().for_each(|run| _ = bitmap.insert_range(run.clone()));
+                alike
+                    .iter()
+                    .for_each(|run| _ = bitmap.insert_range(run.clone()));
             } else {
                 let appended = bitmap.append(alike.iter().cloned().flatten());
                 appended.expect("runs ascend");
             }
         }
-        Self { bitmap, newest: newest.clone() }
+        Self {
+            bitmap,
+            newest: newest.clone(),
+        }
     }
 
     /// Adds a slot, which is less than `u32::MAX`. Returns `true` if it is new.

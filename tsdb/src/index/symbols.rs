@@ -53,17 +53,27 @@ impl Symbols {
         string_of(&self.texts, &self.entries, id)
     }
 
-    /// Iterates over the strings of some ids. Skips ids without a counted use. Returns `None` if all ids are lower.
-    pub(crate) fn of_ids(&self, ids: Range<usize>) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
+    /// Iterates over the strings of some ids. Skips ids without a counted use. Returns `None` if
+    /// all ids are lower.
+    pub(crate) fn of_ids(
+        &self,
+        ids: Range<usize>,
+    ) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
         let ids = ids.start..ids.end.min(self.entries.len());
         let is_used = |&id: &usize| self.entries[id].n_uses > 0;
-        let symbols = ids.clone().filter(is_used).map(|id| SymbolId(id as u32)).map(|id| (id, self.resolve(id)));
+        let symbols = ids
+            .clone()
+            .filter(is_used)
+            .map(|id| SymbolId(id as u32))
+            .map(|id| (id, self.resolve(id)));
         (!ids.is_empty()).then_some(symbols)
     }
 
     /// Returns the symbol of a string, if it exists.
     pub(crate) fn find(&self, text: &str) -> Option<SymbolId> {
-        self.by_string.find(self.hash(text), |&id| self.resolve(id) == text).copied()
+        self.by_string
+            .find(self.hash(text), |&id| self.resolve(id) == text)
+            .copied()
     }
 
     /// Returns the symbol of a string as [`Symbols::find_or_add`] does, and counts a use.
@@ -73,12 +83,15 @@ impl Symbols {
         self.retain(id, 1).map(|()| id)
     }
 
-    /// Returns the symbol of a string. Adds the string if it is new. The caller then counts a use. Returns `None` at
-    /// 2^32 strings or 4 GiB.
+    /// Returns the symbol of a string. Adds the string if it is new. The caller then counts a use.
+    /// Returns `None` at 2^32 strings or 4 GiB.
     pub(crate) fn find_or_add(&mut self, text: &str) -> Option<SymbolId> {
         let hash = self.hash(text);
         let (texts, entries) = (&self.texts, &self.entries);
-        match self.by_string.find(hash, |&id| string_of(texts, entries, id) == text) {
+        match self
+            .by_string
+            .find(hash, |&id| string_of(texts, entries, id) == text)
+        {
             Some(&id) => Some(id),
             None => self.insert(hash, text),
         }
@@ -98,13 +111,19 @@ impl Symbols {
             self.texts.release(start, text.len());
             return None;
         };
-        let entry = Entry { start, size, n_uses: 0 };
+        let entry = Entry {
+            start,
+            size,
+            n_uses: 0,
+        };
         match self.entries.get_mut(id.0 as usize) {
             Some(free) => *free = entry,
             None => self.entries.push(entry),
         }
         let (texts, entries, seed) = (&self.texts, &self.entries, self.seed);
-        self.by_string.insert_unique(hash, id, |&id| xxh3_64_with_seed(string_of(texts, entries, id).as_bytes(), seed));
+        self.by_string.insert_unique(hash, id, |&id| {
+            xxh3_64_with_seed(string_of(texts, entries, id).as_bytes(), seed)
+        });
         Some(id)
     }
 
@@ -117,7 +136,11 @@ impl Symbols {
 
     /// Removes a symbol that has no counted use.
     pub(crate) fn forget_unused(&mut self, id: SymbolId) {
-        let Entry { start, size, n_uses } = self.entries[id.0 as usize];
+        let Entry {
+            start,
+            size,
+            n_uses,
+        } = self.entries[id.0 as usize];
         if n_uses > 0 {
             return;
         }
@@ -135,7 +158,11 @@ impl Symbols {
     /// Moves the strings of some ids out of sparse pieces. Returns `false` if the ids do not exist.
     pub(crate) fn compact_strings(&mut self, ids: Range<usize>) -> bool {
         for id in ids.start..ids.end.min(self.entries.len()) {
-            let Entry { start, size, n_uses } = self.entries[id];
+            let Entry {
+                start,
+                size,
+                n_uses,
+            } = self.entries[id];
             if n_uses > 0
                 && self.texts.is_sparse(start)
                 && let Some(moved) = self.texts.relocate(start, size as usize)
@@ -149,7 +176,9 @@ impl Symbols {
     /// Frees unused memory in one piece of the table. Returns `false` if the piece does not exist.
     pub(crate) fn shrink_piece(&mut self, piece: usize) -> bool {
         let (texts, entries, seed) = (&self.texts, &self.entries, self.seed);
-        self.by_string.shrink_piece(piece, |&id| xxh3_64_with_seed(string_of(texts, entries, id).as_bytes(), seed))
+        self.by_string.shrink_piece(piece, |&id| {
+            xxh3_64_with_seed(string_of(texts, entries, id).as_bytes(), seed)
+        })
     }
 
     /// Returns the size of the table in bytes.
@@ -164,7 +193,12 @@ impl Symbols {
 
 impl fmt::Debug for Symbols {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Symbols({} strings, {} bytes)", self.ids.n_used(), self.size())
+        write!(
+            f,
+            "Symbols({} strings, {} bytes)",
+            self.ids.n_used(),
+            self.size()
+        )
     }
 }
 
@@ -181,7 +215,9 @@ mod tests {
     #[test]
     fn a_string_has_one_symbol() {
         let mut symbols = Symbols::new(7);
-        let ids: Vec<_> = (0..1000).map(|i| symbols.intern(&format!("value {}", i % 100)).unwrap()).collect();
+        let ids: Vec<_> = (0..1000)
+            .map(|i| symbols.intern(&format!("value {}", i % 100)).unwrap())
+            .collect();
         assert_eq!(symbols.entries.len(), 100);
         for (i, &id) in ids.iter().enumerate() {
             assert_eq!(symbols.resolve(id), format!("value {}", i % 100));
@@ -206,20 +242,38 @@ mod tests {
 
     fn shrink(symbols: &mut Symbols) {
         symbols.truncate();
-        assert!((0..).take_while(|step| symbols.compact_strings(step * 100..(step + 1) * 100)).count() <= 100);
-        assert!((0..).take_while(|&piece| symbols.shrink_piece(piece)).count() <= 64);
+        assert!(
+            (0..)
+                .take_while(|step| symbols.compact_strings(step * 100..(step + 1) * 100))
+                .count()
+                <= 100
+        );
+        assert!(
+            (0..)
+                .take_while(|&piece| symbols.shrink_piece(piece))
+                .count()
+                <= 64
+        );
     }
 
     #[test]
     fn memory_of_removed_strings_is_freed() {
         let mut symbols = Symbols::new(7);
-        let ids: Vec<_> = (0..10_000).map(|i| symbols.intern(&format!("{i:064}")).unwrap()).collect();
+        let ids: Vec<_> = (0..10_000)
+            .map(|i| symbols.intern(&format!("{i:064}")).unwrap())
+            .collect();
         let full = symbols.size();
-        ids.iter().filter(|id| id.0 % 16 != 0).for_each(|&id| symbols.release(id));
+        ids.iter()
+            .filter(|id| id.0 % 16 != 0)
+            .for_each(|&id| symbols.release(id));
         shrink(&mut symbols);
         assert!(symbols.size() < full / 2, "{} of {full}", symbols.size());
-        ids.iter().filter(|id| id.0 % 16 == 0).for_each(|&id| assert_eq!(symbols.resolve(id), format!("{:064}", id.0)));
-        ids.iter().filter(|id| id.0 % 16 == 0).for_each(|&id| symbols.release(id));
+        ids.iter()
+            .filter(|id| id.0 % 16 == 0)
+            .for_each(|&id| assert_eq!(symbols.resolve(id), format!("{:064}", id.0)));
+        ids.iter()
+            .filter(|id| id.0 % 16 == 0)
+            .for_each(|&id| symbols.release(id));
         shrink(&mut symbols);
         assert!(symbols.size() < 100_000, "{}", symbols.size());
         assert_eq!(symbols.intern("x").map(|id| symbols.resolve(id)), Some("x"));

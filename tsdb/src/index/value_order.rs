@@ -1,9 +1,9 @@
 //! The sorted values of a label, so that a prefix finds the values that begin with it.
 //!
 //! Values are found by hash. For labels with many values a sorted list is built from time to time
-//! (`Shard::sort_label_values`), without the head's lock while strings are compared. Values added later are kept beside
-//! it, unsorted, until the next time. When a value is removed, or too many were added, the list is dropped: the id of a
-//! removed value may be reused for another string.
+//! (`Shard::sort_label_values`), without the head's lock while strings are compared. Values added
+//! later are kept beside it, unsorted, until the next time. When a value is removed, or too many
+//! were added, the list is dropped: the id of a removed value may be reused for another string.
 
 use super::symbols::{SymbolId, Symbols};
 
@@ -36,10 +36,14 @@ impl ValueOrder {
         *self = Self::Building { added: Vec::new() };
     }
 
-    /// Sets the order of the values that existed at [`ValueOrder::begin`], unless one of them was removed.
+    /// Sets the order of the values that existed at [`ValueOrder::begin`], unless one of them was
+    /// removed.
     pub(super) fn set(&mut self, ordered: Vec<SymbolId>) {
         if let Self::Building { added } = self {
-            *self = Self::Built { ordered: ordered.into(), added: std::mem::take(added) };
+            *self = Self::Built {
+                ordered: ordered.into(),
+                added: std::mem::take(added),
+            };
         }
     }
 
@@ -72,12 +76,19 @@ impl ValueOrder {
         *self = Self::None;
     }
 
-    /// Returns the values that begin with `prefix`, sorted, and all values added since the order was built, unsorted.
-    /// Returns `None` if there is no order.
-    pub(super) fn candidates(&self, prefix: &str, symbols: &Symbols) -> Option<(&[SymbolId], &[SymbolId])> {
-        let Self::Built { ordered, added } = self else { return None };
+    /// Returns the values that begin with `prefix`, sorted, and all values added since the order
+    /// was built, unsorted. Returns `None` if there is no order.
+    pub(super) fn candidates(
+        &self,
+        prefix: &str,
+        symbols: &Symbols,
+    ) -> Option<(&[SymbolId], &[SymbolId])> {
+        let Self::Built { ordered, added } = self else {
+            return None;
+        };
         let start = ordered.partition_point(|&value| symbols.resolve(value) < prefix);
-        let n = ordered[start..].partition_point(|&value| symbols.resolve(value).starts_with(prefix));
+        let n =
+            ordered[start..].partition_point(|&value| symbols.resolve(value).starts_with(prefix));
         Some((&ordered[start..start + n], added))
     }
 

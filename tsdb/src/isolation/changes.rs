@@ -1,18 +1,20 @@
 //! Change log: which samples changed since a [`ReadVersion`].
 //!
-//! The result cache of `query` uses it to validate its entries. A change is an append, or a change of the block list
-//! that reads can see: a deletion, retention, an import. Flushes, merges and evictions change no answer and are not
-//! recorded. Every change has an id of [`Isolation`](super::Isolation) and is recorded while it is in flight: before
-//! any read sees it. Appends are recorded per minute and per group of metric names, other changes per range of time.
+//! The result cache of `query` uses it to validate its entries. A change is an append, or a change
+//! of the block list that reads can see: a deletion, retention, an import. Flushes, merges and
+//! evictions change no answer and are not recorded. Every change has an id of
+//! [`Isolation`](super::Isolation) and is recorded while it is in flight: before any read sees it.
+//! Appends are recorded per minute and per group of metric names, other changes per range of time.
 //! The proof that a cached result is never stale is in docs/decisions/query/0022-result-cache.md.
 //!
 //! Invariants
 //! 1. A read that sees a change began after the change was recorded.
 //! 2. A change that had not ended when a [`ReadVersion`] was taken is newer than that version.
-//! 3. [`ChangeLog::since`] returns every recorded change that is newer than a version. It may return more.
+//! 3. [`ChangeLog::since`] returns every recorded change that is newer than a version. It may
+//!    return more.
 //!
-//! Threads: any; one lock, held for a few hundred stores by most appends, and for at most one store per row and
-//! group. Bounds: [`MINUTES_MAX`] rows of 520 bytes, [`RANGES_MAX`] ranges.
+//! Threads: any; one lock, held for a few hundred stores by most appends, and for at most one store
+//! per row and group. Bounds: [`MINUTES_MAX`] rows of 520 bytes, [`RANGES_MAX`] ranges.
 
 use std::collections::VecDeque;
 
@@ -25,9 +27,11 @@ use crate::sample::TimeRange;
 /// Number of groups of metric names. A set of groups is a bit set of 64 bits.
 const GROUPS: usize = 64;
 const MINUTE_MS: i64 = 60_000;
-/// Number of minutes for which appends are recorded separately. Appends to earlier minutes are recorded together.
+/// Number of minutes for which appends are recorded separately. Appends to earlier minutes are
+/// recorded together.
 const MINUTES_MAX: usize = 2048;
-/// Number of changes of the block list that are recorded separately. Earlier ones count as changes of all times.
+/// Number of changes of the block list that are recorded separately. Earlier ones count as changes
+/// of all times.
 const RANGES_MAX: usize = 64;
 /// Maximum number of runs of minutes per batch. The next run merges all of them into one.
 const RUNS_MAX: usize = 32;
@@ -49,7 +53,9 @@ impl NameGroups {
     /// Returns the groups of the series that pass all matchers.
     #[must_use]
     pub fn of_matchers(matchers: &[Matcher]) -> Self {
-        let name = matchers.iter().find(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal);
+        let name = matchers
+            .iter()
+            .find(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal);
         name.map_or(Self::ALL, |name| Self::of_name(name.value()))
     }
 }
@@ -59,7 +65,8 @@ pub(crate) fn group_of(name: &str) -> u8 {
     xxh3_64(name.as_bytes()) as u8 % GROUPS as u8
 }
 
-/// A point in the order of changes. A read that begins after the version was taken sees every change before it.
+/// A point in the order of changes. A read that begins after the version was taken sees every
+/// change before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadVersion(pub(crate) u64);
 
@@ -80,12 +87,19 @@ struct Run {
 }
 
 impl Run {
-    const EMPTY: Self = Self { first: i64::MAX, last: i64::MIN, groups: 0 };
+    const EMPTY: Self = Self {
+        first: i64::MAX,
+        last: i64::MIN,
+        groups: 0,
+    };
 }
 
 impl Default for TouchedMinutes {
     fn default() -> Self {
-        Self { runs: Vec::new(), last: Run::EMPTY }
+        Self {
+            runs: Vec::new(),
+            last: Run::EMPTY,
+        }
     }
 }
 
@@ -103,12 +117,22 @@ impl TouchedMinutes {
 
     #[cold]
     fn change_run(&mut self, minute: i64) {
-        let last = std::mem::replace(&mut self.last, Run { first: minute, last: minute, groups: 0 });
+        let last = std::mem::replace(
+            &mut self.last,
+            Run {
+                first: minute,
+                last: minute,
+                groups: 0,
+            },
+        );
         let Self { runs, .. } = self;
         if last.groups == 0 {
             return;
         }
-        if let Some(known) = runs.iter_mut().find(|run| run.first <= last.first && last.last <= run.last) {
+        if let Some(known) = runs
+            .iter_mut()
+            .find(|run| run.first <= last.first && last.last <= run.last)
+        {
             known.groups |= last.groups;
         } else if runs.len() < RUNS_MAX {
             runs.push(last);
@@ -129,7 +153,10 @@ impl TouchedMinutes {
     }
 
     fn runs(&self) -> impl Iterator<Item = &Run> {
-        self.runs.iter().chain([&self.last]).filter(|run| run.groups != 0)
+        self.runs
+            .iter()
+            .chain([&self.last])
+            .filter(|run| run.groups != 0)
     }
 }
 
@@ -158,7 +185,10 @@ struct Row {
 }
 
 impl Row {
-    const NONE: Self = Self { newest: 0, groups: [0; GROUPS] };
+    const NONE: Self = Self {
+        newest: 0,
+        groups: [0; GROUPS],
+    };
 
     fn raise(&mut self, groups: u64, id: u64) {
         self.newest = self.newest.max(id);
@@ -172,28 +202,43 @@ impl Row {
 
     fn merge(&mut self, other: &Self) {
         self.newest = self.newest.max(other.newest);
-        self.groups.iter_mut().zip(other.groups).for_each(|(group, other)| *group = (*group).max(other));
+        self.groups
+            .iter_mut()
+            .zip(other.groups)
+            .for_each(|(group, other)| *group = (*group).max(other));
     }
 
     /// Returns `true` if a group has a change that is not older than `version`.
     fn has_since(&self, version: u64, groups: u64) -> bool {
-        self.newest >= version && (0..GROUPS).any(|at| groups >> at & 1 == 1 && self.groups[at] >= version)
+        self.newest >= version
+            && (0..GROUPS).any(|at| groups >> at & 1 == 1 && self.groups[at] >= version)
     }
 }
 
 impl Default for Changes {
     fn default() -> Self {
-        Self { first: 0, minutes: VecDeque::new(), older: Row::NONE, ranges: VecDeque::new(), forgotten: 0 }
+        Self {
+            first: 0,
+            minutes: VecDeque::new(),
+            older: Row::NONE,
+            ranges: VecDeque::new(),
+            forgotten: 0,
+        }
     }
 }
 
 impl ChangeLog {
-    /// Records an append that is in flight. Samples newer than `future_max_ms` are rejected, and not
-    /// recorded.
+    /// Records an append that is in flight. Samples newer than `future_max_ms` are rejected, and
+    /// not recorded.
     pub(crate) fn note_append(&self, id: u64, touched: &TouchedMinutes, future_max_ms: i64) {
         let last = future_max_ms.div_euclid(MINUTE_MS);
         let mut changes = self.0.lock();
-        for &Run { first, last: run_last, groups } in touched.runs() {
+        for &Run {
+            first,
+            last: run_last,
+            groups,
+        } in touched.runs()
+        {
             changes.note_minutes(id, first, run_last.min(last), groups);
         }
     }
@@ -208,8 +253,14 @@ impl ChangeLog {
         }
     }
 
-    /// Returns the parts of a range in which samples of metrics in `names` may have changed since `version`.
-    pub(crate) fn since(&self, version: ReadVersion, names: NameGroups, range: TimeRange) -> Vec<TimeRange> {
+    /// Returns the parts of a range in which samples of metrics in `names` may have changed since
+    /// `version`.
+    pub(crate) fn since(
+        &self,
+        version: ReadVersion,
+        names: NameGroups,
+        range: TimeRange,
+    ) -> Vec<TimeRange> {
         self.0.lock().since(version.0, names.0, range)
     }
 }
@@ -227,7 +278,9 @@ impl Changes {
         let start = (first.max(self.first) - self.first) as usize;
         // The last minute is in the rows, or before all of them.
         let n_rows = usize::try_from(last - self.first + 1).unwrap_or(0);
-        self.minutes.range_mut(start.min(n_rows)..n_rows).for_each(|row| row.raise(groups, id));
+        self.minutes
+            .range_mut(start.min(n_rows)..n_rows)
+            .for_each(|row| row.raise(groups, id));
     }
 
     /// Appends rows up to `minute`.
@@ -236,7 +289,9 @@ impl Changes {
         let n_missing = minute.saturating_sub(self.first.saturating_add(n_rows - 1));
         if n_rows == 0 || n_missing >= MINUTES_MAX as i64 {
             // All rows become older ones.
-            self.minutes.drain(..).for_each(|row| self.older.merge(&row));
+            self.minutes
+                .drain(..)
+                .for_each(|row| self.older.merge(&row));
             self.first = minute;
             self.minutes.push_back(Row::NONE);
             return;
@@ -266,15 +321,29 @@ impl Changes {
         if self.forgotten >= version {
             return vec![range];
         }
-        let is_changed = |&&(id, changed): &&(u64, TimeRange)| id >= version && changed.overlaps(range);
-        let mut found: Vec<TimeRange> = self.ranges.iter().filter(is_changed).map(|&(_, changed)| changed).collect();
+        let is_changed =
+            |&&(id, changed): &&(u64, TimeRange)| id >= version && changed.overlaps(range);
+        let mut found: Vec<TimeRange> = self
+            .ranges
+            .iter()
+            .filter(is_changed)
+            .map(|&(_, changed)| changed)
+            .collect();
         let minute_of = |timestamp_ms: i64| timestamp_ms.div_euclid(MINUTE_MS);
         let first_ms = self.first.saturating_mul(MINUTE_MS);
-        if (self.minutes.is_empty() || range.start_ms < first_ms) && self.older.has_since(version, groups) {
-            found.push(TimeRange { start_ms: range.start_ms, end_ms: first_ms.saturating_sub(1).min(range.end_ms) });
+        if (self.minutes.is_empty() || range.start_ms < first_ms)
+            && self.older.has_since(version, groups)
+        {
+            found.push(TimeRange {
+                start_ms: range.start_ms,
+                end_ms: first_ms.saturating_sub(1).min(range.end_ms),
+            });
         }
         let start = minute_of(range.start_ms).saturating_sub(self.first).max(0);
-        let end = minute_of(range.end_ms).saturating_sub(self.first).saturating_add(1).min(self.minutes.len() as i64);
+        let end = minute_of(range.end_ms)
+            .saturating_sub(self.first)
+            .saturating_add(1)
+            .min(self.minutes.len() as i64);
         for at in start..end {
             if !self.minutes[at as usize].has_since(version, groups) {
                 continue;
@@ -299,17 +368,32 @@ mod tests {
 
     fn append(log: &ChangeLog, id: u64, samples: &[(i64, u8)]) {
         let mut touched = TouchedMinutes::default();
-        samples.iter().for_each(|&(minute, group)| touched.add(minute * MINUTE_MS + 7, group));
+        samples
+            .iter()
+            .for_each(|&(minute, group)| touched.add(minute * MINUTE_MS + 7, group));
         log.note_append(id, &touched, 1_000_000 * MINUTE_MS);
     }
 
-    /// Checks the changed minutes since a version in the minutes 0 to 9999, as first and last minute.
+    /// Checks the changed minutes since a version in the minutes 0 to 9999, as first and last
+    /// minute.
     #[track_caller]
     fn check(log: &ChangeLog, version: u64, group: u8, expect: &[(i64, i64)]) {
-        let range = TimeRange { start_ms: 0, end_ms: 10_000 * MINUTE_MS - 1 };
+        let range = TimeRange {
+            start_ms: 0,
+            end_ms: 10_000 * MINUTE_MS - 1,
+        };
         let found = log.since(ReadVersion(version), NameGroups(1 << group), range);
-        let minutes = |r: TimeRange| (r.start_ms.div_euclid(MINUTE_MS), r.end_ms.div_euclid(MINUTE_MS));
-        assert_eq!(found.into_iter().map(minutes).collect::<Vec<_>>(), expect, "{group} since {version}");
+        let minutes = |r: TimeRange| {
+            (
+                r.start_ms.div_euclid(MINUTE_MS),
+                r.end_ms.div_euclid(MINUTE_MS),
+            )
+        };
+        assert_eq!(
+            found.into_iter().map(minutes).collect::<Vec<_>>(),
+            expect,
+            "{group} since {version}"
+        );
     }
 
     #[test]
@@ -349,7 +433,11 @@ mod tests {
     fn samples_in_the_far_future_move_no_rows() {
         let log = ChangeLog::default();
         append(&log, 1, &[(5000, A)]);
-        append(&log, 2, &[(5000, B), (1_000_001, A), (i64::MAX / MINUTE_MS - 1, A)]);
+        append(
+            &log,
+            2,
+            &[(5000, B), (1_000_001, A), (i64::MAX / MINUTE_MS - 1, A)],
+        );
         check(&log, 1, A, &[(5000, 5000)]);
         check(&log, 2, A, &[]);
         check(&log, 2, B, &[(5000, 5000)]);
@@ -358,20 +446,36 @@ mod tests {
     #[test]
     fn many_minutes_of_a_batch_are_recorded_as_one_run() {
         let log = ChangeLog::default();
-        let samples: Vec<_> = (0..2 * RUNS_MAX as i64 + 5).map(|i| (1000 + 2 * i, A)).collect();
+        let samples: Vec<_> = (0..2 * RUNS_MAX as i64 + 5)
+            .map(|i| (1000 + 2 * i, A))
+            .collect();
         append(&log, 1, &samples);
-        let range = TimeRange { start_ms: 0, end_ms: 9999 * MINUTE_MS };
+        let range = TimeRange {
+            start_ms: 0,
+            end_ms: 9999 * MINUTE_MS,
+        };
         let found = log.since(ReadVersion(1), NameGroups(1 << A), range);
         for (minute, _) in samples {
-            assert!(found.iter().any(|found| found.contains(minute * MINUTE_MS + 7)), "{minute}");
+            assert!(
+                found
+                    .iter()
+                    .any(|found| found.contains(minute * MINUTE_MS + 7)),
+                "{minute}"
+            );
         }
-        assert!(log.since(ReadVersion(1), NameGroups(1 << B), range).is_empty());
+        assert!(
+            log.since(ReadVersion(1), NameGroups(1 << B), range)
+                .is_empty()
+        );
     }
 
     #[test]
     fn changes_of_blocks_affect_all_names_and_are_bounded() {
         let log = ChangeLog::default();
-        let minute = |at: i64| TimeRange { start_ms: at * MINUTE_MS, end_ms: at * MINUTE_MS + 1 };
+        let minute = |at: i64| TimeRange {
+            start_ms: at * MINUTE_MS,
+            end_ms: at * MINUTE_MS + 1,
+        };
         log.note_range(1, minute(3));
         check(&log, 1, A, &[(3, 3)]);
         check(&log, 2, A, &[]);
@@ -382,9 +486,13 @@ mod tests {
 
     #[test]
     fn matchers_name_a_group_if_they_fix_the_name() {
-        let named =
-            |name: &str| NameGroups::of_matchers(&[Matcher::equal("job", "x"), Matcher::equal("__name__", name)]);
+        let named = |name: &str| {
+            NameGroups::of_matchers(&[Matcher::equal("job", "x"), Matcher::equal("__name__", name)])
+        };
         assert_eq!(named("up"), NameGroups::of_name("up"));
-        assert_eq!(NameGroups::of_matchers(&[Matcher::equal("job", "x")]), NameGroups::ALL);
+        assert_eq!(
+            NameGroups::of_matchers(&[Matcher::equal("job", "x")]),
+            NameGroups::ALL
+        );
     }
 }

@@ -1,8 +1,10 @@
-//! Isolation: which appends a reader sees, and when memory that readers may still use can be reclaimed.
+//! Isolation: which appends a reader sees, and when memory that readers may still use can be
+//! reclaimed.
 //!
-//! Every append has an id and is *in flight* while it changes the heads. A reader sees the appends that had finished
-//! when it began, each in full, and no others: the heads record the append id of their newest samples (see
-//! [`ReadView`]). Registering takes no lock: both registries are arrays of atomics.
+//! Every append has an id and is *in flight* while it changes the heads. A reader sees the appends
+//! that had finished when it began, each in full, and no others: the heads record the append id of
+//! their newest samples (see [`ReadView`]). Registering takes no lock: both registries are arrays
+//! of atomics.
 //!
 //! Invariants
 //! 1. An append that a [`ReadView`] sees has been applied to all of its shards.
@@ -97,7 +99,8 @@ impl Isolation {
                 continue;
             };
             let slot = Slot(&self.in_flight[idx]);
-            // Checks again after claiming the slot: `pause` sets the flag before it reads the slots.
+            // Checks again after claiming the slot: `pause` sets the flag before it reads the
+            // slots.
             if !self.paused.load(Ordering::SeqCst) {
                 let id = self.next.fetch_add(1, Ordering::SeqCst);
                 slot.0.store(id, Ordering::SeqCst);
@@ -108,8 +111,16 @@ impl Isolation {
 
     /// Keeps new appends out and waits until none is in flight.
     pub(crate) fn pause(&self) -> Pause<'_> {
-        wait_until(|| self.paused.compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst).is_ok());
-        wait_until(|| self.in_flight.iter().all(|slot| slot.load(Ordering::SeqCst) == FREE));
+        wait_until(|| {
+            self.paused
+                .compare_exchange(false, true, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok()
+        });
+        wait_until(|| {
+            self.in_flight
+                .iter()
+                .all(|slot| slot.load(Ordering::SeqCst) == FREE)
+        });
         Pause(self)
     }
 
@@ -122,28 +133,44 @@ impl Isolation {
         let next = self.next.load(Ordering::SeqCst);
         let mut in_flight: Vec<u64> = self.in_flight().collect();
         in_flight.retain(|&id| id < next);
-        slot.0.store(in_flight.iter().copied().min().unwrap_or(next), Ordering::SeqCst);
-        let view = ReadView::new(next as u32, in_flight.into_iter().map(|id| id as u32).collect());
+        slot.0.store(
+            in_flight.iter().copied().min().unwrap_or(next),
+            Ordering::SeqCst,
+        );
+        let view = ReadView::new(
+            next as u32,
+            in_flight.into_iter().map(|id| id as u32).collect(),
+        );
         Ok(OpenRead { view, _slot: slot })
     }
 
-    /// Returns an id below which every append has ended. Reads that begin after this call see these appends.
+    /// Returns an id below which every append has ended. Reads that begin after this call see these
+    /// appends.
     pub(crate) fn all_ended_before(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);
         self.in_flight().fold(next, u64::min)
     }
 
-    /// Returns the id of the oldest append that some present or future reader may not see. It never decreases.
+    /// Returns the id of the oldest append that some present or future reader may not see. It never
+    /// decreases.
     pub(crate) fn horizon(&self) -> u32 {
         let oldest = self.all_ended_before();
-        let unseen = self.open_reads.iter().map(|slot| slot.load(Ordering::SeqCst)).filter(|&unseen| unseen != FREE);
-        // A reader that has claimed a slot but stored no id yet will see every append that earlier readers see.
+        let unseen = self
+            .open_reads
+            .iter()
+            .map(|slot| slot.load(Ordering::SeqCst))
+            .filter(|&unseen| unseen != FREE);
+        // A reader that has claimed a slot but stored no id yet will see every append that earlier
+        // readers see.
         let unseen = unseen.map(|unseen| if unseen == CLAIMED { 0 } else { unseen });
         let horizon = unseen.chain([oldest]).min().unwrap_or(0);
-        self.horizon.fetch_max(horizon, Ordering::SeqCst).max(horizon) as u32
+        self.horizon
+            .fetch_max(horizon, Ordering::SeqCst)
+            .max(horizon) as u32
     }
 
-    /// Returns the ids of the appends in flight. A claimed slot gets its id within a few instructions.
+    /// Returns the ids of the appends in flight. A claimed slot gets its id within a few
+    /// instructions.
     fn in_flight(&self) -> impl Iterator<Item = u64> + '_ {
         self.in_flight.iter().filter_map(|slot| {
             let mut id = CLAIMED;
@@ -164,7 +191,11 @@ impl AppendGuard<'_> {
 
     /// Returns the append id, truncated to 32 bits.
     pub(crate) fn id(&self) -> u32 {
-        debug_assert_eq!(self.slot.0.load(Ordering::Relaxed), self.id, "the slot is ours until the drop");
+        debug_assert_eq!(
+            self.slot.0.load(Ordering::Relaxed),
+            self.id,
+            "the slot is ours until the drop"
+        );
         self.id as u32
     }
 }
@@ -175,8 +206,8 @@ impl Drop for Pause<'_> {
     }
 }
 
-/// Readers registered for deferred reclamation: memory that was unpublished is freed once all readers of earlier epochs
-/// have left.
+/// Readers registered for deferred reclamation: memory that was unpublished is freed once all
+/// readers of earlier epochs have left.
 #[derive(Debug)]
 pub(crate) struct Readers {
     next: AtomicU64,
@@ -192,11 +223,15 @@ pub(crate) struct Reader {
 
 impl Readers {
     pub(crate) fn new() -> std::sync::Arc<Self> {
-        std::sync::Arc::new(Self { next: AtomicU64::new(1), inside: slots(READERS_MAX) })
+        std::sync::Arc::new(Self {
+            next: AtomicU64::new(1),
+            inside: slots(READERS_MAX),
+        })
     }
 
-    /// Registers a reader. It may see state that is unpublished after this call. A request with many selections
-    /// registers once: requests that wait for slots while they have some would wait for each other.
+    /// Registers a reader. It may see state that is unpublished after this call. A request with
+    /// many selections registers once: requests that wait for slots while they have some would wait
+    /// for each other.
     ///
     /// # Errors
     /// If the request is interrupted while it waits for a slot.
@@ -204,7 +239,10 @@ impl Readers {
         let slot = claim(&self.inside, ctx)?;
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.inside[slot].store(number, Ordering::SeqCst);
-        Ok(Reader { readers: std::sync::Arc::clone(self), slot })
+        Ok(Reader {
+            readers: std::sync::Arc::clone(self),
+            slot,
+        })
     }
 
     /// Starts a new epoch and returns it.
@@ -215,7 +253,10 @@ impl Readers {
     /// Returns `true` if all readers that entered before the epoch have left.
     pub(crate) fn all_left(&self, epoch: u64) -> bool {
         // A claimed slot without an id may be of any epoch, so it counts as an earlier one.
-        self.inside.iter().map(|slot| slot.load(Ordering::SeqCst)).all(|n| n == FREE || (n != CLAIMED && n > epoch))
+        self.inside
+            .iter()
+            .map(|slot| slot.load(Ordering::SeqCst))
+            .all(|n| n == FREE || (n != CLAIMED && n > epoch))
     }
 
     /// Waits until all readers that entered before the epoch have left.
@@ -250,7 +291,9 @@ fn claim(slots: &[AtomicU64], ctx: &QueryContext) -> Result<usize> {
 fn claim_free(slots: &[AtomicU64]) -> Option<usize> {
     slots.iter().position(|slot| {
         slot.load(Ordering::Relaxed) == FREE
-            && slot.compare_exchange(FREE, CLAIMED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            && slot
+                .compare_exchange(FREE, CLAIMED, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
     })
 }
 
@@ -265,7 +308,11 @@ fn wait_until(mut holds: impl FnMut() -> bool) {
 /// Yields before the first checks of a wait. Sleeps briefly before later ones.
 fn pause_before_check(n_checks: &mut usize) {
     *n_checks += 1;
-    if *n_checks < SPINS { thread::yield_now() } else { thread::sleep(WAIT) }
+    if *n_checks < SPINS {
+        thread::yield_now()
+    } else {
+        thread::sleep(WAIT)
+    }
 }
 
 #[cfg(test)]
@@ -308,7 +355,9 @@ mod tests {
     #[test]
     fn appends_and_readers_beyond_the_limit_wait_for_a_slot() {
         let isolation = Arc::new(Isolation::new());
-        let mut begun: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| isolation.begin_append()).collect();
+        let mut begun: Vec<_> = (0..IN_FLIGHT_MAX)
+            .map(|_| isolation.begin_append())
+            .collect();
         let other = Arc::clone(&isolation);
         let one_more = thread::spawn(move || other.begin_append().id());
         assert!(!one_more.is_finished());
@@ -317,9 +366,14 @@ mod tests {
 
         let readers = Readers::new();
         let unbounded = QueryContext::unbounded();
-        let mut inside: Vec<_> = (0..READERS_MAX).map(|_| readers.enter(&unbounded).unwrap()).collect();
+        let mut inside: Vec<_> = (0..READERS_MAX)
+            .map(|_| readers.enter(&unbounded).unwrap())
+            .collect();
         let ctx = QueryContext::new(Duration::from_millis(20), MemoryBudget::new("", 0));
-        assert!(matches!(readers.enter(&ctx), Err(Error::Interrupted(Interrupt::Deadline))));
+        assert!(matches!(
+            readers.enter(&ctx),
+            Err(Error::Interrupted(Interrupt::Deadline))
+        ));
         let other = Arc::clone(&readers);
         let one_more = thread::spawn(move || drop(other.enter(&unbounded).unwrap()));
         assert!(!one_more.is_finished());

@@ -1,7 +1,7 @@
 //! Read views: the appends that a reader sees.
 //!
-//! Appends are numbered in the order in which they begin. Ids wrap and are compared by their difference, so two
-//! compared ids must be less than 2^31 apart.
+//! Appends are numbered in the order in which they begin. Ids wrap and are compared by their
+//! difference, so two compared ids must be less than 2^31 apart.
 
 /// Returns `true` if append `a` comes before append `b`.
 #[inline]
@@ -21,8 +21,16 @@ pub(crate) struct ReadView {
 impl ReadView {
     /// Creates a view of all appends before `next` except the appends in `in_flight`.
     pub(crate) fn new(next: u32, in_flight: Vec<u32>) -> Self {
-        let horizon = in_flight.iter().copied().reduce(|a, b| if before(a, b) { a } else { b }).unwrap_or(next);
-        Self { next, in_flight, horizon }
+        let horizon = in_flight
+            .iter()
+            .copied()
+            .reduce(|a, b| if before(a, b) { a } else { b })
+            .unwrap_or(next);
+        Self {
+            next,
+            in_flight,
+            horizon,
+        }
     }
 
     /// Returns the oldest append that is not visible.
@@ -35,7 +43,8 @@ impl ReadView {
     #[inline]
     pub(crate) fn sees(&self, append: u32) -> bool {
         // Fast path: the append finished long ago.
-        before(append, self.horizon) || before(append, self.next) && !self.in_flight.contains(&append)
+        before(append, self.horizon)
+            || before(append, self.next) && !self.in_flight.contains(&append)
     }
 }
 

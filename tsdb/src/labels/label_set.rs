@@ -1,14 +1,16 @@
 //! Label sets: the identities of series.
 //!
-//! A [`Labels`] is one shared, immutable string of all names and values, each preceded by its length, sorted by name.
-//! Equal label sets have equal bytes, so they are compared and hashed as strings.
+//! A [`Labels`] is one shared, immutable string of all names and values, each preceded by its
+//! length, sorted by name. Equal label sets have equal bytes, so they are compared and hashed as
+//! strings.
 //!
 //! ```text
 //! {__name__="up", job="node"}  =  8 __name__ 2 up 3 job 4 node
 //! ```
 //!
-//! Lengths are written in base 64, lowest digit first, one ASCII character per digit, with bit 6 set on every digit but
-//! the last. Therefore the whole string is valid UTF-8, and names and values need no check.
+//! Lengths are written in base 64, lowest digit first, one ASCII character per digit, with bit 6
+//! set on every digit but the last. Therefore the whole string is valid UTF-8, and names and values
+//! need no check.
 //!
 //! Invariants
 //! 1. Names are unique, non-empty and in ascending byte order.
@@ -34,8 +36,8 @@ pub const LABELS_SIZE_MAX: usize = 1 << 20;
 /// A sorted set of label names and values. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Labels {
-    /// The canonical string, never empty. `None` for the empty set: many threads clone that, and would contend for its
-    /// reference count.
+    /// The canonical string, never empty. `None` for the empty set: many threads clone that, and
+    /// would contend for its reference count.
     packed: Option<Arc<str>>,
 }
 
@@ -61,7 +63,9 @@ impl Labels {
     ///
     /// # Errors
     /// [`LabelsError`] if a name is empty, or occurs twice even with an empty value.
-    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, LabelsError> {
+    pub fn from_pairs<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, LabelsError> {
         let mut pairs: Vec<_> = pairs.into_iter().collect();
         Self::from_unsorted(&mut pairs)
     }
@@ -82,7 +86,8 @@ impl Labels {
         if !ascends && let Some(twice) = pairs.windows(2).find(|w| w[0].0 == w[1].0) {
             return Err(LabelsError::DuplicateName(twice[0].0.to_owned()));
         }
-        let mut builder = LabelsBuilder::with_capacity(pairs.iter().map(|(n, v)| n.len() + v.len() + 2).sum());
+        let mut builder =
+            LabelsBuilder::with_capacity(pairs.iter().map(|(n, v)| n.len() + v.len() + 2).sum());
         for &(name, value) in pairs.iter() {
             builder.push(name, value);
         }
@@ -92,7 +97,10 @@ impl Labels {
     /// Returns the value of a label. Returns `None` if the set does not have the label.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.iter().take_while(|&(n, _)| n <= name).find(|&(n, _)| n == name).map(|(_, v)| v)
+        self.iter()
+            .take_while(|&(n, _)| n <= name)
+            .find(|&(n, _)| n == name)
+            .map(|(_, v)| v)
     }
 
     /// Returns the metric name. Returns an empty string if there is none.
@@ -104,7 +112,9 @@ impl Labels {
     /// Iterates over names and values in ascending order of names.
     #[must_use]
     pub fn iter(&self) -> LabelsIter<'_> {
-        LabelsIter { rest: self.as_packed() }
+        LabelsIter {
+            rest: self.as_packed(),
+        }
     }
 
     /// Returns the number of labels.
@@ -128,7 +138,9 @@ impl Labels {
     /// Returns the bytes that the set takes on the heap, for memory accounting.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.packed.as_ref().map_or(0, |packed| packed.len() + 2 * size_of::<usize>())
+        self.packed
+            .as_ref()
+            .map_or(0, |packed| packed.len() + 2 * size_of::<usize>())
     }
 
     /// Returns the canonical string of the set: equal sets have equal strings.
@@ -138,8 +150,8 @@ impl Labels {
         self.packed.as_deref().unwrap_or_default()
     }
 
-    /// Returns the canonical string if each length in it has one digit. Then it is also a list of lengths as varints,
-    /// each followed by its text.
+    /// Returns the canonical string if each length in it has one digit. Then it is also a list of
+    /// lengths as varints, each followed by its text.
     pub(crate) fn as_varint_packed(&self) -> Option<&str> {
         let (packed, mut at) = (self.as_packed(), 0);
         while let Some(&len) = packed.as_bytes().get(at) {
@@ -153,10 +165,13 @@ impl Labels {
 
     /// Creates a set from its canonical string.
     pub(crate) fn from_packed(packed: &str) -> Self {
-        Self { packed: (!packed.is_empty()).then(|| Arc::from(packed)) }
+        Self {
+            packed: (!packed.is_empty()).then(|| Arc::from(packed)),
+        }
     }
 
-    /// Returns `true` if both share one string in memory, or are empty. Other sets may be equal too.
+    /// Returns `true` if both share one string in memory, or are empty. Other sets may be equal
+    /// too.
     #[must_use]
     pub fn is_shared_with(&self, other: &Self) -> bool {
         match (&self.packed, &other.packed) {
@@ -169,20 +184,30 @@ impl Labels {
     #[must_use]
     pub fn filter(&self, mut keep: impl FnMut(&str) -> bool) -> Self {
         let mut kept = String::with_capacity(self.as_packed().len());
-        self.packed_pairs().filter(|&(name, _)| keep(name)).for_each(|(_, pair)| kept.push_str(pair));
+        self.packed_pairs()
+            .filter(|&(name, _)| keep(name))
+            .for_each(|(_, pair)| kept.push_str(pair));
         // Fast path: all labels are kept.
-        if kept.len() == self.as_packed().len() { self.clone() } else { Self::from_packed(&kept) }
+        if kept.len() == self.as_packed().len() {
+            self.clone()
+        } else {
+            Self::from_packed(&kept)
+        }
     }
 
-    /// Iterates over names and packed pairs of name and value, in ascending order of names. The packed pairs of some
-    /// labels, one after another, are the canonical string of the set of these labels.
+    /// Iterates over names and packed pairs of name and value, in ascending order of names. The
+    /// packed pairs of some labels, one after another, are the canonical string of the set of these
+    /// labels.
     #[inline]
     pub fn packed_pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut labels = self.iter();
         std::iter::from_fn(move || {
             let pair_and_rest = labels.rest;
             let (name, _value) = labels.next()?;
-            Some((name, &pair_and_rest[..pair_and_rest.len() - labels.rest.len()]))
+            Some((
+                name,
+                &pair_and_rest[..pair_and_rest.len() - labels.rest.len()],
+            ))
         })
     }
 
@@ -208,7 +233,8 @@ impl Labels {
 }
 
 impl Ord for Labels {
-    /// Compares pair by pair, name before value. A proper prefix is smaller. This is Prometheus' order of series.
+    /// Compares pair by pair, name before value. A proper prefix is smaller. This is Prometheus'
+    /// order of series.
     fn cmp(&self, other: &Self) -> Ordering {
         compare_packed(self.as_packed(), other.as_packed())
     }
@@ -216,11 +242,13 @@ impl Ord for Labels {
 
 /// Compares the canonical strings of two sets in the order of [`Labels`].
 ///
-/// The first differing byte lies in the first name or value that differs. Only this name or value is compared. The ones
-/// before it are skipped by their lengths.
+/// The first differing byte lies in the first name or value that differs. Only this name or value
+/// is compared. The ones before it are skipped by their lengths.
 pub(crate) fn compare_packed(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.as_bytes(), b.as_bytes());
-    let Some(differs) = first_difference(a, b) else { return a.len().cmp(&b.len()) };
+    let Some(differs) = first_difference(a, b) else {
+        return a.len().cmp(&b.len());
+    };
     let mut at = 0;
     loop {
         let (len, start) = unpack_len(a, at);
@@ -245,8 +273,8 @@ impl fmt::Debug for Labels {
 }
 
 impl fmt::Display for Labels {
-    /// Writes `{name="value", other="value"}` as Prometheus prints label sets in messages, except for the escapes of
-    /// control characters.
+    /// Writes `{name="value", other="value"}` as Prometheus prints label sets in messages, except
+    /// for the escapes of control characters.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("{")?;
         for (i, (name, value)) in self.iter().enumerate() {
@@ -279,12 +307,14 @@ impl<'a> IntoIterator for &'a Labels {
 #[must_use]
 pub fn is_legacy_name(name: &str) -> bool {
     let mut bytes = name.bytes();
-    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
+    bytes
+        .next()
+        .is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
         && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// Hashes labels, ascending by name, as Prometheus does (`model/labels`, stringlabels): XXH64 of names and values, each
-/// after its size in one byte, or 255 and three bytes.
+/// Hashes labels, ascending by name, as Prometheus does (`model/labels`, stringlabels): XXH64 of
+/// names and values, each after its size in one byte, or 255 and three bytes.
 #[must_use]
 pub fn prometheus_hash<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> u64 {
     let mut bytes = Vec::new();
@@ -349,12 +379,21 @@ fn unpack_len(packed: &[u8], mut at: usize) -> (usize, usize) {
     }
 }
 
-/// Returns the first position at which two strings differ. Returns `None` if one is a prefix of the other.
+/// Returns the first position at which two strings differ. Returns `None` if one is a prefix of the
+/// other.
 fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {
     const STEP: usize = 16;
     // Skips equal pieces quickly: neighbors share most of their labels.
-    let n_equal = a.chunks_exact(STEP).zip(b.chunks_exact(STEP)).take_while(|(a, b)| a == b).count() * STEP;
-    let rest = a[n_equal..].iter().zip(&b[n_equal..]).position(|(a, b)| a != b)?;
+    let n_equal = a
+        .chunks_exact(STEP)
+        .zip(b.chunks_exact(STEP))
+        .take_while(|(a, b)| a == b)
+        .count()
+        * STEP;
+    let rest = a[n_equal..]
+        .iter()
+        .zip(&b[n_equal..])
+        .position(|(a, b)| a != b)?;
     Some(n_equal + rest)
 }
 
@@ -390,7 +429,12 @@ impl PackedLabel {
         if !value.is_empty() {
             push_text(packed, value);
         }
-        Self { start, name_start: name_end - name.len(), name_end, end: packed.len() }
+        Self {
+            start,
+            name_start: name_end - name.len(),
+            name_end,
+            end: packed.len(),
+        }
     }
 }
 
@@ -408,10 +452,12 @@ impl PackedBuilder {
         self.truncate(0);
     }
 
-    /// Starts the next set with the first `n_labels` labels of the last one, or all if it has fewer.
+    /// Starts the next set with the first `n_labels` labels of the last one, or all if it has
+    /// fewer.
     pub(crate) fn truncate(&mut self, n_labels: usize) {
         self.labels.truncate(n_labels);
-        self.packed.truncate(self.labels.last().map_or(0, |&(_, end)| end));
+        self.packed
+            .truncate(self.labels.last().map_or(0, |&(_, end)| end));
     }
 
     /// Appends a label with a name above the last one and a non-empty value.
@@ -423,8 +469,8 @@ impl PackedBuilder {
         self.labels.push((name, self.packed.len()));
     }
 
-    /// Appends a label at a position in `text`. Returns `false` if it is invalid, or if its name is not above the last
-    /// one.
+    /// Appends a label at a position in `text`. Returns `false` if it is invalid, or if its name is
+    /// not above the last one.
     #[inline]
     pub(crate) fn push_packed(&mut self, text: &str, label: PackedLabel) -> bool {
         let name = &text.as_bytes()[label.name_start..label.name_end];
@@ -433,29 +479,42 @@ impl PackedBuilder {
         }
         let offset = self.packed.len();
         self.packed.push_str(&text[label.start..label.end]);
-        let name = offset + (label.name_start - label.start)..offset + (label.name_end - label.start);
+        let name =
+            offset + (label.name_start - label.start)..offset + (label.name_end - label.start);
         self.labels.push((name, self.packed.len()));
         true
     }
 
-    /// Appends labels of another set by index. Returns `false` if the name of the first is not above the last one.
+    /// Appends labels of another set by index. Returns `false` if the name of the first is not
+    /// above the last one.
     #[inline]
     pub(crate) fn push_from(&mut self, other: &Self, places: Range<usize>) -> bool {
         let pushed = &other.labels[places.clone()];
-        let ([(first, _), ..], [.., (_, end)]) = (pushed, pushed) else { return true };
+        let ([(first, _), ..], [.., (_, end)]) = (pushed, pushed) else {
+            return true;
+        };
         if other.packed.as_bytes()[first.clone()] <= *self.last_name() {
             return false;
         }
-        let start = places.start.checked_sub(1).map_or(0, |before| other.labels[before].1);
+        let start = places
+            .start
+            .checked_sub(1)
+            .map_or(0, |before| other.labels[before].1);
         let offset = self.packed.len();
         self.packed.push_str(&other.packed[start..*end]);
         let moved = |at: usize| at - start + offset;
-        self.labels.extend(pushed.iter().map(|(name, end)| (moved(name.start)..moved(name.end), moved(*end))));
+        self.labels.extend(
+            pushed
+                .iter()
+                .map(|(name, end)| (moved(name.start)..moved(name.end), moved(*end))),
+        );
         true
     }
 
     fn last_name(&self) -> &[u8] {
-        self.labels.last().map_or(&[], |(name, _)| &self.packed.as_bytes()[name.clone()])
+        self.labels
+            .last()
+            .map_or(&[], |(name, _)| &self.packed.as_bytes()[name.clone()])
     }
 
     /// Returns the set.
@@ -481,7 +540,10 @@ impl LabelsBuilder {
     /// Creates a builder for a set of about `size` bytes.
     #[must_use]
     pub fn with_capacity(size: usize) -> Self {
-        Self { text: String::with_capacity(size), last_name: 0..0 }
+        Self {
+            text: String::with_capacity(size),
+            last_name: 0..0,
+        }
     }
 
     /// Appends a label. A label with an empty value is skipped. Names must ascend.
@@ -517,7 +579,10 @@ mod tests {
     fn order_of_pairs_does_not_matter_and_empty_values_are_absent() {
         let a = labels(&[("job", "node"), ("__name__", "up"), ("gone", "")]);
         assert_eq!(a, labels(&[("__name__", "up"), ("job", "node")]));
-        assert_eq!(a.iter().collect::<Vec<_>>(), [("__name__", "up"), ("job", "node")]);
+        assert_eq!(
+            a.iter().collect::<Vec<_>>(),
+            [("__name__", "up"), ("job", "node")]
+        );
         assert_eq!((a.metric_name(), a.get("gone"), a.len()), ("up", None, 2));
     }
 
@@ -549,28 +614,51 @@ mod tests {
     fn packed_pairs_of_some_labels_are_the_string_of_their_set() {
         let long = "x".repeat(100);
         let set = labels(&[("a", "1"), (&*long, "2"), ("y", &*long), ("z", "3")]);
-        assert_eq!(set.packed_pairs().map(|(name, _)| name).collect::<Vec<_>>(), ["a", &*long, "y", "z"]);
-        assert_eq!(set.packed_pairs().map(|(_, pair)| pair).collect::<String>(), set.as_packed());
+        assert_eq!(
+            set.packed_pairs().map(|(name, _)| name).collect::<Vec<_>>(),
+            ["a", &*long, "y", "z"]
+        );
+        assert_eq!(
+            set.packed_pairs().map(|(_, pair)| pair).collect::<String>(),
+            set.as_packed()
+        );
         let some = set.filter(|name| name != "a" && name != "y");
         assert_eq!(some, labels(&[(&*long, "2"), ("z", "3")]));
-        let pairs = set.packed_pairs().filter(|(name, _)| some.get(name).is_some());
-        assert_eq!(pairs.map(|(_, pair)| pair).collect::<String>(), some.as_packed());
+        let pairs = set
+            .packed_pairs()
+            .filter(|(name, _)| some.get(name).is_some());
+        assert_eq!(
+            pairs.map(|(_, pair)| pair).collect::<String>(),
+            some.as_packed()
+        );
         assert!(set.filter(|_| true).is_shared_with(&set) && set.filter(|_| false).is_empty());
     }
 
     #[test]
     fn with_replaces_inserts_and_removes() {
         let set = labels(&[("b", "1"), ("d", "2")]);
-        assert_eq!(set.with("a", "0"), labels(&[("a", "0"), ("b", "1"), ("d", "2")]));
-        assert_eq!(set.with("c", "0"), labels(&[("b", "1"), ("c", "0"), ("d", "2")]));
-        assert_eq!(set.with("e", "0"), labels(&[("b", "1"), ("d", "2"), ("e", "0")]));
+        assert_eq!(
+            set.with("a", "0"),
+            labels(&[("a", "0"), ("b", "1"), ("d", "2")])
+        );
+        assert_eq!(
+            set.with("c", "0"),
+            labels(&[("b", "1"), ("c", "0"), ("d", "2")])
+        );
+        assert_eq!(
+            set.with("e", "0"),
+            labels(&[("b", "1"), ("d", "2"), ("e", "0")])
+        );
         assert_eq!(set.with("b", "x"), labels(&[("b", "x"), ("d", "2")]));
         assert_eq!(set.with("b", ""), labels(&[("d", "2")]));
     }
 
     #[test]
     fn prints_as_prometheus_does() {
-        assert_eq!(labels(&[("a", "x\"y"), ("b.c", "z")]).to_string(), r#"{a="x\"y", "b.c"="z"}"#);
+        assert_eq!(
+            labels(&[("a", "x\"y"), ("b.c", "z")]).to_string(),
+            r#"{a="x\"y", "b.c"="z"}"#
+        );
     }
 
     proptest! {

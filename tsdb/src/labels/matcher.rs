@@ -42,7 +42,8 @@ pub struct Matcher {
     value: Box<str>,
     /// The value if it is not UTF-8.
     bytes: Option<Box<[u8]>>,
-    /// `Some` for the two regexp operators, and for a value that is not UTF-8, which no label value equals.
+    /// `Some` for the two regexp operators, and for a value that is not UTF-8, which no label value
+    /// equals.
     regexp: Option<Regexp>,
 }
 
@@ -50,16 +51,24 @@ impl Matcher {
     /// Creates a matcher.
     ///
     /// # Errors
-    /// [`RegexpError`] if `op` is a regexp operator and `value` is not a regular expression in Go's syntax.
+    /// [`RegexpError`] if `op` is a regexp operator and `value` is not a regular expression in Go's
+    /// syntax.
     pub fn new(op: MatchOp, name: &str, value: &str) -> Result<Self, RegexpError> {
         let regexp = match op {
             MatchOp::Equal | MatchOp::NotEqual => None,
             MatchOp::Regexp | MatchOp::NotRegexp => Some(Regexp::parse(value)?),
         };
-        Ok(Self { name: name.into(), op, value: value.into(), bytes: None, regexp })
+        Ok(Self {
+            name: name.into(),
+            op,
+            value: value.into(),
+            bytes: None,
+            regexp,
+        })
     }
 
-    /// Creates a matcher for a value that need not be UTF-8. No label value equals a value that is not UTF-8.
+    /// Creates a matcher for a value that need not be UTF-8. No label value equals a value that is
+    /// not UTF-8.
     ///
     /// # Errors
     /// [`RegexpError`] as for [`Matcher::new`]. A regular expression must be UTF-8.
@@ -72,13 +81,25 @@ impl Matcher {
             return Err(RegexpError(format!("invalid UTF-8: `{text}`")));
         }
         let nothing = Regexp::parse(r"[^\x00-\x{10FFFF}]")?;
-        Ok(Self { name: name.into(), op, value: text.into(), bytes: Some(value.into()), regexp: Some(nothing) })
+        Ok(Self {
+            name: name.into(),
+            op,
+            value: text.into(),
+            bytes: Some(value.into()),
+            regexp: Some(nothing),
+        })
     }
 
     /// Creates the matcher `name="value"`.
     #[must_use]
     pub fn equal(name: &str, value: &str) -> Self {
-        Self { name: name.into(), op: MatchOp::Equal, value: value.into(), bytes: None, regexp: None }
+        Self {
+            name: name.into(),
+            op: MatchOp::Equal,
+            value: value.into(),
+            bytes: None,
+            regexp: None,
+        }
     }
 
     /// Returns the label's name.
@@ -93,7 +114,8 @@ impl Matcher {
         self.op
     }
 
-    /// Returns the value or the regular expression as a string. Bytes that are not UTF-8 are replaced.
+    /// Returns the value or the regular expression as a string. Bytes that are not UTF-8 are
+    /// replaced.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value
@@ -111,20 +133,26 @@ impl Matcher {
         self.regexp.as_ref()
     }
 
-    /// Compiles the regular expression, if there is one and it is not compiled yet. See [`Regexp::compile`].
+    /// Compiles the regular expression, if there is one and it is not compiled yet. See
+    /// [`Regexp::compile`].
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
     pub fn compile(&self, ctx: &QueryContext) -> Result<()> {
-        self.regexp.iter().try_for_each(|regexp| regexp.compile(ctx))
+        self.regexp
+            .iter()
+            .try_for_each(|regexp| regexp.compile(ctx))
     }
 
-    /// Returns `true` if a label value matches. An absent label is `""`. For matchers of requests, see
-    /// [`Matcher::matches_in`].
+    /// Returns `true` if a label value matches. An absent label is `""`. For matchers of requests,
+    /// see [`Matcher::matches_in`].
     #[must_use]
     pub fn matches(&self, value: &str) -> bool {
         self.is_positive()
-            == self.regexp.as_ref().map_or_else(|| *self.value == *value, |regexp| regexp.is_match(value))
+            == self
+                .regexp
+                .as_ref()
+                .map_or_else(|| *self.value == *value, |regexp| regexp.is_match(value))
     }
 
     /// Returns the result of [`Matcher::matches`], within the limits of a request.
@@ -132,14 +160,23 @@ impl Matcher {
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
     pub fn matches_in(&self, ctx: &QueryContext, value: &str) -> Result<bool> {
-        let found = self.regexp.as_ref().map_or(Ok(*self.value == *value), |regexp| regexp.is_match_in(ctx, value))?;
+        let found = self
+            .regexp
+            .as_ref()
+            .map_or(Ok(*self.value == *value), |regexp| {
+                regexp.is_match_in(ctx, value)
+            })?;
         Ok(self.is_positive() == found)
     }
 
     /// Returns `true` if series without the label match. Does not compile the regular expression.
     #[must_use]
     pub fn matches_empty(&self) -> bool {
-        self.is_positive() == self.regexp.as_ref().map_or(self.value.is_empty(), Regexp::matches_empty)
+        self.is_positive()
+            == self
+                .regexp
+                .as_ref()
+                .map_or(self.value.is_empty(), Regexp::matches_empty)
     }
 
     /// Returns `true` for `=` and `=~`.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of metric families with metadata. Above it, the family that was added first is evicted.
+/// Maximum number of metric families with metadata. Above it, the family that was added first is
+/// evicted.
 pub const METADATA_FAMILIES_MAX: usize = 100_000;
 /// Maximum size of a family's metadata, in bytes of its four strings.
 pub const METADATA_SIZE_MAX: usize = 1 << 16;
@@ -49,14 +50,24 @@ impl MetricType {
     /// Returns the type with a number; unknown if there is none.
     #[must_use]
     pub fn from_number(number: i32) -> Self {
-        usize::try_from(number).ok().and_then(|number| Self::ALL.get(number)).copied().unwrap_or_default()
+        usize::try_from(number)
+            .ok()
+            .and_then(|number| Self::ALL.get(number))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Parses a name, or `untyped`, the old name of `unknown`.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        let name = if name == "untyped" { Self::Unknown.name() } else { name };
-        Self::ALL.into_iter().find(|metric_type| metric_type.name() == name)
+        let name = if name == "untyped" {
+            Self::Unknown.name()
+        } else {
+            name
+        };
+        Self::ALL
+            .into_iter()
+            .find(|metric_type| metric_type.name() == name)
     }
 
     /// Returns the name in OpenMetrics and in the HTTP API.
@@ -74,11 +85,14 @@ impl MetricType {
         }
     }
 
-    /// Returns the suffixes that the series of a classic histogram or a summary add to the name of their family.
+    /// Returns the suffixes that the series of a classic histogram or a summary add to the name of
+    /// their family.
     #[must_use]
     pub fn series_suffixes(self) -> &'static [&'static str] {
         match self {
-            Self::Histogram | Self::GaugeHistogram => &["_bucket", "_count", "_sum", "_gcount", "_gsum"],
+            Self::Histogram | Self::GaugeHistogram => {
+                &["_bucket", "_count", "_sum", "_gcount", "_gsum"]
+            }
             Self::Summary => &["_count", "_sum"],
             _ => &[],
         }
@@ -103,10 +117,19 @@ mod tests {
     #[test]
     fn types_have_prometheus_numbers_and_names() {
         for (number, metric_type) in (0..).zip(MetricType::ALL) {
-            assert_eq!((metric_type as i32, MetricType::from_number(number)), (number, metric_type));
+            assert_eq!(
+                (metric_type as i32, MetricType::from_number(number)),
+                (number, metric_type)
+            );
             assert_eq!(MetricType::parse(metric_type.name()), Some(metric_type));
         }
-        assert_eq!([-1, 8, i32::MAX].map(MetricType::from_number), [MetricType::Unknown; 3]);
-        assert_eq!(["untyped", "Counter", ""].map(MetricType::parse), [Some(MetricType::Unknown), None, None]);
+        assert_eq!(
+            [-1, 8, i32::MAX].map(MetricType::from_number),
+            [MetricType::Unknown; 3]
+        );
+        assert_eq!(
+            ["untyped", "Counter", ""].map(MetricType::parse),
+            [Some(MetricType::Unknown), None, None]
+        );
     }
 }

@@ -8,7 +8,8 @@ mod string_set;
 
 pub use hint::LabelHint;
 pub use label_set::{
-    LABELS_SIZE_MAX, LabelsBuilder, LabelsError, METRIC_NAME, NAME_LABELS, is_legacy_name, prometheus_hash,
+    LABELS_SIZE_MAX, LabelsBuilder, LabelsError, METRIC_NAME, NAME_LABELS, is_legacy_name,
+    prometheus_hash,
 };
 pub(crate) use label_set::{Labels, PackedBuilder, PackedLabel, compare_packed};
 pub(crate) use matcher::{MatchOp, Matcher};

@@ -1,7 +1,7 @@
 //! Sets of label names and values, as results of label queries.
 //!
-//! The strings come from several heads and blocks, unsorted and repeated. They are stored in one buffer, a table
-//! removes duplicates, and they are sorted when they are read.
+//! The strings come from several heads and blocks, unsorted and repeated. They are stored in one
+//! buffer, a table removes duplicates, and they are sorted when they are read.
 
 use std::hash::BuildHasher;
 
@@ -10,8 +10,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::context::{Charge, QueryContext};
 use crate::error::Result;
 
-/// Memory of an entry besides its string: its end, its position in a table that may be half empty, and its position in
-/// the sorted order.
+/// Memory of an entry besides its string: its end, its position in a table that may be half empty,
+/// and its position in the sorted order.
 const ENTRY_SIZE: usize = 2 * size_of::<usize>() + 2 * (size_of::<usize>() + 1) + size_of::<&str>();
 /// Initial capacity in bytes.
 const SIZE_MIN: usize = 1 << 10;
@@ -53,19 +53,29 @@ impl StringSet {
         let place = self.ends.len();
         self.all.push_str(text);
         self.ends.push(self.all.len());
-        let Self { all, ends, places, hasher, .. } = self;
-        places.insert_unique(hash, place, |&place| hasher.hash_one(text_at(all, ends, place)));
+        let Self {
+            all,
+            ends,
+            places,
+            hasher,
+            ..
+        } = self;
+        places.insert_unique(hash, place, |&place| {
+            hasher.hash_one(text_at(all, ends, place))
+        });
         Ok(())
     }
 
-    /// Charges one more string before memory is allocated. The buffer doubles when it grows, as the lists do.
+    /// Charges one more string before memory is allocated. The buffer doubles when it grows, as the
+    /// lists do.
     fn make_room(&mut self, size: usize) -> Result<()> {
         // Strings of a head are added under its lock, where waiting is not allowed.
         self.charge.grow_without_waiting(ENTRY_SIZE)?;
         let needed = self.all.len() + size;
         if needed > self.all.capacity() {
             let grown = needed.max(2 * self.all.capacity()).max(SIZE_MIN);
-            self.charge.grow_without_waiting(grown - self.all.capacity())?;
+            self.charge
+                .grow_without_waiting(grown - self.all.capacity())?;
             self.all.reserve_exact(grown - self.all.len());
         }
         Ok(())
@@ -83,7 +93,9 @@ impl StringSet {
     #[must_use]
     pub fn contains(&self, text: &str) -> bool {
         let hash = self.hasher.hash_one(text);
-        self.places.find(hash, |&place| text_at(&self.all, &self.ends, place) == text).is_some()
+        self.places
+            .find(hash, |&place| text_at(&self.all, &self.ends, place) == text)
+            .is_some()
     }
 
     /// Returns the number of strings.
@@ -100,7 +112,9 @@ impl StringSet {
 
     /// Sorts the strings and iterates over them.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        let mut sorted: Vec<_> = (0..self.len()).map(|place| text_at(&self.all, &self.ends, place)).collect();
+        let mut sorted: Vec<_> = (0..self.len())
+            .map(|place| text_at(&self.all, &self.ends, place))
+            .collect();
         sorted.sort_unstable();
         sorted.into_iter()
     }
@@ -141,10 +155,19 @@ mod tests {
         let memory = MemoryBudget::new("memory", 1 << 16);
         let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
         let mut texts = StringSet::new(&ctx);
-        let n_taken = (0..).take_while(|i| texts.insert(&format!("{i:0100}")).is_ok()).count();
+        let n_taken = (0..)
+            .take_while(|i| texts.insert(&format!("{i:0100}")).is_ok())
+            .count();
         let size = texts.all.capacity() + texts.len() * (size_of::<usize>() + size_of::<&str>());
-        assert!(n_taken == texts.len() && size <= memory.used() && memory.used() <= 1 << 16, "{n_taken} {size}");
-        assert_eq!(texts.insert(&format!("{:0100}", 0)).ok(), Some(()), "it is there");
+        assert!(
+            n_taken == texts.len() && size <= memory.used() && memory.used() <= 1 << 16,
+            "{n_taken} {size}"
+        );
+        assert_eq!(
+            texts.insert(&format!("{:0100}", 0)).ok(),
+            Some(()),
+            "it is there"
+        );
         drop(texts);
         assert_eq!(memory.used(), 0);
     }

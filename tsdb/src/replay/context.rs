@@ -1,4 +1,5 @@
-//! The context of a replay: the stores it fills, the file system, the corruption policy and the stop flag.
+//! The context of a replay: the stores it fills, the file system, the corruption policy and the
+//! stop flag.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64};

@@ -1,8 +1,9 @@
-//! Loads the series definitions of a log into the head of its shard. All series of the log belong to that shard.
+//! Loads the series definitions of a log into the head of its shard. All series of the log belong
+//! to that shard.
 //!
-//! A series is loaded as words: the id of its list of label names, then the symbols of its label values. A loader keeps
-//! the words of the previous series, so it does not look up labels that the log marks as repeated. Labels of a
-//! checkpoint have indexes, and each label is looked up once.
+//! A series is loaded as words: the id of its list of label names, then the symbols of its label
+//! values. A loader keeps the words of the previous series, so it does not look up labels that the
+//! log marks as repeated. Labels of a checkpoint have indexes, and each label is looked up once.
 
 use crate::error::Result;
 use crate::head::{Head, Pair};
@@ -72,7 +73,12 @@ impl SegmentLoader {
     ///
     /// # Errors
     /// The errors of [`Head::load_symbol`] and [`Head::load`].
-    pub(super) fn load(&mut self, head: &mut Head, series: SeriesRef, labels: &[DefinedLabel<'_>]) -> Result<u32> {
+    pub(super) fn load(
+        &mut self,
+        head: &mut Head,
+        series: SeriesRef,
+        labels: &[DefinedLabel<'_>],
+    ) -> Result<u32> {
         for (at, label) in labels.iter().enumerate() {
             let name = match label.repeats {
                 Repeats::Label => continue,
@@ -116,6 +122,10 @@ impl LastSeries {
 
 impl Default for LastSeries {
     fn default() -> Self {
-        Self { names: Vec::new(), words: vec![0], has_shape: false }
+        Self {
+            names: Vec::new(),
+            words: vec![0],
+            has_shape: false,
+        }
     }
 }

@@ -1,23 +1,26 @@
 //! The gate that requests pass while the WAL of a store is replayed.
 //!
-//! Writes are accepted once all series are known. Their samples are logged and acknowledged as usual, but buffered
-//! beside the heads: a head cannot yet decide which samples are out of order. After the replay, the buffered samples
-//! are applied to the heads in WAL order. Reads wait if the WAL may contain samples of their range; reads of older
-//! ranges do not. Flushes wait. A start timestamp is buffered with its sample. Its scope is decided when it is applied,
-//! and the WAL marks it as buffered (`wal::record::start_timestamps`). Exemplars go to their ring at once.
+//! Writes are accepted once all series are known. Their samples are logged and acknowledged as
+//! usual, but buffered beside the heads: a head cannot yet decide which samples are out of order.
+//! After the replay, the buffered samples are applied to the heads in WAL order. Reads wait if the
+//! WAL may contain samples of their range; reads of older ranges do not. Flushes wait. A start
+//! timestamp is buffered with its sample. Its scope is decided when it is applied, and the WAL
+//! marks it as buffered (`wal::record::start_timestamps`). Exemplars go to their ring at once.
 //!
 //! Used by `Store`, which owns the [`ReplayGate`], and by `background::replay`.
 //!
 //! Invariants
 //! 1. Applying buffered samples has the same result as the next replay of the same WAL: both use
-//!    [`Head::replay`](crate::head::Head::replay) and [`apply_start_timestamp`](super::apply_start_timestamp), and
-//!    samples are buffered in the order in which they are logged.
-//! 2. Acknowledged samples are stored, unless an earlier sample has another value for the same timestamp.
+//!    [`Head::replay`](crate::head::Head::replay) and
+//!    [`apply_start_timestamp`](super::apply_start_timestamp), and samples are buffered in the
+//!    order in which they are logged.
+//! 2. Acknowledged samples are stored, unless an earlier sample has another value for the same
+//!    timestamp.
 //! 3. The store switches from buffering to appending between two requests, never within one.
 //! 4. No sample that is only in the WAL is older than [`ReplayGate::floor_ms`]; see [`log_floor`].
 //!
-//! Threads: any. After the replay, requests only read one atomic. Crash: the WAL is unchanged and contains the buffered
-//! samples.
+//! Threads: any. After the replay, requests only read one atomic. Crash: the WAL is unchanged and
+//! contains the buffered samples.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
@@ -98,8 +101,15 @@ impl ReplayGate {
     /// Creates the gate of a replay that has not started.
     pub(crate) fn new(options: &Options) -> Self {
         let memory_max = options.wal_replay_memory_bytes - replay_share(options);
-        let memory = MemoryBudget::new("bytes of samples buffered until the WAL is replayed", memory_max);
-        let state = State { replay: ReplayState::Running, stats: ReplayStats::default(), buffered: memory.charge() };
+        let memory = MemoryBudget::new(
+            "bytes of samples buffered until the WAL is replayed",
+            memory_max,
+        );
+        let state = State {
+            replay: ReplayState::Running,
+            stats: ReplayStats::default(),
+            buffered: memory.charge(),
+        };
         Self {
             progress: ReplayProgress::default(),
             is_done: AtomicBool::new(false),
@@ -118,12 +128,12 @@ impl ReplayGate {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// Waits until a time range can be read. A request that accepts partial results does not wait; its context records
-    /// that the result is partial.
+    /// Waits until a time range can be read. A request that accepts partial results does not wait;
+    /// its context records that the result is partial.
     ///
     /// # Errors
-    /// [`Error::Replaying`] if the request's deadline passes first, [`Error::ReplayFailed`] if the replay
-    /// failed, [`Error::Interrupted`] if the request is canceled.
+    /// [`Error::Replaying`] if the request's deadline passes first, [`Error::ReplayFailed`] if the
+    /// replay failed, [`Error::Interrupted`] if the request is canceled.
     pub(crate) fn wait_for(&self, ctx: &QueryContext, range: TimeRange) -> Result<()> {
         // Fast path: the replay has ended.
         if self.is_done() {
@@ -133,7 +143,12 @@ impl ReplayGate {
         if range.end_ms < self.floor_ms.load(Ordering::Relaxed) {
             return Ok(());
         }
-        if ctx.note_partial(|| format!("the WAL is being replayed, samples may be missing: {}", self.progress)) {
+        if ctx.note_partial(|| {
+            format!(
+                "the WAL is being replayed, samples may be missing: {}",
+                self.progress
+            )
+        }) {
             return Ok(());
         }
         self.wait(ctx)
@@ -152,10 +167,16 @@ impl ReplayGate {
             }
             match ctx.interrupted() {
                 None => {}
-                Some(Interrupt::Deadline) => return Err(Error::Replaying { progress: self.progress.to_string() }),
+                Some(Interrupt::Deadline) => {
+                    return Err(Error::Replaying {
+                        progress: self.progress.to_string(),
+                    });
+                }
                 Some(reason) => return Err(Error::Interrupted(reason)),
             }
-            let time = ctx.remaining().map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
+            let time = ctx
+                .remaining()
+                .map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
             self.ended.wait_for(&mut state, time);
         }
     }
@@ -165,23 +186,35 @@ impl ReplayGate {
     /// # Errors
     /// [`Error::ReplayFailed`].
     pub(crate) fn check(&self) -> Result<()> {
-        if self.is_done() { Ok(()) } else { self.state.lock().check() }
+        if self.is_done() {
+            Ok(())
+        } else {
+            self.state.lock().check()
+        }
     }
 
-    /// Decides whether the samples of a request are appended or buffered. Returns `None` if they are appended, or a
-    /// charge for their memory if they are buffered. Must be called within the request, so that the decision holds
-    /// until the request ends.
+    /// Decides whether the samples of a request are appended or buffered. Returns `None` if they
+    /// are appended, or a charge for their memory if they are buffered. Must be called within the
+    /// request, so that the decision holds until the request ends.
     ///
     /// # Errors
     /// [`Error::Limit`] if the budget of buffered samples is exhausted, [`Error::ReplayFailed`].
-    pub(crate) fn reserve_buffer(&self, n_samples: usize, histograms_size: usize) -> Result<Option<Charge>> {
+    pub(crate) fn reserve_buffer(
+        &self,
+        n_samples: usize,
+        histograms_size: usize,
+    ) -> Result<Option<Charge>> {
         if self.is_done() {
             return Ok(None);
         }
         self.check()?;
         let mut charge = self.memory.charge();
         charge
-            .grow(n_samples.saturating_mul(BUFFERED_SAMPLE_SIZE).saturating_add(histograms_size))
+            .grow(
+                n_samples
+                    .saturating_mul(BUFFERED_SAMPLE_SIZE)
+                    .saturating_add(histograms_size),
+            )
             .inspect_err(|_| self.is_full.store(true, Ordering::Relaxed))?;
         Ok(Some(charge))
     }
@@ -200,7 +233,12 @@ impl ReplayGate {
         if let ReplayState::Failed(reason) = &self.state.lock().replay {
             return Some(format!("replay of the WAL failed: {reason}"));
         }
-        let full = || format!("the buffer for samples written during the WAL replay is full; {}", self.progress);
+        let full = || {
+            format!(
+                "the buffer for samples written during the WAL replay is full; {}",
+                self.progress
+            )
+        };
         self.is_full.load(Ordering::Relaxed).then(full)
     }
 
@@ -249,21 +287,31 @@ impl ReplayGate {
 impl State {
     fn check(&self) -> Result<()> {
         match &self.replay {
-            ReplayState::Failed(reason) => Err(Error::ReplayFailed { reason: reason.clone() }),
+            ReplayState::Failed(reason) => Err(Error::ReplayFailed {
+                reason: reason.clone(),
+            }),
             ReplayState::Running | ReplayState::Done => Ok(()),
         }
     }
 }
 
-/// Returns a time below which blocks contain all samples of the WAL, or `i64::MIN` if there is no such bound.
+/// Returns a time below which blocks contain all samples of the WAL, or `i64::MIN` if there is no
+/// such bound.
 ///
-/// The maximum age of an accepted sample is relative to the newest sample. The WAL begins at the last flush, so the
-/// newest time *at that flush* counts. The newest time of the blocks may be later because of an import; the newest time
-/// of the checkpoints may be later because they are written shortly after the flush. The minimum of the two is never
-/// too new. New samples are compared with a time up to [`Options::ahead_max_ms`] before the newest sample.
-pub(crate) fn log_floor(options: &Options, in_blocks_ms: Option<i64>, in_checkpoints_ms: Option<i64>) -> i64 {
+/// The maximum age of an accepted sample is relative to the newest sample. The WAL begins at the
+/// last flush, so the newest time *at that flush* counts. The newest time of the blocks may be
+/// later because of an import; the newest time of the checkpoints may be later because they are
+/// written shortly after the flush. The minimum of the two is never too new. New samples are
+/// compared with a time up to [`Options::ahead_max_ms`] before the newest sample.
+pub(crate) fn log_floor(
+    options: &Options,
+    in_blocks_ms: Option<i64>,
+    in_checkpoints_ms: Option<i64>,
+) -> i64 {
     let newest_ms = in_blocks_ms.zip(in_checkpoints_ms).map(|(a, b)| a.min(b));
-    newest_ms.map_or(i64::MIN, |newest_ms| newest_ms.saturating_sub(options.age_max_ms() + options.ahead_max_ms))
+    newest_ms.map_or(i64::MIN, |newest_ms| {
+        newest_ms.saturating_sub(options.age_max_ms() + options.ahead_max_ms)
+    })
 }
 
 #[cfg(test)]
@@ -291,7 +339,8 @@ mod tests {
                 (Some(11 * hour), None, None),
                 (None, None, None),
             ] {
-                let expected = newest.map_or(i64::MIN, |newest| newest - age_ms - options.ahead_max_ms);
+                let expected =
+                    newest.map_or(i64::MIN, |newest| newest - age_ms - options.ahead_max_ms);
                 assert_eq!(
                     log_floor(&options, in_blocks, in_checkpoints),
                     expected,

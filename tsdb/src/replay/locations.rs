@@ -11,8 +11,8 @@ pub(super) struct SeriesLocation {
 
 /// Map from series ref to location. Locations are pushed first, then sorted, then looked up.
 ///
-/// A sender writes its series in the same order in every request, mostly in order of creation. So a lookup tries the
-/// entry after the last hit before it searches.
+/// A sender writes its series in the same order in every request, mostly in order of creation. So a
+/// lookup tries the entry after the last hit before it searches.
 #[derive(Debug, Default)]
 pub(super) struct SeriesLocations(Vec<(SeriesRef, SeriesLocation)>);
 
@@ -36,7 +36,8 @@ impl SeriesLocations {
         self.0.append(&mut others.0);
     }
 
-    /// Sorts the locations; required before lookups. If a series was appended twice, keeps either location.
+    /// Sorts the locations; required before lookups. If a series was appended twice, keeps either
+    /// location.
     pub(super) fn sort(&mut self) {
         // The stable sort is fast here: entries arrive sorted, or in a few sorted runs.
         self.0.sort_by_key(|&(series, _)| series);
@@ -54,7 +55,10 @@ impl SeriesLocations {
             hint.0 += 1;
             return Some(location);
         }
-        let at = self.0.binary_search_by_key(&series, |&(series, _)| series).ok()?;
+        let at = self
+            .0
+            .binary_search_by_key(&series, |&(series, _)| series)
+            .ok()?;
         hint.0 = at + 1;
         Some(self.0[at].1)
     }
@@ -68,7 +72,9 @@ mod tests {
     fn series_are_found_in_any_order() {
         let location = |slot| SeriesLocation { shard: 1, slot };
         let (mut locations, mut others) = (SeriesLocations::default(), SeriesLocations::default());
-        (0..50).rev().for_each(|i| locations.push(SeriesRef(u64::from(i) * 4), location(i)));
+        (0..50)
+            .rev()
+            .for_each(|i| locations.push(SeriesRef(u64::from(i) * 4), location(i)));
         (25..100).for_each(|i| others.push(SeriesRef(u64::from(i) * 4), location(i)));
         locations.extend(others);
         locations.sort();
@@ -76,8 +82,14 @@ mod tests {
         for step in [1, 3, 7, 99] {
             let mut hint = LookupHint::default();
             for i in (0..100).map(|i| i * step % 100) {
-                assert_eq!(locations.find(SeriesRef(u64::from(i) * 4), &mut hint), Some(location(i)));
-                assert_eq!(locations.find(SeriesRef(u64::from(i) * 4 + 1), &mut hint), None);
+                assert_eq!(
+                    locations.find(SeriesRef(u64::from(i) * 4), &mut hint),
+                    Some(location(i))
+                );
+                assert_eq!(
+                    locations.find(SeriesRef(u64::from(i) * 4 + 1), &mut hint),
+                    None
+                );
             }
         }
     }

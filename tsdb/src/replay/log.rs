@@ -22,8 +22,8 @@ use crate::shard::shard_of;
 use crate::wal::checkpoint::{self, Entry};
 use crate::wal::reader::{Frame, Item, Opened, Reader};
 use crate::wal::record::{
-    self, DefinedLabel, EXEMPLARS, START_TIMESTAMPS, SampleColumn, decode_exemplars, decode_histograms,
-    decode_start_timestamps,
+    self, DefinedLabel, EXEMPLARS, START_TIMESTAMPS, SampleColumn, decode_exemplars,
+    decode_histograms, decode_start_timestamps,
 };
 use crate::wal::{Decompressor, HEADER_SIZE, SegmentKind, is_closed, quarantine};
 
@@ -68,8 +68,13 @@ struct Scratch<'a> {
 
 impl LogReplay {
     /// Lists the files of a log and chooses its checkpoint.
-    pub(super) fn open(dir: PathBuf, home: Option<usize>, context: &ReplayContext<'_>) -> Result<Self> {
-        // The directory is missing if the process ended after it created only the directory of the epoch.
+    pub(super) fn open(
+        dir: PathBuf,
+        home: Option<usize>,
+        context: &ReplayContext<'_>,
+    ) -> Result<Self> {
+        // The directory is missing if the process ended after it created only the directory of the
+        // epoch.
         let names = list_if_exists(context.fs, &dir)?;
         let checkpoints = SegmentKind::Checkpoint.numbers(&names);
         let mut log = Self {
@@ -94,15 +99,21 @@ impl LogReplay {
         Ok(log)
     }
 
-    /// Chooses the checkpoint to load, and reports the damage of newer ones. Returns the number of the first live
-    /// segment.
+    /// Chooses the checkpoint to load, and reports the damage of newer ones. Returns the number of
+    /// the first live segment.
     fn choose_checkpoint(&mut self, numbers: &[u64], context: &ReplayContext<'_>) -> Result<u64> {
         let start = checkpoint::choose(numbers, |number| {
             let path = self.path(SegmentKind::Checkpoint, number);
-            let Some(damage) = checkpoint::examine(context.fs, &path, &context.large_frames)? else {
+            let Some(damage) = checkpoint::examine(context.fs, &path, &context.large_frames)?
+            else {
                 return Ok(checkpoint::State::Valid);
             };
-            tracing::error!(?path, offset = damage.offset, "a WAL checkpoint is damaged: {}", damage.reason);
+            tracing::error!(
+                ?path,
+                offset = damage.offset,
+                "a WAL checkpoint is damaged: {}",
+                damage.reason
+            );
             fail_on_damage(context, &path, damage.offset, damage.reason)?;
             self.stats.n_damaged_checkpoints += 1;
             let state = damage.state();
@@ -123,7 +134,9 @@ impl LogReplay {
         ];
         for (kind, numbers) in kinds {
             for &number in numbers {
-                context.progress.expect_file(file_size(context.fs, &self.path(kind, number))?);
+                context
+                    .progress
+                    .expect_file(file_size(context.fs, &self.path(kind, number))?);
             }
         }
         Ok(())
@@ -131,8 +144,15 @@ impl LogReplay {
 
     /// Returns the paths of the live segments.
     pub(super) fn segments(&self) -> impl Iterator<Item = PathBuf> {
-        let series = self.series.iter().map(|&number| self.path(SegmentKind::Series, number));
-        series.chain(self.samples.iter().map(|&number| self.path(SegmentKind::Samples, number)))
+        let series = self
+            .series
+            .iter()
+            .map(|&number| self.path(SegmentKind::Series, number));
+        series.chain(
+            self.samples
+                .iter()
+                .map(|&number| self.path(SegmentKind::Samples, number)),
+        )
     }
 
     /// Loads the checkpoint, then the series segments.
@@ -151,19 +171,26 @@ impl LogReplay {
         let numbers = std::mem::take(&mut self.series);
         for &number in &numbers {
             let is_closed = is_closed(&numbers, number);
-            self.segment((SegmentKind::Series, number, is_closed), context, |log, frame| {
-                let Some((record, payload)) = decompressor.decompress(frame.record, frame.payload) else {
-                    return Ok(None);
-                };
-                match record {
-                    record::SERIES => log.load_series(payload, &mut loader, context),
-                    record::METADATA => {
-                        let set = |family: &str, metadata| set_metadata(context, family, metadata);
-                        Ok(record::decode_metadata(payload, set))
+            self.segment(
+                (SegmentKind::Series, number, is_closed),
+                context,
+                |log, frame| {
+                    let Some((record, payload)) =
+                        decompressor.decompress(frame.record, frame.payload)
+                    else {
+                        return Ok(None);
+                    };
+                    match record {
+                        record::SERIES => log.load_series(payload, &mut loader, context),
+                        record::METADATA => {
+                            let set =
+                                |family: &str, metadata| set_metadata(context, family, metadata);
+                            Ok(record::decode_metadata(payload, set))
+                        }
+                        _ => Ok(None),
                     }
-                    _ => Ok(None),
-                }
-            })?;
+                },
+            )?;
         }
         self.locations.sort();
         self.stats.n_series += self.locations.len() as u64;
@@ -171,7 +198,11 @@ impl LogReplay {
     }
 
     /// Replays the samples segments. `earlier` contains the series of earlier epochs.
-    pub(super) fn samples(&mut self, context: &ReplayContext<'_>, earlier: &SeriesLocations) -> Result<()> {
+    pub(super) fn samples(
+        &mut self,
+        context: &ReplayContext<'_>,
+        earlier: &SeriesLocations,
+    ) -> Result<()> {
         // A series that an earlier epoch defined may be in any shard.
         let home = self.home.filter(|_| earlier.len() == 0);
         let mut decompressor = Decompressor::default();
@@ -187,13 +218,23 @@ impl LogReplay {
         for &number in &numbers {
             let n_unknown_samples = self.stats.n_unknown_samples;
             let is_closed = is_closed(&numbers, number);
-            self.segment((SegmentKind::Samples, number, is_closed), context, |log, frame| {
-                let decompressed = decompressor.decompress(frame.record, frame.payload);
-                Ok(decompressed.and_then(|(record, payload)| log.apply_record(record, payload, &mut scratch)))
-            })?;
+            self.segment(
+                (SegmentKind::Samples, number, is_closed),
+                context,
+                |log, frame| {
+                    let decompressed = decompressor.decompress(frame.record, frame.payload);
+                    Ok(decompressed.and_then(|(record, payload)| {
+                        log.apply_record(record, payload, &mut scratch)
+                    }))
+                },
+            )?;
             // The next flush removes the log; samples without a series must not be lost with it.
             if self.stats.n_unknown_samples > n_unknown_samples {
-                quarantine::link_file(context.fs, context.quarantine, &self.path(SegmentKind::Samples, number))?;
+                quarantine::link_file(
+                    context.fs,
+                    context.quarantine,
+                    &self.path(SegmentKind::Samples, number),
+                )?;
             }
         }
         scratch.bins.drain(&mut self.stats);
@@ -202,11 +243,13 @@ impl LogReplay {
 
     /// Cuts off the torn tails.
     pub(super) fn cut_torn_tails(&self, fs: &dyn Fs) -> Result<()> {
-        self.torn.iter().try_for_each(|(path, size)| fs.truncate(path, *size).map_err(Error::io("cut", path)))
+        self.torn
+            .iter()
+            .try_for_each(|(path, size)| fs.truncate(path, *size).map_err(Error::io("cut", path)))
     }
 
-    /// Reads a segment and passes its frames to `each`, which returns `None` if a frame does not decode. A closed
-    /// segment was completely written, so it has no torn tail.
+    /// Reads a segment and passes its frames to `each`, which returns `None` if a frame does not
+    /// decode. A closed segment was completely written, so it has no torn tail.
     fn segment(
         &mut self,
         (kind, number, is_closed): (SegmentKind, u64, bool),
@@ -216,7 +259,10 @@ impl LogReplay {
         let path = self.path(kind, number);
         match Reader::open(context.fs, &path, kind, &context.large_frames)? {
             Opened::Empty => {
-                tracing::info!(?path, "a WAL segment has no header: nothing was written to it, or it was truncated");
+                tracing::info!(
+                    ?path,
+                    "a WAL segment has no header: nothing was written to it, or it was truncated"
+                );
             }
             Opened::Damaged(size) => {
                 fail_on_damage(context, &path, 0, "no valid header")?;
@@ -233,7 +279,8 @@ impl LogReplay {
                     match item {
                         Item::Frame(frame) => {
                             self.stats.n_missing_frames += frame.n_missing;
-                            // The checksum is valid, so another version of the program wrote this record.
+                            // The checksum is valid, so another version of the program wrote this
+                            // record.
                             each(self, &frame)?.ok_or_else(|| frame.unknown_record(&path))?;
                         }
                         Item::Torn(range) if !is_closed => self.torn(&path, range),
@@ -267,7 +314,13 @@ impl LogReplay {
                     head.set_last(slot, series.last_ms);
                 }
                 drop(head);
-                self.defined(series.series, SeriesLocation { shard: shard as u16, slot });
+                self.defined(
+                    series.series,
+                    SeriesLocation {
+                        shard: shard as u16,
+                        slot,
+                    },
+                );
             }
             Entry::LostSeries => self.stats.n_lost_series += 1,
             Entry::Exemplars((labels, exemplars)) => {
@@ -310,12 +363,22 @@ impl LogReplay {
             Some(set) => head.load_labels(&set, series)?,
         };
         drop(head);
-        self.defined(series, SeriesLocation { shard: shard as u16, slot });
+        self.defined(
+            series,
+            SeriesLocation {
+                shard: shard as u16,
+                slot,
+            },
+        );
         Ok(())
     }
 
     /// Returns the shard of a series, and its labels if they had to be decoded to find it.
-    fn shard(&self, labels: impl FnOnce() -> Labels, context: &ReplayContext<'_>) -> (usize, Option<Labels>) {
+    fn shard(
+        &self,
+        labels: impl FnOnce() -> Labels,
+        context: &ReplayContext<'_>,
+    ) -> (usize, Option<Labels>) {
         match self.home {
             Some(home) => (home, None),
             None => {
@@ -336,7 +399,12 @@ impl LogReplay {
     }
 
     /// Applies a record of a samples segment. Returns `None` if it does not decode.
-    fn apply_record(&mut self, record: u8, payload: &[u8], scratch: &mut Scratch<'_>) -> Option<()> {
+    fn apply_record(
+        &mut self,
+        record: u8,
+        payload: &[u8],
+        scratch: &mut Scratch<'_>,
+    ) -> Option<()> {
         match record {
             record::SAMPLES => {
                 record::decode_samples(payload, &mut scratch.column)?;
@@ -351,7 +419,12 @@ impl LogReplay {
     }
 
     fn read_start_timestamps(&self, payload: &[u8], scratch: &mut Scratch<'_>) -> Option<()> {
-        let Scratch { start_timestamps, hints, earlier, .. } = scratch;
+        let Scratch {
+            start_timestamps,
+            hints,
+            earlier,
+            ..
+        } = scratch;
         start_timestamps.clear();
         let is_buffered = decode_start_timestamps(payload, |series, timestamp_ms, start| {
             if let Some(location) = self.find(series, earlier, hints) {
@@ -364,7 +437,14 @@ impl LogReplay {
 
     /// Applies the samples in `scratch.column`.
     fn apply_samples(&mut self, scratch: &mut Scratch<'_>) {
-        let Scratch { context, earlier, column, hints, bins, start_timestamps } = scratch;
+        let Scratch {
+            context,
+            earlier,
+            column,
+            hints,
+            bins,
+            start_timestamps,
+        } = scratch;
         context.progress.add_samples(column.len() as u64);
         let has_starts = !start_timestamps.is_empty();
         if has_starts {
@@ -379,7 +459,12 @@ impl LogReplay {
             };
             newest_ms = newest_ms.max(sample.timestamp_ms);
             if has_starts {
-                self.apply_one(location, AnySample::Float(sample), start_timestamps, context);
+                self.apply_one(
+                    location,
+                    AnySample::Float(sample),
+                    start_timestamps,
+                    context,
+                );
             } else {
                 bins.push(location, sample, &mut self.stats);
             }
@@ -390,15 +475,25 @@ impl LogReplay {
     }
 
     fn apply_histograms(&mut self, payload: &[u8], scratch: &mut Scratch<'_>) -> Option<()> {
-        let Scratch { context, earlier, hints, bins, start_timestamps, .. } = scratch;
-        // If a float and a histogram have the same timestamp, the first wins: apply the earlier floats now.
+        let Scratch {
+            context,
+            earlier,
+            hints,
+            bins,
+            start_timestamps,
+            ..
+        } = scratch;
+        // If a float and a histogram have the same timestamp, the first wins: apply the earlier
+        // floats now.
         bins.drain(&mut self.stats);
         let decoded = decode_histograms(payload, |logged| {
             context.progress.add_samples(1);
             self.reserve_ref(logged.series);
             match self.find(logged.series, earlier, hints) {
                 Some(location) => {
-                    context.newest_ms.fetch_max(logged.timestamp_ms, Ordering::Relaxed);
+                    context
+                        .newest_ms
+                        .fetch_max(logged.timestamp_ms, Ordering::Relaxed);
                     let sample = AnySample::Histogram(logged.timestamp_ms, &logged.histogram);
                     self.apply_one(location, sample, start_timestamps, context);
                 }
@@ -424,11 +519,20 @@ impl LogReplay {
     }
 
     fn apply_exemplars(&mut self, payload: &[u8], scratch: &mut Scratch<'_>) -> Option<()> {
-        let Scratch { context, earlier, hints, .. } = scratch;
+        let Scratch {
+            context,
+            earlier,
+            hints,
+            ..
+        } = scratch;
         decode_exemplars(payload, |id, series, exemplar| {
             self.reserve_ref(series);
             let location = self.find(series, earlier, hints);
-            let labels = |found: SeriesLocation| context.shards[usize::from(found.shard)].head().labels(found.slot);
+            let labels = |found: SeriesLocation| {
+                context.shards[usize::from(found.shard)]
+                    .head()
+                    .labels(found.slot)
+            };
             self.restore_exemplar(id, exemplar, context, || location.map(labels));
         })
     }
@@ -453,20 +557,37 @@ impl LogReplay {
         earlier: &SeriesLocations,
         hints: &mut (LookupHint, LookupHint),
     ) -> Option<SeriesLocation> {
-        self.locations.find(series, &mut hints.0).or_else(|| earlier.find(series, &mut hints.1))
+        self.locations
+            .find(series, &mut hints.0)
+            .or_else(|| earlier.find(series, &mut hints.1))
     }
 
     /// Records a torn tail, which is cut off at the end of the replay.
     fn torn(&mut self, path: &Path, range: Range<u64>) {
-        tracing::info!(?path, offset = range.start, bytes = range.end - range.start, "a WAL segment has a torn tail");
+        tracing::info!(
+            ?path,
+            offset = range.start,
+            bytes = range.end - range.start,
+            "a WAL segment has a torn tail"
+        );
         self.stats.torn_bytes += range.end - range.start;
         self.torn.push((path.to_owned(), range.start));
     }
 
-    fn damaged(&mut self, path: &Path, range: Range<u64>, context: &ReplayContext<'_>) -> Result<()> {
+    fn damaged(
+        &mut self,
+        path: &Path,
+        range: Range<u64>,
+        context: &ReplayContext<'_>,
+    ) -> Result<()> {
         let bytes = range.end - range.start;
         if self.n_damaged < DAMAGE_LOGGED_MAX {
-            tracing::warn!(?path, offset = range.start, bytes, "skipped damaged bytes of the WAL");
+            tracing::warn!(
+                ?path,
+                offset = range.start,
+                bytes,
+                "skipped damaged bytes of the WAL"
+            );
         } else if self.n_damaged == DAMAGE_LOGGED_MAX {
             tracing::warn!(dir = ?self.dir, "more damage in this log is skipped and not logged");
         }
@@ -486,7 +607,9 @@ impl LogReplay {
 }
 
 pub(super) fn file_size(fs: &dyn Fs, path: &Path) -> Result<u64> {
-    fs.open(path).and_then(|file| file.size()).map_err(Error::io("open", path))
+    fs.open(path)
+        .and_then(|file| file.size())
+        .map_err(Error::io("open", path))
 }
 
 fn set_metadata(context: &ReplayContext<'_>, family: &str, metadata: Metadata) {
@@ -494,12 +617,23 @@ fn set_metadata(context: &ReplayContext<'_>, family: &str, metadata: Metadata) {
     all.set(family, metadata);
 }
 
-fn fail_on_damage(context: &ReplayContext<'_>, path: &Path, offset: u64, reason: &str) -> Result<()> {
+fn fail_on_damage(
+    context: &ReplayContext<'_>,
+    path: &Path,
+    offset: u64,
+    reason: &str,
+) -> Result<()> {
     match context.on_corruption {
         WalOnCorruption::Quarantine => Ok(()),
         WalOnCorruption::Refuse => {
-            let reason = format!("{reason}; restore the file, or set --storage.wal.on-corruption=quarantine");
-            Err(Error::Corrupt { path: path.to_owned(), offset, reason })
+            let reason = format!(
+                "{reason}; restore the file, or set --storage.wal.on-corruption=quarantine"
+            );
+            Err(Error::Corrupt {
+                path: path.to_owned(),
+                offset,
+                reason,
+            })
         }
     }
 }

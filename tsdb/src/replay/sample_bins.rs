@@ -1,11 +1,13 @@
 //! Replayed samples, grouped by series before they are applied to the heads.
 //!
-//! A request has about one sample for each of many series. Applied in log order, consecutive samples would touch
-//! different chunks. So the samples of many requests are collected in bins, one per range of slots. A full bin is
-//! sorted by slot, and each series appends its samples in one run. This reads and writes the state of a series once,
-//! and branch prediction adapts to its values.
+//! A request has about one sample for each of many series. Applied in log order, consecutive
+//! samples would touch different chunks. So the samples of many requests are collected in bins, one
+//! per range of slots. A full bin is sorted by slot, and each series appends its samples in one
+//! run. This reads and writes the state of a series once, and branch prediction adapts to its
+//! values.
 //!
-//! Invariant: the samples of a series stay in log order, because the first of two values for one timestamp wins.
+//! Invariant: the samples of a series stay in log order, because the first of two values for one
+//! timestamp wins.
 
 use super::locations::SeriesLocation;
 use super::stats::ReplayStats;
@@ -14,7 +16,8 @@ use crate::shard::Shard;
 
 /// Capacity of a bin in samples per slot. Longer runs are no cheaper per sample.
 const SAMPLES_PER_SLOT: usize = 8;
-/// A bin covers at least 2^`SLOT_BITS_MIN` slots; more if there are so many slots that bins would exceed [`BINS_MAX`].
+/// A bin covers at least 2^`SLOT_BITS_MIN` slots; more if there are so many slots that bins would
+/// exceed [`BINS_MAX`].
 const SLOT_BITS_MIN: u32 = 9;
 /// Maximum bits of a slot within its bin: an entry stores it above the timestamp.
 const SLOT_BITS_MAX: u32 = u64::BITS - TIME_BITS;
@@ -50,28 +53,52 @@ struct Sorted {
 }
 
 impl<'a> SampleBins<'a> {
-    /// Creates empty bins for the current series of all shards, or only of shard `home`. The bins use at most `bytes`
-    /// of memory.
+    /// Creates empty bins for the current series of all shards, or only of shard `home`. The bins
+    /// use at most `bytes` of memory.
     pub(super) fn new(shards: &'a [Shard], home: Option<usize>, bytes: usize) -> Self {
         let is_replayed = |shard| home.is_none_or(|home| home == shard);
-        let n_slots = |shard: usize| if is_replayed(shard) { shards[shard].head().len() } else { 0 };
+        let n_slots = |shard: usize| {
+            if is_replayed(shard) {
+                shards[shard].head().len()
+            } else {
+                0
+            }
+        };
         let n_slots: Vec<usize> = (0..shards.len()).map(n_slots).collect();
-        let n_bins = |bits| n_slots.iter().map(|n_slots| n_slots.div_ceil(1_usize << bits)).sum::<usize>();
-        let bits = (SLOT_BITS_MIN..SLOT_BITS_MAX).find(|&bits| n_bins(bits) <= BINS_MAX).unwrap_or(SLOT_BITS_MAX);
+        let n_bins = |bits| {
+            n_slots
+                .iter()
+                .map(|n_slots| n_slots.div_ceil(1_usize << bits))
+                .sum::<usize>()
+        };
+        let bits = (SLOT_BITS_MIN..SLOT_BITS_MAX)
+            .find(|&bits| n_bins(bits) <= BINS_MAX)
+            .unwrap_or(SLOT_BITS_MAX);
         let capacity = bytes / size_of::<Entry>() / n_bins(bits).max(1);
         Self {
             shards,
             slot_bits: bits,
             capacity: capacity.clamp(1, SAMPLES_PER_SLOT << bits),
-            bins: n_slots.iter().map(|n_slots| vec![Vec::new(); n_slots.div_ceil(1 << bits)]).collect(),
+            bins: n_slots
+                .iter()
+                .map(|n_slots| vec![Vec::new(); n_slots.div_ceil(1 << bits)])
+                .collect(),
             sorted: Sorted::default(),
         }
     }
 
     /// Adds a sample. If its bin is full, applies the samples of the bin.
     #[inline]
-    pub(super) fn push(&mut self, location: SeriesLocation, sample: Sample, stats: &mut ReplayStats) {
-        let (shard, bin) = (usize::from(location.shard), (location.slot >> self.slot_bits) as usize);
+    pub(super) fn push(
+        &mut self,
+        location: SeriesLocation,
+        sample: Sample,
+        stats: &mut ReplayStats,
+    ) {
+        let (shard, bin) = (
+            usize::from(location.shard),
+            (location.slot >> self.slot_bits) as usize,
+        );
         let Some(entry) = Entry::new(location.slot & ((1 << self.slot_bits) - 1), sample) else {
             self.drain_bin(shard, bin, stats);
             return self.apply_one(shard, location.slot, sample, stats);
@@ -103,22 +130,38 @@ impl<'a> SampleBins<'a> {
         let Sorted { samples, ends } = &self.sorted;
         // Slots are less than 2^31.
         let first = (bin << self.slot_bits) as u32;
-        self.shards[shard].head_mut().replay_runs(first, ends, samples, |replayed, n| stats.count(replayed, n));
+        self.shards[shard]
+            .head_mut()
+            .replay_runs(first, ends, samples, |replayed, n| stats.count(replayed, n));
     }
 
     /// Applies one sample whose timestamp does not fit into an entry.
     #[cold]
     fn apply_one(&self, shard: usize, slot: u32, sample: Sample, stats: &mut ReplayStats) {
-        self.shards[shard].head_mut().replay_runs(slot, &[1], &[sample], |replayed, n| stats.count(replayed, n));
+        self.shards[shard]
+            .head_mut()
+            .replay_runs(slot, &[1], &[sample], |replayed, n| {
+                stats.count(replayed, n)
+            });
     }
 }
 
 impl Entry {
-    /// Returns `None` if the timestamp does not fit [`TIME_BITS`] bits (thousands of years from now).
+    /// Returns `None` if the timestamp does not fit [`TIME_BITS`] bits (thousands of years from
+    /// now).
     #[inline]
-    fn new(slot: u32, Sample { timestamp_ms, value }: Sample) -> Option<Self> {
+    fn new(
+        slot: u32,
+        Sample {
+            timestamp_ms,
+            value,
+        }: Sample,
+    ) -> Option<Self> {
         let low = timestamp_ms as u64 & ((1 << TIME_BITS) - 1);
-        let entry = Self { key: u64::from(slot) << TIME_BITS | low, value };
+        let entry = Self {
+            key: u64::from(slot) << TIME_BITS | low,
+            value,
+        };
         (entry.sample().timestamp_ms == timestamp_ms).then_some(entry)
     }
 
@@ -130,7 +173,10 @@ impl Entry {
     #[inline]
     fn sample(self) -> Sample {
         let above = u64::BITS - TIME_BITS;
-        Sample { timestamp_ms: (self.key << above) as i64 >> above, value: self.value }
+        Sample {
+            timestamp_ms: (self.key << above) as i64 >> above,
+            value: self.value,
+        }
     }
 }
 
@@ -139,12 +185,20 @@ impl Sorted {
     fn sort(&mut self, entries: &[Entry], n_slots: usize) {
         self.ends.clear();
         self.ends.resize(n_slots, 0);
-        entries.iter().for_each(|entry| self.ends[entry.slot()] += 1);
+        entries
+            .iter()
+            .for_each(|entry| self.ends[entry.slot()] += 1);
         let mut start = 0;
         for end in &mut self.ends {
             start += std::mem::replace(end, start);
         }
-        self.samples.resize(entries.len(), Sample { timestamp_ms: 0, value: 0.0 });
+        self.samples.resize(
+            entries.len(),
+            Sample {
+                timestamp_ms: 0,
+                value: 0.0,
+            },
+        );
         for entry in entries {
             let at = &mut self.ends[entry.slot()];
             self.samples[*at] = entry.sample();
@@ -173,8 +227,19 @@ mod tests {
     fn shards(dir: &std::path::Path) -> Vec<Shard> {
         let shard = |idx: u16| {
             let (dir, fs) = (dir.join(idx.to_string()), Arc::new(RealFs));
-            let options = WalOptions { number: 0, dir, fs, sync: WalSync::Never, segment_size_bytes: 1 << 20 };
-            let shard = Shard::new(idx, 1, crate::shard::ShardLog::new(Wal::open(options).unwrap()), usize::MAX);
+            let options = WalOptions {
+                number: 0,
+                dir,
+                fs,
+                sync: WalSync::Never,
+                segment_size_bytes: 1 << 20,
+            };
+            let shard = Shard::new(
+                idx,
+                1,
+                crate::shard::ShardLog::new(Wal::open(options).unwrap()),
+                usize::MAX,
+            );
             for i in 0..u64::from(N_SERIES) {
                 let labels = Labels::from_pairs([("i", i.to_string().as_str())]).unwrap();
                 shard.head_mut().load_labels(&labels, SeriesRef(i)).unwrap();
@@ -191,9 +256,18 @@ mod tests {
             for slot in 0..N_SERIES {
                 let (mut copies, mut out) = (HeadCopies::default(), SampleColumns::default());
                 let visible = ReadView::new(1000, Vec::new());
-                head.copy(&[head.slot_ref(slot)], TimeRange::ALL, &visible, &mut copies);
+                head.copy(
+                    &[head.slot_ref(slot)],
+                    TimeRange::ALL,
+                    &visible,
+                    &mut copies,
+                );
                 copies.read(0, TimeRange::ALL, &mut out).unwrap();
-                all.push(out.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits())).collect());
+                all.push(
+                    out.iter()
+                        .map(|sample| (sample.timestamp_ms, sample.value.to_bits()))
+                        .collect(),
+                );
             }
         }
         all
@@ -203,38 +277,58 @@ mod tests {
     fn log() -> impl Iterator<Item = (SeriesLocation, Sample)> {
         let mut state = 7_u64;
         let mut next = move |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % n
         };
         (0..60_000_u32).map(move |i| {
-            let location = SeriesLocation { shard: next(2) as u16, slot: (i + next(50) as u32) % N_SERIES };
+            let location = SeriesLocation {
+                shard: next(2) as u16,
+                slot: (i + next(50) as u32) % N_SERIES,
+            };
             let timestamp_ms = match next(400) {
                 0 => i64::MIN + next(3) as i64,
                 1 => i64::MAX - next(3) as i64,
                 2..20 => i64::from(i) * 10 - next(5_000) as i64,
                 _ => i64::from(i / N_SERIES) * 30_000,
             };
-            (location, Sample { timestamp_ms, value: next(3) as f64 })
+            (
+                location,
+                Sample {
+                    timestamp_ms,
+                    value: next(3) as f64,
+                },
+            )
         })
     }
 
     #[test]
     fn applying_samples_in_runs_equals_applying_them_one_by_one() {
         let dir = tempfile::tempdir().unwrap();
-        let (one_by_one, mut expected) = (shards(&dir.path().join("expected")), ReplayStats::default());
+        let (one_by_one, mut expected) =
+            (shards(&dir.path().join("expected")), ReplayStats::default());
         for (SeriesLocation { shard, slot }, sample) in log() {
-            let replayed = one_by_one[usize::from(shard)].head_mut().replay(slot, AnySample::Float(sample));
+            let replayed = one_by_one[usize::from(shard)]
+                .head_mut()
+                .replay(slot, AnySample::Float(sample));
             expected.count(replayed, 1);
         }
         assert!(expected.n_repeated > 100 && expected.n_conflicting > 100);
         let expected_contents = contents(&one_by_one);
         for bytes in [0, 1 << 10, 1 << 16, 1 << 20, usize::MAX] {
-            let (shards, mut stats) = (shards(&dir.path().join(bytes.to_string())), ReplayStats::default());
+            let (shards, mut stats) = (
+                shards(&dir.path().join(bytes.to_string())),
+                ReplayStats::default(),
+            );
             let mut bins = SampleBins::new(&shards, None, bytes);
             for (at, (location, sample)) in log().enumerate() {
                 bins.push(location, sample, &mut stats);
                 let n_binned: usize = bins.bins.iter().flatten().map(Vec::len).sum();
-                assert!(n_binned * size_of::<Entry>() <= bytes.max(6 * size_of::<Entry>()), "the bound holds");
+                assert!(
+                    n_binned * size_of::<Entry>() <= bytes.max(6 * size_of::<Entry>()),
+                    "the bound holds"
+                );
                 if at == 40_000 {
                     bins.drain(&mut stats);
                     assert!(bins.bins.iter().flatten().all(Vec::is_empty));
@@ -250,9 +344,22 @@ mod tests {
     fn the_number_and_the_size_of_bins_are_bounded() {
         let dir = tempfile::tempdir().unwrap();
         let shards = shards(dir.path());
-        let bins_of = |home| SampleBins::new(&shards, home, 1 << 30).bins.iter().map(Vec::len).collect::<Vec<_>>();
-        assert_eq!((bins_of(None), bins_of(Some(1))), (vec![3, 3], vec![0, 3]), "512 slots a bin");
-        assert_eq!(SampleBins::new(&shards, None, 1 << 30).capacity, SAMPLES_PER_SLOT * 512);
+        let bins_of = |home| {
+            SampleBins::new(&shards, home, 1 << 30)
+                .bins
+                .iter()
+                .map(Vec::len)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (bins_of(None), bins_of(Some(1))),
+            (vec![3, 3], vec![0, 3]),
+            "512 slots a bin"
+        );
+        assert_eq!(
+            SampleBins::new(&shards, None, 1 << 30).capacity,
+            SAMPLES_PER_SLOT * 512
+        );
         assert_eq!(SampleBins::new(&shards, Some(0), 3 << 14).capacity, 1 << 10);
     }
 }

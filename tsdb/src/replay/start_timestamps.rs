@@ -16,8 +16,15 @@ pub(super) struct RecordStartTimestamps {
 
 impl RecordStartTimestamps {
     /// Adds the start timestamp of a sample. If it is added twice, the first one wins.
-    pub(super) fn add(&mut self, location: SeriesLocation, timestamp_ms: i64, start: StartTimestamp) {
-        self.by_sample.entry((location, timestamp_ms)).or_insert(start);
+    pub(super) fn add(
+        &mut self,
+        location: SeriesLocation,
+        timestamp_ms: i64,
+        start: StartTimestamp,
+    ) {
+        self.by_sample
+            .entry((location, timestamp_ms))
+            .or_insert(start);
     }
 
     /// Returns `true` if no sample has a start timestamp.
@@ -38,20 +45,29 @@ impl RecordStartTimestamps {
 
     /// Sets the start timestamp of a sample that was just replayed.
     #[inline]
-    pub(super) fn apply(&self, head: &mut Head, location: SeriesLocation, timestamp_ms: i64, replayed: Replayed) {
+    pub(super) fn apply(
+        &self,
+        head: &mut Head,
+        location: SeriesLocation,
+        timestamp_ms: i64,
+        replayed: Replayed,
+    ) {
         // Fast path: the record has no start timestamps.
         if self.is_empty() {
             return;
         }
         let logged = self.by_sample.get(&(location, timestamp_ms)).copied();
-        if let Some(start) = logged.or_else(|| self.is_buffered.then_some(StartTimestamp::buffered(0))) {
+        if let Some(start) =
+            logged.or_else(|| self.is_buffered.then_some(StartTimestamp::buffered(0)))
+        {
             apply_start_timestamp(start, head, location.slot, timestamp_ms, replayed);
         }
     }
 }
 
-/// Sets the start timestamp of a sample as the append did, or would have done after the replay. A dropped out-of-order
-/// sample gets none. The start timestamp of a dropped in-order sample applies to the samples after it.
+/// Sets the start timestamp of a sample as the append did, or would have done after the replay. A
+/// dropped out-of-order sample gets none. The start timestamp of a dropped in-order sample applies
+/// to the samples after it.
 pub(crate) fn apply_start_timestamp(
     start: StartTimestamp,
     head: &mut Head,

@@ -15,15 +15,18 @@ pub struct ReplayStats {
     pub n_repeated: u64,
     /// Samples dropped because an earlier one has another value for the same timestamp.
     pub n_conflicting: u64,
-    /// Samples and exemplars whose series is not defined: its definition is damaged, or was lost in a power cut.
+    /// Samples and exemplars whose series is not defined: its definition is damaged, or was lost in
+    /// a power cut.
     pub n_unknown_samples: u64,
     /// Bytes cut off the ends of segments: writes that were incomplete when the process ended.
     pub torn_bytes: u64,
     /// Bytes inside files that belong to no valid record. They were copied to the quarantine.
     pub damaged_bytes: u64,
-    /// Frames missing according to the sequence numbers around them, including those in damaged bytes.
+    /// Frames missing according to the sequence numbers around them, including those in damaged
+    /// bytes.
     pub n_missing_frames: u64,
-    /// Damaged checkpoints. An older checkpoint was used instead, or the valid part of the damaged one.
+    /// Damaged checkpoints. An older checkpoint was used instead, or the valid part of the damaged
+    /// one.
     pub n_damaged_checkpoints: u64,
     /// Series known to be lost with a damaged checkpoint.
     pub n_lost_series: u64,
@@ -35,8 +38,8 @@ pub struct ReplayStats {
     pub n_buffered_repeated: u64,
     /// Buffered samples dropped because an earlier one has another value for the same timestamp.
     pub n_buffered_conflicting: u64,
-    /// Buffered samples whose timestamp would have been rejected after the replay. They are stored, because they were
-    /// acknowledged.
+    /// Buffered samples whose timestamp would have been rejected after the replay. They are stored,
+    /// because they were acknowledged.
     pub n_buffered_out_of_bounds: u64,
 }
 
@@ -54,7 +57,11 @@ impl ReplayStats {
     /// Returns `true` if acknowledged data may be lost. Torn tails were not acknowledged.
     #[must_use]
     pub fn is_damaged(&self) -> bool {
-        self.damaged_bytes + self.n_missing_frames + self.n_damaged_checkpoints + self.n_unknown_samples > 0
+        self.damaged_bytes
+            + self.n_missing_frames
+            + self.n_damaged_checkpoints
+            + self.n_unknown_samples
+            > 0
     }
 
     pub(crate) fn add(&mut self, other: Self) {

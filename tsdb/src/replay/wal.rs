@@ -22,7 +22,8 @@ pub(crate) struct Replay<'a> {
     context: &'a ReplayContext<'a>,
     /// By epoch, oldest first.
     logs: Vec<Vec<LogReplay>>,
-    /// Series of all epochs except the newest. Each series is defined once, in the epoch that created it.
+    /// Series of all epochs except the newest. Each series is defined once, in the epoch that
+    /// created it.
     earlier: SeriesLocations,
     next_ref: u64,
 }
@@ -37,70 +38,118 @@ pub(crate) fn check_versions(fs: &dyn Fs, wal_dir: &Path, epochs: &[Epoch]) -> R
             let names = list_if_exists(fs, &dir)?;
             for kind in SegmentKind::ALL {
                 let ours = names.iter().filter(|name| kind.parse(name).is_some());
-                ours.map(|name| dir.join(name)).try_for_each(|path| check_version(fs, &path, kind))?;
+                ours.map(|name| dir.join(name))
+                    .try_for_each(|path| check_version(fs, &path, kind))?;
             }
         }
     }
     Ok(())
 }
 
-/// Makes segments survive a power cut, before a new record refers to a series in them or a repeated sample is not
-/// logged again: the process that wrote them may have ended before their sync. Nothing is appended to them any more.
+/// Makes segments survive a power cut, before a new record refers to a series in them or a repeated
+/// sample is not logged again: the process that wrote them may have ended before their sync.
+/// Nothing is appended to them any more.
 fn sync(context: &ReplayContext<'_>, segments: &[PathBuf]) -> Result<()> {
     for path in segments {
         if context.stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted(Interrupt::Shutdown));
         }
         // This also syncs the file.
-        context.fs.truncate(path, file_size(context.fs, path)?).map_err(Error::io("sync", path))?;
+        context
+            .fs
+            .truncate(path, file_size(context.fs, path)?)
+            .map_err(Error::io("sync", path))?;
     }
     let dirs: BTreeSet<&Path> = segments.iter().filter_map(|path| path.parent()).collect();
-    dirs.into_iter().try_for_each(|dir| context.fs.sync_dir(dir).map_err(Error::io("sync", dir)))
+    dirs.into_iter()
+        .try_for_each(|dir| context.fs.sync_dir(dir).map_err(Error::io("sync", dir)))
 }
 
 impl<'a> Replay<'a> {
     /// Loads the definitions of all epochs below `wal_dir`, oldest first.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read, [`Error::Version`] if a format version is not supported,
-    /// [`Error::Corrupt`] if a valid frame holds an unknown record, and for damage under `Refuse`.
-    pub(crate) fn definitions(wal_dir: &Path, epochs: &[Epoch], context: &'a ReplayContext<'a>) -> Result<Self> {
+    /// [`Error::Io`] if a file cannot be read, [`Error::Version`] if a format version is not
+    /// supported, [`Error::Corrupt`] if a valid frame holds an unknown record, and for damage under
+    /// `Refuse`.
+    pub(crate) fn definitions(
+        wal_dir: &Path,
+        epochs: &[Epoch],
+        context: &'a ReplayContext<'a>,
+    ) -> Result<Self> {
         let mut logs: Vec<Vec<LogReplay>> = Vec::new();
         for epoch in epochs {
             let is_current_layout = epoch.logs == context.shards.len();
-            let open = |log| LogReplay::open(epoch.log_dir(wal_dir, log), is_current_layout.then_some(log), context);
-            logs.push((0..epoch.logs).into_par_iter().map(open).collect::<Result<_>>()?);
+            let open = |log| {
+                LogReplay::open(
+                    epoch.log_dir(wal_dir, log),
+                    is_current_layout.then_some(log),
+                    context,
+                )
+            };
+            logs.push(
+                (0..epoch.logs)
+                    .into_par_iter()
+                    .map(open)
+                    .collect::<Result<_>>()?,
+            );
         }
-        let segments: Vec<PathBuf> = logs.iter().flatten().flat_map(LogReplay::segments).collect();
+        let segments: Vec<PathBuf> = logs
+            .iter()
+            .flatten()
+            .flat_map(LogReplay::segments)
+            .collect();
         thread::scope(|scope| {
             // Waits for the disk, while the definitions need the cores.
             let sync = || sync(context, &segments);
-            let started = thread::Builder::new().name("replay-sync".into()).spawn_scoped(scope, sync);
+            let started = thread::Builder::new()
+                .name("replay-sync".into())
+                .spawn_scoped(scope, sync);
             let syncing = started.map_err(Error::io("start a thread for", wal_dir))?;
             for logs in &mut logs {
-                logs.par_iter_mut().try_for_each(|log| log.definitions(context))?;
+                logs.par_iter_mut()
+                    .try_for_each(|log| log.definitions(context))?;
             }
             syncing.join().unwrap_or_else(|panic| resume_unwind(panic))
         })?;
-        context.shards.par_iter().try_for_each(|shard| shard.head_mut().finish_loading())?;
+        context
+            .shards
+            .par_iter()
+            .try_for_each(|shard| shard.head_mut().finish_loading())?;
         let mut earlier = SeriesLocations::default();
         let n_earlier = logs.len().saturating_sub(1);
         for log in logs[..n_earlier].iter_mut().flatten() {
             earlier.extend(std::mem::take(&mut log.locations));
         }
         earlier.sort();
-        let next_ref = logs.iter().flatten().map(|log| log.next_ref).max().unwrap_or(0);
-        Ok(Self { context, logs, earlier, next_ref })
+        let next_ref = logs
+            .iter()
+            .flatten()
+            .map(|log| log.next_ref)
+            .max()
+            .unwrap_or(0);
+        Ok(Self {
+            context,
+            logs,
+            earlier,
+            next_ref,
+        })
     }
 
-    /// Returns the next series ref after all definitions. Samples of unknown series may have higher refs.
+    /// Returns the next series ref after all definitions. Samples of unknown series may have higher
+    /// refs.
     pub(crate) fn next_ref(&self) -> u64 {
         self.next_ref
     }
 
-    /// Returns an upper bound on the number of samples segments that the logs ever had, including removed ones.
+    /// Returns an upper bound on the number of samples segments that the logs ever had, including
+    /// removed ones.
     pub(crate) fn n_samples_segments_created(&self) -> u64 {
-        self.logs.iter().flatten().map(|log| log.next_samples).fold(0, u64::saturating_add)
+        self.logs
+            .iter()
+            .flatten()
+            .map(|log| log.next_samples)
+            .fold(0, u64::saturating_add)
     }
 
     /// Replays the samples. Returns the statistics and the next free series ref.
@@ -109,7 +158,8 @@ impl<'a> Replay<'a> {
     /// The errors of [`Replay::definitions`], and [`Error::Interrupted`] if the replay is stopped.
     pub(crate) fn samples(mut self) -> Result<(ReplayStats, u64)> {
         for logs in &mut self.logs {
-            logs.par_iter_mut().try_for_each(|log| log.samples(self.context, &self.earlier))?;
+            logs.par_iter_mut()
+                .try_for_each(|log| log.samples(self.context, &self.earlier))?;
         }
         let mut stats = ReplayStats::default();
         for log in self.logs.iter().flatten() {

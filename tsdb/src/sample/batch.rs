@@ -7,8 +7,9 @@ use crate::sample::Sample;
 use crate::sample::exemplar::{Exemplar, RejectedExemplar};
 use crate::sample::histogram::Histogram;
 
-/// A reference to a series in memory. Valid until the series is evicted. After that, appends with this handle are
-/// rejected with [`RejectReason::Moved`], and [`Db::series`](crate::Db::series) returns a new handle.
+/// A reference to a series in memory. Valid until the series is evicted. After that, appends with
+/// this handle are rejected with [`RejectReason::Moved`], and [`Db::series`](crate::Db::series)
+/// returns a new handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesHandle {
     pub(crate) shard: u16,
@@ -18,13 +19,14 @@ pub struct SeriesHandle {
     pub(crate) slot: u32,
 }
 
-/// Samples to append, grouped by shard, and the samples that the last append rejected. Reuse it with
-/// [`WriteBatch::clear`].
+/// Samples to append, grouped by shard, and the samples that the last append rejected. Reuse it
+/// with [`WriteBatch::clear`].
 #[derive(Debug, Default)]
 pub struct WriteBatch {
     /// Floats by shard. Samples of one shard keep the order in which they were pushed.
     pub(crate) shards: Vec<Vec<Append>>,
-    /// Number of floats, which is the position of the next one in the request. A request has fewer than 2^32 floats.
+    /// Number of floats, which is the position of the next one in the request. A request has fewer
+    /// than 2^32 floats.
     n_floats: u32,
     /// Histograms by shard.
     pub(crate) histograms: Vec<Vec<AppendHistogram>>,
@@ -51,30 +53,39 @@ pub(crate) struct ShardBatch<'a> {
 }
 
 impl<'a> ShardBatch<'a> {
-    /// Returns part number `idx`, of at most `n_floats_max` floats. A batch with histograms or start timestamps has one
-    /// part.
+    /// Returns part number `idx`, of at most `n_floats_max` floats. A batch with histograms or
+    /// start timestamps has one part.
     pub(crate) fn part(self, idx: usize, n_floats_max: usize) -> Option<Self> {
         if self.histograms.is_empty() && self.starts.is_empty() {
-            return self.floats.chunks(n_floats_max).nth(idx).map(|floats| Self { floats, ..self });
+            return self
+                .floats
+                .chunks(n_floats_max)
+                .nth(idx)
+                .map(|floats| Self { floats, ..self });
         }
         (idx == 0).then_some(self)
     }
 
-    /// Returns a function that returns the start timestamp of each float in turn, in milliseconds; 0 is unknown.
+    /// Returns a function that returns the start timestamp of each float in turn, in milliseconds;
+    /// 0 is unknown.
     pub(crate) fn starts(self) -> impl FnMut() -> i64 + 'a {
         let (mut starts, mut next_idx) = (self.starts.iter().peekable(), 0);
         move || {
-            let start_ms = starts.next_if(|(idx, _)| *idx == next_idx).map_or(0, |&(_, start_ms)| start_ms);
+            let start_ms = starts
+                .next_if(|(idx, _)| *idx == next_idx)
+                .map_or(0, |&(_, start_ms)| start_ms);
             next_idx += 1;
             start_ms
         }
     }
 }
 
-/// The histograms of a shard that are still to be appended, by series, then time, then position in the request.
+/// The histograms of a shard that are still to be appended, by series, then time, then position in
+/// the request.
 ///
-/// If the batch has start timestamps, all histograms come after all floats, in the order of the request: a log record
-/// has floats or histograms, and a replay must set the start timestamps of a series in the order of the append.
+/// If the batch has start timestamps, all histograms come after all floats, in the order of the
+/// request: a log record has floats or histograms, and a replay must set the start timestamps of a
+/// series in the order of the append.
 #[derive(Debug)]
 pub(crate) struct HistogramQueue<'a> {
     has_starts: bool,
@@ -89,19 +100,27 @@ impl<'a> HistogramQueue<'a> {
         if !batch.has_starts {
             sorted.sort_by_key(|append| (append.slot, append.timestamp_ms));
         }
-        Self { has_starts: batch.has_starts, n_taken: vec![0; sorted.len()], sorted }
+        Self {
+            has_starts: batch.has_starts,
+            n_taken: vec![0; sorted.len()],
+            sorted,
+        }
     }
 
-    /// Takes a histogram that precedes a float of the same series: an older one, or one at the same timestamp that is
-    /// before the float in the request.
+    /// Takes a histogram that precedes a float of the same series: an older one, or one at the same
+    /// timestamp that is before the float in the request.
     #[inline]
     pub(crate) fn take_before(&mut self, float: &Append) -> Option<&'a AppendHistogram> {
         // Fast path: no histograms, or only those of other series.
-        let (Some(lowest), Some(highest)) = (self.sorted.first(), self.sorted.last()) else { return None };
+        let (Some(lowest), Some(highest)) = (self.sorted.first(), self.sorted.last()) else {
+            return None;
+        };
         if self.has_starts || float.slot < lowest.slot || float.slot > highest.slot {
             return None;
         }
-        let first = self.sorted.partition_point(|append| append.slot < float.slot);
+        let first = self
+            .sorted
+            .partition_point(|append| append.slot < float.slot);
         let n_taken = self.n_taken.get_mut(first)?;
         let next = *self.sorted.get(first + *n_taken)?;
         let is_before = (next.timestamp_ms, next.place) <= (float.sample.timestamp_ms, float.place);
@@ -111,30 +130,41 @@ impl<'a> HistogramQueue<'a> {
         })
     }
 
-    /// Returns `true` if a histogram precedes a float of the same series and timestamp, which is then a duplicate.
+    /// Returns `true` if a histogram precedes a float of the same series and timestamp, which is
+    /// then a duplicate.
     pub(crate) fn replaces(&self, float: &Append) -> bool {
         // Fast path: no histograms, or all of them come after all floats.
         if self.sorted.is_empty() || self.has_starts {
             return false;
         }
         let at = (float.slot, float.sample.timestamp_ms);
-        let first = self.sorted.partition_point(|append| (append.slot, append.timestamp_ms) < at);
-        let same = self.sorted[first..].iter().take_while(|append| (append.slot, append.timestamp_ms) == at);
-        same.take_while(|append| append.place <= float.place).any(|append| append.histogram.fits())
+        let first = self
+            .sorted
+            .partition_point(|append| (append.slot, append.timestamp_ms) < at);
+        let same = self.sorted[first..]
+            .iter()
+            .take_while(|append| (append.slot, append.timestamp_ms) == at);
+        same.take_while(|append| append.place <= float.place)
+            .any(|append| append.histogram.fits())
     }
 
     /// Takes all others.
     pub(crate) fn take_rest(self) -> impl Iterator<Item = &'a AppendHistogram> {
-        let Self { sorted, n_taken, .. } = self;
+        let Self {
+            sorted, n_taken, ..
+        } = self;
         let mut n_skipped = 0;
-        sorted.into_iter().zip(n_taken).filter_map(move |(append, n_taken)| {
-            n_skipped += n_taken;
-            if n_skipped == 0 {
-                return Some(append);
-            }
-            n_skipped -= 1;
-            None
-        })
+        sorted
+            .into_iter()
+            .zip(n_taken)
+            .filter_map(move |(append, n_taken)| {
+                n_skipped += n_taken;
+                if n_skipped == 0 {
+                    return Some(append);
+                }
+                n_skipped -= 1;
+                None
+            })
     }
 }
 
@@ -174,9 +204,18 @@ pub(crate) struct AppendHistogram {
 impl AppendHistogram {
     /// Returns the rejection of this histogram.
     pub(crate) fn reject(&self, reason: RejectReason) -> Rejected {
-        let sample = Sample { timestamp_ms: self.timestamp_ms, value: self.histogram.sum };
+        let sample = Sample {
+            timestamp_ms: self.timestamp_ms,
+            value: self.histogram.sum,
+        };
         let histogram = Some(Arc::clone(&self.histogram));
-        Rejected { tag: self.tag, sample, start_ms: self.start_ms, histogram, reason }
+        Rejected {
+            tag: self.tag,
+            sample,
+            start_ms: self.start_ms,
+            histogram,
+            reason,
+        }
     }
 }
 
@@ -207,7 +246,8 @@ pub enum RejectReason {
     /// Too far behind the newest timestamp of the store, with out-of-order samples disabled.
     #[error("out of bounds")]
     OutOfBounds,
-    /// Older than the out-of-order window; for an in-order sample, older than `in_order_max_age_ms`.
+    /// Older than the out-of-order window; for an in-order sample, older than
+    /// `in_order_max_age_ms`.
     #[error("too old sample")]
     TooOld,
     /// Too far ahead of the clock.
@@ -223,11 +263,14 @@ pub enum RejectReason {
 }
 
 impl WriteBatch {
-    /// Creates a batch of samples of this process. However new they are, they never make samples of other batches too
-    /// old.
+    /// Creates a batch of samples of this process. However new they are, they never make samples of
+    /// other batches too old.
     #[must_use]
     pub fn own() -> Self {
-        Self { is_own: true, ..Self::default() }
+        Self {
+            is_own: true,
+            ..Self::default()
+        }
     }
 
     /// Adds a sample. A rejection returns `tag` in [`Rejected::tag`].
@@ -246,13 +289,20 @@ impl WriteBatch {
         });
     }
 
-    /// Adds a histogram. An append stores floats and histograms of a series in order of time, unless the
-    /// batch has start timestamps: then histograms come last.
-    pub fn push_histogram(&mut self, series: SeriesHandle, timestamp_ms: i64, histogram: Arc<Histogram>, tag: u32) {
+    /// Adds a histogram. An append stores floats and histograms of a series in order of time,
+    /// unless the batch has start timestamps: then histograms come last.
+    pub fn push_histogram(
+        &mut self,
+        series: SeriesHandle,
+        timestamp_ms: i64,
+        histogram: Arc<Histogram>,
+        tag: u32,
+    ) {
         self.push_histogram_with_start(series, timestamp_ms, histogram, 0, tag);
     }
 
-    /// Like [`WriteBatch::push_histogram`], with the start timestamp of the histogram in milliseconds; 0 is unknown.
+    /// Like [`WriteBatch::push_histogram`], with the start timestamp of the histogram in
+    /// milliseconds; 0 is unknown.
     pub fn push_histogram_with_start(
         &mut self,
         series: SeriesHandle,
@@ -262,7 +312,9 @@ impl WriteBatch {
         tag: u32,
     ) {
         let shard = usize::from(series.shard);
-        let SeriesHandle { slot, generation, .. } = series;
+        let SeriesHandle {
+            slot, generation, ..
+        } = series;
         let place = self.n_floats;
         self.touched.add(timestamp_ms, series.name_group);
         at_shard(&mut self.histograms, shard).push(AppendHistogram {
@@ -276,10 +328,16 @@ impl WriteBatch {
         });
     }
 
-    /// Adds a sample with its start timestamp, the time since which its value has been counted, in milliseconds. 0 is
-    /// unknown.
+    /// Adds a sample with its start timestamp, the time since which its value has been counted, in
+    /// milliseconds. 0 is unknown.
     #[inline]
-    pub fn push_with_start(&mut self, series: SeriesHandle, sample: Sample, start_ms: i64, tag: u32) {
+    pub fn push_with_start(
+        &mut self,
+        series: SeriesHandle,
+        sample: Sample,
+        start_ms: i64,
+        tag: u32,
+    ) {
         self.push(series, sample, tag);
         if start_ms != 0 {
             let shard = usize::from(series.shard);
@@ -289,7 +347,11 @@ impl WriteBatch {
 
     /// Adds an exemplar of a series. A rejection returns `tag` in [`RejectedExemplar::tag`].
     pub fn push_exemplar(&mut self, series: SeriesHandle, exemplar: Exemplar, tag: u32) {
-        self.exemplars.push(AppendExemplar { series, tag, exemplar });
+        self.exemplars.push(AppendExemplar {
+            series,
+            tag,
+            exemplar,
+        });
     }
 
     /// Returns the exemplars that the last append did not store.
@@ -308,27 +370,49 @@ impl WriteBatch {
     pub(crate) fn of_shard(&self, shard: usize) -> Option<ShardBatch<'_>> {
         let floats = self.shards.get(shard).map_or(&[][..], |floats| floats);
         let starts = self.starts.get(shard).map_or(&[][..], |starts| starts);
-        let histograms = self.histograms.get(shard).map_or(&[][..], |histograms| histograms);
+        let histograms = self
+            .histograms
+            .get(shard)
+            .map_or(&[][..], |histograms| histograms);
         let has_starts = self.starts.iter().any(|starts| !starts.is_empty())
-            || self.histograms.iter().flatten().any(|append| append.start_ms != 0);
-        (!floats.is_empty() || !histograms.is_empty()).then_some(ShardBatch { floats, starts, histograms, has_starts })
+            || self
+                .histograms
+                .iter()
+                .flatten()
+                .any(|append| append.start_ms != 0);
+        (!floats.is_empty() || !histograms.is_empty()).then_some(ShardBatch {
+            floats,
+            starts,
+            histograms,
+            has_starts,
+        })
     }
 
     /// Returns the size of the histograms in bytes.
     pub(crate) fn histograms_size(&self) -> usize {
-        self.histograms.iter().flatten().map(|append| append.histogram.size()).sum()
+        self.histograms
+            .iter()
+            .flatten()
+            .map(|append| append.histogram.size())
+            .sum()
     }
 
     /// Returns the number of samples with a start timestamp.
     pub(crate) fn n_starts(&self) -> usize {
-        let n_histograms = self.histograms.iter().flatten().filter(|append| append.start_ms != 0).count();
+        let n_histograms = self
+            .histograms
+            .iter()
+            .flatten()
+            .filter(|append| append.start_ms != 0)
+            .count();
         self.starts.iter().map(Vec::len).sum::<usize>() + n_histograms
     }
 
     /// Returns the number of samples to append.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.shards.iter().map(Vec::len).sum::<usize>() + self.histograms.iter().map(Vec::len).sum::<usize>()
+        self.shards.iter().map(Vec::len).sum::<usize>()
+            + self.histograms.iter().map(Vec::len).sum::<usize>()
     }
 
     /// Returns the number of exemplars to append.
@@ -340,7 +424,9 @@ impl WriteBatch {
     /// Returns `true` if there is nothing to append.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.shards.iter().all(Vec::is_empty) && self.histograms.iter().all(Vec::is_empty) && self.exemplars.is_empty()
+        self.shards.iter().all(Vec::is_empty)
+            && self.histograms.iter().all(Vec::is_empty)
+            && self.exemplars.is_empty()
     }
 
     /// Clears the batch and keeps its memory.

@@ -2,7 +2,8 @@
 
 use crate::labels::Labels;
 
-/// Maximum number of characters in an exemplar's label names and values together (OpenMetrics 1.0, "Exemplars").
+/// Maximum number of characters in an exemplar's label names and values together (OpenMetrics 1.0,
+/// "Exemplars").
 pub const EXEMPLAR_LABELS_LEN_MAX: usize = 128;
 
 /// An example for a sample of a series.
@@ -19,15 +20,17 @@ pub struct Exemplar {
 /// Why an exemplar was not stored. Prometheus has the same messages (`storage/interface.go`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum RejectExemplar {
-    /// Older than the newest exemplar of its series by more than the out-of-order window; or at the same timestamp, but
-    /// lower in the order of values and labels.
+    /// Older than the newest exemplar of its series by more than the out-of-order window; or at the
+    /// same timestamp, but lower in the order of values and labels.
     #[error("out of order exemplar")]
     OutOfOrder,
     /// Too far ahead of the clock.
     #[error("out of bounds")]
     OutOfBounds,
     /// Its labels have more than [`EXEMPLAR_LABELS_LEN_MAX`] characters.
-    #[error("label length for exemplar exceeds maximum of {EXEMPLAR_LABELS_LEN_MAX} UTF-8 characters")]
+    #[error(
+        "label length for exemplar exceeds maximum of {EXEMPLAR_LABELS_LEN_MAX} UTF-8 characters"
+    )]
     LabelsTooLong,
     /// Exemplar storage is disabled.
     #[error("exemplar storage is disabled or max exemplars is less than or equal to 0")]

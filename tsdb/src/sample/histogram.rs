@@ -1,7 +1,7 @@
 //! Native histograms.
 //!
-//! The fields have the same meaning as in Prometheus' `prompb/types.proto` and `model/histogram`. The store does not
-//! interpret them.
+//! The fields have the same meaning as in Prometheus' `prompb/types.proto` and `model/histogram`.
+//! The store does not interpret them.
 
 mod validate;
 
@@ -19,7 +19,8 @@ pub const CUSTOM_BUCKETS_SCHEMA: i8 = -53;
 pub struct Histogram {
     /// Whether the counters were reset before this histogram.
     pub reset_hint: ResetHint,
-    /// -4 to 8: bounds are powers of 2^(2^-schema); [`CUSTOM_BUCKETS_SCHEMA`]: they are `custom_bounds`.
+    /// -4 to 8: bounds are powers of 2^(2^-schema); [`CUSTOM_BUCKETS_SCHEMA`]: they are
+    /// `custom_bounds`.
     pub schema: i8,
     /// Upper bound of the absolute values in the zero bucket.
     pub zero_threshold: f64,
@@ -64,7 +65,12 @@ pub enum HistogramCounts {
 
 impl Default for HistogramCounts {
     fn default() -> Self {
-        Self::Integer { count: 0, zero_count: 0, positive: Vec::new(), negative: Vec::new() }
+        Self::Integer {
+            count: 0,
+            zero_count: 0,
+            positive: Vec::new(),
+            negative: Vec::new(),
+        }
     }
 }
 
@@ -105,17 +111,23 @@ impl Histogram {
         n_positive + n_negative
     }
 
-    /// Returns `true` if the histogram is within the limits of the store: at most [`HISTOGRAM_BUCKETS_MAX`] buckets,
-    /// spans and bounds.
+    /// Returns `true` if the histogram is within the limits of the store: at most
+    /// [`HISTOGRAM_BUCKETS_MAX`] buckets, spans and bounds.
     #[must_use]
     pub fn fits(&self) -> bool {
         let n_spans = self.positive_spans.len() + self.negative_spans.len();
-        [self.n_buckets(), n_spans, self.custom_bounds.len()].iter().all(|&n| n <= HISTOGRAM_BUCKETS_MAX)
+        [self.n_buckets(), n_spans, self.custom_bounds.len()]
+            .iter()
+            .all(|&n| n <= HISTOGRAM_BUCKETS_MAX)
     }
 
-    /// Returns the number of values in the histogram, at least four. Less than 2^18 if [`Histogram::fits`].
+    /// Returns the number of values in the histogram, at least four. Less than 2^18 if
+    /// [`Histogram::fits`].
     pub(crate) fn n_cells(&self) -> usize {
-        4 + self.n_buckets() + self.positive_spans.len() + self.negative_spans.len() + self.custom_bounds.len()
+        4 + self.n_buckets()
+            + self.positive_spans.len()
+            + self.negative_spans.len()
+            + self.custom_bounds.len()
     }
 
     /// Returns `true` if two histograms are equal bit for bit, apart from their reset hints.
@@ -163,7 +175,9 @@ impl ResetHint {
     /// Returns the hint with this code.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
-        [Self::Unknown, Self::Reset, Self::NoReset, Self::Gauge].get(usize::from(code)).copied()
+        [Self::Unknown, Self::Reset, Self::NoReset, Self::Gauge]
+            .get(usize::from(code))
+            .copied()
     }
 }
 
@@ -172,21 +186,50 @@ impl HistogramCounts {
     #[must_use]
     pub fn n_buckets(&self) -> (usize, usize) {
         match self {
-            Self::Integer { positive, negative, .. } => (positive.len(), negative.len()),
-            Self::Float { positive, negative, .. } => (positive.len(), negative.len()),
+            Self::Integer {
+                positive, negative, ..
+            } => (positive.len(), negative.len()),
+            Self::Float {
+                positive, negative, ..
+            } => (positive.len(), negative.len()),
         }
     }
 
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (
-                Self::Integer { count, zero_count, positive, negative },
-                Self::Integer { count: c, zero_count: z, positive: p, negative: n },
+                Self::Integer {
+                    count,
+                    zero_count,
+                    positive,
+                    negative,
+                },
+                Self::Integer {
+                    count: c,
+                    zero_count: z,
+                    positive: p,
+                    negative: n,
+                },
             ) => count == c && zero_count == z && positive == p && negative == n,
             (
-                Self::Float { count, zero_count, positive, negative },
-                Self::Float { count: c, zero_count: z, positive: p, negative: n },
-            ) => same(*count, *c) && same(*zero_count, *z) && all_same(positive, p) && all_same(negative, n),
+                Self::Float {
+                    count,
+                    zero_count,
+                    positive,
+                    negative,
+                },
+                Self::Float {
+                    count: c,
+                    zero_count: z,
+                    positive: p,
+                    negative: n,
+                },
+            ) => {
+                same(*count, *c)
+                    && same(*zero_count, *z)
+                    && all_same(positive, p)
+                    && all_same(negative, n)
+            }
             _ => false,
         }
     }

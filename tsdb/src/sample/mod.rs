@@ -35,12 +35,18 @@ pub struct TimeRange {
 
 impl TimeRange {
     /// All of time.
-    pub const ALL: Self = Self { start_ms: i64::MIN, end_ms: i64::MAX };
+    pub const ALL: Self = Self {
+        start_ms: i64::MIN,
+        end_ms: i64::MAX,
+    };
 
     /// Creates the range of one millisecond.
     #[must_use]
     pub fn at(timestamp_ms: i64) -> Self {
-        Self { start_ms: timestamp_ms, end_ms: timestamp_ms }
+        Self {
+            start_ms: timestamp_ms,
+            end_ms: timestamp_ms,
+        }
     }
 
     /// Returns `true` if a timestamp lies inside.
@@ -64,14 +70,17 @@ impl TimeRange {
     /// Returns the smallest range that contains both.
     #[must_use]
     pub fn hull(self, other: Self) -> Self {
-        Self { start_ms: self.start_ms.min(other.start_ms), end_ms: self.end_ms.max(other.end_ms) }
+        Self {
+            start_ms: self.start_ms.min(other.start_ms),
+            end_ms: self.end_ms.max(other.end_ms),
+        }
     }
 }
 
 /// Samples of one series as two columns of equal length, in ascending order of time.
 ///
-/// The reset hint of a histogram refers to the previous sample in the columns. If a merge or removal changes the
-/// previous sample, the hint becomes unknown. A gauge stays a gauge.
+/// The reset hint of a histogram refers to the previous sample in the columns. If a merge or
+/// removal changes the previous sample, the hint becomes unknown. A gauge stays a gauge.
 #[derive(Debug, Clone, Default)]
 pub struct SampleColumns {
     /// Milliseconds since the Unix epoch, strictly ascending.
@@ -80,8 +89,9 @@ pub struct SampleColumns {
     pub values: Vec<f64>,
     /// The histograms and their indexes in the columns, ascending.
     pub histograms: Vec<(u32, Arc<Histogram>)>,
-    /// Start timestamps (the time since which the value of a sample has been counted): the indexes of changes,
-    /// ascending, with the start timestamp from that index on. 0 is unknown, and applies before the first change.
+    /// Start timestamps (the time since which the value of a sample has been counted): the indexes
+    /// of changes, ascending, with the start timestamp from that index on. 0 is unknown, and
+    /// applies before the first change.
     pub starts_ms: Vec<(u32, i64)>,
 }
 
@@ -121,11 +131,15 @@ impl SampleColumns {
     #[must_use]
     pub fn start_ms(&self, idx: usize) -> i64 {
         // Fast path: no start timestamps.
-        if self.starts_ms.is_empty() { 0 } else { start_timestamps::at(&self.starts_ms, idx) }
+        if self.starts_ms.is_empty() {
+            0
+        } else {
+            start_timestamps::at(&self.starts_ms, idx)
+        }
     }
 
-    /// Sets the start timestamps of the samples from the index `from` on. These samples must exist. Indexes in
-    /// `changes` are relative to `from`.
+    /// Sets the start timestamps of the samples from the index `from` on. These samples must exist.
+    /// Indexes in `changes` are relative to `from`.
     pub(crate) fn set_starts(&mut self, from: usize, changes: &[Change]) {
         start_timestamps::append(&mut self.starts_ms, from, changes);
     }
@@ -140,7 +154,10 @@ impl SampleColumns {
     pub fn push_histogram(&mut self, timestamp_ms: i64, histogram: Arc<Histogram>) {
         let value = histogram.sum;
         self.histograms.push((self.len() as u32, histogram));
-        self.push(Sample { timestamp_ms, value });
+        self.push(Sample {
+            timestamp_ms,
+            value,
+        });
     }
 
     /// Returns the histogram at `idx`, or `None` if that sample is a float.
@@ -150,17 +167,24 @@ impl SampleColumns {
         if self.histograms.is_empty() {
             return None;
         }
-        let at = self.histograms.binary_search_by_key(&(idx as u32), |(idx, _)| *idx).ok()?;
+        let at = self
+            .histograms
+            .binary_search_by_key(&(idx as u32), |(idx, _)| *idx)
+            .ok()?;
         Some(&self.histograms[at].1)
     }
 
     /// Returns the range from the first to the last sample, or `None` if there are none.
     #[must_use]
     pub fn range(&self) -> Option<TimeRange> {
-        Some(TimeRange { start_ms: *self.timestamps_ms.first()?, end_ms: *self.timestamps_ms.last()? })
+        Some(TimeRange {
+            start_ms: *self.timestamps_ms.first()?,
+            end_ms: *self.timestamps_ms.last()?,
+        })
     }
 
-    /// Moves the samples of `later` to the end. All of them must be newer than the samples in `self`.
+    /// Moves the samples of `later` to the end. All of them must be newer than the samples in
+    /// `self`.
     pub(crate) fn append(&mut self, later: &mut Self) {
         if later.is_empty() {
             return;
@@ -169,11 +193,20 @@ impl SampleColumns {
         if first > 0 {
             later.clear_reset_hint(0);
         }
-        start_timestamps::append(&mut self.starts_ms, self.timestamps_ms.len(), &later.starts_ms);
+        start_timestamps::append(
+            &mut self.starts_ms,
+            self.timestamps_ms.len(),
+            &later.starts_ms,
+        );
         later.starts_ms.clear();
         self.timestamps_ms.append(&mut later.timestamps_ms);
         self.values.append(&mut later.values);
-        self.histograms.extend(later.histograms.drain(..).map(|(idx, histogram)| (first + idx, histogram)));
+        self.histograms.extend(
+            later
+                .histograms
+                .drain(..)
+                .map(|(idx, histogram)| (first + idx, histogram)),
+        );
     }
 
     /// Removes the samples inside `range`.
@@ -186,21 +219,36 @@ impl SampleColumns {
     /// Removes the samples outside `range`.
     pub fn retain(&mut self, range: TimeRange) {
         if range.start_ms > i64::MIN {
-            self.remove(TimeRange { start_ms: i64::MIN, end_ms: range.start_ms - 1 });
+            self.remove(TimeRange {
+                start_ms: i64::MIN,
+                end_ms: range.start_ms - 1,
+            });
         }
         if range.end_ms < i64::MAX {
-            self.remove(TimeRange { start_ms: range.end_ms + 1, end_ms: i64::MAX });
+            self.remove(TimeRange {
+                start_ms: range.end_ms + 1,
+                end_ms: i64::MAX,
+            });
         }
     }
 
     fn drain(&mut self, removed: std::ops::Range<usize>) {
-        start_timestamps::drain(&mut self.starts_ms, removed.clone(), self.timestamps_ms.len());
+        start_timestamps::drain(
+            &mut self.starts_ms,
+            removed.clone(),
+            self.timestamps_ms.len(),
+        );
         self.timestamps_ms.drain(removed.clone());
         self.values.drain(removed.clone());
-        let first_from = |at: usize| self.histograms.partition_point(|(idx, _)| (*idx as usize) < at);
+        let first_from = |at: usize| {
+            self.histograms
+                .partition_point(|(idx, _)| (*idx as usize) < at)
+        };
         let (start, end) = (first_from(removed.start), first_from(removed.end));
         self.histograms.drain(start..end);
-        self.histograms[start..].iter_mut().for_each(|(idx, _)| *idx -= removed.len() as u32);
+        self.histograms[start..]
+            .iter_mut()
+            .for_each(|(idx, _)| *idx -= removed.len() as u32);
         if !removed.is_empty() {
             self.clear_reset_hint(removed.start);
         }
@@ -210,13 +258,25 @@ impl SampleColumns {
     pub(crate) fn truncate(&mut self, len: usize) {
         self.timestamps_ms.truncate(len);
         self.values.truncate(len);
-        self.histograms.truncate(self.histograms.partition_point(|(idx, _)| (*idx as usize) < len));
-        self.starts_ms.truncate(self.starts_ms.partition_point(|(idx, _)| (*idx as usize) < len));
+        self.histograms.truncate(
+            self.histograms
+                .partition_point(|(idx, _)| (*idx as usize) < len),
+        );
+        self.starts_ms.truncate(
+            self.starts_ms
+                .partition_point(|(idx, _)| (*idx as usize) < len),
+        );
     }
 
-    /// Sets the reset hint of a histogram to unknown, unless it is a gauge, because its predecessor changed.
+    /// Sets the reset hint of a histogram to unknown, unless it is a gauge, because its predecessor
+    /// changed.
     fn clear_reset_hint(&mut self, idx: usize) {
-        let Ok(at) = self.histograms.binary_search_by_key(&(idx as u32), |(idx, _)| *idx) else { return };
+        let Ok(at) = self
+            .histograms
+            .binary_search_by_key(&(idx as u32), |(idx, _)| *idx)
+        else {
+            return;
+        };
         let histogram = &mut self.histograms[at].1;
         let reset_hint = histogram.reset_hint.after_another();
         if reset_hint != histogram.reset_hint {
@@ -224,19 +284,24 @@ impl SampleColumns {
         }
     }
 
-    /// Merges the samples of `other`. Of two samples at one timestamp, the sample in `self` wins. Returns the number of
-    /// timestamps at which the two samples differ.
+    /// Merges the samples of `other`. Of two samples at one timestamp, the sample in `self` wins.
+    /// Returns the number of timestamps at which the two samples differ.
     pub fn merge(&mut self, other: &Self) -> u64 {
-        let Some(other_range) = other.range() else { return 0 };
-        let ours = self.split_off(self.timestamps_ms.partition_point(|&t| t < other_range.start_ms));
+        let Some(other_range) = other.range() else {
+            return 0;
+        };
+        let ours = self.split_off(
+            self.timestamps_ms
+                .partition_point(|&t| t < other_range.start_ms),
+        );
         // Fast path: all samples are newer.
         if ours.is_empty() {
             self.append(&mut other.clone());
             return 0;
         }
         let (mut our, mut their, mut n_conflicts) = (0, 0, 0);
-        // Indexes at which the next sample of each side would follow its own predecessor. The first of `ours` follows
-        // the samples that stay in `self`.
+        // Indexes at which the next sample of each side would follow its own predecessor. The first
+        // of `ours` follows the samples that stay in `self`.
         let (mut our_next, mut their_next) = (self.len(), usize::MAX);
         while our < ours.len() || their < other.len() {
             let our_ms = ours.timestamps_ms.get(our).copied();
@@ -257,8 +322,8 @@ impl SampleColumns {
         n_conflicts
     }
 
-    /// Merges the samples from the index `from` on, which have another source, with the samples from `start` to `from`.
-    /// Of two samples at one timestamp, the one with the lower index wins.
+    /// Merges the samples from the index `from` on, which have another source, with the samples
+    /// from `start` to `from`. Of two samples at one timestamp, the one with the lower index wins.
     pub(crate) fn merge_from(&mut self, start: usize, from: usize) {
         if start == from || from == self.len() {
             return;
@@ -276,8 +341,14 @@ impl SampleColumns {
     /// Splits off the samples from the index `at` on.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         let starts_ms = start_timestamps::slice(&self.starts_ms, at..self.len());
-        start_timestamps::drain(&mut self.starts_ms, at..self.timestamps_ms.len(), self.timestamps_ms.len());
-        let from = self.histograms.partition_point(|(idx, _)| (*idx as usize) < at);
+        start_timestamps::drain(
+            &mut self.starts_ms,
+            at..self.timestamps_ms.len(),
+            self.timestamps_ms.len(),
+        );
+        let from = self
+            .histograms
+            .partition_point(|(idx, _)| (*idx as usize) < at);
         let mut histograms = self.histograms.split_off(from);
         histograms.iter_mut().for_each(|(idx, _)| *idx -= at as u32);
         Self {
@@ -288,11 +359,15 @@ impl SampleColumns {
         }
     }
 
-    /// Appends a sample of `other`. The sample keeps its reset hint if its index in `self` is `next`, because it then
-    /// follows its predecessor. Returns `next` for the following sample.
+    /// Appends a sample of `other`. The sample keeps its reset hint if its index in `self` is
+    /// `next`, because it then follows its predecessor. Returns `next` for the following sample.
     pub(crate) fn push_from(&mut self, other: &Self, idx: usize, next: usize) -> usize {
         if !(self.starts_ms.is_empty() && other.starts_ms.is_empty()) {
-            start_timestamps::push(&mut self.starts_ms, self.timestamps_ms.len(), other.start_ms(idx));
+            start_timestamps::push(
+                &mut self.starts_ms,
+                self.timestamps_ms.len(),
+                other.start_ms(idx),
+            );
         }
         match other.histogram(idx) {
             Some(histogram) => {
@@ -302,7 +377,10 @@ impl SampleColumns {
                     self.clear_reset_hint(at);
                 }
             }
-            None => self.push(Sample { timestamp_ms: other.timestamps_ms[idx], value: other.values[idx] }),
+            None => self.push(Sample {
+                timestamp_ms: other.timestamps_ms[idx],
+                value: other.values[idx],
+            }),
         }
         self.len()
     }
@@ -318,7 +396,13 @@ impl SampleColumns {
 
     /// Iterates over timestamps and values in order of time. The value of a histogram is its sum.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Sample> + '_ {
-        self.timestamps_ms.iter().zip(&self.values).map(|(&timestamp_ms, &value)| Sample { timestamp_ms, value })
+        self.timestamps_ms
+            .iter()
+            .zip(&self.values)
+            .map(|(&timestamp_ms, &value)| Sample {
+                timestamp_ms,
+                value,
+            })
     }
 }
 
@@ -337,10 +421,17 @@ mod tests {
             start_timestamps::push(&mut columns.starts_ms, len, value as i64 * 100);
             let value = value as f64;
             match value % 2.0 == 1.0 {
-                true => {
-                    columns.push_histogram(timestamp_ms, Arc::new(Histogram { sum: value, ..Histogram::default() }))
-                }
-                false => columns.push(Sample { timestamp_ms, value }),
+                true => columns.push_histogram(
+                    timestamp_ms,
+                    Arc::new(Histogram {
+                        sum: value,
+                        ..Histogram::default()
+                    }),
+                ),
+                false => columns.push(Sample {
+                    timestamp_ms,
+                    value,
+                }),
             }
         }
         columns
@@ -349,10 +440,16 @@ mod tests {
     fn map(columns: &SampleColumns) -> BTreeMap<i64, u64> {
         for (idx, &value) in columns.values.iter().enumerate() {
             assert_eq!(columns.start_ms(idx), value as i64 * 100);
-            assert_eq!(columns.histogram(idx).map(|histogram| histogram.sum), (value % 2.0 == 1.0).then_some(value));
+            assert_eq!(
+                columns.histogram(idx).map(|histogram| histogram.sum),
+                (value % 2.0 == 1.0).then_some(value)
+            );
         }
         assert!(columns.histograms.is_sorted_by(|a, b| a.0 < b.0));
-        columns.iter().map(|s| (s.timestamp_ms, s.value as u64)).collect()
+        columns
+            .iter()
+            .map(|s| (s.timestamp_ms, s.value as u64))
+            .collect()
     }
 
     proptest! {
@@ -392,15 +489,29 @@ mod tests {
     fn following(times_ms: &[i64]) -> SampleColumns {
         let mut columns = SampleColumns::default();
         for &timestamp_ms in times_ms {
-            let reset_hint = if timestamp_ms % 10 == 9 { ResetHint::Gauge } else { ResetHint::NoReset };
-            columns.push_histogram(timestamp_ms, Arc::new(Histogram { reset_hint, ..Histogram::default() }));
+            let reset_hint = if timestamp_ms % 10 == 9 {
+                ResetHint::Gauge
+            } else {
+                ResetHint::NoReset
+            };
+            columns.push_histogram(
+                timestamp_ms,
+                Arc::new(Histogram {
+                    reset_hint,
+                    ..Histogram::default()
+                }),
+            );
         }
         columns
     }
 
     fn unknown(columns: &SampleColumns) -> Vec<i64> {
-        let of = columns.histograms.iter().filter(|(_, histogram)| histogram.reset_hint == ResetHint::Unknown);
-        of.map(|(idx, _)| columns.timestamps_ms[*idx as usize]).collect()
+        let of = columns
+            .histograms
+            .iter()
+            .filter(|(_, histogram)| histogram.reset_hint == ResetHint::Unknown);
+        of.map(|(idx, _)| columns.timestamps_ms[*idx as usize])
+            .collect()
     }
 
     #[test]
@@ -418,7 +529,10 @@ mod tests {
             assert_eq!(unknown(&merged), expected, "{theirs:?}");
         }
         let mut cut = following(&[10, 20, 30, 40]);
-        cut.remove(TimeRange { start_ms: 15, end_ms: 25 });
+        cut.remove(TimeRange {
+            start_ms: 15,
+            end_ms: 25,
+        });
         assert_eq!(unknown(&cut), [30]);
     }
 }

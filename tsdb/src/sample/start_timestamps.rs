@@ -1,8 +1,9 @@
 //! Columns of start timestamps: the time since which a sample's value has been counted.
 //!
-//! Few series have start timestamps, and they rarely change. So a column has entries only for changes: the index of a
-//! sample, and the start timestamp from that sample to the next entry. 0 is unknown and applies before the first entry.
-//! Indexes ascend, and no entry repeats the start timestamp of the previous entry.
+//! Few series have start timestamps, and they rarely change. So a column has entries only for
+//! changes: the index of a sample, and the start timestamp from that sample to the next entry. 0 is
+//! unknown and applies before the first entry. Indexes ascend, and no entry repeats the start
+//! timestamp of the previous entry.
 
 use std::ops::Range;
 
@@ -32,14 +33,17 @@ pub(crate) fn push(column: &mut Vec<Change>, idx: usize, start_ms: i64) {
     }
 }
 
-/// Sets the start timestamps of at least one sample from an index on. Indexes in `later` are relative to that index.
+/// Sets the start timestamps of at least one sample from an index on. Indexes in `later` are
+/// relative to that index.
 pub(crate) fn append(column: &mut Vec<Change>, idx: usize, later: &[Change]) {
     // Fast path: no start timestamps.
     if column.is_empty() && later.is_empty() {
         return;
     }
     push(column, idx, 0);
-    later.iter().for_each(|&(from, start_ms)| push(column, idx + from as usize, start_ms));
+    later
+        .iter()
+        .for_each(|&(from, start_ms)| push(column, idx + from as usize, start_ms));
 }
 
 /// Returns the start timestamps of a range of samples, counted from the first of them.
@@ -50,7 +54,9 @@ pub(crate) fn slice(column: &[Change], indexes: Range<usize>) -> Vec<Change> {
     }
     let mut slice = Vec::new();
     push(&mut slice, 0, at(column, indexes.start));
-    let inside = column.iter().filter(|(from, _)| indexes.contains(&(*from as usize)));
+    let inside = column
+        .iter()
+        .filter(|(from, _)| indexes.contains(&(*from as usize)));
     inside.for_each(|&(from, start_ms)| push(&mut slice, from as usize - indexes.start, start_ms));
     slice
 }
@@ -74,14 +80,21 @@ mod tests {
 
     fn column(starts: &[i64]) -> Vec<Change> {
         let mut column = Vec::new();
-        starts.iter().enumerate().for_each(|(idx, &start_ms)| push(&mut column, idx, start_ms));
+        starts
+            .iter()
+            .enumerate()
+            .for_each(|(idx, &start_ms)| push(&mut column, idx, start_ms));
         column
     }
 
     fn list(column: &[Change], len: usize) -> Vec<i64> {
-        assert!(column.is_sorted_by(|a, b| a.0 < b.0) && column.iter().all(|(from, _)| (*from as usize) < len));
         assert!(
-            column.windows(2).all(|pair| pair[0].1 != pair[1].1) && column.first().is_none_or(|first| first.1 != 0)
+            column.is_sorted_by(|a, b| a.0 < b.0)
+                && column.iter().all(|(from, _)| (*from as usize) < len)
+        );
+        assert!(
+            column.windows(2).all(|pair| pair[0].1 != pair[1].1)
+                && column.first().is_none_or(|first| first.1 != 0)
         );
         (0..len).map(|idx| at(column, idx)).collect()
     }

@@ -1,7 +1,8 @@
 //! The series of a selection in one block, in label order.
 //!
-//! If all labels are needed, they are built as a packed string, by which streams are merged. A [`Labels`] is created
-//! only for a returned series. If no labels are needed, the index is not read. Samples are decoded on demand.
+//! If all labels are needed, they are built as a packed string, by which streams are merged. A
+//! [`Labels`] is created only for a returned series. If no labels are needed, the index is not
+//! read. Samples are decoded on demand.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -60,9 +61,22 @@ impl BlockStream {
         let mut cursor = stored.block.index.series_cursor(Access::Cached);
         cursor.keep_more(ctx.charge());
         let (first, idle) = (Mutex::default(), Mutex::default());
-        let reads = BlockReads { stored: Arc::clone(stored), ctx: ctx.clone(), first, idle };
+        let reads = BlockReads {
+            stored: Arc::clone(stored),
+            ctx: ctx.clone(),
+            first,
+            idle,
+        };
         let (ordinals, handed_out) = (ordinals.into_iter(), Labels::empty());
-        Self { reads: Arc::new(reads), cursor, ordinals, at: None, all, requested: RequestedLabels::All, handed_out }
+        Self {
+            reads: Arc::new(reads),
+            cursor,
+            ordinals,
+            at: None,
+            all,
+            requested: RequestedLabels::All,
+            handed_out,
+        }
     }
 
     /// Builds only the requested labels from now on.
@@ -80,7 +94,8 @@ impl BlockStream {
         self.ordinals.len() as u64 + u64::from(self.at.is_some())
     }
 
-    /// Advances to the next series with samples in the range. Checks the context while searching for samples.
+    /// Advances to the next series with samples in the range. Checks the context while searching
+    /// for samples.
     pub(super) fn advance(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<()> {
         self.at = None;
         while let Some(ordinal) = self.ordinals.next() {
@@ -106,7 +121,8 @@ impl BlockStream {
             self.reads.read(ordinal, range, &mut samples)?;
             return Ok(!samples.is_empty());
         }
-        self.reads.with_read_cache(|read_cache| stored.block.overlaps(read_cache, ordinal, range))
+        self.reads
+            .with_read_cache(|read_cache| stored.block.overlaps(read_cache, ordinal, range))
     }
 
     fn make_labels(&mut self, ordinal: u32) -> Result<()> {
@@ -179,9 +195,14 @@ impl BlockReads {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends the samples of a series in `range`. Checks the context every few thousand samples and after reading a
-    /// page.
-    pub(super) fn read(&self, ordinal: u32, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
+    /// Appends the samples of a series in `range`. Checks the context every few thousand samples
+    /// and after reading a page.
+    pub(super) fn read(
+        &self,
+        ordinal: u32,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
         self.with_read_cache(|read_cache| {
             if read_cache.is_check_due() {
                 self.ctx.check()?;

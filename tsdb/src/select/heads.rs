@@ -1,11 +1,13 @@
-//! The series of a selection in the heads of all shards, as one stream in label order, or by slot if no order is
-//! requested.
+//! The series of a selection in the heads of all shards, as one stream in label order, or by slot
+//! if no order is requested.
 //!
-//! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few dozen series per
-//! acquisition of the locks. A shard sorts its series by rank or symbols, and `head::HeadMerge` merges the shards.
+//! Samples are copied first, shard by shard. Labels are looked up while the caller reads, a few
+//! dozen series per acquisition of the locks. A shard sorts its series by rank or symbols, and
+//! `head::HeadMerge` merges the shards.
 //!
-//! Many concurrent requests may need the labels of millions of series. Therefore each selection has only a bitmap, and
-//! all selections share the order of the series (`head::SeriesOrder`, decision 0014).
+//! Many concurrent requests may need the labels of millions of series. Therefore each selection has
+//! only a bitmap, and all selections share the order of the series (`head::SeriesOrder`, decision
+//! 0014).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +25,8 @@ use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::Shard;
 use crate::store::Store;
 
-/// Number of series whose labels are looked up per acquisition of the locks. A label set takes a few microseconds.
+/// Number of series whose labels are looked up per acquisition of the locks. A label set takes a
+/// few microseconds.
 const LOOKED_UP_SERIES: usize = 64;
 /// Number of series after which the size of all copies is estimated.
 const ESTIMATE_AFTER_SERIES: usize = 64 * BATCH_SERIES;
@@ -49,7 +52,8 @@ struct SelectedHead {
 #[derive(Debug, Default)]
 pub(super) struct HeadReads {
     copies: HeadCopies,
-    /// The copied slots. A slot and its samples in `copies` have the same index. Empty if only labels are needed.
+    /// The copied slots. A slot and its samples in `copies` have the same index. Empty if only
+    /// labels are needed.
     copied: PositionIndex,
 }
 
@@ -74,17 +78,26 @@ struct Found {
 }
 
 impl HeadStream {
-    /// Copies the samples of a selection from all heads, and returns its series. Returns `None` if no series is
-    /// selected.
-    pub(super) fn new(selection: &Selection<'_>, charge: &mut Charge) -> Result<Option<(Self, Vec<HeadReads>)>> {
-        let (mut heads, mut reads, mut merge, mut n_left) = (Vec::new(), Vec::new(), HeadMerge::default(), 0);
+    /// Copies the samples of a selection from all heads, and returns its series. Returns `None` if
+    /// no series is selected.
+    pub(super) fn new(
+        selection: &Selection<'_>,
+        charge: &mut Charge,
+    ) -> Result<Option<(Self, Vec<HeadReads>)>> {
+        let (mut heads, mut reads, mut merge, mut n_left) =
+            (Vec::new(), Vec::new(), HeadMerge::default(), 0);
         for shard in 0..selection.store.shards.len() {
-            let Some((selected, slots)) = HeadReads::new(selection, shard, charge)? else { continue };
+            let Some((selected, slots)) = HeadReads::new(selection, shard, charge)? else {
+                continue;
+            };
             for slots in slots {
                 n_left += slots.len();
                 merge.push(heads.len(), slots);
             }
-            heads.push(SelectedHead { shard, projection: Projection::default() });
+            heads.push(SelectedHead {
+                shard,
+                projection: Projection::default(),
+            });
             reads.push(selected);
         }
         if heads.is_empty() {
@@ -92,7 +105,17 @@ impl HeadStream {
         }
         let store = Arc::clone(selection.store);
         let any_order = selection.any_order;
-        Ok(Some((Self { store, heads, merge, any_order, labels: VecDeque::new(), n_left }, reads)))
+        Ok(Some((
+            Self {
+                store,
+                heads,
+                merge,
+                any_order,
+                labels: VecDeque::new(),
+                n_left,
+            },
+            reads,
+        )))
     }
 
     /// Returns an upper bound for the number of remaining series.
@@ -101,7 +124,11 @@ impl HeadStream {
     }
 
     /// Returns the next series, with the requested labels.
-    pub(super) fn next(&mut self, ctx: &QueryContext, requested: &LabelHint) -> Result<Option<(Labels, Place)>> {
+    pub(super) fn next(
+        &mut self,
+        ctx: &QueryContext,
+        requested: &LabelHint,
+    ) -> Result<Option<(Labels, Place)>> {
         while self.labels.is_empty() && !self.merge.is_empty() {
             ctx.check()?;
             scheduler::pause();
@@ -112,7 +139,14 @@ impl HeadStream {
 
     /// Looks up the labels of a few dozen series, with all heads locked.
     fn look_up(&mut self, requested: &LabelHint) {
-        let Self { store, heads, merge, any_order, labels, n_left } = self;
+        let Self {
+            store,
+            heads,
+            merge,
+            any_order,
+            labels,
+            n_left,
+        } = self;
         let locked = lock(store, heads);
         let mut taken = Vec::new();
         let take = |head, of: SlotRef| taken.push((head, of.slot));
@@ -122,12 +156,24 @@ impl HeadStream {
             merge.take(&locked, LOOKED_UP_SERIES, take)
         };
         if !matches!(requested, LabelHint::None) {
-            prefetch(taken.iter().map(|&(head, slot)| locked[head].first_label_word(slot)));
+            prefetch(
+                taken
+                    .iter()
+                    .map(|&(head, slot)| locked[head].first_label_word(slot)),
+            );
         }
         for (head, slot) in taken {
-            let own = heads[head].projection.labels(&locked[head], slot, requested);
+            let own = heads[head]
+                .projection
+                .labels(&locked[head], slot, requested);
             // There are fewer than 2^32 shards.
-            labels.push_back((own, Place { part: head as u32, at: slot }));
+            labels.push_back((
+                own,
+                Place {
+                    part: head as u32,
+                    at: slot,
+                },
+            ));
         }
         *n_left = n_left.saturating_sub(n_taken as u64);
     }
@@ -135,7 +181,9 @@ impl HeadStream {
     /// Returns `true` if the heads have labels of one of these names.
     pub(super) fn has_label(&self, names: &[&str]) -> bool {
         let locked = lock(&self.store, &self.heads);
-        names.iter().any(|name| locked.iter().any(|head| head.has_label(name)))
+        names
+            .iter()
+            .any(|name| locked.iter().any(|head| head.has_label(name)))
     }
 }
 
@@ -169,7 +217,12 @@ impl HeadReads {
     ///
     /// # Errors
     /// [`Damaged`] if memory was overwritten.
-    pub(super) fn read(&self, slot: u32, range: TimeRange, out: &mut SampleColumns) -> Result<(), Damaged> {
+    pub(super) fn read(
+        &self,
+        slot: u32,
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<(), Damaged> {
         self.copies.read(self.copied.position(slot), range, out)
     }
 
@@ -185,22 +238,45 @@ impl HeadReads {
         self.copies.first_byte(run)
     }
 
-    /// Copies the samples of a selection from the head of a shard. Returns them, and the selected series in lists, each
-    /// in label order. Returns `None` if no series is selected.
-    fn new(selection: &Selection<'_>, shard: usize, charge: &mut Charge) -> Result<Option<(Self, Vec<Slots>)>> {
-        let Selection { ctx, store, matchers, range, need, any_order, .. } = *selection;
+    /// Copies the samples of a selection from the head of a shard. Returns them, and the selected
+    /// series in lists, each in label order. Returns `None` if no series is selected.
+    fn new(
+        selection: &Selection<'_>,
+        shard: usize,
+        charge: &mut Charge,
+    ) -> Result<Option<(Self, Vec<Slots>)>> {
+        let Selection {
+            ctx,
+            store,
+            matchers,
+            range,
+            need,
+            any_order,
+            ..
+        } = *selection;
         let store_shard = &store.shards[shard];
         let (slots, n_removed) = {
             let head = store_shard.head();
-            if !head.range().is_some_and(|selected| selected.overlaps(range)) {
+            if !head
+                .range()
+                .is_some_and(|selected| selected.overlaps(range))
+            {
                 return Ok(None);
             }
             (head.select(ctx, matchers)?, head.n_removed())
         };
         if need == Need::Labels
-            && let Some(Found { shared, order, own }) = find(selection, store_shard, (&slots, n_removed), charge)?
+            && let Some(Found { shared, order, own }) =
+                find(selection, store_shard, (&slots, n_removed), charge)?
         {
-            let slots = vec![Slots::Shared { order, at: 0, wanted: shared }, Slots::Own(own.into_iter())];
+            let slots = vec![
+                Slots::Shared {
+                    order,
+                    at: 0,
+                    wanted: shared,
+                },
+                Slots::Own(own.into_iter()),
+            ];
             return Ok(Some((Self::default(), slots)));
         }
         charge.grow(slots.len() as usize * size_of::<SlotRef>() * 2)?;
@@ -210,16 +286,31 @@ impl HeadReads {
         }
         // Positions are needed only for reading samples.
         let index = || PositionIndex::new(copied.iter().map(|of| of.slot));
-        let positions = if need == Need::Labels { PositionIndex::default() } else { index() };
+        let positions = if need == Need::Labels {
+            PositionIndex::default()
+        } else {
+            index()
+        };
         charge.grow(positions.size())?;
-        let in_order = if any_order { copied } else { sort(ctx, store_shard, &copied, charge)? };
+        let in_order = if any_order {
+            copied
+        } else {
+            sort(ctx, store_shard, &copied, charge)?
+        };
         charge.shrink(size_of_val(&*in_order));
-        Ok(Some((Self { copies, copied: positions }, vec![Slots::Own(in_order.into_iter())])))
+        Ok(Some((
+            Self {
+                copies,
+                copied: positions,
+            },
+            vec![Slots::Own(in_order.into_iter())],
+        )))
     }
 }
 
-/// Finds the series of `slots` that have samples in the range, if they are numerous enough to use the shared order.
-/// Returns `None` otherwise, or if a series is evicted concurrently. `slots` were selected after `n_removed` removals.
+/// Finds the series of `slots` that have samples in the range, if they are numerous enough to use
+/// the shared order. Returns `None` otherwise, or if a series is evicted concurrently. `slots` were
+/// selected after `n_removed` removals.
 fn find(
     selection: &Selection<'_>,
     store_shard: &Shard,
@@ -227,9 +318,14 @@ fn find(
     charge: &mut Charge,
 ) -> Result<Option<Found>> {
     let Selection { ctx, range, .. } = *selection;
-    let Some(order) = store_shard.shared_order(ctx, slots, n_removed)? else { return Ok(None) };
-    let Some(members) = order.members(n_removed) else { return Ok(None) };
-    let (mut shared, mut own, mut scratch) = (RoaringBitmap::new(), Vec::new(), HeadCopies::of_newest());
+    let Some(order) = store_shard.shared_order(ctx, slots, n_removed)? else {
+        return Ok(None);
+    };
+    let Some(members) = order.members(n_removed) else {
+        return Ok(None);
+    };
+    let (mut shared, mut own, mut scratch) =
+        (RoaringBitmap::new(), Vec::new(), HeadCopies::of_newest());
     let mut slots = slots.iter().peekable();
     while slots.peek().is_some() {
         ctx.check()?;
@@ -256,7 +352,12 @@ fn find(
 }
 
 /// Sorts series by labels.
-fn sort(ctx: &QueryContext, store_shard: &Shard, slots: &[SlotRef], charge: &mut Charge) -> Result<Vec<SlotRef>> {
+fn sort(
+    ctx: &QueryContext,
+    store_shard: &Shard,
+    slots: &[SlotRef],
+    charge: &mut Charge,
+) -> Result<Vec<SlotRef>> {
     // Charges runs and merged runs, in addition to the list itself.
     let sorting_size = size_of_val(slots) * 3;
     charge.grow(sorting_size)?;
@@ -265,19 +366,32 @@ fn sort(ctx: &QueryContext, store_shard: &Shard, slots: &[SlotRef], charge: &mut
     Ok(sorted)
 }
 
-/// Copies the samples of `slots`. Returns them, and the series that have samples in the range. A series that reuses the
-/// slot of an evicted one has none: the view is older than its first sample.
+/// Copies the samples of `slots`. Returns them, and the series that have samples in the range. A
+/// series that reuses the slot of an evicted one has none: the view is older than its first sample.
 fn copy(
     selection: &Selection<'_>,
     store_shard: &Shard,
     slots: RoaringBitmap,
     charge: &mut Charge,
 ) -> Result<(HeadCopies, Vec<SlotRef>)> {
-    let Selection { ctx, range, need, view, .. } = *selection;
-    let mut copies = if need == Need::Samples { HeadCopies::default() } else { HeadCopies::of_newest() };
+    let Selection {
+        ctx,
+        range,
+        need,
+        view,
+        ..
+    } = *selection;
+    let mut copies = if need == Need::Samples {
+        HeadCopies::default()
+    } else {
+        HeadCopies::of_newest()
+    };
     let (mut scratch, mut tails) = (HeadCopies::of_newest(), Vec::new());
     let n_slots = slots.len() as usize;
-    let (mut copied, mut batch) = (Vec::with_capacity(n_slots), Vec::with_capacity(BATCH_SERIES));
+    let (mut copied, mut batch) = (
+        Vec::with_capacity(n_slots),
+        Vec::with_capacity(BATCH_SERIES),
+    );
     let mut slots = slots.into_iter();
     for first in (0..n_slots).step_by(BATCH_SERIES) {
         ctx.check()?;
@@ -305,5 +419,8 @@ fn copy(
 }
 
 fn lock<'a>(store: &'a Store, heads: &[SelectedHead]) -> Vec<RwLockReadGuard<'a, Head>> {
-    heads.iter().map(|of| store.shards[of.shard].head()).collect()
+    heads
+        .iter()
+        .map(|of| store.shards[of.shard].head())
+        .collect()
 }

@@ -1,7 +1,7 @@
 //! Reduction of complete label sets to the requested labels.
 //!
-//! If several streams are merged, series are compared by all their labels, and reduced afterwards. All series with the
-//! same reduced set share it, as `head::Projection` does for a single stream.
+//! If several streams are merged, series are compared by all their labels, and reduced afterwards.
+//! All series with the same reduced set share it, as `head::Projection` does for a single stream.
 
 use std::hash::BuildHasher;
 
@@ -25,23 +25,38 @@ pub(super) struct LabelProjection {
 impl LabelProjection {
     pub(super) fn new(requested: LabelHint) -> Self {
         let (cache, hasher) = (HashTable::new(), DefaultHashBuilder::default());
-        Self { requested, cache, hasher, builder: PackedBuilder::default() }
+        Self {
+            requested,
+            cache,
+            hasher,
+            builder: PackedBuilder::default(),
+        }
     }
 
     /// Returns the requested labels of a set.
     pub(super) fn labels(&mut self, whole: &Labels) -> Labels {
-        let Self { requested, cache, hasher, builder } = self;
+        let Self {
+            requested,
+            cache,
+            hasher,
+            builder,
+        } = self;
         if cache.len() >= CACHED_MAX {
             cache.clear();
         }
         builder.clear();
-        whole.iter().filter(|(name, _)| requested.includes(name)).for_each(|(name, value)| builder.push(name, value));
+        whole
+            .iter()
+            .filter(|(name, _)| requested.includes(name))
+            .for_each(|(name, value)| builder.push(name, value));
         let hash = hasher.hash_one(builder.as_packed());
         if let Some(known) = cache.find(hash, |known| known.as_packed() == builder.as_packed()) {
             return known.clone();
         }
         let labels = builder.labels();
-        cache.insert_unique(hash, labels.clone(), |known| hasher.hash_one(known.as_packed()));
+        cache.insert_unique(hash, labels.clone(), |known| {
+            hasher.hash_one(known.as_packed())
+        });
         labels
     }
 }

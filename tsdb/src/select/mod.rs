@@ -1,13 +1,14 @@
-//! Reading: the series that matchers select, in label order unless no labels are requested, and their samples.
+//! Reading: the series that matchers select, in label order unless no labels are requested, and
+//! their samples.
 //!
-//! A selection first copies samples from the heads, a few hundred series per acquisition of a lock, so that later
-//! writes and flushes do not affect it. Then it merges the label-ordered streams of heads and blocks while the caller
-//! reads. Samples of blocks are decoded on demand. Merging needs complete label sets. If there is only one stream, only
-//! requested labels are built.
+//! A selection first copies samples from the heads, a few hundred series per acquisition of a lock,
+//! so that later writes and flushes do not affect it. Then it merges the label-ordered streams of
+//! heads and blocks while the caller reads. Samples of blocks are decoded on demand. Merging needs
+//! complete label sets. If there is only one stream, only requested labels are built.
 //!
 //! Invariants
-//! 1. A selection sees every request that had finished when the selection began, completely, and no part of any other
-//!    request.
+//! 1. A selection sees every request that had finished when the selection began, completely, and no
+//!    part of any other request.
 //! 2. A series is returned once, even if several heads and blocks have samples of it.
 //! 3. Of several samples at one timestamp, the one accepted first wins.
 
@@ -35,27 +36,29 @@ use label_projection::LabelProjection;
 pub(crate) use selection::Need;
 use selection::{BATCH_SERIES, Place, Selection};
 
-/// Number of series in the first batch. Each batch is twice the previous one, up to [`BATCH_SERIES`].
+/// Number of series in the first batch. Each batch is twice the previous one, up to
+/// [`BATCH_SERIES`].
 const FIRST_BATCH_SERIES: usize = 16;
 /// Number of series whose memory is prefetched together.
 const PREFETCHED_SERIES: usize = 64;
 /// Maximum bytes of a batch that are allocated before they are charged.
 const CHARGED_AT_ONCE: usize = 64 << 10;
 
-/// Data that a selection may omit to be faster. The default omits nothing. A selection may return more than requested.
+/// Data that a selection may omit to be faster. The default omits nothing. A selection may return
+/// more than requested.
 #[derive(Debug, Clone, Default)]
 pub struct SelectHints {
     /// Only the newest sample of each series in the range is needed.
     pub only_newest: bool,
-    /// The requested labels. Series are still sorted by all their labels, unless none are requested, and series that
-    /// differ only in other labels are not merged.
+    /// The requested labels. Series are still sorted by all their labels, unless none are
+    /// requested, and series that differ only in other labels are not merged.
     pub labels: LabelHint,
     /// All labels are requested if a head or block has labels of these names.
     pub whole_where: &'static [&'static str],
 }
 
-/// The series of a selection, in label order unless [`LabelHint::None`] is requested. Its memory is charged to the
-/// request. After an error, it returns no more series.
+/// The series of a selection, in label order unless [`LabelHint::None`] is requested. Its memory is
+/// charged to the request. After an error, it returns no more series.
 pub struct SeriesSet {
     reads: Arc<Reads>,
     streams: Vec<Stream>,
@@ -98,7 +101,8 @@ enum StreamReads {
     Block(Arc<BlockReads>),
 }
 
-/// The charge shared by the series of a batch: charging and counting each series would take longer than creating it.
+/// The charge shared by the series of a batch: charging and counting each series would take longer
+/// than creating it.
 #[derive(Debug)]
 struct Batch {
     reads: Arc<Reads>,
@@ -117,7 +121,9 @@ struct Found {
 
 impl Found {
     fn size(&self) -> usize {
-        self.labels.size() + size_of::<Self>() + self.others.capacity() * size_of::<(usize, Place)>()
+        self.labels.size()
+            + size_of::<Self>()
+            + self.others.capacity() * size_of::<(usize, Place)>()
     }
 }
 
@@ -146,14 +152,27 @@ impl SeriesSet {
         let blocks = store.blocks.list();
         let copy = store.isolation.begin_read(ctx)?;
         // A block is merged by labels, so the heads must be in label order too.
-        let has_blocks = blocks.iter().any(|stored| stored.meta().range.overlaps(range));
+        let has_blocks = blocks
+            .iter()
+            .any(|stored| stored.meta().range.overlaps(range));
         let any_order = matches!(hints.labels, LabelHint::None) && !has_blocks;
-        let selection = Selection { ctx, store, matchers, range, need, view: &copy.view, any_order };
+        let selection = Selection {
+            ctx,
+            store,
+            matchers,
+            range,
+            need,
+            view: &copy.view,
+            any_order,
+        };
         let heads = HeadStream::new(&selection, &mut charge)?;
         drop((copy, copying));
         // Blocks come first: their samples were accepted first.
         let (mut streams, mut sources) = (Vec::new(), Vec::new());
-        for stored in blocks.iter().filter(|stored| stored.meta().range.overlaps(range)) {
+        for stored in blocks
+            .iter()
+            .filter(|stored| stored.meta().range.overlaps(range))
+        {
             ctx.check()?;
             let ordinals = stored.block.index.select(ctx, matchers)?;
             if !ordinals.is_empty() {
@@ -173,10 +192,20 @@ impl SeriesSet {
             stream.request_labels(&labels)?;
             stream.advance(ctx, range, &labels)?;
         }
-        let (next, reads) = (Vec::with_capacity(streams.len()), Reads { ctx: ctx.clone(), range, streams: sources });
+        let (next, reads) = (
+            Vec::with_capacity(streams.len()),
+            Reads {
+                ctx: ctx.clone(),
+                range,
+                streams: sources,
+            },
+        );
         let reads = Arc::new(reads);
         Ok(Self {
-            batch: Arc::new(Batch { reads: Arc::clone(&reads), _charge: ctx.charge() }),
+            batch: Arc::new(Batch {
+                reads: Arc::clone(&reads),
+                _charge: ctx.charge(),
+            }),
             reads,
             streams,
             ready: Vec::new().into_iter(),
@@ -193,20 +222,26 @@ impl SeriesSet {
         })
     }
 
-    /// Adds `labels` to each series, or replaces the labels of these names. The order of the series does not change.
+    /// Adds `labels` to each series, or replaces the labels of these names. The order of the series
+    /// does not change.
     #[must_use]
     pub fn with_labels(self, labels: Arc<[(String, String)]>) -> Self {
-        Self { added: labels, ..self }
+        Self {
+            added: labels,
+            ..self
+        }
     }
 
     /// Returns an upper bound for the number of remaining series.
     #[must_use]
     pub fn len_max(&self) -> usize {
-        usize::try_from(self.left).unwrap_or(usize::MAX).saturating_add(self.ready.len())
+        usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .saturating_add(self.ready.len())
     }
 
-    /// Returns `true` if any series of the heads and blocks that are read, selected or not, may have a label of one of
-    /// these names.
+    /// Returns `true` if any series of the heads and blocks that are read, selected or not, may
+    /// have a label of one of these names.
     ///
     /// # Errors
     /// Errors of reading blocks.
@@ -225,8 +260,8 @@ impl SeriesSet {
         matches!(self.labels, LabelHint::All) && self.projection.is_none()
     }
 
-    /// Prepares the next batch. A batch is small, so the context is checked once per batch. Streams check it while
-    /// searching. Series found before an error are returned before the error.
+    /// Prepares the next batch. A batch is small, so the context is checked once per batch. Streams
+    /// check it while searching. Series found before an error are returned before the error.
     fn fill(&mut self) -> Result<()> {
         let reads = Arc::clone(&self.reads);
         reads.ctx.check()?;
@@ -247,7 +282,10 @@ impl SeriesSet {
         }
         charge.grow(uncharged)?;
         self.ready = found.into_iter();
-        self.batch = Arc::new(Batch { reads, _charge: charge });
+        self.batch = Arc::new(Batch {
+            reads,
+            _charge: charge,
+        });
         self.n_batch = (2 * self.n_batch).min(BATCH_SERIES);
         Ok(())
     }
@@ -255,10 +293,17 @@ impl SeriesSet {
     /// Takes the next series from all streams that have it.
     fn take_next(&mut self) -> Result<Option<Found>> {
         find_next(&self.streams, &mut self.next);
-        let Some(&first) = self.next.first() else { return Ok(None) };
+        let Some(&first) = self.next.first() else {
+            return Ok(None);
+        };
         let labels = self.streams[first].labels();
-        let mut places = self.next.iter().filter_map(|&idx| Some((idx, self.streams[idx].place()?)));
-        let Some(first) = places.next() else { return Ok(None) };
+        let mut places = self
+            .next
+            .iter()
+            .filter_map(|&idx| Some((idx, self.streams[idx].place()?)));
+        let Some(first) = places.next() else {
+            return Ok(None);
+        };
         let others: Vec<_> = places.collect();
         self.left = self.left.saturating_sub(self.next.len() as u64);
         for &idx in &self.next {
@@ -269,17 +314,27 @@ impl SeriesSet {
             Some(projection) => projection.labels(&labels),
             None => labels,
         };
-        let labels = self.added.iter().fold(labels, |labels, (name, value)| labels.with(name, value));
-        Ok(Some(Found { labels, first, others }))
+        let labels = self
+            .added
+            .iter()
+            .fold(labels, |labels, (name, value)| labels.with(name, value));
+        Ok(Some(Found {
+            labels,
+            first,
+            others,
+        }))
     }
 }
 
-/// Finds the streams whose current series is the first in label order. Lists them in order of acceptance.
+/// Finds the streams whose current series is the first in label order. Lists them in order of
+/// acceptance.
 fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
     next.clear();
     let mut least: Option<&str> = None;
     for (idx, stream) in streams.iter().enumerate() {
-        let Some(packed) = stream.packed() else { continue };
+        let Some(packed) = stream.packed() else {
+            continue;
+        };
         match least.map_or(Ordering::Less, |least| compare_packed(packed, least)) {
             Ordering::Greater => continue,
             Ordering::Equal => {}
@@ -292,10 +347,17 @@ fn find_next(streams: &[Stream], next: &mut Vec<usize>) {
     }
 }
 
-/// Returns the labels that streams must return (all labels if streams are merged), and the projection to the requested
-/// labels.
-fn labels_and_projection(streams: &[Stream], hints: SelectHints) -> Result<(LabelHint, Option<LabelProjection>)> {
-    let SelectHints { labels, whole_where, .. } = hints;
+/// Returns the labels that streams must return (all labels if streams are merged), and the
+/// projection to the requested labels.
+fn labels_and_projection(
+    streams: &[Stream],
+    hints: SelectHints,
+) -> Result<(LabelHint, Option<LabelProjection>)> {
+    let SelectHints {
+        labels,
+        whole_where,
+        ..
+    } = hints;
     // Fast path: all labels are requested.
     if matches!(labels, LabelHint::All) {
         return Ok((labels, None));
@@ -323,7 +385,11 @@ impl Iterator for SeriesSet {
             (self.failure, self.is_last) = (Some(error), true);
         }
         if let Some(found) = self.ready.next() {
-            return Some(Ok(Series { found, batch: Arc::clone(&self.batch), part: None }));
+            return Some(Ok(Series {
+                found,
+                batch: Arc::clone(&self.batch),
+                part: None,
+            }));
         }
         let error = self.failure.take()?;
         self.left = 0;
@@ -372,7 +438,10 @@ impl Stream {
     /// Returns the labels of the current series, or an empty set after the last series.
     fn labels(&mut self) -> Labels {
         match self {
-            Self::Heads(_, at) => at.as_ref().map(|(labels, _)| labels.clone()).unwrap_or_default(),
+            Self::Heads(_, at) => at
+                .as_ref()
+                .map(|(labels, _)| labels.clone())
+                .unwrap_or_default(),
             Self::Block(block) => block.labels(),
         }
     }
@@ -399,7 +468,8 @@ impl Stream {
 pub struct Series {
     found: Found,
     batch: Arc<Batch>,
-    /// The request and the range for which samples are read, if they are not those of the selection.
+    /// The request and the range for which samples are read, if they are not those of the
+    /// selection.
     part: Option<(QueryContext, TimeRange)>,
 }
 
@@ -410,19 +480,24 @@ impl Series {
         &self.found.labels
     }
 
-    /// Calls `visit` with each series, which reads its samples. In label order, each series of the heads is at another
-    /// place in memory. Therefore the memory of several series is prefetched before they are visited.
+    /// Calls `visit` with each series, which reads its samples. In label order, each series of the
+    /// heads is at another place in memory. Therefore the memory of several series is prefetched
+    /// before they are visited.
     ///
     /// # Errors
     /// The first error of `visit`.
-    pub fn try_for_each<E>(batch: &[Self], mut visit: impl FnMut(&Self) -> Result<(), E>) -> Result<(), E> {
+    pub fn try_for_each<E>(
+        batch: &[Self],
+        mut visit: impl FnMut(&Self) -> Result<(), E>,
+    ) -> Result<(), E> {
         for series in batch.chunks(PREFETCHED_SERIES) {
             // Two passes: the first loads the positions of the samples, the second the samples.
             let mut runs = [None; PREFETCHED_SERIES];
             for (run, series) in runs.iter_mut().zip(series) {
                 *run = series.in_head().map(|(head, slot)| head.first_run(slot));
             }
-            let first_byte = |(series, run): (&Self, Option<usize>)| Some(series.in_head()?.0.first_byte(run?));
+            let first_byte =
+                |(series, run): (&Self, Option<usize>)| Some(series.in_head()?.0.first_byte(run?));
             prefetch(series.iter().zip(runs).filter_map(first_byte));
             series.iter().try_for_each(&mut visit)?;
         }
@@ -438,20 +513,32 @@ impl Series {
         }
     }
 
-    /// Returns the series for another request, which reads only the samples in a part of the selected range. The
-    /// selection stays charged to its own request.
+    /// Returns the series for another request, which reads only the samples in a part of the
+    /// selected range. The selection stays charged to its own request.
     ///
     /// # Errors
     /// [`Error::Limit`] if the other request selects too many series.
     pub fn within(&self, ctx: &QueryContext, range: TimeRange) -> Result<Self> {
         ctx.count_series(1)?;
-        let Found { labels, first, others } = &self.found;
-        let found = Found { labels: labels.clone(), first: *first, others: others.clone() };
-        Ok(Self { found, batch: Arc::clone(&self.batch), part: Some((ctx.clone(), range)) })
+        let Found {
+            labels,
+            first,
+            others,
+        } = &self.found;
+        let found = Found {
+            labels: labels.clone(),
+            first: *first,
+            others: others.clone(),
+        };
+        Ok(Self {
+            found,
+            batch: Arc::clone(&self.batch),
+            part: Some((ctx.clone(), range)),
+        })
     }
 
-    /// Appends the samples in the selected range to `out`, in order of time, including staleness markers. The caller
-    /// owns and accounts for `out`.
+    /// Appends the samples in the selected range to `out`, in order of time, including staleness
+    /// markers. The caller owns and accounts for `out`.
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the request is interrupted,
@@ -459,8 +546,13 @@ impl Series {
     pub fn read(&self, out: &mut SampleColumns) -> Result<()> {
         let n_before = out.len();
         let reads = &*self.batch.reads;
-        let (ctx, range) = self.part.as_ref().map_or((&reads.ctx, reads.range), |(ctx, range)| (ctx, *range));
-        let read = self.read_all(range, out).and_then(|()| ctx.count_samples(out.len() - n_before));
+        let (ctx, range) = self
+            .part
+            .as_ref()
+            .map_or((&reads.ctx, reads.range), |(ctx, range)| (ctx, *range));
+        let read = self
+            .read_all(range, out)
+            .and_then(|()| ctx.count_samples(out.len() - n_before));
         if read.is_err() {
             out.truncate(n_before);
         }
@@ -479,15 +571,22 @@ impl Series {
 }
 
 impl Reads {
-    fn read(&self, (stream, place): (usize, Place), range: TimeRange, out: &mut SampleColumns) -> Result<()> {
+    fn read(
+        &self,
+        (stream, place): (usize, Place),
+        range: TimeRange,
+        out: &mut SampleColumns,
+    ) -> Result<()> {
         match &self.streams[stream] {
             StreamReads::Heads(heads) => {
                 self.ctx.check()?;
-                heads[place.part as usize].read(place.at, range, out).map_err(|_damaged| Error::Corrupt {
-                    path: "head".into(),
-                    offset: 0,
-                    reason: "a chunk in memory does not decode".to_owned(),
-                })
+                heads[place.part as usize]
+                    .read(place.at, range, out)
+                    .map_err(|_damaged| Error::Corrupt {
+                        path: "head".into(),
+                        offset: 0,
+                        reason: "a chunk in memory does not decode".to_owned(),
+                    })
             }
             StreamReads::Block(block) => block.read(place.at, range, out),
         }

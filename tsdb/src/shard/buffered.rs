@@ -1,4 +1,5 @@
-//! Samples of one shard that are buffered until the replay ends, in the order in which they were logged.
+//! Samples of one shard that are buffered until the replay ends, in the order in which they were
+//! logged.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,9 +33,11 @@ impl BufferedSample {
         match self {
             Self::StartTimestamp(start_ms) => Err(*start_ms),
             Self::Float { slot, sample } => Ok((*slot, AnySample::Float(*sample))),
-            Self::Histogram { slot, timestamp_ms, histogram } => {
-                Ok((*slot, AnySample::Histogram(*timestamp_ms, histogram)))
-            }
+            Self::Histogram {
+                slot,
+                timestamp_ms,
+                histogram,
+            } => Ok((*slot, AnySample::Histogram(*timestamp_ms, histogram))),
         }
     }
 }
@@ -63,7 +66,8 @@ impl SampleBuffer {
         }
     }
 
-    /// Removes and returns the oldest samples, at most [`BATCH_SAMPLES`]. Returns `None` if the buffer is empty.
+    /// Removes and returns the oldest samples, at most [`BATCH_SAMPLES`]. Returns `None` if the
+    /// buffer is empty.
     pub(crate) fn pop(&mut self) -> Option<Vec<BufferedSample>> {
         let batch = self.batches.pop_front();
         if self.batches.is_empty() {
@@ -85,15 +89,24 @@ mod tests {
     #[test]
     fn samples_come_out_in_the_order_of_insertion() {
         let mut buffer = SampleBuffer::default();
-        let sample = |t: i64| BufferedSample::Float { slot: 7, sample: Sample { timestamp_ms: t, value: 0.0 } };
+        let sample = |t: i64| BufferedSample::Float {
+            slot: 7,
+            sample: Sample {
+                timestamp_ms: t,
+                value: 0.0,
+            },
+        };
         let n_samples = 2 * BATCH_SAMPLES as i64 + 5;
         (0..n_samples).for_each(|t| buffer.push(sample(t)));
         assert_eq!(buffer.n_batches(), 3);
         let first = buffer.pop().unwrap();
         (n_samples..n_samples + 10).for_each(|t| buffer.push(sample(t)));
         let rest = std::iter::from_fn(|| buffer.pop()).flatten();
-        let times: Vec<_> =
-            first.into_iter().chain(rest).map(|sample| sample.sample().unwrap().1.timestamp_ms()).collect();
+        let times: Vec<_> = first
+            .into_iter()
+            .chain(rest)
+            .map(|sample| sample.sample().unwrap().1.timestamp_ms())
+            .collect();
         assert_eq!(times, (0..n_samples + 10).collect::<Vec<_>>());
         assert_eq!((buffer.n_batches(), BUFFERED_SAMPLE_SIZE), (0, 24));
     }

@@ -1,5 +1,5 @@
-//! Cutting a log, which is the WAL of some shards: freezing their heads, and writing the checkpoint that replaces the
-//! segments before the rotation.
+//! Cutting a log, which is the WAL of some shards: freezing their heads, and writing the checkpoint
+//! that replaces the segments before the rotation.
 //!
 //! Used by `flush`.
 
@@ -17,8 +17,9 @@ use crate::wal::checkpoint::CheckpointWriter;
 const BATCH_SERIES: usize = 512;
 
 impl ShardLog {
-    /// Cuts the log and freezes the heads of its shards at the same point. The caller ensures that no append is
-    /// running. Does nothing if a head is already frozen: the earlier position stays valid.
+    /// Cuts the log and freezes the heads of its shards at the same point. The caller ensures that
+    /// no append is running. Does nothing if a head is already frozen: the earlier position stays
+    /// valid.
     ///
     /// # Errors
     /// The errors of [`Wal::rotate`](crate::wal::Wal::rotate). Nothing has changed then.
@@ -33,14 +34,15 @@ impl ShardLog {
         Ok(())
     }
 
-    /// Replaces the segments before the last rotation by a checkpoint, unless it was done already. Samples frozen at
-    /// the rotation must be in blocks. `shards` are the shards of the log. `exemplars` are the exemplars of their
-    /// series in the ring. `families` are in order of addition: a replay evicts the first ones above a limit. The
-    /// caller holds the lock of flushes, so no series is evicted meanwhile ([`Shard::evict`]).
+    /// Replaces the segments before the last rotation by a checkpoint, unless it was done already.
+    /// Samples frozen at the rotation must be in blocks. `shards` are the shards of the log.
+    /// `exemplars` are the exemplars of their series in the ring. `families` are in order of
+    /// addition: a replay evicts the first ones above a limit. The caller holds the lock of
+    /// flushes, so no series is evicted meanwhile ([`Shard::evict`]).
     ///
     /// # Errors
-    /// The errors of [`Wal::checkpoint`](crate::wal::Wal::checkpoint). The log is unchanged then, and the next call
-    /// retries.
+    /// The errors of [`Wal::checkpoint`](crate::wal::Wal::checkpoint). The log is unchanged then,
+    /// and the next call retries.
     pub(crate) fn checkpoint<'a>(
         &self,
         mut shards: impl Iterator<Item = &'a Shard>,
@@ -48,35 +50,43 @@ impl ShardLog {
         families: &[(Arc<str>, Arc<Metadata>)],
         exemplars: &[NumberedExemplars],
     ) -> Result<()> {
-        let Some(position) = *self.checkpoint_position.lock() else { return Ok(()) };
-        let families = families.iter().map(|(family, metadata)| (&**family, &**metadata));
+        let Some(position) = *self.checkpoint_position.lock() else {
+            return Ok(());
+        };
+        let families = families
+            .iter()
+            .map(|(family, metadata)| (&**family, &**metadata));
         let add_series = |writer: &mut CheckpointWriter<'_, '_>| {
             shards.try_for_each(|shard| {
                 add_series(shard, writer)?;
                 writer.end_head()
             })
         };
-        self.wal().checkpoint(position, add_series, next_ref, families, exemplars)?;
+        self.wal()
+            .checkpoint(position, add_series, next_ref, families, exemplars)?;
         *self.checkpoint_position.lock() = None;
         Ok(())
     }
 }
 
-/// Returns the series of a shard, sorted by ref. That is the order of creation, in which senders mostly write them. A
-/// restart assigns slots in this order, so the samples of a request go to neighboring slots.
+/// Returns the series of a shard, sorted by ref. That is the order of creation, in which senders
+/// mostly write them. A restart assigns slots in this order, so the samples of a request go to
+/// neighboring slots.
 fn by_ref(shard: &Shard) -> Vec<(SeriesRef, SlotRef)> {
     let mut all = Vec::new();
     for step in 0.. {
         let head = shard.head();
-        let Some(slots) = head.slots_of_step(step) else { break };
+        let Some(slots) = head.slots_of_step(step) else {
+            break;
+        };
         all.extend(slots.filter_map(|slot| Some((head.series_ref(slot)?, head.slot_ref(slot)))));
     }
     all.sort_unstable_by_key(|&(series, _)| series);
     all
 }
 
-/// Adds the series of a shard to a checkpoint. Releases the lock of the head every [`BATCH_SERIES`] series, and before
-/// frames are written or tables grow.
+/// Adds the series of a shard to a checkpoint. Releases the lock of the head every [`BATCH_SERIES`]
+/// series, and before frames are written or tables grow.
 fn add_series(shard: &Shard, writer: &mut CheckpointWriter<'_, '_>) -> Result<()> {
     let slots = by_ref(shard);
     let mut slots = slots.iter().peekable();

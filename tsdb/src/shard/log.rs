@@ -1,22 +1,23 @@
 //! A log: a WAL that several shards share, and the requests that append to it.
 //!
-//! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A request writes one
-//! record to each log of its series, for any number of shards; many samples of this process are one record per part.
-//! With one record per shard, records would be smaller and compress worse, because a sample is encoded relative to its
-//! neighbors. A log is written to the disk far faster than heads accept samples, so a few logs serve any number of
-//! shards.
+//! Used by `shard` and `db` (appending, committing), `flush` (cutting) and `shard::exemplars`. A
+//! request writes one record to each log of its series, for any number of shards; many samples of
+//! this process are one record per part. With one record per shard, records would be smaller and
+//! compress worse, because a sample is encoded relative to its neighbors. A log is written to the
+//! disk far faster than heads accept samples, so a few logs serve any number of shards.
 //!
-//! The number of logs is a power of two, at most the number of shards. The lowest bits of the hash of a series select
-//! both its shard and its log. So all series of a shard are in one log, selected by the lowest bits of the shard's
-//! index.
+//! The number of logs is a power of two, at most the number of shards. The lowest bits of the hash
+//! of a series select both its shard and its log. So all series of a shard are in one log, selected
+//! by the lowest bits of the shard's index.
 //!
 //! Invariants
-//! 1. Requests with samples for one log are serialized: a request, or a part of one, is appended to all shards of the
-//!    log, and to the log, before the next one starts. So the log has the samples in the order in which the heads
-//!    appended them.
+//! 1. Requests with samples for one log are serialized: a request, or a part of one, is appended to
+//!    all shards of the log, and to the log, before the next one starts. So the log has the samples
+//!    in the order in which the heads appended them.
 //! 2. The definition of a series is in the log before other threads see the series.
 //!
-//! Lock order: the batch, then a shard's head, then the refs, the checkpoint position and the locks of the WAL.
+//! Lock order: the batch, then a shard's head, then the refs, the checkpoint position and the locks
+//! of the WAL.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,10 +26,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::sample::{Sample, SeriesRef};
-use crate::wal::{CheckpointPosition, LoggedHistogram, Position, SampleColumn, StartTimestamp, StartTimestamps, Wal};
+use crate::wal::{
+    CheckpointPosition, LoggedHistogram, Position, SampleColumn, StartTimestamp, StartTimestamps,
+    Wal,
+};
 
-/// Number of series refs that a log reserves at a time. Senders write series in the order in which they were created,
-/// and consecutive refs take almost no space in a log.
+/// Number of series refs that a log reserves at a time. Senders write series in the order in which
+/// they were created, and consecutive refs take almost no space in a log.
 const RESERVED_REFS: u64 = 1024;
 /// A batch that had more samples than this is freed after the append.
 const RETAINED_SAMPLES_MAX: usize = 1 << 16;
@@ -41,8 +45,8 @@ pub(crate) struct ShardLog {
     batch: Mutex<LogBatch>,
     /// Reserved refs for new series.
     refs: Mutex<Range<u64>>,
-    /// Position of the last rotation, at which the heads were frozen. `None` once a checkpoint has replaced the
-    /// segments before the rotation.
+    /// Position of the last rotation, at which the heads were frozen. `None` once a checkpoint has
+    /// replaced the segments before the rotation.
     pub(super) checkpoint_position: Mutex<Option<CheckpointPosition>>,
 }
 
@@ -60,8 +64,8 @@ pub(crate) struct LogBatch {
 
 #[derive(Debug, Default)]
 struct Sorted {
-    /// By position in the request, counted from the first float: the index of the float plus one, or 0 if there is no
-    /// float of the log.
+    /// By position in the request, counted from the first float: the index of the float plus one,
+    /// or 0 if there is no float of the log.
     by_position: Vec<u32>,
     floats: SampleColumn,
     /// New index of each float.
@@ -78,7 +82,12 @@ pub(crate) struct LogAppend<'a> {
 impl ShardLog {
     /// Creates the log of a WAL, for several shards.
     pub(crate) fn new(wal: Wal) -> Arc<Self> {
-        Arc::new(Self { wal, batch: Mutex::default(), refs: Mutex::default(), checkpoint_position: Mutex::default() })
+        Arc::new(Self {
+            wal,
+            batch: Mutex::default(),
+            refs: Mutex::default(),
+            checkpoint_position: Mutex::default(),
+        })
     }
 
     /// Returns the WAL.
@@ -86,12 +95,16 @@ impl ShardLog {
         &self.wal
     }
 
-    /// Begins to append the samples of a request. Other requests wait until the returned value is dropped.
+    /// Begins to append the samples of a request. Other requests wait until the returned value is
+    /// dropped.
     pub(crate) fn append(&self) -> LogAppend<'_> {
         let mut batch = self.batch.lock();
         // After a panic, the batch may have samples that were not logged.
         batch.clear();
-        LogAppend { wal: &self.wal, batch }
+        LogAppend {
+            wal: &self.wal,
+            batch,
+        }
     }
 
     /// Returns the next series ref, and locks the refs until the caller has used or dropped it.
@@ -126,19 +139,30 @@ impl LogAppend<'_> {
         &mut self.batch
     }
 
-    /// Appends the samples to the buffer of the log. Returns the position that the caller must commit before it
-    /// acknowledges the request. The position covers repeated samples whose first append is not committed yet.
+    /// Appends the samples to the buffer of the log. Returns the position that the caller must
+    /// commit before it acknowledges the request. The position covers repeated samples whose first
+    /// append is not committed yet.
     pub(crate) fn finish(mut self) -> Position {
         let batch = &mut *self.batch;
         batch.sort();
-        let LogBatch { floats, histograms, histogram_start_timestamps, sorted, .. } = batch;
+        let LogBatch {
+            floats,
+            histograms,
+            histogram_start_timestamps,
+            sorted,
+            ..
+        } = batch;
         if !floats.is_empty() {
             self.wal.append_samples(floats);
         }
         if !histograms.is_empty() {
-            self.wal.append_histograms(histograms, histogram_start_timestamps);
+            self.wal
+                .append_histograms(histograms, histogram_start_timestamps);
         }
-        let n_retained = floats.len().max(histograms.len()).max(sorted.by_position.len());
+        let n_retained = floats
+            .len()
+            .max(histograms.len())
+            .max(sorted.by_position.len());
         // The histograms refer to memory of the request.
         histograms.clear();
         if n_retained > RETAINED_SAMPLES_MAX {
@@ -178,7 +202,8 @@ impl LogBatch {
 
     /// Sets the start timestamp of the next histogram.
     pub(crate) fn push_histogram_start(&mut self, start: StartTimestamp) {
-        self.histogram_start_timestamps.push(self.histograms.len(), start);
+        self.histogram_start_timestamps
+            .push(self.histograms.len(), start);
     }
 
     /// Marks the samples as buffered during a replay: samples without a start timestamp have none.
@@ -200,9 +225,18 @@ impl LogBatch {
         if self.positions.is_sorted() {
             return;
         }
-        let Sorted { by_position, floats, moved } = &mut self.sorted;
+        let Sorted {
+            by_position,
+            floats,
+            moved,
+        } = &mut self.sorted;
         let first = self.positions.iter().copied().min().unwrap_or(0);
-        let end = self.positions.iter().copied().max().map_or(0, |last| (last - first) as usize + 1);
+        let end = self
+            .positions
+            .iter()
+            .copied()
+            .max()
+            .map_or(0, |last| (last - first) as usize + 1);
         by_position.clear();
         by_position.resize(end, 0);
         for (position, from) in self.positions.iter().zip(1..) {
@@ -214,9 +248,14 @@ impl LogBatch {
         for from in by_position.iter().filter_map(|from| from.checked_sub(1)) {
             // A request has fewer than 2^32 samples.
             moved[from as usize] = floats.len() as u32;
-            floats.push(self.floats.refs[from as usize], self.floats.samples[from as usize]);
+            floats.push(
+                self.floats.refs[from as usize],
+                self.floats.samples[from as usize],
+            );
         }
-        floats.start_timestamps.take_permuted(&mut self.floats.start_timestamps, moved);
+        floats
+            .start_timestamps
+            .take_permuted(&mut self.floats.start_timestamps, moved);
         std::mem::swap(&mut self.floats, floats);
     }
 }
@@ -230,25 +269,63 @@ mod tests {
         let mut batch = LogBatch::default();
         for &position in positions {
             if position % 3 == 0 {
-                batch.push_start(StartTimestamp { start_ms: position.into(), order: Some(Order::Newest) });
+                batch.push_start(StartTimestamp {
+                    start_ms: position.into(),
+                    order: Some(Order::Newest),
+                });
             }
-            batch.push(position, SeriesRef(position.into()), Sample { timestamp_ms: position.into(), value: 0.0 });
+            batch.push(
+                position,
+                SeriesRef(position.into()),
+                Sample {
+                    timestamp_ms: position.into(),
+                    value: 0.0,
+                },
+            );
         }
         batch
     }
 
     #[test]
     fn samples_of_several_shards_are_sorted_into_the_order_of_the_request() {
-        for positions in [&[][..], &[4], &[0, 1, 2, 3], &[1, 4, 6, 0, 3, 9, 2, 5], &[9, 6, 3]] {
+        for positions in [
+            &[][..],
+            &[4],
+            &[0, 1, 2, 3],
+            &[1, 4, 6, 0, 3, 9, 2, 5],
+            &[9, 6, 3],
+        ] {
             let mut batch = batch(positions);
             batch.sort();
             let mut sorted = positions.to_vec();
             sorted.sort_unstable();
-            assert_eq!(batch.floats.refs, sorted.iter().map(|&of| SeriesRef(of.into())).collect::<Vec<_>>());
-            assert!(batch.floats.samples.is_sorted_by_key(|sample| sample.timestamp_ms));
-            let found = batch.floats.start_timestamps.iter().map(|(at, start)| (sorted[at], start.start_ms));
-            let expected = sorted.iter().filter(|&&position| position % 3 == 0).map(|&place| (place, i64::from(place)));
-            assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{positions:?}");
+            assert_eq!(
+                batch.floats.refs,
+                sorted
+                    .iter()
+                    .map(|&of| SeriesRef(of.into()))
+                    .collect::<Vec<_>>()
+            );
+            assert!(
+                batch
+                    .floats
+                    .samples
+                    .is_sorted_by_key(|sample| sample.timestamp_ms)
+            );
+            let found = batch
+                .floats
+                .start_timestamps
+                .iter()
+                .map(|(at, start)| (sorted[at], start.start_ms));
+            let expected = sorted
+                .iter()
+                .filter(|&&position| position % 3 == 0)
+                .map(|&place| (place, i64::from(place)));
+            assert_eq!(
+                found.collect::<Vec<_>>(),
+                expected.collect::<Vec<_>>(),
+                "{positions:?}"
+            );
         }
     }
 }

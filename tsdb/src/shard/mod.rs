@@ -1,11 +1,11 @@
-//! A shard: one head behind one lock. The hash of a label set selects the shard. Several shards share a log
-//! ([`ShardLog`]).
+//! A shard: one head behind one lock. The hash of a label set selects the shard. Several shards
+//! share a log ([`ShardLog`]).
 //!
-//! Lock order: exemplar ring, log batch, head, sample buffer, WAL. A commit takes only the WAL lock. `last_order` is
-//! locked before the head, and never together with any other lock.
+//! Lock order: exemplar ring, log batch, head, sample buffer, WAL. A commit takes only the WAL
+//! lock. `last_order` is locked before the head, and never together with any other lock.
 //!
-//! After creating a series, a thread passes the head lock to the longest waiter (`unlock_fair`). So a request that
-//! creates thousands of series does not starve appends to known ones.
+//! After creating a series, a thread passes the head lock to the longest waiter (`unlock_fair`). So
+//! a request that creates thousands of series does not starve appends to known ones.
 
 mod buffered;
 mod checkpoint;
@@ -22,14 +22,15 @@ use roaring::RoaringBitmap;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::{
-    Appended, Bounds, GroupCounts, Head, NewSeries, Ranks, SeriesGroup, SeriesOrder, ShrinkTarget, SlotRef, SlotSort,
-    StaleSeries,
+    Appended, Bounds, GroupCounts, Head, NewSeries, Ranks, SeriesGroup, SeriesOrder, ShrinkTarget,
+    SlotRef, SlotSort, StaleSeries,
 };
 use crate::index::SymbolId;
 use crate::isolation::changes::group_of;
 use crate::labels::{Labels, METRIC_NAME, Matcher};
 use crate::sample::{
-    Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, SeriesHandle, ShardBatch, TimeRange,
+    Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, SeriesHandle, ShardBatch,
+    TimeRange,
 };
 use crate::wal::{LoggedHistogram, StartTimestamp, Wal, log_of};
 
@@ -41,10 +42,12 @@ pub(crate) fn shard_of(labels: &Labels, n_shards: usize) -> usize {
     log_of(labels, n_shards)
 }
 
-/// The part of the memory of a head that only samples may use: a sixteenth. So new series are rejected before samples.
+/// The part of the memory of a head that only samples may use: a sixteenth. So new series are
+/// rejected before samples.
 const KNOWN_SERIES_PART: usize = 16;
 
-/// Maximum size of a shard's head in bytes: half of what the block numbers of its chunks can address.
+/// Maximum size of a shard's head in bytes: half of what the block numbers of its chunks can
+/// address.
 const HEAD_SIZE_MAX: usize = 64 << 30;
 
 /// One shard of a store.
@@ -55,8 +58,8 @@ pub(crate) struct Shard {
     log: Arc<ShardLog>,
     /// Samples accepted during replay. They are logged already and join the head when replay ends.
     pub(crate) buffer: Mutex<SampleBuffer>,
-    /// The latest shared label order, freed with its last reader. Locked while an order is built, so that only one
-    /// thread builds it.
+    /// The latest shared label order, freed with its last reader. Locked while an order is built,
+    /// so that only one thread builds it.
     last_order: Mutex<Weak<SeriesOrder>>,
     /// Number of series without a rank that were sorted since the last ranking, once per sort.
     n_unranked_sorted: AtomicUsize,
@@ -82,12 +85,14 @@ const BATCH_VALUES: usize = 4096;
 const BATCH_SLOTS: usize = 4096;
 /// Number of stale series evicted per acquisition of the head lock.
 const BATCH_STALE: usize = 512;
-/// Minimum number of selected series to use the shared order. A smaller selection sorts its own series. Lower in unit
-/// tests, whose heads are small.
+/// Minimum number of selected series to use the shared order. A smaller selection sorts its own
+/// series. Lower in unit tests, whose heads are small.
 const SHARED_ORDER_MIN: u64 = if cfg!(test) { 8 } else { 1 << 16 };
-/// A selection that waits for another thread to build the order checks its deadline at this interval.
+/// A selection that waits for another thread to build the order checks its deadline at this
+/// interval.
 const ORDER_WAIT: Duration = Duration::from_millis(20);
-/// Peak bytes per series while an order is built: four copies of its slot (unsorted, sorted, runs, merged runs).
+/// Peak bytes per series while an order is built: four copies of its slot (unsorted, sorted, runs,
+/// merged runs).
 const ORDER_BUILD_BYTES_PER_SERIES: usize = 4 * size_of::<SlotRef>();
 /// Maximum bytes per series of a finished order: its slot, and its share of the bitmap of members.
 const ORDER_BYTES_PER_SERIES: usize = size_of::<SlotRef>() + 2;
@@ -114,32 +119,60 @@ struct HeadAppender<'a> {
 impl HeadAppender<'_> {
     #[inline]
     fn append(&mut self, head: &mut Head, append: &Append, start_ms: i64) {
-        let Append { slot, tag, place, sample, .. } = *append;
+        let Append {
+            slot,
+            tag,
+            place,
+            sample,
+            ..
+        } = *append;
         match head.append(&self.context.bounds, self.context.append_id, append) {
             Ok(Appended::New(series, order)) => {
                 self.newest_ms = self.newest_ms.max(sample.timestamp_ms);
-                let start = StartTimestamp { start_ms, order: Some(order) };
+                let start = StartTimestamp {
+                    start_ms,
+                    order: Some(order),
+                };
                 if set_start(head, (slot, sample.timestamp_ms), start) {
                     self.log_batch.push_start(start);
                 }
                 self.log_batch.push(place, series, sample);
             }
             Ok(Appended::Repeated) => {}
-            Err(reason) => self.rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
+            Err(reason) => self.rejected.push(Rejected {
+                tag,
+                sample,
+                start_ms,
+                histogram: None,
+                reason,
+            }),
         }
     }
 
     fn append_histogram(&mut self, head: &mut Head, append: &AppendHistogram) {
-        let AppendHistogram { slot, timestamp_ms, start_ms, ref histogram, .. } = *append;
+        let AppendHistogram {
+            slot,
+            timestamp_ms,
+            start_ms,
+            ref histogram,
+            ..
+        } = *append;
         match head.append_histogram(&self.context.bounds, self.context.append_id, append) {
             Ok(Appended::New(series, order)) => {
                 self.newest_ms = self.newest_ms.max(timestamp_ms);
-                let start = StartTimestamp { start_ms, order: Some(order) };
+                let start = StartTimestamp {
+                    start_ms,
+                    order: Some(order),
+                };
                 if set_start(head, (slot, timestamp_ms), start) {
                     self.log_batch.push_histogram_start(start);
                 }
                 let histogram = Arc::clone(histogram);
-                self.log_batch.push_histogram(LoggedHistogram { series, timestamp_ms, histogram });
+                self.log_batch.push_histogram(LoggedHistogram {
+                    series,
+                    timestamp_ms,
+                    histogram,
+                });
             }
             Ok(Appended::Repeated) => {}
             Err(reason) => self.rejected.push(append.reject(reason)),
@@ -154,12 +187,14 @@ pub(crate) struct EvictionLimits {
     pub(crate) idle_before_ms: i64,
     /// Evicts series whose newest sample is a staleness marker older than this.
     pub(crate) stale_before_ms: i64,
-    /// Forgets evicted series whose newest sample is older than this. No sample that old is accepted any more.
+    /// Forgets evicted series whose newest sample is older than this. No sample that old is
+    /// accepted any more.
     pub(crate) forget_before_ms: i64,
 }
 
 impl Shard {
-    /// Creates an empty shard. Its head accepts samples up to `head_size_max` bytes, and new series up to 15/16 of it.
+    /// Creates an empty shard. Its head accepts samples up to `head_size_max` bytes, and new series
+    /// up to 15/16 of it.
     pub(crate) fn new(idx: u16, seed: u64, log: Arc<ShardLog>, head_size_max: usize) -> Self {
         Self {
             idx,
@@ -173,8 +208,8 @@ impl Shard {
         }
     }
 
-    /// Counts the series of the shard in `counts`, which all shards share. Must be called before the first series is
-    /// created.
+    /// Counts the series of the shard in `counts`, which all shards share. Must be called before
+    /// the first series is created.
     pub(crate) fn with_group_counts(self, counts: &GroupCounts) -> Self {
         self.head_mut().count_in(counts.clone());
         self
@@ -200,24 +235,36 @@ impl Shard {
         self.head.write()
     }
 
-    /// Returns the handle of a series. Creates the series with the next free ref if it is new. Assigns it to `group` if
-    /// it has no group.
+    /// Returns the handle of a series. Creates the series with the next free ref if it is new.
+    /// Assigns it to `group` if it has no group.
     ///
     /// # Errors
     /// The errors of [`Db::series`](crate::Db::series).
-    pub(crate) fn series(&self, labels: &Labels, group: SeriesGroup, next_ref: &AtomicU64) -> Result<SeriesHandle> {
+    pub(crate) fn series(
+        &self,
+        labels: &Labels,
+        group: SeriesGroup,
+        next_ref: &AtomicU64,
+    ) -> Result<SeriesHandle> {
         // A known series is found even if the log accepts no writes.
         if let Err(rejected) = self.wal().ready() {
             return self.find_for(labels, group).ok_or(rejected);
         }
         let mut head = self.head_mut();
-        if let Err(rejected) = self.check_size(&head, self.head_size_max - self.head_size_max / KNOWN_SERIES_PART) {
-            return head.find(labels).map(|slot| self.handle(labels, slot, head.generation(slot))).ok_or(rejected);
+        if let Err(rejected) = self.check_size(
+            &head,
+            self.head_size_max - self.head_size_max / KNOWN_SERIES_PART,
+        ) {
+            return head
+                .find(labels)
+                .map(|slot| self.handle(labels, slot, head.generation(slot)))
+                .ok_or(rejected);
         }
         let new_ref = self.log.next_ref(next_ref);
         let (slot, new) = head.find_or_create(labels, new_ref.get())?;
         if new == NewSeries::Yes {
-            // The definition is logged before another series gets the next ref: refs ascend in the log.
+            // The definition is logged before another series gets the next ref: refs ascend in the
+            // log.
             self.wal().append_series(new_ref.get(), labels);
             new_ref.take();
         }
@@ -245,7 +292,9 @@ impl Shard {
 
     /// Removes a series from its group.
     pub(crate) fn ungroup(&self, slot_ref: SlotRef) {
-        let has_group = |head: &Head| head.is_current(slot_ref) && head.group(slot_ref.slot) != SeriesGroup::NONE;
+        let has_group = |head: &Head| {
+            head.is_current(slot_ref) && head.group(slot_ref.slot) != SeriesGroup::NONE
+        };
         // Rare: the series was assigned to a group by its labels, for example after replay.
         if has_group(&self.head()) {
             let mut head = self.head_mut();
@@ -257,7 +306,12 @@ impl Shard {
 
     fn handle(&self, labels: &Labels, slot: u32, generation: u32) -> SeriesHandle {
         let name_group = group_of(labels.get(METRIC_NAME).unwrap_or(""));
-        SeriesHandle { shard: self.idx, name_group, generation, slot }
+        SeriesHandle {
+            shard: self.idx,
+            name_group,
+            generation,
+            slot,
+        }
     }
 
     /// Checks that the shard accepts samples.
@@ -268,15 +322,16 @@ impl Shard {
         self.wal().ready()?;
         let head = match self.head.try_read() {
             Some(head) => head,
-            // Fast path: another thread holds the lock, and the head was below its limit at the last check.
+            // Fast path: another thread holds the lock, and the head was below its limit at the
+            // last check.
             None if self.head_size.load(Ordering::Relaxed) <= self.head_size_max => return Ok(()),
             None => self.head(),
         };
         self.check_size(&head, self.head_size_max)
     }
 
-    /// Appends samples to the head, the floats and histograms of a series in order of time. Buffers the new ones for
-    /// the log.
+    /// Appends samples to the head, the floats and histograms of a series in order of time. Buffers
+    /// the new ones for the log.
     pub(crate) fn append(
         &self,
         context: &AppendContext,
@@ -285,7 +340,12 @@ impl Shard {
         rejected: &mut Vec<Rejected>,
     ) -> ShardAppend {
         let (n_floats, n_histograms) = (log_batch.n_floats(), log_batch.n_histograms());
-        let mut appender = HeadAppender { context, log_batch, rejected, newest_ms: i64::MIN };
+        let mut appender = HeadAppender {
+            context,
+            log_batch,
+            rejected,
+            newest_ms: i64::MIN,
+        };
         let mut histograms = HistogramQueue::new(batch);
         let mut head = self.head_mut();
         head.set_horizon(context.horizon);
@@ -296,13 +356,19 @@ impl Shard {
             }
             appender.append(head, append, next_start());
         });
-        histograms.take_rest().for_each(|histogram| appender.append_histogram(&mut head, histogram));
-        let HeadAppender { log_batch, newest_ms, .. } = appender;
+        histograms
+            .take_rest()
+            .for_each(|histogram| appender.append_histogram(&mut head, histogram));
+        let HeadAppender {
+            log_batch,
+            newest_ms,
+            ..
+        } = appender;
         ShardAppend::new(log_batch, n_floats, n_histograms, newest_ms)
     }
 
-    /// Buffers samples for the log and for the head while replay is still loading older samples. Their order is checked
-    /// when replay ends.
+    /// Buffers samples for the log and for the head while replay is still loading older samples.
+    /// Their order is checked when replay ends.
     pub(crate) fn buffer_samples(
         &self,
         bounds: &Bounds,
@@ -314,19 +380,30 @@ impl Shard {
         let mut newest_ms = i64::MIN;
         let head = self.head();
         let mut buffer = self.buffer.lock();
-        // Two samples may share a timestamp while only one has a start timestamp. To tell them apart, log the start
-        // timestamps of all samples if any sample of the batch has one.
+        // Two samples may share a timestamp while only one has a start timestamp. To tell them
+        // apart, log the start timestamps of all samples if any sample of the batch has one.
         let log_all_starts = batch.has_starts;
         log_batch.mark_buffered();
         let (histograms, mut next_start) = (HistogramQueue::new(batch), batch.starts());
         for append in batch.floats {
-            let Append { slot, generation, tag, place, sample } = *append;
+            let Append {
+                slot,
+                generation,
+                tag,
+                place,
+                sample,
+            } = *append;
             let start_ms = next_start();
-            let checked = head.check_unordered(bounds, SlotRef { slot, generation }, sample.timestamp_ms);
+            let checked =
+                head.check_unordered(bounds, SlotRef { slot, generation }, sample.timestamp_ms);
             // The log and the buffer have the floats of a batch before its histograms.
-            match checked
-                .and_then(|series| if histograms.replaces(append) { Err(RejectReason::Duplicate) } else { Ok(series) })
-            {
+            match checked.and_then(|series| {
+                if histograms.replaces(append) {
+                    Err(RejectReason::Duplicate)
+                } else {
+                    Ok(series)
+                }
+            }) {
                 Ok(series) => {
                     newest_ms = newest_ms.max(sample.timestamp_ms);
                     if start_ms != 0 {
@@ -338,13 +415,31 @@ impl Shard {
                     buffer.push(BufferedSample::Float { slot, sample });
                     log_batch.push(place, series, sample);
                 }
-                Err(reason) => rejected.push(Rejected { tag, sample, start_ms, histogram: None, reason }),
+                Err(reason) => rejected.push(Rejected {
+                    tag,
+                    sample,
+                    start_ms,
+                    histogram: None,
+                    reason,
+                }),
             }
         }
         for append in batch.histograms {
-            let AppendHistogram { slot, generation, timestamp_ms, start_ms, ref histogram, .. } = *append;
+            let AppendHistogram {
+                slot,
+                generation,
+                timestamp_ms,
+                start_ms,
+                ref histogram,
+                ..
+            } = *append;
             let checked = head.check_unordered(bounds, SlotRef { slot, generation }, timestamp_ms);
-            match checked.and_then(|series| histogram.fits().then_some(series).ok_or(RejectReason::HistogramTooLarge)) {
+            match checked.and_then(|series| {
+                histogram
+                    .fits()
+                    .then_some(series)
+                    .ok_or(RejectReason::HistogramTooLarge)
+            }) {
                 Ok(series) => {
                     newest_ms = newest_ms.max(timestamp_ms);
                     if start_ms != 0 {
@@ -353,7 +448,11 @@ impl Shard {
                     if log_all_starts {
                         log_batch.push_histogram_start(StartTimestamp::buffered(start_ms));
                     }
-                    buffer.push(BufferedSample::Histogram { slot, timestamp_ms, histogram: Arc::clone(histogram) });
+                    buffer.push(BufferedSample::Histogram {
+                        slot,
+                        timestamp_ms,
+                        histogram: Arc::clone(histogram),
+                    });
                     log_batch.push_histogram(LoggedHistogram {
                         series,
                         timestamp_ms,
@@ -366,19 +465,25 @@ impl Shard {
         ShardAppend::new(log_batch, n_floats, n_histograms, newest_ms)
     }
 
-    /// Sorts slots by label set. Drops slots that another series has reused since. Locks the head for a few thousand
-    /// comparisons at a time, and calls `between` without a lock in between.
+    /// Sorts slots by label set. Drops slots that another series has reused since. Locks the head
+    /// for a few thousand comparisons at a time, and calls `between` without a lock in between.
     ///
     /// # Errors
     /// [`Error::Interrupted`].
-    pub(crate) fn sort_slots(&self, ctx: &QueryContext, slots: &[SlotRef], between: fn()) -> Result<Vec<SlotRef>> {
+    pub(crate) fn sort_slots(
+        &self,
+        ctx: &QueryContext,
+        slots: &[SlotRef],
+        between: fn(),
+    ) -> Result<Vec<SlotRef>> {
         let mut sort = SlotSort::new(self.head().n_removed());
         for slots in slots.chunks(BATCH_SLOTS) {
             sort.add(&self.head(), slots);
             ctx.check()?;
             between();
         }
-        self.n_unranked_sorted.fetch_add(sort.n_unranked(), Ordering::Relaxed);
+        self.n_unranked_sorted
+            .fetch_add(sort.n_unranked(), Ordering::Relaxed);
         sort.sort_ranked();
         while !sort.step(&self.head()) {
             ctx.check()?;
@@ -387,7 +492,8 @@ impl Shard {
         Ok(sort.finish())
     }
 
-    /// Returns the number of series without a rank that were sorted since the last ranking, once per sort.
+    /// Returns the number of series without a rank that were sorted since the last ranking, once
+    /// per sort.
     pub(crate) fn n_unranked_sorted(&self) -> usize {
         self.n_unranked_sorted.load(Ordering::Relaxed)
     }
@@ -399,8 +505,8 @@ impl Shard {
         self.n_unranked_sorted.store(0, Ordering::Relaxed);
     }
 
-    /// Returns all series in label order. Locks the head briefly, in steps, as [`Shard::sort_slots`] does. Only one
-    /// thread sorts all series at a time. Others wait.
+    /// Returns all series in label order. Locks the head briefly, in steps, as
+    /// [`Shard::sort_slots`] does. Only one thread sorts all series at a time. Others wait.
     ///
     /// # Errors
     /// If `ctx` is interrupted or exceeds its memory limit.
@@ -416,8 +522,9 @@ impl Shard {
         *self.last_order.lock() = Arc::downgrade(order);
     }
 
-    /// Returns a shared order that contains at least 7/8 of `slots`, and builds it if necessary. Returns `None` if it
-    /// is cheaper to sort `slots`, or if a series was removed since `n_removed` was read.
+    /// Returns a shared order that contains at least 7/8 of `slots`, and builds it if necessary.
+    /// Returns `None` if it is cheaper to sort `slots`, or if a series was removed since
+    /// `n_removed` was read.
     ///
     /// # Errors
     /// The errors of [`Shard::sort_all`].
@@ -437,7 +544,9 @@ impl Shard {
             }
         };
         let has_most = |order: &Arc<SeriesOrder>| {
-            let n_missing = order.members(n_removed).map(|members| slots.difference_len(members));
+            let n_missing = order
+                .members(n_removed)
+                .map(|members| slots.difference_len(members));
             n_missing.is_some_and(|n_missing| n_missing <= slots.len() / 8)
         };
         if let Some(order) = last.upgrade().filter(has_most) {
@@ -453,11 +562,14 @@ impl Shard {
 
     /// Builds an order of all series. The caller holds the lock of `last_order`.
     fn build_order(&self, ctx: &QueryContext) -> Result<Arc<SeriesOrder>> {
-        let (n_removed, mut slots, mut charge) = (self.head().n_removed(), Vec::new(), ctx.charge());
+        let (n_removed, mut slots, mut charge) =
+            (self.head().n_removed(), Vec::new(), ctx.charge());
         for step in 0.. {
             ctx.check()?;
             let head = self.head();
-            let Some(step_slots) = head.slots_of_step(step) else { break };
+            let Some(step_slots) = head.slots_of_step(step) else {
+                break;
+            };
             // Appends must not wait for memory behind the lock of the head.
             charge.grow_without_waiting(step_slots.len() * ORDER_BUILD_BYTES_PER_SERIES)?;
             slots.extend(head.slot_refs(step_slots));
@@ -465,11 +577,16 @@ impl Shard {
         // Not in turns: others wait for the order.
         let sorted = self.sort_slots(ctx, &slots, || ())?;
         drop(slots);
-        charge.shrink(charge.size().saturating_sub(sorted.len() * ORDER_BYTES_PER_SERIES));
+        charge.shrink(
+            charge
+                .size()
+                .saturating_sub(sorted.len() * ORDER_BYTES_PER_SERIES),
+        );
         Ok(Arc::new(SeriesOrder::new(sorted, n_removed, charge)))
     }
 
-    /// Returns the series that pass all matchers, have their newest sample in `range`, and have no samples in memory.
+    /// Returns the series that pass all matchers, have their newest sample in `range`, and have no
+    /// samples in memory.
     ///
     /// # Errors
     /// If the request is interrupted.
@@ -483,27 +600,35 @@ impl Shard {
         Ok(head.ended_in(&head.select(ctx, matchers)?, range))
     }
 
-    /// Evicts series, reclaims their memory, removes them from `stale` and `deleted` and returns their number. Locks
-    /// the head for a few hundred series at a time. The caller holds the lock of flushes, because writing parts and
-    /// checkpoints relies on the ids of labels.
+    /// Evicts series, reclaims their memory, removes them from `stale` and `deleted` and returns
+    /// their number. Locks the head for a few hundred series at a time. The caller holds the lock
+    /// of flushes, because writing parts and checkpoints relies on the ids of labels.
     pub(crate) fn evict(
         &self,
         limits: EvictionLimits,
         stale: &mut Vec<StaleSeries>,
         deleted: &mut Vec<StaleSeries>,
     ) -> usize {
-        let EvictionLimits { idle_before_ms, stale_before_ms, forget_before_ms } = limits;
+        let EvictionLimits {
+            idle_before_ms,
+            stale_before_ms,
+            forget_before_ms,
+        } = limits;
         let mut n_removed = 0;
         for batch in std::mem::take(deleted).chunks(BATCH_STALE) {
             n_removed += self.head_mut().evict_stale(i64::MAX, batch, deleted);
         }
-        (0..).take_while(|&piece| self.head_mut().forget_evicted(piece, forget_before_ms)).for_each(drop);
+        (0..)
+            .take_while(|&piece| self.head_mut().forget_evicted(piece, forget_before_ms))
+            .for_each(drop);
         for batch in std::mem::take(stale).chunks(BATCH_STALE) {
             n_removed += self.head_mut().evict_stale(stale_before_ms, batch, stale);
         }
         for step in 0.. {
             let mut head = self.head_mut();
-            let Some(slots) = head.slots_of_step(step) else { break };
+            let Some(slots) = head.slots_of_step(step) else {
+                break;
+            };
             n_removed += head.evict(idle_before_ms, slots);
         }
         // Fast path: nothing was evicted.
@@ -522,13 +647,18 @@ impl Shard {
             ShrinkTarget::Symbols,
         ];
         let names = self.head().names();
-        for target in tables.into_iter().chain(names.into_iter().map(ShrinkTarget::Values)) {
-            (0..).take_while(|&step| self.head_mut().shrink(target, step)).for_each(drop);
+        for target in tables
+            .into_iter()
+            .chain(names.into_iter().map(ShrinkTarget::Values))
+        {
+            (0..)
+                .take_while(|&step| self.head_mut().shrink(target, step))
+                .for_each(drop);
         }
     }
 
-    /// Sorts the values of high-cardinality labels, so that prefix matchers can use binary search. Locks the head for a
-    /// few thousand values at a time. Must not run concurrently with eviction.
+    /// Sorts the values of high-cardinality labels, so that prefix matchers can use binary search.
+    /// Locks the head for a few thousand values at a time. Must not run concurrently with eviction.
     pub(crate) fn sort_label_values(&self) {
         let names = self.head().unordered_labels();
         for name in names {
@@ -537,10 +667,15 @@ impl Shard {
             let mut sorted = Vec::with_capacity(values.len());
             for values in values.chunks(BATCH_VALUES) {
                 let head = self.head();
-                sorted.extend(values.iter().map(|&value| (Box::<str>::from(head.symbol(value)), value)));
+                sorted.extend(
+                    values
+                        .iter()
+                        .map(|&value| (Box::<str>::from(head.symbol(value)), value)),
+                );
             }
             sorted.sort_unstable();
-            self.head_mut().set_order(name, sorted.into_iter().map(|(_, value)| value).collect());
+            self.head_mut()
+                .set_order(name, sorted.into_iter().map(|(_, value)| value).collect());
         }
     }
 
@@ -573,16 +708,23 @@ impl ShardAppend {
     /// Computes the result from the lengths of `log_batch` before the append.
     fn new(log_batch: &LogBatch, n_floats: usize, n_histograms: usize, newest_ms: i64) -> Self {
         let n_histograms = log_batch.n_histograms() - n_histograms;
-        Self { n_new: log_batch.n_floats() - n_floats + n_histograms, n_histograms, newest_ms }
+        Self {
+            n_new: log_batch.n_floats() - n_floats + n_histograms,
+            n_histograms,
+            newest_ms,
+        }
     }
 }
 
-/// Sets the start timestamp of a sample that was just appended. Returns `true` if it must be logged.
+/// Sets the start timestamp of a sample that was just appended. Returns `true` if it must be
+/// logged.
 #[inline]
 fn set_start(head: &mut Head, (slot, timestamp_ms): (u32, i64), start: StartTimestamp) -> bool {
     // Fast path: no start timestamps.
     if start.start_ms == 0 && !head.has_starts() {
         return false;
     }
-    start.order.is_some_and(|order| head.set_start(slot, timestamp_ms, start.start_ms, order))
+    start
+        .order
+        .is_some_and(|order| head.set_start(slot, timestamp_ms, start.start_ms, order))
 }

@@ -18,13 +18,15 @@ use crate::store::Store;
 /// What the thread that compacts owns.
 #[derive(Debug, Default)]
 pub(crate) struct Compacting {
-    /// [`Expired::held_ms`](crate::compact::retention::Expired::held_ms) of the last round of retention.
+    /// [`Expired::held_ms`](crate::compact::retention::Expired::held_ms) of the last round of
+    /// retention.
     pub(super) held_ms: Option<i64>,
     /// The progress of retention rules.
     pub(super) rules: RuleProgress,
 }
 
-/// Maximum number of rewrites of a block that deletions overtake. A later merge or call removes the samples.
+/// Maximum number of rewrites of a block that deletions overtake. A later merge or call removes the
+/// samples.
 const REWRITES_MAX: usize = 10;
 
 /// What a merge did.
@@ -37,8 +39,8 @@ struct RanMerge {
 }
 
 impl Store {
-    /// Runs all due merges, then applies retention. Merges that become due meanwhile come before the next rewrite for a
-    /// retention rule.
+    /// Runs all due merges, then applies retention. Merges that become due meanwhile come before
+    /// the next rewrite for a retention rule.
     ///
     /// # Errors
     /// The errors of [`merge`]. Completed merges stay.
@@ -50,7 +52,9 @@ impl Store {
                     out_of_order_window_ms: self.options.out_of_order_window_ms,
                     in_order_max_age_ms: self.options.in_order_max_age_ms,
                 };
-                let Some(next) = plan(&self.blocks.metas(), horizon) else { break };
+                let Some(next) = plan(&self.blocks.metas(), horizon) else {
+                    break;
+                };
                 self.run(&next, &RoaringBitmap::new(), stop)?;
             }
             Ok(())
@@ -70,9 +74,10 @@ impl Store {
         })
     }
 
-    /// Runs merges, then retention, then rewrites a block for a retention rule, until there is no such block. Other
-    /// changes of the blocks may come between two rewrites. A failed merge, for example on a full disk, is left to the
-    /// next call: retention may free the space that it needs.
+    /// Runs merges, then retention, then rewrites a block for a retention rule, until there is no
+    /// such block. Other changes of the blocks may come between two rewrites. A failed merge, for
+    /// example on a full disk, is left to the next call: retention may free the space that it
+    /// needs.
     fn compact_in_turns(&self, stop: &AtomicBool, merge: impl Fn() -> Result<()>) -> Result<()> {
         let mut merged = Ok(());
         loop {
@@ -99,7 +104,8 @@ impl Store {
         for stored in list.iter().filter(|stored| stored.has_deleted()) {
             // A deletion that overtakes a rewrite outdates it.
             for _ in 0..REWRITES_MAX {
-                if self.run(&rewrite(stored.meta()), &RoaringBitmap::new(), stop)? == Replaced::Done {
+                if self.run(&rewrite(stored.meta()), &RoaringBitmap::new(), stop)? == Replaced::Done
+                {
                     break;
                 }
             }
@@ -107,15 +113,25 @@ impl Store {
         Ok(())
     }
 
-    /// Runs a merge. The result does not have the series `removed` of its only source, given by ordinal.
+    /// Runs a merge. The result does not have the series `removed` of its only source, given by
+    /// ordinal.
     ///
     /// # Errors
     /// The errors of [`merge`].
-    pub(crate) fn run(&self, next: &Merge, removed: &RoaringBitmap, stop: &AtomicBool) -> Result<Replaced> {
+    pub(crate) fn run(
+        &self,
+        next: &Merge,
+        removed: &RoaringBitmap,
+        stop: &AtomicBool,
+    ) -> Result<Replaced> {
         let merged = self.run_merge(next, removed, stop);
         let mut stats = self.compaction_stats.lock();
         match &merged {
-            Ok(RanMerge { n_conflicts, n_removed, .. }) => {
+            Ok(RanMerge {
+                n_conflicts,
+                n_removed,
+                ..
+            }) => {
                 stats.n_merges += 1;
                 stats.n_conflicts += n_conflicts;
                 stats.n_removed_by_rules += n_removed;
@@ -125,41 +141,75 @@ impl Store {
         merged.map(|merged| merged.outcome)
     }
 
-    fn run_merge(&self, next: &Merge, removed: &RoaringBitmap, stop: &AtomicBool) -> Result<RanMerge> {
+    fn run_merge(
+        &self,
+        next: &Merge,
+        removed: &RoaringBitmap,
+        stop: &AtomicBool,
+    ) -> Result<RanMerge> {
         // Read before the block list: a concurrent rule is applied twice rather than not at all.
         let deletions = self.blocks.last_deletion();
         let list = self.blocks.list();
-        let is_source = |stored: &&Arc<StoredBlock>| next.sources.contains(&stored.meta().origin.id);
+        let is_source =
+            |stored: &&Arc<StoredBlock>| next.sources.contains(&stored.meta().origin.id);
         // In order of acceptance, like the list.
-        let sources: Vec<_> =
-            list.iter().filter(is_source).map(|stored| stored.without(0, TimeRange::ALL, removed.clone())).collect();
+        let sources: Vec<_> = list
+            .iter()
+            .filter(is_source)
+            .map(|stored| stored.without(0, TimeRange::ALL, removed.clone()))
+            .collect();
         let id = self.blocks.next_id();
         let origin = next.origin(id, deletions);
-        let merging =
-            Merging { fs: Arc::clone(&self.options.fs), dir: self.blocks.dir(), throttle: &self.throttle, stop };
+        let merging = Merging {
+            fs: Arc::clone(&self.options.fs),
+            dir: self.blocks.dir(),
+            throttle: &self.throttle,
+            stop,
+        };
         let started = Instant::now();
         let merged = merge(&sources, origin, &merging)?;
-        let total = |of: fn(&BlockMeta) -> u64| sources.iter().map(|source| of(source.meta())).sum::<u64>();
+        let total =
+            |of: fn(&BlockMeta) -> u64| sources.iter().map(|source| of(source.meta())).sum::<u64>();
         let (n_sources, from) = (sources.len(), total(|meta| meta.size));
-        let (bytes, n_samples) = merged.meta.as_ref().map_or((0, 0), |meta| (meta.size, meta.n_samples));
+        let (bytes, n_samples) = merged
+            .meta
+            .as_ref()
+            .map_or((0, 0), |meta| (meta.size, meta.n_samples));
         tracing::info!(n_sources, from, bytes, duration = ?started.elapsed(), "merged blocks");
         let new = merged.meta.map(|_| self.verified(id)).transpose()?;
-        let changed = sources.iter().map(|source| source.meta().range).reduce(TimeRange::hull);
+        let changed = sources
+            .iter()
+            .map(|source| source.meta().range)
+            .reduce(TimeRange::hull);
         // Without removed series, reads see no change.
-        let begin = || changed.filter(|_| !removed.is_empty()).map(|range| self.begin_block_change(range));
+        let begin = || {
+            changed
+                .filter(|_| !removed.is_empty())
+                .map(|range| self.begin_block_change(range))
+        };
         let outcome = self.blocks.replace(&sources, new, deletions, begin)?;
         let n_removed = match outcome {
-            Replaced::Done if !removed.is_empty() => total(|meta| meta.n_samples).saturating_sub(n_samples),
+            Replaced::Done if !removed.is_empty() => {
+                total(|meta| meta.n_samples).saturating_sub(n_samples)
+            }
             Replaced::Done => 0,
             Replaced::Outdated => {
-                tracing::info!(?id, "samples were deleted while their blocks were merged; the merge is repeated");
+                tracing::info!(
+                    ?id,
+                    "samples were deleted while their blocks were merged; the merge is repeated"
+                );
                 0
             }
         };
-        Ok(RanMerge { outcome, n_conflicts: merged.n_conflicts, n_removed })
+        Ok(RanMerge {
+            outcome,
+            n_conflicts: merged.n_conflicts,
+            n_removed,
+        })
     }
 
-    /// Opens and verifies a finished block. Removes the block if that fails: it can be merged again.
+    /// Opens and verifies a finished block. Removes the block if that fails: it can be merged
+    /// again.
     fn verified(&self, id: BlockId) -> Result<Arc<Block>> {
         let opened = self.blocks.open_block(id).and_then(|block| {
             block.verify(&QueryContext::unbounded())?;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::labels::{Families, METADATA_FAMILIES_MAX, Metadata};
 
-/// The metadata of a store. Above its limits, the family that was added first is evicted: a sender that still uses it
-/// sends it again.
+/// The metadata of a store. Above its limits, the family that was added first is evicted: a sender
+/// that still uses it sends it again.
 #[derive(Debug)]
 pub(crate) struct FamilyTable {
     /// Shared with readers. A change copies the map, but not the metadata, while a reader uses it.
@@ -29,13 +29,20 @@ pub struct MetadataStats {
     pub n_evicted: u64,
 }
 
-/// Bytes of an entry besides its strings: nodes of the map, reference counts, the position in the order.
+/// Bytes of an entry besides its strings: nodes of the map, reference counts, the position in the
+/// order.
 const ENTRY_SIZE: usize = 256;
 
 impl FamilyTable {
     /// Creates an empty table of at most `size_max` bytes.
     pub(crate) fn new(size_max: usize) -> Self {
-        Self { families: Arc::default(), order: VecDeque::new(), size: 0, size_max, n_evicted: 0 }
+        Self {
+            families: Arc::default(),
+            order: VecDeque::new(),
+            size: 0,
+            size_max,
+            n_evicted: 0,
+        }
     }
 
     /// Returns the current families without copying them.
@@ -45,13 +52,19 @@ impl FamilyTable {
 
     /// Returns all families in order of addition.
     pub(crate) fn by_age(&self) -> Vec<(Arc<str>, Arc<Metadata>)> {
-        let entry = |family| self.families.get(family).map(|metadata| (Arc::clone(family), Arc::clone(metadata)));
+        let entry = |family| {
+            self.families
+                .get(family)
+                .map(|metadata| (Arc::clone(family), Arc::clone(metadata)))
+        };
         self.order.iter().filter_map(entry).collect()
     }
 
     /// Returns `true` if a family has this metadata.
     pub(crate) fn contains(&self, family: &str, metadata: &Metadata) -> bool {
-        self.families.get(family).is_some_and(|known| **known == *metadata)
+        self.families
+            .get(family)
+            .is_some_and(|known| **known == *metadata)
     }
 
     /// Sets the metadata of a family, and evicts families above the limits.
@@ -63,7 +76,9 @@ impl FamilyTable {
             None => self.order.push_back(family),
         }
         while self.size > self.size_max || self.order.len() > METADATA_FAMILIES_MAX {
-            let Some(first) = self.order.pop_front() else { break };
+            let Some(first) = self.order.pop_front() else {
+                break;
+            };
             let evicted = Arc::make_mut(&mut self.families).remove(&first);
             self.size -= evicted.map_or(0, |evicted| size(&first, &evicted));
             self.n_evicted += 1;
@@ -73,7 +88,11 @@ impl FamilyTable {
     /// Returns the statistics.
     pub(crate) fn stats(&self) -> MetadataStats {
         let (n_families, size_bytes) = (self.order.len() as u64, self.size as u64);
-        MetadataStats { n_families, size_bytes, n_evicted: self.n_evicted }
+        MetadataStats {
+            n_families,
+            size_bytes,
+            n_evicted: self.n_evicted,
+        }
     }
 }
 
@@ -86,7 +105,10 @@ mod tests {
     use super::*;
 
     fn help(size: usize) -> Metadata {
-        Metadata { help: "h".repeat(size), ..Metadata::default() }
+        Metadata {
+            help: "h".repeat(size),
+            ..Metadata::default()
+        }
     }
 
     #[test]
@@ -97,14 +119,29 @@ mod tests {
         let kept: String = table.families().keys().map(|name| &**name).collect();
         assert_eq!(kept, "qrstuvwxyz");
         let size_bytes = 10 * (ENTRY_SIZE as u64 + 101);
-        assert_eq!(table.stats(), MetadataStats { n_families: 10, size_bytes, n_evicted: 17 });
+        assert_eq!(
+            table.stats(),
+            MetadataStats {
+                n_families: 10,
+                size_bytes,
+                n_evicted: 17
+            }
+        );
         let reader = Arc::clone(table.families());
         table.set("z", help(90));
         assert!(table.contains("z", &help(90)) && reader["z"].help.len() == 100);
         assert_eq!(table.stats().size_bytes, size_bytes - 10);
         table.set("large", help(10_000));
-        let expect = MetadataStats { n_families: 0, size_bytes: 0, n_evicted: 28 };
-        assert_eq!(table.stats(), expect, "a single family above the limit is not stored");
+        let expect = MetadataStats {
+            n_families: 0,
+            size_bytes: 0,
+            n_evicted: 28,
+        };
+        assert_eq!(
+            table.stats(),
+            expect,
+            "a single family above the limit is not stored"
+        );
     }
 
     #[test]

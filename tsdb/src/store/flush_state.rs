@@ -27,21 +27,22 @@ pub(crate) struct Flushing {
     pub(super) number: u64,
     /// `true` if the flush began but did not finish.
     pub(super) is_unfinished: bool,
-    /// Series whose newest sample was a staleness marker when it was flushed, each once. They are removed from the list
-    /// when they are evicted or get new samples. After a restart the list is empty, and these series are evicted as
-    /// idle ones.
+    /// Series whose newest sample was a staleness marker when it was flushed, each once. They are
+    /// removed from the list when they are evicted or get new samples. After a restart the list is
+    /// empty, and these series are evicted as idle ones.
     pub(super) stale: StaleByShard,
     /// Series whose newest samples were deleted, and that are not evicted yet.
     pub(super) deleted: StaleByShard,
-    /// The epoch in which frozen samples were dropped, if no series was evicted since. Readers of earlier epochs may
-    /// look these series up.
+    /// The epoch in which frozen samples were dropped, if no series was evicted since. Readers of
+    /// earlier epochs may look these series up.
     pub(super) dropped: Option<u64>,
     /// The number of the last ranking of series.
     pub(super) ranking: u64,
 }
 
 impl Flushing {
-    /// Adds stale series. A series that is in the list already had new samples and became stale again.
+    /// Adds stale series. A series that is in the list already had new samples and became stale
+    /// again.
     pub(super) fn note(&mut self, stale: StaleByShard) {
         add(&mut self.stale, stale);
     }

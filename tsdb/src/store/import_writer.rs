@@ -1,8 +1,10 @@
 //! Writes blocks for [`Db::import`](crate::Db::import).
 //!
-//! Used by `varve-prometheus`: it writes blocks directly to a directory, from which the store imports them later.
+//! Used by `varve-prometheus`: it writes blocks directly to a directory, from which the store
+//! imports them later.
 //!
-//! Crash: an unfinished block has a temporary name. The next [`ImportWriter::create`] with the same number removes it.
+//! Crash: an unfinished block has a temporary name. The next [`ImportWriter::create`] with the same
+//! number removes it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -24,14 +26,15 @@ pub struct ImportWriter<'a> {
 }
 
 impl<'a> ImportWriter<'a> {
-    /// Creates block `number` in the directory `dir`, for the window of two hours that contains `timestamp_ms`.
-    /// `labels` are the names and values of all series that follow.
+    /// Creates block `number` in the directory `dir`, for the window of two hours that contains
+    /// `timestamp_ms`. `labels` are the names and values of all series that follow.
     ///
-    /// If two blocks have a sample of a series at one timestamp, [`Db::import`](crate::Db::import) stores the sample of
-    /// the block with the lower number.
+    /// If two blocks have a sample of a series at one timestamp, [`Db::import`](crate::Db::import)
+    /// stores the sample of the block with the lower number.
     ///
     /// # Errors
-    /// [`Error::Io`], with `AlreadyExists` if `dir` has a block of that number. [`Error::Limit`] for too many labels.
+    /// [`Error::Io`], with `AlreadyExists` if `dir` has a block of that number. [`Error::Limit`]
+    /// for too many labels.
     pub fn create(
         fs: &Arc<dyn Fs>,
         dir: &Path,
@@ -40,14 +43,25 @@ impl<'a> ImportWriter<'a> {
         labels: BTreeSet<(&'a str, &'a str)>,
     ) -> Result<Self> {
         let (id, window) = (BlockId(number), window_of(timestamp_ms));
-        let origin = BlockOrigin { id, window, level: 1, flushes: (number, number), sources: Vec::new(), deletions: 0 };
+        let origin = BlockOrigin {
+            id,
+            window,
+            level: 1,
+            flushes: (number, number),
+            sources: Vec::new(),
+            deletions: 0,
+        };
         remove_unfinished(&**fs, dir, id)?;
         let mut writer = BlockWriter::create(Arc::clone(fs), dir, origin)?;
         let mut symbols = Vec::with_capacity(labels.len());
         for (name, value) in labels {
             symbols.push(((name, value), writer.symbol(name, value)?));
         }
-        Ok(Self { writer, symbols, n_samples: 0 })
+        Ok(Self {
+            writer,
+            symbols,
+            n_samples: 0,
+        })
     }
 
     /// Appends a series. Skips a series without samples.
@@ -56,8 +70,8 @@ impl<'a> ImportWriter<'a> {
     /// [`Error::Io`], and [`Error::Limit`] if the block is full.
     ///
     /// # Panics
-    /// If a label was not passed to [`ImportWriter::create`], the series are not in ascending order of labels, the
-    /// timestamps do not ascend, or a timestamp lies outside the window.
+    /// If a label was not passed to [`ImportWriter::create`], the series are not in ascending order
+    /// of labels, the timestamps do not ascend, or a timestamp lies outside the window.
     pub fn add(&mut self, labels: &[(&str, &str)], samples: &SampleColumns) -> Result<()> {
         if samples.is_empty() {
             return Ok(());
@@ -71,8 +85,8 @@ impl<'a> ImportWriter<'a> {
         self.writer.series(&symbols, samples)
     }
 
-    /// Completes the block, makes it survive a power cut, and returns the number of its samples. Removes a block
-    /// without samples.
+    /// Completes the block, makes it survive a power cut, and returns the number of its samples.
+    /// Removes a block without samples.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -86,7 +100,9 @@ impl<'a> ImportWriter<'a> {
 
 impl std::fmt::Debug for ImportWriter<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ImportWriter").field("n_samples", &self.n_samples).finish_non_exhaustive()
+        f.debug_struct("ImportWriter")
+            .field("n_samples", &self.n_samples)
+            .finish_non_exhaustive()
     }
 }
 

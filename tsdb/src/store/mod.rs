@@ -1,4 +1,5 @@
-//! The state of an open store, shared by [`Db`](crate::Db), running selections and background tasks.
+//! The state of an open store, shared by [`Db`](crate::Db), running selections and background
+//! tasks.
 
 mod append_exemplars;
 mod compaction;
@@ -116,21 +117,28 @@ impl Store {
 
     /// Iterates over the shards of a log, with their indexes.
     pub(crate) fn shards_of(&self, log: usize) -> impl Iterator<Item = (usize, &Shard)> + Clone {
-        self.shards.iter().enumerate().skip(log).step_by(self.logs.len())
+        self.shards
+            .iter()
+            .enumerate()
+            .skip(log)
+            .step_by(self.logs.len())
     }
 
-    /// Begins a change of the block list that changes the samples in `range` for reads. The change ends when the guard
-    /// is dropped. Until then, no flush freezes the heads.
+    /// Begins a change of the block list that changes the samples in `range` for reads. The change
+    /// ends when the guard is dropped. Until then, no flush freezes the heads.
     pub(crate) fn begin_block_change(&self, range: TimeRange) -> AppendGuard<'_> {
         let change = self.isolation.begin_append();
         self.changes.note_range(change.full_id(), range);
         change
     }
 
-    /// Returns the newest in-order timestamp of the series in the heads, including samples that are no longer in
-    /// memory. Visits all series.
+    /// Returns the newest in-order timestamp of the series in the heads, including samples that are
+    /// no longer in memory. Visits all series.
     pub(crate) fn heads_newest_ms(&self) -> Option<i64> {
-        self.shards.iter().filter_map(|shard| shard.head().newest_ms()).max()
+        self.shards
+            .iter()
+            .filter_map(|shard| shard.head().newest_ms())
+            .max()
     }
 
     /// Returns the current bounds for new samples. `is_own` if the process itself wrote them.
@@ -139,7 +147,11 @@ impl Store {
     /// The errors of [`Newest::bounds`].
     pub(crate) fn bounds(&self, is_own: bool) -> Result<Bounds> {
         let (newest_ms, future_max_ms) = self.newest.bounds(is_own)?;
-        Ok(Bounds { newest_ms, future_max_ms, ..self.age_bounds() })
+        Ok(Bounds {
+            newest_ms,
+            future_max_ms,
+            ..self.age_bounds()
+        })
     }
 
     /// Returns the bounds for the age of samples in an empty store.
@@ -154,18 +166,26 @@ impl Store {
 
     /// Returns the time before which samples are too old to be appended.
     pub(crate) fn settled_ms(&self) -> Option<i64> {
-        let age_max_ms = self.options.in_order_max_age_ms.max(self.options.out_of_order_window_ms);
+        let age_max_ms = self
+            .options
+            .in_order_max_age_ms
+            .max(self.options.out_of_order_window_ms);
         Some(self.newest.caught_up()?.saturating_sub(age_max_ms))
     }
 
     /// Returns the approximate size of the samples in the heads in bytes.
     pub(crate) fn samples_size(&self) -> usize {
-        self.shards.iter().map(|shard| shard.head().samples_size()).sum()
+        self.shards
+            .iter()
+            .map(|shard| shard.head().samples_size())
+            .sum()
     }
 
     /// Returns `true` if a log waits for disk space.
     pub(crate) fn is_blocked(&self) -> bool {
-        self.logs.iter().any(|log| matches!(log.wal().health(), Health::Blocked(_)))
+        self.logs
+            .iter()
+            .any(|log| matches!(log.wal().health(), Health::Blocked(_)))
     }
 
     /// Removes the logs of earlier epochs: their contents are in blocks and checkpoints.

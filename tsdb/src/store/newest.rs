@@ -1,17 +1,20 @@
 //! The newest time of a store, from which all age limits count back.
 //!
-//! A sample may be ahead of the clock by at most `ahead_max_ms`. A newer sample shows that a clock was wrong: now, when
-//! the sample was written, or while an earlier process ran. Such a sample must not move the newest time. Otherwise,
-//! until the clock has caught up, correct samples would be rejected as too old, active series would count as idle, and
-//! retention would remove blocks too early.
+//! A sample may be ahead of the clock by at most `ahead_max_ms`. A newer sample shows that a clock
+//! was wrong: now, when the sample was written, or while an earlier process ran. Such a sample must
+//! not move the newest time. Otherwise, until the clock has caught up, correct samples would be
+//! rejected as too old, active series would count as idle, and retention would remove blocks too
+//! early.
 //!
 //! Invariants
-//! 1. Samples of the process itself make samples of senders too old by at most `ahead_max_ms`, also after a restart.
-//! 2. The accepted newest time is at most `ahead_max_ms` later than the earlier of wall clock and expected time
-//!    ([`SteadyClock`]).
-//! 3. While new samples are compared with a time more than `ahead_max_ms` before the newest sample, the WAL may contain
-//!    samples of any age. A durable file ([`UNBOUNDED`]) says so until a flush has removed them from the WAL. Meanwhile
-//!    reads of all ranges wait for a replay. While the file cannot be created, no samples are appended.
+//! 1. Samples of the process itself make samples of senders too old by at most `ahead_max_ms`, also
+//!    after a restart.
+//! 2. The accepted newest time is at most `ahead_max_ms` later than the earlier of wall clock and
+//!    expected time ([`SteadyClock`]).
+//! 3. While new samples are compared with a time more than `ahead_max_ms` before the newest sample,
+//!    the WAL may contain samples of any age. A durable file ([`UNBOUNDED`]) says so until a flush
+//!    has removed them from the WAL. Meanwhile reads of all ranges wait for a replay. While the
+//!    file cannot be created, no samples are appended.
 //!
 //! Threads: any. Appends take a lock for some nanoseconds, to read the clock.
 
@@ -28,11 +31,18 @@ use varve_fs::{Fs, StateFile};
 use crate::error::{Error, Result};
 use crate::options::Options;
 
-/// Name of the file in the WAL directory whose existence means that the WAL may contain samples of any age.
+/// Name of the file in the WAL directory whose existence means that the WAL may contain samples of
+/// any age.
 const UNBOUNDED: &str = "unbounded";
-/// Its contents: the newest timestamp that senders wrote, or `i64::MAX` if the process itself wrote no newer one.
-const UNBOUNDED_FILE: StateFile = StateFile { magic: *b"VUNB", version: 1, payload_size_max: size_of::<i64>() };
-/// Maximum lag of senders behind the samples of the process itself. Older samples of senders are not waited for.
+/// Its contents: the newest timestamp that senders wrote, or `i64::MAX` if the process itself wrote
+/// no newer one.
+const UNBOUNDED_FILE: StateFile = StateFile {
+    magic: *b"VUNB",
+    version: 1,
+    payload_size_max: size_of::<i64>(),
+};
+/// Maximum lag of senders behind the samples of the process itself. Older samples of senders are
+/// not waited for.
 const LAG_MAX_MS: i64 = 24 * 3_600_000;
 /// Minimum time between two attempts to create the file.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,7 +82,11 @@ impl Newest {
     pub(crate) fn new(options: &Options, wal_dir: &Path) -> Self {
         let (fs, path) = (Arc::clone(&options.fs), wal_dir.join(UNBOUNDED));
         let read = UNBOUNDED_FILE.read(&*fs, &path);
-        let sent_ms = read.as_ref().ok().and_then(|bytes| bytes.as_deref()?.try_into().ok()).map(i64::from_le_bytes);
+        let sent_ms = read
+            .as_ref()
+            .ok()
+            .and_then(|bytes| bytes.as_deref()?.try_into().ok())
+            .map(i64::from_le_bytes);
         // A damaged file says only that it was created.
         let exists = read != Ok(None);
         Self {
@@ -83,12 +97,18 @@ impl Newest {
             found_ms: AtomicI64::new(i64::MIN),
             found_sent_max_ms: sent_ms.unwrap_or(i64::MAX),
             at_open: OnceLock::new(),
-            mark: Mutex::new(Mark { fs, path, exists, is_needed: false, failed: None }),
+            mark: Mutex::new(Mark {
+                fs,
+                path,
+                exists,
+                is_needed: false,
+                failed: None,
+            }),
         }
     }
 
-    /// Records the newest timestamp found at startup. The first call is for blocks and checkpoints, later ones are for
-    /// the WAL. Retention uses only the first.
+    /// Records the newest timestamp found at startup. The first call is for blocks and checkpoints,
+    /// later ones are for the WAL. Retention uses only the first.
     pub(crate) fn opened_at(&self, newest_ms: i64) {
         self.found_ms.fetch_max(newest_ms, Ordering::Relaxed);
         let now = self.clock.now();
@@ -108,34 +128,45 @@ impl Newest {
 
     /// Returns the newest timestamp of any sample, or `None` if the store is empty.
     pub(crate) fn get(&self) -> Option<i64> {
-        newest([&self.sent_ms, &self.own_ms, &self.found_ms].map(|newest_ms| newest_ms.load(Ordering::Relaxed)))
+        newest(
+            [&self.sent_ms, &self.own_ms, &self.found_ms]
+                .map(|newest_ms| newest_ms.load(Ordering::Relaxed)),
+        )
     }
 
     /// Returns the newest timestamp of the samples that senders wrote.
     fn sent(&self) -> Option<i64> {
-        let found_ms = self.found_ms.load(Ordering::Relaxed).min(self.found_sent_max_ms);
+        let found_ms = self
+            .found_ms
+            .load(Ordering::Relaxed)
+            .min(self.found_sent_max_ms);
         newest([self.sent_ms.load(Ordering::Relaxed), found_ms])
     }
 
     /// Returns the newest time that decides which series are idle and which windows are closed.
     pub(crate) fn accepted(&self) -> Option<i64> {
-        self.get().map(|newest_ms| self.limited(newest_ms, self.clock.now()))
+        self.get()
+            .map(|newest_ms| self.limited(newest_ms, self.clock.now()))
     }
 
     /// Returns the newest time from which the age of new samples is measured.
     pub(crate) fn accepted_sent(&self) -> Option<i64> {
-        self.sent().map(|sent_ms| self.limited(sent_ms, self.clock.now()))
+        self.sent()
+            .map(|sent_ms| self.limited(sent_ms, self.clock.now()))
     }
 
-    /// Returns the time up to which senders have probably sent their samples: as [`Newest::accepted_sent`], but at most
-    /// [`LAG_MAX_MS`] before [`Newest::accepted`].
+    /// Returns the time up to which senders have probably sent their samples: as
+    /// [`Newest::accepted_sent`], but at most [`LAG_MAX_MS`] before [`Newest::accepted`].
     pub(crate) fn caught_up(&self) -> Option<i64> {
         let accepted_ms = self.accepted()?;
-        Some(self.accepted_sent().map_or(accepted_ms, |sent_ms| sent_ms.max(accepted_ms.saturating_sub(LAG_MAX_MS))))
+        Some(self.accepted_sent().map_or(accepted_ms, |sent_ms| {
+            sent_ms.max(accepted_ms.saturating_sub(LAG_MAX_MS))
+        }))
     }
 
-    /// Returns the bounds of an append: the newest time from which the age of its samples is measured, and the greatest
-    /// allowed timestamp. `is_own` if the process itself wrote the samples, at times up to the wall clock.
+    /// Returns the bounds of an append: the newest time from which the age of its samples is
+    /// measured, and the greatest allowed timestamp. `is_own` if the process itself wrote the
+    /// samples, at times up to the wall clock.
     ///
     /// # Errors
     /// [`Error::Io`] if samples of any age may be appended and [`UNBOUNDED`] cannot be created.
@@ -145,28 +176,42 @@ impl Newest {
         let accepted_ms = sent_ms.map(|sent_ms| self.limited(sent_ms, now));
         // Rare: a clock was wrong, or only the process itself writes.
         if accepted_ms < newest_ms.map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms)) {
-            let found_sent_max_ms = if sent_ms < newest_ms { sent_ms.unwrap_or(i64::MIN) } else { i64::MAX };
+            let found_sent_max_ms = if sent_ms < newest_ms {
+                sent_ms.unwrap_or(i64::MIN)
+            } else {
+                i64::MAX
+            };
             self.mark.lock().create(found_sent_max_ms, now.elapsed)?;
         }
-        Ok((accepted_ms, now.latest_ms().saturating_add(self.ahead_max_ms)))
+        Ok((
+            accepted_ms,
+            now.latest_ms().saturating_add(self.ahead_max_ms),
+        ))
     }
 
-    /// Returns the timestamp for samples of the process itself: the earlier of wall clock and expected time. If the
-    /// clock is fast and then corrected, samples in the future would remain.
+    /// Returns the timestamp for samples of the process itself: the earlier of wall clock and
+    /// expected time. If the clock is fast and then corrected, samples in the future would remain.
     pub(crate) fn own_now_ms(&self) -> i64 {
         self.clock.now().earliest_ms()
     }
 
-    /// Returns the time from which retention counts back: the earliest of the newest sample, the wall clock and the
-    /// expected time. The wall clock may have been wrong all along, so data found at startup proves only its own time.
+    /// Returns the time from which retention counts back: the earliest of the newest sample, the
+    /// wall clock and the expected time. The wall clock may have been wrong all along, so data
+    /// found at startup proves only its own time.
     pub(crate) fn retention_ms(&self) -> Option<i64> {
         let now = self.clock.now();
-        let since_open = self.at_open.get().map(|(newest_ms, at)| (newest_ms, now.elapsed.saturating_sub(*at)));
+        let since_open = self
+            .at_open
+            .get()
+            .map(|(newest_ms, at)| (newest_ms, now.elapsed.saturating_sub(*at)));
         let expected_ms = match since_open {
-            Some((newest_ms, passed)) if passed < CLOCK_JUMP_CONFIRMED_AFTER => time_after(*newest_ms, passed),
+            Some((newest_ms, passed)) if passed < CLOCK_JUMP_CONFIRMED_AFTER => {
+                time_after(*newest_ms, passed)
+            }
             _ => i64::MAX,
         };
-        self.get().map(|newest_ms| newest_ms.min(now.earliest_ms()).min(expected_ms))
+        self.get()
+            .map(|newest_ms| newest_ms.min(now.earliest_ms()).min(expected_ms))
     }
 
     /// Returns `true` if the WAL may contain samples of any age.
@@ -174,15 +219,20 @@ impl Newest {
         self.mark.lock().exists
     }
 
-    /// Records a freeze of the heads, which begins a new part of the WAL. The caller ensures that no append runs.
+    /// Records a freeze of the heads, which begins a new part of the WAL. The caller ensures that
+    /// no append runs.
     pub(crate) fn freeze(&self) {
         self.mark.lock().is_needed = false;
     }
 
-    /// Records that the WAL has been truncated to the last freeze. Removes the file if no sample needs it.
+    /// Records that the WAL has been truncated to the last freeze. Removes the file if no sample
+    /// needs it.
     pub(crate) fn cut(&self) {
         // After a restart, the file tells samples of the process from those of senders.
-        let is_own_ahead = self.sent() < self.get().map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms));
+        let is_own_ahead = self.sent()
+            < self
+                .get()
+                .map(|newest_ms| newest_ms.saturating_sub(self.ahead_max_ms));
         let mut mark = self.mark.lock();
         if mark.exists && !mark.is_needed && !is_own_ahead {
             match mark.fs.remove(&mark.path) {
@@ -197,7 +247,11 @@ impl Newest {
 
     fn limited(&self, newest_ms: i64, now: Now) -> i64 {
         let earliest_ms = now.earliest_ms();
-        if newest_ms > earliest_ms.saturating_add(self.ahead_max_ms) { earliest_ms } else { newest_ms }
+        if newest_ms > earliest_ms.saturating_add(self.ahead_max_ms) {
+            earliest_ms
+        } else {
+            newest_ms
+        }
     }
 }
 
@@ -212,8 +266,14 @@ impl Mark {
         {
             return Err(Error::io("create", &self.path)(kind.into()));
         }
-        if let Err(error) = UNBOUNDED_FILE.replace(&*self.fs, &self.path, &found_sent_max_ms.to_le_bytes()) {
-            if self.failed.replace((elapsed, error.source.kind())).is_none() {
+        if let Err(error) =
+            UNBOUNDED_FILE.replace(&*self.fs, &self.path, &found_sent_max_ms.to_le_bytes())
+        {
+            if self
+                .failed
+                .replace((elapsed, error.source.kind()))
+                .is_none()
+            {
                 tracing::error!(path = ?self.path, %error, "no samples are appended until this file can be created");
             }
             return Err(Error::io("create", &self.path)(error.source));
@@ -225,5 +285,8 @@ impl Mark {
 
 /// Returns the newest timestamp. `i64::MIN` stands for no timestamp.
 fn newest<const N: usize>(timestamps_ms: [i64; N]) -> Option<i64> {
-    timestamps_ms.into_iter().max().filter(|&newest_ms| newest_ms != i64::MIN)
+    timestamps_ms
+        .into_iter()
+        .max()
+        .filter(|&newest_ms| newest_ms != i64::MIN)
 }

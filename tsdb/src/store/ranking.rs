@@ -1,14 +1,15 @@
 //! Ranks: the positions of all series of the heads in label order, over all shards.
 //!
-//! Used by flushes and the background task `label_order`. Reads sort the series of a shard, and merge the shards, by
-//! ranks; series without one are compared label by label. If most series have a rank, a ranking compares them by the
-//! ranks of the ranking before it, so only new series are compared by their labels. Otherwise, it compares all series
-//! by the ranks of their strings.
+//! Used by flushes and the background task `label_order`. Reads sort the series of a shard, and
+//! merge the shards, by ranks; series without one are compared label by label. If most series have
+//! a rank, a ranking compares them by the ranks of the ranking before it, so only new series are
+//! compared by their labels. Otherwise, it compares all series by the ranks of their strings.
 //!
-//! Threads: one ranking at a time, under the lock of flushes, so that no series is evicted meanwhile. Heads are locked
-//! for a few hundred series at a time, and at the end, one after the other, to set the ranks: meanwhile the ranks of
-//! two shards are not compared. Memory: 12 bytes per series, and the buffers for sorting one shard; or 36 bytes per
-//! series, and another 64 bytes, and 8 per label, for each series of the largest metric.
+//! Threads: one ranking at a time, under the lock of flushes, so that no series is evicted
+//! meanwhile. Heads are locked for a few hundred series at a time, and at the end, one after the
+//! other, to set the ranks: meanwhile the ranks of two shards are not compared. Memory: 12 bytes
+//! per series, and the buffers for sorting one shard; or 36 bytes per series, and another 64 bytes,
+//! and 8 per label, for each series of the largest metric.
 
 use std::sync::Arc;
 
@@ -43,14 +44,21 @@ impl Store {
     /// Ranks all series, and returns the series of each shard in label order.
     ///
     /// # Errors
-    /// The errors of [`Shard::sort_all`](crate::shard::Shard::sort_all). The ranks do not change then.
+    /// The errors of [`Shard::sort_all`](crate::shard::Shard::sort_all). The ranks do not change
+    /// then.
     pub(crate) fn rank_series(&self, flushing: &mut Flushing) -> Result<Vec<Arc<SeriesOrder>>> {
-        let (n_unranked, n_series) = self.shards.iter().fold((0, 0), |(n_unranked, n_series), shard| {
-            let head = shard.head();
-            (n_unranked + head.n_unranked(), n_series + head.len())
-        });
-        let (orders, ranks) =
-            if n_unranked >= n_series / UNRANKED_SHARE { self.rank_by_strings() } else { self.rank_by_ranks()? };
+        let (n_unranked, n_series) =
+            self.shards
+                .iter()
+                .fold((0, 0), |(n_unranked, n_series), shard| {
+                    let head = shard.head();
+                    (n_unranked + head.n_unranked(), n_series + head.len())
+                });
+        let (orders, ranks) = if n_unranked >= n_series / UNRANKED_SHARE {
+            self.rank_by_strings()
+        } else {
+            self.rank_by_ranks()?
+        };
         flushing.ranking += 1;
         for (shard, ranks) in self.shards.iter().zip(ranks) {
             shard.set_ranks(ranks, flushing.ranking);
@@ -60,10 +68,17 @@ impl Store {
 
     fn rank_by_ranks(&self) -> Result<(Vec<Arc<SeriesOrder>>, Vec<Ranks>)> {
         let ctx = QueryContext::unbounded();
-        let orders = self.shards.iter().map(|shard| shard.sort_all(&ctx)).collect::<Result<Vec<_>>>()?;
+        let orders = self
+            .shards
+            .iter()
+            .map(|shard| shard.sort_all(&ctx))
+            .collect::<Result<Vec<_>>>()?;
         let mut ranks: Vec<Ranks> = orders.iter().map(|order| Ranks::new(order)).collect();
         let mut merge = HeadMerge::default();
-        orders.iter().enumerate().for_each(|(head, order)| merge.push(head, order.sorted().iter().copied()));
+        orders
+            .iter()
+            .enumerate()
+            .for_each(|(head, order)| merge.push(head, order.sorted().iter().copied()));
         // `u32::MAX` means that a series has no rank.
         let mut free_ranks = 0..u32::MAX;
         while !merge.is_empty() {
@@ -78,7 +93,11 @@ impl Store {
     }
 
     fn rank_by_strings(&self) -> (Vec<Arc<SeriesOrder>>, Vec<Ranks>) {
-        let n_removed: Vec<_> = self.shards.iter().map(|shard| shard.head().n_removed()).collect();
+        let n_removed: Vec<_> = self
+            .shards
+            .iter()
+            .map(|shard| shard.head().n_removed())
+            .collect();
         let symbols = SymbolRanks::new(&self.shards);
         let mut series = self.keyed(&symbols);
         series.sort_unstable_by_key(|series| (series.key, series.shard));
@@ -93,38 +112,66 @@ impl Store {
         }
         drop((series, symbols));
         let shards = self.shards.iter().zip(ranked).zip(n_removed);
-        let ranked = shards.map(|((shard, Ranked { sorted, ranks: in_order }), n_removed)| {
-            let order = Arc::new(SeriesOrder::new(sorted, n_removed, QueryContext::unbounded().charge()));
-            let mut ranks = Ranks::new(&order);
-            order.sorted().iter().zip(in_order).for_each(|(of, rank)| ranks.set(of.slot, rank));
-            shard.share_order(&order);
-            (order, ranks)
-        });
+        let ranked = shards.map(
+            |(
+                (
+                    shard,
+                    Ranked {
+                        sorted,
+                        ranks: in_order,
+                    },
+                ),
+                n_removed,
+            )| {
+                let order = Arc::new(SeriesOrder::new(
+                    sorted,
+                    n_removed,
+                    QueryContext::unbounded().charge(),
+                ));
+                let mut ranks = Ranks::new(&order);
+                order
+                    .sorted()
+                    .iter()
+                    .zip(in_order)
+                    .for_each(|(of, rank)| ranks.set(of.slot, rank));
+                shard.share_order(&order);
+                (order, ranks)
+            },
+        );
         ranked.unzip()
     }
 
-    /// Returns all series. Skips those with strings that were added after the strings were ranked. A flush needs none of
-    /// these: a series with frozen samples is older.
+    /// Returns all series. Skips those with strings that were added after the strings were ranked.
+    /// A flush needs none of these: a series with frozen samples is older.
     fn keyed(&self, symbols: &SymbolRanks) -> Vec<Keyed> {
         let mut series = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
             for step in 0.. {
                 let head = shard.head();
-                let Some(slots) = head.slots_of_step(step) else { break };
+                let Some(slots) = head.slots_of_step(step) else {
+                    break;
+                };
                 for of in head.slot_refs(slots) {
                     let rank = |symbol| symbols.get(number, symbol);
                     let key = match head.pairs(of.slot).next() {
-                        Some((name, value)) => rank(name).zip(rank(value)).map(|(name, value)| pair_key(name, value)),
+                        Some((name, value)) => rank(name)
+                            .zip(rank(value))
+                            .map(|(name, value)| pair_key(name, value)),
                         None => Some(0),
                     };
-                    series.extend(key.map(|key| Keyed { key, shard: number as u32, of }));
+                    series.extend(key.map(|key| Keyed {
+                        key,
+                        shard: number as u32,
+                        of,
+                    }));
                 }
             }
         }
         series
     }
 
-    /// Sorts series with the same first label. Skips those that were created after the strings were ranked.
+    /// Sorts series with the same first label. Skips those that were created after the strings were
+    /// ranked.
     fn sorted_group(&self, group: &[Keyed], symbols: &SymbolRanks) -> Vec<Keyed> {
         // Fast path: nothing to sort.
         if let [single] = group {
@@ -132,13 +179,19 @@ impl Store {
         }
         let mut keys: Vec<u64> = Vec::new();
         let mut spans = Vec::with_capacity(group.len());
-        for series in group.chunk_by(|a, b| a.shard == b.shard).flat_map(|of_shard| of_shard.chunks(BATCH_SERIES)) {
+        for series in group
+            .chunk_by(|a, b| a.shard == b.shard)
+            .flat_map(|of_shard| of_shard.chunks(BATCH_SERIES))
+        {
             let number = series[0].shard as usize;
             let head = self.shards[number].head();
             for series in series {
                 let start = keys.len();
                 let rank = |symbol| symbols.get(number, symbol);
-                let pairs = head.pairs(series.of.slot).skip(1).map_while(|(name, value)| rank(name).zip(rank(value)));
+                let pairs = head
+                    .pairs(series.of.slot)
+                    .skip(1)
+                    .map_while(|(name, value)| rank(name).zip(rank(value)));
                 keys.extend(pairs.map(|(name, value)| pair_key(name, value)));
                 if keys.len() - start + 1 >= head.pairs(series.of.slot).count() {
                     spans.push((start..keys.len(), *series));

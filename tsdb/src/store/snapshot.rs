@@ -14,8 +14,8 @@ use crate::store::Store;
 use crate::wal::write_snapshot_log;
 
 impl Store {
-    /// Creates a data directory with hard links to all blocks, and a WAL with metadata and exemplars. See
-    /// [`Db::snapshot`](crate::Db::snapshot).
+    /// Creates a data directory with hard links to all blocks, and a WAL with metadata and
+    /// exemplars. See [`Db::snapshot`](crate::Db::snapshot).
     ///
     /// # Errors
     /// The errors of [`Db::snapshot`](crate::Db::snapshot). A partially created directory stays.
@@ -29,21 +29,35 @@ impl Store {
             self.flush()?;
         }
         let blocks_dir = dir.join("blocks");
-        fs.create_dir(&blocks_dir).map_err(Error::io("create", &blocks_dir))?;
+        fs.create_dir(&blocks_dir)
+            .map_err(Error::io("create", &blocks_dir))?;
         self.blocks.link_into(dir, &blocks_dir)?;
         let (metadata, exemplars) = (self.metadata.lock().by_age(), self.exemplars.by_log(1));
-        let families = metadata.iter().map(|(family, metadata)| (&**family, &**metadata));
+        let families = metadata
+            .iter()
+            .map(|(family, metadata)| (&**family, &**metadata));
         let next_ref = self.next_ref.load(Ordering::SeqCst);
-        write_snapshot_log(&**fs, &dir.join("wal"), next_ref, families, &exemplars.concat())?;
+        write_snapshot_log(
+            &**fs,
+            &dir.join("wal"),
+            next_ref,
+            families,
+            &exemplars.concat(),
+        )?;
         let parents = dir.ancestors().skip(1).take(2);
-        for dir in [&blocks_dir, dir].into_iter().map(|dir| dir as &Path).chain(parents) {
+        for dir in [&blocks_dir, dir]
+            .into_iter()
+            .map(|dir| dir as &Path)
+            .chain(parents)
+        {
             fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
         }
         Ok(())
     }
 
-    /// Imports blocks. See [`Db::import`](crate::Db::import). Each block is rewritten with an id of this store and
-    /// verified while it is rewritten. The blocks of a failed or interrupted import are removed ([`PendingImport`]).
+    /// Imports blocks. See [`Db::import`](crate::Db::import). Each block is rewritten with an id of
+    /// this store and verified while it is rewritten. The blocks of a failed or interrupted import
+    /// are removed ([`PendingImport`]).
     ///
     /// # Errors
     /// The errors of [`Db::import`](crate::Db::import).
@@ -54,7 +68,8 @@ impl Store {
         if paths.is_empty() {
             return Ok(0);
         }
-        // Flushes the heads first: of two samples with one timestamp, the sample of the earlier flush wins.
+        // Flushes the heads first: of two samples with one timestamp, the sample of the earlier
+        // flush wins.
         let flushes = self.flush_before(paths.len() as u64)?;
         let ids = self.blocks.next_ids(paths.len() as u64);
         let blocks_dir = self.blocks.dir();
@@ -69,7 +84,11 @@ impl Store {
                 tracing::error!(?path, %error, "could not remove an imported block; the next start removes it");
             }
         }
-        for subdir in paths.iter().filter_map(|path| path.parent()).collect::<BTreeSet<_>>() {
+        for subdir in paths
+            .iter()
+            .filter_map(|path| path.parent())
+            .collect::<BTreeSet<_>>()
+        {
             // Ignores a directory that contains other files.
             let _ = (subdir != dir).then(|| fs.remove_dir(subdir));
         }
@@ -80,28 +99,45 @@ impl Store {
         Ok(paths.len())
     }
 
-    /// Imports blocks with these ids and numbers of flushes, and returns the new paths of their files. A deletion that
-    /// runs meanwhile affects all of them.
+    /// Imports blocks with these ids and numbers of flushes, and returns the new paths of their
+    /// files. A deletion that runs meanwhile affects all of them.
     fn import_all(
         &self,
         paths: &[PathBuf],
         numbers: impl Iterator<Item = (u64, u64)>,
         importing: &PendingImport,
     ) -> Result<Vec<PathBuf>> {
-        let (mut imported, deletions) = (Vec::with_capacity(paths.len()), self.blocks.last_deletion());
+        let (mut imported, deletions) =
+            (Vec::with_capacity(paths.len()), self.blocks.last_deletion());
         for (path, (id, flush)) in paths.iter().zip(numbers) {
             imported.extend(self.import_one(path, BlockId(id), flush, deletions)?);
         }
-        let newest_ms = imported.iter().map(|block: &Arc<Block>| block.meta().range.end_ms).max();
-        let range = imported.iter().map(|block| block.meta().range).reduce(TimeRange::hull);
+        let newest_ms = imported
+            .iter()
+            .map(|block: &Arc<Block>| block.meta().range.end_ms)
+            .max();
+        let range = imported
+            .iter()
+            .map(|block| block.meta().range)
+            .reduce(TimeRange::hull);
         let renamed = rename_sources(&*self.options.fs, paths)?;
         let _change = range.map(|range| self.begin_block_change(range));
-        self.blocks.add_imported(imported, || importing.end(&*self.options.fs, self.blocks.dir()))?;
-        newest_ms.into_iter().for_each(|newest_ms| self.newest.raise(newest_ms, false));
+        self.blocks.add_imported(imported, || {
+            importing.end(&*self.options.fs, self.blocks.dir())
+        })?;
+        newest_ms
+            .into_iter()
+            .for_each(|newest_ms| self.newest.raise(newest_ms, false));
         Ok(renamed)
     }
 
-    fn import_one(&self, path: &Path, id: BlockId, flush: u64, deletions: u64) -> Result<Option<Arc<Block>>> {
+    fn import_one(
+        &self,
+        path: &Path,
+        id: BlockId,
+        flush: u64,
+        deletions: u64,
+    ) -> Result<Option<Arc<Block>>> {
         let source = self.blocks.open_foreign(path)?;
         let origin = BlockOrigin {
             id,
@@ -112,8 +148,12 @@ impl Store {
             deletions,
         };
         let stop = AtomicBool::new(false);
-        let merging =
-            Merging { fs: Arc::clone(&self.options.fs), dir: self.blocks.dir(), throttle: &self.throttle, stop: &stop };
+        let merging = Merging {
+            fs: Arc::clone(&self.options.fs),
+            dir: self.blocks.dir(),
+            throttle: &self.throttle,
+            stop: &stop,
+        };
         let merged = merge(&[Arc::new(StoredBlock::whole(source))], origin, &merging)?;
         merged.meta.map(|_| self.blocks.open_block(id)).transpose()
     }

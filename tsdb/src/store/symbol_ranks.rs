@@ -1,11 +1,11 @@
-//! Ranks of label names and values: positions in the order of the strings of all shards. Equal strings have equal
-//! ranks, so label sets of any shards can be compared as numbers.
+//! Ranks of label names and values: positions in the order of the strings of all shards. Equal
+//! strings have equal ranks, so label sets of any shards can be compared as numbers.
 //!
-//! Strings are sorted by eight bytes at a time: first all of them, then each group that has these bytes in common, by
-//! the bytes that follow.
+//! Strings are sorted by eight bytes at a time: first all of them, then each group that has these
+//! bytes in common, by the bytes that follow.
 //!
-//! Threads: heads are locked for at most 4,096 strings at a time. Series must not be evicted meanwhile: a symbol
-//! could get another string. Memory: 20 bytes per string.
+//! Threads: heads are locked for at most 4,096 strings at a time. Series must not be evicted
+//! meanwhile: a symbol could get another string. Memory: 20 bytes per string.
 
 use crate::index::SymbolId;
 use crate::shard::Shard;
@@ -38,10 +38,17 @@ impl SymbolRanks {
             let mut end = 0;
             for step in 0.. {
                 let head = shard.head();
-                let Some(strings) = head.symbols_of_step(step) else { break };
+                let Some(strings) = head.symbols_of_step(step) else {
+                    break;
+                };
                 for (id, text) in strings {
                     end = id.0 as usize + 1;
-                    let mut symbol = Symbol { bytes: 0, n_bytes: 0, shard: number, id };
+                    let mut symbol = Symbol {
+                        bytes: 0,
+                        n_bytes: 0,
+                        shard: number,
+                        id,
+                    };
                     symbol.read(text.as_bytes());
                     symbols.push(symbol);
                 }
@@ -74,14 +81,19 @@ impl SymbolRanks {
 
     /// Returns the rank of a symbol, or `None` if it was added after the ranking.
     pub(super) fn get(&self, shard: usize, id: SymbolId) -> Option<u32> {
-        self.0[shard].get(id.0 as usize).copied().filter(|&rank| rank != UNRANKED)
+        self.0[shard]
+            .get(id.0 as usize)
+            .copied()
+            .filter(|&rank| rank != UNRANKED)
     }
 }
 
 impl Symbol {
     /// Sets the bytes by which the string is sorted next: the first ones of `rest`.
     fn read(&mut self, rest: &[u8]) {
-        self.bytes = (0..KEY_LEN).fold(0, |bytes, at| bytes << 8 | u64::from(rest.get(at).copied().unwrap_or(0)));
+        self.bytes = (0..KEY_LEN).fold(0, |bytes, at| {
+            bytes << 8 | u64::from(rest.get(at).copied().unwrap_or(0))
+        });
         self.n_bytes = rest.len().min(KEY_LEN) as u8;
     }
 
@@ -90,16 +102,20 @@ impl Symbol {
     }
 }
 
-/// Reads the next bytes of strings that have their first `at` bytes in common, after all bytes that they have in
-/// common. Returns the number of these. The strings are in the order of their shards.
+/// Reads the next bytes of strings that have their first `at` bytes in common, after all bytes that
+/// they have in common. Returns the number of these. The strings are in the order of their shards.
 fn read_next(shards: &[Shard], group: &mut [Symbol], at: usize) -> usize {
     let first = {
         let head = shards[usize::from(group[0].shard)].head();
         head.symbol(group[0].id).as_bytes()[at..].to_vec()
     };
     let mut n_common = first.len();
-    for_each(shards, group, |_, text| n_common = common_len(&first[..n_common], &text[at..]));
-    for_each(shards, group, |symbol, text| symbol.read(&text[at + n_common..]));
+    for_each(shards, group, |_, text| {
+        n_common = common_len(&first[..n_common], &text[at..])
+    });
+    for_each(shards, group, |symbol, text| {
+        symbol.read(&text[at + n_common..])
+    });
     at + n_common
 }
 

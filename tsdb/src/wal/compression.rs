@@ -19,8 +19,8 @@ pub(super) struct Compressor {
 }
 
 impl Compressor {
-    /// Appends a payload, compressed if this makes it smaller. Returns the record byte, with [`COMPRESSED`] set if the
-    /// payload is compressed.
+    /// Appends a payload, compressed if this makes it smaller. Returns the record byte, with
+    /// [`COMPRESSED`] set if the payload is compressed.
     pub(super) fn compress(&mut self, record: u8, payload: &[u8], dst: &mut Vec<u8>) -> u8 {
         let at = dst.len();
         if is_compressible(record, payload.len()) {
@@ -42,8 +42,10 @@ impl Compressor {
             none => none.insert(bulk::Compressor::new(COMPRESSION_LEVEL)?),
         };
         self.compressed.clear();
-        self.compressed.reserve(zstd::zstd_safe::compress_bound(payload.len()));
-        zstd.compress_to_buffer(payload, &mut self.compressed).map(|_| ())
+        self.compressed
+            .reserve(zstd::zstd_safe::compress_bound(payload.len()));
+        zstd.compress_to_buffer(payload, &mut self.compressed)
+            .map(|_| ())
     }
 }
 
@@ -67,11 +69,17 @@ pub(crate) struct Decompressor {
 
 impl Decompressor {
     /// Returns the record number and the plain payload. Returns `None` if the payload is damaged.
-    pub(crate) fn decompress<'a>(&'a mut self, record: u8, mut payload: &'a [u8]) -> Option<(u8, &'a [u8])> {
+    pub(crate) fn decompress<'a>(
+        &'a mut self,
+        record: u8,
+        mut payload: &'a [u8],
+    ) -> Option<(u8, &'a [u8])> {
         if record & COMPRESSED == 0 {
             return Some((record, payload));
         }
-        let size = usize::try_from(take_u64(&mut payload)?).ok().filter(|&size| size <= PAYLOAD_SIZE_MAX)?;
+        let size = usize::try_from(take_u64(&mut payload)?)
+            .ok()
+            .filter(|&size| size <= PAYLOAD_SIZE_MAX)?;
         let zstd = match &mut self.zstd {
             Some(zstd) => zstd,
             none => none.insert(bulk::Decompressor::new().ok()?),
@@ -120,11 +128,20 @@ mod tests {
     #[test]
     fn payloads_round_trip_and_wrong_sizes_are_rejected() {
         let (mut compressor, mut decompressor) = (Compressor::default(), Decompressor::default());
-        for payload in [vec![], vec![1; 255], vec![1; 256], (0..=255).collect(), vec![7; 100_000]] {
+        for payload in [
+            vec![],
+            vec![1; 255],
+            vec![1; 256],
+            (0..=255).collect(),
+            vec![7; 100_000],
+        ] {
             let mut compressed = Vec::new();
             let record = compressor.compress(3, &payload, &mut compressed);
             assert_eq!(record & COMPRESSED != 0, compressed.len() < payload.len());
-            assert_eq!(decompressor.decompress(record, &compressed), Some((3, &payload[..])));
+            assert_eq!(
+                decompressor.decompress(record, &compressed),
+                Some((3, &payload[..]))
+            );
             if record & COMPRESSED != 0 {
                 compressed[0] ^= 1;
                 assert_eq!(decompressor.decompress(record, &compressed), None);

@@ -11,7 +11,8 @@ use crate::error::{Error, Result};
 use crate::labels::Labels;
 use crate::options::SHARDS_MAX;
 
-/// Returns the log of a series. The mapping must never change: a replay expects the series of a log in its files.
+/// Returns the log of a series. The mapping must never change: a replay expects the series of a log
+/// in its files.
 pub(crate) fn log_of(labels: &Labels, n_logs: usize) -> usize {
     debug_assert!(n_logs.is_power_of_two(), "options are checked");
     xxh3_64(labels.as_packed().as_bytes()) as usize & (n_logs - 1)
@@ -22,7 +23,8 @@ const NUMBER_MAX: u32 = 999_999;
 
 /// An epoch: a directory `<number>-<logs>` with one subdirectory per log.
 ///
-/// When a store is opened with another number of logs, the next epoch begins. Earlier epochs are only read.
+/// When a store is opened with another number of logs, the next epoch begins. Earlier epochs are
+/// only read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch {
     /// Number of the epoch, from 0.
@@ -35,8 +37,12 @@ impl Epoch {
     /// Parses the name of an epoch directory. Returns `None` if it is not one.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (number, logs) = name.split_once('-')?;
-        let epoch = Self { number: number.parse().ok()?, logs: logs.parse().ok()? };
-        // A reader looks for every log of an epoch, so accept only a number of logs that a store can have written.
+        let epoch = Self {
+            number: number.parse().ok()?,
+            logs: logs.parse().ok()?,
+        };
+        // A reader looks for every log of an epoch, so accept only a number of logs that a store
+        // can have written.
         let is_possible = epoch.number <= NUMBER_MAX && (1..=SHARDS_MAX).contains(&epoch.logs);
         (is_possible && epoch.name() == name).then_some(epoch)
     }
@@ -59,9 +65,16 @@ impl Epoch {
     pub(crate) fn next(self, logs: usize) -> Result<Self> {
         if self.number == NUMBER_MAX {
             let limit = NUMBER_MAX.into();
-            return Err(Error::Limit { what: "changes of the number of WAL logs", used: limit + 1, limit });
+            return Err(Error::Limit {
+                what: "changes of the number of WAL logs",
+                used: limit + 1,
+                limit,
+            });
         }
-        Ok(Self { number: self.number + 1, logs })
+        Ok(Self {
+            number: self.number + 1,
+            logs,
+        })
     }
 
     fn name(self) -> String {
@@ -79,14 +92,18 @@ impl Epoch {
     }
 }
 
-/// Removes the epochs before `current`, oldest first, so that the logs that remain after a crash can be replayed.
-/// Called when every log of `current` has written a checkpoint after its replay, and all samples of earlier epochs are
-/// durable in blocks or in logs of `current`. Keeps foreign files and their directories.
+/// Removes the epochs before `current`, oldest first, so that the logs that remain after a crash
+/// can be replayed. Called when every log of `current` has written a checkpoint after its replay,
+/// and all samples of earlier epochs are durable in blocks or in logs of `current`. Keeps foreign
+/// files and their directories.
 ///
 /// # Errors
 /// [`Error::Io`]; the caller may retry.
 pub(crate) fn remove_epochs_before(fs: &dyn Fs, wal_dir: &Path, current: Epoch) -> Result<()> {
-    for epoch in Epoch::list(fs, wal_dir)?.into_iter().filter(|epoch| *epoch < current) {
+    for epoch in Epoch::list(fs, wal_dir)?
+        .into_iter()
+        .filter(|epoch| *epoch < current)
+    {
         for log in 0..epoch.logs {
             remove_log(fs, &epoch.log_dir(wal_dir, log))?;
         }
@@ -103,7 +120,10 @@ fn remove_log(fs: &dyn Fs, dir: &Path) -> Result<()> {
         names => names.map_err(Error::io("list", dir))?,
     };
     for kind in SegmentKind::ALL.into_iter().rev() {
-        for name in names.iter().filter(|name| kind.parse(name).or_else(|| kind.parse_tmp(name)).is_some()) {
+        for name in names
+            .iter()
+            .filter(|name| kind.parse(name).or_else(|| kind.parse_tmp(name)).is_some())
+        {
             let path = dir.join(name);
             fs.remove(&path).map_err(Error::io("remove", &path))?;
         }
@@ -126,7 +146,13 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_others_are_rejected() {
-        assert_eq!(Epoch::parse("000003-016"), Some(Epoch { number: 3, logs: 16 }));
+        assert_eq!(
+            Epoch::parse("000003-016"),
+            Some(Epoch {
+                number: 3,
+                logs: 16
+            })
+        );
         for bad in [
             "3-16",
             "000003",
@@ -145,7 +171,10 @@ mod tests {
     fn epoch_numbers_are_bounded() {
         let epoch = |number| Epoch { number, logs: 1 };
         assert_eq!(epoch(7).next(4).unwrap(), Epoch { number: 8, logs: 4 });
-        assert!(matches!(epoch(NUMBER_MAX).next(4), Err(Error::Limit { .. })));
+        assert!(matches!(
+            epoch(NUMBER_MAX).next(4),
+            Err(Error::Limit { .. })
+        ));
     }
 
     #[test]
@@ -164,7 +193,13 @@ mod tests {
         for _ in 0..2 {
             remove_epochs_before(&RealFs, dir.path(), epochs[2]).unwrap();
             assert_eq!(RealFs.list(dir.path()).unwrap(), ["000002-002", "reserve"]);
-            assert_eq!(RealFs.list(&epochs[2].log_dir(dir.path(), 1)).unwrap().len(), 2);
+            assert_eq!(
+                RealFs
+                    .list(&epochs[2].log_dir(dir.path(), 1))
+                    .unwrap()
+                    .len(),
+                2
+            );
         }
         let foreign = epochs[0].log_dir(dir.path(), 0).join("notes");
         std::fs::create_dir_all(foreign.parent().unwrap()).unwrap();

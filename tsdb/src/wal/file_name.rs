@@ -14,8 +14,8 @@ pub enum SegmentKind {
     Checkpoint,
 }
 
-/// The position of a checkpoint: the number of the first series segment and of the first samples segment that it does
-/// not replace.
+/// The position of a checkpoint: the number of the first series segment and of the first samples
+/// segment that it does not replace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CheckpointPosition(pub(crate) u64);
 
@@ -50,7 +50,8 @@ impl SegmentKind {
     /// Returns the number in a file name, or `None` if the file is not of this kind.
     pub(crate) fn parse(self, file_name: &str) -> Option<u64> {
         let digits = file_name.strip_prefix(self.prefix())?;
-        (digits.len() >= 8 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
+        (digits.len() >= 8 && digits.bytes().all(|b| b.is_ascii_digit()))
+            .then(|| digits.parse().ok())?
     }
 
     /// Returns the number in the name of a file of this kind that is being written.
@@ -60,16 +61,22 @@ impl SegmentKind {
 
     /// Returns the numbers of all files of this kind, ascending.
     pub(crate) fn numbers(self, file_names: &[String]) -> Vec<u64> {
-        let mut numbers: Vec<u64> = file_names.iter().filter_map(|name| self.parse(name)).collect();
+        let mut numbers: Vec<u64> = file_names
+            .iter()
+            .filter_map(|name| self.parse(name))
+            .collect();
         numbers.sort_unstable();
         numbers
     }
 }
 
-/// Returns `true` if segment `number + 1` exists. Then one process wrote both, and completed this one first. `numbers`
-/// ascend and are of one kind. A process skips a number before its first segment, and a rotation may skip some.
+/// Returns `true` if segment `number + 1` exists. Then one process wrote both, and completed this
+/// one first. `numbers` ascend and are of one kind. A process skips a number before its first
+/// segment, and a rotation may skip some.
 pub(crate) fn is_closed(numbers: &[u64], number: u64) -> bool {
-    number.checked_add(1).is_some_and(|next| numbers.binary_search(&next).is_ok())
+    number
+        .checked_add(1)
+        .is_some_and(|next| numbers.binary_search(&next).is_ok())
 }
 
 #[cfg(test)]
@@ -83,13 +90,31 @@ mod tests {
             (SegmentKind::Series, 123_456_789, "series-123456789"),
             (SegmentKind::Checkpoint, 0, "checkpoint-00000000"),
         ] {
-            assert_eq!((kind.file_name(number).as_str(), kind.parse(name)), (name, Some(number)));
+            assert_eq!(
+                (kind.file_name(number).as_str(), kind.parse(name)),
+                (name, Some(number))
+            );
         }
-        for bad in ["samples-7", "samples-0000000x", "series-00000007", "samples-", "samples-99999999999999999999999"] {
+        for bad in [
+            "samples-7",
+            "samples-0000000x",
+            "series-00000007",
+            "samples-",
+            "samples-99999999999999999999999",
+        ] {
             assert_eq!(SegmentKind::Samples.parse(bad), None, "{bad}");
         }
-        assert_eq!(SegmentKind::Checkpoint.parse("checkpoint-00000007.tmp"), None);
-        assert_eq!(SegmentKind::Checkpoint.parse_tmp("checkpoint-00000007.tmp"), Some(7));
-        assert_eq!(SegmentKind::Checkpoint.tmp_name(7), "checkpoint-00000007.tmp");
+        assert_eq!(
+            SegmentKind::Checkpoint.parse("checkpoint-00000007.tmp"),
+            None
+        );
+        assert_eq!(
+            SegmentKind::Checkpoint.parse_tmp("checkpoint-00000007.tmp"),
+            Some(7)
+        );
+        assert_eq!(
+            SegmentKind::Checkpoint.tmp_name(7),
+            "checkpoint-00000007.tmp"
+        );
     }
 }

@@ -12,9 +12,10 @@
 //! 20  4  crc      CRC-32C of bytes 0..20       12  -  payload
 //! 24  -  frames
 //! ```
-//! The salt is part of every checksum. So a frame inside a label or value, or one that an earlier file left in a reused
-//! disk block, is not mistaken for a frame of this file. The check byte rejects most bytes that only look like a frame
-//! header, without computing a checksum over the size that the header claims.
+//! The salt is part of every checksum. So a frame inside a label or value, or one that an earlier
+//! file left in a reused disk block, is not mistaken for a frame of this file. The check byte
+//! rejects most bytes that only look like a frame header, without computing a checksum over the
+//! size that the header claims.
 
 use super::file_name::SegmentKind;
 
@@ -22,12 +23,13 @@ use super::file_name::SegmentKind;
 pub(crate) const HEADER_SIZE: usize = 24;
 /// Size of the frame header in bytes.
 pub(super) const FRAME_HEADER_SIZE: usize = 12;
-/// Maximum bytes of a payload, before and after compression. Writers close frames below 3 MiB: see `writer`,
-/// `record::histograms`, `checkpoint`.
+/// Maximum bytes of a payload, before and after compression. Writers close frames below 3 MiB: see
+/// `writer`, `record::histograms`, `checkpoint`.
 pub(super) const PAYLOAD_SIZE_MAX: usize = 8 << 20;
 /// The version of the format.
 pub(super) const VERSION: u8 = 3;
-/// Set in the record byte if the payload is compressed: its plain size as a varint, then one zstd frame.
+/// Set in the record byte if the payload is compressed: its plain size as a varint, then one zstd
+/// frame.
 pub(super) const COMPRESSED: u8 = 0x80;
 
 const MAGIC: [u8; 4] = *b"VWAL";
@@ -76,7 +78,9 @@ pub(super) fn parse_file_header(bytes: &[u8], kind: SegmentKind) -> Result<Frami
     if header[5] != kind_byte(kind) || header[6..8] != [0; 2] || header[16..20] != [0; 4] {
         return Err(BadHeader::Damaged);
     }
-    Ok(Framing { salt: read_u64(header, SALT_OFFSET) })
+    Ok(Framing {
+        salt: read_u64(header, SALT_OFFSET),
+    })
 }
 
 fn kind_byte(kind: SegmentKind) -> u8 {
@@ -94,15 +98,20 @@ pub(super) struct Framing {
 }
 
 impl Framing {
-    /// Returns candidates for the salt of a file with a damaged header: from every valid header that differs in one
-    /// bit, and the stored salt. The caller chooses the candidate that verifies frames.
+    /// Returns candidates for the salt of a file with a damaged header: from every valid header
+    /// that differs in one bit, and the stored salt. The caller chooses the candidate that verifies
+    /// frames.
     pub(super) fn guesses(header: &[u8; HEADER_SIZE], kind: SegmentKind) -> Vec<Self> {
         let flipped = (0..HEADER_SIZE * 8).filter_map(|bit| {
             let mut header = *header;
             header[bit / 8] ^= 1 << (bit % 8);
             parse_file_header(&header, kind).ok()
         });
-        flipped.chain([Self { salt: read_u64(header, SALT_OFFSET) }]).collect()
+        flipped
+            .chain([Self {
+                salt: read_u64(header, SALT_OFFSET),
+            }])
+            .collect()
     }
 
     /// Returns the salt.
@@ -110,7 +119,8 @@ impl Framing {
         self.salt
     }
 
-    /// Returns the size of the frame at the start of `bytes`, header included. Returns `None` if there is no frame.
+    /// Returns the size of the frame at the start of `bytes`, header included. Returns `None` if
+    /// there is no frame.
     pub(super) fn frame_size(self, bytes: &[u8]) -> Option<usize> {
         let header = bytes.get(..FRAME_HEADER_SIZE)?;
         let size = read_u24(header, SIZE_OFFSET) as usize;
@@ -118,22 +128,27 @@ impl Framing {
         (sound && size <= PAYLOAD_SIZE_MAX).then_some(FRAME_HEADER_SIZE + size)
     }
 
-    /// Returns the sequence number and the record byte of a whole frame, or `None` if its checksum is wrong.
+    /// Returns the sequence number and the record byte of a whole frame, or `None` if its checksum
+    /// is wrong.
     ///
-    /// The header has only the lowest 16 bits of the sequence number. The checksum covers all of it. So this function
-    /// tries the numbers with these bits from `expected` on. It accepts the next 65,536 numbers, and one more for each
-    /// frame that fits in the `gap` bytes before this frame, which are not valid frames.
+    /// The header has only the lowest 16 bits of the sequence number. The checksum covers all of
+    /// it. So this function tries the numbers with these bits from `expected` on. It accepts the
+    /// next 65,536 numbers, and one more for each frame that fits in the `gap` bytes before this
+    /// frame, which are not valid frames.
     pub(super) fn check_frame(self, frame: &[u8], expected: u64, gap: u64) -> Option<(u64, u8)> {
         let low = read_u16(frame, SEQUENCE_OFFSET);
         let first = expected + u64::from(low.wrapping_sub(expected as u16));
         let last = expected + u64::from(u16::MAX) + gap / FRAME_HEADER_SIZE as u64;
         let crc = read_u32(frame, CRC_OFFSET);
-        let found = (first..=last).step_by(1 << 16).find(|&sequence| crc == frame_crc(frame, self.salt, sequence))?;
+        let found = (first..=last)
+            .step_by(1 << 16)
+            .find(|&sequence| crc == frame_crc(frame, self.salt, sequence))?;
         Some((found, frame[RECORD_OFFSET]))
     }
 }
 
-/// Reserves space for a frame header. The caller then appends the payload and calls [`finish_frame`].
+/// Reserves space for a frame header. The caller then appends the payload and calls
+/// [`finish_frame`].
 pub(crate) fn begin_frame(dst: &mut Vec<u8>) -> usize {
     let at = dst.len();
     dst.resize(at + FRAME_HEADER_SIZE, 0);
@@ -144,7 +159,10 @@ pub(crate) fn begin_frame(dst: &mut Vec<u8>) -> usize {
 pub(crate) fn finish_frame(dst: &mut [u8], at: usize, salt: u64, sequence: u64, record: u8) {
     let frame = &mut dst[at..];
     let size = frame.len() - FRAME_HEADER_SIZE;
-    assert!(size <= PAYLOAD_SIZE_MAX, "records are split below PAYLOAD_SIZE_MAX");
+    assert!(
+        size <= PAYLOAD_SIZE_MAX,
+        "records are split below PAYLOAD_SIZE_MAX"
+    );
     frame[0] = MARKER;
     frame[RECORD_OFFSET] = record;
     frame[SIZE_OFFSET..SEQUENCE_OFFSET].copy_from_slice(&(size as u32).to_le_bytes()[..3]);
@@ -155,7 +173,10 @@ pub(crate) fn finish_frame(dst: &mut [u8], at: usize, salt: u64, sequence: u64, 
 }
 
 fn check_byte(frame: &[u8], salt: u64) -> u8 {
-    crc32c::crc32c_append(crc32c::crc32c(&salt.to_le_bytes()), &frame[RECORD_OFFSET..CRC_OFFSET]) as u8
+    crc32c::crc32c_append(
+        crc32c::crc32c(&salt.to_le_bytes()),
+        &frame[RECORD_OFFSET..CRC_OFFSET],
+    ) as u8
 }
 
 fn frame_crc(frame: &[u8], salt: u64, sequence: u64) -> u32 {
@@ -190,7 +211,9 @@ mod tests {
     use crate::labels::Labels;
     use crate::sample::Sample;
     use crate::sample::SeriesRef;
-    use crate::wal::record::{self, SampleColumn, Scratch, decode_samples, encode_samples, encode_series};
+    use crate::wal::record::{
+        self, SampleColumn, Scratch, decode_samples, encode_samples, encode_series,
+    };
 
     const SALT: u64 = 0x0123_4567_89ab_cdef;
     const FRAMING: Framing = Framing { salt: SALT };
@@ -227,13 +250,23 @@ mod tests {
 
         let (mut payload, mut decoded) = (Vec::new(), SampleColumn::default());
         let refs = [SeriesRef(7), SeriesRef(8), SeriesRef(9)];
-        let samples = [1.0, 0.25, 12.0].map(|value| Sample { timestamp_ms: 1_763_683_200_000, value });
+        let samples = [1.0, 0.25, 12.0].map(|value| Sample {
+            timestamp_ms: 1_763_683_200_000,
+            value,
+        });
         encode_samples(&mut payload, &refs, &samples, &mut Scratch::default());
         assert_shown(page, &file(SegmentKind::Samples, record::SAMPLES, &payload));
         assert!(decode_samples(&payload, &mut decoded).is_some());
-        let pairs =
-            |samples: &[Sample]| samples.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect::<Vec<_>>();
-        assert_eq!((&decoded.refs[..], pairs(&decoded.samples)), (&refs[..], pairs(&samples)));
+        let pairs = |samples: &[Sample]| {
+            samples
+                .iter()
+                .map(|sample| (sample.timestamp_ms, sample.value))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (&decoded.refs[..], pairs(&decoded.samples)),
+            (&refs[..], pairs(&samples))
+        );
     }
 
     #[test]
@@ -261,7 +294,11 @@ mod tests {
             (u64::from(u32::MAX), u64::from(u32::MAX) - 1, 0, true),
         ] {
             let parsed = parse(&frame(b"x", sequence, 3), expected, gap);
-            assert_eq!(parsed, found.then_some((sequence, 3)), "{sequence} after {expected}");
+            assert_eq!(
+                parsed,
+                found.then_some((sequence, 3)),
+                "{sequence} after {expected}"
+            );
         }
     }
 
@@ -274,7 +311,11 @@ mod tests {
 
     #[test]
     fn a_damaged_header_is_reconstructed() {
-        for kind in [SegmentKind::Samples, SegmentKind::Series, SegmentKind::Checkpoint] {
+        for kind in [
+            SegmentKind::Samples,
+            SegmentKind::Series,
+            SegmentKind::Checkpoint,
+        ] {
             let good = file_header(kind, SALT);
             assert_eq!(parse_file_header(&good, kind), Ok(FRAMING));
             for bit in 0..good.len() * 8 {
@@ -292,19 +333,31 @@ mod tests {
     fn headers_are_checked() {
         let good = file_header(SegmentKind::Series, SALT);
         assert_eq!(parse_file_header(&good, SegmentKind::Series), Ok(FRAMING));
-        assert_eq!(parse_file_header(&good, SegmentKind::Samples), Err(BadHeader::Damaged));
-        assert_eq!(parse_file_header(&good[..23], SegmentKind::Series), Err(BadHeader::Damaged));
+        assert_eq!(
+            parse_file_header(&good, SegmentKind::Samples),
+            Err(BadHeader::Damaged)
+        );
+        assert_eq!(
+            parse_file_header(&good[..23], SegmentKind::Series),
+            Err(BadHeader::Damaged)
+        );
         for bit in 0..good.len() * 8 {
             let mut bad = good;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(parse_file_header(&bad, SegmentKind::Series).is_err(), "bit {bit}");
+            assert!(
+                parse_file_header(&bad, SegmentKind::Series).is_err(),
+                "bit {bit}"
+            );
         }
         for version in (0..VERSION).chain([VERSION + 1]) {
             let mut other = good;
             other[4] = version;
             let crc = crc32c::crc32c(&other[..HEADER_CRC_OFFSET]);
             other[HEADER_CRC_OFFSET..].copy_from_slice(&crc.to_le_bytes());
-            assert_eq!(parse_file_header(&other, SegmentKind::Series), Err(BadHeader::Version(version)));
+            assert_eq!(
+                parse_file_header(&other, SegmentKind::Series),
+                Err(BadHeader::Version(version))
+            );
         }
     }
 }

@@ -21,11 +21,13 @@ impl FrameBuffer {
         &mut self.bytes
     }
 
-    /// Returns the buffer of the last frame if it has record `record` and fewer than `size` bytes. Otherwise begins a
-    /// frame.
+    /// Returns the buffer of the last frame if it has record `record` and fewer than `size` bytes.
+    /// Otherwise begins a frame.
     pub(super) fn open(&mut self, record: u8, size: usize) -> &mut Vec<u8> {
         match self.frames.last() {
-            Some(&(start, last)) if last == record && self.bytes.len() - start < size => &mut self.bytes,
+            Some(&(start, last)) if last == record && self.bytes.len() - start < size => {
+                &mut self.bytes
+            }
             _ => self.begin(record),
         }
     }
@@ -46,11 +48,16 @@ impl FrameBuffer {
         }
         let offset = self.bytes.len();
         self.bytes.append(&mut other.bytes);
-        self.frames.extend(other.frames.drain(..).map(|(start, record)| (start + offset, record)));
+        self.frames.extend(
+            other
+                .frames
+                .drain(..)
+                .map(|(start, record)| (start + offset, record)),
+        );
     }
 
-    /// Compresses the payloads of large uncompressed frames. Keeps the memory for this only while there are such
-    /// frames.
+    /// Compresses the payloads of large uncompressed frames. Keeps the memory for this only while
+    /// there are such frames.
     pub(super) fn compress(&mut self) {
         let is_large = |i: usize| {
             let (start, record) = self.frames[i];
@@ -72,11 +79,18 @@ impl FrameBuffer {
         self.plain = (bytes, frames);
     }
 
-    /// Writes the frame headers, with sequence numbers from `sequence`. Returns the sequence number of the next frame.
+    /// Writes the frame headers, with sequence numbers from `sequence`. Returns the sequence number
+    /// of the next frame.
     pub(super) fn seal(&mut self, salt: u64, sequence: u64) -> u64 {
         for i in 0..self.frames.len() {
             let ((start, record), end) = (self.frames[i], self.end(i));
-            finish_frame(&mut self.bytes[..end], start, salt, sequence + i as u64, record);
+            finish_frame(
+                &mut self.bytes[..end],
+                start,
+                salt,
+                sequence + i as u64,
+                record,
+            );
         }
         sequence + self.frames.len() as u64
     }
@@ -103,6 +117,8 @@ impl FrameBuffer {
     }
 
     fn end(&self, i: usize) -> usize {
-        self.frames.get(i + 1).map_or(self.bytes.len(), |next| next.0)
+        self.frames
+            .get(i + 1)
+            .map_or(self.bytes.len(), |next| next.0)
     }
 }

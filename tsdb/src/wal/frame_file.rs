@@ -27,10 +27,23 @@ pub(super) struct FrameFile<'a> {
 
 impl<'a> FrameFile<'a> {
     /// Creates the file and writes its header.
-    pub(super) fn create(fs: &dyn Fs, path: &'a Path, kind: SegmentKind, salt: u64) -> Result<Self> {
+    pub(super) fn create(
+        fs: &dyn Fs,
+        path: &'a Path,
+        kind: SegmentKind,
+        salt: u64,
+    ) -> Result<Self> {
         let file = fs.create(path).map_err(Error::io("create", path))?;
-        file.append(&file_header(kind, salt)).map_err(Error::io("write", path))?;
-        Ok(Self { file, path, salt, next_sequence: 0, frames: FrameBuffer::default(), payload: Vec::new() })
+        file.append(&file_header(kind, salt))
+            .map_err(Error::io("write", path))?;
+        Ok(Self {
+            file,
+            path,
+            salt,
+            next_sequence: 0,
+            frames: FrameBuffer::default(),
+            payload: Vec::new(),
+        })
     }
 
     /// Appends a frame with `payload`, unless it is empty, and clears it.
@@ -58,7 +71,9 @@ impl<'a> FrameFile<'a> {
     fn write_if(&mut self, size_min: usize) -> Result<()> {
         if self.frames.size() >= size_min {
             self.next_sequence = self.frames.seal(self.salt, self.next_sequence);
-            self.file.append(self.frames.bytes()).map_err(Error::io("write", self.path))?;
+            self.file
+                .append(self.frames.bytes())
+                .map_err(Error::io("write", self.path))?;
             self.frames.clear();
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! Reads a log file: frames, and the bytes between them that are not valid frames.
 //!
-//! A [`Reader`] holds [`WINDOW_SIZE`] bytes of the file. A larger frame is read completely, by one reader at a time
-//! ([`LargeFrameLock`]).
+//! A [`Reader`] holds [`WINDOW_SIZE`] bytes of the file. A larger frame is read completely, by one
+//! reader at a time ([`LargeFrameLock`]).
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,20 @@ use varve_fs::{Fs, ReadFile};
 
 use super::checkpoint::END;
 use super::file_name::SegmentKind;
-use super::frame::{self, BadHeader, COMPRESSED, FRAME_HEADER_SIZE, Framing, HEADER_SIZE, MARKER, parse_file_header};
+use super::frame::{
+    self, BadHeader, COMPRESSED, FRAME_HEADER_SIZE, Framing, HEADER_SIZE, MARKER, parse_file_header,
+};
 use crate::error::{Error, Result};
 
 /// Bytes of a file that are read at once.
 pub(super) const WINDOW_SIZE: usize = 1 << 20;
-/// Maximum number of bytes between two valid frames: more than a power cut can lose of a segment, which is closed at
-/// 1 GiB. A longer gap is the end of the file, so that a reader does not read an extended sparse file to its end.
+/// Maximum number of bytes between two valid frames: more than a power cut can lose of a segment,
+/// which is closed at 1 GiB. A longer gap is the end of the file, so that a reader does not read an
+/// extended sparse file to its end.
 pub(super) const GAP_MAX: u64 = if cfg!(test) { 64 << 20 } else { 2 << 30 };
 
-/// Held by the one reader that reads a frame larger than [`WINDOW_SIZE`]. The holder waits for nothing else.
+/// Held by the one reader that reads a frame larger than [`WINDOW_SIZE`]. The holder waits for
+/// nothing else.
 #[derive(Debug, Default)]
 pub(crate) struct LargeFrameLock(Mutex<()>);
 
@@ -50,7 +54,11 @@ impl Frame<'_> {
              away to continue without it",
             self.sequence
         );
-        Error::Corrupt { path: path.to_owned(), offset: self.offset, reason }
+        Error::Corrupt {
+            path: path.to_owned(),
+            offset: self.offset,
+            reason,
+        }
     }
 }
 
@@ -61,8 +69,8 @@ pub(crate) enum Item<'a> {
     Frame(Frame<'a>),
     /// Bytes that are not a valid frame, followed by one.
     Damaged(Range<u64>),
-    /// All bytes up to the end of the file, if they begin with an incomplete write or a gap of [`GAP_MAX`], or follow
-    /// the end of a checkpoint.
+    /// All bytes up to the end of the file, if they begin with an incomplete write or a gap of
+    /// [`GAP_MAX`], or follow the end of a checkpoint.
     Torn(Range<u64>),
 }
 
@@ -83,7 +91,8 @@ pub(crate) enum Opened<'a> {
     Valid(Reader<'a>),
     /// The file is shorter than a header.
     Empty,
-    /// The header is damaged, so the salt is unknown and no frame can be verified. Contains the size of the file.
+    /// The header is damaged, so the salt is unknown and no frame can be verified. Contains the
+    /// size of the file.
     Damaged(u64),
 }
 
@@ -102,7 +111,13 @@ pub(crate) struct Reader<'a> {
 
 /// Like [`Item`], without the payload.
 enum Step {
-    Frame { offset: u64, size: usize, sequence: u64, n_missing: u64, record: u8 },
+    Frame {
+        offset: u64,
+        size: usize,
+        sequence: u64,
+        n_missing: u64,
+        record: u8,
+    },
     Damaged(Range<u64>),
     Torn(Range<u64>),
 }
@@ -130,7 +145,8 @@ pub(crate) fn check_version(fs: &dyn Fs, path: &Path, kind: SegmentKind) -> Resu
     if file_size < HEADER_SIZE as u64 {
         return Ok(());
     }
-    file.read_at(&mut header, 0).map_err(Error::io("read", path))?;
+    file.read_at(&mut header, 0)
+        .map_err(Error::io("read", path))?;
     match parse_file_header(&header, kind) {
         Err(BadHeader::Version(found)) => Err(unsupported(path, found)),
         _ => Ok(()),
@@ -138,7 +154,11 @@ pub(crate) fn check_version(fs: &dyn Fs, path: &Path, kind: SegmentKind) -> Resu
 }
 
 fn unsupported(path: &Path, found: u8) -> Error {
-    Error::Version { path: path.to_owned(), found: found.into(), supported: frame::VERSION.into() }
+    Error::Version {
+        path: path.to_owned(),
+        found: found.into(),
+        supported: frame::VERSION.into(),
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -146,10 +166,17 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Version`] if the format version is not supported.
-    pub(crate) fn open(fs: &dyn Fs, path: &Path, kind: SegmentKind, large: &'a LargeFrameLock) -> Result<Opened<'a>> {
+    pub(crate) fn open(
+        fs: &dyn Fs,
+        path: &Path,
+        kind: SegmentKind,
+        large: &'a LargeFrameLock,
+    ) -> Result<Opened<'a>> {
         let mut window = Window::open(fs, path, large)?;
         let file_size = window.file_size;
-        let header = window.get(0, HEADER_SIZE).map_err(Error::io("read", path))?;
+        let header = window
+            .get(0, HEADER_SIZE)
+            .map_err(Error::io("read", path))?;
         match parse_file_header(header, kind) {
             Ok(framing) => Ok(Opened::Valid(Reader::new(path, kind, window, framing))),
             Err(BadHeader::Version(found)) => Err(unsupported(path, found)),
@@ -169,12 +196,25 @@ impl<'a> Reader<'a> {
         framing: Framing,
         large_frames: &'a LargeFrameLock,
     ) -> Result<Self> {
-        Ok(Self::new(path, kind, Window::open(fs, path, large_frames)?, framing))
+        Ok(Self::new(
+            path,
+            kind,
+            Window::open(fs, path, large_frames)?,
+            framing,
+        ))
     }
 
     fn new(path: &Path, kind: SegmentKind, window: Window<'a>, framing: Framing) -> Self {
         let (path, at) = (path.to_owned(), HEADER_SIZE as u64);
-        Self { path, window, framing, kind, at, next_sequence: 0, is_complete: false }
+        Self {
+            path,
+            window,
+            framing,
+            kind,
+            at,
+            next_sequence: 0,
+            is_complete: false,
+        }
     }
 
     /// Returns the framing, which verifies the frames of the file.
@@ -192,10 +232,23 @@ impl<'a> Reader<'a> {
             Err(e) => return Err(Error::io("read", &self.path)(e)),
         };
         Ok(step.map(|step| match step {
-            Step::Frame { offset, size, sequence, n_missing, record } => {
+            Step::Frame {
+                offset,
+                size,
+                sequence,
+                n_missing,
+                record,
+            } => {
                 let start = (offset - self.window.start) as usize;
                 let payload = &self.window.bytes[start..start + size][FRAME_HEADER_SIZE..];
-                Item::Frame(Frame { offset, size: size as u64, sequence, n_missing, record, payload })
+                Item::Frame(Frame {
+                    offset,
+                    size: size as u64,
+                    sequence,
+                    n_missing,
+                    record,
+                    payload,
+                })
             }
             Step::Damaged(range) => Item::Damaged(range),
             Step::Torn(range) => Item::Torn(range),
@@ -217,18 +270,31 @@ impl<'a> Reader<'a> {
             self.at += size as u64;
             self.is_complete = self.kind == SegmentKind::Checkpoint && record & !COMPRESSED == END;
             let n_missing = sequence.saturating_sub(expected);
-            return Ok(Some(Step::Frame { offset: start, size, sequence, n_missing, record }));
+            return Ok(Some(Step::Frame {
+                offset: start,
+                size,
+                sequence,
+                n_missing,
+                record,
+            }));
         }
         let next = self.next_frame(start)?;
         self.at = next.unwrap_or(self.window.file_size);
-        Ok(Some(if next.is_some() { Step::Damaged(start..self.at) } else { Step::Torn(start..self.at) }))
+        Ok(Some(if next.is_some() {
+            Step::Damaged(start..self.at)
+        } else {
+            Step::Torn(start..self.at)
+        }))
     }
 
-    /// Returns size, sequence number and record of the frame at `at` if it is valid. The `gap` bytes before it are not
-    /// valid frames.
+    /// Returns size, sequence number and record of the frame at `at` if it is valid. The `gap`
+    /// bytes before it are not valid frames.
     fn frame_at(&mut self, at: u64, gap: u64) -> std::io::Result<Option<(usize, u64, u8)>> {
         let header = self.window.get(at, FRAME_HEADER_SIZE)?;
-        let Some(size) = self.framing.frame_size(header).filter(|&size| size as u64 <= self.window.file_size - at)
+        let Some(size) = self
+            .framing
+            .frame_size(header)
+            .filter(|&size| size as u64 <= self.window.file_size - at)
         else {
             return Ok(None);
         };
@@ -237,8 +303,8 @@ impl<'a> Reader<'a> {
         Ok(checked.map(|(sequence, record)| (size, sequence, record)))
     }
 
-    /// Returns the offset of the first valid frame within [`GAP_MAX`] after `start`. The size in a damaged header is
-    /// not trusted.
+    /// Returns the offset of the first valid frame within [`GAP_MAX`] after `start`. The size in a
+    /// damaged header is not trusted.
     fn next_frame(&mut self, start: u64) -> std::io::Result<Option<u64>> {
         let mut at = start + 1;
         while at < self.window.file_size.min(start.saturating_add(GAP_MAX)) {
@@ -262,12 +328,20 @@ impl<'a> Window<'a> {
     fn open(fs: &dyn Fs, path: &Path, large_frames: &'a LargeFrameLock) -> Result<Self> {
         let file = fs.open(path).map_err(Error::io("open", path))?;
         let file_size = file.size().map_err(Error::io("read", path))?;
-        Ok(Self { file, file_size, bytes: Vec::new(), start: 0, large_frames, holds_large: None })
+        Ok(Self {
+            file,
+            file_size,
+            bytes: Vec::new(),
+            start: 0,
+            large_frames,
+            holds_large: None,
+        })
     }
 
     /// Returns the `size` bytes of the file from `at` on, fewer at its end.
     fn get(&mut self, at: u64, size: usize) -> std::io::Result<&[u8]> {
-        let size = size.min(usize::try_from(self.file_size.saturating_sub(at)).unwrap_or(usize::MAX));
+        let size =
+            size.min(usize::try_from(self.file_size.saturating_sub(at)).unwrap_or(usize::MAX));
         if at < self.start || at + size as u64 > self.start + self.bytes.len() as u64 {
             self.load(at, size)?;
         }
@@ -285,7 +359,9 @@ impl<'a> Window<'a> {
     fn load(&mut self, at: u64, size: usize) -> std::io::Result<()> {
         let fits = usize::try_from(self.file_size - at).unwrap_or(usize::MAX);
         let size = size.max(WINDOW_SIZE).min(fits);
-        let kept = at.checked_sub(self.start).and_then(|passed| usize::try_from(passed).ok());
+        let kept = at
+            .checked_sub(self.start)
+            .and_then(|passed| usize::try_from(passed).ok());
         match kept {
             Some(passed) if passed <= self.bytes.len() => drop(self.bytes.drain(..passed)),
             _ => self.bytes.clear(),

@@ -1,10 +1,11 @@
 //! A file that reserves disk space, so that a flush can start on a full disk.
 //!
-//! A flush frees more space than it needs, because segments are removed once its parts are written. But it cannot start
-//! without free space. So `<data>/wal/reserve` is removed when a flush fails because the disk is full, and written
-//! again when the flush has cut the log.
+//! A flush frees more space than it needs, because segments are removed once its parts are written.
+//! But it cannot start without free space. So `<data>/wal/reserve` is removed when a flush fails
+//! because the disk is full, and written again when the flush has cut the log.
 //!
-//! Threads: only the flushing thread. Crash: the next [`Reserve::fill`] replaces an incomplete file.
+//! Threads: only the flushing thread. Crash: the next [`Reserve::fill`] replaces an incomplete
+//! file.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::error::{Error, Result};
 
-/// Size of the file in bytes. A flush writes its parts in sequence, and frees space only at its end.
+/// Size of the file in bytes. A flush writes its parts in sequence, and frees space only at its
+/// end.
 pub(crate) const RESERVE_SIZE: u64 = 8 << 20;
 /// Small, because the flushing thread then sleeps: the allocator keeps what it freed last.
 const BUFFER_SIZE: usize = 64 << 10;
@@ -30,7 +32,10 @@ pub(crate) struct Reserve {
 impl Reserve {
     /// Creates the handle. Does not access the file.
     pub(crate) fn new(fs: Arc<dyn Fs>, wal_dir: &Path) -> Self {
-        Self { fs, path: wal_dir.join("reserve") }
+        Self {
+            fs,
+            path: wal_dir.join("reserve"),
+        }
     }
 
     /// Checks that the path is free or a file. Removes an empty directory at that path.
@@ -81,12 +86,21 @@ impl Reserve {
     fn write(&self) -> Result<()> {
         let mut buffer = vec![0; BUFFER_SIZE];
         let seed = getrandom::u64().map_err(|e| Error::io("seed", &self.path)(e.into()))?;
-        let file = self.fs.create(&self.path).map_err(Error::io("create", &self.path))?;
+        let file = self
+            .fs
+            .create(&self.path)
+            .map_err(Error::io("create", &self.path))?;
         let mut hashes = (0_u64..).map(|n| xxh3_64_with_seed(&n.to_le_bytes(), seed));
         for _ in 0..RESERVE_SIZE / BUFFER_SIZE as u64 {
             // Bytes that do not repeat, because the file system may compress.
-            buffer.as_chunks_mut().0.iter_mut().zip(&mut hashes).for_each(|(word, hash)| *word = hash.to_le_bytes());
-            file.append(&buffer).map_err(Error::io("write", &self.path))?;
+            buffer
+                .as_chunks_mut()
+                .0
+                .iter_mut()
+                .zip(&mut hashes)
+                .for_each(|(word, hash)| *word = hash.to_le_bytes());
+            file.append(&buffer)
+                .map_err(Error::io("write", &self.path))?;
         }
         file.sync().map_err(Error::io("sync", &self.path))
     }
@@ -113,7 +127,10 @@ mod tests {
         reserve.release().unwrap();
         reserve.release().unwrap();
         assert_eq!(reserve.size(), 0);
-        fs.create(Path::new("/reserve")).unwrap().append(b"half").unwrap();
+        fs.create(Path::new("/reserve"))
+            .unwrap()
+            .append(b"half")
+            .unwrap();
         reserve.fill().unwrap();
         assert_eq!(reserve.size(), RESERVE_SIZE);
     }
@@ -126,7 +143,10 @@ mod tests {
         reserve.check().unwrap();
         std::fs::create_dir_all(path.join("mine")).unwrap();
         let error = reserve.check().unwrap_err().to_string();
-        assert!(error.contains("reserve") && error.contains("not a file but a directory"), "{error}");
+        assert!(
+            error.contains("reserve") && error.contains("not a file but a directory"),
+            "{error}"
+        );
         assert!(error.contains("it must be a file"), "{error}");
         std::fs::remove_dir(path.join("mine")).unwrap();
         reserve.check().unwrap();

@@ -65,13 +65,22 @@ impl SegmentWriter {
         }
     }
 
-    /// Writes all frames to the current segment, or to the next segment if the current one has reached `size_max`
-    /// bytes.
-    pub(super) fn write(&mut self, fs: &dyn Fs, dir: &Path, size_max: u64) -> Result<(), WriteError> {
+    /// Writes all frames to the current segment, or to the next segment if the current one has
+    /// reached `size_max` bytes.
+    pub(super) fn write(
+        &mut self,
+        fs: &dyn Fs,
+        dir: &Path,
+        size_max: u64,
+    ) -> Result<(), WriteError> {
         if self.frames.is_empty() {
             return Ok(());
         }
-        if self.segment.as_ref().is_some_and(|segment| segment.size >= size_max) {
+        if self
+            .segment
+            .as_ref()
+            .is_some_and(|segment| segment.size >= size_max)
+        {
             self.close();
         }
         if self.segment.is_none() {
@@ -81,7 +90,8 @@ impl SegmentWriter {
         let next_sequence = self.frames.seal(segment.salt, segment.next_sequence);
         let UnsyncedFile { path, file, .. } = &segment.written;
         if let Err(failed) = file.append(self.frames.bytes()) {
-            file.truncate(segment.size).map_err(|e| WriteError::Torn(format!("truncate {path:?}: {e}")))?;
+            file.truncate(segment.size)
+                .map_err(|e| WriteError::Torn(format!("truncate {path:?}: {e}")))?;
             return Err(WriteError::Retryable(Error::io("write", path)(failed)));
         }
         segment.size += self.frames.size() as u64;
@@ -97,8 +107,8 @@ impl SegmentWriter {
         self.unsynced.extend(dirty.map(|segment| segment.written));
     }
 
-    /// Moves all files that need a sync to `unsynced` and marks them as synced. Returns `true` if the directory needs a
-    /// sync.
+    /// Moves all files that need a sync to `unsynced` and marks them as synced. Returns `true` if
+    /// the directory needs a sync.
     pub(super) fn take_unsynced(&mut self, unsynced: &mut Vec<UnsyncedFile>) -> bool {
         unsynced.append(&mut self.unsynced);
         if let Some(segment) = self.segment.as_mut().filter(|segment| segment.dirty) {
@@ -134,6 +144,12 @@ impl SegmentWriter {
         self.next_number += 1;
         self.dir_dirty = true;
         let written = UnsyncedFile { number, path, file };
-        Ok(Segment { written, size: HEADER_SIZE as u64, salt, next_sequence: 0, dirty: true })
+        Ok(Segment {
+            written,
+            size: HEADER_SIZE as u64,
+            salt,
+            next_sequence: 0,
+            dirty: true,
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The log of a snapshot.
 //!
-//! The blocks of a snapshot contain its series and samples. Its log is in the first epoch of the data directory, and
-//! consists of a checkpoint with metadata and exemplars but no series.
+//! The blocks of a snapshot contain its series and samples. Its log is in the first epoch of the
+//! data directory, and consists of a checkpoint with metadata and exemplars but no series.
 
 use std::path::Path;
 
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::labels::Metadata;
 use crate::sample::exemplar::NumberedExemplars;
 
-/// Writes the log of a snapshot below `wal_dir`. Syncs everything except the directory entry of `wal_dir`. `next_ref`
-/// is the next free series ref.
+/// Writes the log of a snapshot below `wal_dir`. Syncs everything except the directory entry of
+/// `wal_dir`. `next_ref` is the next free series ref.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Limit`] if a label set is larger than any the store accepts.
@@ -28,8 +28,17 @@ pub(crate) fn write_snapshot_log<'a>(
 ) -> Result<()> {
     let epoch = Epoch { number: 0, logs: 1 };
     let log_dir = epoch.log_dir(wal_dir, 0);
-    fs.create_dir(&log_dir).map_err(Error::io("create", &log_dir))?;
-    checkpoint::write(fs, &log_dir, CheckpointPosition(1), next_ref, metadata, |_| Ok(()), exemplars)?;
+    fs.create_dir(&log_dir)
+        .map_err(Error::io("create", &log_dir))?;
+    checkpoint::write(
+        fs,
+        &log_dir,
+        CheckpointPosition(1),
+        next_ref,
+        metadata,
+        |_| Ok(()),
+        exemplars,
+    )?;
     for dir in [&epoch.dir(wal_dir), wal_dir] {
         fs.sync_dir(dir).map_err(Error::io("sync", dir))?;
     }

@@ -1,16 +1,17 @@
 //! Appending to a log, with group commit, and cutting it.
 //!
-//! A record takes three steps, each under its own lock. An append encodes it into [`Pending`] (also under the lock of
-//! the shards' log, or of a head). The first of the waiting requests writes the records of all of them (`files`). In
-//! the same way one request syncs for all (`syncing`). The lock order is head, `syncing`, `files`, `pending`. No sync
-//! happens under `files`. So [`Wal::rotate`], for which all appends wait, waits at most for a write to the operating
-//! system.
+//! A record takes three steps, each under its own lock. An append encodes it into [`Pending`] (also
+//! under the lock of the shards' log, or of a head). The first of the waiting requests writes the
+//! records of all of them (`files`). In the same way one request syncs for all (`syncing`). The
+//! lock order is head, `syncing`, `files`, `pending`. No sync happens under `files`. So
+//! [`Wal::rotate`], for which all appends wait, waits at most for a write to the operating system.
 //!
-//! A rotation falls between two requests, because none is in flight while a log is rotated. All records appended before
-//! are in `pending`, in `files` or written. [`Wal::rotate`] locks `files`, writes the remaining records and closes both
-//! segments before it unlocks. So earlier records are in segments below the rotation, later records in segments after
-//! it. If a concurrent commit locks `files` first, `rotate` finds its records written. Otherwise `rotate` writes them,
-//! and the commit finds them written. If the write fails, `rotate` changes nothing.
+//! A rotation falls between two requests, because none is in flight while a log is rotated. All
+//! records appended before are in `pending`, in `files` or written. [`Wal::rotate`] locks `files`,
+//! writes the remaining records and closes both segments before it unlocks. So earlier records are
+//! in segments below the rotation, later records in segments after it. If a concurrent commit locks
+//! `files` first, `rotate` finds its records written. Otherwise `rotate` writes them, and the
+//! commit finds them written. If the write fails, `rotate` changes nothing.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,8 +24,8 @@ use super::checkpoint::{self, CheckpointWriter};
 use super::file_name::{CheckpointPosition, SegmentKind};
 use super::frame_buffer::FrameBuffer;
 use super::record::{
-    self, EXEMPLARS, LoggedHistogram, RECORD_SAMPLES_MAX, START_TIMESTAMPS, SampleColumn, Scratch, StartTimestamps,
-    encode_exemplar, encode_histograms, encode_samples, encode_start_timestamps,
+    self, EXEMPLARS, LoggedHistogram, RECORD_SAMPLES_MAX, START_TIMESTAMPS, SampleColumn, Scratch,
+    StartTimestamps, encode_exemplar, encode_histograms, encode_samples, encode_start_timestamps,
 };
 use super::segment::{SegmentWriter, UnsyncedFile, WriteError};
 use crate::error::{Error, Result};
@@ -92,8 +93,8 @@ pub(crate) enum Health {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position(u64);
 
-/// Records that are appended but not written. The requests in flight bound their number: each request commits its
-/// records before it completes, and none appends while the log is blocked.
+/// Records that are appended but not written. The requests in flight bound their number: each
+/// request commits its records before it completes, and none appends while the log is blocked.
 #[derive(Debug, Default)]
 struct Pending {
     series: FrameBuffer,
@@ -109,30 +110,49 @@ struct Files {
 }
 
 impl Wal {
-    /// Opens a log for appending after the existing segments and checkpoints of its directory. The first write creates
-    /// a file.
+    /// Opens a log for appending after the existing segments and checkpoints of its directory. The
+    /// first write creates a file.
     ///
     /// # Errors
-    /// [`Error::Io`] if the directory cannot be created or read; [`Error::Corrupt`] if a file number exceeds
-    /// the maximum.
+    /// [`Error::Io`] if the directory cannot be created or read; [`Error::Corrupt`] if a file
+    /// number exceeds the maximum.
     pub(crate) fn open(options: WalOptions) -> Result<Self> {
-        options.fs.create_dir(&options.dir).map_err(Error::io("create", &options.dir))?;
-        let names = options.fs.list(&options.dir).map_err(Error::io("list", &options.dir))?;
+        options
+            .fs
+            .create_dir(&options.dir)
+            .map_err(Error::io("create", &options.dir))?;
+        let names = options
+            .fs
+            .list(&options.dir)
+            .map_err(Error::io("list", &options.dir))?;
         let last = |kind: SegmentKind| names.iter().filter_map(|name| kind.parse(name)).max();
-        for kind in [SegmentKind::Series, SegmentKind::Samples, SegmentKind::Checkpoint] {
+        for kind in [
+            SegmentKind::Series,
+            SegmentKind::Samples,
+            SegmentKind::Checkpoint,
+        ] {
             if let Some(number) = last(kind).filter(|&number| number > NUMBER_MAX) {
                 let path = options.dir.join(kind.file_name(number));
-                let reason = "the number of this file leaves none for new files; move it away".to_owned();
-                return Err(Error::Corrupt { path, offset: 0, reason });
+                let reason =
+                    "the number of this file leaves none for new files; move it away".to_owned();
+                return Err(Error::Corrupt {
+                    path,
+                    offset: 0,
+                    reason,
+                });
             }
         }
         // A checkpoint has the number of the first live segment, which may not exist.
         let first = last(SegmentKind::Checkpoint).unwrap_or(0);
         // Skips a number between the segments of two processes, see `is_closed`.
-        let stream = |kind| SegmentWriter::new(kind, last(kind).map_or(0, |last| last + 2).max(first));
+        let stream =
+            |kind| SegmentWriter::new(kind, last(kind).map_or(0, |last| last + 2).max(first));
         Ok(Self {
             pending: Mutex::default(),
-            files: Mutex::new(Files { series: stream(SegmentKind::Series), samples: stream(SegmentKind::Samples) }),
+            files: Mutex::new(Files {
+                series: stream(SegmentKind::Series),
+                samples: stream(SegmentKind::Samples),
+            }),
             syncing: Mutex::default(),
             checkpointing: Mutex::default(),
             written: AtomicU64::new(0),
@@ -148,8 +168,8 @@ impl Wal {
     /// Returns `Ok` if the log accepts appends. After a failed write it first retries the write.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] until a restart; [`Error::Io`] if the retried write fails, for example on a full
-    /// disk.
+    /// [`Error::Poisoned`] until a restart; [`Error::Io`] if the retried write fails, for example
+    /// on a full disk.
     pub(crate) fn ready(&self) -> Result<()> {
         if self.blocked.load(Ordering::Acquire) {
             self.commit(self.end())?;
@@ -171,26 +191,43 @@ impl Wal {
     /// Appends a series definition.
     pub(crate) fn append_series(&self, series: SeriesRef, labels: &Labels) {
         let mut pending = self.pending.lock();
-        record::encode_series(pending.series.open(record::SERIES, SERIES_FRAME_SIZE), series, labels);
+        record::encode_series(
+            pending.series.open(record::SERIES, SERIES_FRAME_SIZE),
+            series,
+            labels,
+        );
         pending.position += 1;
     }
 
     /// Appends the metadata of a metric family.
     pub(crate) fn append_metadata(&self, family: &str, metadata: &Metadata) {
         let mut pending = self.pending.lock();
-        record::encode_metadata(pending.series.open(record::METADATA, SERIES_FRAME_SIZE), family, metadata);
+        record::encode_metadata(
+            pending.series.open(record::METADATA, SERIES_FRAME_SIZE),
+            family,
+            metadata,
+        );
         pending.position += 1;
     }
 
     /// Appends samples. The definitions of their series must have been appended before.
     pub(crate) fn append_samples(&self, column: &SampleColumn) {
         let mut pending = self.pending.lock();
-        let Pending { samples: frames, position, scratch, .. } = &mut *pending;
-        let chunks = column.refs.chunks(RECORD_SAMPLES_MAX).zip(column.samples.chunks(RECORD_SAMPLES_MAX));
+        let Pending {
+            samples: frames,
+            position,
+            scratch,
+            ..
+        } = &mut *pending;
+        let chunks = column
+            .refs
+            .chunks(RECORD_SAMPLES_MAX)
+            .zip(column.samples.chunks(RECORD_SAMPLES_MAX));
         let mut at = 0;
         for (refs, samples) in chunks {
             if let Some(starts) = column.start_timestamps.record(at..at + samples.len()) {
-                let sample = |place: usize| (column.refs[place], column.samples[place].timestamp_ms);
+                let sample =
+                    |place: usize| (column.refs[place], column.samples[place].timestamp_ms);
                 encode_start_timestamps(frames.begin(START_TIMESTAMPS), starts, sample);
             }
             at += samples.len();
@@ -199,14 +236,20 @@ impl Wal {
         }
     }
 
-    /// Appends histograms and their start timestamps. The definitions of their series must have been appended before.
-    pub(crate) fn append_histograms(&self, histograms: &[LoggedHistogram], start_timestamps: &StartTimestamps) {
+    /// Appends histograms and their start timestamps. The definitions of their series must have
+    /// been appended before.
+    pub(crate) fn append_histograms(
+        &self,
+        histograms: &[LoggedHistogram],
+        start_timestamps: &StartTimestamps,
+    ) {
         let mut pending = self.pending.lock();
         let sample = |place: usize| (histograms[place].series, histograms[place].timestamp_ms);
         let (mut at, mut encoded) = (0, Vec::new());
         while at < histograms.len() {
             let rest = &histograms[at..];
-            // Start timestamps precede the histograms, but which ones is known only after the histograms are encoded.
+            // Start timestamps precede the histograms, but which ones is known only after the
+            // histograms are encoded.
             encoded.clear();
             let taken = &rest[..rest.len().min(RECORD_SAMPLES_MAX)];
             let end = at + taken.len() - encode_histograms(&mut encoded, taken).len();
@@ -219,10 +262,16 @@ impl Wal {
         }
     }
 
-    /// Appends an exemplar with its id. The definition of its series must have been appended before.
+    /// Appends an exemplar with its id. The definition of its series must have been appended
+    /// before.
     pub(crate) fn append_exemplar(&self, id: u64, series: SeriesRef, exemplar: &Exemplar) {
         let mut pending = self.pending.lock();
-        encode_exemplar(pending.samples.open(EXEMPLARS, EXEMPLARS_FRAME_SIZE), id, series, exemplar);
+        encode_exemplar(
+            pending.samples.open(EXEMPLARS, EXEMPLARS_FRAME_SIZE),
+            id,
+            series,
+            exemplar,
+        );
         pending.position += 1;
     }
 
@@ -231,15 +280,19 @@ impl Wal {
         Position(self.pending.lock().position)
     }
 
-    /// Writes all records before `position` to the operating system, and syncs them under [`WalSync::Always`]. The
-    /// first of concurrent callers writes, or syncs, for all of them.
+    /// Writes all records before `position` to the operating system, and syncs them under
+    /// [`WalSync::Always`]. The first of concurrent callers writes, or syncs, for all of them.
     ///
     /// # Errors
     /// [`Error::Io`] if the write failed: the records stay in memory and the next commit retries.
     /// [`Error::Poisoned`] if the sync failed.
     pub(crate) fn commit(&self, position: Position) -> Result<()> {
         self.write_to(position)?;
-        if self.is_synced_by_commits() { self.sync_to(position.0) } else { Ok(()) }
+        if self.is_synced_by_commits() {
+            self.sync_to(position.0)
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns `true` if a commit includes a sync.
@@ -247,7 +300,8 @@ impl Wal {
         self.options.sync == WalSync::Always
     }
 
-    /// Writes all records before `position` to the operating system. The first of concurrent callers writes for all.
+    /// Writes all records before `position` to the operating system. The first of concurrent
+    /// callers writes for all.
     ///
     /// # Errors
     /// The errors of [`Wal::commit`].
@@ -278,12 +332,13 @@ impl Wal {
         self.write_pending(&mut self.files.lock())
     }
 
-    /// Cuts the log: on return all records are in closed segments, and later records go to new segments. The caller
-    /// ensures that no request is in flight. Concurrent definitions may be before or after the rotation. Syncs nothing.
+    /// Cuts the log: on return all records are in closed segments, and later records go to new
+    /// segments. The caller ensures that no request is in flight. Concurrent definitions may be
+    /// before or after the rotation. Syncs nothing.
     ///
     /// # Errors
-    /// [`Error::Io`] if records could not be written: they stay in memory, and the next commit retries.
-    /// [`Error::Poisoned`]. After an error the log is not rotated.
+    /// [`Error::Io`] if records could not be written: they stay in memory, and the next commit
+    /// retries. [`Error::Poisoned`]. After an error the log is not rotated.
     pub(crate) fn rotate(&self) -> Result<CheckpointPosition> {
         let mut files = self.files.lock();
         self.write_pending(&mut files)?;
@@ -296,15 +351,16 @@ impl Wal {
         Ok(CheckpointPosition(position))
     }
 
-    /// Replaces all segments before `position` with a checkpoint: the definitions of series with their last
-    /// timestamps, the next free series ref, `metadata` and `exemplars`. `add_series` must add every series that was
-    /// defined before the rotation and that samples after the rotation may refer to. All samples before the rotation
-    /// must be durable in blocks.
+    /// Replaces all segments before `position` with a checkpoint: the definitions of series with
+    /// their last timestamps, the next free series ref, `metadata` and `exemplars`. `add_series`
+    /// must add every series that was defined before the rotation and that samples after the
+    /// rotation may refer to. All samples before the rotation must be durable in blocks.
     ///
     /// # Errors
-    /// The errors of `add_series`. [`Error::Io`]. [`Error::Limit`] if the labels of an exemplar are larger than the
-    /// store accepts. After an error all segments exist, and the checkpoint is either complete or absent. A segment
-    /// that cannot be removed is no error: the next call retries the removal.
+    /// The errors of `add_series`. [`Error::Io`]. [`Error::Limit`] if the labels of an exemplar are
+    /// larger than the store accepts. After an error all segments exist, and the checkpoint is
+    /// either complete or absent. A segment that cannot be removed is no error: the next call
+    /// retries the removal.
     pub(crate) fn checkpoint<'a>(
         &self,
         position: CheckpointPosition,
@@ -315,7 +371,9 @@ impl Wal {
     ) -> Result<()> {
         let _guard = self.checkpointing.lock();
         let WalOptions { fs, dir, .. } = &self.options;
-        checkpoint::write(&**fs, dir, position, next_ref, metadata, add_series, exemplars)?;
+        checkpoint::write(
+            &**fs, dir, position, next_ref, metadata, add_series, exemplars,
+        )?;
         let mut files = self.files.lock();
         files.series.discard_before(position.0);
         files.samples.discard_before(position.0);
@@ -324,7 +382,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Returns the size of the records that are not written yet, in bytes. Does not wait for the disk.
+    /// Returns the size of the records that are not written yet, in bytes. Does not wait for the
+    /// disk.
     pub(crate) fn pending_size(&self) -> usize {
         let pending = self.pending.lock();
         pending.series.size() + pending.samples.size() + self.blocked_bytes.load(Ordering::Relaxed)
@@ -338,7 +397,10 @@ impl Wal {
         let WalOptions { fs, dir, .. } = &self.options;
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
         // A file that a concurrent checkpoint removes counts as empty.
-        Ok(names.iter().map(|name| size_of_file(&**fs, &dir.join(name))).sum())
+        Ok(names
+            .iter()
+            .map(|name| size_of_file(&**fs, &dir.join(name)))
+            .sum())
     }
 
     /// Writes all records, definitions first.
@@ -346,7 +408,12 @@ impl Wal {
         self.check_poison()?;
         let end = self.take_pending(files);
         files.series.frames.compress();
-        let WalOptions { fs, dir, segment_size_bytes, .. } = &self.options;
+        let WalOptions {
+            fs,
+            dir,
+            segment_size_bytes,
+            ..
+        } = &self.options;
         let write = |stream: &mut SegmentWriter| stream.write(&**fs, dir, *segment_size_bytes);
         match write(&mut files.series).and_then(|()| write(&mut files.samples)) {
             Ok(()) => {
@@ -385,7 +452,8 @@ impl Wal {
         self.check_poison()?;
         let (end, unsynced, dir_dirty) = self.take_unsynced();
         for UnsyncedFile { path, file, .. } in unsynced {
-            file.sync().map_err(|e| self.poison(format!("sync {path:?}: {e}")))?;
+            file.sync()
+                .map_err(|e| self.poison(format!("sync {path:?}: {e}")))?;
         }
         if dir_dirty {
             let WalOptions { fs, dir, .. } = &self.options;
@@ -402,27 +470,42 @@ impl Wal {
         Ok(())
     }
 
-    /// Returns the written position and the files that need a sync, definitions first: samples must not outlive them.
+    /// Returns the written position and the files that need a sync, definitions first: samples must
+    /// not outlive them.
     fn take_unsynced(&self) -> (u64, Vec<UnsyncedFile>, bool) {
         let mut files = self.files.lock();
         let mut unsynced = Vec::new();
         let series = files.series.take_unsynced(&mut unsynced);
         let samples = files.samples.take_unsynced(&mut unsynced);
-        (self.written.load(Ordering::Acquire), unsynced, series || samples)
+        (
+            self.written.load(Ordering::Acquire),
+            unsynced,
+            series || samples,
+        )
     }
 
     fn check_poison(&self) -> Result<()> {
         match self.poisoned.get() {
             None => Ok(()),
-            Some(reason) => Err(Error::Poisoned { log: self.options.number, reason: reason.clone() }),
+            Some(reason) => Err(Error::Poisoned {
+                log: self.options.number,
+                reason: reason.clone(),
+            }),
         }
     }
 
     /// Rejects all further writes. Returns the error for them; it contains the first reason.
     fn poison(&self, reason: String) -> Error {
-        tracing::error!(log = self.options.number, reason, "the WAL accepts no writes until a restart");
+        tracing::error!(
+            log = self.options.number,
+            reason,
+            "the WAL accepts no writes until a restart"
+        );
         let reason = self.poisoned.get_or_init(|| reason).clone();
-        Error::Poisoned { log: self.options.number, reason }
+        Error::Poisoned {
+            log: self.options.number,
+            reason,
+        }
     }
 }
 

@@ -1,8 +1,8 @@
-//! `varve-bench compare`: applies the same load to Varve and its peers, one server at a time, each on an empty data
-//! directory.
+//! `varve-bench compare`: applies the same load to Varve and its peers, one server at a time, each
+//! on an empty data directory.
 //!
-//! docs/development/bench.md lists the steps. The order of servers alternates between rounds, so that a temporarily
-//! busy machine favors none. Results are medians over the rounds.
+//! docs/development/bench.md lists the steps. The order of servers alternates between rounds, so
+//! that a temporarily busy machine favors none. Results are medians over the rounds.
 
 mod report;
 mod server;
@@ -52,7 +52,11 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
         n_rounds: args.fleet.n_rounds(),
         repeats: args.repeats,
     };
-    eprintln!("{} series, {} samples each", bench.fleet.n_places(), bench.n_rounds);
+    eprintln!(
+        "{} series, {} samples each",
+        bench.fleet.n_places(),
+        bench.n_rounds
+    );
     let mut report = Report::new(&servers, bench.fleet.n_places(), bench.n_rounds);
     for round in 0..usize::from(args.rounds) {
         let mut order: Vec<usize> = (0..servers.len()).collect();
@@ -61,7 +65,12 @@ pub(crate) fn compare(args: &CompareArgs) -> Result<()> {
         }
         for i in order {
             eprintln!("round {}: {}", round + 1, servers[i].name());
-            report.add(i, bench.run(&servers[i]).with_context(|| format!("bench {}", servers[i].name()))?);
+            report.add(
+                i,
+                bench
+                    .run(&servers[i])
+                    .with_context(|| format!("bench {}", servers[i].name()))?,
+            );
         }
     }
     match args.format {
@@ -86,7 +95,11 @@ impl Bench {
         let after_new = process::usage(running.pid())?;
         let known = self.write(&running, 1..n_before)?;
         let full = process::usage(running.pid())?;
-        let queries = run_all(&running.url(""), self.time_ms(n_before) / 1000, usize::from(self.repeats))?;
+        let queries = run_all(
+            &running.url(""),
+            self.time_ms(n_before) / 1000,
+            usize::from(self.repeats),
+        )?;
         let n_expected = self.n_sent(PROBE);
         let last = self.write(&running, n_before..self.n_rounds)?;
         running.kill();
@@ -96,7 +109,8 @@ impl Bench {
         let lost_share = self.lost_share(&running)?;
         let disk = running.flush()?;
         let n_series = f64::from(self.fleet.n_places());
-        let n_stored = (new.n_samples + known.n_samples + last.n_samples) as f64 * (1.0 - lost_share);
+        let n_stored =
+            (new.n_samples + known.n_samples + last.n_samples) as f64 * (1.0 - lost_share);
         Ok(Measurements {
             cpu_s_per_million_new: cpu_s(&empty, &after_new) * 1e6 / new.n_samples as f64,
             cpu_s_per_million_known: cpu_s(&after_new, &full) * 1e6 / known.n_samples.max(1) as f64,
@@ -107,21 +121,32 @@ impl Bench {
             restart_s: restart.map(|duration| duration.as_secs_f64()),
             lost_share,
             disk_bytes_per_sample: disk.total_bytes as f64 / n_stored,
-            disk_bytes_per_sample_without_index: disk.total_bytes.saturating_sub(disk.index_bytes) as f64 / n_stored,
+            disk_bytes_per_sample_without_index: disk.total_bytes.saturating_sub(disk.index_bytes)
+                as f64
+                / n_stored,
             index_bytes_per_series: disk.index_bytes as f64 / n_series,
             queries,
         })
     }
 
     fn write(&self, running: &Running, rounds: std::ops::Range<i64>) -> Result<Written> {
-        let options = WriteOptions { ahead: true, ..WriteOptions::new(&running.url("")) };
+        let options = WriteOptions {
+            ahead: true,
+            ..WriteOptions::new(&running.url(""))
+        };
         let written = write_fleet(&self.fleet, rounds, &options)?;
         written.check()?;
         Ok(written)
     }
 
-    /// Polls until the response is correct. Returns the time since `since`, or `None` if the response stays wrong.
-    fn wait_until_correct(&self, running: &Running, n_expected: u64, since: Instant) -> Result<Option<Duration>> {
+    /// Polls until the response is correct. Returns the time since `since`, or `None` if the
+    /// response stays wrong.
+    fn wait_until_correct(
+        &self,
+        running: &Running,
+        n_expected: u64,
+        since: Instant,
+    ) -> Result<Option<Duration>> {
         let mut last = (u64::MAX, Instant::now());
         while since.elapsed() < TIMEOUT {
             // A server that is not ready returns an error.
@@ -151,7 +176,10 @@ impl Bench {
     /// Returns the number of samples of a metric that were sent.
     fn n_sent(&self, name: &str) -> u64 {
         let has_name = |place: &u32| {
-            let labels = self.fleet.labels(SeriesId { place: *place, generation: 0 });
+            let labels = self.fleet.labels(SeriesId {
+                place: *place,
+                generation: 0,
+            });
             labels.get(METRIC_NAME) == Some(name)
         };
         (0..self.fleet.n_places()).filter(has_name).count() as u64 * self.n_rounds.unsigned_abs()

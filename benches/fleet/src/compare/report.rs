@@ -56,9 +56,16 @@ struct Row {
 
 impl Report {
     pub(crate) fn new(servers: &[Server], n_series: u32, n_samples_per_series: i64) -> Self {
-        let report =
-            |server: &Server| ServerReport { name: server.name(), version: server.version(), rounds: Vec::new() };
-        Self { n_series, n_samples_per_series, servers: servers.iter().map(report).collect() }
+        let report = |server: &Server| ServerReport {
+            name: server.name(),
+            version: server.version(),
+            rounds: Vec::new(),
+        };
+        Self {
+            n_series,
+            n_samples_per_series,
+            servers: servers.iter().map(report).collect(),
+        }
     }
 
     pub(crate) fn add(&mut self, server: usize, measurements: Measurements) {
@@ -71,14 +78,29 @@ impl Report {
 
     fn rows(&self) -> Vec<Row> {
         let mut rows = figure_rows();
-        let Some(first) = self.servers.iter().find_map(|found| found.rounds.first()) else { return rows };
+        let Some(first) = self.servers.iter().find_map(|found| found.rounds.first()) else {
+            return rows;
+        };
         for (i, query) in first.queries.iter().enumerate() {
             let value = move |measurements: &Measurements| measurements.queries[i].median_ms;
-            rows.push(Row { name: format!("{}, ms", query.name), decimals: 2, value: Box::new(value) });
+            rows.push(Row {
+                name: format!("{}, ms", query.name),
+                decimals: 2,
+                value: Box::new(value),
+            });
         }
-        for (name, is_metadata) in [("queries, geometric mean, ms", false), ("metadata, geometric mean, ms", true)] {
-            let value = move |measurements: &Measurements| geometric_mean(&measurements.queries, is_metadata);
-            rows.push(Row { name: name.to_owned(), decimals: 2, value: Box::new(value) });
+        for (name, is_metadata) in [
+            ("queries, geometric mean, ms", false),
+            ("metadata, geometric mean, ms", true),
+        ] {
+            let value = move |measurements: &Measurements| {
+                geometric_mean(&measurements.queries, is_metadata)
+            };
+            rows.push(Row {
+                name: name.to_owned(),
+                decimals: 2,
+                value: Box::new(value),
+            });
         }
         rows
     }
@@ -87,63 +109,111 @@ impl Report {
 fn figure_rows() -> Vec<Row> {
     type Field = fn(&Measurements) -> Option<f64>;
     let rows: [(&str, usize, Field); 11] = [
-        ("CPU per million new series, s", 2, |f| Some(f.cpu_s_per_million_new)),
-        ("CPU per million samples, known series, s", 3, |f| Some(f.cpu_s_per_million_known)),
-        ("samples per second, known series", 0, |f| Some(f.samples_per_s)),
+        ("CPU per million new series, s", 2, |f| {
+            Some(f.cpu_s_per_million_new)
+        }),
+        ("CPU per million samples, known series, s", 3, |f| {
+            Some(f.cpu_s_per_million_known)
+        }),
+        ("samples per second, known series", 0, |f| {
+            Some(f.samples_per_s)
+        }),
         ("write latency p99, ms", 1, |f| Some(f.write_p99_ms)),
-        ("resident bytes per series", 0, |f| Some(f.resident_bytes_per_series)),
-        ("resident bytes per series, peak", 0, |f| Some(f.peak_bytes_per_series)),
+        ("resident bytes per series", 0, |f| {
+            Some(f.resident_bytes_per_series)
+        }),
+        ("resident bytes per series, peak", 0, |f| {
+            Some(f.peak_bytes_per_series)
+        }),
         ("SIGKILL to first correct response, s", 2, |f| f.restart_s),
-        ("acknowledged samples lost, %", 2, |f| Some(f.lost_share * 100.0)),
-        ("disk bytes per sample, all, merged", 3, |f| Some(f.disk_bytes_per_sample)),
-        ("disk bytes per sample, without index", 3, |f| Some(f.disk_bytes_per_sample_without_index)),
-        ("index bytes per series", 1, |f| Some(f.index_bytes_per_series)),
+        ("acknowledged samples lost, %", 2, |f| {
+            Some(f.lost_share * 100.0)
+        }),
+        ("disk bytes per sample, all, merged", 3, |f| {
+            Some(f.disk_bytes_per_sample)
+        }),
+        ("disk bytes per sample, without index", 3, |f| {
+            Some(f.disk_bytes_per_sample_without_index)
+        }),
+        ("index bytes per series", 1, |f| {
+            Some(f.index_bytes_per_series)
+        }),
     ];
-    let row =
-        |(name, decimals, value): (&str, usize, Field)| Row { name: name.to_owned(), decimals, value: Box::new(value) };
+    let row = |(name, decimals, value): (&str, usize, Field)| Row {
+        name: name.to_owned(),
+        decimals,
+        value: Box::new(value),
+    };
     rows.into_iter().map(row).collect()
 }
 
 impl ServerReport {
     /// Returns the median over the rounds. Returns `None` if a round has no value.
     fn median(&self, row: &Row) -> Option<f64> {
-        let mut values =
-            self.rounds.iter().map(|measurements| (row.value)(measurements)).collect::<Option<Vec<f64>>>()?;
+        let mut values = self
+            .rounds
+            .iter()
+            .map(|measurements| (row.value)(measurements))
+            .collect::<Option<Vec<f64>>>()?;
         values.sort_unstable_by(f64::total_cmp);
-        let (low, high) = (values.get(values.len().saturating_sub(1) / 2)?, values.get(values.len() / 2)?);
+        let (low, high) = (
+            values.get(values.len().saturating_sub(1) / 2)?,
+            values.get(values.len() / 2)?,
+        );
         Some((low + high) / 2.0)
     }
 }
 
 impl fmt::Display for Report {
-    /// Prints the table: a column for the first server, then two for each other server, its value and the ratio of the
-    /// first server's value to it.
+    /// Prints the table: a column for the first server, then two for each other server, its value
+    /// and the ratio of the first server's value to it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} series, {} samples each", self.n_series, self.n_samples_per_series)?;
-        self.servers.iter().try_for_each(|found| writeln!(f, "{}: {}", found.name, found.version))?;
+        writeln!(
+            f,
+            "{} series, {} samples each",
+            self.n_series, self.n_samples_per_series
+        )?;
+        self.servers
+            .iter()
+            .try_for_each(|found| writeln!(f, "{}: {}", found.name, found.version))?;
         let header = |(i, found): (usize, &ServerReport)| match i {
             0 => vec![found.name.to_owned()],
-            _ => vec![found.name.to_owned(), format!("{} / peer", self.servers[0].name)],
+            _ => vec![
+                found.name.to_owned(),
+                format!("{} / peer", self.servers[0].name),
+            ],
         };
         let header = self.servers.iter().enumerate().flat_map(header);
         let header: Vec<_> = [String::new()].into_iter().chain(header).collect();
         let cells = |row: Row| {
-            let medians: Vec<_> = self.servers.iter().map(|found| found.median(&row)).collect();
-            [row.name].into_iter().chain(cells(&medians, row.decimals)).collect()
+            let medians: Vec<_> = self
+                .servers
+                .iter()
+                .map(|found| found.median(&row))
+                .collect();
+            [row.name]
+                .into_iter()
+                .chain(cells(&medians, row.decimals))
+                .collect()
         };
         let rows: Vec<_> = self.rows().into_iter().map(cells).collect();
         f.write_str(&table(&header, &rows))
     }
 }
 
-/// Returns the cells of a row: the first value, then each other value followed by the ratio of the first value to it.
+/// Returns the cells of a row: the first value, then each other value followed by the ratio of the
+/// first value to it.
 fn cells(medians: &[Option<f64>], decimals: usize) -> Vec<String> {
-    let shown = |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.decimals$}"));
+    let shown =
+        |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.decimals$}"));
     let mut cells = Vec::new();
     for (i, &value) in medians.iter().enumerate() {
         cells.push(shown(value));
         if i > 0 {
-            let ratio = medians[0].zip(value).filter(|(_, other)| *other != 0.0).map(|(own, other)| own / other);
+            let ratio = medians[0]
+                .zip(value)
+                .filter(|(_, other)| *other != 0.0)
+                .map(|(own, other)| own / other);
             cells.push(ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
         }
     }
@@ -156,7 +226,10 @@ mod tests {
 
     #[test]
     fn ratios_are_of_the_first_server_to_the_others() {
-        assert_eq!(cells(&[Some(1.0), Some(4.0), None], 1), ["1.0", "4.0", "0.25", "none", "-"]);
+        assert_eq!(
+            cells(&[Some(1.0), Some(4.0), None], 1),
+            ["1.0", "4.0", "0.25", "none", "-"]
+        );
         assert_eq!(cells(&[None, Some(0.0)], 0), ["none", "0", "-"]);
     }
 }

@@ -41,7 +41,9 @@ pub(crate) fn list(args: &CompareArgs) -> Result<Vec<Server>> {
         match kind {
             ServerKind::Varve => match &args.varve {
                 Some(program) => Ok(program.clone()),
-                None => Ok(std::env::current_exe().context("find varve beside varve-bench")?.with_file_name("varve")),
+                None => Ok(std::env::current_exe()
+                    .context("find varve beside varve-bench")?
+                    .with_file_name("varve")),
             },
             ServerKind::Prometheus => Ok(args.prometheus.clone()),
             ServerKind::VictoriaMetrics => Ok(args.victoria_metrics.clone()),
@@ -50,7 +52,15 @@ pub(crate) fn list(args: &CompareArgs) -> Result<Vec<Server>> {
     let mut kinds = args.servers.clone();
     kinds.sort_unstable();
     kinds.dedup();
-    kinds.into_iter().map(|kind| Ok(Server { kind, program: program(kind)? })).collect()
+    kinds
+        .into_iter()
+        .map(|kind| {
+            Ok(Server {
+                kind,
+                program: program(kind)?,
+            })
+        })
+        .collect()
 }
 
 impl Server {
@@ -64,11 +74,18 @@ impl Server {
 
     /// Returns the first non-empty line of `--version`.
     pub(crate) fn version(&self) -> String {
-        let flag = if self.kind == ServerKind::VictoriaMetrics { "-version" } else { "--version" };
+        let flag = if self.kind == ServerKind::VictoriaMetrics {
+            "-version"
+        } else {
+            "--version"
+        };
         let output = Command::new(&self.program).arg(flag).output();
         let line = output.ok().and_then(|output| {
             let text = [output.stdout, output.stderr].concat();
-            String::from_utf8_lossy(&text).lines().find(|line| !line.is_empty()).map(str::to_owned)
+            String::from_utf8_lossy(&text)
+                .lines()
+                .find(|line| !line.is_empty())
+                .map(str::to_owned)
         });
         line.unwrap_or_else(|| self.program.display().to_string())
     }
@@ -77,26 +94,47 @@ impl Server {
     pub(crate) fn start(&self) -> Result<Running<'_>> {
         let scratch = Scratch::new(self.name())?;
         let process = Some(self.start_on(scratch.path())?);
-        Ok(Running { server: self, scratch, process })
+        Ok(Running {
+            server: self,
+            scratch,
+            process,
+        })
     }
 
     fn start_on(&self, dir: &Path) -> Result<ServerProcess> {
         let data = dir.join("data");
         match self.kind {
-            ServerKind::Varve => ServerProcess::start(self.name(), &self.program, "/-/ready", |command, address| {
-                command.args(["serve", "--web.enable-admin-api", "--self-scrape-interval=0"]);
-                command.arg(format!("--web.listen-address={address}"));
-                command.arg(format!("--storage.tsdb.path={}", data.display()));
-            }),
+            ServerKind::Varve => ServerProcess::start(
+                self.name(),
+                &self.program,
+                "/-/ready",
+                |command, address| {
+                    command.args([
+                        "serve",
+                        "--web.enable-admin-api",
+                        "--self-scrape-interval=0",
+                    ]);
+                    command.arg(format!("--web.listen-address={address}"));
+                    command.arg(format!("--storage.tsdb.path={}", data.display()));
+                },
+            ),
             ServerKind::Prometheus => {
                 let config = dir.join("prometheus.yml");
                 std::fs::write(&config, "global: {}\n").context("write a configuration")?;
-                ServerProcess::start(self.name(), &self.program, "/-/ready", |command, address| {
-                    command.args(["--web.enable-remote-write-receiver", "--web.enable-admin-api"]);
-                    command.arg(format!("--config.file={}", config.display()));
-                    command.arg(format!("--storage.tsdb.path={}", data.display()));
-                    command.arg(format!("--web.listen-address={address}"));
-                })
+                ServerProcess::start(
+                    self.name(),
+                    &self.program,
+                    "/-/ready",
+                    |command, address| {
+                        command.args([
+                            "--web.enable-remote-write-receiver",
+                            "--web.enable-admin-api",
+                        ]);
+                        command.arg(format!("--config.file={}", config.display()));
+                        command.arg(format!("--storage.tsdb.path={}", data.display()));
+                        command.arg(format!("--web.listen-address={address}"));
+                    },
+                )
             }
             ServerKind::VictoriaMetrics => {
                 ServerProcess::start(self.name(), &self.program, "/health", |command, address| {
@@ -118,7 +156,9 @@ impl Running<'_> {
     }
 
     fn process(&self) -> &ServerProcess {
-        self.process.as_ref().expect("runs except between `kill` and `restart`")
+        self.process
+            .as_ref()
+            .expect("runs except between `kill` and `restart`")
     }
 
     /// Sends SIGKILL.
@@ -139,31 +179,49 @@ impl Running<'_> {
         match self.server.kind {
             ServerKind::Varve => {
                 post(&client, "/api/v1/admin/tsdb/compact")?;
-                let index_bytes =
-                    metric(&client, "varve_tsdb_blocks_index_bytes")?.context("find varve_tsdb_blocks_index_bytes")?;
-                Ok(Disk { total_bytes: size_bytes(&data, None), index_bytes })
+                let index_bytes = metric(&client, "varve_tsdb_blocks_index_bytes")?
+                    .context("find varve_tsdb_blocks_index_bytes")?;
+                Ok(Disk {
+                    total_bytes: size_bytes(&data, None),
+                    index_bytes,
+                })
             }
             ServerKind::Prometheus => {
                 post(&client, "/api/v1/admin/tsdb/snapshot")?;
                 // A snapshot contains the head as a block, and no WAL.
                 let blocks = data.join("snapshots");
-                Ok(Disk { total_bytes: size_bytes(&blocks, None), index_bytes: size_bytes(&blocks, Some("index")) })
+                Ok(Disk {
+                    total_bytes: size_bytes(&blocks, None),
+                    index_bytes: size_bytes(&blocks, Some("index")),
+                })
             }
             ServerKind::VictoriaMetrics => {
                 for path in ["/internal/force_flush", "/internal/force_merge"] {
                     let response = client.get(path)?;
-                    ensure!(response.is_success(), "{path} returned {}: {}", response.status, response.text());
+                    ensure!(
+                        response.is_success(),
+                        "{path} returned {}: {}",
+                        response.status,
+                        response.text()
+                    );
                 }
                 let process = self.process.as_mut().expect("is running");
                 process.wait("merge", TIMEOUT, |_| is_merged(&client))?;
-                let index_bytes = ["indexdb", "data/indexdb"].map(|dir| size_bytes(&data.join(dir), None)).iter().sum();
-                Ok(Disk { total_bytes: size_bytes(&data, None), index_bytes })
+                let index_bytes = ["indexdb", "data/indexdb"]
+                    .map(|dir| size_bytes(&data.join(dir), None))
+                    .iter()
+                    .sum();
+                Ok(Disk {
+                    total_bytes: size_bytes(&data, None),
+                    index_bytes,
+                })
             }
         }
     }
 }
 
-/// Returns `true` if VictoriaMetrics has no part in memory and at most one part for each of two months.
+/// Returns `true` if VictoriaMetrics has no part in memory and at most one part for each of two
+/// months.
 fn is_merged(client: &Client) -> Result<bool> {
     let parts = |kind: &str| metric(client, &format!("vm_parts{{type=\"storage/{kind}\"}}"));
     let (in_memory, small, big) = (parts("inmemory")?, parts("small")?, parts("big")?);
@@ -172,7 +230,12 @@ fn is_merged(client: &Client) -> Result<bool> {
 
 fn post(client: &Client, path: &str) -> Result<()> {
     let response = client.post(path)?;
-    ensure!(response.is_success(), "{path} returned {}: {}", response.status, response.text());
+    ensure!(
+        response.is_success(),
+        "{path} returned {}: {}",
+        response.status,
+        response.text()
+    );
     Ok(())
 }
 
@@ -180,6 +243,10 @@ fn post(client: &Client, path: &str) -> Result<()> {
 fn metric(client: &Client, series: &str) -> Result<Option<u64>> {
     let metrics = client.get("/metrics")?;
     let text = String::from_utf8_lossy(&metrics.body).into_owned();
-    let value = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    Ok(value.and_then(|value| value.parse::<f64>().ok()).map(|value| value as u64))
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    Ok(value
+        .and_then(|value| value.parse::<f64>().ok())
+        .map(|value| value as u64))
 }

@@ -1,11 +1,20 @@
-//! Identities of machines and pods: names, addresses and ids as in Kubernetes, computed from a seed.
+//! Identities of machines and pods: names, addresses and ids as in Kubernetes, computed from a
+//! seed.
 
 use super::noise::{below, mix, mix2};
 
 /// The letters of Kubernetes' random suffixes: no vowels, so that they form no words.
 const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-const NAMESPACES: [&str; 8] =
-    ["research", "inference", "data", "training", "platform", "batch", "monitoring", "ingress"];
+const NAMESPACES: [&str; 8] = [
+    "research",
+    "inference",
+    "data",
+    "training",
+    "platform",
+    "batch",
+    "monitoring",
+    "ingress",
+];
 const APPS: [&str; 12] = [
     "trainer",
     "llm-gateway",
@@ -37,7 +46,12 @@ impl Node {
 
     pub(super) fn ip(self) -> String {
         let i = self.index;
-        format!("10.{}.{}.{}", 128 + (i >> 14 & 63), i >> 7 & 127, 2 + (i & 127))
+        format!(
+            "10.{}.{}.{}",
+            128 + (i >> 14 & 63),
+            i >> 7 & 127,
+            2 + (i & 127)
+        )
     }
 }
 
@@ -53,7 +67,11 @@ pub(super) struct Pod {
 impl Pod {
     pub(super) fn new(node: Node, slot: u16, generation: u32) -> Self {
         let workload = mix2(node.seed, u64::from(slot) << 32 | 1);
-        Self { seed: mix2(workload, u64::from(generation)), workload, slot }
+        Self {
+            seed: mix2(workload, u64::from(generation)),
+            workload,
+            slot,
+        }
     }
 
     pub(super) fn namespace(self) -> &'static str {
@@ -66,7 +84,12 @@ impl Pod {
 
     /// Returns the name of the pod's ReplicaSet: application and template hash.
     pub(super) fn owner(self) -> String {
-        format!("{}-{:02}-{}", self.app(), self.workload >> 32 & 31, letters(mix2(self.workload, 2), 10))
+        format!(
+            "{}-{:02}-{}",
+            self.app(),
+            self.workload >> 32 & 31,
+            letters(mix2(self.workload, 2), 10)
+        )
     }
 
     pub(super) fn name(self) -> String {
@@ -80,13 +103,26 @@ impl Pod {
 
     pub(super) fn ip(self, node: Node) -> String {
         let host = 2 + (mix2(self.seed, 5) & 0x7f) + 128 * (u64::from(self.slot) & 1);
-        format!("10.{}.{}.{}", node.index >> 8 & 127, node.index & 255, host.min(254))
+        format!(
+            "10.{}.{}.{}",
+            node.index >> 8 & 127,
+            node.index & 255,
+            host.min(254)
+        )
     }
 
     /// Returns the cgroup of a container.
     pub(super) fn cgroup(self, container: u8) -> String {
-        let class = if self.workload & 3 == 0 { "besteffort" } else { "burstable" };
-        format!("/kubepods/{class}/pod{}/{}", self.uid(), self.container_id(container))
+        let class = if self.workload & 3 == 0 {
+            "besteffort"
+        } else {
+            "burstable"
+        };
+        format!(
+            "/kubepods/{class}/pod{}/{}",
+            self.uid(),
+            self.container_id(container)
+        )
     }
 
     /// Returns the id of a container or of the sandbox.
@@ -100,14 +136,29 @@ impl Pod {
 
     pub(super) fn image(self, container: u8) -> String {
         match container {
-            0 => format!("cr.example.com/ml/{}:v1.{}.{}", self.app(), self.workload & 31, self.workload & 7),
+            0 => format!(
+                "cr.example.com/ml/{}:v1.{}.{}",
+                self.app(),
+                self.workload & 31,
+                self.workload & 7
+            ),
             1 => "docker.io/istio/proxyv2:1.27.3".to_owned(),
             _ => "docker.io/fluent/fluent-bit:4.1.1".to_owned(),
         }
     }
 
     pub(super) fn image_id(self, container: u8) -> String {
-        format!("sha256:{}", hex(if container == 0 { self.workload } else { container.into() }, 32))
+        format!(
+            "sha256:{}",
+            hex(
+                if container == 0 {
+                    self.workload
+                } else {
+                    container.into()
+                },
+                32
+            )
+        )
     }
 }
 
@@ -126,11 +177,15 @@ pub(super) fn uuid(seed: u64) -> String {
 
 /// Returns 64 random hexadecimal digits.
 fn hex(seed: u64, first: u64) -> String {
-    (first..first + 4).map(|part| format!("{:016x}", mix2(seed, part))).collect()
+    (first..first + 4)
+        .map(|part| format!("{:016x}", mix2(seed, part)))
+        .collect()
 }
 
 fn letters(seed: u64, n: u64) -> String {
-    (0..n).map(|i| char::from(LETTERS[draw(mix2(seed, i), LETTERS.len())])).collect()
+    (0..n)
+        .map(|i| char::from(LETTERS[draw(mix2(seed, i), LETTERS.len())]))
+        .collect()
 }
 
 fn draw(random: u64, n: usize) -> usize {

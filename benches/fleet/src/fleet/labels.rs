@@ -14,7 +14,10 @@ struct LabelSet(Vec<(&'static str, String)>);
 /// Returns the labels of a row of a machine, for a generation of its pod.
 pub(super) fn labels(row: &Row, node: Node, generation: u32) -> Labels {
     let mut set = LabelSet::default();
-    let pod = row.subject.slot().map(|slot| Pod::new(node, slot, generation));
+    let pod = row
+        .subject
+        .slot()
+        .map(|slot| Pod::new(node, slot, generation));
     set.add("cluster", "eu-1");
     set.add(METRIC_NAME, own(&row.name, row, node, pod));
     set.target(row.job, node);
@@ -38,7 +41,9 @@ impl LabelSet {
     }
 
     fn add_all<const N: usize>(&mut self, labels: [(&'static str, &str); N]) {
-        labels.into_iter().for_each(|(name, value)| self.add(name, value));
+        labels
+            .into_iter()
+            .for_each(|(name, value)| self.add(name, value));
     }
 
     fn address(&mut self, node: Node, port: u16) {
@@ -54,11 +59,23 @@ impl LabelSet {
             }
             Job::Kubelet | Job::Cadvisor => self.kubelet(job, node),
             Job::Dcgm => {
-                self.service(job.name(), "gpu-operator", "nvidia-dcgm-exporter", "gpu-metrics", node);
+                self.service(
+                    job.name(),
+                    "gpu-operator",
+                    "nvidia-dcgm-exporter",
+                    "gpu-metrics",
+                    node,
+                );
                 self.address(node, 9400);
             }
             Job::Iptables => {
-                self.service(job.name(), "monitoring", "iptables-exporter", "metrics", node);
+                self.service(
+                    job.name(),
+                    "monitoring",
+                    "iptables-exporter",
+                    "metrics",
+                    node,
+                );
                 self.address(node, 9455);
                 self.add("node", node.name());
             }
@@ -73,7 +90,12 @@ impl LabelSet {
             }
             Job::ApiServer => {
                 let namespace = ("namespace", "default");
-                self.add_all([("job", job.name()), ("endpoint", "https"), namespace, ("service", "kubernetes")]);
+                self.add_all([
+                    ("job", job.name()),
+                    ("endpoint", "https"),
+                    namespace,
+                    ("service", "kubernetes"),
+                ]);
                 self.address(node, 6443);
             }
             Job::Etcd => {
@@ -84,14 +106,30 @@ impl LabelSet {
     }
 
     /// Adds the labels of a target that is a pod of a DaemonSet behind a service of the same name.
-    fn service(&mut self, name: &str, namespace: &str, container: &str, endpoint: &str, node: Node) {
-        self.add_all([("job", name), ("service", name), ("namespace", namespace), ("container", container)]);
+    fn service(
+        &mut self,
+        name: &str,
+        namespace: &str,
+        container: &str,
+        endpoint: &str,
+        node: Node,
+    ) {
+        self.add_all([
+            ("job", name),
+            ("service", name),
+            ("namespace", namespace),
+            ("container", container),
+        ]);
         self.add("endpoint", endpoint);
         self.add("pod", daemon(node, name));
     }
 
     fn kubelet(&mut self, job: Job, node: Node) {
-        let path = if job == Job::Cadvisor { "/metrics/cadvisor" } else { "/metrics" };
+        let path = if job == Job::Cadvisor {
+            "/metrics/cadvisor"
+        } else {
+            "/metrics"
+        };
         self.add_all([
             ("job", job.name()),
             ("service", "kubelet"),
@@ -106,11 +144,19 @@ impl LabelSet {
     }
 
     fn gpu(&mut self, subject: Subject, node: Node, pod: Pod) {
-        let Subject::Gpu { gpu, .. } = subject else { return };
+        let Subject::Gpu { gpu, .. } = subject else {
+            return;
+        };
         self.add("gpu", gpu.to_string());
         self.add("device", format!("nvidia{gpu}"));
-        self.add("UUID", format!("GPU-{}", uuid(mix2(node.seed, 64 + u64::from(gpu)))));
-        self.add("pci_bus_id", format!("00000000:{:02X}:00.0", 0x53 + u32::from(gpu) * 0x11));
+        self.add(
+            "UUID",
+            format!("GPU-{}", uuid(mix2(node.seed, 64 + u64::from(gpu)))),
+        );
+        self.add(
+            "pci_bus_id",
+            format!("00000000:{:02X}:00.0", 0x53 + u32::from(gpu) * 0x11),
+        );
         self.add("modelName", "NVIDIA H100 80GB HBM3");
         self.add("Hostname", node.name());
         self.add("DCGM_FI_DRIVER_VERSION", "580.105.08");
@@ -120,7 +166,9 @@ impl LabelSet {
     }
 
     fn container(&mut self, subject: Subject, pod: Pod) {
-        let Subject::Container { container, .. } = subject else { return };
+        let Subject::Container { container, .. } = subject else {
+            return;
+        };
         self.add("namespace", pod.namespace());
         self.add("pod", pod.name());
         self.add("id", pod.cgroup(container));
@@ -164,7 +212,11 @@ impl Job {
 
 /// Returns the value of one of a row's own labels.
 fn own(text: &Text, row: &Row, node: Node, pod: Option<Pod>) -> String {
-    let container = if let Subject::Container { container, .. } = row.subject { container } else { 0 };
+    let container = if let Subject::Container { container, .. } = row.subject {
+        container
+    } else {
+        0
+    };
     let pod = || pod.expect("only rows of pods use it");
     match text {
         Text::Is(text) => (*text).to_owned(),

@@ -1,20 +1,23 @@
-//! A simulated fleet of GPU machines under kube-prometheus: its series, and the value of each series at any time.
+//! A simulated fleet of GPU machines under kube-prometheus: its series, and the value of each
+//! series at any time.
 //!
-//! Everything is computed from a seed and nothing is stored. Labels and values of any series and round can be computed
-//! in any order, so a benchmark can verify the stored samples. Used by the commands and by the benches.
+//! Everything is computed from a seed and nothing is stored. Labels and values of any series and
+//! round can be computed in any order, so a benchmark can verify the stored samples. Used by the
+//! commands and by the benches.
 //!
 //! # Shape
-//! A fleet is a list of *places*, one for each active series: first the control planes, then the machines. Each kind
-//! has a template (`exporters`), and every control plane or machine is a copy of it. Series succeed one another at a
-//! place: the series of a pod end with the pod, with a staleness marker, and the series of the next pod begin in the
-//! same round. A [`SeriesId`] is a place and the *generation* of its pod. Time is counted in *rounds*, the scrapes of a
-//! target. The first round is 0.
+//! A fleet is a list of *places*, one for each active series: first the control planes, then the
+//! machines. Each kind has a template (`exporters`), and every control plane or machine is a copy
+//! of it. Series succeed one another at a place: the series of a pod end with the pod, with a
+//! staleness marker, and the series of the next pod begin in the same round. A [`SeriesId`] is a
+//! place and the *generation* of its pod. Time is counted in *rounds*, the scrapes of a target. The
+//! first round is 0.
 //!
 //! Invariants
 //! 1. Equal options give equal series and values, on every machine.
 //! 2. Two series never have equal labels.
-//! 3. Buckets of a histogram ascend over `le`, and the last one equals `_count`. Counters decrease only when their
-//!    process restarts.
+//! 3. Buckets of a histogram ascend over `le`, and the last one equals `_count`. Counters decrease
+//!    only when their process restarts.
 
 mod exporters;
 mod identity;
@@ -40,7 +43,8 @@ const NODES_PER_PLANE: usize = 200;
 /// Minimum and maximum number of API resources of a control plane. The number grows with the fleet.
 const RESOURCES_MIN: usize = 2;
 const RESOURCES_MAX: usize = 40;
-/// Lifetime of a process (three days), and maximum age of a pod without churn (a week), in rounds of 30 s.
+/// Lifetime of a process (three days), and maximum age of a pod without churn (a week), in rounds
+/// of 30 s.
 const PROCESS_ROUNDS: i64 = 8_640;
 const POD_AGE_ROUNDS_MAX: i64 = 20_160;
 /// Minimum lifetime of a pod at any churn rate.
@@ -59,7 +63,8 @@ pub struct FleetOptions {
     pub series_per_node: usize,
     /// Milliseconds between two scrapes of a target.
     pub interval_ms: i64,
-    /// Time of round 0 in milliseconds. The scrapes of targets are spread over the interval after it.
+    /// Time of round 0 in milliseconds. The scrapes of targets are spread over the interval after
+    /// it.
     pub start_ms: i64,
     /// Fraction of the pods that is replaced per hour.
     pub churn_per_hour: f64,
@@ -119,13 +124,20 @@ impl Fleet {
     /// # Panics
     /// If the number of series, the series per machine or the interval is 0 or beyond its bound.
     pub fn new(options: FleetOptions) -> Self {
-        assert!((1..=ACTIVE_SERIES_MAX).contains(&options.active_series), "active series are out of bounds");
-        assert!((1..=SERIES_PER_NODE_MAX).contains(&options.series_per_node), "series per node are out of bounds");
+        assert!(
+            (1..=ACTIVE_SERIES_MAX).contains(&options.active_series),
+            "active series are out of bounds"
+        );
+        assert!(
+            (1..=SERIES_PER_NODE_MAX).contains(&options.series_per_node),
+            "series per node are out of bounds"
+        );
         assert!(options.interval_ms > 0, "the interval must be more than 0");
         let n_nodes = options.active_series.div_ceil(options.series_per_node);
-        let n_planes =
-            u32::try_from(n_nodes.div_ceil(NODES_PER_PLANE)).expect("a fleet has fewer control planes than series");
-        let n_resources = (n_nodes * RESOURCES_MAX / NODES_PER_PLANE * 2).clamp(RESOURCES_MIN, RESOURCES_MAX);
+        let n_planes = u32::try_from(n_nodes.div_ceil(NODES_PER_PLANE))
+            .expect("a fleet has fewer control planes than series");
+        let n_resources =
+            (n_nodes * RESOURCES_MAX / NODES_PER_PLANE * 2).clamp(RESOURCES_MIN, RESOURCES_MAX);
         Self {
             options,
             plane: exporters::control_plane(n_resources),
@@ -159,7 +171,11 @@ impl Fleet {
     pub fn timestamp_ms(&self, place: u32, round: i64) -> i64 {
         let Place { row, node } = self.place(place);
         // One kube-state-metrics exports the series of all machines.
-        let node_seed = if row.job == Job::KubeStateMetrics { self.options.seed } else { node.seed };
+        let node_seed = if row.job == Job::KubeStateMetrics {
+            self.options.seed
+        } else {
+            node.seed
+        };
         let interval = self.options.interval_ms.unsigned_abs();
         let phase_ms = below(mix2(node_seed, row.job as u64), interval);
         self.options.start_ms + round * self.options.interval_ms + phase_ms.cast_signed()
@@ -172,8 +188,8 @@ impl Fleet {
         labels::labels(row, node, series.generation)
     }
 
-    /// Returns the value of a series in a round: the staleness marker in the round in which it ends, `None` before its
-    /// first round and after its end.
+    /// Returns the value of a series in a round: the staleness marker in the round in which it
+    /// ends, `None` before its first round and after its end.
     #[must_use]
     pub fn value(&self, series: SeriesId, round: i64) -> Option<f64> {
         if round < 0 {
@@ -188,16 +204,25 @@ impl Fleet {
         ends_now.then_some(f64::from_bits(STALE_NAN_BITS))
     }
 
-    /// Calls `each` with the samples that a round scrapes at some places: one sample per active series, preceded by the
-    /// staleness marker of the series that it replaces.
+    /// Calls `each` with the samples that a round scrapes at some places: one sample per active
+    /// series, preceded by the staleness marker of the series that it replaces.
     pub fn scrape(&self, places: Range<u32>, round: i64, mut each: impl FnMut(SeriesId, Sample)) {
         for place in places {
             let timestamp_ms = self.timestamp_ms(place, round);
             let series = self.series_at(place, round);
-            let before = series.generation.checked_sub(1).map(|generation| SeriesId { place, generation });
+            let before = series
+                .generation
+                .checked_sub(1)
+                .map(|generation| SeriesId { place, generation });
             for series in before.into_iter().chain([series]) {
                 if let Some(value) = self.value(series, round) {
-                    each(series, Sample { timestamp_ms, value });
+                    each(
+                        series,
+                        Sample {
+                            timestamp_ms,
+                            value,
+                        },
+                    );
                 }
             }
         }
@@ -207,7 +232,8 @@ impl Fleet {
     pub fn machines(&self) -> impl Iterator<Item = Range<u32>> {
         let ends = (1..=self.n_planes).map(|n| n * self.plane.len() as u32);
         let (planes_end, node) = (self.planes_end(), self.node.len() as u32);
-        let ends = ends.chain((1..).map(move |n: u32| planes_end.saturating_add(n.saturating_mul(node))));
+        let ends =
+            ends.chain((1..).map(move |n: u32| planes_end.saturating_add(n.saturating_mul(node))));
         let n_places = self.n_places();
         ends.scan(0, move |start, end| {
             let range = *start..end.min(n_places);
@@ -230,26 +256,50 @@ impl Fleet {
         let n_rows = rows.len() as u32;
         let (index, row) = (index / n_rows, index % n_rows);
         let seed = mix2(self.options.seed, u64::from(index) << 1 | kind);
-        Place { row: &rows[row as usize], node: Node { index, seed } }
+        Place {
+            row: &rows[row as usize],
+            node: Node { index, seed },
+        }
     }
 
     fn life(&self, place: &Place<'_>, round: i64) -> Life {
         let (key, lifetime, age_max) = match place.row.subject.slot() {
-            Some(slot) => (u64::from(slot) << 8, self.pod_rounds, self.pod_rounds.min(POD_AGE_ROUNDS_MAX)),
-            None => (place.row.job as u64 | 1 << 32, PROCESS_ROUNDS, PROCESS_ROUNDS),
+            Some(slot) => (
+                u64::from(slot) << 8,
+                self.pod_rounds,
+                self.pod_rounds.min(POD_AGE_ROUNDS_MAX),
+            ),
+            None => (
+                place.row.job as u64 | 1 << 32,
+                PROCESS_ROUNDS,
+                PROCESS_ROUNDS,
+            ),
         };
         let age = below(mix2(place.node.seed, key), age_max.unsigned_abs());
         let since = round.max(0).unsigned_abs() + age;
-        let (life, elapsed) = (since / lifetime.unsigned_abs(), since % lifetime.unsigned_abs());
+        let (life, elapsed) = (
+            since / lifetime.unsigned_abs(),
+            since % lifetime.unsigned_abs(),
+        );
         // A restarted process keeps its series.
-        let generation =
-            if place.row.subject == Subject::Machine { 0 } else { u32::try_from(life).unwrap_or(u32::MAX) };
-        Life { generation, elapsed }
+        let generation = if place.row.subject == Subject::Machine {
+            0
+        } else {
+            u32::try_from(life).unwrap_or(u32::MAX)
+        };
+        Life {
+            generation,
+            elapsed,
+        }
     }
 
     fn value_of(&self, place: &Place<'_>, series: SeriesId, round: i64, elapsed: u64) -> f64 {
         let key = u64::from(place.row.key) << 32 | u64::from(series.generation);
-        let timestamp_ms = if place.row.model.depends_on_time() { self.timestamp_ms(series.place, round) } else { 0 };
+        let timestamp_ms = if place.row.model.depends_on_time() {
+            self.timestamp_ms(series.place, round)
+        } else {
+            0
+        };
         let at = Moment {
             seed: mix2(place.node.seed, key),
             elapsed,

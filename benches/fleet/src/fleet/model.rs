@@ -1,8 +1,8 @@
 //! Models of how the value of a series changes, for the tables of the exporters.
 //!
-//! A value is a multiple of a unit, divided by a power of ten. It is computed from the series' seed and the rounds
-//! since its process started, without state. A model gives a range of powers of two for the rate or level. The seed of
-//! a series selects its position in the range.
+//! A value is a multiple of a unit, divided by a power of ten. It is computed from the series' seed
+//! and the rounds since its process started, without state. A model gives a range of powers of two
+//! for the rate or level. The seed of a series selects its position in the range.
 
 use super::noise::{below, drift, events, mix, mix2, walk};
 
@@ -12,7 +12,8 @@ const POWERS_OF_TEN: [f64; 10] = [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1
 const GAUGE_KNOTS: u64 = 32;
 /// The share of observations in a bucket is a multiple of 1 / SHARES.
 const SHARES: u64 = 256;
-/// Rounds after which a histogram's buckets have their full noise. The count is too small for it before.
+/// Rounds after which a histogram's buckets have their full noise. The count is too small for it
+/// before.
 const NOISE_RAMP: u64 = 1024;
 
 /// The model of a series' value.
@@ -107,14 +108,21 @@ pub(super) const fn started() -> Model {
     Model::of(Shape::Started).decimals(3)
 }
 
-/// Returns the model of a series of a histogram with `2^low` to `2^high` observations per 30 seconds.
+/// Returns the model of a series of a histogram with `2^low` to `2^high` observations per 30
+/// seconds.
 pub(super) const fn histogram(low: u8, high: u8, part: Part) -> Model {
     Model::of(Shape::Histogram { low, high, part })
 }
 
 impl Model {
     const fn of(shape: Shape) -> Self {
-        Self { shape, unit: 1, decimals: 0, idle_percent: 0, ulps: 0 }
+        Self {
+            shape,
+            unit: 1,
+            decimals: 0,
+            idle_percent: 0,
+            ulps: 0,
+        }
     }
 
     /// Multiplies by a unit such as the size of a page.
@@ -129,7 +137,10 @@ impl Model {
 
     /// Makes `percent` of the series constant.
     pub(super) const fn idle(self, percent: u8) -> Self {
-        Self { idle_percent: percent, ..self }
+        Self {
+            idle_percent: percent,
+            ..self
+        }
     }
 
     /// Adds the rounding error of a sum of floats: up to `ulps` units in the last place.
@@ -145,7 +156,9 @@ impl Model {
             0 => value,
             _ if whole == 0 => value,
             // The error depends on the sum, not on the time: a constant sum keeps its bits.
-            ulps => f64::from_bits(value.to_bits() + below(mix2(at.seed, whole), u64::from(ulps) + 1)),
+            ulps => {
+                f64::from_bits(value.to_bits() + below(mix2(at.seed, whole), u64::from(ulps) + 1))
+            }
         }
     }
 
@@ -155,7 +168,10 @@ impl Model {
     }
 
     fn whole(&self, at: &Moment) -> u64 {
-        let at = &Moment { elapsed: if self.is_idle(at.seed) { 0 } else { at.elapsed }, ..*at };
+        let at = &Moment {
+            elapsed: if self.is_idle(at.seed) { 0 } else { at.elapsed },
+            ..*at
+        };
         let (seed, n) = (at.seed, at.elapsed);
         match self.shape {
             Shape::Constant { low, high } => low + below(mix(seed), high - low + 1),
@@ -163,7 +179,9 @@ impl Model {
             Shape::Rare { every } => events(seed, n, u64::from(every)),
             Shape::Gauge { low, high, noise } => {
                 let middle = power(mix(seed), low, high);
-                middle / 2 + drift(seed, n, GAUGE_KNOTS, middle / 2) + (mix2(seed, !n) & ((1 << noise) - 1))
+                middle / 2
+                    + drift(seed, n, GAUGE_KNOTS, middle / 2)
+                    + (mix2(seed, !n) & ((1 << noise) - 1))
             }
             Shape::Level { low, high, hold } => {
                 let period = (n + below(mix(seed), u64::from(hold))) / u64::from(hold);
@@ -181,8 +199,9 @@ impl Model {
 }
 
 impl Part {
-    /// Computes the value as an integer. Bucket and sum are computed from the count, each with noise that is smaller
-    /// than the growth per round. So buckets ascend over `le`, the last one equals the count, and no value decreases.
+    /// Computes the value as an integer. Bucket and sum are computed from the count, each with
+    /// noise that is smaller than the growth per round. So buckets ascend over `le`, the last one
+    /// equals the count, and no value decreases.
     fn whole(self, at: &Moment, low: u8, high: u8) -> u64 {
         let (count, step) = count(at, low, high);
         match self {
@@ -190,9 +209,12 @@ impl Part {
             Self::Sum { bits } => (count << bits) + (mix2(at.seed, count) & ((1 << bits) - 1)),
             Self::Bucket { at: place, of } => {
                 let share = share(mix(at.seed ^ 1), u64::from(place), u64::from(of));
-                // A step is at least an eighth of its mean (see `walk`). The noise is at most a quarter of the part of
-                // such a step inside or outside of the bucket, whichever is smaller.
-                let room = step * share.min(SHARES - share) / SHARES / 32 * at.elapsed.min(NOISE_RAMP) / NOISE_RAMP;
+                // A step is at least an eighth of its mean (see `walk`). The noise is at most a
+                // quarter of the part of such a step inside or outside of the bucket, whichever is
+                // smaller.
+                let room = step * share.min(SHARES - share) / SHARES / 32
+                    * at.elapsed.min(NOISE_RAMP)
+                    / NOISE_RAMP;
                 let noise = mix2(at.seed ^ u64::from(place), at.elapsed);
                 (count * share / SHARES + below(noise, room + 1)).min(count)
             }
@@ -209,11 +231,16 @@ fn count(at: &Moment, low: u8, high: u8) -> (u64, u64) {
 /// Returns a number between two powers of two whose logarithm is about uniformly distributed.
 fn power(random: u64, low: u8, high: u8) -> u64 {
     let exponent = u64::from(low) + below(random, u64::from(high - low).max(1));
-    (1 << exponent) + if high > low { below(random.rotate_left(32), 1 << exponent) } else { 0 }
+    (1 << exponent)
+        + if high > low {
+            below(random.rotate_left(32), 1 << exponent)
+        } else {
+            0
+        }
 }
 
-/// Returns the share of observations in buckets up to `at` of `of`, in units of 1 / [`SHARES`]: an S curve with random
-/// middle and width.
+/// Returns the share of observations in buckets up to `at` of `of`, in units of 1 / [`SHARES`]: an
+/// S curve with random middle and width.
 fn share(random: u64, at: u64, of: u64) -> u64 {
     let width = 2 + below(random, of / 3 + 1);
     let start = below(random.rotate_left(32), of.saturating_sub(width) + 1);
@@ -229,20 +256,34 @@ mod tests {
     use super::*;
 
     fn at(seed: u64, elapsed: u64) -> Moment {
-        Moment { seed, elapsed, now_ms: 1_700_000_000_000, interval_ms: 30_000 }
+        Moment {
+            seed,
+            elapsed,
+            now_ms: 1_700_000_000_000,
+            interval_ms: 30_000,
+        }
     }
 
     #[test]
     fn buckets_ascend_over_le_and_time_and_end_at_the_count() {
-        for (seed, low, high) in (0..200).map(|seed| (seed, (seed % 12) as u8, (seed % 12) as u8 + 3)) {
+        for (seed, low, high) in
+            (0..200).map(|seed| (seed, (seed % 12) as u8, (seed % 12) as u8 + 3))
+        {
             let of = 3 + (seed % 20) as u8;
             let part = |part, n| histogram(low, high, part).value(&at(seed, n));
-            let buckets = |n| (0..of).map(|at| part(Part::Bucket { at, of }, n)).collect::<Vec<_>>();
+            let buckets = |n| {
+                (0..of)
+                    .map(|at| part(Part::Bucket { at, of }, n))
+                    .collect::<Vec<_>>()
+            };
             let mut before = vec![0.0; usize::from(of)];
             for n in (0..40).chain(1000..1100).chain(20_000..20_050) {
                 let now = buckets(n);
                 assert!(now.is_sorted(), "seed {seed}, round {n}: {now:?}");
-                assert!(now.iter().zip(&before).all(|(now, before)| now >= before), "seed {seed}, round {n}");
+                assert!(
+                    now.iter().zip(&before).all(|(now, before)| now >= before),
+                    "seed {seed}, round {n}"
+                );
                 assert_eq!(now.last(), Some(&part(Part::Count, n)));
                 before = now;
             }
@@ -251,10 +292,14 @@ mod tests {
 
     #[test]
     fn sums_never_decrease_and_keep_their_bits_without_observations() {
-        let sum = histogram(0, 1, Part::Sum { bits: 20 }).decimals(9).rounded(7);
+        let sum = histogram(0, 1, Part::Sum { bits: 20 })
+            .decimals(9)
+            .rounded(7);
         let values: Vec<_> = (0..2000).map(|n| sum.value(&at(5, n))).collect();
         assert!(values.is_sorted());
-        let count: Vec<_> = (0..2000).map(|n| histogram(0, 1, Part::Count).value(&at(5, n))).collect();
+        let count: Vec<_> = (0..2000)
+            .map(|n| histogram(0, 1, Part::Count).value(&at(5, n)))
+            .collect();
         for (sums, counts) in values.windows(2).zip(count.windows(2)) {
             assert_eq!(sums[0] == sums[1], counts[0] == counts[1]);
         }
@@ -272,7 +317,9 @@ mod tests {
     #[test]
     fn idle_series_are_constant() {
         let model = counter(4, 8).idle(60);
-        let n_idle = (0..1000).filter(|&seed| model.value(&at(seed, 10)) == model.value(&at(seed, 500))).count();
+        let n_idle = (0..1000)
+            .filter(|&seed| model.value(&at(seed, 10)) == model.value(&at(seed, 500)))
+            .count();
         assert!((540..660).contains(&n_idle), "{n_idle}");
     }
 }

@@ -1,4 +1,5 @@
-//! Pseudorandom numbers that are computed from a seed and a position. Each can be computed without the others.
+//! Pseudorandom numbers that are computed from a seed and a position. Each can be computed without
+//! the others.
 //!
 //! Integer arithmetic only, so that every machine computes the same numbers.
 
@@ -24,11 +25,13 @@ pub(super) fn below(random: u64, bound: u64) -> u64 {
     u64::try_from(product >> 64).expect("less than the bound")
 }
 
-/// Returns the sum of the first `n` steps of a random walk. Steps are never negative, and `mean` on average.
+/// Returns the sum of the first `n` steps of a random walk. Steps are never negative, and `mean` on
+/// average.
 ///
-/// A random walk has no random access, so this one has an anchor every [`BLOCK`] steps: a line plus noise. Between two
-/// anchors, steps are drawn from `0..mean * 3 / 4`, and the remainder to the next anchor is spread evenly. The
-/// remainder is never negative: anchors are at least `14 * mean` apart and the steps sum to at most `12 * mean`.
+/// A random walk has no random access, so this one has an anchor every [`BLOCK`] steps: a line plus
+/// noise. Between two anchors, steps are drawn from `0..mean * 3 / 4`, and the remainder to the
+/// next anchor is spread evenly. The remainder is never negative: anchors are at least `14 * mean`
+/// apart and the steps sum to at most `12 * mean`.
 pub(super) fn walk(seed: u64, n: u64, mean: u64) -> u64 {
     let (block, within) = (n / BLOCK, n % BLOCK);
     let anchor = |block: u64| below(mix2(seed, !block), 2 * mean);
@@ -37,7 +40,11 @@ pub(super) fn walk(seed: u64, n: u64, mean: u64) -> u64 {
     let key = mix2(seed, block);
     let (mut before, mut all) = (0, 0);
     for step in 0..BLOCK {
-        before += if step < within { step_of(key, step, spread) } else { 0 };
+        before += if step < within {
+            step_of(key, step, spread)
+        } else {
+            0
+        };
         all += step_of(key, step, spread);
     }
     let left = (BLOCK * mean + anchor(block + 1)).saturating_sub(anchor(block) + all);
@@ -46,17 +53,20 @@ pub(super) fn walk(seed: u64, n: u64, mean: u64) -> u64 {
 
 fn step_of(key: u64, step: u64, spread: u64) -> u64 {
     // One multiplication suffices: the key is a hash.
-    let random = (key ^ step.wrapping_mul(0xd6e8_feb8_6659_fd93)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let random =
+        (key ^ step.wrapping_mul(0xd6e8_feb8_6659_fd93)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     below(random ^ (random << 32), spread)
 }
 
-/// Returns the number of events up to round `n`. One happens at a random round of each `every` rounds.
+/// Returns the number of events up to round `n`. One happens at a random round of each `every`
+/// rounds.
 pub(super) fn events(seed: u64, n: u64, every: u64) -> u64 {
     let (past, within) = (n / every, n % every);
     past + u64::from(within >= below(mix2(seed, past), every))
 }
 
-/// Returns a number in `0..=swing` that drifts: linear between random heights every `length` rounds.
+/// Returns a number in `0..=swing` that drifts: linear between random heights every `length`
+/// rounds.
 pub(super) fn drift(seed: u64, n: u64, length: u64, swing: u64) -> u64 {
     let (knot, within) = (n / length, n % length);
     let height = |knot: u64| below(mix2(seed, knot), swing + 1);
@@ -82,7 +92,10 @@ mod tests {
     #[test]
     fn events_happen_once_per_period() {
         let counts: Vec<_> = (0..1000).map(|n| events(7, n, 40)).collect();
-        assert!(counts.is_sorted() && counts[999] - counts[0] >= 24, "{counts:?}");
+        assert!(
+            counts.is_sorted() && counts[999] - counts[0] >= 24,
+            "{counts:?}"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The rows of a template: the series that each machine, or each control plane, exports. Values and identities depend
-//! on the machine.
+//! The rows of a template: the series that each machine, or each control plane, exports. Values and
+//! identities depend on the machine.
 
 use super::model::{Model, Part, histogram};
 
@@ -37,7 +37,9 @@ impl Subject {
     pub(super) fn slot(self) -> Option<u16> {
         match self {
             Self::Machine => None,
-            Self::Pod { slot } | Self::Container { slot, .. } | Self::Gpu { slot, .. } => Some(slot),
+            Self::Pod { slot } | Self::Container { slot, .. } | Self::Gpu { slot, .. } => {
+                Some(slot)
+            }
         }
     }
 }
@@ -105,8 +107,22 @@ pub(super) struct Histogram {
 
 impl Histogram {
     /// Creates a histogram of seconds, whose sum has nine decimals. No histogram is constant.
-    pub(super) const fn new(name: &'static str, bounds: &'static str, low: u8, high: u8, bits: u8) -> Self {
-        Self { name, bounds, low, high, bits, decimals: 9, idle_percent: 0 }
+    pub(super) const fn new(
+        name: &'static str,
+        bounds: &'static str,
+        low: u8,
+        high: u8,
+        bits: u8,
+    ) -> Self {
+        Self {
+            name,
+            bounds,
+            low,
+            high,
+            bits,
+            decimals: 9,
+            idle_percent: 0,
+        }
     }
 
     /// Sets the decimals.
@@ -116,7 +132,10 @@ impl Histogram {
 
     /// Makes `percent` of the histograms constant.
     pub(super) const fn idle(self, percent: u8) -> Self {
-        Self { idle_percent: percent, ..self }
+        Self {
+            idle_percent: percent,
+            ..self
+        }
     }
 }
 
@@ -136,7 +155,11 @@ pub(super) struct Target<'a> {
 impl Rows {
     /// Adds series of a job about a subject.
     pub(super) fn of(&mut self, job: Job, subject: Subject) -> Target<'_> {
-        Target { rows: &mut self.rows, job, subject }
+        Target {
+            rows: &mut self.rows,
+            job,
+            subject,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -152,7 +175,14 @@ impl Rows {
 
 impl Target<'_> {
     fn push(&mut self, name: Text, own: Vec<Own>, model: Model, key: usize) {
-        self.rows.push(Row { job: self.job, subject: self.subject, name, own, model, key: key as u32 });
+        self.rows.push(Row {
+            job: self.job,
+            subject: self.subject,
+            name,
+            own,
+            model,
+            key: key as u32,
+        });
     }
 
     /// Adds a series.
@@ -162,7 +192,9 @@ impl Target<'_> {
 
     /// Adds a series of each metric.
     pub(super) fn table(&mut self, own: &[Own], table: &[(&'static str, Model)]) {
-        table.iter().for_each(|&(name, model)| self.series(name, own, model));
+        table
+            .iter()
+            .for_each(|&(name, model)| self.series(name, own, model));
     }
 
     /// Adds a series of a metric for each value of a label. The values are separated by spaces.
@@ -173,7 +205,9 @@ impl Target<'_> {
         values: &'static str,
         model: impl Fn(&str) -> Model,
     ) {
-        values.split(' ').for_each(|value| self.series(name, &[(label, value.into())], model(value)));
+        values
+            .split(' ')
+            .for_each(|value| self.series(name, &[(label, value.into())], model(value)));
     }
 
     /// Adds the buckets, sum and count of a histogram.
@@ -182,14 +216,27 @@ impl Target<'_> {
         let n = of.bounds.split(' ').count() as u8 + 1;
         let bounds = of.bounds.split(' ').chain(["+Inf"]).zip(0..n);
         let mut row = |suffix: &str, le: Option<&'static str>, part, decimals, ulps| {
-            let own = own.iter().cloned().chain(le.map(|le| ("le", Text::Is(le)))).collect();
-            let model = histogram(of.low, of.high, part).decimals(decimals).rounded(ulps).idle(of.idle_percent);
+            let own = own
+                .iter()
+                .cloned()
+                .chain(le.map(|le| ("le", Text::Is(le))))
+                .collect();
+            let model = histogram(of.low, of.high, part)
+                .decimals(decimals)
+                .rounded(ulps)
+                .idle(of.idle_percent);
             self.push(Text::Owned(format!("{}{suffix}", of.name)), own, model, key);
         };
         for (le, at) in bounds {
             row("_bucket", Some(le), Part::Bucket { at, of: n }, 0, 0);
         }
-        row("_sum", None, Part::Sum { bits: of.bits }, of.decimals, if of.decimals > 0 { 15 } else { 0 });
+        row(
+            "_sum",
+            None,
+            Part::Sum { bits: of.bits },
+            of.decimals,
+            if of.decimals > 0 { 15 } else { 0 },
+        );
         row("_count", None, Part::Count, 0, 0);
     }
 }

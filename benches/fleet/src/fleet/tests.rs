@@ -5,17 +5,27 @@ use varve_tsdb::staleness::is_stale_nan;
 use super::*;
 
 fn fleet(active_series: usize, churn_per_hour: f64) -> Fleet {
-    Fleet::new(FleetOptions { active_series, churn_per_hour, ..FleetOptions::default() })
+    Fleet::new(FleetOptions {
+        active_series,
+        churn_per_hour,
+        ..FleetOptions::default()
+    })
 }
 
 fn first(place: u32) -> SeriesId {
-    SeriesId { place, generation: 0 }
+    SeriesId {
+        place,
+        generation: 0,
+    }
 }
 
 #[test]
 fn equal_options_give_equal_fleets_and_other_seeds_differ() {
     let (a, b) = (fleet(30_000, 0.0), fleet(30_000, 0.0));
-    let c = Fleet::new(FleetOptions { seed: 2, ..*a.options() });
+    let c = Fleet::new(FleetOptions {
+        seed: 2,
+        ..*a.options()
+    });
     let mut differs = 0;
     for place in (0..a.n_places()).step_by(7) {
         let series = first(place);
@@ -29,7 +39,9 @@ fn equal_options_give_equal_fleets_and_other_seeds_differ() {
 #[test]
 fn no_two_series_have_equal_labels() {
     let fleet = fleet(60_000, 0.0);
-    let all: HashSet<_> = (0..fleet.n_places()).map(|place| fleet.labels(first(place))).collect();
+    let all: HashSet<_> = (0..fleet.n_places())
+        .map(|place| fleet.labels(first(place)))
+        .collect();
     assert_eq!(all.len(), 60_000);
 }
 
@@ -39,7 +51,10 @@ fn labels_have_the_number_and_size_of_real_ones() {
     let mut size = 0;
     for place in 0..fleet.n_places() {
         let labels = fleet.labels(first(place));
-        size += labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        size += labels
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum::<usize>();
         if fleet.place(place).row.subject.slot().is_some() {
             assert!(labels.len() >= 10, "{labels}");
         }
@@ -71,9 +86,14 @@ fn buckets_of_a_round_ascend_and_end_at_the_count() {
         for place in 0..fleet.n_places() {
             let (series, labels) = (first(place), fleet.labels(first(place)));
             let value = fleet.value(series, round).expect("the series is active");
-            let of = labels.filter(|name| name != "le" && name != "__name__").to_string();
+            let of = labels
+                .filter(|name| name != "le" && name != "__name__")
+                .to_string();
             if let Some(name) = labels.metric_name().strip_suffix("_bucket") {
-                histograms.entry((name.to_owned(), of)).or_default().push(value);
+                histograms
+                    .entry((name.to_owned(), of))
+                    .or_default()
+                    .push(value);
             } else if let Some(name) = labels.metric_name().strip_suffix("_count") {
                 counts.insert((name.to_owned(), of), value);
             }
@@ -93,7 +113,10 @@ fn series_of_pods_end_with_a_marker_and_their_successors_begin_in_the_same_round
     let mut last = BTreeMap::new();
     for round in 0..120 {
         fleet.scrape(0..fleet.n_places(), round, |series, sample| {
-            assert_eq!(fleet.value(series, round).map(f64::to_bits), Some(sample.value.to_bits()));
+            assert_eq!(
+                fleet.value(series, round).map(f64::to_bits),
+                Some(sample.value.to_bits())
+            );
             let ended = last.insert(series, is_stale_nan(sample.value));
             assert_ne!(ended, Some(true), "{series:?} continues after its end");
             n_ends += usize::from(is_stale_nan(sample.value));
@@ -101,7 +124,10 @@ fn series_of_pods_end_with_a_marker_and_their_successors_begin_in_the_same_round
     }
     let n_series = 30_000 + n_ends;
     assert_eq!(last.len(), n_series);
-    assert!(n_ends > 15_000, "{n_ends} in an hour that replaces every pod twice");
+    assert!(
+        n_ends > 15_000,
+        "{n_ends} in an hour that replaces every pod twice"
+    );
     let labels: HashSet<_> = last.keys().map(|&series| fleet.labels(series)).collect();
     assert_eq!(labels.len(), n_series, "a new pod has series of its own");
 }
@@ -122,9 +148,11 @@ fn machines_cover_all_places_in_order() {
 #[test]
 fn restarted_processes_keep_their_series() {
     let fleet = fleet(5_000, 0.0);
-    let place = (0..fleet.n_places()).find(|&p| fleet.labels(first(p)).metric_name() == "node_context_switches_total");
-    let values: Vec<_> =
-        (0..20_000).filter_map(|round| fleet.value(first(place.expect("the metric exists")), round)).collect();
+    let place = (0..fleet.n_places())
+        .find(|&p| fleet.labels(first(p)).metric_name() == "node_context_switches_total");
+    let values: Vec<_> = (0..20_000)
+        .filter_map(|round| fleet.value(first(place.expect("the metric exists")), round))
+        .collect();
     let n_resets = values.windows(2).filter(|w| w[1] < w[0]).count();
     assert_eq!((values.len(), n_resets), (20_000, 2));
 }

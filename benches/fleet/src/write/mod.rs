@@ -1,7 +1,7 @@
 //! `varve-bench write`: sends the samples of a fleet as Prometheus does.
 //!
-//! A round begins when all samples of the previous round are acknowledged, so that the samples of a series arrive in
-//! order. Requests are encoded while they are sent, or some rounds ahead.
+//! A round begins when all samples of the previous round are acknowledged, so that the samples of a
+//! series arrive in order. Requests are encoded while they are sent, or some rounds ahead.
 
 mod requests;
 mod send;
@@ -41,8 +41,8 @@ pub(crate) struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// Returns Prometheus' defaults on two connections: remote write 1.0, 2,000 samples per request, as fast as the
-    /// server accepts.
+    /// Returns Prometheus' defaults on two connections: remote write 1.0, 2,000 samples per
+    /// request, as fast as the server accepts.
     pub(crate) fn new(server: &str) -> Self {
         Self {
             url: format!("{server}/api/v1/write"),
@@ -64,7 +64,10 @@ pub(crate) fn write(args: &WriteArgs) -> Result<()> {
     let start_ms = args.start_ms();
     let fleet = Fleet::new(args.fleet.options(start_ms));
     let start = jiff::Timestamp::from_millisecond(start_ms).context("read the start")?;
-    print(format_args!("writing {} series, --start {start}\n", fleet.n_places()))?;
+    print(format_args!(
+        "writing {} series, --start {start}\n",
+        fleet.n_places()
+    ))?;
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let options = WriteOptions {
         url: args.url.clone(),
@@ -81,7 +84,11 @@ pub(crate) fn write(args: &WriteArgs) -> Result<()> {
 }
 
 /// Writes some rounds of a fleet.
-pub(crate) fn write_fleet(fleet: &Fleet, mut rounds: Range<i64>, options: &WriteOptions) -> Result<Written> {
+pub(crate) fn write_fleet(
+    fleet: &Fleet,
+    mut rounds: Range<i64>,
+    options: &WriteOptions,
+) -> Result<Written> {
     let before = options.pid.map(process::usage).transpose()?;
     let encoder = Encoder::new(fleet, options.version, options.samples_per_request);
     let mut written = Written::default();
@@ -119,17 +126,31 @@ fn send_rounds<R: Round>(rounds: &[R], options: &WriteOptions) -> Result<Written
         failed: Mutex::default(),
         resident_bytes: Mutex::default(),
     };
-    let senders = (0..options.n_connections).map(|_| Sender::new(options, &shared.pace)).collect::<Result<Vec<_>>>()?;
+    let senders = (0..options.n_connections)
+        .map(|_| Sender::new(options, &shared.pace))
+        .collect::<Result<Vec<_>>>()?;
     let started = Instant::now();
     let results: Vec<_> = thread::scope(|scope| {
-        let connections: Vec<_> = senders.into_iter().map(|sender| scope.spawn(|| shared.connection(sender))).collect();
-        connections.into_iter().map(|connection| connection.join()).collect()
+        let connections: Vec<_> = senders
+            .into_iter()
+            .map(|sender| scope.spawn(|| shared.connection(sender)))
+            .collect();
+        connections
+            .into_iter()
+            .map(|connection| connection.join())
+            .collect()
     });
-    let mut written = Written { duration: started.elapsed(), ..Written::default() };
+    let mut written = Written {
+        duration: started.elapsed(),
+        ..Written::default()
+    };
     for result in results {
         written.append(result.map_err(|_| anyhow!("a sender panicked"))??);
     }
-    written.resident_bytes = shared.resident_bytes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    written.resident_bytes = shared
+        .resident_bytes
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner);
     Ok(written)
 }
 
@@ -157,7 +178,10 @@ impl<R: Round> Shared<'_, R> {
     /// Records the memory of the server. If it has exited, the next request fails.
     fn record_memory(&self) {
         if let Some(Ok(usage)) = self.options.pid.map(process::usage) {
-            self.resident_bytes.lock().unwrap_or_else(PoisonError::into_inner).push(usage.resident_bytes);
+            self.resident_bytes
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(usage.resident_bytes);
         }
     }
 

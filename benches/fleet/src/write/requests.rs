@@ -1,7 +1,7 @@
 //! Write requests for the scrapes of a fleet, encoded while sending or in advance.
 //!
-//! Connections share a [`Round`]. Each request is sent on one of them. Encoding in advance keeps the sender's CPU time
-//! out of the measurement if sender and server share a machine.
+//! Connections share a [`Round`]. Each request is sent on one of them. Encoding in advance keeps
+//! the sender's CPU time out of the measurement if sender and server share a machine.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,8 @@ pub(crate) type Sink<'a> = dyn FnMut(Request) -> Result<()> + 'a;
 
 /// The requests of one round.
 pub(crate) trait Round: Sync {
-    /// Passes requests to `sink` until none is left. Threads that call this concurrently share the requests.
+    /// Passes requests to `sink` until none is left. Threads that call this concurrently share the
+    /// requests.
     ///
     /// # Errors
     /// The first error of `sink`, or if a request cannot be compressed.
@@ -53,7 +54,8 @@ struct CachedLabels {
     labels: EncodedLabels,
 }
 
-/// A round whose requests are encoded when they are sent. Each free connection takes the next machine.
+/// A round whose requests are encoded when they are sent. Each free connection takes the next
+/// machine.
 pub(crate) struct LiveRound<'a> {
     encoder: &'a Encoder<'a>,
     number: i64,
@@ -68,16 +70,31 @@ pub(crate) struct PreparedRound {
 
 impl<'a> Encoder<'a> {
     pub(crate) fn new(fleet: &'a Fleet, version: Version, samples_per_request: usize) -> Self {
-        let machines = fleet.machines().map(|places| Machine { places, labels: Mutex::default() }).collect();
-        Self { fleet, version, samples_per_request, machines }
+        let machines = fleet
+            .machines()
+            .map(|places| Machine {
+                places,
+                labels: Mutex::default(),
+            })
+            .collect();
+        Self {
+            fleet,
+            version,
+            samples_per_request,
+            machines,
+        }
     }
 
     pub(crate) fn round(&'a self, number: i64) -> LiveRound<'a> {
-        LiveRound { encoder: self, number, n_taken: AtomicUsize::new(0) }
+        LiveRound {
+            encoder: self,
+            number,
+            n_taken: AtomicUsize::new(0),
+        }
     }
 
-    /// Encodes rounds, at least one, until their requests have `max_bytes` bytes or more. Removes the encoded rounds
-    /// from `rounds`.
+    /// Encodes rounds, at least one, until their requests have `max_bytes` bytes or more. Removes
+    /// the encoded rounds from `rounds`.
     pub(crate) fn ahead(
         &self,
         rounds: &mut Range<i64>,
@@ -88,8 +105,14 @@ impl<'a> Encoder<'a> {
         while n_bytes < max_bytes {
             let Some(number) = rounds.next() else { break };
             let requests = self.encode_round(number, n_threads)?;
-            n_bytes += requests.iter().map(|request| request.body.len()).sum::<usize>();
-            ahead.push(PreparedRound { requests, n_taken: AtomicUsize::new(0) });
+            n_bytes += requests
+                .iter()
+                .map(|request| request.body.len())
+                .sum::<usize>();
+            ahead.push(PreparedRound {
+                requests,
+                n_taken: AtomicUsize::new(0),
+            });
         }
         Ok(ahead)
     }
@@ -107,28 +130,42 @@ impl<'a> Encoder<'a> {
         let gathered: Vec<Result<Vec<Request>>> = thread::scope(|scope| {
             let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(gather)).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|_| Err(anyhow!("a thread that encodes requests panicked")))
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(anyhow!("a thread that encodes requests panicked")))
             };
             threads.into_iter().map(join).collect()
         });
-        gathered.into_iter().try_fold(Vec::new(), |mut all, requests| {
-            all.extend(requests?);
-            Ok(all)
-        })
+        gathered
+            .into_iter()
+            .try_fold(Vec::new(), |mut all, requests| {
+                all.extend(requests?);
+                Ok(all)
+            })
     }
 
-    fn scrape(&self, machine: &Machine, round: i64, request: &mut WriteRequest, sink: &mut Sink<'_>) -> Result<()> {
-        let mut cached = machine.labels.lock().unwrap_or_else(PoisonError::into_inner);
+    fn scrape(
+        &self,
+        machine: &Machine,
+        round: i64,
+        request: &mut WriteRequest,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
+        let mut cached = machine
+            .labels
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut result = Ok(());
-        self.fleet.scrape(machine.places.clone(), round, |series, sample| {
-            if result.is_ok() {
-                let at = (series.place - machine.places.start) as usize;
-                self.push(&mut cached, at, series, sample, request);
-                if request.n_samples() == self.samples_per_request {
-                    result = Request::new(request).and_then(&mut *sink);
+        self.fleet
+            .scrape(machine.places.clone(), round, |series, sample| {
+                if result.is_ok() {
+                    let at = (series.place - machine.places.start) as usize;
+                    self.push(&mut cached, at, series, sample, request);
+                    if request.n_samples() == self.samples_per_request {
+                        result = Request::new(request).and_then(&mut *sink);
+                    }
                 }
-            }
-        });
+            });
         result
     }
 
@@ -142,7 +179,10 @@ impl<'a> Encoder<'a> {
     ) {
         let encode = || {
             let labels = EncodedLabels::new(&self.fleet.labels(series), self.version);
-            CachedLabels { generation: series.generation, labels }
+            CachedLabels {
+                generation: series.generation,
+                labels,
+            }
         };
         match cached.get_mut(at) {
             Some(labels) if labels.generation == series.generation => {}
@@ -156,16 +196,28 @@ impl<'a> Encoder<'a> {
 impl Round for LiveRound<'_> {
     fn for_each_request(&self, sink: &mut Sink<'_>) -> Result<()> {
         let mut request = WriteRequest::default();
-        while let Some(machine) = self.encoder.machines.get(self.n_taken.fetch_add(1, Ordering::Relaxed)) {
-            self.encoder.scrape(machine, self.number, &mut request, sink)?;
+        while let Some(machine) = self
+            .encoder
+            .machines
+            .get(self.n_taken.fetch_add(1, Ordering::Relaxed))
+        {
+            self.encoder
+                .scrape(machine, self.number, &mut request, sink)?;
         }
-        if request.n_samples() > 0 { sink(Request::new(&mut request)?) } else { Ok(()) }
+        if request.n_samples() > 0 {
+            sink(Request::new(&mut request)?)
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl Round for PreparedRound {
     fn for_each_request(&self, sink: &mut Sink<'_>) -> Result<()> {
-        while let Some(request) = self.requests.get(self.n_taken.fetch_add(1, Ordering::Relaxed)) {
+        while let Some(request) = self
+            .requests
+            .get(self.n_taken.fetch_add(1, Ordering::Relaxed))
+        {
             sink(request.clone())?;
         }
         Ok(())
@@ -176,7 +228,10 @@ impl Request {
     /// Compresses and clears the request under construction.
     fn new(request: &mut WriteRequest) -> Result<Self> {
         let n_samples = request.n_samples() as u64;
-        Ok(Self { body: request.take_body()?.into(), n_samples })
+        Ok(Self {
+            body: request.take_body()?.into(),
+            n_samples,
+        })
     }
 }
 
@@ -187,7 +242,10 @@ mod tests {
 
     #[test]
     fn requests_encoded_ahead_equal_live_ones_and_stay_within_their_size() {
-        let fleet = Fleet::new(FleetOptions { active_series: 5_000, ..FleetOptions::default() });
+        let fleet = Fleet::new(FleetOptions {
+            active_series: 5_000,
+            ..FleetOptions::default()
+        });
         let encoder = Encoder::new(&fleet, Version::V1, 300);
         let requests = |round: &dyn Round| {
             let mut requests = Vec::new();
@@ -197,14 +255,24 @@ mod tests {
             })?;
             anyhow::Ok(requests)
         };
-        let live: Vec<_> = (0..4).map(|number| requests(&encoder.round(number)).unwrap()).collect();
+        let live: Vec<_> = (0..4)
+            .map(|number| requests(&encoder.round(number)).unwrap())
+            .collect();
         let round_bytes = live[0].iter().map(|(_, body)| body.len()).sum::<usize>();
         let mut rounds = 0..4;
         let first = encoder.ahead(&mut rounds, round_bytes + 1, 1).unwrap();
-        assert_eq!((first.len(), rounds.clone()), (2, 2..4), "the second round starts within the bound");
+        assert_eq!(
+            (first.len(), rounds.clone()),
+            (2, 2..4),
+            "the second round starts within the bound"
+        );
         let rest = encoder.ahead(&mut rounds, usize::MAX, 1).unwrap();
         assert!(rounds.is_empty());
-        let ahead: Vec<_> = first.iter().chain(&rest).map(|round| requests(round).unwrap()).collect();
+        let ahead: Vec<_> = first
+            .iter()
+            .chain(&rest)
+            .map(|round| requests(round).unwrap())
+            .collect();
         assert!(ahead == live, "one thread encodes in order");
         // Several threads encode machines in any order, so only their samples are counted.
         let shared = encoder.ahead(&mut (0..1), 1, 3).unwrap();

@@ -1,4 +1,5 @@
-//! One connection: sends requests as Prometheus does, with retries until the server accepts or rejects them.
+//! One connection: sends requests as Prometheus does, with retries until the server accepts or
+//! rejects them.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -13,7 +14,8 @@ use crate::client::{Client, Response};
 /// Backoff, as Prometheus' `min_backoff` and `max_backoff`.
 const BACKOFF_MIN: Duration = Duration::from_millis(30);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// Maximum time for which a request is retried. Prometheus retries forever, but a benchmark must end.
+/// Maximum time for which a request is retried. Prometheus retries forever, but a benchmark must
+/// end.
 const RETRY_MAX: Duration = Duration::from_secs(300);
 
 /// Schedules the requests of all connections at a rate.
@@ -33,11 +35,16 @@ pub(crate) struct Sender<'a> {
 
 impl Pace {
     pub(crate) fn new(samples_per_s: Option<f64>) -> Self {
-        Self { samples_per_s, due: Mutex::new(Instant::now()) }
+        Self {
+            samples_per_s,
+            due: Mutex::new(Instant::now()),
+        }
     }
 
     fn wait(&self, n_samples: u64) {
-        let Some(samples_per_s) = self.samples_per_s else { return };
+        let Some(samples_per_s) = self.samples_per_s else {
+            return;
+        };
         let due = {
             let mut next = self.due.lock().unwrap_or_else(PoisonError::into_inner);
             // A delay is not followed by a burst.
@@ -51,7 +58,12 @@ impl Pace {
 
 impl<'a> Sender<'a> {
     pub(crate) fn new(options: &'a WriteOptions, pace: &'a Pace) -> Result<Self> {
-        Ok(Self { options, pace, client: Client::new(&options.url), written: Written::default() })
+        Ok(Self {
+            options,
+            pace,
+            client: Client::new(&options.url),
+            written: Written::default(),
+        })
     }
 
     /// Sends a request when it is due, and retries until the server accepts or rejects it.
@@ -62,7 +74,9 @@ impl<'a> Sender<'a> {
         self.written.n_samples += request.n_samples;
         if !response.is_success() {
             self.written.n_rejected += request.n_samples;
-            self.written.rejection.get_or_insert_with(|| format!("{}: {}", response.status, response.text()));
+            self.written
+                .rejection
+                .get_or_insert_with(|| format!("{}: {}", response.status, response.text()));
         }
         Ok(())
     }
@@ -72,10 +86,16 @@ impl<'a> Sender<'a> {
         loop {
             let started = Instant::now();
             let failure = match self.client.write(body, self.options.version) {
-                Ok(response) if !is_retried(response.status) => return Ok((response, started.elapsed())),
+                Ok(response) if !is_retried(response.status) => {
+                    return Ok((response, started.elapsed()));
+                }
                 failure => failure,
             };
-            let wait = failure.as_ref().ok().and_then(|response| response.retry_after).unwrap_or(backoff);
+            let wait = failure
+                .as_ref()
+                .ok()
+                .and_then(|response| response.retry_after)
+                .unwrap_or(backoff);
             if since.elapsed() + wait > RETRY_MAX {
                 let response = failure?;
                 bail!(

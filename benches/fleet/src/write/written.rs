@@ -43,7 +43,10 @@ impl Written {
     /// Returns an error if samples were rejected.
     pub(crate) fn check(&self) -> Result<()> {
         match &self.rejection {
-            Some(rejection) => bail!("the server rejected requests with {} samples; {rejection}", self.n_rejected),
+            Some(rejection) => bail!(
+                "the server rejected requests with {} samples; {rejection}",
+                self.n_rejected
+            ),
             None => Ok(()),
         }
     }
@@ -58,26 +61,61 @@ impl Written {
 
     fn latency(&self, per_mille: usize) -> Duration {
         let last = self.latencies.len().saturating_sub(1);
-        self.latencies.get(last * per_mille / 1000).copied().unwrap_or_default()
+        self.latencies
+            .get(last * per_mille / 1000)
+            .copied()
+            .unwrap_or_default()
     }
 }
 
 impl fmt::Display for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (seconds, rate) = (self.duration.as_secs_f64(), self.samples_per_s());
-        writeln!(f, "samples      {} in {seconds:.1} s, {rate:.0} per second", self.n_samples)?;
-        let (p50, p99, max) = (self.latency_ms(500), self.latency_ms(990), self.latency_ms(1000));
-        writeln!(f, "requests     {}, p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms", self.latencies.len())?;
+        writeln!(
+            f,
+            "samples      {} in {seconds:.1} s, {rate:.0} per second",
+            self.n_samples
+        )?;
+        let (p50, p99, max) = (
+            self.latency_ms(500),
+            self.latency_ms(990),
+            self.latency_ms(1000),
+        );
+        writeln!(
+            f,
+            "requests     {}, p50 {p50:.1} ms, p99 {p99:.1} ms, max {max:.1} ms",
+            self.latencies.len()
+        )?;
         writeln!(f, "retries      {}", self.n_retries)?;
         writeln!(f, "rejected     {} samples", self.n_rejected)?;
-        let Some((before, after)) = &self.server else { return Ok(()) };
+        let Some((before, after)) = &self.server else {
+            return Ok(());
+        };
         let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();
-        writeln!(f, "server CPU   {cpu:.1} s, {:.2} s per million samples", cpu * 1e6 / self.n_samples.max(1) as f64)?;
+        writeln!(
+            f,
+            "server CPU   {cpu:.1} s, {:.2} s per million samples",
+            cpu * 1e6 / self.n_samples.max(1) as f64
+        )?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-        writeln!(f, "server RSS   {:.0} MiB, peak {:.0} MiB", mib(after.resident_bytes), mib(after.peak_bytes))?;
+        writeln!(
+            f,
+            "server RSS   {:.0} MiB, peak {:.0} MiB",
+            mib(after.resident_bytes),
+            mib(after.peak_bytes)
+        )?;
         let n_rounds = self.resident_bytes.len();
         let parts = PARTS_MAX.min(n_rounds);
-        let after_part = |part: usize| format!("{:.0}", mib(self.resident_bytes[(part + 1) * n_rounds / parts - 1]));
-        writeln!(f, "  over time  {} MiB", (0..parts).map(after_part).collect::<Vec<_>>().join(" "))
+        let after_part = |part: usize| {
+            format!(
+                "{:.0}",
+                mib(self.resident_bytes[(part + 1) * n_rounds / parts - 1])
+            )
+        };
+        writeln!(
+            f,
+            "  over time  {} MiB",
+            (0..parts).map(after_part).collect::<Vec<_>>().join(" ")
+        )
     }
 }

@@ -1,6 +1,7 @@
 //! Credentials, headers and TLS settings of a client.
 //!
-//! The file has the format of Prometheus' tools (`promtool --http.config.file`). Unsupported settings are errors.
+//! The file has the format of Prometheus' tools (`promtool --http.config.file`). Unsupported
+//! settings are errors.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -37,13 +38,15 @@ pub const RESERVED_HEADERS: [&str; 16] = [
     "x-prometheus-remote-read-version",
     "x-prometheus-remote-write-version",
 ];
-/// Headers that users cannot set in a section `http_headers` either, in lower case: the list of Prometheus.
-pub const RESERVED_HTTP_HEADERS: [&str; 2] = ["authorization", "x-prometheus-scrape-timeout-seconds"];
+/// Headers that users cannot set in a section `http_headers` either, in lower case: the list of
+/// Prometheus.
+pub const RESERVED_HTTP_HEADERS: [&str; 2] =
+    ["authorization", "x-prometheus-scrape-timeout-seconds"];
 /// Headers that the client sets itself, and that Prometheus does not reserve.
 const FRAMING_HEADERS: [&str; 2] = ["te", "transfer-encoding"];
 
-/// Headers of every request and TLS settings. The default has no headers and uses the root certificates of the
-/// operating system.
+/// Headers of every request and TLS settings. The default has no headers and uses the root
+/// certificates of the operating system.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     /// Values are marked as sensitive.
@@ -160,7 +163,8 @@ impl Access {
     }
 
     fn parse(text: &str, folder: &Path) -> Result<Self> {
-        let mut file = serde_yaml_ng::from_str::<Option<HttpClientConfig>>(text)?.unwrap_or_default();
+        let mut file =
+            serde_yaml_ng::from_str::<Option<HttpClientConfig>>(text)?.unwrap_or_default();
         file.set_folder(folder);
         Self::new(&file)
     }
@@ -171,32 +175,49 @@ impl Access {
     /// As [`Self::read`].
     pub fn new(file: &HttpClientConfig) -> Result<Self> {
         let has_bearer = !file.bearer_token.0.is_empty() || file.bearer_token_file != Path::new("");
-        let n_credentials =
-            u32::from(has_bearer) + u32::from(file.basic_auth.is_some()) + u32::from(file.authorization.is_some());
-        ensure!(n_credentials <= 1, "at most one of basic_auth, authorization and bearer_token may be given");
-        let mut access = Self { tls: file.tls_config.clone(), ..Self::default() };
+        let n_credentials = u32::from(has_bearer)
+            + u32::from(file.basic_auth.is_some())
+            + u32::from(file.authorization.is_some());
+        ensure!(
+            n_credentials <= 1,
+            "at most one of basic_auth, authorization and bearer_token may be given"
+        );
+        let mut access = Self {
+            tls: file.tls_config.clone(),
+            ..Self::default()
+        };
         if let Some(of) = &file.basic_auth {
             let user = either(&of.username, &of.username_file).context("basic_auth.username")?;
-            let password = either(&of.password.0, &of.password_file).context("basic_auth.password")?;
+            let password =
+                either(&of.password.0, &of.password_file).context("basic_auth.password")?;
             access.authorize("Basic", &STANDARD.encode(format!("{user}:{password}")))?;
         }
         if let Some(of) = &file.authorization {
-            let scheme = if of.scheme.is_empty() { "Bearer" } else { of.scheme.trim() };
+            let scheme = if of.scheme.is_empty() {
+                "Bearer"
+            } else {
+                of.scheme.trim()
+            };
             ensure!(
                 !scheme.eq_ignore_ascii_case("basic"),
                 "authorization.type: use basic_auth for basic authentication"
             );
-            let token = either(&of.credentials.0, &of.credentials_file).context("authorization.credentials")?;
+            let token = either(&of.credentials.0, &of.credentials_file)
+                .context("authorization.credentials")?;
             access.authorize(scheme, &token)?;
         }
         if has_bearer {
-            let token = either(&file.bearer_token.0, &file.bearer_token_file).context("bearer_token")?;
+            let token =
+                either(&file.bearer_token.0, &file.bearer_token_file).context("bearer_token")?;
             access.authorize("Bearer", &token)?;
         }
         for (name, header) in &file.http_headers {
-            let is_reserved = is_reserved(name) || RESERVED_HTTP_HEADERS.contains(&&*name.to_lowercase());
+            let is_reserved =
+                is_reserved(name) || RESERVED_HTTP_HEADERS.contains(&&*name.to_lowercase());
             ensure!(!is_reserved, "http_headers: {name} is a reserved header");
-            access.add_values(name, header).with_context(|| format!("http_headers.{name}"))?;
+            access
+                .add_values(name, header)
+                .with_context(|| format!("http_headers.{name}"))?;
         }
         Ok(access)
     }
@@ -226,9 +247,11 @@ impl Access {
     /// # Errors
     /// If the name or value is invalid.
     pub fn add_header(&mut self, name: &str, value: &str) -> Result<()> {
-        let name = name.parse::<HeaderName>().map_err(|_| anyhow!("{name:?} is not a valid header name"))?;
-        let mut value =
-            HeaderValue::from_str(value).map_err(|_| anyhow!("the value of {name} is not a valid header value"))?;
+        let name = name
+            .parse::<HeaderName>()
+            .map_err(|_| anyhow!("{name:?} is not a valid header name"))?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| anyhow!("the value of {name} is not a valid header value"))?;
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(())
@@ -243,7 +266,10 @@ impl Access {
     }
 
     fn add_values(&mut self, name: &str, header: &Header) -> Result<()> {
-        let texts = header.values.iter().chain(header.secrets.iter().map(|secret| &secret.0));
+        let texts = header
+            .values
+            .iter()
+            .chain(header.secrets.iter().map(|secret| &secret.0));
         for value in texts {
             self.add_header(name, value)?;
         }
@@ -256,11 +282,17 @@ impl Access {
 
 impl HttpClientConfig {
     fn set_folder(&mut self, folder: &Path) {
-        self.basic_auth.iter_mut().for_each(|of| of.set_folder(folder));
-        self.authorization.iter_mut().for_each(|of| of.set_folder(folder));
+        self.basic_auth
+            .iter_mut()
+            .for_each(|of| of.set_folder(folder));
+        self.authorization
+            .iter_mut()
+            .for_each(|of| of.set_folder(folder));
         set_folder(&mut self.bearer_token_file, folder);
         self.tls_config.set_folder(folder);
-        self.http_headers.values_mut().for_each(|header| header.set_folder(folder));
+        self.http_headers
+            .values_mut()
+            .for_each(|header| header.set_folder(folder));
     }
 }
 
@@ -282,7 +314,9 @@ impl Authorization {
 impl Header {
     /// Makes paths relative to `folder`.
     pub(crate) fn set_folder(&mut self, folder: &Path) {
-        self.files.iter_mut().for_each(|path| set_folder(path, folder));
+        self.files
+            .iter_mut()
+            .for_each(|path| set_folder(path, folder));
     }
 }
 
@@ -310,7 +344,9 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 
 /// Returns a string, or the trimmed contents of a file.
 fn either(text: &str, file: &Path) -> Result<String> {
-    Ok(text_or_file(text, file)?.map(|text| text.trim().to_owned()).unwrap_or_default())
+    Ok(text_or_file(text, file)?
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default())
 }
 
 /// Returns a string, or the contents of a file; nothing if neither is set.
@@ -334,21 +370,35 @@ mod tests {
 
     fn authorization(text: &str) -> Result<String> {
         let access = Access::parse(text, Path::new(""))?;
-        Ok(access.headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default())
+        Ok(access
+            .headers
+            .get(AUTHORIZATION)
+            .map(|value| value.to_str().unwrap().to_owned())
+            .unwrap_or_default())
     }
 
     #[test]
     fn all_kinds_of_credentials_are_supported() {
         assert_eq!(authorization("").unwrap(), "");
-        assert_eq!(authorization("basic_auth: {username: ann, password: b}").unwrap(), "Basic YW5uOmI=");
-        assert_eq!(authorization("authorization: {credentials: abc}").unwrap(), "Bearer abc");
-        assert_eq!(authorization("authorization: {type: Token, credentials: abc}").unwrap(), "Token abc");
+        assert_eq!(
+            authorization("basic_auth: {username: ann, password: b}").unwrap(),
+            "Basic YW5uOmI="
+        );
+        assert_eq!(
+            authorization("authorization: {credentials: abc}").unwrap(),
+            "Bearer abc"
+        );
+        assert_eq!(
+            authorization("authorization: {type: Token, credentials: abc}").unwrap(),
+            "Token abc"
+        );
         assert_eq!(authorization("bearer_token: abc").unwrap(), "Bearer abc");
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("token"), "abc\n").unwrap();
         let access = Access::parse("authorization: {credentials_file: token}", dir.path()).unwrap();
         assert_eq!(access.headers[AUTHORIZATION], "Bearer abc");
-        let access = Access::parse("http_headers: {X-Scope-OrgID: {values: [a]}}", dir.path()).unwrap();
+        let access =
+            Access::parse("http_headers: {X-Scope-OrgID: {values: [a]}}", dir.path()).unwrap();
         assert_eq!(access.headers["x-scope-orgid"], "a");
         assert!(!format!("{access:?}").contains("\"a\""), "{access:?}");
     }
@@ -361,19 +411,43 @@ mod tests {
         };
         check("oauth2: {client_id: x}", "unknown field `oauth2`");
         check("proxy_url: http://p", "unknown field `proxy_url`");
-        check("{bearer_token: a, basic_auth: {username: b}}", "at most one of");
-        check("basic_auth: {password: a, password_file: b}", "basic_auth.password: set the value or its file");
-        check("authorization: {credentials_file: nowhere}", "authorization.credentials: read \"nowhere\"");
-        check("authorization: {credentials: \"s3\\ncret\"}", "the value of authorization is not a valid header value");
-        check("http_headers: {Content-Length: {values: [\"1\"]}}", "http_headers: Content-Length is a reserved header");
-        check("http_headers: {transfer-encoding: {values: [a]}}", "transfer-encoding is a reserved header");
-        check("http_headers: {\"a b\": {values: [c]}}", "\"a b\" is not a valid header name");
+        check(
+            "{bearer_token: a, basic_auth: {username: b}}",
+            "at most one of",
+        );
+        check(
+            "basic_auth: {password: a, password_file: b}",
+            "basic_auth.password: set the value or its file",
+        );
+        check(
+            "authorization: {credentials_file: nowhere}",
+            "authorization.credentials: read \"nowhere\"",
+        );
+        check(
+            "authorization: {credentials: \"s3\\ncret\"}",
+            "the value of authorization is not a valid header value",
+        );
+        check(
+            "http_headers: {Content-Length: {values: [\"1\"]}}",
+            "http_headers: Content-Length is a reserved header",
+        );
+        check(
+            "http_headers: {transfer-encoding: {values: [a]}}",
+            "transfer-encoding is a reserved header",
+        );
+        check(
+            "http_headers: {\"a b\": {values: [c]}}",
+            "\"a b\" is not a valid header name",
+        );
     }
 
     #[test]
     fn paths_are_relative_to_the_file() {
-        let access =
-            Access::parse("tls_config: {ca_file: ca.pem, server_name: store}", Path::new("/etc/varve")).unwrap();
+        let access = Access::parse(
+            "tls_config: {ca_file: ca.pem, server_name: store}",
+            Path::new("/etc/varve"),
+        )
+        .unwrap();
         assert_eq!(access.tls.ca_file, Path::new("/etc/varve/ca.pem"));
         assert_eq!(access.tls.cert_file, Path::new(""));
     }

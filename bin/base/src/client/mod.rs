@@ -1,7 +1,8 @@
-//! The HTTP client of the tools, of the notifier, of object storage and of traces, with TLS. It speaks HTTP/1.1, or
-//! HTTP/2 for gRPC.
+//! The HTTP client of the tools, of the notifier, of object storage and of traces, with TLS. It
+//! speaks HTTP/1.1, or HTTP/2 for gRPC.
 //!
-//! It uses hyper, which the server needs anyway. The tools run it on a tokio runtime of the calling thread.
+//! It uses hyper, which the server needs anyway. The tools run it on a tokio runtime of the calling
+//! thread.
 
 mod access;
 mod tls;
@@ -44,8 +45,8 @@ pub struct Response {
     pub body: Bytes,
 }
 
-/// A client of one server, on a tokio runtime. It keeps one connection open between requests and sends one request at a
-/// time.
+/// A client of one server, on a tokio runtime. It keeps one connection open between requests and
+/// sends one request at a time.
 #[derive(Debug)]
 pub struct AsyncClient {
     url: Url,
@@ -91,7 +92,9 @@ impl Response {
 
     /// Returns the beginning of the body as text, for messages.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.body[..self.body.len().min(500)]).trim().to_owned()
+        String::from_utf8_lossy(&self.body[..self.body.len().min(500)])
+            .trim()
+            .to_owned()
     }
 }
 
@@ -101,8 +104,13 @@ impl Client {
     /// # Errors
     /// If a certificate or key is invalid.
     pub fn new(url: &Url, access: Access, options: ClientOptions) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        Ok(Self { client: AsyncClient::new(url, access, options)?, runtime: runtime.context("start a runtime")? })
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        Ok(Self {
+            client: AsyncClient::new(url, access, options)?,
+            runtime: runtime.context("start a runtime")?,
+        })
     }
 
     /// Returns the base URL.
@@ -136,9 +144,15 @@ impl Client {
     /// Returns the `data` of a response.
     fn data(&self, path: &str, response: &Response) -> Result<Value> {
         let shown = &path[..path.floor_char_boundary(SHOWN_SIZE_MAX)];
-        ensure!(response.is_success(), "{} returned {} for {shown}: {}", self.url(), response.status, response.text());
-        let mut json: Value =
-            serde_json::from_slice(&response.body).with_context(|| format!("parse the response of {shown}"))?;
+        ensure!(
+            response.is_success(),
+            "{} returned {} for {shown}: {}",
+            self.url(),
+            response.status,
+            response.text()
+        );
+        let mut json: Value = serde_json::from_slice(&response.body)
+            .with_context(|| format!("parse the response of {shown}"))?;
         Ok(json.get_mut("data").map(Value::take).unwrap_or_default())
     }
 
@@ -172,7 +186,14 @@ impl AsyncClient {
             true => Some(Arc::new(tls::client_config(&access.tls)?)),
             false => None,
         };
-        Ok(Self { url: url.clone(), connection: None, is_http2: false, access, tls, options })
+        Ok(Self {
+            url: url.clone(),
+            connection: None,
+            is_http2: false,
+            access,
+            tls,
+            options,
+        })
     }
 
     /// Speaks HTTP/2 from the first byte, as gRPC does.
@@ -189,17 +210,32 @@ impl AsyncClient {
     /// # Errors
     /// If no response arrives within the timeout. Any status is a response.
     pub async fn post_json(&mut self, body: Bytes) -> Result<Response> {
-        self.send(Request::post(&*self.url.path).header("content-type", "application/json"), body).await
+        self.send(
+            Request::post(&*self.url.path).header("content-type", "application/json"),
+            body,
+        )
+        .await
     }
 
-    /// Sends a request as it is built. Its URI is a path and a query. Trailers of the response are among its headers.
+    /// Sends a request as it is built. Its URI is a path and a query. Trailers of the response are
+    /// among its headers.
     ///
     /// # Errors
     /// If no response arrives within the timeout. Any status is a response.
     pub async fn send(&mut self, request: Builder, body: Bytes) -> Result<Response> {
-        let ClientOptions { timeout, user_agent, .. } = self.options;
-        let has_host = request.headers_ref().is_some_and(|headers| headers.contains_key(HOST));
-        let request = if has_host || self.is_http2 { request } else { request.header(HOST, self.url.authority()) };
+        let ClientOptions {
+            timeout,
+            user_agent,
+            ..
+        } = self.options;
+        let has_host = request
+            .headers_ref()
+            .is_some_and(|headers| headers.contains_key(HOST));
+        let request = if has_host || self.is_http2 {
+            request
+        } else {
+            request.header(HOST, self.url.authority())
+        };
         let request = request.header("user-agent", user_agent);
         let mut request = request.body(Full::new(body)).context("build a request")?;
         if self.is_http2 {
@@ -226,7 +262,11 @@ impl AsyncClient {
             Some(open) => open.ready().await.is_ok(),
             None => false,
         };
-        let sender = if is_open { self.connection.take() } else { None };
+        let sender = if is_open {
+            self.connection.take()
+        } else {
+            None
+        };
         let sender = match sender {
             Some(sender) => sender,
             None => self.connect().await?,
@@ -236,26 +276,48 @@ impl AsyncClient {
         let (mut head, body) = response.into_parts();
         let body = collect(body, self.options.response_size_max, &mut head.headers).await;
         let body = body.with_context(|| format!("read the response of {}", self.url))?;
-        Ok(Response { status: head.status.as_u16(), headers: head.headers, body })
+        Ok(Response {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body,
+        })
     }
 
     async fn connect(&self) -> Result<Connection> {
-        let Self { url, access, tls, is_http2, .. } = self;
+        let Self {
+            url,
+            access,
+            tls,
+            is_http2,
+            ..
+        } = self;
         let authority = url.authority();
         let addresses = tokio::net::lookup_host((url.host.as_str(), url.port)).await;
-        let addresses: Vec<_> = addresses.with_context(|| format!("resolve {authority}"))?.collect();
-        let stream = TcpStream::connect(&addresses[..]).await.with_context(|| format!("connect to {authority}"))?;
+        let addresses: Vec<_> = addresses
+            .with_context(|| format!("resolve {authority}"))?
+            .collect();
+        let stream = TcpStream::connect(&addresses[..])
+            .await
+            .with_context(|| format!("connect to {authority}"))?;
         stream.set_nodelay(true).context("open a connection")?;
-        let Some(tls) = tls else { return Connection::open(stream, *is_http2).await };
+        let Some(tls) = tls else {
+            return Connection::open(stream, *is_http2).await;
+        };
         let name = tls::server_name(&access.tls, &url.host)?;
         let tls = TlsConnector::from(Arc::clone(tls));
-        let stream = tls.connect(name, stream).await.with_context(|| format!("TLS handshake with {authority}"))?;
+        let stream = tls
+            .connect(name, stream)
+            .await
+            .with_context(|| format!("TLS handshake with {authority}"))?;
         Connection::open(stream, *is_http2).await
     }
 }
 
 impl Connection {
-    async fn open(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, is_http2: bool) -> Result<Self> {
+    async fn open(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        is_http2: bool,
+    ) -> Result<Self> {
         let stream = TokioIo::new(stream);
         // Requests report the errors of the connection.
         if is_http2 {
@@ -264,7 +326,9 @@ impl Connection {
             tokio::spawn(connection);
             Ok(Self::Http2(sender))
         } else {
-            let (sender, connection) = http1::handshake(stream).await.context("open a connection")?;
+            let (sender, connection) = http1::handshake(stream)
+                .await
+                .context("open a connection")?;
             tokio::spawn(connection);
             Ok(Self::Http1(sender))
         }
@@ -277,7 +341,10 @@ impl Connection {
         }
     }
 
-    async fn send(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<hyper::Response<Incoming>> {
+    async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> hyper::Result<hyper::Response<Incoming>> {
         match self {
             Self::Http1(sender) => sender.send_request(request).await,
             Self::Http2(sender) => sender.send_request(request).await,
@@ -293,7 +360,10 @@ async fn collect(mut body: Incoming, size_max: usize, headers: &mut HeaderMap) -
             Ok(data) => read.extend_from_slice(&data),
             Err(frame) => headers.extend(frame.into_trailers().ok().into_iter().flatten()),
         }
-        ensure!(read.len() <= size_max, "the response is longer than {size_max} bytes");
+        ensure!(
+            read.len() <= size_max,
+            "the response is longer than {size_max} bytes"
+        );
     }
     Ok(read.into())
 }

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::client::danger::{
+    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
+};
 use tokio_rustls::rustls::client::{WebPkiServerVerifier, verify_server_name};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::crypto::{
+    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
+};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
@@ -24,18 +28,31 @@ use crate::tls::{identity, versions};
 pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     // As the oldest version, these are satisfied by any supported one.
-    let min_version = if matches!(&*of.min_version, "TLS10" | "TLS11") { "TLS12" } else { &*of.min_version };
+    let min_version = if matches!(&*of.min_version, "TLS10" | "TLS11") {
+        "TLS12"
+    } else {
+        &*of.min_version
+    };
     let versions = versions("tls_config", min_version, &of.max_version)?;
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions)?;
-    let trust = if of.insecure_skip_verify { Trust::Any } else { trust(of, &provider)? };
-    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { trust, provider }));
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions)?;
+    let trust = if of.insecure_skip_verify {
+        Trust::Any
+    } else {
+        trust(of, &provider)?
+    };
+    let builder = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Verifier { trust, provider }));
     let cert = text_or_file(&of.cert, &of.cert_file).context("tls_config.cert")?;
     let key = text_or_file(&of.key.0, &of.key_file).context("tls_config.key")?;
     let mut config = match (cert, key) {
         (None, None) => builder.with_no_client_auth(),
         (Some(cert), Some(key)) => {
             let (certs, key) = identity("tls_config", cert.as_bytes(), key.as_bytes())?;
-            builder.with_client_auth_cert(certs, key).context("tls_config.cert")?
+            builder
+                .with_client_auth_cert(certs, key)
+                .context("tls_config.cert")?
         }
         _ => bail!("tls_config: cert and key go together"),
     };
@@ -48,8 +65,13 @@ pub(super) fn client_config(of: &TlsSettings) -> Result<ClientConfig> {
 /// # Errors
 /// If it is not a valid name.
 pub(super) fn server_name(of: &TlsSettings, host: &str) -> Result<ServerName<'static>> {
-    let name = if of.server_name.is_empty() { host } else { &of.server_name };
-    ServerName::try_from(name.to_owned()).with_context(|| format!("{name:?} is not a valid server name"))
+    let name = if of.server_name.is_empty() {
+        host
+    } else {
+        &of.server_name
+    };
+    ServerName::try_from(name.to_owned())
+        .with_context(|| format!("{name:?} is not a valid server name"))
 }
 
 /// Returns the trusted roots, from the file or from the operating system.
@@ -70,21 +92,23 @@ fn trust(of: &TlsSettings, provider: &Arc<CryptoProvider>) -> Result<Trust> {
             bail!("the operating system has no root certificates; set tls_config.ca_file");
         }
     }
-    let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider)).build()?;
+    let signed = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .build()?;
     Ok(Trust::Roots { signed, named })
 }
 
 /// The trusted certificates.
 #[derive(Debug)]
 enum Trust {
-    /// All certificates, for `insecure_skip_verify`. Signatures are still checked: the server has the key of its
-    /// certificate.
+    /// All certificates, for `insecure_skip_verify`. Signatures are still checked: the server has
+    /// the key of its certificate.
     Any,
     Roots {
         /// Verifies that a root signed the certificate.
         signed: Arc<WebPkiServerVerifier>,
-        /// The roots of the settings. A server may present one of them as its own certificate, if it is self-signed
-        /// with `openssl req -x509`. rustls rejects CA certificates as server certificates.
+        /// The roots of the settings. A server may present one of them as its own certificate, if
+        /// it is self-signed with `openssl req -x509`. rustls rejects CA certificates as server
+        /// certificates.
         named: Vec<CertificateDer<'static>>,
     },
 }
@@ -112,7 +136,13 @@ impl ServerCertVerifier for Verifier {
                 verify_validity(end_entity, now)?;
             }
             Trust::Roots { signed, .. } => {
-                signed.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)?;
+                signed.verify_server_cert(
+                    end_entity,
+                    intermediates,
+                    server_name,
+                    ocsp_response,
+                    now,
+                )?;
             }
         }
         Ok(ServerCertVerified::assertion())
@@ -124,7 +154,12 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            cert,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -133,11 +168,18 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
@@ -146,7 +188,9 @@ fn verify_validity(cert: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error
     let (_, parsed) = X509Certificate::from_der(cert).map_err(|_| CertificateError::BadEncoding)?;
     let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     match parsed.validity() {
-        validity if now_s < validity.not_before.timestamp() => Err(CertificateError::NotValidYet.into()),
+        validity if now_s < validity.not_before.timestamp() => {
+            Err(CertificateError::NotValidYet.into())
+        }
         validity if now_s > validity.not_after.timestamp() => Err(CertificateError::Expired.into()),
         _ => Ok(()),
     }
@@ -159,7 +203,10 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expect: &str) {
-        let error = format!("{:#}", client_config(&serde_yaml_ng::from_str(text).unwrap()).unwrap_err());
+        let error = format!(
+            "{:#}",
+            client_config(&serde_yaml_ng::from_str(text).unwrap()).unwrap_err()
+        );
         assert!(error.contains(expect), "{error}");
     }
 
@@ -167,9 +214,18 @@ mod tests {
     fn invalid_settings_are_rejected_by_key() {
         check("ca_file: nowhere", "tls_config.ca: read \"nowhere\"");
         check("ca: nothing", "tls_config.ca: no certificate");
-        check("{insecure_skip_verify: true, cert: x}", "cert and key go together");
-        check("{insecure_skip_verify: true, cert: x, key: s3cret}", "not a private key in PEM");
-        check("{min_version: TLS13, max_version: TLS12}", "above max_version");
+        check(
+            "{insecure_skip_verify: true, cert: x}",
+            "cert and key go together",
+        );
+        check(
+            "{insecure_skip_verify: true, cert: x, key: s3cret}",
+            "not a private key in PEM",
+        );
+        check(
+            "{min_version: TLS13, max_version: TLS12}",
+            "above max_version",
+        );
         check("max_version: TLS11", "unsupported version \"TLS11\"");
     }
 
@@ -180,28 +236,58 @@ mod tests {
         of_cert.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         of_cert.not_before = rcgen::date_time_ymd(2020, 1, 1);
         of_cert.not_after = rcgen::date_time_ymd(2030, 1, 1);
-        let (own, other) =
-            (of_cert.self_signed(&key).unwrap(), of_cert.self_signed(&rcgen::KeyPair::generate().unwrap()));
+        let (own, other) = (
+            of_cert.self_signed(&key).unwrap(),
+            of_cert.self_signed(&rcgen::KeyPair::generate().unwrap()),
+        );
         let provider = Arc::new(ring::default_provider());
-        let settings = TlsSettings { ca: own.pem(), ..TlsSettings::default() };
-        let verifier = Verifier { trust: trust(&settings, &provider).unwrap(), provider };
+        let settings = TlsSettings {
+            ca: own.pem(),
+            ..TlsSettings::default()
+        };
+        let verifier = Verifier {
+            trust: trust(&settings, &provider).unwrap(),
+            provider,
+        };
         let verify = |cert: &rcgen::Certificate, name: &'static str, at_s| {
-            let (name, now) =
-                (ServerName::try_from(name).unwrap(), UnixTime::since_unix_epoch(Duration::from_secs(at_s)));
-            verifier.verify_server_cert(cert.der(), &[], &name, &[], now).map(|_| ())
+            let (name, now) = (
+                ServerName::try_from(name).unwrap(),
+                UnixTime::since_unix_epoch(Duration::from_secs(at_s)),
+            );
+            verifier
+                .verify_server_cert(cert.der(), &[], &name, &[], now)
+                .map(|_| ())
         };
         let (in_2019, in_2025, in_2031) = (1_550_000_000, 1_750_000_000, 1_930_000_000);
         assert_eq!(verify(&own, "store", in_2025), Ok(()));
         assert!(verify(&own, "other", in_2025).is_err());
-        assert_eq!(verify(&own, "store", in_2019), Err(CertificateError::NotValidYet.into()));
-        assert_eq!(verify(&own, "store", in_2031), Err(CertificateError::Expired.into()));
-        assert!(verify(&other.unwrap(), "store", in_2025).is_err(), "with the same name and another key");
+        assert_eq!(
+            verify(&own, "store", in_2019),
+            Err(CertificateError::NotValidYet.into())
+        );
+        assert_eq!(
+            verify(&own, "store", in_2031),
+            Err(CertificateError::Expired.into())
+        );
+        assert!(
+            verify(&other.unwrap(), "store", in_2025).is_err(),
+            "with the same name and another key"
+        );
     }
 
     #[test]
     fn the_server_name_of_the_settings_takes_precedence() {
-        let settings = TlsSettings { server_name: "store".to_owned(), ..TlsSettings::default() };
-        assert_eq!(server_name(&settings, "127.0.0.1").unwrap(), ServerName::try_from("store").unwrap());
-        assert_eq!(server_name(&TlsSettings::default(), "::1").unwrap(), ServerName::try_from("::1").unwrap());
+        let settings = TlsSettings {
+            server_name: "store".to_owned(),
+            ..TlsSettings::default()
+        };
+        assert_eq!(
+            server_name(&settings, "127.0.0.1").unwrap(),
+            ServerName::try_from("store").unwrap()
+        );
+        assert_eq!(
+            server_name(&TlsSettings::default(), "::1").unwrap(),
+            ServerName::try_from("::1").unwrap()
+        );
     }
 }

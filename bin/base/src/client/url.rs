@@ -6,8 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// The bytes that are percent-encoded in a component of a URL: all but the unreserved characters of RFC 3986.
-pub const PERCENT_ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// The bytes that are percent-encoded in a component of a URL: all but the unreserved characters of
+/// RFC 3986.
+pub const PERCENT_ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
 /// The URL of a server: `http://host:port/path` or `https://host:port/path`.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,7 +58,13 @@ impl Url {
             }
             STANDARD.encode(decoded)
         });
-        Ok(Self { is_https, host, port, path, basic })
+        Ok(Self {
+            is_https,
+            host,
+            port,
+            path,
+            basic,
+        })
     }
 
     /// Returns host and port as in the `Host` header.
@@ -80,22 +91,36 @@ impl std::fmt::Debug for Url {
     }
 }
 
-/// Splits `host:port` or `[address]:port`, where the port is optional. Returns the host without brackets.
+/// Splits `host:port` or `[address]:port`, where the port is optional. Returns the host without
+/// brackets.
 fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
             host.parse::<std::net::Ipv6Addr>().ok()?;
-            (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
+            (
+                host,
+                if port.is_empty() {
+                    None
+                } else {
+                    Some(port.strip_prefix(':')?)
+                },
+            )
         }
         None => match authority.split_once(':') {
             Some((host, port)) => (host, Some(port)),
             None => (authority, None),
         },
     };
-    let is_host =
-        |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#\\".contains(&byte));
-    let port = port.map(|port| port.parse().ok()).map_or(Some(None), |port: Option<u16>| port.map(Some))?;
+    let is_host = |text: &str| {
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && !b"?#\\".contains(&byte))
+    };
+    let port = port
+        .map(|port| port.parse().ok())
+        .map_or(Some(None), |port: Option<u16>| port.map(Some))?;
     is_host(host).then_some((host, port))
 }
 
@@ -109,7 +134,11 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expect: Option<&str>) {
-        assert_eq!(Url::parse(text).ok().map(|url| url.to_string()).as_deref(), expect, "{text}");
+        assert_eq!(
+            Url::parse(text).ok().map(|url| url.to_string()).as_deref(),
+            expect,
+            "{text}"
+        );
     }
 
     #[test]
@@ -119,7 +148,10 @@ mod tests {
 
     #[test]
     fn urls_have_scheme_port_and_path() {
-        check("http://localhost:9898/api/v1/write", Some("http://localhost:9898/api/v1/write"));
+        check(
+            "http://localhost:9898/api/v1/write",
+            Some("http://localhost:9898/api/v1/write"),
+        );
         check("http://[::1]:9898/", Some("http://[::1]:9898"));
         check("http://[::1]", Some("http://[::1]:80"));
         check("http://store", Some("http://store:80"));
@@ -136,7 +168,10 @@ mod tests {
     #[test]
     fn the_password_of_a_url_is_not_printed() {
         let url = Url::parse("https://ann:a%40b@store").unwrap();
-        assert_eq!(url.basic.as_deref(), Some(STANDARD.encode("ann:a@b").as_str()));
+        assert_eq!(
+            url.basic.as_deref(),
+            Some(STANDARD.encode("ann:a@b").as_str())
+        );
         assert_eq!(format!("{url:?}"), "https://store:443");
     }
 }

@@ -1,5 +1,5 @@
-//! Section `alerting`: which Alertmanagers get alerts, and how the labels of alerts are rewritten. Keys, defaults and
-//! errors are Prometheus'.
+//! Section `alerting`: which Alertmanagers get alerts, and how the labels of alerts are rewritten.
+//! Keys, defaults and errors are Prometheus'.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,9 @@ use varve_ingest::relabel::Rules;
 use super::ingest::RuleConfig;
 use super::yaml::{labels, null_is_default};
 use super::{duration, print};
-use crate::client::{Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, set_folder};
+use crate::client::{
+    Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, set_folder,
+};
 use crate::tls::Secret;
 
 /// Maximum number of entries in `alerting.alertmanagers`.
@@ -94,7 +96,11 @@ pub struct FileDiscovery {
     /// Patterns of paths.
     pub files: Vec<PathBuf>,
     /// How often files are read at the latest. Default 5m.
-    #[serde(default = "five_minutes", deserialize_with = "duration", serialize_with = "print")]
+    #[serde(
+        default = "five_minutes",
+        deserialize_with = "duration",
+        serialize_with = "print"
+    )]
     pub refresh_interval: Duration,
 }
 
@@ -111,7 +117,11 @@ pub struct DnsDiscovery {
     #[serde(default)]
     pub port: u16,
     /// How often names are resolved. Default 30s.
-    #[serde(default = "half_a_minute", deserialize_with = "duration", serialize_with = "print")]
+    #[serde(
+        default = "half_a_minute",
+        deserialize_with = "duration",
+        serialize_with = "print"
+    )]
     pub refresh_interval: Duration,
 }
 
@@ -186,7 +196,9 @@ impl Default for AlertmanagerConfig {
 impl AlertingConfig {
     /// Makes paths relative to `folder`.
     pub(super) fn set_folder(&mut self, folder: &Path) {
-        self.alertmanagers.iter_mut().for_each(|alertmanager| alertmanager.set_folder(folder));
+        self.alertmanagers
+            .iter_mut()
+            .for_each(|alertmanager| alertmanager.set_folder(folder));
     }
 
     /// Checks everything but the contents of other files.
@@ -196,9 +208,14 @@ impl AlertingConfig {
     pub(super) fn check(&self) -> Result<()> {
         self.alert_rules()?;
         let n = self.alertmanagers.len();
-        ensure!(n <= ALERTMANAGERS_MAX, "alerting.alertmanagers: must be at most {ALERTMANAGERS_MAX}");
+        ensure!(
+            n <= ALERTMANAGERS_MAX,
+            "alerting.alertmanagers: must be at most {ALERTMANAGERS_MAX}"
+        );
         for (idx, alertmanager) in self.alertmanagers.iter().enumerate() {
-            alertmanager.check().with_context(|| format!("alerting.alertmanagers[{idx}]"))?;
+            alertmanager
+                .check()
+                .with_context(|| format!("alerting.alertmanagers[{idx}]"))?;
         }
         Ok(())
     }
@@ -219,11 +236,19 @@ impl FileDiscovery {
     /// No path, an unknown extension, or an interval of 0.
     pub fn check(&self) -> Result<()> {
         ensure!(!self.files.is_empty(), "must contain at least one path");
-        ensure!(!self.refresh_interval.is_zero(), "refresh_interval: must be more than 0");
+        ensure!(
+            !self.refresh_interval.is_zero(),
+            "refresh_interval: must be more than 0"
+        );
         for file in &self.files {
             let extension = file.extension().unwrap_or_default();
-            let is_known = ["json", "yml", "yaml"].iter().any(|known| extension == *known);
-            ensure!(is_known, "files: {file:?} does not end in .json, .yml or .yaml");
+            let is_known = ["json", "yml", "yaml"]
+                .iter()
+                .any(|known| extension == *known);
+            ensure!(
+                is_known,
+                "files: {file:?} does not end in .json, .yml or .yaml"
+            );
         }
         Ok(())
     }
@@ -237,18 +262,39 @@ impl AlertmanagerConfig {
         // Users write URLs. With relabel rules they may be intended.
         let targets = self.static_configs.iter().flat_map(|group| &group.targets);
         for target in targets.filter(|_| self.relabel_configs.is_empty()) {
-            ensure!(!target.contains('/'), "static_configs: {target:?} is not a valid hostname");
+            ensure!(
+                !target.contains('/'),
+                "static_configs: {target:?} is not a valid hostname"
+            );
         }
-        self.file_sd_configs.iter().try_for_each(FileDiscovery::check).context("file_sd_configs")?;
-        for DnsDiscovery { names, kind, port, refresh_interval } in &self.dns_sd_configs {
-            ensure!(!names.is_empty(), "dns_sd_configs: must contain at least one name");
+        self.file_sd_configs
+            .iter()
+            .try_for_each(FileDiscovery::check)
+            .context("file_sd_configs")?;
+        for DnsDiscovery {
+            names,
+            kind,
+            port,
+            refresh_interval,
+        } in &self.dns_sd_configs
+        {
+            ensure!(
+                !names.is_empty(),
+                "dns_sd_configs: must contain at least one name"
+            );
             ensure!(
                 matches!(kind, DnsType::A | DnsType::Aaaa),
                 "dns_sd_configs.type: {} is not supported; set A or AAAA, and a port",
                 format!("{kind:?}").to_uppercase()
             );
-            ensure!(*port > 0, "dns_sd_configs.port: a port is required for records of type A and AAAA");
-            ensure!(!refresh_interval.is_zero(), "dns_sd_configs.refresh_interval: must be more than 0");
+            ensure!(
+                *port > 0,
+                "dns_sd_configs.port: a port is required for records of type A and AAAA"
+            );
+            ensure!(
+                !refresh_interval.is_zero(),
+                "dns_sd_configs.refresh_interval: must be more than 0"
+            );
         }
         Ok(())
     }
@@ -266,17 +312,27 @@ impl AlertmanagerConfig {
     /// # Errors
     /// As [`AlertingConfig::alert_rules`].
     pub fn alert_rules(&self) -> Result<Option<Rules>> {
-        let rules = RuleConfig::compile(&self.alert_relabel_configs).context("alert_relabel_configs")?;
+        let rules =
+            RuleConfig::compile(&self.alert_relabel_configs).context("alert_relabel_configs")?;
         Ok(Some(rules).filter(|_| !self.alert_relabel_configs.is_empty()))
     }
 
     fn set_folder(&mut self, folder: &Path) {
-        self.basic_auth.iter_mut().for_each(|of| of.set_folder(folder));
-        self.authorization.iter_mut().for_each(|of| of.set_folder(folder));
+        self.basic_auth
+            .iter_mut()
+            .for_each(|of| of.set_folder(folder));
+        self.authorization
+            .iter_mut()
+            .for_each(|of| of.set_folder(folder));
         set_folder(&mut self.bearer_token_file, folder);
         self.tls_config.set_folder(folder);
-        self.http_headers.values_mut().for_each(|header| header.set_folder(folder));
-        let files = self.file_sd_configs.iter_mut().flat_map(|discovery| &mut discovery.files);
+        self.http_headers
+            .values_mut()
+            .for_each(|header| header.set_folder(folder));
+        let files = self
+            .file_sd_configs
+            .iter_mut()
+            .flat_map(|discovery| &mut discovery.files);
         files.for_each(|path| set_folder(path, folder));
     }
 
@@ -303,45 +359,100 @@ mod tests {
     use crate::config::Config;
 
     fn check(alertmanager: &str, expect: &str) {
-        let error =
-            format!("{:#}", Config::parse(&format!("alerting:\n  alertmanagers:\n  - {alertmanager}")).unwrap_err());
+        let error = format!(
+            "{:#}",
+            Config::parse(&format!("alerting:\n  alertmanagers:\n  - {alertmanager}")).unwrap_err()
+        );
         assert!(error.contains(expect), "{error}");
     }
 
     #[test]
     fn unknown_keys_are_errors_with_line_and_column() {
-        check("sigv4: {}", "alerting.alertmanagers[0]: unknown field `sigv4`");
+        check(
+            "sigv4: {}",
+            "alerting.alertmanagers[0]: unknown field `sigv4`",
+        );
         check("sigv4: {}", "at line 3 column 5");
-        check("static_configs: [{target: [x]}]", "alerting.alertmanagers[0].static_configs[0]: unknown field `target`");
+        check(
+            "static_configs: [{target: [x]}]",
+            "alerting.alertmanagers[0].static_configs[0]: unknown field `target`",
+        );
         check("basic_auth: {user: x}", "basic_auth: unknown field `user`");
-        check("relabel_configs: [{label: x}]", "relabel_configs[0]: unknown field `label`");
+        check(
+            "relabel_configs: [{label: x}]",
+            "relabel_configs[0]: unknown field `label`",
+        );
     }
 
     #[test]
     fn invalid_values_are_rejected_by_key() {
-        check("api_version: v1", "api_version: unknown variant `v1`, expected `v2`");
+        check(
+            "api_version: v1",
+            "api_version: unknown variant `v1`, expected `v2`",
+        );
         check("scheme: ftp", "scheme: unknown variant `ftp`");
-        check("timeout: 0s", "alerting.alertmanagers[0]: timeout: must be more than 0");
-        check("static_configs: [{targets: ['http://a:9093']}]", "\"http://a:9093\" is not a valid hostname");
-        check("file_sd_configs: [{files: []}]", "must contain at least one path");
-        check("file_sd_configs: [{files: [a.txt]}]", "\"a.txt\" does not end in .json, .yml or .yaml");
-        check("dns_sd_configs: [{names: [a], port: 1}]", "dns_sd_configs.type: SRV is not supported; set A or AAAA");
-        check("dns_sd_configs: [{names: [a], type: MX}]", "dns_sd_configs.type: MX is not supported");
-        check("dns_sd_configs: [{names: [a], type: A}]", "dns_sd_configs.port: a port is required");
-        check("dns_sd_configs: [{names: [], type: A, port: 1}]", "must contain at least one name");
-        check("relabel_configs: [{action: nonsense}]", "relabel_configs: rule 0: unknown relabel action");
-        check("alert_relabel_configs: [{action: keep, disable_on_use: true}]", "disable_on_use");
+        check(
+            "timeout: 0s",
+            "alerting.alertmanagers[0]: timeout: must be more than 0",
+        );
+        check(
+            "static_configs: [{targets: ['http://a:9093']}]",
+            "\"http://a:9093\" is not a valid hostname",
+        );
+        check(
+            "file_sd_configs: [{files: []}]",
+            "must contain at least one path",
+        );
+        check(
+            "file_sd_configs: [{files: [a.txt]}]",
+            "\"a.txt\" does not end in .json, .yml or .yaml",
+        );
+        check(
+            "dns_sd_configs: [{names: [a], port: 1}]",
+            "dns_sd_configs.type: SRV is not supported; set A or AAAA",
+        );
+        check(
+            "dns_sd_configs: [{names: [a], type: MX}]",
+            "dns_sd_configs.type: MX is not supported",
+        );
+        check(
+            "dns_sd_configs: [{names: [a], type: A}]",
+            "dns_sd_configs.port: a port is required",
+        );
+        check(
+            "dns_sd_configs: [{names: [], type: A, port: 1}]",
+            "must contain at least one name",
+        );
+        check(
+            "relabel_configs: [{action: nonsense}]",
+            "relabel_configs: rule 0: unknown relabel action",
+        );
+        check(
+            "alert_relabel_configs: [{action: keep, disable_on_use: true}]",
+            "disable_on_use",
+        );
         let many = "alerting: {alertmanagers: [".to_owned() + &"{},".repeat(101) + "]}";
-        assert!(Config::parse(&many).unwrap_err().to_string().contains("must be at most 100"));
+        assert!(
+            Config::parse(&many)
+                .unwrap_err()
+                .to_string()
+                .contains("must be at most 100")
+        );
     }
 
     #[test]
     fn secrets_are_not_printed() {
         let text = "alerting: {alertmanagers: [{bearer_token: s3cret}, {basic_auth: {username: a, password: s3cret}}]}";
         let printed = Config::parse(text).unwrap().to_yaml();
-        assert!(printed.contains("bearer_token: <secret>") && printed.contains("password: <secret>"), "{printed}");
+        assert!(
+            printed.contains("bearer_token: <secret>") && printed.contains("password: <secret>"),
+            "{printed}"
+        );
         assert!(!printed.contains("s3cret"), "{printed}");
         // Such a configuration, for example of a snapshot, would send the text as the secret.
-        assert!(format!("{:#}", Config::parse(&printed).unwrap_err()).contains("<secret> is the placeholder"));
+        assert!(
+            format!("{:#}", Config::parse(&printed).unwrap_err())
+                .contains("<secret> is the placeholder")
+        );
     }
 }

@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 
-/// Replaces `$NAME` and `${NAME}` in the values of labels by environment variables, and `$$` by `$`. Removes labels
-/// whose value becomes empty, since an empty value stands for a missing label.
+/// Replaces `$NAME` and `${NAME}` in the values of labels by environment variables, and `$$` by
+/// `$`. Removes labels whose value becomes empty, since an empty value stands for a missing label.
 pub(super) fn expand_labels(labels: &mut BTreeMap<String, String>) {
     let variable = |name: &str| {
-        let value = std::env::var_os(name).unwrap_or_default().to_string_lossy().into_owned();
+        let value = std::env::var_os(name)
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if value.is_empty() {
-            tracing::warn!(variable = name, "Environment variable in global.external_labels is not set or empty");
+            tracing::warn!(
+                variable = name,
+                "Environment variable in global.external_labels is not set or empty"
+            );
         }
         value
     };
@@ -18,8 +24,8 @@ pub(super) fn expand_labels(labels: &mut BTreeMap<String, String>) {
     labels.retain(|_, value| !value.is_empty());
 }
 
-/// Returns the text with `$NAME` and `${NAME}` replaced by `variable(name)`, and `$$` by `$`. A dollar sign without a
-/// name stays; `${}` and an unclosed `${` are removed.
+/// Returns the text with `$NAME` and `${NAME}` replaced by `variable(name)`, and `$$` by `$`. A
+/// dollar sign without a name stays; `${}` and an unclosed `${` are removed.
 fn expand(text: &str, variable: impl Fn(&str) -> String) -> String {
     let (mut expanded, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once('$') {
@@ -36,15 +42,20 @@ fn expand(text: &str, variable: impl Fn(&str) -> String) -> String {
     expanded + rest
 }
 
-/// Returns the name at the start of the text after a dollar sign, and the size of the name and its braces.
+/// Returns the name at the start of the text after a dollar sign, and the size of the name and its
+/// braces.
 fn name_of(text: &str) -> (&str, usize) {
     if let Some(braced) = text.strip_prefix('{') {
-        return braced.find('}').map_or(("", 1), |size| (&braced[..size], size + 2));
+        return braced
+            .find('}')
+            .map_or(("", 1), |size| (&braced[..size], size + 2));
     }
     if text.starts_with(|c: char| c.is_ascii_digit() || "*#$@!?-".contains(c)) {
         return (&text[..1], 1);
     }
-    let size = text.find(|c: char| c != '_' && !c.is_ascii_alphanumeric()).unwrap_or(text.len());
+    let size = text
+        .find(|c: char| c != '_' && !c.is_ascii_alphanumeric())
+        .unwrap_or(text.len());
     (&text[..size], size)
 }
 

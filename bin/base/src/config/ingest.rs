@@ -26,9 +26,11 @@ pub struct IngestConfig {
     /// Relabel rules, applied in this order. Default none; up to 4,096 with those of presets.
     #[serde(deserialize_with = "null_is_default")]
     metric_relabel_configs: Vec<RuleConfig>,
-    /// Patterns of files with more relabel rules, relative to the directory of the configuration file. Default none.
+    /// Patterns of files with more relabel rules, relative to the directory of the configuration
+    /// file. Default none.
     relabel_files: Vec<String>,
-    /// These files and their rules, applied after `metric_relabel_configs`. Set by [`Self::load_files`].
+    /// These files and their rules, applied after `metric_relabel_configs`. Set by
+    /// [`Self::load_files`].
     #[serde(skip)]
     rules_of_files: Vec<(PathBuf, Vec<RuleConfig>)>,
     /// Names of rule sets that come with Varve, applied after the others. Default none.
@@ -53,27 +55,44 @@ pub struct IngestConfig {
 pub(super) struct RuleConfig {
     #[serde(deserialize_with = "null_is_default")]
     source_labels: Vec<String>,
-    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "optional_string",
+        skip_serializing_if = "Option::is_none"
+    )]
     separator: Option<String>,
-    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "optional_string",
+        skip_serializing_if = "Option::is_none"
+    )]
     regex: Option<String>,
     modulus: u64,
     #[serde(deserialize_with = "null_is_default")]
     target_label: String,
-    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "optional_string",
+        skip_serializing_if = "Option::is_none"
+    )]
     replacement: Option<String>,
-    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "optional_string",
+        skip_serializing_if = "Option::is_none"
+    )]
     action: Option<String>,
-    #[serde(deserialize_with = "optional_string", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "optional_string",
+        skip_serializing_if = "Option::is_none"
+    )]
     name: Option<String>,
     state: StateConfig,
-    /// Whether the rule switches to `dry_run` when a query names a metric that it drops. Default `false`.
+    /// Whether the rule switches to `dry_run` when a query names a metric that it drops. Default
+    /// `false`.
     disable_on_use: bool,
     /// Whether a query without a metric name also disables the rule. Default `false`.
     disable_on_nameless_use: bool,
 }
 
-/// A file with relabel rules: a configuration file with nothing but `ingest.metric_relabel_configs`.
+/// A file with relabel rules: a configuration file with nothing but
+/// `ingest.metric_relabel_configs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RulesFile {
@@ -113,8 +132,14 @@ fn parse_file(text: &str) -> Result<Vec<RuleConfig>> {
 /// A syntax error, or an invalid rule, in Prometheus' words.
 pub fn parse_rules(text: &str) -> Result<Rules> {
     let is_list = text.lines().any(|line| line.starts_with("- "));
-    let rules = if is_list { serde_yaml_ng::from_str(text).map_err(yaml_error)? } else { parse_file(text)? };
-    Ok(Rules::new(rules.iter().map(RuleConfig::to_relabel).collect())?)
+    let rules = if is_list {
+        serde_yaml_ng::from_str(text).map_err(yaml_error)?
+    } else {
+        parse_file(text)?
+    };
+    Ok(Rules::new(
+        rules.iter().map(RuleConfig::to_relabel).collect(),
+    )?)
 }
 
 /// The state of a rule as written.
@@ -132,7 +157,10 @@ impl IngestConfig {
     /// # Errors
     /// An unknown preset, or an invalid rule, in Prometheus' words.
     pub fn rules(&self) -> Result<Rules> {
-        let own = self.metric_relabel_configs.iter().chain(self.rules_of_files.iter().flat_map(|(_, rules)| rules));
+        let own = self
+            .metric_relabel_configs
+            .iter()
+            .chain(self.rules_of_files.iter().flat_map(|(_, rules)| rules));
         let mut configs: Vec<RelabelConfig> = own.map(RuleConfig::to_relabel).collect();
         for name in &self.presets {
             let preset = preset::load(name)?;
@@ -141,26 +169,31 @@ impl IngestConfig {
         Rules::new(configs).context("ingest.metric_relabel_configs")
     }
 
-    /// Reads the files that match `relabel_files`, in the order of the patterns and then of the paths.
+    /// Reads the files that match `relabel_files`, in the order of the patterns and then of the
+    /// paths.
     ///
     /// # Errors
-    /// An invalid pattern, a file without wildcards that does not exist, more than [`FILES_MAX`] files, or an invalid
-    /// file.
+    /// An invalid pattern, a file without wildcards that does not exist, more than [`FILES_MAX`]
+    /// files, or an invalid file.
     pub(super) fn load_files(&mut self, folder: &Path) -> Result<()> {
         let mut files = Vec::new();
         for pattern in &self.relabel_files {
             let path = Path::new(&glob::Pattern::escape(&folder.to_string_lossy())).join(pattern);
-            let found =
-                glob::glob(&path.to_string_lossy()).with_context(|| format!("ingest.relabel_files: {pattern:?}"))?;
+            let found = glob::glob(&path.to_string_lossy())
+                .with_context(|| format!("ingest.relabel_files: {pattern:?}"))?;
             let n_before = files.len();
             files.extend(found.take(FILES_MAX + 1).filter_map(Result::ok));
             if files.len() == n_before && !pattern.contains(['*', '?', '[']) {
                 bail!("ingest.relabel_files: {pattern:?} does not exist");
             }
-            ensure!(files.len() <= FILES_MAX, "ingest.relabel_files: more than {FILES_MAX} files");
+            ensure!(
+                files.len() <= FILES_MAX,
+                "ingest.relabel_files: more than {FILES_MAX} files"
+            );
         }
         for file in files {
-            let rules = load_file(&file).with_context(|| format!("ingest.relabel_files: {file:?}"))?;
+            let rules =
+                load_file(&file).with_context(|| format!("ingest.relabel_files: {file:?}"))?;
             self.rules_of_files.push((file, rules));
         }
         Ok(())
@@ -168,7 +201,9 @@ impl IngestConfig {
 
     /// Returns the files of `relabel_files`, each with its number of rules.
     pub fn relabel_files(&self) -> impl Iterator<Item = (&Path, usize)> {
-        self.rules_of_files.iter().map(|(path, rules)| (path.as_path(), rules.len()))
+        self.rules_of_files
+            .iter()
+            .map(|(path, rules)| (path.as_path(), rules.len()))
     }
 
     /// Returns the value of `relabel_files` with the contents of the files.
@@ -180,9 +215,11 @@ impl IngestConfig {
     /// Returns the section with the rules of files in place of their patterns.
     pub(super) fn self_contained(&self) -> Self {
         let mut whole = self.clone();
-        whole
-            .metric_relabel_configs
-            .extend(std::mem::take(&mut whole.rules_of_files).into_iter().flat_map(|(_, rules)| rules));
+        whole.metric_relabel_configs.extend(
+            std::mem::take(&mut whole.rules_of_files)
+                .into_iter()
+                .flat_map(|(_, rules)| rules),
+        );
         whole.relabel_files.clear();
         whole
     }
@@ -194,7 +231,10 @@ impl IngestConfig {
 
     /// Returns a warning if there are budgets of teams that no label and no known sender selects.
     pub fn team_warning(&self) -> Option<&'static str> {
-        let has_budgets = self.teams.keys().any(|name| !matches!(&**name, "" | RULES_TEAM))
+        let has_budgets = self
+            .teams
+            .keys()
+            .any(|name| !matches!(&**name, "" | RULES_TEAM))
             || self.team_maximum != AmountsConfig::default();
         let has_senders = self.teams.values().any(|team| team.senders.is_some());
         (has_budgets && self.team_label().is_empty() && !has_senders).then_some(
@@ -211,8 +251,16 @@ impl IngestConfig {
         let budgets = Budgets {
             team_label: self.team_label.clone().filter(|label| !label.is_empty()),
             total: self.budget.amounts(),
-            teams: self.teams.iter().map(|(name, config)| (name.clone(), config.budget())).collect(),
-            senders: self.teams.iter().filter_map(|(name, of)| Some((name.clone(), of.senders.clone()?))).collect(),
+            teams: self
+                .teams
+                .iter()
+                .map(|(name, config)| (name.clone(), config.budget()))
+                .collect(),
+            senders: self
+                .teams
+                .iter()
+                .filter_map(|(name, of)| Some((name.clone(), of.senders.clone()?)))
+                .collect(),
             team_maximum: self.team_maximum.amounts(),
         };
         budgets.check().context("ingest")?;
@@ -227,7 +275,13 @@ impl IngestConfig {
         let mut budgets = self.budgets()?;
         if !budgets.teams.contains_key(RULES_TEAM) {
             let guaranteed = rules_guarantee(&budgets);
-            budgets.teams.insert(RULES_TEAM.to_owned(), TeamBudget { guaranteed, ..TeamBudget::default() });
+            budgets.teams.insert(
+                RULES_TEAM.to_owned(),
+                TeamBudget {
+                    guaranteed,
+                    ..TeamBudget::default()
+                },
+            );
         }
         Ok(budgets)
     }
@@ -241,11 +295,16 @@ impl IngestConfig {
     }
 }
 
-/// Returns the default guarantee of rules: a part of the total budget, as far as other guarantees leave room.
+/// Returns the default guarantee of rules: a part of the total budget, as far as other guarantees
+/// leave room.
 fn rules_guarantee(budgets: &Budgets) -> Amounts {
     let part = |amount: fn(&Amounts) -> Option<u64>| {
         let total = amount(&budgets.total)?;
-        let guaranteed: u64 = budgets.teams.values().filter_map(|team| amount(&team.guaranteed)).sum();
+        let guaranteed: u64 = budgets
+            .teams
+            .values()
+            .filter_map(|team| amount(&team.guaranteed))
+            .sum();
         Some((total / RULES_SHARE).min(total.saturating_sub(guaranteed))).filter(|&part| part > 0)
     };
     Amounts {
@@ -265,7 +324,10 @@ impl RuleConfig {
     /// As [`IngestConfig::rules`], and if a rule has `disable_on_use`.
     pub(super) fn compile(configs: &[Self]) -> Result<Rules> {
         for (idx, config) in configs.iter().enumerate() {
-            ensure!(!config.disable_on_use, "rule {idx}: only ingest.metric_relabel_configs can have disable_on_use");
+            ensure!(
+                !config.disable_on_use,
+                "rule {idx}: only ingest.metric_relabel_configs can have disable_on_use"
+            );
         }
         Ok(Rules::new(configs.iter().map(Self::to_relabel).collect())?)
     }
@@ -291,7 +353,8 @@ impl RuleConfig {
     }
 }
 
-/// Reads a scalar of any type as a string, like Prometheus: `replacement: 1`. Null is the empty string.
+/// Reads a scalar of any type as a string, like Prometheus: `replacement: 1`. Null is the empty
+/// string.
 fn optional_string<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     null_is_default(deserializer).map(Some)
 }

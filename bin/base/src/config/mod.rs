@@ -1,6 +1,7 @@
 //! The configuration file: optional YAML, Prometheus' keys where it has them.
 //!
-//! Every key has an effect. An unknown key is an error, so that nobody relies on a setting without effect.
+//! Every key has an effect. An unknown key is an error, so that nobody relies on a setting without
+//! effect.
 
 pub mod alerting;
 mod environment;
@@ -58,7 +59,8 @@ pub struct Config {
     /// Section `ingest`.
     #[serde(deserialize_with = "null_is_default")]
     pub ingest: IngestConfig,
-    /// Rule files: glob patterns, relative to the directory of the configuration file. Default none.
+    /// Rule files: glob patterns, relative to the directory of the configuration file. Default
+    /// none.
     #[serde(deserialize_with = "null_is_default")]
     pub rule_files: Vec<PathBuf>,
     /// Section `rules`.
@@ -79,7 +81,8 @@ pub struct GlobalConfig {
     /// How far in the past rule groups that set no `query_offset` are evaluated. Default 0s.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub rule_query_offset: Duration,
-    /// Labels that /federate and remote read add to series that do not have them. Up to [`EXTERNAL_LABELS_MAX`].
+    /// Labels that /federate and remote read add to series that do not have them. Up to
+    /// [`EXTERNAL_LABELS_MAX`].
     #[serde(deserialize_with = "labels")]
     pub external_labels: BTreeMap<String, String>,
     /// The query log, relative to the directory of the configuration file. Default none.
@@ -125,13 +128,16 @@ pub struct StorageConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExemplarsConfig {
-    /// Maximum number of exemplars in memory; the newest stay. Default 100,000; 0 is none; up to 10,000,000.
+    /// Maximum number of exemplars in memory; the newest stay. Default 100,000; 0 is none; up to
+    /// 10,000,000.
     pub max_exemplars: usize,
 }
 
 impl Default for ExemplarsConfig {
     fn default() -> Self {
-        Self { max_exemplars: 100_000 }
+        Self {
+            max_exemplars: 100_000,
+        }
     }
 }
 
@@ -139,11 +145,12 @@ impl Default for ExemplarsConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TsdbConfig {
-    /// How much older than the newest sample of the store an in-order sample may be. Default 3h; from 1m to 365d.
+    /// How much older than the newest sample of the store an in-order sample may be. Default 3h;
+    /// from 1m to 365d.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub in_order_max_age: Duration,
-    /// How much older than the newest sample of the store an out-of-order sample may be. Default 30m; 0s is none, as in
-    /// Prometheus; up to 365d.
+    /// How much older than the newest sample of the store an out-of-order sample may be. Default
+    /// 30m; 0s is none, as in Prometheus; up to 365d.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     pub out_of_order_time_window: Duration,
     /// How far ahead of the clock a sample may be. Default 10m; up to 365d.
@@ -172,15 +179,20 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// If the file cannot be read, is not YAML, or has an unknown key or a value out of bounds. The message names the
-    /// key.
+    /// If the file cannot be read, is not YAML, or has an unknown key or a value out of bounds. The
+    /// message names the key.
     pub fn load(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("read configuration file {path:?}"))?;
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("read configuration file {path:?}"))?;
         let about = || format!("configuration file {path:?}");
         let mut config = Self::parse(&text).with_context(about)?;
         environment::expand_labels(&mut config.global.external_labels);
         let folder = path.parent().unwrap_or(Path::new(""));
-        config.ingest.load_files(folder).and_then(|()| config.ingest.rules().map(drop)).with_context(about)?;
+        config
+            .ingest
+            .load_files(folder)
+            .and_then(|()| config.ingest.rules().map(drop))
+            .with_context(about)?;
         config.set_folder(folder);
         Ok(config)
     }
@@ -191,12 +203,19 @@ impl Config {
     /// As [`Config::load`].
     pub fn parse(text: &str) -> Result<Self> {
         // An empty document is YAML's null.
-        let mut config: Self = serde_yaml_ng::from_str::<Option<Self>>(text).map_err(yaml_error)?.unwrap_or_default();
+        let mut config: Self = serde_yaml_ng::from_str::<Option<Self>>(text)
+            .map_err(yaml_error)?
+            .unwrap_or_default();
         // As in Prometheus, 0s is no interval.
         if config.global.evaluation_interval.is_zero() {
             config.global.evaluation_interval = GlobalConfig::default().evaluation_interval;
         }
-        let TsdbConfig { in_order_max_age, out_of_order_time_window, ahead_max, .. } = config.storage.tsdb;
+        let TsdbConfig {
+            in_order_max_age,
+            out_of_order_time_window,
+            ahead_max,
+            ..
+        } = config.storage.tsdb;
         if !(IN_ORDER_MAX_AGE_MIN..=AGE_MAX).contains(&in_order_max_age) {
             bail!("storage.tsdb.in_order_max_age: must be from 1m to 365d");
         }
@@ -213,7 +232,10 @@ impl Config {
         if external_labels.len() > EXTERNAL_LABELS_MAX {
             bail!("global.external_labels: must be at most {EXTERNAL_LABELS_MAX}");
         }
-        if external_labels.keys().any(|name| name.is_empty() || name == METRIC_NAME) {
+        if external_labels
+            .keys()
+            .any(|name| name.is_empty() || name == METRIC_NAME)
+        {
             bail!("global.external_labels: a name is empty or {METRIC_NAME}");
         }
         if config.storage.exemplars.max_exemplars > EXEMPLARS_MAX {
@@ -234,22 +256,32 @@ impl Config {
     pub fn keys_that_differ(&self, other: &Self) -> Vec<String> {
         let (new, old) = (self.values(), other.values());
         let all: BTreeSet<&String> = new.keys().chain(old.keys()).collect();
-        all.into_iter().filter(|key| new.get(*key) != old.get(*key)).cloned().collect()
+        all.into_iter()
+            .filter(|key| new.get(*key) != old.get(*key))
+            .cloned()
+            .collect()
     }
 
     /// Returns the values of the keys, down to two levels, and retention, which a reload changes.
     fn values(&self) -> BTreeMap<String, Value> {
         let mut values = BTreeMap::new();
-        let mut whole = serde_json::to_value(self).expect("strings, numbers and maps of them are JSON");
+        let mut whole =
+            serde_json::to_value(self).expect("strings, numbers and maps of them are JSON");
         if let Some(files) = whole.pointer_mut("/ingest/relabel_files") {
             *files = self.ingest.relabel_files_value();
         }
-        let retention = whole.pointer_mut("/storage/tsdb/retention").map(Value::take).unwrap_or_default();
+        let retention = whole
+            .pointer_mut("/storage/tsdb/retention")
+            .map(Value::take)
+            .unwrap_or_default();
         values.insert(RETENTION.to_owned(), retention);
         for (section, keys) in whole.as_object().into_iter().flatten() {
             match keys.as_object() {
                 Some(keys) => {
-                    values.extend(keys.iter().map(|(key, value)| (format!("{section}.{key}"), value.clone())));
+                    values.extend(
+                        keys.iter()
+                            .map(|(key, value)| (format!("{section}.{key}"), value.clone())),
+                    );
                 }
                 None => drop(values.insert(section.clone(), keys.clone())),
             }
@@ -259,23 +291,38 @@ impl Config {
 
     /// Makes paths relative to `folder`. An empty path is none.
     fn set_folder(&mut self, folder: &Path) {
-        let log_file = self.global.query_log_file.take().filter(|file| !file.as_os_str().is_empty());
+        let log_file = self
+            .global
+            .query_log_file
+            .take()
+            .filter(|file| !file.as_os_str().is_empty());
         self.global.query_log_file = log_file.map(|file| folder.join(file));
-        self.rule_files.iter_mut().for_each(|pattern| *pattern = folder.join(&*pattern));
+        self.rule_files
+            .iter_mut()
+            .for_each(|pattern| *pattern = folder.join(&*pattern));
         self.alerting.set_folder(folder);
-        self.tracing.iter_mut().for_each(|tracing| tracing.set_folder(folder));
+        self.tracing
+            .iter_mut()
+            .for_each(|tracing| tracing.set_folder(folder));
     }
 
-    /// Returns the configuration with absolute paths, and with the contents of the files that it includes. Printed and
-    /// loaded elsewhere, it is the same.
+    /// Returns the configuration with absolute paths, and with the contents of the files that it
+    /// includes. Printed and loaded elsewhere, it is the same.
     ///
     /// # Errors
     /// If the working directory is not known.
     pub fn self_contained(&self) -> std::io::Result<Self> {
-        let mut config = Self { ingest: self.ingest.self_contained(), ..self.clone() };
+        let mut config = Self {
+            ingest: self.ingest.self_contained(),
+            ..self.clone()
+        };
         config.set_folder(&std::env::current_dir()?);
         // Loading replaced environment variables, and `$$` by `$`.
-        config.global.external_labels.values_mut().for_each(|value| *value = value.replace('$', "$$"));
+        config
+            .global
+            .external_labels
+            .values_mut()
+            .for_each(|value| *value = value.replace('$', "$$"));
         Ok(config)
     }
 
@@ -285,7 +332,8 @@ impl Config {
     }
 }
 
-/// Returns `true` if a change of a key, as [`Config::keys_that_differ`] returns it, takes effect with a restart only.
+/// Returns `true` if a change of a key, as [`Config::keys_that_differ`] returns it, takes effect
+/// with a restart only.
 pub fn needs_restart(key: &str) -> bool {
     key.starts_with("storage.") && key != RETENTION
 }
@@ -322,7 +370,9 @@ mod tests {
     fn check(text: &str, expect: Result<Duration, &str>) {
         match (Config::parse(text), expect) {
             (Ok(config), Ok(age)) => assert_eq!(config.storage.tsdb.in_order_max_age, age),
-            (Err(rejected), Err(part)) => assert!(rejected.to_string().contains(part), "{rejected}"),
+            (Err(rejected), Err(part)) => {
+                assert!(rejected.to_string().contains(part), "{rejected}")
+            }
             (got, expect) => panic!("{text:?}: {got:?}, expected {expect:?}"),
         }
     }
@@ -331,7 +381,10 @@ mod tests {
     fn settings_are_read_and_have_defaults() {
         check("", Ok(Duration::from_secs(10_800)));
         check("storage: {tsdb: {}}", Ok(Duration::from_secs(10_800)));
-        check("storage:\n  tsdb:\n    in_order_max_age: 1h30m\n", Ok(Duration::from_secs(5_400)));
+        check(
+            "storage:\n  tsdb:\n    in_order_max_age: 1h30m\n",
+            Ok(Duration::from_secs(5_400)),
+        );
     }
 
     #[test]
@@ -340,27 +393,50 @@ mod tests {
         let (path, rules) = (dir.path().join("varve.yml"), dir.path().join("rules.yml"));
         std::fs::write(&path, "ingest: {relabel_files: [rules.yml]}").unwrap();
         let load = |name: &str| {
-            std::fs::write(&rules, format!("ingest: {{metric_relabel_configs: [{{action: keep, name: {name}}}]}}"))
-                .unwrap();
+            std::fs::write(
+                &rules,
+                format!("ingest: {{metric_relabel_configs: [{{action: keep, name: {name}}}]}}"),
+            )
+            .unwrap();
             Config::load(&path).unwrap()
         };
-        assert_eq!(load("a").keys_that_differ(&load("b")), ["ingest.relabel_files"]);
+        assert_eq!(
+            load("a").keys_that_differ(&load("b")),
+            ["ingest.relabel_files"]
+        );
         assert!(load("a").keys_that_differ(&load("a")).is_empty());
     }
 
     #[test]
     fn a_printed_configuration_is_parsed_back() {
-        let text = "global: {external_labels: {b: x, a: '1'}}\nstorage: {tsdb: {in_order_max_age: 1h30m}}";
+        let text =
+            "global: {external_labels: {b: x, a: '1'}}\nstorage: {tsdb: {in_order_max_age: 1h30m}}";
         let config = Config::parse(text).unwrap();
         let printed = config.to_yaml();
-        assert!(printed.contains("  external_labels:\n    a: '1'\n    b: x\n"), "{printed}");
-        assert!(printed.contains("    in_order_max_age: 1h30m\n"), "{printed}");
+        assert!(
+            printed.contains("  external_labels:\n    a: '1'\n    b: x\n"),
+            "{printed}"
+        );
+        assert!(
+            printed.contains("    in_order_max_age: 1h30m\n"),
+            "{printed}"
+        );
         assert_eq!(Config::parse(&printed).unwrap(), config);
-        for (size, print) in [("0", "0B"), ("1000", "1000B"), ("1536MiB", "1536MiB"), ("1024GiB", "1TiB")] {
-            let config =
-                Config::parse(&format!("storage: {{tsdb: {{retention: {{time: 0s, size: '{size}'}}}}}}")).unwrap();
+        for (size, print) in [
+            ("0", "0B"),
+            ("1000", "1000B"),
+            ("1536MiB", "1536MiB"),
+            ("1024GiB", "1TiB"),
+        ] {
+            let config = Config::parse(&format!(
+                "storage: {{tsdb: {{retention: {{time: 0s, size: '{size}'}}}}}}"
+            ))
+            .unwrap();
             let printed = config.to_yaml();
-            assert!(printed.contains(&format!("      time: 0s\n      size: {print}\n")), "{printed}");
+            assert!(
+                printed.contains(&format!("      time: 0s\n      size: {print}\n")),
+                "{printed}"
+            );
             assert_eq!(Config::parse(&printed).unwrap(), config);
         }
     }
@@ -374,24 +450,45 @@ mod tests {
         let (_, table) = rest.split_once("| key | takes effect on reload |").unwrap();
         let row = |line: &str| {
             let mut cells = line.split('|').map(str::trim).skip(1);
-            let keys: Vec<_> = cells.next()?.split(", ").map(|key| key.trim_matches('`').to_owned()).collect();
+            let keys: Vec<_> = cells
+                .next()?
+                .split(", ")
+                .map(|key| key.trim_matches('`').to_owned())
+                .collect();
             Some((keys, cells.next()?.starts_with("yes")))
         };
         let rows = table.trim_start().lines().skip(1).map_while(row);
-        let listed: BTreeMap<_, _> =
-            rows.flat_map(|(keys, is_applied)| keys.into_iter().map(move |key| (key, is_applied))).collect();
-        let expect: BTreeMap<_, _> =
-            config.values().into_keys().map(|key| (key.clone(), !needs_restart(&key))).collect();
+        let listed: BTreeMap<_, _> = rows
+            .flat_map(|(keys, is_applied)| keys.into_iter().map(move |key| (key, is_applied)))
+            .collect();
+        let expect: BTreeMap<_, _> = config
+            .values()
+            .into_keys()
+            .map(|key| (key.clone(), !needs_restart(&key)))
+            .collect();
         assert_eq!(listed, expect);
     }
 
     #[test]
     fn null_sections_and_an_interval_of_zero_are_the_default() {
-        let sections = ["global", "runtime", "storage", "otlp", "alerting", "ingest", "rule_files", "rules", "tracing"];
+        let sections = [
+            "global",
+            "runtime",
+            "storage",
+            "otlp",
+            "alerting",
+            "ingest",
+            "rule_files",
+            "rules",
+            "tracing",
+        ];
         for text in sections.map(|section| format!("{section}:\n")) {
             assert_eq!(Config::parse(&text).unwrap(), Config::default(), "{text}");
         }
-        for text in ["storage: {tsdb: , exemplars: ~}", "global: {external_labels: ~, evaluation_interval: 0s}"] {
+        for text in [
+            "storage: {tsdb: , exemplars: ~}",
+            "global: {external_labels: ~, evaluation_interval: 0s}",
+        ] {
             assert_eq!(Config::parse(text).unwrap(), Config::default(), "{text}");
         }
         let lists = [
@@ -413,36 +510,76 @@ mod tests {
             parse("global: {external_labels: {a: '', b: 'null'}}")
         );
         let rule = |null: &str| {
-            format!("{{source_labels: [a], target_label: b, separator: {null}, regex: {null}, replacement: {null}}}")
+            format!(
+                "{{source_labels: [a], target_label: b, separator: {null}, regex: {null}, replacement: {null}}}"
+            )
         };
         let rules = |null: &str| format!("alerting: {{alert_relabel_configs: [{}]}}", rule(null));
         assert_eq!(parse(&rules("~")), parse(&rules("''")));
         let alertmanager = |null: &str| {
             let entries = [
                 format!("{{bearer_token: {null}, bearer_token_file: {null}, path_prefix: {null}}}"),
-                format!("{{basic_auth: {{username: u, password: {null}}}, tls_config: {{ca_file: {null}}}}}"),
+                format!(
+                    "{{basic_auth: {{username: u, password: {null}}}, tls_config: {{ca_file: {null}}}}}"
+                ),
                 format!("{{static_configs: [{{targets: ['a:1'], labels: {{x: {null}}}}}]}}"),
             ];
             format!("alerting: {{alertmanagers: [{}]}}", entries.join(", "))
         };
         assert_eq!(parse(&alertmanager("null")), parse(&alertmanager("''")));
-        check("alerting: {alert_relabel_configs: [{target_label: null}]}", Err("alerting.alert_relabel_configs"));
+        check(
+            "alerting: {alert_relabel_configs: [{target_label: null}]}",
+            Err("alerting.alert_relabel_configs"),
+        );
     }
 
     #[test]
     fn unknown_keys_are_errors() {
-        check("global: {scrape_interval: 15s}", Err("global: unknown field `scrape_interval`"));
-        check("global: {external_labels: {__name__: b}}", Err("global.external_labels: a name is empty or __name__"));
-        check("rules: {max_wait: 6m}", Err("rules.max_wait: must be at most 5m"));
+        check(
+            "global: {scrape_interval: 15s}",
+            Err("global: unknown field `scrape_interval`"),
+        );
+        check(
+            "global: {external_labels: {__name__: b}}",
+            Err("global.external_labels: a name is empty or __name__"),
+        );
+        check(
+            "rules: {max_wait: 6m}",
+            Err("rules.max_wait: must be at most 5m"),
+        );
         check("rules: {wait: x}", Err("rules.wait: unknown variant `x`"));
-        check("storage: {tsdb: {path: x}}", Err("storage.tsdb: unknown field `path`"));
-        check("storage: {tsdb: {in_order_max_age: 5}}", Err("storage.tsdb.in_order_max_age"));
-        check("storage: {tsdb: {in_order_max_age: 5 minutes}}", Err("unknown unit \" minutes\""));
-        check("storage: {tsdb: {in_order_max_age: 1s}}", Err("must be from 1m to 365d"));
-        check("storage: {tsdb: {ahead_max: 2y}}", Err("storage.tsdb.ahead_max"));
-        check("storage: {exemplars: {max_exemplars: 10000001}}", Err("storage.exemplars.max_exemplars"));
-        check("storage: {exemplars: {max_exemplars: -1}}", Err("storage.exemplars.max_exemplars"));
+        check(
+            "storage: {tsdb: {path: x}}",
+            Err("storage.tsdb: unknown field `path`"),
+        );
+        check(
+            "storage: {tsdb: {in_order_max_age: 5}}",
+            Err("storage.tsdb.in_order_max_age"),
+        );
+        check(
+            "storage: {tsdb: {in_order_max_age: 5 minutes}}",
+            Err("unknown unit \" minutes\""),
+        );
+        check(
+            "storage: {tsdb: {in_order_max_age: 1s}}",
+            Err("must be from 1m to 365d"),
+        );
+        check(
+            "storage: {tsdb: {ahead_max: 2y}}",
+            Err("storage.tsdb.ahead_max"),
+        );
+        check(
+            "storage: {exemplars: {max_exemplars: 10000001}}",
+            Err("storage.exemplars.max_exemplars"),
+        );
+        check(
+            "storage: {exemplars: {max_exemplars: -1}}",
+            Err("storage.exemplars.max_exemplars"),
+        );
         check("[]", Err("invalid type: sequence, expected a mapping"));
-        check("storage: 5", Err("storage: invalid type: integer `5`, expected a mapping at line 1 column 10"));
+        check(
+            "storage: 5",
+            Err("storage: invalid type: integer `5`, expected a mapping at line 1 column 10"),
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Section `otlp`: the translation of OpenTelemetry metrics. Keys, defaults and errors are Prometheus'.
+//! Section `otlp`: the translation of OpenTelemetry metrics. Keys, defaults and errors are
+//! Prometheus'.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +23,8 @@ pub struct OtlpConfig {
     ignore_resource_attributes: Vec<String>,
     /// The translation of names. Default `UnderscoreEscapingWithSuffixes`.
     translation_strategy: String,
-    /// `target_info` keeps the attributes that `job` and `instance` are derived from. Default false.
+    /// `target_info` keeps the attributes that `job` and `instance` are derived from. Default
+    /// false.
     keep_identifying_resource_attributes: bool,
     /// Histograms with explicit bounds become native ones. Default false.
     convert_histograms_to_nhcb: bool,
@@ -51,8 +53,8 @@ impl Default for OtlpConfig {
 }
 
 impl OtlpConfig {
-    /// Returns the settings. `lookback_ms` is the lookback delta of queries, and `delta_to_cumulative` whether deltas
-    /// are added up.
+    /// Returns the settings. `lookback_ms` is the lookback delta of queries, and
+    /// `delta_to_cumulative` whether deltas are added up.
     ///
     /// # Errors
     /// What Prometheus refuses too.
@@ -71,28 +73,45 @@ impl OtlpConfig {
     }
 
     fn strategy(&self) -> Result<TranslationStrategy> {
-        match STRATEGIES.iter().find(|(name, _)| *name == self.translation_strategy) {
+        match STRATEGIES
+            .iter()
+            .find(|(name, _)| *name == self.translation_strategy)
+        {
             Some((_, strategy)) => Ok(*strategy),
-            None => bail!("otlp: unsupported OTLP translation strategy {:?}", self.translation_strategy),
+            None => bail!(
+                "otlp: unsupported OTLP translation strategy {:?}",
+                self.translation_strategy
+            ),
         }
     }
 
     fn promoted(&self) -> Result<PromotedAttributes> {
-        let (promoted, ignored) = (&self.promote_resource_attributes, &self.ignore_resource_attributes);
+        let (promoted, ignored) = (
+            &self.promote_resource_attributes,
+            &self.ignore_resource_attributes,
+        );
         if !self.promote_all_resource_attributes {
             if !ignored.is_empty() {
                 bail!(
                     "otlp: 'ignore_resource_attributes' cannot be configured unless 'promote_all_resource_attributes' is true"
                 );
             }
-            return Ok(PromotedAttributes::Only(names(promoted, "promote_resource_attributes", "promoted")?));
+            return Ok(PromotedAttributes::Only(names(
+                promoted,
+                "promote_resource_attributes",
+                "promoted",
+            )?));
         }
         if !promoted.is_empty() {
             bail!(
                 "otlp: 'promote_all_resource_attributes' and 'promote_resource_attributes' cannot be configured simultaneously"
             );
         }
-        Ok(PromotedAttributes::AllBut(names(ignored, "ignore_resource_attributes", "ignored")?))
+        Ok(PromotedAttributes::AllBut(names(
+            ignored,
+            "ignore_resource_attributes",
+            "ignored",
+        )?))
     }
 }
 
@@ -110,9 +129,18 @@ fn names(attributes: &[String], key: &str, adjective: &str) -> Result<BTreeSet<S
 }
 
 const STRATEGIES: [(&str, TranslationStrategy); 4] = [
-    ("UnderscoreEscapingWithSuffixes", TranslationStrategy::UnderscoreEscapingWithSuffixes),
-    ("UnderscoreEscapingWithoutSuffixes", TranslationStrategy::UnderscoreEscapingWithoutSuffixes),
-    ("NoUTF8EscapingWithSuffixes", TranslationStrategy::NoUtf8EscapingWithSuffixes),
+    (
+        "UnderscoreEscapingWithSuffixes",
+        TranslationStrategy::UnderscoreEscapingWithSuffixes,
+    ),
+    (
+        "UnderscoreEscapingWithoutSuffixes",
+        TranslationStrategy::UnderscoreEscapingWithoutSuffixes,
+    ),
+    (
+        "NoUTF8EscapingWithSuffixes",
+        TranslationStrategy::NoUtf8EscapingWithSuffixes,
+    ),
     ("NoTranslation", TranslationStrategy::NoTranslation),
 ];
 
@@ -122,8 +150,10 @@ mod tests {
 
     fn check(text: &str, expect: Result<PromotedAttributes, &str>) {
         let config: OtlpConfig = serde_yaml_ng::from_str(text).unwrap();
-        let settings =
-            config.settings(1, false).map(|settings| settings.promoted).map_err(|rejected| rejected.to_string());
+        let settings = config
+            .settings(1, false)
+            .map(|settings| settings.promoted)
+            .map_err(|rejected| rejected.to_string());
         match (settings, expect) {
             (Ok(promoted), Ok(expect)) => assert_eq!(promoted, expect),
             (Err(rejected), Err(part)) => assert!(rejected.contains(part), "{rejected}"),
@@ -135,12 +165,33 @@ mod tests {
     fn settings_are_checked_like_prometheus() {
         let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         check("{}", Ok(PromotedAttributes::Only(set(&[]))));
-        check("promote_resource_attributes: [' a ', b]", Ok(PromotedAttributes::Only(set(&["a", "b"]))));
-        check("promote_all_resource_attributes: true", Ok(PromotedAttributes::AllBut(set(&[]))));
-        check("promote_resource_attributes: [a, a]", Err("duplicated promoted OTel resource attribute \"a\""));
-        check("promote_resource_attributes: ['']", Err("empty promoted OTel resource attribute"));
-        check("ignore_resource_attributes: [a]", Err("cannot be configured unless"));
-        check("{promote_all_resource_attributes: true, promote_resource_attributes: [a]}", Err("simultaneously"));
-        check("translation_strategy: x", Err("unsupported OTLP translation strategy \"x\""));
+        check(
+            "promote_resource_attributes: [' a ', b]",
+            Ok(PromotedAttributes::Only(set(&["a", "b"]))),
+        );
+        check(
+            "promote_all_resource_attributes: true",
+            Ok(PromotedAttributes::AllBut(set(&[]))),
+        );
+        check(
+            "promote_resource_attributes: [a, a]",
+            Err("duplicated promoted OTel resource attribute \"a\""),
+        );
+        check(
+            "promote_resource_attributes: ['']",
+            Err("empty promoted OTel resource attribute"),
+        );
+        check(
+            "ignore_resource_attributes: [a]",
+            Err("cannot be configured unless"),
+        );
+        check(
+            "{promote_all_resource_attributes: true, promote_resource_attributes: [a]}",
+            Err("simultaneously"),
+        );
+        check(
+            "translation_strategy: x",
+            Err("unsupported OTLP translation strategy \"x\""),
+        );
     }
 }

@@ -10,7 +10,8 @@ use super::{duration, print};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RulesConfig {
-    /// `data`: an evaluation starts when all senders have delivered its time. `none`: at its time. Default `data`.
+    /// `data`: an evaluation starts when all senders have delivered its time. `none`: at its time.
+    /// Default `data`.
     pub wait: Wait,
     /// How long an evaluation waits for data at most. Default 10s; up to 5m.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
@@ -33,6 +34,9 @@ pub(super) const MAX_WAIT_MAX: Duration = Duration::from_secs(300);
 
 impl Default for RulesConfig {
     fn default() -> Self {
-        Self { wait: Wait::default(), max_wait: Duration::from_secs(10) }
+        Self {
+            wait: Wait::default(),
+            max_wait: Duration::from_secs(10),
+        }
     }
 }

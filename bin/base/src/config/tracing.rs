@@ -19,7 +19,8 @@ pub struct TracingConfig {
     pub client_type: ClientType,
     /// `host:port` of the receiver.
     endpoint: String,
-    /// Share of requests without a parent that are traced. Default 0; 1 and more is all, 0 and less none.
+    /// Share of requests without a parent that are traced. Default 0; 1 and more is all, 0 and less
+    /// none.
     pub sampling_fraction: f64,
     /// Whether to send without TLS.
     insecure: bool,
@@ -87,8 +88,14 @@ impl TracingConfig {
     pub(super) fn check(&self) -> Result<()> {
         for name in self.headers.keys() {
             let is_authorization = name.eq_ignore_ascii_case("authorization");
-            ensure!(!is_authorization, "tracing.headers: custom authorization headers are not supported");
-            ensure!(!is_reserved(name), "tracing.headers: {name} is a reserved header");
+            ensure!(
+                !is_authorization,
+                "tracing.headers: custom authorization headers are not supported"
+            );
+            ensure!(
+                !is_reserved(name),
+                "tracing.headers: {name} is a reserved header"
+            );
         }
         ensure!(!self.endpoint.is_empty(), "tracing.endpoint: must be set");
         self.url().map(drop)
@@ -96,7 +103,11 @@ impl TracingConfig {
 
     /// Returns the timeout of a request.
     pub fn timeout(&self) -> Duration {
-        if self.timeout.is_zero() { TIMEOUT } else { self.timeout }
+        if self.timeout.is_zero() {
+            TIMEOUT
+        } else {
+            self.timeout
+        }
     }
 
     /// Returns the URL of the receiver.
@@ -106,16 +117,25 @@ impl TracingConfig {
     pub fn url(&self) -> Result<Url> {
         let is_address = !self.endpoint.contains(['/', '@']);
         let scheme = if self.insecure { "http" } else { "https" };
-        let url = Url::parse(&format!("{scheme}://{}", self.endpoint)).ok().filter(|_| is_address);
+        let url = Url::parse(&format!("{scheme}://{}", self.endpoint))
+            .ok()
+            .filter(|_| is_address);
         url.ok_or_else(|| anyhow::anyhow!("tracing.endpoint: {:?} is not host:port", self.endpoint))
     }
 
     /// Checks the headers, and the TLS settings unless traces are sent without TLS. Blocks.
     ///
     /// # Errors
-    /// The errors of [`TracingConfig::access`], and if a certificate or another TLS setting is invalid.
+    /// The errors of [`TracingConfig::access`], and if a certificate or another TLS setting is
+    /// invalid.
     pub fn check_access(&self) -> Result<()> {
-        self.access().and_then(|access| if self.insecure { Ok(()) } else { access.check_tls() })
+        self.access().and_then(|access| {
+            if self.insecure {
+                Ok(())
+            } else {
+                access.check_tls()
+            }
+        })
     }
 
     /// Reads the certificates. Blocks.
@@ -123,7 +143,10 @@ impl TracingConfig {
     /// # Errors
     /// If a file cannot be read or a value is invalid. The message contains no secret.
     pub fn access(&self) -> Result<Access> {
-        let settings = HttpClientConfig { tls_config: self.tls_config.clone(), ..HttpClientConfig::default() };
+        let settings = HttpClientConfig {
+            tls_config: self.tls_config.clone(),
+            ..HttpClientConfig::default()
+        };
         let mut access = Access::new(&settings)?;
         for (name, value) in &self.headers {
             access.add_header(name, &value.0)?;
@@ -139,15 +162,33 @@ mod tests {
     #[test]
     fn invalid_settings_are_rejected_by_key() {
         let check = |text: &str, expect: &str| {
-            let error = format!("{:#}", Config::parse(&format!("tracing: {text}")).unwrap_err());
+            let error = format!(
+                "{:#}",
+                Config::parse(&format!("tracing: {text}")).unwrap_err()
+            );
             assert!(error.contains(expect), "{error}");
         };
         check("{}", "tracing.endpoint: must be set");
-        check("{endpoint: 'http://a:1'}", "tracing.endpoint: \"http://a:1\" is not host:port");
-        check("{endpoint: 'a:1', client_type: udp}", "tracing.client_type: unknown variant `udp`");
-        check("{endpoint: 'a:1', compression: snappy}", "tracing.compression: unknown variant `snappy`");
-        check("{endpoint: 'a:1', headers: {Authorization: x}}", "custom authorization headers are not supported");
-        check("{endpoint: 'a:1', headers: {Host: x}}", "Host is a reserved header");
+        check(
+            "{endpoint: 'http://a:1'}",
+            "tracing.endpoint: \"http://a:1\" is not host:port",
+        );
+        check(
+            "{endpoint: 'a:1', client_type: udp}",
+            "tracing.client_type: unknown variant `udp`",
+        );
+        check(
+            "{endpoint: 'a:1', compression: snappy}",
+            "tracing.compression: unknown variant `snappy`",
+        );
+        check(
+            "{endpoint: 'a:1', headers: {Authorization: x}}",
+            "custom authorization headers are not supported",
+        );
+        check(
+            "{endpoint: 'a:1', headers: {Host: x}}",
+            "Host is a reserved header",
+        );
         check("{endpoint: 'a:1', url: x}", "tracing: unknown field `url`");
     }
 
@@ -155,16 +196,28 @@ mod tests {
     fn the_section_is_optional_and_prints_no_header() {
         assert!(Config::parse("").unwrap().tracing.is_none());
         let null = "tracing: {endpoint: 'a:4317', headers: ~, tls_config: }";
-        assert_eq!(Config::parse(null).unwrap(), Config::parse("tracing: {endpoint: 'a:4317'}").unwrap());
-        let of_secret =
-            |value| Config::parse(&format!("tracing: {{endpoint: 'a:4317', headers: {{x: {value}}}}}")).unwrap();
+        assert_eq!(
+            Config::parse(null).unwrap(),
+            Config::parse("tracing: {endpoint: 'a:4317'}").unwrap()
+        );
+        let of_secret = |value| {
+            Config::parse(&format!(
+                "tracing: {{endpoint: 'a:4317', headers: {{x: {value}}}}}"
+            ))
+            .unwrap()
+        };
         assert_eq!(of_secret("~"), of_secret("''"));
-        let text = "tracing: {endpoint: 'a:4317', headers: {x-token: s3cret}, sampling_fraction: 0.5}";
+        let text =
+            "tracing: {endpoint: 'a:4317', headers: {x-token: s3cret}, sampling_fraction: 0.5}";
         let printed = Config::parse(text).unwrap().to_yaml();
         assert!(
-            printed.contains("  endpoint: a:4317\n") && printed.contains("  sampling_fraction: 0.5\n"),
+            printed.contains("  endpoint: a:4317\n")
+                && printed.contains("  sampling_fraction: 0.5\n"),
             "{printed}"
         );
-        assert!(printed.contains("  client_type: grpc\n") && !printed.contains("s3cret"), "{printed}");
+        assert!(
+            printed.contains("  client_type: grpc\n") && !printed.contains("s3cret"),
+            "{printed}"
+        );
     }
 }

@@ -8,15 +8,19 @@ use serde::{Deserialize, Deserializer};
 /// Before the name of the type that a mapping is read into.
 const TYPE_NAME: &str = "expected struct ";
 
-/// Converts an error of the parser. It names the expected mapping, not the type that the mapping is read into.
+/// Converts an error of the parser. It names the expected mapping, not the type that the mapping is
+/// read into.
 pub fn yaml_error(error: serde_yaml_ng::Error) -> Error {
     let text = error.to_string();
-    let Some((before, after)) = text.split_once(TYPE_NAME) else { return error.into() };
+    let Some((before, after)) = text.split_once(TYPE_NAME) else {
+        return error.into();
+    };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
     Error::msg(format!("{before}expected a mapping{rest}"))
 }
 
-/// Reads a value whose null is the default, as in Prometheus. Without it, the string of `null` is `"null"`.
+/// Reads a value whose null is the default, as in Prometheus. Without it, the string of `null` is
+/// `"null"`.
 pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -26,7 +30,12 @@ where
 }
 
 /// Reads labels. Null is an empty value.
-pub(super) fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+pub(super) fn labels<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<BTreeMap<String, String>, D::Error> {
     let labels: BTreeMap<String, Option<String>> = null_is_default(deserializer)?;
-    Ok(labels.into_iter().map(|(name, value)| (name, value.unwrap_or_default())).collect())
+    Ok(labels
+        .into_iter()
+        .map(|(name, value)| (name, value.unwrap_or_default()))
+        .collect())
 }

@@ -1,25 +1,38 @@
 //! Settings of the allocator.
 //!
-//! By default mimalloc retains freed pages for a second, and a thread collects its heap once in ten thousand slow
-//! allocations. A store is inactive for minutes after a flush. It also uses huge pages, each of which is resident even
-//! if only a few bytes of it are in use. The settings here need a third to a half less memory
-//! (docs/decisions/storage/0006-freed-memory.md). mimalloc reads them from the environment before `main`, so the
-//! process sets them and executes itself again, with the same process id.
+//! By default mimalloc retains freed pages for a second, and a thread collects its heap once in ten
+//! thousand slow allocations. A store is inactive for minutes after a flush. It also uses huge
+//! pages, each of which is resident even if only a few bytes of it are in use. The settings here
+//! need a third to a half less memory (docs/decisions/storage/0006-freed-memory.md). mimalloc reads
+//! them from the environment before `main`, so the process sets them and executes itself again,
+//! with the same process id.
 
 use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// mimalloc's settings: milliseconds for which freed pages are retained, slow allocations of a thread between two
-/// collections, and whether huge pages are used.
-const SETTINGS: [(&str, &str); 3] =
-    [("MIMALLOC_PURGE_DELAY", "10"), ("MIMALLOC_GENERIC_COLLECT", "1000"), ("MIMALLOC_ALLOW_THP", "0")];
+/// mimalloc's settings: milliseconds for which freed pages are retained, slow allocations of a
+/// thread between two collections, and whether huge pages are used.
+const SETTINGS: [(&str, &str); 3] = [
+    ("MIMALLOC_PURGE_DELAY", "10"),
+    ("MIMALLOC_GENERIC_COLLECT", "1000"),
+    ("MIMALLOC_ALLOW_THP", "0"),
+];
 
-/// Returns freed memory to the operating system soon, unless the environment has other settings. Call it before any
-/// thread is started. If it fails, the process continues and uses more memory.
+/// Returns freed memory to the operating system soon, unless the environment has other settings.
+/// Call it before any thread is started. If it fails, the process continues and uses more memory.
 pub fn release_freed_memory() {
-    let unset: Vec<_> = SETTINGS.into_iter().filter(|(name, _)| env::var_os(name).is_none()).collect();
+    let unset: Vec<_> = SETTINGS
+        .into_iter()
+        .filter(|(name, _)| env::var_os(name).is_none())
+        .collect();
     let mut args = env::args_os();
-    let Some(name) = args.next().filter(|_| !unset.is_empty()) else { return };
-    let _failed = Command::new("/proc/self/exe").arg0(name).args(args).envs(unset).exec();
+    let Some(name) = args.next().filter(|_| !unset.is_empty()) else {
+        return;
+    };
+    let _failed = Command::new("/proc/self/exe")
+        .arg0(name)
+        .args(args)
+        .envs(unset)
+        .exec();
 }

@@ -9,10 +9,16 @@ use anyhow::{Context, Result, ensure};
 /// Reads a text file.
 ///
 /// # Errors
-/// If it has more than `size_max` bytes, cannot be read, or is not UTF-8. The message names the file.
+/// If it has more than `size_max` bytes, cannot be read, or is not UTF-8. The message names the
+/// file.
 pub fn read_text(path: &Path, size_max: u64) -> Result<String> {
-    let size = fs::metadata(path).with_context(|| format!("read {path:?}"))?.len();
-    ensure!(size <= size_max, "{path:?} has {size} bytes, more than {size_max}");
+    let size = fs::metadata(path)
+        .with_context(|| format!("read {path:?}"))?
+        .len();
+    ensure!(
+        size <= size_max,
+        "{path:?} has {size} bytes, more than {size_max}"
+    );
     fs::read_to_string(path).with_context(|| format!("read {path:?}"))
 }
 
@@ -22,7 +28,9 @@ pub fn read_text(path: &Path, size_max: u64) -> Result<String> {
 /// If it cannot be removed. The message names it.
 pub fn remove_dir(dir: &Path) -> Result<()> {
     match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).with_context(|| format!("remove {dir:?}")),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {dir:?}"))
+        }
         _ => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
-//! Cores and memory of the machine, or of the cgroup of the process; limit of open files; settings of the allocator;
-//! small files.
+//! Cores and memory of the machine, or of the cgroup of the process; limit of open files; settings
+//! of the allocator; small files.
 
 pub mod allocator;
 pub mod files;
@@ -28,17 +28,26 @@ pub fn shards() -> usize {
 
 /// Returns the name of the machine, or an empty string if the system reports none.
 pub fn hostname() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim_end().to_owned()
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .unwrap_or_default()
+        .trim_end()
+        .to_owned()
 }
 
-/// Raises the number of files that the process may open to the maximum that the system grants. Returns the limit that
-/// now holds; `None` if there is none.
+/// Raises the number of files that the process may open to the maximum that the system grants.
+/// Returns the limit that now holds; `None` if there is none.
 pub fn raise_open_files_limit() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
         return current;
     }
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+    if let Err(error) = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: maximum,
+            maximum,
+        },
+    ) {
         tracing::warn!(?current, ?maximum, %error, "could not raise the limit of open files");
         return current;
     }
@@ -72,7 +81,10 @@ enum Bounded {
     /// The process.
     Process,
     /// All processes of a cgroup.
-    Group { version: &'static Version, dir: PathBuf },
+    Group {
+        version: &'static Version,
+        dir: PathBuf,
+    },
 }
 
 /// The file names of a cgroup version.
@@ -99,33 +111,53 @@ const VERSION_2: Version = Version {
 };
 
 impl Memory {
-    /// Finds the limits: those of the process' cgroups and all their ancestors, and the machine's memory.
+    /// Finds the limits: those of the process' cgroups and all their ancestors, and the machine's
+    /// memory.
     pub fn find() -> Self {
-        let machine =
-            read("/proc/meminfo").and_then(|text| meminfo_total_bytes(&text)).unwrap_or(MEMORY_FALLBACK_BYTES);
+        let machine = read("/proc/meminfo")
+            .and_then(|text| meminfo_total_bytes(&text))
+            .unwrap_or(MEMORY_FALLBACK_BYTES);
         Self::given(machine)
     }
 
     /// Returns a configured limit of the process, and the lower ones of its cgroups.
     pub fn given(limit_bytes: u64) -> Self {
         let own = read("/proc/self/cgroup").unwrap_or_default();
-        let groups = own.lines().filter_map(group_of_line).flat_map(|(version, group)| bounds_of(version, group));
+        let groups = own
+            .lines()
+            .filter_map(group_of_line)
+            .flat_map(|(version, group)| bounds_of(version, group));
         // In cgroup v1 an unset limit is a huge number.
         let groups = groups.filter(|bound| bound.limit_bytes < limit_bytes);
-        let process = Bound { limit_bytes, what: Bounded::Process };
-        Self { bounds: groups.chain([process]).collect() }
+        let process = Bound {
+            limit_bytes,
+            what: Bounded::Process,
+        };
+        Self {
+            bounds: groups.chain([process]).collect(),
+        }
     }
 
     /// Returns the lowest limit.
     pub fn limit_bytes(&self) -> u64 {
-        self.bounds.iter().map(|bound| bound.limit_bytes).min().unwrap_or(MEMORY_FALLBACK_BYTES)
+        self.bounds
+            .iter()
+            .map(|bound| bound.limit_bytes)
+            .min()
+            .unwrap_or(MEMORY_FALLBACK_BYTES)
     }
 
     /// Returns the usage that is closest to its limit; `None` if the system does not report it.
     pub fn usage(&self) -> Option<Usage> {
-        let usages = self.bounds.iter().filter_map(|Bound { limit_bytes, what }| {
-            Some(Usage { used_bytes: what.used_bytes()?, limit_bytes: *limit_bytes })
-        });
+        let usages = self
+            .bounds
+            .iter()
+            .filter_map(|Bound { limit_bytes, what }| {
+                Some(Usage {
+                    used_bytes: what.used_bytes()?,
+                    limit_bytes: *limit_bytes,
+                })
+            });
         usages.max_by(|a, b| a.share().total_cmp(&b.share()))
     }
 }
@@ -155,7 +187,10 @@ fn group_of_line(line: &str) -> Option<(&'static Version, &str)> {
     let (controllers, group) = (fields.next()?, fields.next()?);
     match controllers {
         "" => Some((&VERSION_2, group)),
-        _ => controllers.split(',').any(|name| name == "memory").then_some((&VERSION_1, group)),
+        _ => controllers
+            .split(',')
+            .any(|name| name == "memory")
+            .then_some((&VERSION_1, group)),
     }
 }
 
@@ -163,34 +198,58 @@ fn group_of_line(line: &str) -> Option<(&'static Version, &str)> {
 fn bounds_of(version: &'static Version, group: &str) -> Vec<Bound> {
     let bound = |dir: PathBuf| {
         let limit_bytes = read(dir.join(version.limit))?.trim().parse().ok()?;
-        Some(Bound { limit_bytes, what: Bounded::Group { version, dir } })
+        Some(Bound {
+            limit_bytes,
+            what: Bounded::Group { version, dir },
+        })
     };
-    dirs_of(version, group).into_iter().filter_map(bound).collect()
+    dirs_of(version, group)
+        .into_iter()
+        .filter_map(bound)
+        .collect()
 }
 
 fn dirs_of(version: &Version, group: &str) -> Vec<PathBuf> {
-    // In a container the path may be the host's, while the mount shows the container's group as root: `ancestors` ends
-    // there.
-    Path::new(group.trim_start_matches('/')).ancestors().map(|dir| Path::new(version.root).join(dir)).collect()
+    // In a container the path may be the host's, while the mount shows the container's group as
+    // root: `ancestors` ends there.
+    Path::new(group.trim_start_matches('/'))
+        .ancestors()
+        .map(|dir| Path::new(version.root).join(dir))
+        .collect()
 }
 
 /// Returns the file pages in the memory of a group.
 fn file_bytes(version: &Version, stat: &str) -> u64 {
-    let line = |name: &&str| stat.lines().find_map(|line| line.strip_prefix(*name)?.trim().parse::<u64>().ok());
+    let line = |name: &&str| {
+        stat.lines()
+            .find_map(|line| line.strip_prefix(*name)?.trim().parse::<u64>().ok())
+    };
     version.files.iter().filter_map(line).sum()
 }
 
 /// Returns the private memory of a process.
 fn process_bytes(status: &str) -> Option<u64> {
     let kib = |key: &str| {
-        status.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_suffix(" kB")?.parse::<u64>().ok())
+        status.lines().find_map(|line| {
+            line.strip_prefix(key)?
+                .trim()
+                .strip_suffix(" kB")?
+                .parse::<u64>()
+                .ok()
+        })
     };
     Some((kib("RssAnon:")? + kib("RssShmem:").unwrap_or(0)) * 1024)
 }
 
 fn meminfo_total_bytes(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib * 1024)
 }
 
 fn read(path: impl AsRef<Path>) -> Option<String> {
@@ -206,15 +265,22 @@ mod tests {
         let (version, group) = group_of_line("0::/a/b").unwrap();
         let expect = ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup/"];
         assert!(dirs_of(version, group).iter().eq(expect.map(Path::new)));
-        assert_eq!(group_of_line("4:cpu,memory:/x").unwrap().0.limit, "memory.limit_in_bytes");
+        assert_eq!(
+            group_of_line("4:cpu,memory:/x").unwrap().0.limit,
+            "memory.limit_in_bytes"
+        );
         assert_eq!(group_of_line("3:cpu:/x"), None);
     }
 
     #[test]
     fn file_pages_are_not_counted_as_used() {
         let stat = "anon 5\ninactive_file 30\nactive_file 4\ntotal_inactive_file 100\n";
-        assert_eq!((file_bytes(&VERSION_2, stat), file_bytes(&VERSION_1, stat)), (34, 100));
-        let status = "VmRSS:\t  90 kB\nRssAnon:\t      16 kB\nRssFile:\t  8 kB\nRssShmem:\t  1 kB\n";
+        assert_eq!(
+            (file_bytes(&VERSION_2, stat), file_bytes(&VERSION_1, stat)),
+            (34, 100)
+        );
+        let status =
+            "VmRSS:\t  90 kB\nRssAnon:\t      16 kB\nRssFile:\t  8 kB\nRssShmem:\t  1 kB\n";
         assert_eq!(process_bytes(status), Some(17 * 1024));
     }
 
@@ -229,7 +295,10 @@ mod tests {
 
     #[test]
     fn total_memory_is_parsed_in_kibibytes() {
-        assert_eq!(meminfo_total_bytes("MemFree: 1 kB\nMemTotal:       16 kB\n"), Some(16 * 1024));
+        assert_eq!(
+            meminfo_total_bytes("MemFree: 1 kB\nMemTotal:       16 kB\n"),
+            Some(16 * 1024)
+        );
         assert_eq!(meminfo_total_bytes("nonsense"), None);
     }
 }

@@ -24,22 +24,38 @@ pub fn usage(pid: u32) -> Result<Usage> {
         std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
     };
     let (stat, status) = (read("stat")?, read("status")?);
-    let kib = |key: &str| status_kib(&status, key).with_context(|| format!("find {key} of process {pid}"));
+    let kib = |key: &str| {
+        status_kib(&status, key).with_context(|| format!("find {key} of process {pid}"))
+    };
     let cpu = cpu(&stat).with_context(|| format!("find the CPU time of process {pid}"))?;
-    Ok(Usage { cpu, resident_bytes: kib("VmRSS:")? * 1024, peak_bytes: kib("VmHWM:")? * 1024 })
+    Ok(Usage {
+        cpu,
+        resident_bytes: kib("VmRSS:")? * 1024,
+        peak_bytes: kib("VmHWM:")? * 1024,
+    })
 }
 
-/// Returns user plus system time, fields 14 and 15. Field 2 is a name that may contain any character.
+/// Returns user plus system time, fields 14 and 15. Field 2 is a name that may contain any
+/// character.
 pub fn cpu(stat: &str) -> Option<Duration> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    let mut ticks = after_name.split_whitespace().skip(11).map(str::parse::<u64>);
+    let mut ticks = after_name
+        .split_whitespace()
+        .skip(11)
+        .map(str::parse::<u64>);
     let total = ticks.next()?.ok()? + ticks.next()?.ok()?;
     Some(Duration::from_millis(total * 1000 / TICKS_PER_S))
 }
 
 /// Returns a value of `/proc/<pid>/status` in KiB.
 pub fn status_kib(status: &str, key: &str) -> Option<u64> {
-    status.lines().find_map(|line| line.strip_prefix(key))?.trim().strip_suffix(" kB")?.parse().ok()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(key))?
+        .trim()
+        .strip_suffix(" kB")?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -51,7 +67,10 @@ mod tests {
         let stat = "7 (a) b (c)) S 1 1 1 0 -1 4194560 1 1 1 1 250 50 0 0 20 0 1 0 1 1 1";
         assert_eq!(cpu(stat), Some(Duration::from_secs(3)));
         assert_eq!(cpu("7 (a"), None);
-        assert_eq!(status_kib("VmPeak:\t 9 kB\nVmRSS:\t    16 kB\n", "VmRSS:"), Some(16));
+        assert_eq!(
+            status_kib("VmPeak:\t 9 kB\nVmRSS:\t    16 kB\n", "VmRSS:"),
+            Some(16)
+        );
     }
 
     #[test]

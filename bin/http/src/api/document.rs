@@ -19,8 +19,8 @@ struct Document {
     components: Value,
 }
 
-/// Returns the document as YAML, in this version of the specification, for clients that reach the API under the URL
-/// `server`.
+/// Returns the document as YAML, in this version of the specification, for clients that reach the
+/// API under the URL `server`.
 pub(super) fn describe(endpoints: &[Endpoint], version: &'static str, server: &str) -> String {
     let mut schemas = Schemas::default();
     let string = || json!({ "type": "string" });
@@ -35,7 +35,10 @@ pub(super) fn describe(endpoints: &[Endpoint], version: &'static str, server: &s
     for endpoint in endpoints {
         let operations = paths.entry(endpoint.path).or_default();
         for method in endpoint.methods {
-            operations.insert(method.to_lowercase(), operation(endpoint, method, &error, &mut schemas));
+            operations.insert(
+                method.to_lowercase(),
+                operation(endpoint, method, &error, &mut schemas),
+            );
         }
     }
     let document = Document {
@@ -53,9 +56,14 @@ pub(super) fn describe(endpoints: &[Endpoint], version: &'static str, server: &s
 }
 
 fn operation(endpoint: &Endpoint, method: &str, error: &Value, schemas: &mut Schemas) -> Value {
-    let is_in_form = |parameter: &&Parameter| method == "POST" && !matches!(parameter.kind, Kind::Path);
-    let (in_form, in_url): (Vec<&Parameter>, Vec<&Parameter>) = endpoint.parameters.iter().partition(is_in_form);
-    let in_url: Vec<_> = in_url.into_iter().map(|parameter| parameter.to_json()).collect();
+    let is_in_form =
+        |parameter: &&Parameter| method == "POST" && !matches!(parameter.kind, Kind::Path);
+    let (in_form, in_url): (Vec<&Parameter>, Vec<&Parameter>) =
+        endpoint.parameters.iter().partition(is_in_form);
+    let in_url: Vec<_> = in_url
+        .into_iter()
+        .map(|parameter| parameter.to_json())
+        .collect();
     let (status, success) = match endpoint.content {
         Content::None => ("204", json!({ "description": "Done." })),
         Content::Json(data) => {
@@ -65,7 +73,10 @@ fn operation(endpoint: &Endpoint, method: &str, error: &Value, schemas: &mut Sch
                 json!({ "description": "Success.", "content": { "application/json": { "schema": enveloped(data) } } }),
             )
         }
-        Content::Other(media_type) => ("200", json!({ "description": "Success.", "content": { media_type: {} } })),
+        Content::Other(media_type) => (
+            "200",
+            json!({ "description": "Success.", "content": { media_type: {} } }),
+        ),
     };
     let failed = json!({ "description": "Failure.", "content": { "application/json": { "schema": error } } });
     let mut operation = json!({
@@ -79,8 +90,13 @@ fn operation(endpoint: &Endpoint, method: &str, error: &Value, schemas: &mut Sch
         Some(media_type) => Some(json!({ media_type: {} })),
         None if in_form.is_empty() => None,
         None => {
-            let properties = in_form.iter().map(|p| (p.name.to_owned(), p.schema(), p.is_required, p.about)).collect();
-            Some(json!({ "application/x-www-form-urlencoded": { "schema": object("", properties) } }))
+            let properties = in_form
+                .iter()
+                .map(|p| (p.name.to_owned(), p.schema(), p.is_required, p.about))
+                .collect();
+            Some(
+                json!({ "application/x-www-form-urlencoded": { "schema": object("", properties) } }),
+            )
         }
     };
     if let Some(content) = body {
@@ -97,7 +113,12 @@ fn enveloped(data: Value) -> Value {
         vec![
             ("status".into(), json!({ "const": "success" }), true, ""),
             ("data".into(), data, true, ""),
-            ("warnings".into(), texts(), false, "What may be missing in the result."),
+            (
+                "warnings".into(),
+                texts(),
+                false,
+                "What may be missing in the result.",
+            ),
             ("infos".into(), texts(), false, "Hints about the query."),
         ],
     )
@@ -105,7 +126,9 @@ fn enveloped(data: Value) -> Value {
 
 /// Returns an id for a path: `get-api-v1-label-name-values`.
 fn operation_id(path: &str, method: &str) -> String {
-    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let words = path
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty());
     words.fold(method.to_lowercase(), |id, word| id + "-" + word)
 }
 
@@ -122,8 +145,17 @@ mod tests {
         for endpoint in endpoints() {
             for method in endpoint.methods {
                 let operation = &document["paths"][endpoint.path][method.to_lowercase()];
-                assert!(operation["summary"].as_str().is_some_and(|about| !about.is_empty()), "{}", endpoint.path);
-                assert!(ids.insert(operation["operationId"].to_string()), "{operation}");
+                assert!(
+                    operation["summary"]
+                        .as_str()
+                        .is_some_and(|about| !about.is_empty()),
+                    "{}",
+                    endpoint.path
+                );
+                assert!(
+                    ids.insert(operation["operationId"].to_string()),
+                    "{operation}"
+                );
             }
         }
         assert!(ids.len() > 50, "{}", ids.len());
@@ -138,7 +170,10 @@ mod tests {
         while let Some(value) = left.pop() {
             if let Some(reference) = value["$ref"].as_str() {
                 let name = reference.strip_prefix("#/components/schemas/").unwrap();
-                assert!(document["components"]["schemas"][name].is_object(), "{reference}");
+                assert!(
+                    document["components"]["schemas"][name].is_object(),
+                    "{reference}"
+                );
                 n += 1;
             }
             left.extend(value.as_object().into_iter().flat_map(Map::values));

@@ -1,7 +1,8 @@
 //! An endpoint: a path with its methods, its handler and its description.
 //!
-//! As in Prometheus, a path serves only its listed methods. Any other, including HEAD, gets 405 with `Allow`. OPTIONS
-//! is served everywhere: 204 with CORS headers under /api/v1, 200 with `Allow` elsewhere.
+//! As in Prometheus, a path serves only its listed methods. Any other, including HEAD, gets 405
+//! with `Allow`. OPTIONS is served everywhere: 204 with CORS headers under /api/v1, 200 with
+//! `Allow` elsewhere.
 
 use axum::extract::{Request, State};
 use axum::handler::Handler;
@@ -40,7 +41,8 @@ pub(crate) struct Endpoint {
     /// Whether no method changes state.
     only_reads: bool,
     is_compressed: bool,
-    /// Whether users of a tenant may call it: its handler reads series only through the context of the request.
+    /// Whether users of a tenant may call it: its handler reads series only through the context of
+    /// the request.
     serves_tenants: bool,
 }
 
@@ -57,7 +59,11 @@ pub(crate) enum Content {
 
 impl Endpoint {
     /// Creates an endpoint with these methods, which must be sorted.
-    pub(crate) fn new<H, T>(path: &'static str, methods: &'static [&'static str], handler: H) -> Self
+    pub(crate) fn new<H, T>(
+        path: &'static str,
+        methods: &'static [&'static str],
+        handler: H,
+    ) -> Self
     where
         H: Handler<T, HttpState>,
         T: 'static,
@@ -70,10 +76,18 @@ impl Endpoint {
             "DELETE" => MethodFilter::DELETE,
             _ => MethodFilter::POST,
         };
-        let filters = methods.iter().map(filter).reduce(MethodFilter::or).expect("an endpoint has a method");
+        let filters = methods
+            .iter()
+            .map(filter)
+            .reduce(MethodFilter::or)
+            .expect("an endpoint has a method");
         let is_api = path.starts_with(API);
-        let scope = |method: &&str| Method::from_bytes(method.as_bytes()).map(|method| Scope::of(&method, path));
-        let only_reads = methods.iter().all(|method| scope(method).is_ok_and(|scope| scope == Scope::Read));
+        let scope = |method: &&str| {
+            Method::from_bytes(method.as_bytes()).map(|method| Scope::of(&method, path))
+        };
+        let only_reads = methods
+            .iter()
+            .all(|method| scope(method).is_ok_and(|scope| scope == Scope::Read));
         Self {
             path,
             methods,
@@ -98,38 +112,61 @@ impl Endpoint {
 
     /// Sets the parameters.
     pub(crate) fn takes(self, parameters: impl Into<Vec<Parameter>>) -> Self {
-        Self { parameters: parameters.into(), ..self }
+        Self {
+            parameters: parameters.into(),
+            ..self
+        }
     }
 
     /// Sets the media type of the request body, which is not a form.
     pub(crate) fn takes_message(self, media_type: &'static str) -> Self {
-        Self { body: Some(media_type), has_cors: false, is_compressed: false, ..self }
+        Self {
+            body: Some(media_type),
+            has_cors: false,
+            is_compressed: false,
+            ..self
+        }
     }
 
     /// Sets the type of `data` in the response.
     pub(crate) fn gives<T: JsonSchema>(self) -> Self {
-        Self { content: Content::Json(T::schema), ..self }
+        Self {
+            content: Content::Json(T::schema),
+            ..self
+        }
     }
 
     /// Sets the media type of the response.
     pub(crate) fn gives_other(self, media_type: &'static str) -> Self {
-        Self { content: Content::Other(media_type), ..self }
+        Self {
+            content: Content::Other(media_type),
+            ..self
+        }
     }
 
-    /// Serves users of a tenant, too. The handler must show nothing that is not theirs: it reads series only through
-    /// the context of the request, which restricts them.
+    /// Serves users of a tenant, too. The handler must show nothing that is not theirs: it reads
+    /// series only through the context of the request, which restricts them.
     pub(crate) fn for_tenants(self) -> Self {
-        Self { serves_tenants: true, ..self }
+        Self {
+            serves_tenants: true,
+            ..self
+        }
     }
 
     /// Serves the endpoint even while the store is not open.
     pub(crate) fn always_open(self) -> Self {
-        Self { is_always_open: true, ..self }
+        Self {
+            is_always_open: true,
+            ..self
+        }
     }
 
     /// Sets whether responses may be compressed.
     pub(crate) fn compressed(self, is_compressed: bool) -> Self {
-        Self { is_compressed, ..self }
+        Self {
+            is_compressed,
+            ..self
+        }
     }
 
     /// Returns the route, with the layers around the handler.
@@ -164,7 +201,8 @@ impl Endpoint {
     }
 }
 
-/// Responds to OPTIONS under /api/v1. CORS allows pages of other origins to read, but not to change state.
+/// Responds to OPTIONS under /api/v1. CORS allows pages of other origins to read, but not to change
+/// state.
 fn api_options(state: &HttpState, only_reads: bool) -> MethodRouter<HttpState> {
     let mut route = MethodRouter::new().options(|| async { StatusCode::NO_CONTENT });
     if only_reads {
@@ -187,27 +225,42 @@ fn not_allowed(allow: HeaderValue) -> Response {
 }
 
 /// Returns an endpoint with GET.
-pub(crate) fn get<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+pub(crate) fn get<H: Handler<T, HttpState>, T: 'static>(
+    path: &'static str,
+    handler: H,
+) -> Endpoint {
     Endpoint::new(path, &["GET"], handler)
 }
 
 /// Returns an endpoint with GET and POST.
-pub(crate) fn get_post<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+pub(crate) fn get_post<H: Handler<T, HttpState>, T: 'static>(
+    path: &'static str,
+    handler: H,
+) -> Endpoint {
     Endpoint::new(path, &["GET", "POST"], handler)
 }
 
 /// Returns an endpoint with GET and HEAD.
-pub(crate) fn get_head<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+pub(crate) fn get_head<H: Handler<T, HttpState>, T: 'static>(
+    path: &'static str,
+    handler: H,
+) -> Endpoint {
     Endpoint::new(path, &["GET", "HEAD"], handler)
 }
 
 /// Returns an endpoint with POST.
-pub(crate) fn post<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+pub(crate) fn post<H: Handler<T, HttpState>, T: 'static>(
+    path: &'static str,
+    handler: H,
+) -> Endpoint {
     Endpoint::new(path, &["POST"], handler)
 }
 
 /// Returns an endpoint with POST and PUT.
-pub(crate) fn post_put<H: Handler<T, HttpState>, T: 'static>(path: &'static str, handler: H) -> Endpoint {
+pub(crate) fn post_put<H: Handler<T, HttpState>, T: 'static>(
+    path: &'static str,
+    handler: H,
+) -> Endpoint {
     Endpoint::new(path, &["POST", "PUT"], handler)
 }
 
@@ -215,7 +268,10 @@ pub(crate) fn post_put<H: Handler<T, HttpState>, T: 'static>(path: &'static str,
 async fn deny_tenants(request: Request, next: Next) -> Response {
     match RequestContext::current().tenant {
         None => next.run(request).await,
-        Some(_) => plain(StatusCode::FORBIDDEN, "Forbidden: the endpoint shows more than the series of a tenant\n"),
+        Some(_) => plain(
+            StatusCode::FORBIDDEN,
+            "Forbidden: the endpoint shows more than the series of a tenant\n",
+        ),
     }
 }
 
@@ -231,8 +287,15 @@ async fn if_open(State(state): State<HttpState>, request: Request, next: Next) -
 pub(crate) fn unavailable(is_stopping: bool) -> Response {
     let stopping = if is_stopping { "true" } else { "false" };
     let retry_after = RETRY_AFTER_S.to_string();
-    let headers = [("X-Prometheus-Stopping", stopping), (header::RETRY_AFTER.as_str(), &retry_after)];
-    (headers, plain(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable")).into_response()
+    let headers = [
+        ("X-Prometheus-Stopping", stopping),
+        (header::RETRY_AFTER.as_str(), &retry_after),
+    ];
+    (
+        headers,
+        plain(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable"),
+    )
+        .into_response()
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! /api/v1/export: all samples of the selected series, in VictoriaMetrics' JSON line format.
 //!
 //! A line is a series with at most `max_rows_per_line` samples:
-//! `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1700000000000]}`. NaN is `null`, infinities are the strings
-//! `Infinity` and `-Infinity`. Staleness markers and native histograms are skipped, as the format has neither. Lines
-//! are written while series are read. The memory of a request is one series.
+//! `{"metric":{"__name__":"up"},"values":[1],"timestamps":[1700000000000]}`. NaN is `null`,
+//! infinities are the strings `Infinity` and `-Infinity`. Staleness markers and native histograms
+//! are skipped, as the format has neither. Lines are written while series are read. The memory of a
+//! request is one series.
 
 use std::io::Write as _;
 
@@ -30,13 +31,21 @@ const ROWS_PER_LINE: usize = 10_000;
 const STEP_ROWS: usize = 1_000;
 
 /// GET and POST /api/v1/export.
-pub(crate) async fn export(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
+pub(crate) async fn export(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result {
     let (request, timeout) = (Request::read(&form)?, form.timeout()?);
-    let response = run(&state, RequestClass::RemoteRead, timeout, move |work| request.respond(work, &who));
+    let response = run(&state, RequestClass::RemoteRead, timeout, move |work| {
+        request.respond(work, &who)
+    });
     let mut response = response.await?;
     // An empty export also has status 200.
     *response.status_mut() = StatusCode::OK;
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     Ok(response)
 }
 
@@ -51,11 +60,15 @@ impl Request {
         form.check_encoding()?;
         let rows_per_line = match form.first("max_rows_per_line") {
             "" | "0" => ROWS_PER_LINE,
-            text => text
-                .parse()
-                .map_err(|error| ApiError::invalid_parameter("max_rows_per_line", format!("{text:?}: {error}")))?,
+            text => text.parse().map_err(|error| {
+                ApiError::invalid_parameter("max_rows_per_line", format!("{text:?}: {error}"))
+            })?,
         };
-        Ok(Self { selectors: form.required_selectors()?, range: form.time_range()?, rows_per_line })
+        Ok(Self {
+            selectors: form.required_selectors()?,
+            range: form.time_range()?,
+            rows_per_line,
+        })
     }
 
     fn respond(&self, work: &mut Work, who: &Requester) -> Result<()> {
@@ -75,7 +88,8 @@ impl Request {
     }
 
     fn write(&self, work: &mut Work, labels: &Labels, columns: &SampleColumns) -> Result<()> {
-        let is_float = |idx: &usize| columns.histogram(*idx).is_none() && !is_stale_nan(columns.values[*idx]);
+        let is_float =
+            |idx: &usize| columns.histogram(*idx).is_none() && !is_stale_nan(columns.values[*idx]);
         let mut floats = (0..columns.len()).filter(is_float).peekable();
         let mut charge = work.ctx.charge();
         charge.grow(size_of::<usize>() * self.rows_per_line.min(columns.len()))?;
@@ -83,8 +97,12 @@ impl Request {
             let rows: Vec<usize> = floats.by_ref().take(self.rows_per_line).collect();
             work.out.buffer().extend_from_slice(b"{\"metric\":");
             json::write_labels(work.out.buffer(), labels);
-            write_list(work, "values", &rows, |out, idx| write_value(out, columns.values[idx]))?;
-            write_list(work, "timestamps", &rows, |out, idx| write_number(out, &columns.timestamps_ms[idx]))?;
+            write_list(work, "values", &rows, |out, idx| {
+                write_value(out, columns.values[idx])
+            })?;
+            write_list(work, "timestamps", &rows, |out, idx| {
+                write_number(out, &columns.timestamps_ms[idx])
+            })?;
             work.out.buffer().extend_from_slice(b"}\n");
             work.out.step()?;
         }
@@ -92,8 +110,15 @@ impl Request {
     }
 }
 
-fn write_list(work: &mut Work, name: &str, rows: &[usize], write: impl Fn(&mut Vec<u8>, usize)) -> Result<()> {
-    work.out.buffer().extend_from_slice(format!(",\"{name}\":[").as_bytes());
+fn write_list(
+    work: &mut Work,
+    name: &str,
+    rows: &[usize],
+    write: impl Fn(&mut Vec<u8>, usize),
+) -> Result<()> {
+    work.out
+        .buffer()
+        .extend_from_slice(format!(",\"{name}\":[").as_bytes());
     for (part, part_idx) in rows.chunks(STEP_ROWS).zip(0..) {
         for (row, idx) in part.iter().zip(0..) {
             work.comma(part_idx + idx);
@@ -127,16 +152,33 @@ mod tests {
 
     #[test]
     fn values_are_json_numbers_that_parse_to_the_same_bits() {
-        for value in [0.0, -0.0, 1.0, -0.1, 1e-7, 1e21, 5e-324, f64::MAX, 123_456_789.125] {
+        for value in [
+            0.0,
+            -0.0,
+            1.0,
+            -0.1,
+            1e-7,
+            1e21,
+            5e-324,
+            f64::MAX,
+            123_456_789.125,
+        ] {
             let mut out = Vec::new();
             write_value(&mut out, value);
             let parsed: f64 = serde_json::from_slice(&out).unwrap();
-            assert_eq!(parsed.to_bits(), value.to_bits(), "{}", String::from_utf8_lossy(&out));
+            assert_eq!(
+                parsed.to_bits(),
+                value.to_bits(),
+                "{}",
+                String::from_utf8_lossy(&out)
+            );
             assert!(out.len() <= 24, "{}", String::from_utf8_lossy(&out));
         }
-        for (value, expect) in
-            [(f64::NAN, "null"), (f64::INFINITY, "\"Infinity\""), (f64::NEG_INFINITY, "\"-Infinity\"")]
-        {
+        for (value, expect) in [
+            (f64::NAN, "null"),
+            (f64::INFINITY, "\"Infinity\""),
+            (f64::NEG_INFINITY, "\"-Infinity\""),
+        ] {
             let mut out = Vec::new();
             write_value(&mut out, value);
             assert_eq!(out, expect.as_bytes());

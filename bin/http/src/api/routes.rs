@@ -1,5 +1,5 @@
-//! The table of endpoints: paths, methods, parameters and responses. The router and the OpenAPI document are built from
-//! it.
+//! The table of endpoints: paths, methods, parameters and responses. The router and the OpenAPI
+//! document are built from it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -18,14 +18,16 @@ use super::metadata::{families as metadata, labels, series};
 use super::query::{evaluate, exemplars, format};
 use super::scraping::targets;
 use super::status::{
-    advice, cardinality, churn, features, ha, health, last_words, notifications, queries, rejects, relabel,
-    relabel_test, runtime as status, self_metrics, senders, teams, top_queries, tsdb as tsdb_status, usage,
+    advice, cardinality, churn, features, ha, health, last_words, notifications, queries, rejects,
+    relabel, relabel_test, runtime as status, self_metrics, senders, teams, top_queries,
+    tsdb as tsdb_status, usage,
 };
 use super::write::{import, otlp, remote_write as write};
 use super::{export, federate, remote_read, rules, search};
 use crate::openapi::Kind::{Boolean, Duration, Integer, OneOf, Path, Text, Texts, Time};
 use crate::openapi::{
-    ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, SyntaxTree, Untyped, optional, required,
+    ExemplarSeries, Label, MetadataFamilies, Parameter, QueryData, SyntaxTree, Untyped, optional,
+    required,
 };
 use crate::params::Form;
 use crate::response::no_page;
@@ -33,17 +35,37 @@ use crate::serving::redirect::API;
 use crate::serving::state::HttpState;
 use crate::serving::{cors, redirect};
 
-const LIMIT: Parameter = optional("limit", Integer, "Maximum number of elements in the result.");
-const TIMEOUT: Parameter = optional("timeout", Duration, "Timeout of the request, at most --query.timeout.");
+const LIMIT: Parameter = optional(
+    "limit",
+    Integer,
+    "Maximum number of elements in the result.",
+);
+const TIMEOUT: Parameter = optional(
+    "timeout",
+    Duration,
+    "Timeout of the request, at most --query.timeout.",
+);
 const LOOKBACK: Parameter = optional("lookback_delta", Duration, "Lookback delta of this query.");
-const STATS: Parameter = optional("stats", OneOf(&["true", "all"]), "Return statistics of the query.");
+const STATS: Parameter = optional(
+    "stats",
+    OneOf(&["true", "all"]),
+    "Return statistics of the query.",
+);
 const NO_CACHE: Parameter = optional("nocache", OneOf(&["1"]), "Do not use the result cache.");
 const QUERY: Parameter = required("query", Text, "An expression in PromQL.");
 const START: Parameter = optional("start", Time, "Start of the range, included.");
 const END: Parameter = optional("end", Time, "End of the range, included.");
-const MATCH: Parameter = optional("match[]", Texts, "Series selectors; the result is the union of several.");
-const EXTRA_LABEL: Parameter = optional("extra_label", Texts, "Labels to add, each as `name=value`.");
-const MATCH_REQUIRED: Parameter = Parameter { is_required: true, ..MATCH };
+const MATCH: Parameter = optional(
+    "match[]",
+    Texts,
+    "Series selectors; the result is the union of several.",
+);
+const EXTRA_LABEL: Parameter =
+    optional("extra_label", Texts, "Labels to add, each as `name=value`.");
+const MATCH_REQUIRED: Parameter = Parameter {
+    is_required: true,
+    ..MATCH
+};
 
 const INSTANT: &[Parameter] = &[
     QUERY,
@@ -68,35 +90,79 @@ const RANGE: &[Parameter] = &[
 const EXPLAIN: &[Parameter] = &[
     QUERY,
     optional("time", Time, "Time of the evaluation; now by default."),
-    optional("start", Time, "Time of the first step; with `end` and `step` the query is a range query."),
+    optional(
+        "start",
+        Time,
+        "Time of the first step; with `end` and `step` the query is a range query.",
+    ),
     optional("end", Time, "End of the range; no step is later."),
     optional("step", Duration, "Resolution step width."),
     TIMEOUT,
     LOOKBACK,
 ];
 const LABELS: &[Parameter] = &[MATCH, START, END, LIMIT, TIMEOUT];
-const NAME: Parameter = required("name", Path, "Label name; a name that is not legacy may be escaped as `U__a_2e_b`.");
+const NAME: Parameter = required(
+    "name",
+    Path,
+    "Label name; a name that is not legacy may be escaped as `U__a_2e_b`.",
+);
 const SEARCH: &[Parameter] = &[
     MATCH,
-    optional("search[]", Texts, "Search terms; a name must match at least one of them."),
-    optional("fuzz_threshold", Integer, "Minimum score of a result, from 0 to 100."),
-    optional("fuzz_alg", OneOf(&search::ALGORITHMS), "Algorithm that compares terms with names."),
-    optional("case_sensitive", Boolean, "Whether to match case-sensitively; true by default."),
+    optional(
+        "search[]",
+        Texts,
+        "Search terms; a name must match at least one of them.",
+    ),
+    optional(
+        "fuzz_threshold",
+        Integer,
+        "Minimum score of a result, from 0 to 100.",
+    ),
+    optional(
+        "fuzz_alg",
+        OneOf(&search::ALGORITHMS),
+        "Algorithm that compares terms with names.",
+    ),
+    optional(
+        "case_sensitive",
+        Boolean,
+        "Whether to match case-sensitively; true by default.",
+    ),
     optional("include_score", Boolean, "Return scores."),
-    optional("sort_by", OneOf(&["alpha", "score"]), "Sort key of the result."),
+    optional(
+        "sort_by",
+        OneOf(&["alpha", "score"]),
+        "Sort key of the result.",
+    ),
     optional("sort_dir", OneOf(&["asc", "dsc"]), "Sort direction."),
     START,
     END,
     LIMIT,
-    optional("batch_size", Integer, "Number of results per line of the response."),
+    optional(
+        "batch_size",
+        Integer,
+        "Number of results per line of the response.",
+    ),
     TIMEOUT,
 ];
-const INCLUDE_METADATA: Parameter = optional("include_metadata", Boolean, "Return type, help and unit of each metric.");
+const INCLUDE_METADATA: Parameter = optional(
+    "include_metadata",
+    Boolean,
+    "Return type, help and unit of each metric.",
+);
 const LABEL: Parameter = required("label", Text, "Name of the label.");
 
 /// Returns all endpoints.
 pub(crate) fn endpoints() -> Vec<Endpoint> {
-    let parts = [queries(), metadata_requests(), scraping(), state(), messages(), administration(), pages()];
+    let parts = [
+        queries(),
+        metadata_requests(),
+        scraping(),
+        state(),
+        messages(),
+        administration(),
+        pages(),
+    ];
     parts.into_iter().flatten().collect()
 }
 
@@ -113,12 +179,18 @@ fn queries() -> Vec<Endpoint> {
             .takes(RANGE)
             .gives::<QueryData>(),
         get_post("/api/v1/query_explain", evaluate::explain)
-            .about("query", "Evaluates a query and returns statistics of each operator of its plan")
+            .about(
+                "query",
+                "Evaluates a query and returns statistics of each operator of its plan",
+            )
             .for_tenants()
             .takes(EXPLAIN)
             .gives::<Untyped>(),
         get_post("/api/v1/query_exemplars", exemplars::query_exemplars)
-            .about("query", "Returns exemplars of the series that an expression selects")
+            .about(
+                "query",
+                "Returns exemplars of the series that an expression selects",
+            )
             .for_tenants()
             .takes([QUERY, START, END, TIMEOUT])
             .gives::<Vec<ExemplarSeries>>(),
@@ -138,7 +210,11 @@ fn queries() -> Vec<Endpoint> {
 fn metadata_requests() -> Vec<Endpoint> {
     const METADATA: &[Parameter] = &[
         optional("limit", Integer, "Maximum number of metric families."),
-        optional("limit_per_metric", Integer, "Maximum number of entries per family."),
+        optional(
+            "limit_per_metric",
+            Integer,
+            "Maximum number of entries per family.",
+        ),
         optional("metric", Text, "A single metric family; all by default."),
         TIMEOUT,
     ];
@@ -163,9 +239,24 @@ fn metadata_requests() -> Vec<Endpoint> {
             .for_tenants()
             .takes(METADATA)
             .gives::<MetadataFamilies>(),
-        searching("/api/v1/search/metric_names", search::metric_names, &[INCLUDE_METADATA], "Searches metric names"),
-        searching("/api/v1/search/label_names", search::label_names, &[], "Searches label names"),
-        searching("/api/v1/search/label_values", search::label_values, &[LABEL], "Searches values of a label"),
+        searching(
+            "/api/v1/search/metric_names",
+            search::metric_names,
+            &[INCLUDE_METADATA],
+            "Searches metric names",
+        ),
+        searching(
+            "/api/v1/search/label_names",
+            search::label_names,
+            &[],
+            "Searches label names",
+        ),
+        searching(
+            "/api/v1/search/label_values",
+            search::label_values,
+            &[LABEL],
+            "Searches values of a label",
+        ),
     ]
 }
 
@@ -186,7 +277,11 @@ fn searching<H: Handler<T, HttpState>, T: 'static>(
 fn scraping() -> Vec<Endpoint> {
     const POOL: Parameter = required("scrapePool", Text, "Name of a scrape pool.");
     const RULES: &[Parameter] = &[
-        optional("type", OneOf(&["alert", "record"]), "Only rules of this kind."),
+        optional(
+            "type",
+            OneOf(&["alert", "record"]),
+            "Only rules of this kind.",
+        ),
         optional("rule_name[]", Texts, "Only rules of these names."),
         optional("rule_group[]", Texts, "Only rules of these groups."),
         optional("file[]", Texts, "Only rules of these files."),
@@ -194,14 +289,22 @@ fn scraping() -> Vec<Endpoint> {
         optional("match[]", Texts, "Only rules whose labels match."),
         optional("group_limit", Integer, "Maximum number of groups."),
         optional("group_next_token", Text, "Token of the next page."),
-        optional("evaluations", Boolean, "Return the newest evaluations of each rule."),
+        optional(
+            "evaluations",
+            Boolean,
+            "Return the newest evaluations of each rule.",
+        ),
     ];
     vec![
         get("/api/v1/targets", targets::targets)
             .about("targets", "Returns targets; there are none")
             .takes([
                 optional("scrapePool", Text, "Only targets of this pool."),
-                optional("state", OneOf(&["active", "dropped", "any"]), "Only targets in this state."),
+                optional(
+                    "state",
+                    OneOf(&["active", "dropped", "any"]),
+                    "Only targets in this state.",
+                ),
             ])
             .gives::<targets::Targets>(),
         get("/api/v1/targets/metadata", targets::metadata)
@@ -213,14 +316,23 @@ fn scraping() -> Vec<Endpoint> {
             ])
             .gives::<Vec<Untyped>>(),
         get("/api/v1/targets/relabel_steps", targets::relabel_steps)
-            .about("targets", "Returns the relabel steps of a target; there are no scrape pools")
-            .takes([POOL, required("labels", Text, "Labels of a target, as JSON.")])
+            .about(
+                "targets",
+                "Returns the relabel steps of a target; there are no scrape pools",
+            )
+            .takes([
+                POOL,
+                required("labels", Text, "Labels of a target, as JSON."),
+            ])
             .gives::<Untyped>(),
         get("/api/v1/scrape_pools", targets::scrape_pools)
             .about("targets", "Returns scrape pools; there are none")
             .gives::<targets::ScrapePools>(),
         get("/api/v1/scrape_pools/config", targets::scrape_pool_config)
-            .about("targets", "Returns the configuration of a scrape pool; there are none")
+            .about(
+                "targets",
+                "Returns the configuration of a scrape pool; there are none",
+            )
             .takes([POOL])
             .gives::<Untyped>(),
         get("/api/v1/alertmanagers", targets::alertmanagers)
@@ -236,7 +348,10 @@ fn scraping() -> Vec<Endpoint> {
             .takes(RULES)
             .gives::<rules::RuleGroups>(),
         get("/api/v1/rules/explain", rules::explain::explain)
-            .about("rules", "Returns why an alert fires or does not, step by step")
+            .about(
+                "rules",
+                "Returns why an alert fires or does not, step by step",
+            )
             .takes([
                 required("alert", Text, "Name of the alerting rule."),
                 optional("rule_group", Text, "Only the rule of this group."),
@@ -246,12 +361,19 @@ fn scraping() -> Vec<Endpoint> {
             ])
             .gives::<rules::explain::Explanations>(),
         post("/api/v1/rules/backtest", rules::backtest::backtest)
-            .about("rules", "Returns when the alerts of a rule file would have fired")
+            .about(
+                "rules",
+                "Returns when the alerts of a rule file would have fired",
+            )
             .takes([
                 required("rules", Text, "The rule file, in YAML."),
                 required("start", Time, "Start of the range."),
                 required("end", Time, "End of the range."),
-                optional("file", Text, "Path of the file, which shifts the times of its groups."),
+                optional(
+                    "file",
+                    Text,
+                    "Path of the file, which shifts the times of its groups.",
+                ),
                 TIMEOUT,
             ])
             .gives::<rules::backtest::Backtest>(),
@@ -262,20 +384,40 @@ fn state() -> Vec<Endpoint> {
     const CARDINALITY: &[Parameter] = &[
         MATCH,
         optional("focus", Text, "Label whose values are listed."),
-        optional("sort", OneOf(&cardinality::SORT_KEYS), "Sort key of the lists; `series` by default."),
+        optional(
+            "sort",
+            OneOf(&cardinality::SORT_KEYS),
+            "Sort key of the lists; `series` by default.",
+        ),
         LIMIT,
         TIMEOUT,
     ];
     const ADVICE: &[Parameter] = &[
-        optional("since", Time, "Recorded queries before this time do not count."),
+        optional(
+            "since",
+            Time,
+            "Recorded queries before this time do not count.",
+        ),
         optional("labels", Boolean, "Also find unused labels."),
-        optional("format", OneOf(&advice::FORMATS), "Format of the rules; `varve` by default."),
+        optional(
+            "format",
+            OneOf(&advice::FORMATS),
+            "Format of the rules; `varve` by default.",
+        ),
         LIMIT,
         TIMEOUT,
     ];
     const RELABEL_TEST: &[Parameter] = &[
-        required("series", Text, "The series, as a selector with equality matchers."),
-        optional("rules", Text, "Relabel rules in YAML; the rules in force by default."),
+        required(
+            "series",
+            Text,
+            "The series, as a selector with equality matchers.",
+        ),
+        optional(
+            "rules",
+            Text,
+            "Relabel rules in YAML; the rules in force by default.",
+        ),
         TIMEOUT,
     ];
     vec![
@@ -289,14 +431,24 @@ fn state() -> Vec<Endpoint> {
             .about("status", "Returns the queries that exceeded a memory limit")
             .gives::<Vec<queries::RejectedQuery>>(),
         get("/api/v1/status/last_words", last_words::status)
-            .about("status", "Returns the requests that were active when the previous process ended")
+            .about(
+                "status",
+                "Returns the requests that were active when the previous process ended",
+            )
             .gives::<last_words::LastWords>(),
         get("/api/v1/status/senders", senders::status)
             .about("status", "Returns the senders of write requests")
             .gives::<senders::SenderList>(),
         get("/api/v1/status/top_queries", top_queries::status)
-            .about("status", "Returns the shapes of queries that took the most time")
-            .takes([optional("range", OneOf(&top_queries::RANGES), "The last hour, by default, or day.")])
+            .about(
+                "status",
+                "Returns the shapes of queries that took the most time",
+            )
+            .takes([optional(
+                "range",
+                OneOf(&top_queries::RANGES),
+                "The last hour, by default, or day.",
+            )])
             .gives::<top_queries::TopQueries>(),
         get("/api/v1/status/config", status::config)
             .about("status", "Returns the configuration in force")
@@ -316,11 +468,17 @@ fn state() -> Vec<Endpoint> {
             .takes([LIMIT, TIMEOUT])
             .gives::<tsdb_status::TsdbStatus>(),
         get_post("/api/v1/status/cardinality", cardinality::status)
-            .about("status", "Returns series and bytes by metric, label and label value")
+            .about(
+                "status",
+                "Returns series and bytes by metric, label and label value",
+            )
             .takes(CARDINALITY)
             .gives::<cardinality::CardinalityReport>(),
         get("/api/v1/status/advice", advice::status)
-            .about("status", "Returns what no rule or query uses, and rules that drop it")
+            .about(
+                "status",
+                "Returns what no rule or query uses, and rules that drop it",
+            )
             .takes(ADVICE)
             .gives::<advice::AdviceReport>(),
         get("/api/v1/status/tsdb/blocks", tsdb_status::blocks)
@@ -328,7 +486,11 @@ fn state() -> Vec<Endpoint> {
             .gives::<tsdb_status::Blocks>(),
         get("/api/v1/status/self_metrics", self_metrics::self_metrics)
             .about("status", "Returns the server's own metrics in JSON")
-            .takes([optional("metric_name_pattern", Text, "Only metrics whose name matches this anchored regex.")])
+            .takes([optional(
+                "metric_name_pattern",
+                Text,
+                "Only metrics whose name matches this anchored regex.",
+            )])
             .gives::<Vec<Untyped>>(),
         get("/api/v1/status/walreplay", status::walreplay)
             .about("status", "Returns the progress of WAL replay, in files")
@@ -336,18 +498,32 @@ fn state() -> Vec<Endpoint> {
             .compressed(false)
             .gives::<status::WalReplay>(),
         get("/api/v1/status/usage", usage::usage)
-            .about("status", "Returns which metrics and selectors were queried, by whom, and when last")
-            .takes([optional("metric", Text, "Only this metric."), LIMIT, TIMEOUT])
+            .about(
+                "status",
+                "Returns which metrics and selectors were queried, by whom, and when last",
+            )
+            .takes([
+                optional("metric", Text, "Only this metric."),
+                LIMIT,
+                TIMEOUT,
+            ])
             .gives::<Untyped>(),
         get("/api/v1/status/teams", teams::teams)
             .about("status", "Returns budget usage per team")
             .gives::<teams::Teams>(),
         get("/api/v1/status/churn", churn::status)
             .about("status", "Returns which labels created new series")
-            .takes([optional("time", Time, "End of the examined hour; now by default."), LIMIT, TIMEOUT])
+            .takes([
+                optional("time", Time, "End of the examined hour; now by default."),
+                LIMIT,
+                TIMEOUT,
+            ])
             .gives::<churn::ChurnReport>(),
         get("/api/v1/status/rejects", rejects::status)
-            .about("status", "Returns rejected samples by reason, each with its last example")
+            .about(
+                "status",
+                "Returns rejected samples by reason, each with its last example",
+            )
             .gives::<rejects::Rejects>(),
         get("/api/v1/status/relabel", relabel::status)
             .about("status", "Returns statistics of each relabel rule")
@@ -356,7 +532,9 @@ fn state() -> Vec<Endpoint> {
             .about("status", "Returns the effect of relabel rules on a series")
             .takes(RELABEL_TEST)
             .gives::<relabel_test::RelabelTest>(),
-        get("/api/v1/status/ha", ha::status).about("status", "Returns the leaders of HA pairs").gives::<ha::HaStatus>(),
+        get("/api/v1/status/ha", ha::status)
+            .about("status", "Returns the leaders of HA pairs")
+            .gives::<ha::HaStatus>(),
         get("/api/v1/features", features::features)
             .about("features", "Returns features and whether they are enabled")
             .for_tenants()
@@ -374,7 +552,11 @@ fn state() -> Vec<Endpoint> {
         get("/api/v1/openapi.yaml", openapi_yaml)
             .about("openapi", "Returns the OpenAPI document of this API")
             .for_tenants()
-            .takes([optional("openapi_version", OneOf(&["3.1", "3.2"]), "Version of the specification.")])
+            .takes([optional(
+                "openapi_version",
+                OneOf(&["3.1", "3.2"]),
+                "Version of the specification.",
+            )])
             .gives_other("application/yaml"),
     ]
 }
@@ -397,23 +579,36 @@ fn messages() -> Vec<Endpoint> {
             .takes_message("application/x-protobuf")
             .gives_other("application/x-protobuf"),
         post("/api/v1/import/prometheus", import::prometheus)
-            .about("import", "Stores a scrape body as if it had been scraped now")
+            .about(
+                "import",
+                "Stores a scrape body as if it had been scraped now",
+            )
             .for_tenants()
             .takes([EXTRA_LABEL])
             .takes_message("text/plain"),
         post("/api/v1/import", import::json_lines)
-            .about("import", "Stores samples in VictoriaMetrics' JSON line format")
+            .about(
+                "import",
+                "Stores samples in VictoriaMetrics' JSON line format",
+            )
             .for_tenants()
             .takes([EXTRA_LABEL])
             .takes_message("application/stream+json"),
         get_post("/api/v1/export", export::export)
-            .about("export", "Returns samples in VictoriaMetrics' JSON line format")
+            .about(
+                "export",
+                "Returns samples in VictoriaMetrics' JSON line format",
+            )
             .for_tenants()
             .takes([
                 MATCH_REQUIRED,
                 START,
                 END,
-                optional("max_rows_per_line", Integer, "Maximum number of samples per line."),
+                optional(
+                    "max_rows_per_line",
+                    Integer,
+                    "Maximum number of samples per line.",
+                ),
                 TIMEOUT,
             ])
             .gives_other(export::MEDIA_TYPE),
@@ -422,7 +617,11 @@ fn messages() -> Vec<Endpoint> {
 
 fn administration() -> Vec<Endpoint> {
     const SNAPSHOT: &[Parameter] = &[
-        optional("skip_head", Boolean, "Exclude samples that are not in blocks yet."),
+        optional(
+            "skip_head",
+            Boolean,
+            "Exclude samples that are not in blocks yet.",
+        ),
         optional(
             "format",
             OneOf(&["varve", "prometheus"]),
@@ -434,15 +633,25 @@ fn administration() -> Vec<Endpoint> {
             .about("admin", "Deletes samples of matching series")
             .for_tenants()
             .takes([MATCH_REQUIRED, START, END]),
-        post_put("/api/v1/admin/tsdb/clean_tombstones", admin::clean_tombstones)
-            .about("admin", "Removes deleted samples from disk"),
+        post_put(
+            "/api/v1/admin/tsdb/clean_tombstones",
+            admin::clean_tombstones,
+        )
+        .about("admin", "Removes deleted samples from disk"),
         post_put("/api/v1/admin/tsdb/snapshot", admin::snapshot)
             .about("admin", "Creates a snapshot")
             .takes(SNAPSHOT)
             .gives::<admin::Snapshot>(),
-        post("/api/v1/admin/tsdb/compact", admin::compact).about("admin", "Flushes the head and merges all blocks"),
-        post("/api/v1/admin/tsdb/confirm_retention", admin::confirm_retention)
-            .about("admin", "Removes all blocks that are too old, however many there are"),
+        post("/api/v1/admin/tsdb/compact", admin::compact)
+            .about("admin", "Flushes the head and merges all blocks"),
+        post(
+            "/api/v1/admin/tsdb/confirm_retention",
+            admin::confirm_retention,
+        )
+        .about(
+            "admin",
+            "Removes all blocks that are too old, however many there are",
+        ),
         post("/api/v1/admin/tsdb/import", admin::import)
             .about("admin", "Imports blocks from the directory `import`")
             .gives::<admin::Imported>(),
@@ -450,11 +659,21 @@ fn administration() -> Vec<Endpoint> {
             .about("admin", "Enables a relabel rule that a query has disabled")
             .takes([required("name", Text, "Name of the rule.")])
             .gives::<relabel_admin::Enabled>(),
-        post("/api/v1/admin/rejected_queries/reset", queries::reset_rejected)
-            .about("admin", "Evaluates rejected queries again"),
+        post(
+            "/api/v1/admin/rejected_queries/reset",
+            queries::reset_rejected,
+        )
+        .about("admin", "Evaluates rejected queries again"),
         get("/debug/pprof/profile", profile::profile)
-            .about("admin", "Takes a CPU profile and returns it in the format of pprof, compressed with gzip")
-            .takes([optional("seconds", Integer, "Duration, from 1 to 120 seconds; 30 by default.")])
+            .about(
+                "admin",
+                "Takes a CPU profile and returns it in the format of pprof, compressed with gzip",
+            )
+            .takes([optional(
+                "seconds",
+                Integer,
+                "Duration, from 1 to 120 seconds; 30 by default.",
+            )])
             .gives_other("application/octet-stream")
             .always_open(),
         get("/debug/pprof/heap", profile::heap)
@@ -467,13 +686,19 @@ fn administration() -> Vec<Endpoint> {
 fn pages() -> Vec<Endpoint> {
     vec![
         get("/federate", federate::federate)
-            .about("federation", "Returns the latest samples of matching series in the text or protobuf format")
+            .about(
+                "federation",
+                "Returns the latest samples of matching series in the text or protobuf format",
+            )
             .for_tenants()
             .takes([MATCH, TIMEOUT])
             .gives_other("text/plain")
             .compressed(true),
         get("/version", status::version)
-            .about("server", "Returns the versions of API and server, as JSON in plain text")
+            .about(
+                "server",
+                "Returns the versions of API and server, as JSON in plain text",
+            )
             .for_tenants()
             .gives_other("text/plain")
             .always_open(),
@@ -490,7 +715,11 @@ fn pages() -> Vec<Endpoint> {
         get_head("/-/ready", health::ready)
             .about("server", "Returns whether the store is open")
             .for_tenants()
-            .takes([optional("for", OneOf(&["write"]), "Also check whether writes are accepted.")])
+            .takes([optional(
+                "for",
+                OneOf(&["write"]),
+                "Also check whether writes are accepted.",
+            )])
             .gives_other("text/plain"),
         Endpoint::new("/-/reload", &["GET", "POST", "PUT"], lifecycle::reload)
             .about("server", "Reloads the configuration")
@@ -505,21 +734,33 @@ fn pages() -> Vec<Endpoint> {
 
 /// Returns the router of all endpoints.
 pub(crate) fn router(state: &HttpState) -> Router<HttpState> {
-    let router = Router::new().route("/api/v1/{*path}", any(unknown)).route(API, any(unknown)).fallback(not_found);
+    let router = Router::new()
+        .route("/api/v1/{*path}", any(unknown))
+        .route(API, any(unknown))
+        .fallback(not_found);
     endpoints().into_iter().fold(router, |router, endpoint| {
         let path = endpoint.path;
         router.route(path, endpoint.into_route(state))
     })
 }
 
-/// GET /api/v1/openapi.yaml, in version 3.1 of the specification, or 3.2 with `openapi_version=3.2`.
+/// GET /api/v1/openapi.yaml, in version 3.1 of the specification, or 3.2 with
+/// `openapi_version=3.2`.
 async fn openapi_yaml(State(app): State<Arc<App>>, form: Form) -> Response {
-    let version = if matches!(form.first("openapi_version"), "3.2" | "3.2.0") { "3.2.0" } else { "3.1.0" };
+    let version = if matches!(form.first("openapi_version"), "3.2" | "3.2.0") {
+        "3.2.0"
+    } else {
+        "3.1.0"
+    };
     let headers = [
         (header::CONTENT_TYPE, "application/yaml; charset=utf-8"),
         (header::CACHE_CONTROL, "no-cache, no-store, must-revalidate"),
     ];
-    (headers, document::describe(&endpoints(), version, app.settings.external_url.as_str())).into_response()
+    (
+        headers,
+        document::describe(&endpoints(), version, app.settings.external_url.as_str()),
+    )
+        .into_response()
 }
 
 /// Responds to OPTIONS of an API path that is not served. Any other method gets 404.
@@ -541,7 +782,8 @@ async fn unknown(State(state): State<HttpState>, request: Request) -> Response {
 
 /// Responds to a path that is not served: with a redirect if another spelling of it is.
 async fn not_found(State(state): State<HttpState>, request: Request) -> Response {
-    static SERVED: LazyLock<Vec<&str>> = LazyLock::new(|| endpoints().iter().map(|endpoint| endpoint.path).collect());
+    static SERVED: LazyLock<Vec<&str>> =
+        LazyLock::new(|| endpoints().iter().map(|endpoint| endpoint.path).collect());
     let prefix = state.app.settings.route_prefix.escaped();
     redirect::to_served(&prefix, request.method(), request.uri(), &SERVED).unwrap_or_else(no_page)
 }
@@ -552,7 +794,8 @@ mod tests {
 
     #[test]
     fn every_path_is_listed_once() {
-        let paths: std::collections::BTreeSet<_> = endpoints().iter().map(|endpoint| endpoint.path).collect();
+        let paths: std::collections::BTreeSet<_> =
+            endpoints().iter().map(|endpoint| endpoint.path).collect();
         assert_eq!(paths.len(), endpoints().len());
     }
 }

@@ -19,10 +19,19 @@ impl SelectorUnion {
     ///
     /// # Errors
     /// The errors of [`Db::select_each`].
-    pub(crate) fn select(db: &Db, ctx: &QueryContext, selectors: &[Vec<Matcher>], range: TimeRange) -> Result<Self> {
+    pub(crate) fn select(
+        db: &Db,
+        ctx: &QueryContext,
+        selectors: &[Vec<Matcher>],
+        range: TimeRange,
+    ) -> Result<Self> {
         let sets = db.select_each(ctx, selectors, range)?;
         let peeked = sets.iter().map(|_| None).collect();
-        let mut union = Self { next: BinaryHeap::with_capacity(sets.len()), sets, peeked };
+        let mut union = Self {
+            next: BinaryHeap::with_capacity(sets.len()),
+            sets,
+            peeked,
+        };
         (0..union.sets.len()).try_for_each(|idx| union.advance(idx))?;
         Ok(union)
     }
@@ -37,7 +46,9 @@ impl SelectorUnion {
     }
 
     fn take_next(&mut self) -> Result<Option<Series>> {
-        let Some(Reverse((labels, idx))) = self.next.pop() else { return Ok(None) };
+        let Some(Reverse((labels, idx))) = self.next.pop() else {
+            return Ok(None);
+        };
         let series = self.peeked[idx].take();
         self.advance(idx)?;
         while let Some(Reverse((same, idx))) = self.next.peek()

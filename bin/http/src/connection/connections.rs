@@ -1,10 +1,11 @@
 //! Open connections: their number, the reserve, and eviction to make room for new ones.
 //!
-//! An idle connection is evicted for a new one, the longest idle first. A new connection is not evicted for 100 ms,
-//! until its first request arrives. If no connection is idle, the one whose request body arrives most slowly is
-//! evicted. If none can be evicted, the new connection is *reserved*: it serves probes, metrics and administration,
-//! and any other request only after it gets a regular permit. If there are too many reserved connections, one of them
-//! is evicted by the same rules.
+//! An idle connection is evicted for a new one, the longest idle first. A new connection is not
+//! evicted for 100 ms, until its first request arrives. If no connection is idle, the one whose
+//! request body arrives most slowly is evicted. If none can be evicted, the new connection is
+//! *reserved*: it serves probes, metrics and administration, and any other request only after it
+//! gets a regular permit. If there are too many reserved connections, one of them is evicted by the
+//! same rules.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -29,11 +30,12 @@ pub(super) const RESERVED_MAX: u32 = 16;
 /// Maximum time that a reserved connection may be idle.
 const RESERVED_IDLE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Grace period for the first request of a connection: until then it does not count as idle. On a busy machine, reading
-/// a request that has arrived takes a while.
+/// Grace period for the first request of a connection: until then it does not count as idle. On a
+/// busy machine, reading a request that has arrived takes a while.
 const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(100);
 
-/// Minimum time that a connection receives a body before it may be evicted: a burst of requests is not slow.
+/// Minimum time that a connection receives a body before it may be evicted: a burst of requests is
+/// not slow.
 const RECEIVE_TIME_MIN: Duration = Duration::from_secs(1);
 
 /// All open connections.
@@ -116,11 +118,16 @@ impl Connections {
         })
     }
 
-    /// Waits for the permit of a connection, regular or reserved. Evicts another connection if necessary.
+    /// Waits for the permit of a connection, regular or reserved. Evicts another connection if
+    /// necessary.
     pub(super) async fn enter(self: &Arc<Self>) -> Arc<Connection> {
         loop {
             let is_reserved = self.permits.available_permits() == 0 && !self.evict(false);
-            let permits = if is_reserved { &self.reserve } else { &self.permits };
+            let permits = if is_reserved {
+                &self.reserve
+            } else {
+                &self.permits
+            };
             if is_reserved && permits.available_permits() == 0 {
                 self.evict(true);
             }
@@ -137,7 +144,10 @@ impl Connections {
     }
 
     async fn wait_for(&self, permits: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
-        tokio::time::timeout(RETRY_INTERVAL, Arc::clone(permits).acquire_owned()).await.ok()?.ok()
+        tokio::time::timeout(RETRY_INTERVAL, Arc::clone(permits).acquire_owned())
+            .await
+            .ok()?
+            .ok()
     }
 
     fn add(self: &Arc<Self>, permit: OwnedSemaphorePermit, is_reserved: bool) -> Arc<Connection> {
@@ -147,7 +157,11 @@ impl Connections {
             n_requests: AtomicUsize::new(0),
             idle_since: Mutex::new(Instant::now()),
             has_sent_request: AtomicBool::new(false),
-            receiving: Mutex::new(Receiving { n_bodies: 0, since: Instant::now(), bytes: 0 }),
+            receiving: Mutex::new(Receiving {
+                n_bodies: 0,
+                since: Instant::now(),
+                bytes: 0,
+            }),
             has_streams: AtomicBool::new(false),
             is_reserved: AtomicBool::new(is_reserved),
             is_evicted: AtomicBool::new(false),
@@ -159,15 +173,19 @@ impl Connections {
         connection
     }
 
-    /// Evicts the longest idle of the regular or reserved connections, or else the one that receives most slowly.
-    /// Returns `false` if there is neither.
+    /// Evicts the longest idle of the regular or reserved connections, or else the one that
+    /// receives most slowly. Returns `false` if there is neither.
     fn evict(&self, is_reserved: bool) -> bool {
         // Reserved connections have no grace period: there are few, and probes need them.
         let idle = |connection: &&Arc<Connection>| {
             !connection.is_busy() && (is_reserved || !connection.is_before_first_request())
         };
         let evictable = self.evictable(|connection| connection.is_reserved() == is_reserved);
-        match evictable.iter().filter(idle).min_by_key(|connection| *connection.idle_since.lock()) {
+        match evictable
+            .iter()
+            .filter(idle)
+            .min_by_key(|connection| *connection.idle_since.lock())
+        {
             Some(longest) => {
                 self.evictions.idle.inc();
                 longest.evict();
@@ -177,19 +195,23 @@ impl Connections {
         }
     }
 
-    /// Evicts the slowest connection with HTTP/2 streams. All waiting streams ask for that, so one connection is
-    /// evicted at a time.
+    /// Evicts the slowest connection with HTTP/2 streams. All waiting streams ask for that, so one
+    /// connection is evicted at a time.
     fn evict_for_stream(&self) {
         let mut last = self.stream_eviction.lock();
         if last.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL) {
-            let with_streams = self.evictable(|connection| connection.has_streams.load(Ordering::Relaxed));
+            let with_streams =
+                self.evictable(|connection| connection.has_streams.load(Ordering::Relaxed));
             *last = self.evict_slowest(&with_streams).then(Instant::now);
         }
     }
 
-    /// Evicts the slowest of the connections that only receive request bodies. Returns `false` if there is none.
+    /// Evicts the slowest of the connections that only receive request bodies. Returns `false` if
+    /// there is none.
     fn evict_slowest(&self, connections: &[Arc<Connection>]) -> bool {
-        let receiving = connections.iter().filter_map(|connection| Some((connection.receive_rate()?, connection)));
+        let receiving = connections
+            .iter()
+            .filter_map(|connection| Some((connection.receive_rate()?, connection)));
         match receiving.min_by(|(a, _), (b, _)| a.total_cmp(b)) {
             Some((_, slowest)) => {
                 self.evictions.slow.inc();
@@ -202,10 +224,18 @@ impl Connections {
 
     /// Returns the open connections for which `filter` holds and that are not evicted yet.
     fn evictable(&self, filter: impl Fn(&Connection) -> bool) -> Vec<Arc<Connection>> {
-        // Dropping the last reference to a connection locks the table, so references are dropped after the lock.
-        let open: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
+        // Dropping the last reference to a connection locks the table, so references are dropped
+        // after the lock.
+        let open: Vec<_> = self
+            .open
+            .lock()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
         let is_open = |connection: &Arc<Connection>| !connection.is_evicted.load(Ordering::Relaxed);
-        open.into_iter().filter(|connection| is_open(connection) && filter(connection)).collect()
+        open.into_iter()
+            .filter(|connection| is_open(connection) && filter(connection))
+            .collect()
     }
 }
 
@@ -214,7 +244,10 @@ impl Connection {
     pub(super) fn begin_request(self: &Arc<Self>) -> RequestGuard {
         self.n_requests.fetch_add(1, Ordering::AcqRel);
         self.has_sent_request.store(true, Ordering::Relaxed);
-        RequestGuard { connection: Arc::clone(self), stream: None }
+        RequestGuard {
+            connection: Arc::clone(self),
+            stream: None,
+        }
     }
 
     /// Returns `true` if a request is active.
@@ -222,7 +255,8 @@ impl Connection {
         self.n_requests.load(Ordering::Acquire) > 0
     }
 
-    /// Returns `true` if the client has connected less than [`FIRST_REQUEST_GRACE`] ago and has sent no request.
+    /// Returns `true` if the client has connected less than [`FIRST_REQUEST_GRACE`] ago and has
+    /// sent no request.
     fn is_before_first_request(&self) -> bool {
         let has_sent_request = self.has_sent_request.load(Ordering::Relaxed);
         !has_sent_request && self.idle_since.lock().elapsed() < FIRST_REQUEST_GRACE
@@ -233,11 +267,20 @@ impl Connection {
         !self.is_busy() || self.receive_rate().is_some()
     }
 
-    /// Waits until the connection has been idle for `time`, or for [`RESERVED_IDLE_TIME_MAX`] if it is reserved.
+    /// Waits until the connection has been idle for `time`, or for [`RESERVED_IDLE_TIME_MAX`] if it
+    /// is reserved.
     pub(super) async fn idle_for(&self, time: Duration) {
         loop {
-            let time = if self.is_reserved() { time.min(RESERVED_IDLE_TIME_MAX) } else { time };
-            let idle = if self.is_busy() { Duration::ZERO } else { self.idle_since.lock().elapsed() };
+            let time = if self.is_reserved() {
+                time.min(RESERVED_IDLE_TIME_MAX)
+            } else {
+                time
+            };
+            let idle = if self.is_busy() {
+                Duration::ZERO
+            } else {
+                self.idle_since.lock().elapsed()
+            };
             let left = time.saturating_sub(idle);
             if left.is_zero() {
                 return;
@@ -267,10 +310,14 @@ impl Connection {
         self.evicted.notify_one();
     }
 
-    /// Returns the rate of request bodies in bytes per second. Returns `None` if the connection does anything besides
-    /// receiving them, or began less than [`RECEIVE_TIME_MIN`] ago.
+    /// Returns the rate of request bodies in bytes per second. Returns `None` if the connection
+    /// does anything besides receiving them, or began less than [`RECEIVE_TIME_MIN`] ago.
     fn receive_rate(&self) -> Option<f64> {
-        let Receiving { n_bodies, since, bytes } = &*self.receiving.lock();
+        let Receiving {
+            n_bodies,
+            since,
+            bytes,
+        } = &*self.receiving.lock();
         let is_receiving = *n_bodies > 0 && *n_bodies == self.n_requests.load(Ordering::Acquire);
         let elapsed = since.elapsed();
         (is_receiving && elapsed >= RECEIVE_TIME_MIN).then(|| *bytes as f64 / elapsed.as_secs_f64())
@@ -280,10 +327,17 @@ impl Connection {
 impl RequestGuard {
     /// Waits for a regular permit if the connection is reserved. Returns `false` if there is none.
     pub(super) async fn enter_regular(&self) -> bool {
-        let Connection { all, permit, is_reserved, .. } = &*self.connection;
+        let Connection {
+            all,
+            permit,
+            is_reserved,
+            ..
+        } = &*self.connection;
         let started = Instant::now();
         while self.connection.is_reserved() {
-            let is_new = |connection: &Connection| !connection.is_reserved() && connection.is_before_first_request();
+            let is_new = |connection: &Connection| {
+                !connection.is_reserved() && connection.is_before_first_request()
+            };
             let is_any_new = !all.evictable(is_new).is_empty();
             if all.permits.available_permits() == 0 {
                 all.evict(false);
@@ -304,7 +358,8 @@ impl RequestGuard {
         self.connection.is_reserved()
     }
 
-    /// Waits for the permit of an HTTP/2 stream. Evicts the slowest connection with streams if there is none.
+    /// Waits for the permit of an HTTP/2 stream. Evicts the slowest connection with streams if
+    /// there is none.
     pub(super) async fn enter_stream(&mut self) {
         let all = &self.connection.all;
         while self.stream.is_none() {
@@ -318,10 +373,15 @@ impl RequestGuard {
 
     /// Counts the bytes of a request body.
     pub(super) fn receive(&self, body: Incoming) -> ReceivedBody {
-        ReceivedBody { body, connection: Arc::clone(&self.connection), is_receiving: false }
+        ReceivedBody {
+            body,
+            connection: Arc::clone(&self.connection),
+            is_receiving: false,
+        }
     }
 
-    /// Returns a body that keeps the connection busy until it is dropped: closing an idle connection would truncate it.
+    /// Returns a body that keeps the connection busy until it is dropped: closing an idle
+    /// connection would truncate it.
     pub(super) fn guard_body(self, body: Body) -> Body {
         Body::new(body.map_err(move |error| {
             // The closure owns the guard, so the guard lives as long as the body.
@@ -341,7 +401,11 @@ impl ReceivedBody {
         if !is_receiving {
             receiving.n_bodies -= 1;
         } else if receiving.n_bodies == 0 {
-            *receiving = Receiving { n_bodies: 1, since: Instant::now(), bytes: 0 };
+            *receiving = Receiving {
+                n_bodies: 1,
+                since: Instant::now(),
+                bytes: 0,
+            };
         } else {
             receiving.n_bodies += 1;
         }
@@ -352,13 +416,17 @@ impl HttpBody for ReceivedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         // Only a body that is read counts: a handler may never ask for it.
         self.set_receiving(true);
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         match &polled {
             Poll::Ready(Some(Ok(frame))) => {
-                self.connection.receiving.lock().bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.connection.receiving.lock().bytes +=
+                    frame.data_ref().map_or(0, Bytes::len) as u64;
             }
             Poll::Ready(_) => self.set_receiving(false),
             Poll::Pending => {}
@@ -400,7 +468,13 @@ mod tests {
 
     fn connections(max: usize) -> Arc<Connections> {
         let counter = || IntCounter::new("n", "x").unwrap();
-        Connections::new(max, Evictions { idle: counter(), slow: counter() })
+        Connections::new(
+            max,
+            Evictions {
+                idle: counter(),
+                slow: counter(),
+            },
+        )
     }
 
     #[tokio::test]
@@ -411,13 +485,20 @@ mod tests {
         tokio::time::sleep(FIRST_REQUEST_GRACE).await;
         let _working = first.begin_request();
         drop(second.begin_request());
-        // The third connection is the longest idle: the second was busy just now, and the first still is.
+        // The third connection is the longest idle: the second was busy just now, and the first
+        // still is.
         let leave = async {
             third.evicted().await;
             drop(third);
         };
         let (_fourth, ()) = tokio::join!(enter(), leave);
-        assert_eq!((connections.evictions.idle.get(), connections.open.lock().len()), (1, 3));
+        assert_eq!(
+            (
+                connections.evictions.idle.get(),
+                connections.open.lock().len()
+            ),
+            (1, 3)
+        );
     }
 
     /// A client connected, and its connection was evicted before its request was read.
@@ -444,10 +525,18 @@ mod tests {
     async fn requests_of_http_2_share_their_permits() {
         let connections = connections(2);
         let (first, second) = (connections.enter().await, connections.enter().await);
-        let mut busy = [first.begin_request(), first.begin_request(), second.begin_request()];
+        let mut busy = [
+            first.begin_request(),
+            first.begin_request(),
+            second.begin_request(),
+        ];
         busy[0].enter_stream().await;
         busy[1].enter_stream().await;
-        assert!(tokio::time::timeout(Duration::from_millis(1), busy[2].enter_stream()).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_millis(1), busy[2].enter_stream())
+                .await
+                .is_err()
+        );
         let [one, _other, mut waiting] = busy;
         drop(one);
         waiting.enter_stream().await;
@@ -459,7 +548,11 @@ mod tests {
         let connection = connections.enter().await;
         let busy = connection.begin_request();
         let idle = connection.idle_for(Duration::from_millis(1));
-        assert!(tokio::time::timeout(Duration::from_millis(5), idle).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_millis(5), idle)
+                .await
+                .is_err()
+        );
         drop(busy);
         connection.idle_for(Duration::from_millis(1)).await;
     }
@@ -472,14 +565,28 @@ mod tests {
         assert!(!connections.evict(false), "both may be computing");
         let receive = |since| {
             for (connection, bytes) in [(&slow, 1), (&fast, 1 << 20)] {
-                *connection.receiving.lock() = Receiving { n_bodies: 1, since, bytes };
+                *connection.receiving.lock() = Receiving {
+                    n_bodies: 1,
+                    since,
+                    bytes,
+                };
             }
         };
         receive(Instant::now());
         assert!(!connections.evict(false), "both have just begun");
         receive(Instant::now() - RECEIVE_TIME_MIN);
-        assert!(connections.evict(false) && slow.is_evicted.load(Ordering::Relaxed) && slow.is_closable());
-        assert_eq!((connections.evictions.idle.get(), connections.evictions.slow.get()), (0, 1));
+        assert!(
+            connections.evict(false)
+                && slow.is_evicted.load(Ordering::Relaxed)
+                && slow.is_closable()
+        );
+        assert_eq!(
+            (
+                connections.evictions.idle.get(),
+                connections.evictions.slow.get()
+            ),
+            (0, 1)
+        );
         // A further request of the connection is not interrupted.
         let _other = fast.begin_request();
         assert!(!connections.evict(false) && !fast.is_closable());
@@ -489,11 +596,19 @@ mod tests {
     #[tokio::test]
     async fn waiting_streams_evict_one_connection_at_a_time() {
         let connections = connections(3);
-        let all = [connections.enter().await, connections.enter().await, connections.enter().await];
+        let all = [
+            connections.enter().await,
+            connections.enter().await,
+            connections.enter().await,
+        ];
         let _busy = all.each_ref().map(|connection| {
             connection.has_streams.store(true, Ordering::Relaxed);
             let since = Instant::now() - RECEIVE_TIME_MIN;
-            *connection.receiving.lock() = Receiving { n_bodies: 1, since, bytes: connection.id };
+            *connection.receiving.lock() = Receiving {
+                n_bodies: 1,
+                since,
+                bytes: connection.id,
+            };
             connection.begin_request()
         });
         for n_evicted in 1..=3 {
@@ -503,7 +618,8 @@ mod tests {
         }
     }
 
-    /// Clients that opened all reserved connections and sent nothing, or bodies that did not arrive, made probes wait.
+    /// Clients that opened all reserved connections and sent nothing, or bodies that did not
+    /// arrive, made probes wait.
     #[tokio::test]
     async fn a_reserved_connection_is_evicted_for_another_one() {
         for is_receiving in [false, true] {
@@ -516,18 +632,28 @@ mod tests {
             }
             let since = Instant::now() - RECEIVE_TIME_MIN;
             let busy = |connection: &Arc<Connection>| {
-                *connection.receiving.lock() = Receiving { n_bodies: 1, since, bytes: connection.id };
+                *connection.receiving.lock() = Receiving {
+                    n_bodies: 1,
+                    since,
+                    bytes: connection.id,
+                };
                 connection.begin_request()
             };
             let mut bodies: Vec<_> = reserved.iter().filter(|_| is_receiving).map(busy).collect();
-            let first = (reserved.remove(0), bodies.drain(..usize::from(is_receiving)).next());
+            let first = (
+                reserved.remove(0),
+                bodies.drain(..usize::from(is_receiving)).next(),
+            );
             let leave = async {
                 first.0.evicted().await;
                 drop(first);
             };
             let entered = async { tokio::join!(connections.enter(), leave).0 };
             let other = tokio::time::timeout(Duration::from_secs(10), entered).await;
-            assert!(other.is_ok_and(|other| other.is_reserved()), "{is_receiving}");
+            assert!(
+                other.is_ok_and(|other| other.is_reserved()),
+                "{is_receiving}"
+            );
         }
     }
 
@@ -541,7 +667,10 @@ mod tests {
         assert!(reserved.is_reserved() && !busy.enter_regular().await);
         drop((working, regular));
         assert!(busy.enter_regular().await && !reserved.is_reserved());
-        assert_eq!(connections.reserve.available_permits(), RESERVED_MAX as usize);
+        assert_eq!(
+            connections.reserve.available_permits(),
+            RESERVED_MAX as usize
+        );
     }
 
     /// Idle clients that had just connected made the request of another one fail.
@@ -563,7 +692,11 @@ mod tests {
     async fn all_gone_waits_for_the_last_connection() {
         let connections = connections(2);
         let connection = connections.enter().await;
-        assert!(tokio::time::timeout(Duration::from_millis(1), connections.all_gone()).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_millis(1), connections.all_gone())
+                .await
+                .is_err()
+        );
         drop(connection);
         connections.all_gone().await;
     }

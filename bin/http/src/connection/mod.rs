@@ -1,11 +1,11 @@
 //! Connections: accept, limit, time out, close gracefully.
 //!
-//! One task per connection. If a client connects while `--web.max-connections` are open, another connection is evicted,
-//! or the new one takes one of a few reserved permits. See [`connections`]. A connection in its TLS handshake counts as
-//! idle.
+//! One task per connection. If a client connects while `--web.max-connections` are open, another
+//! connection is evicted, or the new one takes one of a few reserved permits. See [`connections`].
+//! A connection in its TLS handshake counts as idle.
 //!
-//! HTTP/1.1 and HTTP/2 share a port: the protocol is negotiated over TLS, and detected by the first bytes in plain
-//! text.
+//! HTTP/1.1 and HTTP/2 share a port: the protocol is negotiated over TLS, and detected by the first
+//! bytes in plain text.
 
 mod connections;
 mod request_target;
@@ -48,11 +48,14 @@ const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 /// Maximum time for an HTTP/2 client to receive the GOAWAY of its idle connection.
 const GOODBYE_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum number of concurrent streams of an HTTP/2 connection, as in Go. The client queues further requests.
+/// Maximum number of concurrent streams of an HTTP/2 connection, as in Go. The client queues
+/// further requests.
 const STREAMS_MAX: usize = 250;
-/// A connection may use at most one in this many of all stream permits, so that a few connections do not take all.
+/// A connection may use at most one in this many of all stream permits, so that a few connections
+/// do not take all.
 const STREAMS_SHARE: usize = 4;
-/// Flow-control windows of request bodies, per stream and per connection. These bytes are not charged to a budget.
+/// Flow-control windows of request bodies, per stream and per connection. These bytes are not
+/// charged to a budget.
 const STREAM_WINDOW: u32 = 256 << 10;
 const CONNECTION_WINDOW: u32 = 1 << 20;
 /// Bytes of a response that are buffered in a stream.
@@ -70,14 +73,16 @@ pub(crate) struct Server {
     pub(crate) routes: Routes,
 }
 
-/// Returns the maximum number of concurrent requests: one per HTTP/1.1 connection, and as many HTTP/2 streams on all
-/// connections together.
+/// Returns the maximum number of concurrent requests: one per HTTP/1.1 connection, and as many
+/// HTTP/2 streams on all connections together.
 pub fn requests_max(connections_max: usize) -> usize {
-    connections_max.saturating_mul(2).saturating_add(RESERVED_MAX as usize)
+    connections_max
+        .saturating_mul(2)
+        .saturating_add(RESERVED_MAX as usize)
 }
 
-/// Returns `true` if a request needs no regular permit, so that probes, metrics and administration work while all are
-/// taken.
+/// Returns `true` if a request needs no regular permit, so that probes, metrics and administration
+/// work while all are taken.
 fn is_reserved(path: &str) -> bool {
     const PREFIXES: [&str; 3] = ["/-/", "/api/v1/admin/", "/api/v1/status/queries"];
     path == "/metrics" || PREFIXES.iter().any(|prefix| path.starts_with(prefix))
@@ -92,23 +97,39 @@ pub struct Listeners {
     pub grpc: Option<TcpListener>,
 }
 
-/// Serves `routes` until `stop` becomes true, then closes idle connections and returns when the others have ended.
+/// Serves `routes` until `stop` becomes true, then closes idle connections and returns when the
+/// others have ended.
 pub(crate) async fn serve(server: Server, listeners: Listeners, stop: watch::Receiver<bool>) {
     let app = &server.app;
     let metrics = &app.metrics;
-    let evictions =
-        Evictions { idle: metrics.connections_evicted.clone(), slow: metrics.connections_evicted_slow.clone() };
+    let evictions = Evictions {
+        idle: metrics.connections_evicted.clone(),
+        slow: metrics.connections_evicted_slow.clone(),
+    };
     let connections = Connections::new(app.settings.args.max_connections, evictions);
     if let Some(listener) = listeners.grpc {
-        let server = Server { routes: server.routes.clone().only_grpc(), ..server.clone() };
-        tokio::spawn(accept_all(server, listener, Arc::clone(&connections), stop.clone()));
+        let server = Server {
+            routes: server.routes.clone().only_grpc(),
+            ..server.clone()
+        };
+        tokio::spawn(accept_all(
+            server,
+            listener,
+            Arc::clone(&connections),
+            stop.clone(),
+        ));
     }
     accept_all(server, listeners.web, Arc::clone(&connections), stop).await;
     connections.all_gone().await;
 }
 
 /// Accepts connections until `stop` becomes true.
-async fn accept_all(server: Server, listener: TcpListener, connections: Arc<Connections>, stop: watch::Receiver<bool>) {
+async fn accept_all(
+    server: Server,
+    listener: TcpListener,
+    connections: Arc<Connections>,
+    stop: watch::Receiver<bool>,
+) {
     let mut stopping = stop.clone();
     loop {
         let accepted = tokio::select! {
@@ -119,7 +140,12 @@ async fn accept_all(server: Server, listener: TcpListener, connections: Arc<Conn
             connection = connections.enter() => connection,
             () = stopped(&mut stopping) => break,
         };
-        tokio::spawn(serve_connection(server.clone(), accepted, connection, stop.clone()));
+        tokio::spawn(serve_connection(
+            server.clone(),
+            accepted,
+            connection,
+            stop.clone(),
+        ));
     }
 }
 
@@ -134,7 +160,10 @@ async fn accept(listener: &TcpListener) -> TcpStream {
             Ok((stream, _)) => return stream,
             Err(error) => {
                 // The client has reset the connection before it was accepted.
-                if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+                if !matches!(
+                    error.kind(),
+                    io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
+                ) {
                     tracing::warn!(%error, "Connection not accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
@@ -159,7 +188,18 @@ async fn serve_connection(
     let socket = StallGuard::new(stream, app.settings.response.stall_timeout, stalled);
     let web = web.current();
     let Some(tls) = web.tls.clone() else {
-        return serve_http(&app, routes, socket, ConnectionContext { peer, http2: web.http2 }, &connection, stop).await;
+        return serve_http(
+            &app,
+            routes,
+            socket,
+            ConnectionContext {
+                peer,
+                http2: web.http2,
+            },
+            &connection,
+            stop,
+        )
+        .await;
     };
     let encrypted = tokio::select! {
         encrypted = TlsAcceptor::from(tls).accept(socket) => encrypted.ok(),
@@ -170,7 +210,15 @@ async fn serve_connection(
     match encrypted {
         Some(encrypted) => {
             let http2 = encrypted.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
-            serve_http(&app, routes, encrypted, ConnectionContext { peer, http2 }, &connection, stop).await;
+            serve_http(
+                &app,
+                routes,
+                encrypted,
+                ConnectionContext { peer, http2 },
+                &connection,
+                stop,
+            )
+            .await;
         }
         None => app.metrics.handshakes_failed.inc(),
     }
@@ -205,7 +253,9 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             let (is_http2, path) = (request.version() == Version::HTTP_2, request.uri().path());
             let has_permit = is_reserved(path) || guard.enter_regular().await;
             if !has_permit {
-                request.extensions_mut().insert(TooManyConnections(app.settings.args.max_connections));
+                request
+                    .extensions_mut()
+                    .insert(TooManyConnections(app.settings.args.max_connections));
             }
             if is_http2 && !guard.is_on_reserved() {
                 guard.enter_stream().await;
@@ -213,14 +263,17 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             let response = service.call(request).await;
             response.map(|mut response| {
                 if !has_permit && !is_http2 {
-                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                    response
+                        .headers_mut()
+                        .insert(header::CONNECTION, HeaderValue::from_static("close"));
                 }
                 response.map(|body| guard.guard_body(streams::paced(body)))
             })
         }
     });
     let builder = builder(app, context.http2);
-    let mut serving = std::pin::pin!(builder.serve_connection(TokioIo::new(EscapeTargets::new(socket)), service));
+    let mut serving =
+        std::pin::pin!(builder.serve_connection(TokioIo::new(EscapeTargets::new(socket)), service));
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
         () = connection.evicted() => {
@@ -236,7 +289,8 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
         () = connection.idle_for(app.settings.args.read_timeout) => {
             serving.as_mut().graceful_shutdown();
-            // An HTTP/2 client gets a GOAWAY. Requests that it sent before it received the GOAWAY are served.
+            // An HTTP/2 client gets a GOAWAY. Requests that it sent before it received the GOAWAY
+            // are served.
             let closed = tokio::time::timeout(GOODBYE_TIME_MAX, serving.as_mut()).await;
             if closed.is_err() && connection.is_busy() { serving.await } else { return }
         }
@@ -250,8 +304,8 @@ async fn serve_http<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
 }
 
-/// Extension of a request on a reserved connection that needs a regular permit and got none: the maximum number of
-/// connections. The routes reject it.
+/// Extension of a request on a reserved connection that needs a regular permit and got none: the
+/// maximum number of connections. The routes reject it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TooManyConnections(usize);
 
@@ -260,16 +314,23 @@ impl TooManyConnections {
     pub(crate) fn error(self) -> ApiError {
         let Self(max) = self;
         let open = format!("{max} connections are open, the limit of {CONNECTIONS_FLAG}");
-        ApiError::unavailable(format!("{open}, and none of them can be closed")).with_limit(CONNECTIONS_FLAG).plain()
+        ApiError::unavailable(format!("{open}, and none of them can be closed"))
+            .with_limit(CONNECTIONS_FLAG)
+            .plain()
     }
 }
 
 /// Returns the HTTP implementation with the limits of a connection.
 fn builder(app: &App, http2: bool) -> auto::Builder<Streams> {
-    let mut builder =
-        auto::Builder::new(Streams::new(app.settings.response.stall_timeout, &app.metrics.streams_stalled));
+    let mut builder = auto::Builder::new(Streams::new(
+        app.settings.response.stall_timeout,
+        &app.metrics.streams_stalled,
+    ));
     // Between requests this is the time that an idle connection is kept.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(app.settings.args.read_timeout);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(app.settings.args.read_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -1,11 +1,12 @@
 //! A socket that escapes `"`, `<` and `>` in the URLs of requests.
 //!
-//! RFC 3986 does not allow these bytes, and hyper rejects them before a handler runs. Go accepts them, so commands such
-//! as `curl -g 'http://…/api/v1/query?query=up{job="node"}'` work with Prometheus.
+//! RFC 3986 does not allow these bytes, and hyper rejects them before a handler runs. Go accepts
+//! them, so commands such as `curl -g 'http://…/api/v1/query?query=up{job="node"}'` work with
+//! Prometheus.
 //!
-//! The head of a request is held back until it is complete. Bodies pass through. Nothing is escaped in HTTP/2, after a
-//! request with `Transfer-Encoding` or an invalid or repeated `Content-Length`, and in a head above [`HEAD_SIZE_MAX`].
-//! hyper answers these, and heads that end too early.
+//! The head of a request is held back until it is complete. Bodies pass through. Nothing is escaped
+//! in HTTP/2, after a request with `Transfer-Encoding` or an invalid or repeated `Content-Length`,
+//! and in a head above [`HEAD_SIZE_MAX`]. hyper answers these, and heads that end too early.
 
 use std::io;
 use std::pin::Pin;
@@ -17,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 const HEAD_SIZE_MAX: usize = 64 << 10;
 /// Capacity that a buffer keeps between two requests.
 const BUFFER_KEPT_MAX: usize = 4 << 10;
-/// Minimum number of bytes that are read at once while a head is expected. hyper's buffer for HTTP/2's preface is
-/// smaller.
+/// Minimum number of bytes that are read at once while a head is expected. hyper's buffer for
+/// HTTP/2's preface is smaller.
 const READ_SIZE_MIN: usize = 1 << 10;
 
 /// Wraps a socket. Writes pass through.
@@ -47,7 +48,14 @@ enum Next {
 
 impl<S> EscapeTargets<S> {
     pub(super) fn new(socket: S) -> Self {
-        Self { socket, next: Next::Head, head: Vec::new(), line_at: 0, ready: Vec::new(), ready_at: 0 }
+        Self {
+            socket,
+            next: Next::Head,
+            head: Vec::new(),
+            line_at: 0,
+            ready: Vec::new(),
+            ready_at: 0,
+        }
     }
 
     /// Moves received bytes to `ready`, apart from an incomplete head.
@@ -69,7 +77,8 @@ impl<S> EscapeTargets<S> {
         }
     }
 
-    /// Takes what a read has received. Returns `false` if it was nothing and nothing is left: the peer has closed.
+    /// Takes what a read has received. Returns `false` if it was nothing and nothing is left: the
+    /// peer has closed.
     fn take(&mut self, received: &[u8]) -> bool {
         self.receive(received);
         if received.is_empty() {
@@ -78,7 +87,8 @@ impl<S> EscapeTargets<S> {
         !received.is_empty() || !self.ready.is_empty()
     }
 
-    /// Moves bytes to `head`, up to the end of a line. Returns the rest. Drops empty lines before a request.
+    /// Moves bytes to `head`, up to the end of a line. Returns the rest. Drops empty lines before a
+    /// request.
     fn take_line<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let end = line_end(bytes).unwrap_or(bytes.len());
         self.head.extend_from_slice(&bytes[..end]);
@@ -99,14 +109,15 @@ impl<S> EscapeTargets<S> {
 
     /// Makes the head available, as it is or escaped.
     fn release(&mut self, next: Next, escaped: Option<Vec<u8>>) {
-        self.ready.extend_from_slice(escaped.as_deref().unwrap_or(&self.head));
+        self.ready
+            .extend_from_slice(escaped.as_deref().unwrap_or(&self.head));
         self.next = next;
         self.line_at = 0;
         clear(&mut self.head);
     }
 
-    /// Returns what follows received bytes if they pass through as they are: a part of a body, or a head without
-    /// anything to escape, with a part of its body.
+    /// Returns what follows received bytes if they pass through as they are: a part of a body, or a
+    /// head without anything to escape, with a part of its body.
     fn passes_unchanged(&self, received: &[u8]) -> Option<Next> {
         let (next, body) = match self.next {
             Next::Head if self.head.is_empty() => {
@@ -118,14 +129,20 @@ impl<S> EscapeTargets<S> {
         match next {
             Next::Passthrough => Some(Next::Passthrough),
             Next::Body(left) => left.checked_sub(body.len() as u64).map(after),
-            Next::Head => body.is_empty().then_some(Next::Head).filter(|_| !received.is_empty()),
+            Next::Head => body
+                .is_empty()
+                .then_some(Next::Head)
+                .filter(|_| !received.is_empty()),
         }
     }
 }
 
 /// Returns the end of the line that starts the bytes.
 fn line_end(bytes: &[u8]) -> Option<usize> {
-    bytes.iter().position(|&byte| byte == b'\n').map(|at| at + 1)
+    bytes
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .map(|at| at + 1)
 }
 
 /// Returns the end of the head that starts the bytes, unless its first line is empty.
@@ -152,7 +169,11 @@ fn clear(buffer: &mut Vec<u8>) {
 
 /// Returns what follows, given the number of bytes of the body that are left.
 fn after(left: u64) -> Next {
-    if left == 0 { Next::Head } else { Next::Body(left) }
+    if left == 0 {
+        Next::Head
+    } else {
+        Next::Body(left)
+    }
 }
 
 /// Returns what follows a complete head.
@@ -162,10 +183,14 @@ fn after_head(head: &[u8]) -> Next {
     }
     let mut size = None;
     for line in head.split(|&byte| byte == b'\n') {
-        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            continue;
+        };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"content-length") {
-            let parsed = std::str::from_utf8(value).ok().and_then(|text| text.parse::<u64>().ok());
+            let parsed = std::str::from_utf8(value)
+                .ok()
+                .and_then(|text| text.parse::<u64>().ok());
             if size.is_some() || parsed.is_none() {
                 return Next::Passthrough;
             }
@@ -205,7 +230,11 @@ fn escape(byte: u8) -> Option<&'static [u8]> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for EscapeTargets<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         while self.ready_at == self.ready.len() {
             if self.next == Next::Head && buf.remaining() < READ_SIZE_MIN {
                 let mut bytes = [0; READ_SIZE_MIN];
@@ -243,7 +272,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for EscapeTargets<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for EscapeTargets<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.socket).poll_write(cx, buf)
     }
 
@@ -278,7 +311,11 @@ mod tests {
     struct Pieces(VecDeque<Vec<u8>>);
 
     impl AsyncRead for Pieces {
-        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
             let mut piece = self.0.pop_front().unwrap_or_default();
             let rest = piece.split_off(piece.len().min(buf.remaining()));
             buf.put_slice(&piece);
@@ -291,11 +328,14 @@ mod tests {
 
     /// Returns what is read, `read_size` bytes at a time, if `size` bytes arrive with each piece.
     async fn read(sent: &[u8], size: usize, read_size: usize) -> Vec<u8> {
-        let mut socket = EscapeTargets::new(Pieces(sent.chunks(size).map(<[u8]>::to_vec).collect()));
+        let mut socket =
+            EscapeTargets::new(Pieces(sent.chunks(size).map(<[u8]>::to_vec).collect()));
         let (mut read, mut buffer) = (Vec::new(), vec![0; read_size]);
         loop {
             let mut buf = ReadBuf::new(&mut buffer);
-            poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut buf)).await.unwrap();
+            poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut buf))
+                .await
+                .unwrap();
             if buf.filled().is_empty() {
                 return read;
             }
@@ -316,10 +356,23 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_that_urls_must_not_have_are_escaped_in_queries_only() {
-        let (sent, expect) = ("GET /a?q=up{b=\"c\"}<1>0 HTTP/1.1\r\n", "GET /a?q=up{b=%22c%22}%3C1%3E0 HTTP/1.1\r\n");
-        check(&format!("{sent}X: \"?\"\r\n\r\n"), &format!("{expect}X: \"?\"\r\n\r\n")).await;
+        let (sent, expect) = (
+            "GET /a?q=up{b=\"c\"}<1>0 HTTP/1.1\r\n",
+            "GET /a?q=up{b=%22c%22}%3C1%3E0 HTTP/1.1\r\n",
+        );
+        check(
+            &format!("{sent}X: \"?\"\r\n\r\n"),
+            &format!("{expect}X: \"?\"\r\n\r\n"),
+        )
+        .await;
         check(&format!("\r\n\n{sent}\r\n"), &format!("{expect}\r\n")).await;
-        for unchanged in ["", "GET /\" HTTP/1.1\r\n\r\n", "GET /a?b HTTP/1.1\n\n", "G", "GET /?\" HTTP/1.1\r\n"] {
+        for unchanged in [
+            "",
+            "GET /\" HTTP/1.1\r\n\r\n",
+            "GET /a?b HTTP/1.1\n\n",
+            "G",
+            "GET /?\" HTTP/1.1\r\n",
+        ] {
             check(unchanged, unchanged).await;
         }
     }
@@ -328,24 +381,47 @@ mod tests {
     async fn requests_of_a_connection_are_told_from_bodies() {
         let request = |quote: &str| format!("GET /?{quote} HTTP/1.1\r\n\r\n");
         let (raw, escaped) = (request("\""), request("%22"));
-        let post = |quote: &str| format!("POST /?{quote} HTTP/1.1\r\ncontent-length: {}\r\n\r\n{raw}", raw.len());
-        check(&format!("{raw}{}{raw}", post("\"")), &format!("{escaped}{}{escaped}", post("%22"))).await;
+        let post = |quote: &str| {
+            format!(
+                "POST /?{quote} HTTP/1.1\r\ncontent-length: {}\r\n\r\n{raw}",
+                raw.len()
+            )
+        };
+        check(
+            &format!("{raw}{}{raw}", post("\"")),
+            &format!("{escaped}{}{escaped}", post("%22")),
+        )
+        .await;
         let empty = |quote: &str| format!("POST /?{quote} HTTP/1.1\r\nContent-Length:0\r\n\r\n");
-        check(&format!("{}{raw}", empty("\"")), &format!("{}{escaped}", empty("%22"))).await;
+        check(
+            &format!("{}{raw}", empty("\"")),
+            &format!("{}{escaped}", empty("%22")),
+        )
+        .await;
     }
 
     #[tokio::test]
     async fn nothing_is_escaped_where_requests_may_begin_anywhere() {
         let raw = "GET /?\" HTTP/1.1\r\n\r\n";
-        for header in ["Transfer-Encoding: chunked", "Content-Length: 1\r\nContent-Length: 1", "Content-Length: x"] {
+        for header in [
+            "Transfer-Encoding: chunked",
+            "Content-Length: 1\r\nContent-Length: 1",
+            "Content-Length: x",
+        ] {
             let head = |quote: &str| format!("POST /?{quote} HTTP/1.1\r\n{header}\r\n\r\n{raw}");
             check(&head("\""), &head("%22")).await;
         }
         let preface = format!("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n{raw}");
         check(&preface, &preface).await;
-        let long = format!("GET /?\"{} HTTP/1.1\r\n\r\n{raw}", "x".repeat(HEAD_SIZE_MAX));
+        let long = format!(
+            "GET /?\"{} HTTP/1.1\r\n\r\n{raw}",
+            "x".repeat(HEAD_SIZE_MAX)
+        );
         for size in [1_000, long.len()] {
-            assert!(read(long.as_bytes(), size, 128 << 10).await == long.as_bytes(), "pieces of {size} bytes");
+            assert!(
+                read(long.as_bytes(), size, 128 << 10).await == long.as_bytes(),
+                "pieces of {size} bytes"
+            );
         }
     }
 }

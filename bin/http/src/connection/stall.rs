@@ -23,17 +23,28 @@ pub(super) struct StallGuard<S> {
 
 impl<S> StallGuard<S> {
     pub(super) fn new(socket: S, timeout: Duration, stalled: IntCounter) -> Self {
-        Self { socket, timeout, waiting: None, stalled }
+        Self {
+            socket,
+            timeout,
+            waiting: None,
+            stalled,
+        }
     }
 
     /// Passes on the result of a write. A write that is pending for too long becomes an error.
-    fn watch<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.waiting = None;
             return written;
         }
         let timeout = self.timeout;
-        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        let waiting = self
+            .waiting
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         match waiting.as_mut().poll(cx) {
             Poll::Ready(()) => {
                 self.stalled.inc();
@@ -48,13 +59,21 @@ impl<S> StallGuard<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for StallGuard<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_read(cx, buf)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(cx, buf);
         self.watch(cx, written)
     }
@@ -94,10 +113,18 @@ mod tests {
     }
 
     impl AsyncWrite for Narrow {
-        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
             let n = buf.len().min(self.room);
             self.room -= n;
-            if n == 0 { Poll::Pending } else { Poll::Ready(Ok(n)) }
+            if n == 0 {
+                Poll::Pending
+            } else {
+                Poll::Ready(Ok(n))
+            }
         }
 
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -112,7 +139,11 @@ mod tests {
     #[tokio::test]
     async fn a_write_that_is_pending_for_too_long_fails() {
         let stalled = IntCounter::new("stalled", "x").unwrap();
-        let mut socket = StallGuard::new(Narrow { room: 3 }, Duration::from_millis(5), stalled.clone());
+        let mut socket = StallGuard::new(
+            Narrow { room: 3 },
+            Duration::from_millis(5),
+            stalled.clone(),
+        );
         let mut write = async || poll_fn(|cx| Pin::new(&mut socket).poll_write(cx, b"ab")).await;
         assert_eq!(write().await.unwrap(), 2);
         assert_eq!(write().await.unwrap(), 1);

@@ -1,8 +1,10 @@
-//! The streams of HTTP/2 connections, one task each. A stream whose client does not read its response is reset.
+//! The streams of HTTP/2 connections, one task each. A stream whose client does not read its
+//! response is reset.
 //!
-//! An HTTP/1.1 connection has one response at a time. If its client does not read, the socket stalls, and `stall`
-//! detects that. An HTTP/2 socket still serves other streams, so each response is watched here. It is handed over in
-//! pieces of [`PIECE_SIZE`]. A client makes progress when it reads a piece.
+//! An HTTP/1.1 connection has one response at a time. If its client does not read, the socket
+//! stalls, and `stall` detects that. An HTTP/2 socket still serves other streams, so each response
+//! is watched here. It is handed over in pieces of [`PIECE_SIZE`]. A client makes progress when it
+//! reads a piece.
 //!
 //! Threads: body and timer of a stream belong to one task.
 
@@ -44,7 +46,10 @@ tokio::task_local! {
 
 impl Streams {
     pub(super) fn new(stall_timeout: Duration, stalled: &IntCounter) -> Self {
-        Self { stall_timeout, stalled: stalled.clone() }
+        Self {
+            stall_timeout,
+            stalled: stalled.clone(),
+        }
     }
 }
 
@@ -55,13 +60,18 @@ where
 {
     fn execute(&self, stream: F) {
         let progress = Arc::<Progress>::default();
-        let stall = Stall { progress: Arc::clone(&progress), timeout: self.stall_timeout, n_seen: 0, timer: None };
+        let stall = Stall {
+            progress: Arc::clone(&progress),
+            timeout: self.stall_timeout,
+            n_seen: 0,
+            timer: None,
+        };
         let stalled = self.stalled.clone();
         tokio::spawn(async move {
             let mut stream = Box::pin(PROGRESS.scope(progress, stream));
             let mut stall = stall;
-            // The stream is polled first: a piece that it hands over starts the timer. Dropping it before its end
-            // resets it.
+            // The stream is polled first: a piece that it hands over starts the timer. Dropping it
+            // before its end resets it.
             let ended = std::future::poll_fn(|cx| match stream.as_mut().poll(cx) {
                 Poll::Ready(_) => Poll::Ready(true),
                 Poll::Pending => stall.poll(cx).map(|()| false),
@@ -93,14 +103,22 @@ impl Stall {
             (self.n_seen, self.timer) = (n_pieces, None);
         }
         let timeout = self.timeout;
-        self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout))).as_mut().poll(cx)
+        self.timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)))
+            .as_mut()
+            .poll(cx)
     }
 }
 
-/// Returns a body whose progress is tracked, for an HTTP/2 stream. Returns the body itself for HTTP/1.1.
+/// Returns a body whose progress is tracked, for an HTTP/2 stream. Returns the body itself for
+/// HTTP/1.1.
 pub(super) fn paced(body: Body) -> Body {
     match PROGRESS.try_with(Arc::clone) {
-        Ok(progress) => Body::new(Paced { body, rest: Bytes::new(), progress }),
+        Ok(progress) => Body::new(Paced {
+            body,
+            rest: Bytes::new(),
+            progress,
+        }),
         Err(_http1) => body,
     }
 }
@@ -114,7 +132,10 @@ struct Paced {
 }
 
 impl Paced {
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.rest.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -124,7 +145,9 @@ impl Paced {
                 end => return Poll::Ready(end),
             }
         }
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(self.rest.len().min(PIECE_SIZE))))))
+        Poll::Ready(Some(Ok(Frame::data(
+            self.rest.split_to(self.rest.len().min(PIECE_SIZE)),
+        ))))
     }
 }
 
@@ -132,7 +155,10 @@ impl HttpBody for Paced {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         // Asking for the next piece shows that the last one was sent.
         self.progress.is_waiting.store(false, Ordering::Relaxed);
         let piece = ready!(self.poll_piece(cx));

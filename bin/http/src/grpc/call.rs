@@ -1,11 +1,12 @@
-//! One call: reads its request, runs it as the HTTP API runs a request, and ends its response with a status.
+//! One call: reads its request, runs it as the HTTP API runs a request, and ends its response with
+//! a status.
 //!
 //! ```text
 //! request -> frame, message -> http/serving/run: context, gate, blocking thread -> frames -> body -> trailers
 //! ```
 //!
-//! Invariant: deadlines, memory, permits, active requests and cancellation are those of `http/serving/run.rs`. This
-//! module adds only the framing.
+//! Invariant: deadlines, memory, permits, active requests and cancellation are those of
+//! `http/serving/run.rs`. This module adds only the framing.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -43,8 +44,8 @@ const BYTES_PER_BYTE: usize = 96;
 pub(super) trait Method: Message + Default + Send + 'static {
     /// The path: `/package.Service/Method`.
     const PATH: &'static str;
-    /// Whether users of a tenant may call it: it shows nothing but series that it reads through the context of the
-    /// request, which restricts them.
+    /// Whether users of a tenant may call it: it shows nothing but series that it reads through the
+    /// context of the request, which restricts them.
     const SERVES_TENANTS: bool = false;
 
     /// Returns the class of the request, whose permits it uses.
@@ -84,7 +85,9 @@ pub(super) async fn serve<M: Method>(
     RequestedBy(who): RequestedBy,
     request: Request,
 ) -> Response {
-    call::<M>(&state, who, request).await.unwrap_or_else(|status| ended(&state, M::PATH, status))
+    call::<M>(&state, who, request)
+        .await
+        .unwrap_or_else(|status| ended(&state, M::PATH, status))
 }
 
 /// Returns the response of a call that ended without a message, and counts it.
@@ -93,17 +96,29 @@ fn ended(state: &HttpState, path: &'static str, status: Status) -> Response {
     status.into_response()
 }
 
-async fn call<M: Method>(state: &HttpState, who: Requester, request: Request) -> Result<Response, Status> {
+async fn call<M: Method>(
+    state: &HttpState,
+    who: Requester,
+    request: Request,
+) -> Result<Response, Status> {
     check_open(&state.app)?;
     if !M::SERVES_TENANTS && RequestContext::current().tenant.is_some() {
-        return Err(Status::new(Code::PermissionDenied, "it shows more than the series of a tenant"));
+        return Err(Status::new(
+            Code::PermissionDenied,
+            "it shows more than the series of a tenant",
+        ));
     }
     let (coding, deadline) = (coding(request.headers())?, timeout(request.headers())?);
     let (message, charge) = read::<M>(state, request, coding).await?;
     let context = RequestContext::current();
     context.note_parameters(message.shown(), None);
     let external = state.app.config.current().global.external_labels.clone();
-    let caller = Caller { app: Arc::clone(&state.app), who, external, context };
+    let caller = Caller {
+        app: Arc::clone(&state.app),
+        who,
+        external,
+        context,
+    };
     let failure = Failure::default();
     let of_job = Arc::clone(&failure);
     let timeout = [deadline, message.timeout()].into_iter().flatten().min();
@@ -113,12 +128,22 @@ async fn call<M: Method>(state: &HttpState, who: Requester, request: Request) ->
         result.inspect_err(|error| drop(of_job.set(error.clone())))
     });
     let body = response.await?.into_body();
-    let body = Trailed { body, failure, app: Arc::clone(&state.app), path: M::PATH, has_ended: false };
+    let body = Trailed {
+        body,
+        failure,
+        app: Arc::clone(&state.app),
+        path: M::PATH,
+        has_ended: false,
+    };
     Ok(with_headers(Body::new(body), coding))
 }
 
 /// Returns the response of a call with one message, or with a status only, and counts it.
-pub(super) fn single<M: Message>(state: &HttpState, path: &'static str, result: Result<M, Status>) -> Response {
+pub(super) fn single<M: Message>(
+    state: &HttpState,
+    path: &'static str,
+    result: Result<M, Status>,
+) -> Response {
     let framed = result.and_then(|message| {
         let mut frame = Vec::new();
         let written = write(Coding::Identity, &message.encode_to_vec(), &mut frame);
@@ -128,7 +153,13 @@ pub(super) fn single<M: Message>(state: &HttpState, path: &'static str, result: 
     match framed {
         Ok(frame) => {
             let (body, app) = (Body::from(frame), Arc::clone(&state.app));
-            let body = Trailed { body, failure: Failure::default(), app, path, has_ended: false };
+            let body = Trailed {
+                body,
+                failure: Failure::default(),
+                app,
+                path,
+                has_ended: false,
+            };
             with_headers(Body::new(body), Coding::Identity)
         }
         Err(status) => ended(state, path, status),
@@ -152,8 +183,16 @@ fn with_headers(body: Body, coding: Coding) -> Response {
 /// # Errors
 /// `Unavailable`.
 pub(super) fn check_open(app: &App) -> Result<(), Status> {
-    let closed = |is_stopping| if is_stopping { "the server is stopping" } else { "the store is not open yet" };
-    app.stopping().map_or(Ok(()), |is_stopping| Err(Status::new(Code::Unavailable, closed(is_stopping))))
+    let closed = |is_stopping| {
+        if is_stopping {
+            "the server is stopping"
+        } else {
+            "the store is not open yet"
+        }
+    };
+    app.stopping().map_or(Ok(()), |is_stopping| {
+        Err(Status::new(Code::Unavailable, closed(is_stopping)))
+    })
 }
 
 /// Returns the coding of a call.
@@ -161,8 +200,16 @@ pub(super) fn check_open(app: &App) -> Result<(), Status> {
 /// # Errors
 /// `Unimplemented`, as the protocol demands.
 pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Status> {
-    let name = header_text(headers, axum::http::HeaderName::from_static("grpc-encoding"));
-    let unsupported = || Status::new(Code::Unimplemented, format!("grpc-encoding {name:?} is not supported"));
+    let name = header_text(
+        headers,
+        axum::http::HeaderName::from_static("grpc-encoding"),
+    );
+    let unsupported = || {
+        Status::new(
+            Code::Unimplemented,
+            format!("grpc-encoding {name:?} is not supported"),
+        )
+    };
     Coding::of(name).ok_or_else(unsupported)
 }
 
@@ -174,15 +221,22 @@ async fn read<M: Message + Default + 'static>(
 ) -> Result<(M, Charge), Status> {
     let mut charge = state.app.context(None).charge();
     let limits = BodyLimits::new(REQUEST_SIZE_MAX, "gRPC request", &state.app.settings);
-    let body = request_body::read(request.into_body(), limits, &mut charge).await.map_err(ApiError::from)?;
+    let body = request_body::read(request.into_body(), limits, &mut charge)
+        .await
+        .map_err(ApiError::from)?;
     let decode = move || -> Result<(M, Charge), Status> {
         let mut buffer = Vec::new();
         let message = frame::read(&body, coding, REQUEST_SIZE_MAX, &mut charge, &mut buffer)?;
-        charge.grow(message.len() * BYTES_PER_BYTE).map_err(ApiError::from)?;
-        let decoded = M::decode(message).map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
+        charge
+            .grow(message.len() * BYTES_PER_BYTE)
+            .map_err(ApiError::from)?;
+        let decoded = M::decode(message)
+            .map_err(|error| Status::new(Code::InvalidArgument, error.to_string()))?;
         Ok((decoded, charge))
     };
-    tokio::task::spawn_blocking(decode).await.map_err(|error| Status::new(Code::Internal, error.to_string()))?
+    tokio::task::spawn_blocking(decode)
+        .await
+        .map_err(|error| Status::new(Code::Internal, error.to_string()))?
 }
 
 /// Parses `grpc-timeout`: up to eight digits and a unit.
@@ -204,7 +258,12 @@ fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
             _ => return None,
         })
     };
-    parsed().map(Some).ok_or_else(|| Status::new(Code::InvalidArgument, format!("invalid grpc-timeout {text:?}")))
+    parsed().map(Some).ok_or_else(|| {
+        Status::new(
+            Code::InvalidArgument,
+            format!("invalid grpc-timeout {text:?}"),
+        )
+    })
 }
 
 /// The error of a job that had sent messages before.
@@ -231,7 +290,10 @@ impl HttpBody for Trailed {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.has_ended {
             return Poll::Ready(None);
         }
@@ -254,7 +316,9 @@ impl HttpBody for Trailed {
 impl Drop for Trailed {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.app.metrics.count_grpc(self.path, Code::Canceled as u32);
+            self.app
+                .metrics
+                .count_grpc(self.path, Code::Canceled as u32);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! External labels: labels of all series that the configuration sets (`global.external_labels`), and that no series
-//! stores. A series' own label of the same name is hidden, as in Thanos.
+//! External labels: labels of all series that the configuration sets (`global.external_labels`),
+//! and that no series stores. A series' own label of the same name is hidden, as in Thanos.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::protobuf::LabelMatcher;
 
 pub(super) type ExternalLabels = BTreeMap<String, String>;
 
-/// Splits matchers into those of external labels, which are decided here, and the others. Returns the others, or `None`
-/// if an external label does not match.
+/// Splits matchers into those of external labels, which are decided here, and the others. Returns
+/// the others, or `None` if an external label does not match.
 ///
 /// # Errors
 /// If a matcher is invalid, or the request exceeds its memory limit.
@@ -22,7 +22,11 @@ pub(super) fn own_matchers(
     matchers: &[LabelMatcher],
     external: &ExternalLabels,
 ) -> Result<Option<Vec<Matcher>>> {
-    let matchers = matchers.iter().map(LabelMatcher::parse).collect::<Result<_, _>>().map_err(ApiError::bad_data)?;
+    let matchers = matchers
+        .iter()
+        .map(LabelMatcher::parse)
+        .collect::<Result<_, _>>()
+        .map_err(ApiError::bad_data)?;
     without_external(ctx, matchers, external)
 }
 
@@ -50,9 +54,16 @@ pub(super) fn without_external(
 pub(super) fn shown(matchers: &[LabelMatcher]) -> String {
     let print = |matcher: &LabelMatcher| {
         let op = matcher.op().map_or("?", MatchOp::as_str);
-        format!("{}{op}{}", print_label(&matcher.name), quoted(&matcher.value))
+        format!(
+            "{}{op}{}",
+            print_label(&matcher.name),
+            quoted(&matcher.value)
+        )
     };
-    format!("{{{}}}", matchers.iter().map(print).collect::<Vec<_>>().join(", "))
+    format!(
+        "{{{}}}",
+        matchers.iter().map(print).collect::<Vec<_>>().join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -72,11 +83,26 @@ mod tests {
             };
             let matchers: Vec<_> = matchers.iter().map(matcher).collect();
             let own = own_matchers(&QueryContext::unbounded(), &matchers, &external);
-            let own = own.map(|own| own.map(|own| print_matchers(&own))).map_err(|error| error.message);
-            assert_eq!(own, expect.map(|own| own.map(str::to_owned)).map_err(str::to_owned), "{}", shown(&matchers));
+            let own = own
+                .map(|own| own.map(|own| print_matchers(&own)))
+                .map_err(|error| error.message);
+            assert_eq!(
+                own,
+                expect
+                    .map(|own| own.map(str::to_owned))
+                    .map_err(str::to_owned),
+                "{}",
+                shown(&matchers)
+            );
         };
-        check(&[(0, "cluster", "a"), (0, "job", "x")], Ok(Some("{job=\"x\"}")));
-        check(&[(2, "cluster", "a|b"), (3, "job", "x.+")], Ok(Some("{job!~\"x.+\"}")));
+        check(
+            &[(0, "cluster", "a"), (0, "job", "x")],
+            Ok(Some("{job=\"x\"}")),
+        );
+        check(
+            &[(2, "cluster", "a|b"), (3, "job", "x.+")],
+            Ok(Some("{job!~\"x.+\"}")),
+        );
         check(&[(1, "cluster", "a"), (0, "job", "x")], Ok(None));
         check(&[(0, "cluster", "a")], Ok(Some("{}")));
         check(&[(4, "a", "b")], Err("invalid matcher type 4"));

@@ -49,7 +49,11 @@ impl From<ReadError> for WriteError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Memory(error) => Self::Store(error),
-            error => Malformed::Encoding { encoding: "gRPC", reason: error.to_string() }.into(),
+            error => Malformed::Encoding {
+                encoding: "gRPC",
+                reason: error.to_string(),
+            }
+            .into(),
         }
     }
 }
@@ -63,7 +67,11 @@ fn decompress<'a>(
     buffer: &'a mut Vec<u8>,
 ) -> Result<&'a [u8], ReadError> {
     let mut reader: Box<dyn Read + '_> = match coding {
-        Coding::Identity => return Err(ReadError::Protocol("compressed message without grpc-encoding".to_owned())),
+        Coding::Identity => {
+            return Err(ReadError::Protocol(
+                "compressed message without grpc-encoding".to_owned(),
+            ));
+        }
         Coding::Gzip => Box::new(GzipReader::new(message)),
         Coding::Snappy => {
             let size = snappy_frames::declared_size(message)?;
@@ -92,7 +100,11 @@ fn decompress<'a>(
 }
 
 fn check_size(size: usize, size_max: usize) -> Result<(), ReadError> {
-    if size > size_max { Err(ReadError::TooLarge { size, size_max }) } else { Ok(()) }
+    if size > size_max {
+        Err(ReadError::TooLarge { size, size_max })
+    } else {
+        Ok(())
+    }
 }
 
 /// Returns the only message of a request's body, decompressed into `buffer` if necessary.
@@ -113,7 +125,10 @@ pub(super) fn read<'a>(
     #[expect(clippy::big_endian_bytes, reason = "the protocol demands it")]
     let size = u32::from_be_bytes([a, b, c, d]) as usize;
     if size != message.len() {
-        let text = format!("request of {} bytes has a message of {size} bytes", message.len());
+        let text = format!(
+            "request of {} bytes has a message of {size} bytes",
+            message.len()
+        );
         return Err(ReadError::Protocol(text));
     }
     if is_compressed != 0 {
@@ -137,13 +152,19 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) fn new(coding: Coding) -> Self {
-        Self { coding, message: Vec::new(), start: None, last_size: 0 }
+        Self {
+            coding,
+            message: Vec::new(),
+            start: None,
+            last_size: 0,
+        }
     }
 
     /// Sends a message.
     ///
     /// # Errors
-    /// If the call must end: its deadline has passed, the client is gone or too slow, or memory is short.
+    /// If the call must end: its deadline has passed, the client is gone or too slow, or memory is
+    /// short.
     pub(super) fn send(&mut self, work: &mut Work, message: &impl Message) -> Result<()> {
         self.send_encoded(work, |out| message.encode(out).expect("a vector grows"))
     }
@@ -152,15 +173,23 @@ impl Frames {
     ///
     /// # Errors
     /// As [`Frames::send`].
-    pub(super) fn send_encoded(&mut self, work: &mut Work, encode: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+    pub(super) fn send_encoded(
+        &mut self,
+        work: &mut Work,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<()> {
         encode(self.open(work));
         self.close(work)
     }
 
-    /// Returns the buffer to append the open message to, which begins at the first call after [`Frames::close`]. The
-    /// buffer has other bytes before it.
+    /// Returns the buffer to append the open message to, which begins at the first call after
+    /// [`Frames::close`]. The buffer has other bytes before it.
     pub(super) fn open<'a>(&'a mut self, work: &'a mut Work) -> &'a mut Vec<u8> {
-        let out = if self.coding == Coding::Identity { work.out.buffer() } else { &mut self.message };
+        let out = if self.coding == Coding::Identity {
+            work.out.buffer()
+        } else {
+            &mut self.message
+        };
         if self.start.is_none() {
             self.start = Some(out.len());
             out.reserve(HEADER_SIZE + self.last_size);
@@ -171,19 +200,26 @@ impl Frames {
         out
     }
 
-    /// Sends the open message: a whole frame at a time, because the response is cut only between frames.
+    /// Sends the open message: a whole frame at a time, because the response is cut only between
+    /// frames.
     ///
     /// # Errors
     /// As [`Frames::send`].
     pub(super) fn close(&mut self, work: &mut Work) -> Result<()> {
-        let Some(start) = self.start.take() else { return Ok(()) };
+        let Some(start) = self.start.take() else {
+            return Ok(());
+        };
         let out = work.out.buffer();
         let written = match self.coding {
             Coding::Identity => end_frame(out, start),
             coding => write(coding, &self.message, out),
         };
         written.map_err(ApiError::internal)?;
-        self.last_size = if self.coding == Coding::Identity { out.len() - start } else { self.message.len() };
+        self.last_size = if self.coding == Coding::Identity {
+            out.len() - start
+        } else {
+            self.message.len()
+        };
         self.message.clear();
         work.out.step()
     }
@@ -200,8 +236,16 @@ mod tests {
 
     const MEMORY: usize = 16 << 20;
 
-    fn read_within(body: &[u8], coding: Coding, size_max: usize, memory: usize) -> Result<Vec<u8>, ReadError> {
-        let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("--query.max-memory", memory));
+    fn read_within(
+        body: &[u8],
+        coding: Coding,
+        size_max: usize,
+        memory: usize,
+    ) -> Result<Vec<u8>, ReadError> {
+        let ctx = QueryContext::new(
+            Duration::from_secs(60),
+            MemoryBudget::new("--query.max-memory", memory),
+        );
         Ok(read(body, coding, size_max, &mut ctx.charge(), &mut Vec::new())?.to_vec())
     }
 
@@ -213,16 +257,34 @@ mod tests {
             assert_eq!(coding.name().unwrap_or_default(), name);
             let mut frame = Vec::new();
             write(coding, &message, &mut frame).unwrap();
-            assert_eq!(frame.len() < message.len() / 10, coding != Coding::Identity, "{name}");
-            assert!(read_within(&frame, coding, message.len(), MEMORY).unwrap() == message, "{name}");
+            assert_eq!(
+                frame.len() < message.len() / 10,
+                coding != Coding::Identity,
+                "{name}"
+            );
+            assert!(
+                read_within(&frame, coding, message.len(), MEMORY).unwrap() == message,
+                "{name}"
+            );
             if coding != Coding::Identity {
-                let exceeds = |size_max, memory| read_within(&frame, coding, size_max, memory).unwrap_err();
+                let exceeds =
+                    |size_max, memory| read_within(&frame, coding, size_max, memory).unwrap_err();
                 let too_large = exceeds(message.len() - 1, MEMORY);
-                assert_eq!(Status::from(too_large).code, Code::ResourceExhausted, "{name}");
+                assert_eq!(
+                    Status::from(too_large).code,
+                    Code::ResourceExhausted,
+                    "{name}"
+                );
                 let no_memory = exceeds(message.len(), 1 << 20);
-                assert!(no_memory.to_string().contains("--query.max-memory"), "{name}");
+                assert!(
+                    no_memory.to_string().contains("--query.max-memory"),
+                    "{name}"
+                );
                 // A router retries it, unlike all others.
-                assert!(matches!(WriteError::from(no_memory), WriteError::Store(_)), "{name}");
+                assert!(
+                    matches!(WriteError::from(no_memory), WriteError::Store(_)),
+                    "{name}"
+                );
             }
         }
         assert_eq!(Coding::of("deflate"), None);
@@ -237,9 +299,14 @@ mod tests {
             (b"\0\0\0\0\0\0\0\0\0\0", "has a message of 0 bytes"),
             (b"\x01\0\0\0\x01a", "decompress: "),
         ] {
-            let message = read_within(body, Coding::Snappy, 100, MEMORY).unwrap_err().to_string();
+            let message = read_within(body, Coding::Snappy, 100, MEMORY)
+                .unwrap_err()
+                .to_string();
             assert!(message.contains(expect), "{message}");
         }
-        assert!(read_within(b"\0\0\0\0\0", Coding::Snappy, 100, MEMORY).is_ok_and(|message| message.is_empty()));
+        assert!(
+            read_within(b"\0\0\0\0\0", Coding::Snappy, 100, MEMORY)
+                .is_ok_and(|message| message.is_empty())
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! `Info/Info`: what this endpoint serves. A querier asks every five seconds, and drops an endpoint that does not
-//! respond. Therefore it needs no permit and does not wait for the WAL replay.
+//! `Info/Info`: what this endpoint serves. A querier asks every five seconds, and drops an endpoint
+//! that does not respond. Therefore it needs no permit and does not wait for the WAL replay.
 
 use std::collections::BTreeMap;
 
@@ -42,13 +42,23 @@ async fn describe(state: &HttpState) -> Result<InfoResponse, Status> {
 
 /// Removes the services that users of a tenant may not call.
 fn without_denied(response: InfoResponse) -> InfoResponse {
-    InfoResponse { rules: None, metric_metadata: None, targets: None, status: None, ..response }
+    InfoResponse {
+        rules: None,
+        metric_metadata: None,
+        targets: None,
+        status: None,
+        ..response
+    }
 }
 
-/// Returns the description of a store with samples from the start of `range`. A store accepts newer samples at any
-/// time, so its end is open. The start of an empty store is that of a sidecar.
+/// Returns the description of a store with samples from the start of `range`. A store accepts newer
+/// samples at any time, so its end is open. The start of an empty store is that of a sidecar.
 fn response(external: &BTreeMap<String, String>, range: Option<TimeRange>) -> InfoResponse {
-    let labels = LabelSet::of(external.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let labels = LabelSet::of(
+        external
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str())),
+    );
     let (min_time, max_time) = (range.map_or(0, |range| range.start_ms), i64::MAX);
     let announced = || Some(Announced {});
     InfoResponse {
@@ -60,7 +70,11 @@ fn response(external: &BTreeMap<String, String>, range: Option<TimeRange>) -> In
             supports_sharding: true,
             supports_without_replica_labels: true,
             // A distributed querier only sends queries to an endpoint that has some.
-            tsdb_infos: vec![TsdbInfo { labels: Some(labels), min_time, max_time }],
+            tsdb_infos: vec![TsdbInfo {
+                labels: Some(labels),
+                min_time,
+                max_time,
+            }],
         }),
         rules: announced(),
         metric_metadata: announced(),

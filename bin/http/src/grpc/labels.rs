@@ -25,14 +25,27 @@ impl Method for LabelNamesRequest {
         let Some(matchers) = own_matchers(&work.ctx, &self.matchers, &caller.external)? else {
             return send(work, out, [], self.limit);
         };
-        work.store.note_metadata(&work.ctx, &caller.who, std::slice::from_ref(&matchers), &LabelSet::none());
-        let range = TimeRange { start_ms: self.start, end_ms: self.end };
+        work.store.note_metadata(
+            &work.ctx,
+            &caller.who,
+            std::slice::from_ref(&matchers),
+            &LabelSet::none(),
+        );
+        let range = TimeRange {
+            start_ms: self.start,
+            end_ms: self.end,
+        };
         let stored = work.store.db.label_names(&work.ctx, &matchers, range)?;
         let mut names: BTreeSet<&str> = stored.iter().collect();
         if !names.is_empty() {
             names.extend(caller.external.keys().map(String::as_str));
         }
-        names.retain(|name| !self.without_replica_labels.iter().any(|label| label == name));
+        names.retain(|name| {
+            !self
+                .without_replica_labels
+                .iter()
+                .any(|label| label == name)
+        });
         send(work, out, names, self.limit)
     }
 }
@@ -42,7 +55,11 @@ impl Method for LabelValuesRequest {
     const SERVES_TENANTS: bool = true;
 
     fn shown(&self) -> Parameters {
-        parameters(format!("{} of {}", self.label, shown(&self.matchers)), self.start, self.end)
+        parameters(
+            format!("{} of {}", self.label, shown(&self.matchers)),
+            self.start,
+            self.end,
+        )
     }
 
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
@@ -51,17 +68,30 @@ impl Method for LabelValuesRequest {
         }
         let is_hidden = self.without_replica_labels.contains(&self.label);
         let matchers = own_matchers(&work.ctx, &self.matchers, &caller.external)?;
-        let Some(matchers) = matchers.filter(|_| !is_hidden) else { return send(work, out, [], self.limit) };
+        let Some(matchers) = matchers.filter(|_| !is_hidden) else {
+            return send(work, out, [], self.limit);
+        };
         let labels = LabelSet::Only([self.label.clone()].into());
-        work.store.note_metadata(&work.ctx, &caller.who, std::slice::from_ref(&matchers), &labels);
-        let range = TimeRange { start_ms: self.start, end_ms: self.end };
+        work.store.note_metadata(
+            &work.ctx,
+            &caller.who,
+            std::slice::from_ref(&matchers),
+            &labels,
+        );
+        let range = TimeRange {
+            start_ms: self.start,
+            end_ms: self.end,
+        };
         match caller.external.get(&self.label) {
             Some(value) => {
                 let has_series = has_series(work, &matchers, range)?;
                 send(work, out, has_series.then_some(value.as_str()), self.limit)
             }
             None => {
-                let values = work.store.db.label_values(&work.ctx, &self.label, &matchers, range)?;
+                let values =
+                    work.store
+                        .db
+                        .label_values(&work.ctx, &self.label, &matchers, range)?;
                 send(work, out, values.iter(), self.limit)
             }
         }
@@ -70,18 +100,41 @@ impl Method for LabelValuesRequest {
 
 fn has_series(work: &Work, matchers: &[Matcher], range: TimeRange) -> Result<bool> {
     if matchers.is_empty() && work.ctx.restriction().is_empty() {
-        return Ok(work.store.db.time_range().is_some_and(|stored| stored.overlaps(range)));
+        return Ok(work
+            .store
+            .db
+            .time_range()
+            .is_some_and(|stored| stored.overlaps(range)));
     }
-    Ok(work.store.db.select_labels(&work.ctx, matchers, range)?.next().transpose()?.is_some())
+    Ok(work
+        .store
+        .db
+        .select_labels(&work.ctx, matchers, range)?
+        .next()
+        .transpose()?
+        .is_some())
 }
 
 fn parameters(text: String, start: i64, end: i64) -> Parameters {
-    Parameters { text, start: start.to_string(), end: end.to_string(), ..Parameters::default() }
+    Parameters {
+        text,
+        start: start.to_string(),
+        end: end.to_string(),
+        ..Parameters::default()
+    }
 }
 
 /// Sends sorted texts, at most `limit` of them if it is positive.
-fn send<'a>(work: &mut Work, out: &mut Frames, texts: impl IntoIterator<Item = &'a str>, limit: i64) -> Result<()> {
-    let limit = usize::try_from(limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+fn send<'a>(
+    work: &mut Work,
+    out: &mut Frames,
+    texts: impl IntoIterator<Item = &'a str>,
+    limit: i64,
+) -> Result<()> {
+    let limit = usize::try_from(limit)
+        .ok()
+        .filter(|limit| *limit > 0)
+        .unwrap_or(usize::MAX);
     let mut texts = texts.into_iter();
     let mut charge = work.ctx.charge();
     let mut response = LabelTexts::default();
@@ -90,7 +143,11 @@ fn send<'a>(work: &mut Work, out: &mut Frames, texts: impl IntoIterator<Item = &
         response.texts.push(text.to_owned());
     }
     let is_truncated = texts.next().is_some();
-    response.warnings.extend(is_truncated.then(|| TRUNCATED.to_owned()));
-    response.warnings.extend(work.ctx.partial().map(str::to_owned));
+    response
+        .warnings
+        .extend(is_truncated.then(|| TRUNCATED.to_owned()));
+    response
+        .warnings
+        .extend(work.ctx.partial().map(str::to_owned));
     out.send(work, &response)
 }

@@ -12,7 +12,8 @@ use super::frame::Frames;
 use super::messages::LabelSet;
 use super::messages::query::{ExemplarData, ExemplarMessage, ExemplarsRequest, ExemplarsResponse};
 use super::messages::status::{
-    FamilyMetadata, MetadataEntry, MetadataRequest, MetadataResponse, MetricMetadata, TargetsRequest,
+    FamilyMetadata, MetadataEntry, MetadataRequest, MetadataResponse, MetricMetadata,
+    TargetsRequest,
 };
 use crate::error::Result;
 use crate::serving::run::{RequestClass, Work};
@@ -27,32 +28,50 @@ impl Method for ExemplarsRequest {
 
     fn shown(&self) -> Parameters {
         let (start, end) = (self.start.to_string(), self.end.to_string());
-        Parameters { text: self.query.clone(), start, end, ..Parameters::default() }
+        Parameters {
+            text: self.query.clone(),
+            start,
+            end,
+            ..Parameters::default()
+        }
     }
 
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
-        let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, &self.query, &caller.app.settings.features)?;
+        let (expr, _expr_charge) =
+            varve_promql::parse_within(&work.ctx, &self.query, &caller.app.settings.features)?;
         let mut selectors = Vec::new();
         for matchers in varve_promql::selectors(&expr) {
-            selectors.extend(without_external(&work.ctx, matchers, &caller.external)?.filter(|own| !own.is_empty()));
+            selectors.extend(
+                without_external(&work.ctx, matchers, &caller.external)?
+                    .filter(|own| !own.is_empty()),
+            );
         }
         if selectors.is_empty() {
             return Ok(());
         }
-        work.store.note_metadata(&work.ctx, &caller.who, &selectors, &usage::LabelSet::all());
-        let range = TimeRange { start_ms: self.start, end_ms: self.end };
+        work.store
+            .note_metadata(&work.ctx, &caller.who, &selectors, &usage::LabelSet::all());
+        let range = TimeRange {
+            start_ms: self.start,
+            end_ms: self.end,
+        };
         let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
         work.out.drop_permit();
         for series in &found.series {
             let external = caller.external.iter();
-            let labels = external.fold(series.labels.clone(), |labels, (name, value)| labels.with(name, value));
+            let labels = external.fold(series.labels.clone(), |labels, (name, value)| {
+                labels.with(name, value)
+            });
             let message = |exemplar: &Exemplar| ExemplarMessage {
                 labels: Some(LabelSet::from(&exemplar.labels)),
                 value: exemplar.value,
                 timestamp: exemplar.timestamp_ms,
             };
             let exemplars = series.exemplars.iter().map(message).collect();
-            let data = ExemplarData { series: Some(LabelSet::from(&labels)), exemplars };
+            let data = ExemplarData {
+                series: Some(LabelSet::from(&labels)),
+                exemplars,
+            };
             out.send(work, &ExemplarsResponse { data: Some(data) })?;
         }
         Ok(())
@@ -63,20 +82,41 @@ impl Method for MetadataRequest {
     const PATH: &'static str = "/thanos.Metadata/MetricMetadata";
 
     fn shown(&self) -> Parameters {
-        Parameters { text: self.metric.clone(), ..Parameters::default() }
+        Parameters {
+            text: self.metric.clone(),
+            ..Parameters::default()
+        }
     }
 
     /// Sends a message per family, as a client merges them by name.
     fn respond(self, _: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         let families = work.store.db.metadata();
-        let wanted = families.iter().filter(|(family, _)| self.metric.is_empty() || ***family == *self.metric);
-        for (family, Metadata { kind, help, unit }) in
-            wanted.take(limit).map(|(family, metadata)| (family, &**metadata))
+        let wanted = families
+            .iter()
+            .filter(|(family, _)| self.metric.is_empty() || ***family == *self.metric);
+        for (family, Metadata { kind, help, unit }) in wanted
+            .take(limit)
+            .map(|(family, metadata)| (family, &**metadata))
         {
-            let entry = FamilyMetadata { kind: kind.to_string(), help: help.to_string(), unit: unit.to_string() };
-            let families = [(family.to_string(), MetadataEntry { entries: vec![entry] })].into();
-            out.send(work, &MetadataResponse { metadata: Some(MetricMetadata { families }) })?;
+            let entry = FamilyMetadata {
+                kind: kind.to_string(),
+                help: help.to_string(),
+                unit: unit.to_string(),
+            };
+            let families = [(
+                family.to_string(),
+                MetadataEntry {
+                    entries: vec![entry],
+                },
+            )]
+            .into();
+            out.send(
+                work,
+                &MetadataResponse {
+                    metadata: Some(MetricMetadata { families }),
+                },
+            )?;
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
-//! Thanos' gRPC services, with which this server is a leaf of `thanos query` and an ingestor behind `thanos receive`.
+//! Thanos' gRPC services, with which this server is a leaf of `thanos query` and an ingestor behind
+//! `thanos receive`.
 //!
-//! Used by `http`, which merges the methods into the routes of its port. A method is an endpoint like any other: the
-//! same authentication, admission, memory budgets, deadlines, active requests and metrics apply.
+//! Used by `http`, which merges the methods into the routes of its port. A method is an endpoint
+//! like any other: the same authentication, admission, memory budgets, deadlines, active requests
+//! and metrics apply.
 //!
-//! gRPC adds little to HTTP/2: five bytes before a message, a few headers, and trailers. `call` and `frame` do that
-//! ([decision 20](../../docs/decisions/server/0020-grpc-without-a-framework.md)).
+//! gRPC adds little to HTTP/2: five bytes before a message, a few headers, and trailers. `call` and
+//! `frame` do that ([decision 20](../../docs/decisions/server/0020-grpc-without-a-framework.md)).
 //!
 //! Invariants
 //! 1. A response consists of whole messages. An error after the first message is in the trailers.
@@ -43,7 +45,9 @@ const PACKAGE: &str = "/thanos.";
 
 /// Returns the routes of all methods.
 pub(crate) fn router() -> Router<HttpState> {
-    let router = Router::new().route(info::PATH, post(info::info)).route(write::PATH, post(write::write));
+    let router = Router::new()
+        .route(info::PATH, post(info::info))
+        .route(write::PATH, post(write::write));
     [
         method::<SeriesRequest>(),
         method::<LabelNamesRequest>(),
@@ -66,6 +70,10 @@ fn method<M: Method>() -> Router<HttpState> {
 
 /// Returns `true` if a request is a gRPC call of one of these services.
 pub(crate) fn is_call<B>(request: &Request<B>) -> bool {
-    let content_type = request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
-    content_type.starts_with(status::CONTENT_TYPE.as_bytes()) && request.uri().path().starts_with(PACKAGE)
+    let content_type = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .map_or(&b""[..], |value| value.as_bytes());
+    content_type.starts_with(status::CONTENT_TYPE.as_bytes())
+        && request.uri().path().starts_with(PACKAGE)
 }

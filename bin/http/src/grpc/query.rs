@@ -1,5 +1,5 @@
-//! `Query/Query` and `Query/QueryRange`: queries of a distributed querier, which aggregates the results of several
-//! stores. The expression sees the external labels.
+//! `Query/Query` and `Query/QueryRange`: queries of a distributed querier, which aggregates the
+//! results of several stores. The expression sees the external labels.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use super::call::{Caller, Method};
 use super::external::{ExternalLabels, own_matchers};
 use super::frame::Frames;
 use super::messages::query::{
-    QueryPart, QueryRangeRequest, QueryRequest, QueryResponse, QueryStats, StoreMatchers, TimeSeriesBatch,
+    QueryPart, QueryRangeRequest, QueryRequest, QueryResponse, QueryStats, StoreMatchers,
+    TimeSeriesBatch,
 };
 use crate::api::query::evaluate::{evaluate_in, note_times};
 use crate::api::remote_read::message::{TimeSeries, labels};
@@ -38,11 +39,19 @@ impl Method for QueryRequest {
     }
 
     fn shown(&self) -> Parameters {
-        Parameters { text: self.query.clone(), start: self.time_seconds.to_string(), ..Parameters::default() }
+        Parameters {
+            text: self.query.clone(),
+            start: self.time_seconds.to_string(),
+            ..Parameters::default()
+        }
     }
 
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
-        let time_ms = if self.time_seconds == 0 { SystemClock.now_ms() } else { milliseconds(self.time_seconds) };
+        let time_ms = if self.time_seconds == 0 {
+            SystemClock.now_ms()
+        } else {
+            milliseconds(self.time_seconds)
+        };
         let request = QueryRangeRequest {
             query: self.query,
             replica_labels: self.replica_labels,
@@ -80,10 +89,16 @@ impl Method for QueryRangeRequest {
 
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         if self.interval_seconds <= 0 {
-            return Err(ApiError::bad_data(format!("step of {} s is not positive", self.interval_seconds)));
+            return Err(ApiError::bad_data(format!(
+                "step of {} s is not positive",
+                self.interval_seconds
+            )));
         }
         let points_max = caller.app.settings.args.query_max_points;
-        let n_steps = self.end_time_seconds.saturating_sub(self.start_time_seconds) / self.interval_seconds;
+        let n_steps = self
+            .end_time_seconds
+            .saturating_sub(self.start_time_seconds)
+            / self.interval_seconds;
         if n_steps > points_max as i64 {
             let text = format!("exceeded maximum resolution of {points_max} points per timeseries");
             return Err(ApiError::new(ErrorKind::TooLarge, text).with_limit("--query.max-points"));
@@ -102,14 +117,30 @@ fn milliseconds(seconds: i64) -> i64 {
 }
 
 fn positive_seconds(seconds: i64) -> Option<Duration> {
-    u64::try_from(seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    u64::try_from(seconds)
+        .ok()
+        .filter(|seconds| *seconds > 0)
+        .map(Duration::from_secs)
 }
 
 impl QueryRangeRequest {
     /// Evaluates the query at `times`, and sends its result. The times of the request are not read.
-    fn evaluate(&self, times: Times, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
-        if self.shard_info.as_ref().is_some_and(|shard| shard.total_shards > 1) {
-            return Err(ApiError::new(ErrorKind::Disabled, "a query cannot be sharded"));
+    fn evaluate(
+        &self,
+        times: Times,
+        caller: &Caller,
+        work: &mut Work,
+        out: &mut Frames,
+    ) -> Result<()> {
+        if self
+            .shard_info
+            .as_ref()
+            .is_some_and(|shard| shard.total_shards > 1)
+        {
+            return Err(ApiError::new(
+                ErrorKind::Disabled,
+                "a query cannot be sharded",
+            ));
         }
         if !self.selects_this_store(work, &caller.external)? {
             return Ok(());
@@ -118,22 +149,42 @@ impl QueryRangeRequest {
         let is_visible = |name: &String| !self.enable_dedup || !self.replica_labels.contains(name);
         let external = caller.external.iter().filter(|(name, _)| is_visible(name));
         let request = Request {
-            lookback_delta_ms: positive_seconds(self.lookback_delta_seconds).map(|delta| delta.as_millis() as i64),
+            lookback_delta_ms: positive_seconds(self.lookback_delta_seconds)
+                .map(|delta| delta.as_millis() as i64),
             stats: StatsMode::AsPlanned,
-            external_labels: external.map(|(name, value)| (name.clone(), value.clone())).collect::<Arc<[_]>>(),
+            external_labels: external
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect::<Arc<[_]>>(),
             ..Request::new(&self.query, times)
         };
         let (result, _infos) = evaluate_in(work, &caller.who, None, &request, Store::note_query)?;
-        let QueryResult { value, annotations, stats, charge: _value_charge } = result;
-        stats.iter().for_each(|stats| caller.context.note_stats(stats));
+        let QueryResult {
+            value,
+            annotations,
+            stats,
+            charge: _value_charge,
+        } = result;
+        stats
+            .iter()
+            .for_each(|stats| caller.context.note_stats(stats));
         work.out.drop_permit();
-        for warning in annotations.warnings().chain(work.ctx.partial().map(str::to_owned)) {
+        for warning in annotations
+            .warnings()
+            .chain(work.ctx.partial().map(str::to_owned))
+        {
             send(work, out, QueryPart::Warnings(warning))?;
         }
         self.send_value(work, out, value)?;
         let samples = stats.map(|stats| stats.samples).unwrap_or_default();
         let (samples_total, peak_samples) = (samples.queryable as i64, samples.peak as i64);
-        send(work, out, QueryPart::Stats(QueryStats { samples_total, peak_samples }))
+        send(
+            work,
+            out,
+            QueryPart::Stats(QueryStats {
+                samples_total,
+                peak_samples,
+            }),
+        )
     }
 
     /// Returns `true` if the external labels match one of the store matchers, if there are any.
@@ -149,19 +200,39 @@ impl QueryRangeRequest {
     fn send_value(&self, work: &mut Work, out: &mut Frames, value: Value) -> Result<()> {
         match value {
             Value::Scalar(point) => {
-                let sample = Sample { timestamp_ms: point.timestamp_ms, value: point.value };
+                let sample = Sample {
+                    timestamp_ms: point.timestamp_ms,
+                    value: point.value,
+                };
                 let mut columns = SampleColumns::default();
                 columns.push(sample);
-                send(work, out, QueryPart::Series(TimeSeries::new(Vec::new(), &columns)))
+                send(
+                    work,
+                    out,
+                    QueryPart::Series(TimeSeries::new(Vec::new(), &columns)),
+                )
             }
             Value::String { .. } => Ok(()),
-            Value::Vector(samples) => self.send_series(work, out, samples.into_iter().map(of_sample)),
-            Value::Matrix(series) => self.send_series(work, out, series.into_iter().map(|series| of_series(&series))),
+            Value::Vector(samples) => {
+                self.send_series(work, out, samples.into_iter().map(of_sample))
+            }
+            Value::Matrix(series) => self.send_series(
+                work,
+                out,
+                series.into_iter().map(|series| of_series(&series)),
+            ),
         }
     }
 
-    fn send_series(&self, work: &mut Work, out: &mut Frames, series: impl Iterator<Item = TimeSeries>) -> Result<()> {
-        let batch_size = usize::try_from(self.response_batch_size).unwrap_or_default().min(BATCH_SERIES_MAX);
+    fn send_series(
+        &self,
+        work: &mut Work,
+        out: &mut Frames,
+        series: impl Iterator<Item = TimeSeries>,
+    ) -> Result<()> {
+        let batch_size = usize::try_from(self.response_batch_size)
+            .unwrap_or_default()
+            .min(BATCH_SERIES_MAX);
         let mut batch = Vec::new();
         for series in series {
             if batch_size <= 1 {
@@ -170,10 +241,24 @@ impl QueryRangeRequest {
             }
             batch.push(series);
             if batch.len() == batch_size {
-                send(work, out, QueryPart::Batch(TimeSeriesBatch { series: std::mem::take(&mut batch) }))?;
+                send(
+                    work,
+                    out,
+                    QueryPart::Batch(TimeSeriesBatch {
+                        series: std::mem::take(&mut batch),
+                    }),
+                )?;
             }
         }
-        if batch.is_empty() { Ok(()) } else { send(work, out, QueryPart::Batch(TimeSeriesBatch { series: batch })) }
+        if batch.is_empty() {
+            Ok(())
+        } else {
+            send(
+                work,
+                out,
+                QueryPart::Batch(TimeSeriesBatch { series: batch }),
+            )
+        }
     }
 }
 
@@ -181,23 +266,58 @@ fn send(work: &mut Work, out: &mut Frames, part: QueryPart) -> Result<()> {
     out.send(work, &QueryResponse { part: Some(part) })
 }
 
-fn of_sample(VectorSample { labels, point, histogram }: VectorSample) -> TimeSeries {
+fn of_sample(
+    VectorSample {
+        labels,
+        point,
+        histogram,
+    }: VectorSample,
+) -> TimeSeries {
     match histogram {
         Some(histogram) => {
-            let histograms = vec![HistogramPoint { timestamp_ms: point.timestamp_ms, histogram }];
-            of_series(&MatrixSeries { labels, points: Vec::new(), histograms })
+            let histograms = vec![HistogramPoint {
+                timestamp_ms: point.timestamp_ms,
+                histogram,
+            }];
+            of_series(&MatrixSeries {
+                labels,
+                points: Vec::new(),
+                histograms,
+            })
         }
-        None => of_series(&MatrixSeries { labels, points: vec![point], histograms: Vec::new() }),
+        None => of_series(&MatrixSeries {
+            labels,
+            points: vec![point],
+            histograms: Vec::new(),
+        }),
     }
 }
 
 /// Floats and histograms are separate lists in the message too.
-fn of_series(MatrixSeries { labels: own, points, histograms }: &MatrixSeries) -> TimeSeries {
+fn of_series(
+    MatrixSeries {
+        labels: own,
+        points,
+        histograms,
+    }: &MatrixSeries,
+) -> TimeSeries {
     let (mut floats, mut columns) = (SampleColumns::default(), SampleColumns::default());
-    points.iter().for_each(|point| floats.push(Sample { timestamp_ms: point.timestamp_ms, value: point.value }));
-    for HistogramPoint { timestamp_ms, histogram } in histograms {
+    points.iter().for_each(|point| {
+        floats.push(Sample {
+            timestamp_ms: point.timestamp_ms,
+            value: point.value,
+        })
+    });
+    for HistogramPoint {
+        timestamp_ms,
+        histogram,
+    } in histograms
+    {
         columns.push_histogram(*timestamp_ms, Arc::new(histogram.to_stored()));
     }
     let histograms = TimeSeries::new(Vec::new(), &columns).histograms;
-    TimeSeries { histograms, ..TimeSeries::new(labels(own, &ExternalLabels::new()), &floats) }
+    TimeSeries {
+        histograms,
+        ..TimeSeries::new(labels(own, &ExternalLabels::new()), &floats)
+    }
 }

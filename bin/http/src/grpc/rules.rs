@@ -9,7 +9,8 @@ use super::call::{Caller, Method};
 use super::external::ExternalLabels;
 use super::frame::Frames;
 use super::messages::rules::{
-    AlertMessage, AlertingRule, RecordingRule, RuleGroup, RuleKindMessage, RuleMessage, RulesRequest, RulesResponse,
+    AlertMessage, AlertingRule, RecordingRule, RuleGroup, RuleKindMessage, RuleMessage,
+    RulesRequest, RulesResponse,
 };
 use super::messages::{LabelSet, Timestamp};
 use crate::api::rules::Filter;
@@ -22,19 +23,28 @@ const ABORT: i32 = 1;
 impl Method for RulesRequest {
     const PATH: &'static str = "/thanos.Rules/Rules";
 
-    /// Does not filter by the labels of rules. As behind a sidecar, the querier does that: with external labels, and
-    /// without labels that have templates.
+    /// Does not filter by the labels of rules. As behind a sidecar, the querier does that: with
+    /// external labels, and without labels that have templates.
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
         let lists = [&self.rule_names, &self.groups, &self.files];
         let lists = lists.map(|texts| texts.iter().map(String::as_str).collect());
-        let kind = usize::try_from(self.kind).ok().and_then(|kind| ["", "alert", "record"].get(kind));
+        let kind = usize::try_from(self.kind)
+            .ok()
+            .and_then(|kind| ["", "alert", "record"].get(kind));
         let filter = Filter::new(lists, kind.copied().unwrap_or_default());
         let set = caller.app.rules.set();
         for group in set.groups().filter(|group| filter.selects_group(group)) {
             let rules = group.rules.iter().filter(|rule| filter.selects(rule));
-            let rules: Vec<_> = rules.map(|rule| rule_message(rule, &caller.external)).collect();
+            let rules: Vec<_> = rules
+                .map(|rule| rule_message(rule, &caller.external))
+                .collect();
             if !rules.is_empty() {
-                out.send(work, &RulesResponse { group: Some(group_message(group, rules)) })?;
+                out.send(
+                    work,
+                    &RulesResponse {
+                        group: Some(group_message(group, rules)),
+                    },
+                )?;
             }
         }
         Ok(())
@@ -60,9 +70,13 @@ fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
     let last = status.last();
     let (name, query) = (definition.name.clone(), rule.expr.to_string());
     let labels = Some(with_external(&definition.labels, external));
-    let (health, last_error) =
-        (status.health.name().to_owned(), last.and_then(|last| last.error.clone()).unwrap_or_default());
-    let evaluation_seconds = last.map(|last| last.duration.as_secs_f64()).unwrap_or_default();
+    let (health, last_error) = (
+        status.health.name().to_owned(),
+        last.and_then(|last| last.error.clone()).unwrap_or_default(),
+    );
+    let evaluation_seconds = last
+        .map(|last| last.duration.as_secs_f64())
+        .unwrap_or_default();
     let last_evaluation = Some(timestamp(last.map(|last| last.started)));
     let rule = match &definition.kind {
         RuleKind::Recording => RuleKindMessage::Recording(RecordingRule {
@@ -86,7 +100,12 @@ fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
             duration_seconds: alerting.for_ms as f64 / 1000.0,
             labels,
             annotations: Some(texts(&alerting.annotations)),
-            alerts: status.alerts.iter().filter(|alert| alert.is_active()).map(alert_message).collect(),
+            alerts: status
+                .alerts
+                .iter()
+                .filter(|alert| alert.is_active())
+                .map(alert_message)
+                .collect(),
             health,
             last_error,
             evaluation_seconds,
@@ -97,7 +116,8 @@ fn rule_message(rule: &Rule, external: &ExternalLabels) -> RuleMessage {
     RuleMessage { rule: Some(rule) }
 }
 
-/// Returns an alert. As in Thanos, it has no external labels: a querier does not remove the replica label from it.
+/// Returns an alert. As in Thanos, it has no external labels: a querier does not remove the replica
+/// label from it.
 fn alert_message(alert: &Alert) -> AlertMessage {
     AlertMessage {
         labels: Some(LabelSet::from(&alert.labels)),
@@ -113,7 +133,11 @@ fn alert_message(alert: &Alert) -> AlertMessage {
 }
 
 fn texts(texts: &Texts) -> LabelSet {
-    LabelSet::of(texts.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+    LabelSet::of(
+        texts
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str())),
+    )
 }
 
 /// Adds the external labels, by which queriers tell the rules of replicas apart.
@@ -125,7 +149,13 @@ fn with_external(labels: &Texts, external: &ExternalLabels) -> LabelSet {
 
 /// Converts a time. No time is the year 1, as in Go.
 fn timestamp(time: Option<Time>) -> Timestamp {
-    const YEAR_1: Timestamp = Timestamp { seconds: -62_135_596_800, nanos: 0 };
+    const YEAR_1: Timestamp = Timestamp {
+        seconds: -62_135_596_800,
+        nanos: 0,
+    };
     const NS: i64 = 1_000_000_000;
-    time.map_or(YEAR_1, |time| Timestamp { seconds: time.ns().div_euclid(NS), nanos: time.ns().rem_euclid(NS) as i32 })
+    time.map_or(YEAR_1, |time| Timestamp {
+        seconds: time.ns().div_euclid(NS),
+        nanos: time.ns().rem_euclid(NS) as i32,
+    })
 }

@@ -20,11 +20,20 @@ impl Method for StatisticsRequest {
     const PATH: &'static str = "/thanos.Status/TSDBStatistics";
 
     fn respond(self, _: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
-        let limit = usize::try_from(self.limit).ok().filter(|limit| *limit > 0).unwrap_or(LIMIT_DEFAULT);
+        let limit = usize::try_from(self.limit)
+            .ok()
+            .filter(|limit| *limit > 0)
+            .unwrap_or(LIMIT_DEFAULT);
         let found = work.store.db.cardinality(&work.ctx, limit.min(LIMIT_MAX))?;
-        let range = found.range.unwrap_or(TimeRange { start_ms: i64::MAX, end_ms: i64::MIN });
+        let range = found.range.unwrap_or(TimeRange {
+            start_ms: i64::MAX,
+            end_ms: i64::MIN,
+        });
         let list = |counts: Vec<NameCount>| {
-            counts.into_iter().map(|NameCount { name, count }| Statistic { name, value: count }).collect()
+            counts
+                .into_iter()
+                .map(|NameCount { name, count }| Statistic { name, value: count })
+                .collect()
         };
         let statistics = TenantStatistics {
             head: Some(HeadStatistics {
@@ -39,8 +48,17 @@ impl Method for StatisticsRequest {
             bytes_by_label: list(found.bytes_by_label),
             series_by_pair: list(found.series_by_pair),
         };
-        let tenant = if self.tenant.is_empty() { TENANT.to_owned() } else { self.tenant };
+        let tenant = if self.tenant.is_empty() {
+            TENANT.to_owned()
+        } else {
+            self.tenant
+        };
         let tenants = [(tenant, statistics)].into();
-        out.send(work, &StatisticsResponse { statistics: Some(Statistics { tenants }) })
+        out.send(
+            work,
+            &StatisticsResponse {
+                statistics: Some(Statistics { tenants }),
+            },
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! The status of a call, in the trailers of its response, and the only place where an error becomes a gRPC code.
+//! The status of a call, in the trailers of its response, and the only place where an error becomes
+//! a gRPC code.
 
 use std::fmt::Write as _;
 
@@ -40,11 +41,19 @@ pub(super) struct Status {
 
 impl Status {
     pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), limit: None }
+        Self {
+            code,
+            message: message.into(),
+            limit: None,
+        }
     }
 
     pub(super) const fn ok() -> Self {
-        Self { code: Code::Ok, message: String::new(), limit: None }
+        Self {
+            code: Code::Ok,
+            message: String::new(),
+            limit: None,
+        }
     }
 
     /// Returns the headers of the status.
@@ -52,8 +61,12 @@ impl Status {
         let mut headers = HeaderMap::with_capacity(2);
         headers.insert("grpc-status", HeaderValue::from(self.code as u16));
         if !self.message.is_empty() {
-            let message = HeaderValue::try_from(utf8_percent_encode(&self.message, ESCAPED).to_string());
-            headers.insert("grpc-message", message.expect("percent-encoded text is visible ASCII"));
+            let message =
+                HeaderValue::try_from(utf8_percent_encode(&self.message, ESCAPED).to_string());
+            headers.insert(
+                "grpc-message",
+                message.expect("percent-encoded text is visible ASCII"),
+            );
         }
         headers
     }
@@ -62,8 +75,12 @@ impl Status {
     pub(super) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(Body::empty());
         *response.headers_mut() = self.headers();
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
-        response.headers_mut().insert("grpc-accept-encoding", HeaderValue::from_static(ACCEPTED));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
+        response
+            .headers_mut()
+            .insert("grpc-accept-encoding", HeaderValue::from_static(ACCEPTED));
         if let Some(flag) = self.limit {
             response.extensions_mut().insert(LimitHit(flag));
         }
@@ -77,10 +94,17 @@ pub(crate) const CONTENT_TYPE: &str = "application/grpc";
 impl From<ApiError> for Status {
     /// A limit is `ResourceExhausted`, with its flag in the message.
     fn from(error: ApiError) -> Self {
-        let ApiError { kind, mut message, limit, .. } = error;
+        let ApiError {
+            kind,
+            mut message,
+            limit,
+            ..
+        } = error;
         let code = match kind {
             ErrorKind::TooLarge => Code::ResourceExhausted,
-            ErrorKind::Execution | ErrorKind::Unavailable | ErrorKind::TooManyRequests if limit.is_some() => {
+            ErrorKind::Execution | ErrorKind::Unavailable | ErrorKind::TooManyRequests
+                if limit.is_some() =>
+            {
                 Code::ResourceExhausted
             }
             ErrorKind::BadData | ErrorKind::UnsupportedMedia => Code::InvalidArgument,
@@ -96,7 +120,11 @@ impl From<ApiError> for Status {
         if let Some(flag) = limit.filter(|flag| !message.contains(flag)) {
             write!(message, " ({flag})").expect("a string grows");
         }
-        Self { code, message, limit }
+        Self {
+            code,
+            message,
+            limit,
+        }
     }
 }
 
@@ -108,11 +136,23 @@ mod tests {
     fn errors_have_the_codes_that_thanos_expects() {
         let limit = |kind| ApiError::new(kind, "too much").with_limit("--query.max-memory");
         for (error, code, message) in [
-            (limit(ErrorKind::Execution), Code::ResourceExhausted, "too much (--query.max-memory)"),
-            (limit(ErrorKind::Unavailable), Code::ResourceExhausted, "too much (--query.max-memory)"),
+            (
+                limit(ErrorKind::Execution),
+                Code::ResourceExhausted,
+                "too much (--query.max-memory)",
+            ),
+            (
+                limit(ErrorKind::Unavailable),
+                Code::ResourceExhausted,
+                "too much (--query.max-memory)",
+            ),
             (ApiError::bad_data("a"), Code::InvalidArgument, "a"),
             (ApiError::unavailable("a"), Code::Unavailable, "a"),
-            (ApiError::new(ErrorKind::Timeout, "a --x").with_limit("--x"), Code::DeadlineExceeded, "a --x"),
+            (
+                ApiError::new(ErrorKind::Timeout, "a --x").with_limit("--x"),
+                Code::DeadlineExceeded,
+                "a --x",
+            ),
             (ApiError::new(ErrorKind::Execution, "a"), Code::Aborted, "a"),
         ] {
             let status = Status::from(error);

@@ -1,10 +1,12 @@
 //! `WriteableStore/RemoteWrite`: samples that a `thanos receive` router forwards.
 //!
-//! The message is `prometheus.WriteRequest` with a tenant and the number of the replica. The tenant becomes a label of
-//! each series, and the team whose budget the samples count against (`Receiver::write_routed`).
+//! The message is `prometheus.WriteRequest` with a tenant and the number of the replica. The tenant
+//! becomes a label of each series, and the team whose budget the samples count against
+//! (`Receiver::write_routed`).
 //!
-//! A router knows three outcomes: success, a conflict that no retry resolves (`AlreadyExists`, which its sender sees as
-//! 409), and any other error, which it retries. So every other error is `Unavailable`.
+//! A router knows three outcomes: success, a conflict that no retry resolves (`AlreadyExists`,
+//! which its sender sees as 409), and any other error, which it retries. So every other error is
+//! `Unavailable`.
 
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -31,9 +33,13 @@ pub(super) async fn write(State(state): State<HttpState>, request: Request) -> R
 
 async fn store(state: &HttpState, request: Request) -> Result<(), Status> {
     check_open(&state.app)?;
-    let coding = coding(request.headers()).map_err(|status| Status::new(Code::Unavailable, status.message))?;
+    let coding = coding(request.headers())
+        .map_err(|status| Status::new(Code::Unavailable, status.message))?;
     let args = &state.app.settings.args;
-    let (tenant_label, ctx) = (args.receive_tenant_label_name.clone(), state.app.write_context(args.read_timeout));
+    let (tenant_label, ctx) = (
+        args.receive_tenant_label_name.clone(),
+        state.app.write_context(args.read_timeout),
+    );
     let written = ingest(state, request, move |receiver, origin, body| {
         let (mut charge, size_max) = (ctx.charge(), receiver.limits().decompressed_size_max);
         receiver.write_routed(origin, &tenant_label, body, |body, buffer| {
@@ -43,13 +49,20 @@ async fn store(state: &HttpState, request: Request) -> Result<(), Status> {
     let written = written.await.map_err(|error| failed(&error))?;
     match written.rejects.is_empty() {
         true => Ok(()),
-        false => Err(Status::new(Code::AlreadyExists, written.rejects.to_string())),
+        false => Err(Status::new(
+            Code::AlreadyExists,
+            written.rejects.to_string(),
+        )),
     }
 }
 
 /// Returns the status of a write that stored nothing, or not everything that it could.
 fn failed(error: &ApiError) -> Status {
-    let code = if error.kind.is_retryable() { Code::Unavailable } else { Code::AlreadyExists };
+    let code = if error.kind.is_retryable() {
+        Code::Unavailable
+    } else {
+        Code::AlreadyExists
+    };
     Status::new(code, error.message.clone())
 }
 
@@ -67,7 +80,10 @@ mod tests {
             (ErrorKind::BadData, Code::AlreadyExists),
             (ErrorKind::TooLarge, Code::AlreadyExists),
         ] {
-            assert_eq!(failed(&ApiError::new(kind, "x").with_limit("--flag")).code, code);
+            assert_eq!(
+                failed(&ApiError::new(kind, "x").with_limit("--flag")).code,
+                code
+            );
         }
     }
 }

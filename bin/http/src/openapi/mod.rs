@@ -1,7 +1,7 @@
 //! Schemas of the OpenAPI document: parameters and response types.
 //!
-//! [`schema`] defines a response type together with its schema. Streamed responses have no type: `streamed`
-//! describes them, and a test compares real responses with these descriptions.
+//! [`schema`] defines a response type together with its schema. Streamed responses have no type:
+//! `streamed` describes them, and a test compares real responses with these descriptions.
 
 mod parameters;
 mod streamed;
@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 pub(super) use parameters::{Kind, Parameter, optional, required};
-pub(super) use streamed::{ExemplarSeries, Label, MetadataFamilies, QueryData, SyntaxTree, Untyped};
+pub(super) use streamed::{
+    ExemplarSeries, Label, MetadataFamilies, QueryData, SyntaxTree, Untyped,
+};
 
 /// A type of response data.
 pub(super) trait JsonSchema {
@@ -51,7 +53,11 @@ impl Schemas {
 
 /// Returns the schema of an unnamed object with exactly these properties.
 pub(super) fn object(about: &str, properties: Vec<Property>) -> Value {
-    let required: Vec<_> = properties.iter().filter(|property| property.2).map(|property| json!(property.0)).collect();
+    let required: Vec<_> = properties
+        .iter()
+        .filter(|property| property.2)
+        .map(|property| json!(property.0))
+        .collect();
     let with_about = |(name, mut schema, _, about): Property| {
         if let (Some(schema), false) = (schema.as_object_mut(), about.is_empty()) {
             schema.insert("description".into(), json!(about.trim()));
@@ -174,17 +180,34 @@ mod tests {
     #[test]
     fn a_type_is_described_as_it_is_serialized() {
         let mut schemas = Schemas::default();
-        assert_eq!(Thing::schema(&mut schemas), json!({ "$ref": "#/components/schemas/Thing" }));
+        assert_eq!(
+            Thing::schema(&mut schemas),
+            json!({ "$ref": "#/components/schemas/Thing" })
+        );
         let schema = &schemas.0["Thing"];
-        let thing = Thing { long_name: "x".into(), n: 1, parts: Vec::new() };
+        let thing = Thing {
+            long_name: "x".into(),
+            n: 1,
+            parts: Vec::new(),
+        };
         let serialized = serde_json::to_value(&thing).unwrap();
-        let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let names = |value: &Value| {
+            value
+                .as_object()
+                .unwrap()
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
+        };
         assert_eq!(names(&schema["properties"]), names(&serialized));
         assert_eq!(schema["required"], json!(["longName", "COUNT", "parts"]));
         assert_eq!(
             schema["properties"]["longName"],
             json!({ "type": "string", "description": "The name of the thing." })
         );
-        assert_eq!(schema["properties"]["parts"]["items"], json!({ "$ref": "#/components/schemas/Thing" }));
+        assert_eq!(
+            schema["properties"]["parts"]["items"],
+            json!({ "$ref": "#/components/schemas/Thing" })
+        );
     }
 }

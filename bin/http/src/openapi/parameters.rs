@@ -31,17 +31,31 @@ pub(crate) enum Kind {
 }
 
 pub(crate) const fn required(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
-    Parameter { name, kind, is_required: true, about }
+    Parameter {
+        name,
+        kind,
+        is_required: true,
+        about,
+    }
 }
 
 pub(crate) const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Parameter {
-    Parameter { name, kind, is_required: false, about }
+    Parameter {
+        name,
+        kind,
+        is_required: false,
+        about,
+    }
 }
 
 impl Parameter {
     /// Returns the description of a URL parameter.
     pub(crate) fn to_json(self) -> Value {
-        let place = if matches!(self.kind, Kind::Path) { "path" } else { "query" };
+        let place = if matches!(self.kind, Kind::Path) {
+            "path"
+        } else {
+            "query"
+        };
         json!({
             "name": self.name,
             "in": place,
@@ -56,8 +70,12 @@ impl Parameter {
         match self.kind {
             Kind::Text | Kind::Path => json!({ "type": "string" }),
             Kind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
-            Kind::Time => json!({ "oneOf": [{ "type": "string", "format": "date-time" }, { "type": "number" }] }),
-            Kind::Duration => json!({ "oneOf": [{ "type": "string", "format": "duration" }, { "type": "number" }] }),
+            Kind::Time => {
+                json!({ "oneOf": [{ "type": "string", "format": "date-time" }, { "type": "number" }] })
+            }
+            Kind::Duration => {
+                json!({ "oneOf": [{ "type": "string", "format": "duration" }, { "type": "number" }] })
+            }
             Kind::Integer => json!({ "type": "integer" }),
             Kind::Boolean => json!({ "type": "boolean" }),
             Kind::OneOf(values) => json!({ "type": "string", "enum": values }),

@@ -58,21 +58,27 @@ fn optional(name: &str, schema: Value) -> super::Property {
 }
 
 fn histogram(schemas: &mut Schemas) -> Value {
-    schemas.object("Histogram", "A native histogram with its populated buckets.", |_| {
-        let rule = "Bounds that belong to the bucket: 0 the upper, 1 the lower, 2 neither, 3 both.";
-        let rule = json!({ "type": "integer", "minimum": 0, "maximum": 3, "description": rule });
-        let bucket = json!({
-            "type": "array",
-            "prefixItems": [rule, text("Lower bound."), text("Upper bound."), text("Count.")],
-            "minItems": 4,
-            "maxItems": 4,
-        });
-        vec![
-            required("count", text("Observations.")),
-            required("sum", text("Sum of the observations.")),
-            optional("buckets", json!({ "type": "array", "items": bucket })),
-        ]
-    })
+    schemas.object(
+        "Histogram",
+        "A native histogram with its populated buckets.",
+        |_| {
+            let rule =
+                "Bounds that belong to the bucket: 0 the upper, 1 the lower, 2 neither, 3 both.";
+            let rule =
+                json!({ "type": "integer", "minimum": 0, "maximum": 3, "description": rule });
+            let bucket = json!({
+                "type": "array",
+                "prefixItems": [rule, text("Lower bound."), text("Upper bound."), text("Count.")],
+                "minItems": 4,
+                "maxItems": 4,
+            });
+            vec![
+                required("count", text("Observations.")),
+                required("sum", text("Sum of the observations.")),
+                optional("buckets", json!({ "type": "array", "items": bucket })),
+            ]
+        },
+    )
 }
 
 impl JsonSchema for QueryData {
@@ -103,7 +109,11 @@ impl JsonSchema for QueryData {
         let of_kind = |(kind, result): (&str, Value)| {
             let kind = json!({ "type": "string", "const": kind });
             let stats = json!({ "type": "object" });
-            let properties = vec![required("resultType", kind), required("result", result), optional("stats", stats)];
+            let properties = vec![
+                required("resultType", kind),
+                required("result", result),
+                optional("stats", stats),
+            ];
             object("", properties)
         };
         json!({ "oneOf": kinds.into_iter().map(of_kind).collect::<Vec<_>>() })
@@ -121,7 +131,10 @@ impl JsonSchema for ExemplarSeries {
         });
         schemas.object("ExemplarSeries", "The exemplars of a series.", |_| {
             let exemplars = json!({ "type": "array", "items": exemplar });
-            vec![required("seriesLabels", labels()), required("exemplars", exemplars)]
+            vec![
+                required("seriesLabels", labels()),
+                required("exemplars", exemplars),
+            ]
         })
     }
 }
@@ -129,7 +142,9 @@ impl JsonSchema for ExemplarSeries {
 impl JsonSchema for MetadataFamilies {
     fn schema(schemas: &mut Schemas) -> Value {
         let metadata = schemas.object("Metadata", "What is known of a metric family.", |_| {
-            ["type", "unit", "help"].map(|name| required(name, json!({ "type": "string" }))).into()
+            ["type", "unit", "help"]
+                .map(|name| required(name, json!({ "type": "string" })))
+                .into()
         });
         json!({ "type": "object", "additionalProperties": { "type": "array", "items": metadata } })
     }

@@ -1,7 +1,8 @@
 //! Parses times and durations of requests as Go does.
 //!
-//! A time is seconds since the epoch with a fraction, or RFC 3339 as Go's `time.Parse` accepts it: an hour may have one
-//! digit, a fraction may follow a comma and have any number of digits, of which nine count.
+//! A time is seconds since the epoch with a fraction, or RFC 3339 as Go's `time.Parse` accepts it:
+//! an hour may have one digit, a fraction may follow a comma and have any number of digits, of
+//! which nine count.
 
 use jiff::civil::Date;
 use varve_base::excerpt::quotable;
@@ -26,7 +27,8 @@ pub(super) fn parse_time(text: &str) -> Result<i128, String> {
         }
         // Go's arithmetic step by step: milliseconds are rounded, then cut to whole nanoseconds.
         let fraction = (seconds.fract() * 1000.0).round() / 1000.0;
-        return Ok(i128::from(seconds.trunc() as i64) * NANOS_PER_S + (fraction * NANOS_PER_S as f64) as i128);
+        return Ok(i128::from(seconds.trunc() as i64) * NANOS_PER_S
+            + (fraction * NANOS_PER_S as f64) as i128);
     }
     match text {
         TIME_MIN => Ok(i128::from(TimeRange::ALL.start_ms) * NANOS_PER_MS),
@@ -41,12 +43,15 @@ pub(super) fn parse_signed_duration(text: &str) -> Result<i64, String> {
         let nanos = seconds * NANOS_PER_S as f64;
         // As a float, `i64::MAX` is 2^63, which an i64 cannot hold.
         if nanos.is_nan() || nanos >= i64::MAX as f64 || nanos < i64::MIN as f64 {
-            return Err(format!("cannot parse {:?} to a valid duration. It overflows int64", quotable(text)));
+            return Err(format!(
+                "cannot parse {:?} to a valid duration. It overflows int64",
+                quotable(text)
+            ));
         }
         return Ok(nanos as i64);
     }
-    let duration =
-        parse_duration(text).map_err(|_| format!("cannot parse {:?} to a valid duration", quotable(text)))?;
+    let duration = parse_duration(text)
+        .map_err(|_| format!("cannot parse {:?} to a valid duration", quotable(text)))?;
     Ok(i64::try_from(duration.as_nanos()).expect("parse_duration ends at i64::MAX nanoseconds"))
 }
 
@@ -70,21 +75,27 @@ impl Rest<'_> {
     /// Consumes a number with exactly this many digits.
     fn number(&mut self, n_digits: usize) -> Option<i64> {
         let (digits, rest) = self.0.split_at_checked(n_digits)?;
-        let all = digits.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| 10 * n + i64::from(b - b'0')))?;
+        let all = digits.iter().try_fold(0, |n, b| {
+            b.is_ascii_digit().then(|| 10 * n + i64::from(b - b'0'))
+        })?;
         self.0 = rest;
         Some(all)
     }
 
     /// Consumes an optional fraction, in nanoseconds.
     fn fraction(&mut self) -> i64 {
-        let [b'.' | b',', digits @ ..] = self.0 else { return 0 };
+        let [b'.' | b',', digits @ ..] = self.0 else {
+            return 0;
+        };
         let n_digits = digits.iter().take_while(|b| b.is_ascii_digit()).count();
         if n_digits == 0 {
             return 0;
         }
         let (fraction, rest) = digits.split_at(n_digits);
         self.0 = rest;
-        (0..9).fold(0, |nanos, at| 10 * nanos + fraction.get(at).map_or(0, |b| i64::from(b - b'0')))
+        (0..9).fold(0, |nanos, at| {
+            10 * nanos + fraction.get(at).map_or(0, |b| i64::from(b - b'0'))
+        })
     }
 
     /// Consumes the offset from UTC, in seconds.
@@ -109,9 +120,17 @@ fn parse_rfc3339(text: &[u8]) -> Option<i128> {
     let month = rest.number(2)?;
     rest.take(b"-")?;
     let day = rest.number(2)?;
-    let date = Date::new(year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?).ok()?;
+    let date = Date::new(
+        year.try_into().ok()?,
+        month.try_into().ok()?,
+        day.try_into().ok()?,
+    )
+    .ok()?;
     rest.take(b"T")?;
-    let hour = rest.number(2).or_else(|| rest.number(1)).filter(|&hour| hour < 24)?;
+    let hour = rest
+        .number(2)
+        .or_else(|| rest.number(1))
+        .filter(|&hour| hour < 24)?;
     rest.take(b":")?;
     let minute = rest.number(2).filter(|&minute| minute < 60)?;
     rest.take(b":")?;
@@ -140,9 +159,15 @@ mod tests {
         check("2023-11-14T22:13:20Z", Some(1_700_000_000 * S));
         check("2023-11-14T22:13:20.5Z", Some(1_700_000_000 * S + S / 2));
         check("2023-11-14T22:13:20,5Z", Some(1_700_000_000 * S + S / 2));
-        check("2023-11-14T22:13:20.1234567891Z", Some(1_700_000_000 * S + 123_456_789));
+        check(
+            "2023-11-14T22:13:20.1234567891Z",
+            Some(1_700_000_000 * S + 123_456_789),
+        );
         check("2023-11-14T23:13:20+01:00", Some(1_700_000_000 * S));
-        check("2023-11-14T22:13:20+24:60", Some(1_700_000_000 * S - 25 * 3600 * S));
+        check(
+            "2023-11-14T22:13:20+24:60",
+            Some(1_700_000_000 * S - 25 * 3600 * S),
+        );
         check("2023-11-14T2:13:20Z", Some((1_700_000_000 - 20 * 3600) * S));
         check("1969-12-31T23:59:59Z", Some(-S));
         check("0000-01-01T00:00:00Z", Some(-62_167_219_200 * S));
@@ -184,8 +209,14 @@ mod tests {
     #[test]
     fn a_number_out_of_range_is_invalid_but_infinity_is_valid() {
         let rejected = |text: &str| parse_signed_duration(text).unwrap_err();
-        assert_eq!(rejected("1e400"), "cannot parse \"1e400\" to a valid duration");
-        assert_eq!(rejected("-1e400"), "cannot parse \"-1e400\" to a valid duration");
+        assert_eq!(
+            rejected("1e400"),
+            "cannot parse \"1e400\" to a valid duration"
+        );
+        assert_eq!(
+            rejected("-1e400"),
+            "cannot parse \"-1e400\" to a valid duration"
+        );
         for text in ["Inf", "-inf", "+Infinity", "1e300"] {
             assert!(rejected(text).ends_with("It overflows int64"), "{text}");
         }
@@ -195,9 +226,23 @@ mod tests {
     fn days_are_counted_since_the_epoch() {
         // 1 January 1600.
         let mut n_days = -135_140;
-        for (year, month) in (1600..2401).flat_map(|year| (1..=12).map(move |month| (year, month))) {
+        for (year, month) in (1600..2401).flat_map(|year| (1..=12).map(move |month| (year, month)))
+        {
             let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-            let last = [31, 28 + i32::from(is_leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][month - 1];
+            let last = [
+                31,
+                28 + i32::from(is_leap),
+                31,
+                30,
+                31,
+                30,
+                31,
+                31,
+                30,
+                31,
+                30,
+                31,
+            ][month - 1];
             for day in 1..=31 {
                 let expect = (day <= last).then_some(n_days * 86_400 * NANOS_PER_S);
                 check(&format!("{year}-{month:02}-{day:02}T00:00:00Z"), expect);

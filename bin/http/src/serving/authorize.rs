@@ -1,5 +1,5 @@
-//! The outermost layer: protection from other web pages, authentication, authorization, and the configured headers of
-//! every response.
+//! The outermost layer: protection from other web pages, authentication, authorization, and the
+//! configured headers of every response.
 
 use std::sync::Arc;
 
@@ -17,14 +17,20 @@ use crate::ui;
 use crate::web_config::{Auth, Denied, Scope};
 
 /// Runs a request if the web configuration permits it.
-pub(crate) async fn authorize(State(state): State<HttpState>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn authorize(
+    State(state): State<HttpState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let web = state.web.current();
     let allowed = match origin::check(&request, &state.app.settings.args.allowed_hosts) {
         // The page has no data, and asks for the credentials that its requests for data need.
         Ok(()) if ui::is_served(request.method(), request.uri().path()) => Ok(()),
         Ok(()) => {
             let challenge = challenge_for(&request);
-            authenticate(web.auth.as_ref(), &mut request).await.map_err(|denied| deny(denied, challenge))
+            authenticate(web.auth.as_ref(), &mut request)
+                .await
+                .map_err(|denied| deny(denied, challenge))
         }
         Err(reason) => Err(plain(StatusCode::FORBIDDEN, reason)),
     };
@@ -43,7 +49,10 @@ pub(crate) async fn authorize(State(state): State<HttpState>, mut request: Reque
 
 async fn authenticate(auth: Option<&Arc<Auth>>, request: &mut Request) -> Result<(), Denied> {
     let Some(auth) = auth else { return Ok(()) };
-    let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes().to_vec());
+    let given = request
+        .headers()
+        .get(header::AUTHORIZATION)
+        .map(|value| value.as_bytes().to_vec());
     let scope = Scope::of(request.method(), request.uri().path());
     let client = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
     let user = auth.check(given.as_deref(), scope, client).await?;
@@ -51,10 +60,13 @@ async fn authenticate(auth: Option<&Arc<Auth>>, request: &mut Request) -> Result
     Ok(())
 }
 
-/// Returns the challenge of a 401. Browsers respond to `Basic` with a dialog of their own, so a script that says what
-/// it is gets another one.
+/// Returns the challenge of a 401. Browsers respond to `Basic` with a dialog of their own, so a
+/// script that says what it is gets another one.
 fn challenge_for(request: &Request) -> HeaderValue {
-    let is_script = request.headers().get("x-requested-with").is_some_and(|value| value == "XMLHttpRequest");
+    let is_script = request
+        .headers()
+        .get("x-requested-with")
+        .is_some_and(|value| value == "XMLHttpRequest");
     HeaderValue::from_static(if is_script { "Bearer" } else { "Basic" })
 }
 
@@ -65,12 +77,18 @@ fn deny(denied: Denied, challenge: HeaderValue) -> Response {
             (response, header::WWW_AUTHENTICATE, challenge)
         }
         Denied::Busy => {
-            let response = plain(StatusCode::SERVICE_UNAVAILABLE, "too many passwords wait for their comparison\n");
+            let response = plain(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many passwords wait for their comparison\n",
+            );
             (response, header::RETRY_AFTER, RETRY_AFTER_S.into())
         }
         Denied::Scope(scope) => {
             let scope = format!("{scope:?}").to_lowercase();
-            return plain(StatusCode::FORBIDDEN, format!("Forbidden: the token lacks the scope {scope}\n"));
+            return plain(
+                StatusCode::FORBIDDEN,
+                format!("Forbidden: the token lacks the scope {scope}\n"),
+            );
         }
     };
     response.headers_mut().insert(header, value);

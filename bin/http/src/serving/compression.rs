@@ -1,11 +1,13 @@
-//! Compression of responses (gzip, deflate or zstd, by content negotiation) and decompression of forms.
+//! Compression of responses (gzip, deflate or zstd, by content negotiation) and decompression of
+//! forms.
 //!
-//! As in Prometheus, the supported coding with the highest `q` in `Accept-Encoding` is chosen, and the first one of
-//! equal `q`. A body is compressed piece by piece while it is sent, at the client's pace. The body of a truncated
-//! response ends in an error before the end marker of the coding is written, so that it never parses as complete.
+//! As in Prometheus, the supported coding with the highest `q` in `Accept-Encoding` is chosen, and
+//! the first one of equal `q`. A body is compressed piece by piece while it is sent, at the
+//! client's pace. The body of a truncated response ends in an error before the end marker of the
+//! coding is written, so that it never parses as complete.
 //!
-//! The memory of an encoder is charged to the memory of all queries. If that is exhausted, the response is not
-//! compressed.
+//! The memory of an encoder is charged to the memory of all queries. If that is exhausted, the
+//! response is not compressed.
 
 use std::io::{self, Read, Write};
 use std::pin::Pin;
@@ -31,9 +33,11 @@ use crate::error::{ApiError, ErrorKind, Result};
 const SIZE_MIN: u64 = 1 << 10;
 /// Maximum memory of an encoder.
 const ENCODER_SIZE: usize = 1 << 20;
-/// Bytes compressed at a time on a thread that serves other connections too: less than a millisecond of work.
+/// Bytes compressed at a time on a thread that serves other connections too: less than a
+/// millisecond of work.
 const PIECE_SIZE: usize = 32 << 10;
-/// Binary logarithm of an encoder's window in bytes. It keeps a zstd encoder within [`ENCODER_SIZE`].
+/// Binary logarithm of an encoder's window in bytes. It keeps a zstd encoder within
+/// [`ENCODER_SIZE`].
 const ZSTD_WINDOW_LOG: u32 = 18;
 const ZSTD_LEVEL: i32 = 1;
 /// The level of static files, which are compressed once. Its window of 8 MiB is the limit of RFC 9659.
@@ -54,11 +58,13 @@ pub(crate) enum Coding {
 impl Coding {
     /// Returns the coding with this name.
     fn parse(name: &str) -> Option<Self> {
-        [Self::Gzip, Self::Deflate, Self::Zstd].into_iter().find(|coding| coding.name() == name)
+        [Self::Gzip, Self::Deflate, Self::Zstd]
+            .into_iter()
+            .find(|coding| coding.name() == name)
     }
 
-    /// Returns the coding of a request's body by its header: `Some(None)` for an uncompressed body, `None` for an
-    /// unknown coding.
+    /// Returns the coding of a request's body by its header: `Some(None)` for an uncompressed body,
+    /// `None` for an unknown coding.
     pub(crate) fn of_body(content_encoding: &str) -> Option<Option<Self>> {
         match content_encoding.to_ascii_lowercase().as_str() {
             "" | "identity" => Some(None),
@@ -71,15 +77,24 @@ impl Coding {
     ///
     /// # Errors
     /// If the input is invalid, its output exceeds `size_max` bytes, or memory is exhausted.
-    pub(crate) fn decode(self, coded: &[u8], size_max: usize, charge: &mut Charge) -> Result<Vec<u8>> {
-        let invalid = |error: io::Error| ApiError::bad_data(format!("decode {} form: {error}", self.name()));
+    pub(crate) fn decode(
+        self,
+        coded: &[u8],
+        size_max: usize,
+        charge: &mut Charge,
+    ) -> Result<Vec<u8>> {
+        let invalid =
+            |error: io::Error| ApiError::bad_data(format!("decode {} form: {error}", self.name()));
         let mut reader: Box<dyn Read + '_> = match self {
             Self::Gzip => Box::new(GzipReader::new(coded)),
             Self::Deflate => Box::new(ZlibDecoder::new(coded)),
             Self::Zstd => {
                 charge.grow(1 << ZSTD_FORM_WINDOW_LOG)?;
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(coded).map_err(invalid)?;
-                decoder.window_log_max(ZSTD_FORM_WINDOW_LOG).map_err(invalid)?;
+                let mut decoder =
+                    zstd::stream::read::Decoder::with_buffer(coded).map_err(invalid)?;
+                decoder
+                    .window_log_max(ZSTD_FORM_WINDOW_LOG)
+                    .map_err(invalid)?;
                 Box::new(decoder)
             }
         };
@@ -87,7 +102,10 @@ impl Coding {
         loop {
             // A full vector doubles its capacity.
             charge.grow(2 * DECODE_STEP)?;
-            let n = (&mut reader).take(DECODE_STEP as u64).read_to_end(&mut plain).map_err(invalid)?;
+            let n = (&mut reader)
+                .take(DECODE_STEP as u64)
+                .read_to_end(&mut plain)
+                .map_err(invalid)?;
             if plain.len() > size_max {
                 let text = format!("request body exceeds {size_max} bytes, the limit of form size");
                 return Err(ApiError::new(ErrorKind::TooLarge, text));
@@ -98,7 +116,8 @@ impl Coding {
         }
     }
 
-    /// Compresses a static file as small as the coding can. Deflate is not supported: it returns the bytes themselves.
+    /// Compresses a static file as small as the coding can. Deflate is not supported: it returns
+    /// the bytes themselves.
     pub(crate) fn encode_best(self, plain: &[u8]) -> Vec<u8> {
         let coded = match self {
             Self::Gzip => {
@@ -125,8 +144,12 @@ impl Coding {
         for header in headers.get_all(header::ACCEPT_ENCODING) {
             for element in header.to_str().unwrap_or_default().split(',') {
                 let mut parts = element.split(';').map(str::trim);
-                let Some(coding) = parts.next().and_then(Self::parse) else { continue };
-                let q = parts.find_map(|part| part.strip_prefix("q=")).map_or(1.0, |q| q.parse().unwrap_or(0.0));
+                let Some(coding) = parts.next().and_then(Self::parse) else {
+                    continue;
+                };
+                let q = parts
+                    .find_map(|part| part.strip_prefix("q="))
+                    .map_or(1.0, |q| q.parse().unwrap_or(0.0));
                 if q > best.map_or(0.0, |(_, q)| q) {
                     best = Some((coding, q));
                 }
@@ -137,25 +160,49 @@ impl Coding {
 }
 
 /// Compresses responses for clients that accept it.
-pub(crate) async fn compress(State(state): State<HttpState>, request: Request, next: Next) -> Response {
+pub(crate) async fn compress(
+    State(state): State<HttpState>,
+    request: Request,
+    next: Next,
+) -> Response {
     let coding = Coding::negotiate(request.headers());
     let mut response = next.run(request).await;
-    response.headers_mut().append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    let is_small = response.body().size_hint().upper().is_some_and(|size| size < SIZE_MIN);
+    response
+        .headers_mut()
+        .append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let is_small = response
+        .body()
+        .size_hint()
+        .upper()
+        .is_some_and(|size| size < SIZE_MIN);
     if is_small || response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
     }
-    let Some(coding) = coding else { return response };
+    let Some(coding) = coding else {
+        return response;
+    };
     let mut charge = state.app.context(None).charge();
-    let Ok(encoder) = charge.grow(ENCODER_SIZE).map_err(io::Error::other).and_then(|()| Encoder::new(coding)) else {
+    let Ok(encoder) = charge
+        .grow(ENCODER_SIZE)
+        .map_err(io::Error::other)
+        .and_then(|()| Encoder::new(coding))
+    else {
         return response;
     };
     let (mut head, inner) = response.into_parts();
     head.headers.remove(header::CONTENT_LENGTH);
-    head.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding.name()));
+    head.headers.insert(
+        header::CONTENT_ENCODING,
+        HeaderValue::from_static(coding.name()),
+    );
     Response::from_parts(
         head,
-        Body::new(Compressed { inner, encoder: Some(encoder), pending: Bytes::new(), _charge: charge }),
+        Body::new(Compressed {
+            inner,
+            encoder: Some(encoder),
+            pending: Bytes::new(),
+            _charge: charge,
+        }),
     )
 }
 
@@ -219,17 +266,27 @@ impl HttpBody for Compressed {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
         loop {
-            let Some(encoder) = &mut this.encoder else { return Poll::Ready(None) };
+            let Some(encoder) = &mut this.encoder else {
+                return Poll::Ready(None);
+            };
             if this.pending.is_empty() {
                 match ready!(Pin::new(&mut this.inner).poll_frame(cx)) {
                     Some(Ok(frame)) => this.pending = frame.into_data().unwrap_or_default(),
                     // Without an end marker the body does not parse as complete.
                     Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                     None => {
-                        let end = this.encoder.take().map(Encoder::finish).transpose().map_err(axum::Error::new);
+                        let end = this
+                            .encoder
+                            .take()
+                            .map(Encoder::finish)
+                            .transpose()
+                            .map_err(axum::Error::new);
                         return Poll::Ready(end.map(|end| end.map(Frame::data)).transpose());
                     }
                 }
@@ -260,7 +317,10 @@ mod tests {
 
     fn check(accept: &str, expect: Option<Coding>) {
         let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_str(accept).unwrap());
+        headers.insert(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_str(accept).unwrap(),
+        );
         assert_eq!(Coding::negotiate(&headers), expect, "{accept}");
     }
 
@@ -273,18 +333,32 @@ mod tests {
             let mut coded = encoder.take().to_vec();
             coded.extend_from_slice(&encoder.finish().unwrap());
             let decode = |coded: &[u8], size_max| {
-                coding.decode(coded, size_max, &mut QueryContext::unbounded().charge()).map_err(|error| error.kind)
+                coding
+                    .decode(coded, size_max, &mut QueryContext::unbounded().charge())
+                    .map_err(|error| error.kind)
             };
             assert_eq!(decode(&coded, plain.len()).as_ref(), Ok(&plain));
             assert_eq!(decode(&coded, plain.len() - 1), Err(ErrorKind::TooLarge));
-            assert_eq!(decode(&coded[..coded.len() / 2], plain.len()), Err(ErrorKind::BadData));
+            assert_eq!(
+                decode(&coded[..coded.len() / 2], plain.len()),
+                Err(ErrorKind::BadData)
+            );
             assert_eq!(decode(b"query=up", plain.len()), Err(ErrorKind::BadData));
             let memory = MemoryBudget::new("memory", DECODE_STEP);
             let mut charge = QueryContext::new(Duration::from_secs(60), memory).charge();
-            assert_eq!(coding.decode(&coded, plain.len(), &mut charge).unwrap_err().kind, ErrorKind::Execution);
+            assert_eq!(
+                coding
+                    .decode(&coded, plain.len(), &mut charge)
+                    .unwrap_err()
+                    .kind,
+                ErrorKind::Execution
+            );
         }
         assert_eq!(Coding::of_body("GZIP"), Some(Some(Coding::Gzip)));
-        assert_eq!((Coding::of_body("identity"), Coding::of_body("br")), (Some(None), None));
+        assert_eq!(
+            (Coding::of_body("identity"), Coding::of_body("br")),
+            (Some(None), None)
+        );
     }
 
     #[test]

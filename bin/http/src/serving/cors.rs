@@ -12,16 +12,25 @@ use super::state::HttpState;
 pub(crate) async fn cors(State(state): State<HttpState>, request: Request, next: Next) -> Response {
     let origin = request.headers().get(header::ORIGIN).cloned();
     let mut response = next.run(request).await;
-    add_headers(&state.app.settings.args.cors_origin, origin.as_ref(), response.headers_mut());
+    add_headers(
+        &state.app.settings.args.cors_origin,
+        origin.as_ref(),
+        response.headers_mut(),
+    );
     response
 }
 
 /// Adds the headers for a request of this origin.
 pub(crate) fn add_headers(allowed: &Regexp, origin: Option<&HeaderValue>, headers: &mut HeaderMap) {
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
-    let Some(origin) = origin.filter(|origin| !origin.is_empty()) else { return };
+    let Some(origin) = origin.filter(|origin| !origin.is_empty()) else {
+        return;
+    };
     for (name, value) in [
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "Accept, Authorization, Content-Type, Origin"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "Accept, Authorization, Content-Type, Origin",
+        ),
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, OPTIONS"),
         (header::ACCESS_CONTROL_EXPOSE_HEADERS, "Date"),
     ] {
@@ -39,10 +48,19 @@ mod tests {
     fn check(allowed: &str, origin: &str, expect: Option<&str>) {
         let mut headers = HeaderMap::new();
         let origin = HeaderValue::from_str(origin).unwrap();
-        add_headers(&Regexp::parse(allowed).unwrap(), Some(&origin), &mut headers);
-        let allowed_origin = headers.get(header::ACCESS_CONTROL_ALLOW_ORIGIN).map(|value| value.to_str().unwrap());
+        add_headers(
+            &Regexp::parse(allowed).unwrap(),
+            Some(&origin),
+            &mut headers,
+        );
+        let allowed_origin = headers
+            .get(header::ACCESS_CONTROL_ALLOW_ORIGIN)
+            .map(|value| value.to_str().unwrap());
         assert_eq!(allowed_origin, expect, "{allowed} {origin:?}");
-        assert_eq!(headers.contains_key(header::ACCESS_CONTROL_ALLOW_METHODS), !origin.is_empty());
+        assert_eq!(
+            headers.contains_key(header::ACCESS_CONTROL_ALLOW_METHODS),
+            !origin.is_empty()
+        );
     }
 
     #[test]

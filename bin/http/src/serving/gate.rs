@@ -1,11 +1,13 @@
 //! Concurrency limits: one gate per class of requests, with a bounded queue.
 //!
 //! Invariants
-//! 1. A gate has a fixed number of permits, and at most [`Queue::len_max`] requests wait for their first one. For each
-//!    tenant with a limit of reads, at most as many requests wait for a permit of that tenant.
-//! 2. Waiting users get permits in turn, as [`FairSemaphore`] describes. Classes do not wait for each other.
-//! 3. A request waits at most until its deadline, at most [`Queue::timeout`] for a permit of its tenant, and at most as
-//!    long for its first permit of the gate.
+//! 1. A gate has a fixed number of permits, and at most [`Queue::len_max`] requests wait for their
+//!    first one. For each tenant with a limit of reads, at most as many requests wait for a permit
+//!    of that tenant.
+//! 2. Waiting users get permits in turn, as [`FairSemaphore`] describes. Classes do not wait for
+//!    each other.
+//! 3. A request waits at most until its deadline, at most [`Queue::timeout`] for a permit of its
+//!    tenant, and at most as long for its first permit of the gate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +36,8 @@ pub(crate) struct Queue {
     len_max: usize,
     /// The flag that sets `len_max`, for errors.
     len_flag: &'static str,
-    /// Maximum time in the queue, set by [`QUEUE_TIMEOUT_FLAG`] for reads. The wait of a write ends with its deadline.
+    /// Maximum time in the queue, set by [`QUEUE_TIMEOUT_FLAG`] for reads. The wait of a write ends
+    /// with its deadline.
     timeout: Duration,
 }
 
@@ -48,7 +51,8 @@ pub(crate) struct GateMetrics {
 
 /// The flag that bounds the length of a queue of reads.
 const READS_QUEUED_FLAG: &str = "--query.max-queued";
-/// The flag that bounds the length of the queue of writes. HTTP/2 allows more requests than connections.
+/// The flag that bounds the length of the queue of writes. HTTP/2 allows more requests than
+/// connections.
 const WRITES_QUEUED_FLAG: &str = "--web.max-connections";
 /// The flag that bounds the time in a queue of reads.
 const QUEUE_TIMEOUT_FLAG: &str = "--query.queue-timeout";
@@ -58,7 +62,8 @@ const DEADLINE: &str = "deadline of the request";
 /// The key of the maximum number of active reads of a tenant in the web configuration.
 const TENANT_READS_KEY: &str = "tenants.limits.concurrency";
 
-/// A permit of a gate, released on drop. The owner may also release it earlier, while the request waits for its client.
+/// A permit of a gate, released on drop. The owner may also release it earlier, while the request
+/// waits for its client.
 #[derive(Debug)]
 pub(crate) struct Permit {
     gate: Gate,
@@ -72,24 +77,44 @@ pub(crate) struct Permit {
 impl Queue {
     /// Returns the queue of a class of reads.
     pub(crate) fn of_reads(len_max: usize, timeout: Duration) -> Self {
-        Self { len_max, len_flag: READS_QUEUED_FLAG, timeout }
+        Self {
+            len_max,
+            len_flag: READS_QUEUED_FLAG,
+            timeout,
+        }
     }
 
     /// Returns the queue of writes. Only the deadline of a write bounds its time.
     pub(crate) fn of_writes(connections_max: usize) -> Self {
-        Self { len_max: connections_max, len_flag: WRITES_QUEUED_FLAG, timeout: Duration::MAX }
+        Self {
+            len_max: connections_max,
+            len_flag: WRITES_QUEUED_FLAG,
+            timeout: Duration::MAX,
+        }
     }
 }
 
 impl Gate {
-    pub(crate) fn new(flag: &'static str, n_permits: usize, queue: Queue, metrics: GateMetrics) -> Self {
-        Self { flag, permits: FairSemaphore::new(n_permits), queue, metrics }
+    pub(crate) fn new(
+        flag: &'static str,
+        n_permits: usize,
+        queue: Queue,
+        metrics: GateMetrics,
+    ) -> Self {
+        Self {
+            flag,
+            permits: FairSemaphore::new(n_permits),
+            queue,
+            metrics,
+        }
     }
 
-    /// Waits for a permit for a request of `user`, first for one of its tenant's `reads`, if their number is limited.
+    /// Waits for a permit for a request of `user`, first for one of its tenant's `reads`, if their
+    /// number is limited.
     ///
     /// # Errors
-    /// 503 `unavailable` if the queue is full, no permit becomes free in time, or the server is stopping.
+    /// 503 `unavailable` if the queue is full, no permit becomes free in time, or the server is
+    /// stopping.
     pub(crate) async fn admit(
         &self,
         user: &Arc<str>,
@@ -107,48 +132,80 @@ impl Gate {
             None => {
                 // Also decremented if the client disconnects, because the future is dropped.
                 let queued = Counted::new(&self.metrics.queued);
-                let permit =
-                    tokio::time::timeout(self.queue.timeout, self.acquire(user, ctx, Some(self.queue.len_max))).await;
+                let permit = tokio::time::timeout(
+                    self.queue.timeout,
+                    self.acquire(user, ctx, Some(self.queue.len_max)),
+                )
+                .await;
                 drop(queued);
-                permit.unwrap_or_else(|_elapsed| Err(self.timed_out(QUEUE_TIMEOUT_FLAG, QUEUE_TIMEOUT_FLAG)))?
+                permit.unwrap_or_else(|_elapsed| {
+                    Err(self.timed_out(QUEUE_TIMEOUT_FLAG, QUEUE_TIMEOUT_FLAG))
+                })?
             }
         };
-        self.metrics.queue_seconds.observe(started.elapsed().as_secs_f64());
+        self.metrics
+            .queue_seconds
+            .observe(started.elapsed().as_secs_f64());
         self.metrics.active.inc();
-        Ok(Permit { gate: self.clone(), user: Arc::clone(user), permit: Some(permit), _of_tenant: of_tenant })
+        Ok(Permit {
+            gate: self.clone(),
+            user: Arc::clone(user),
+            permit: Some(permit),
+            _of_tenant: of_tenant,
+        })
     }
 
     /// Waits for a permit of a tenant, whose users are served in the order of arrival.
-    async fn admit_to_tenant(&self, reads: &FairSemaphore, ctx: &QueryContext) -> Result<FairPermit> {
+    async fn admit_to_tenant(
+        &self,
+        reads: &FairSemaphore,
+        ctx: &QueryContext,
+    ) -> Result<FairPermit> {
         let anyone = Arc::from("");
         // Fast path: a permit is free.
         if let Some(permit) = reads.try_acquire(&anyone) {
             return Ok(permit);
         }
         let _queued = Counted::new(&self.metrics.queued);
-        let timeout = ctx.remaining().map_or(self.queue.timeout, |left| left.min(self.queue.timeout));
-        match tokio::time::timeout(timeout, reads.acquire(&anyone, Some(self.queue.len_max))).await {
+        let timeout = ctx
+            .remaining()
+            .map_or(self.queue.timeout, |left| left.min(self.queue.timeout));
+        match tokio::time::timeout(timeout, reads.acquire(&anyone, Some(self.queue.len_max))).await
+        {
             Ok(permit) => permit.map_err(|denied| self.denied(denied, TENANT_READS_KEY)),
             Err(_elapsed) => {
-                let reason = if timeout < self.queue.timeout { DEADLINE } else { QUEUE_TIMEOUT_FLAG };
-                let text = format!("no permit of {TENANT_READS_KEY} became free in time ({reason})");
+                let reason = if timeout < self.queue.timeout {
+                    DEADLINE
+                } else {
+                    QUEUE_TIMEOUT_FLAG
+                };
+                let text =
+                    format!("no permit of {TENANT_READS_KEY} became free in time ({reason})");
                 Err(ApiError::unavailable(text).with_limit(TENANT_READS_KEY))
             }
         }
     }
 
-    async fn acquire(&self, user: &Arc<str>, ctx: &QueryContext, queued_max: Option<usize>) -> Result<FairPermit> {
+    async fn acquire(
+        &self,
+        user: &Arc<str>,
+        ctx: &QueryContext,
+        queued_max: Option<usize>,
+    ) -> Result<FairPermit> {
         let permit = self.permits.acquire(user, queued_max);
         let permit = match ctx.remaining() {
-            // A free permit is granted even after the request's deadline. The work itself then reports the timeout.
-            Some(left) => tokio::time::timeout(left, permit).await.map_err(|_| self.timed_out(DEADLINE, self.flag))?,
+            // A free permit is granted even after the request's deadline. The work itself then
+            // reports the timeout.
+            Some(left) => tokio::time::timeout(left, permit)
+                .await
+                .map_err(|_| self.timed_out(DEADLINE, self.flag))?,
             None => permit.await,
         };
         permit.map_err(|denied| self.denied(denied, self.flag))
     }
 
-    /// Rejects further requests and those that wait for a permit of the gate. Those that wait for one of their tenant
-    /// are rejected when they get it.
+    /// Rejects further requests and those that wait for a permit of the gate. Those that wait for
+    /// one of their tenant are rejected when they get it.
     pub(crate) fn close(&self) {
         self.permits.close();
     }
@@ -158,8 +215,12 @@ impl Gate {
         match denied {
             Denied::Closed => ApiError::unavailable(Interrupt::Shutdown.to_string()),
             Denied::QueueFull => {
-                let Queue { len_max, len_flag, .. } = self.queue;
-                let text = format!("{len_max} requests are queued, the limit of {len_flag}, for a permit of {limit}");
+                let Queue {
+                    len_max, len_flag, ..
+                } = self.queue;
+                let text = format!(
+                    "{len_max} requests are queued, the limit of {len_flag}, for a permit of {limit}"
+                );
                 ApiError::unavailable(text).with_limit(len_flag)
             }
         }
@@ -184,8 +245,8 @@ impl Permit {
         self.permit.is_none()
     }
 
-    /// Waits for a permit again if it was released. Does not count for the length of the queue: the number of requests
-    /// that wait for their clients is bounded by the number of connections.
+    /// Waits for a permit again if it was released. Does not count for the length of the queue: the
+    /// number of requests that wait for their clients is bounded by the number of connections.
     ///
     /// # Errors
     /// The errors of [`Gate::admit`].
@@ -218,7 +279,10 @@ mod tests {
             queue_seconds: Histogram::with_opts(HistogramOpts::new("queue", "x")).unwrap(),
         };
         let queue = Queue::of_reads(queued_max, timeout);
-        (Gate::new("--query.max-concurrency", n_permits, queue, metrics.clone()), metrics)
+        (
+            Gate::new("--query.max-concurrency", n_permits, queue, metrics.clone()),
+            metrics,
+        )
     }
 
     fn gate(n_permits: usize) -> (Gate, IntGauge) {
@@ -227,7 +291,10 @@ mod tests {
     }
 
     fn ctx(timeout_ms: u64) -> QueryContext {
-        QueryContext::new(Duration::from_millis(timeout_ms), MemoryBudget::new("memory", 0))
+        QueryContext::new(
+            Duration::from_millis(timeout_ms),
+            MemoryBudget::new("memory", 0),
+        )
     }
 
     fn user() -> Arc<str> {
@@ -235,7 +302,11 @@ mod tests {
     }
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+            .block_on(future)
     }
 
     #[test]
@@ -253,7 +324,13 @@ mod tests {
             drop(first);
             gate.admit(&user(), None, &ctx(0)).await.unwrap();
             gate.close();
-            assert_eq!(gate.admit(&user(), None, &ctx(60_000)).await.unwrap_err().kind, ErrorKind::Unavailable);
+            assert_eq!(
+                gate.admit(&user(), None, &ctx(60_000))
+                    .await
+                    .unwrap_err()
+                    .kind,
+                ErrorKind::Unavailable
+            );
         });
         assert_eq!(active.get(), 0);
     }
@@ -265,15 +342,33 @@ mod tests {
         block_on(async {
             let first = gate.admit(&user(), None, &long).await.unwrap();
             let user = user();
-            let (mut second, mut third) =
-                (Box::pin(gate.admit(&user, None, &long)), Box::pin(gate.admit(&user, None, &long)));
-            assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
-            assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err());
+            let (mut second, mut third) = (
+                Box::pin(gate.admit(&user, None, &long)),
+                Box::pin(gate.admit(&user, None, &long)),
+            );
+            assert!(
+                tokio::time::timeout(Duration::ZERO, &mut second)
+                    .await
+                    .is_err()
+            );
+            assert!(
+                tokio::time::timeout(Duration::ZERO, &mut third)
+                    .await
+                    .is_err()
+            );
             assert_eq!(metrics.queued.get(), 2);
             let rejected = gate.admit(&user, None, &long).await.unwrap_err();
-            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(READS_QUEUED_FLAG)));
+            assert_eq!(
+                (rejected.kind, rejected.limit),
+                (ErrorKind::Unavailable, Some(READS_QUEUED_FLAG))
+            );
             drop(first);
-            assert!(tokio::time::timeout(Duration::ZERO, &mut third).await.is_err(), "the second arrived first");
+            assert!(
+                tokio::time::timeout(Duration::ZERO, &mut third)
+                    .await
+                    .is_err(),
+                "the second arrived first"
+            );
             drop(second.await.unwrap());
             third.await.unwrap();
         });
@@ -283,7 +378,10 @@ mod tests {
         block_on(async {
             let _first = gate.admit(&user(), None, &long).await.unwrap();
             let rejected = gate.admit(&user(), None, &long).await.unwrap_err();
-            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some(QUEUE_TIMEOUT_FLAG)));
+            assert_eq!(
+                (rejected.kind, rejected.limit),
+                (ErrorKind::Unavailable, Some(QUEUE_TIMEOUT_FLAG))
+            );
         });
         assert_eq!(metrics.queued.get(), 0);
     }
@@ -291,14 +389,26 @@ mod tests {
     #[test]
     fn the_queue_of_writes_is_bounded_by_connections_and_its_deadline() {
         let (of_reads, metrics) = gate_with(1, 1, Duration::ZERO);
-        let writes = Gate::new("--ingest.concurrency-max", 1, Queue::of_writes(1), of_reads.metrics);
+        let writes = Gate::new(
+            "--ingest.concurrency-max",
+            1,
+            Queue::of_writes(1),
+            of_reads.metrics,
+        );
         let (user, long) = (user(), ctx(60_000));
         block_on(async {
             let first = writes.admit(&user, None, &long).await.unwrap();
             let mut second = Box::pin(writes.admit(&user, None, &long));
-            assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+            assert!(
+                tokio::time::timeout(Duration::ZERO, &mut second)
+                    .await
+                    .is_err()
+            );
             let rejected = writes.admit(&user, None, &long).await.unwrap_err();
-            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some("--web.max-connections")));
+            assert_eq!(
+                (rejected.kind, rejected.limit),
+                (ErrorKind::Unavailable, Some("--web.max-connections"))
+            );
             assert_eq!(
                 rejected.message,
                 "1 requests are queued, the limit of --web.max-connections, for a permit of --ingest.concurrency-max"
@@ -306,7 +416,10 @@ mod tests {
             drop(first);
             let _second = second.await.unwrap();
             let rejected = writes.admit(&user, None, &ctx(1)).await.unwrap_err();
-            assert_eq!((rejected.kind, rejected.limit), (ErrorKind::Unavailable, Some("--ingest.concurrency-max")));
+            assert_eq!(
+                (rejected.kind, rejected.limit),
+                (ErrorKind::Unavailable, Some("--ingest.concurrency-max"))
+            );
             assert_eq!(
                 rejected.message,
                 "no permit of --ingest.concurrency-max became free in time (deadline of the request)"
@@ -322,7 +435,11 @@ mod tests {
         block_on(async {
             let first = gate.admit(&user, Some(&reads), &long).await.unwrap();
             let mut second = Box::pin(gate.admit(&user, Some(&reads), &long));
-            assert!(tokio::time::timeout(Duration::ZERO, &mut second).await.is_err());
+            assert!(
+                tokio::time::timeout(Duration::ZERO, &mut second)
+                    .await
+                    .is_err()
+            );
             assert_eq!((metrics.active.get(), metrics.queued.get()), (1, 1));
             let rejected = gate.admit(&user, Some(&reads), &long).await.unwrap_err();
             assert_eq!(
@@ -332,9 +449,16 @@ mod tests {
             let of_another_tenant = gate.admit(&user, None, &long).await.unwrap();
             drop((first, of_another_tenant));
             second.await.unwrap();
-            let rejected = gate.admit(&user, Some(&FairSemaphore::new(0)), &ctx(1)).await.unwrap_err();
+            let rejected = gate
+                .admit(&user, Some(&FairSemaphore::new(0)), &ctx(1))
+                .await
+                .unwrap_err();
             assert_eq!(rejected.limit, Some(TENANT_READS_KEY));
-            assert!(rejected.message.contains("deadline of the request"), "{}", rejected.message);
+            assert!(
+                rejected.message.contains("deadline of the request"),
+                "{}",
+                rejected.message
+            );
         });
         assert_eq!((metrics.active.get(), metrics.queued.get()), (0, 0));
     }
@@ -347,7 +471,10 @@ mod tests {
             first.release();
             assert_eq!(active.get(), 0);
             let second = gate.admit(&user(), None, &ctx(60_000)).await.unwrap();
-            assert_eq!(first.reacquire(&ctx(10)).await.unwrap_err().kind, ErrorKind::Unavailable);
+            assert_eq!(
+                first.reacquire(&ctx(10)).await.unwrap_err().kind,
+                ErrorKind::Unavailable
+            );
             drop(second);
             first.reacquire(&ctx(10)).await.unwrap();
             assert_eq!(active.get(), 1);

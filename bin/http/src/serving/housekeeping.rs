@@ -1,4 +1,5 @@
-//! Periodic work of a running server: memory pressure, the active-request log, reload of the web configuration.
+//! Periodic work of a running server: memory pressure, the active-request log, reload of the web
+//! configuration.
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -29,5 +30,8 @@ pub fn start(app: Weak<App>, web: Arc<WebConfig>) -> std::io::Result<()> {
             thread::sleep(INTERVAL);
         }
     };
-    thread::Builder::new().name("housekeeping".to_owned()).spawn(work).map(drop)
+    thread::Builder::new()
+        .name("housekeeping".to_owned())
+        .spawn(work)
+        .map(drop)
 }

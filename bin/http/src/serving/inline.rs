@@ -1,7 +1,8 @@
 //! Small jobs, which run on the thread of their connection.
 //!
-//! The size of a job is an estimate, and the thread serves other connections. If a job takes longer than expected, for
-//! example to print labels of many kilobytes, further jobs run on other threads for a while.
+//! The size of a job is an estimate, and the thread serves other connections. If a job takes longer
+//! than expected, for example to print labels of many kilobytes, further jobs run on other threads
+//! for a while.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,8 @@ use parking_lot::Mutex;
 
 /// Maximum time that a small job should take.
 const TIME_MAX: Duration = Duration::from_micros(500);
-/// Suspension of small jobs after one that took longer than [`TIME_MAX`], as a multiple of its duration.
+/// Suspension of small jobs after one that took longer than [`TIME_MAX`], as a multiple of its
+/// duration.
 const SUSPENSION_FACTOR: u32 = 20;
 
 /// Decides whether small jobs run on the threads of their connections.
@@ -30,7 +32,8 @@ impl InlinePolicy {
         if is_long {
             let mut suspended_until = self.suspended_until.lock();
             // `None` is less than any time.
-            *suspended_until = (*suspended_until).max(now.checked_add(duration * SUSPENSION_FACTOR));
+            *suspended_until =
+                (*suspended_until).max(now.checked_add(duration * SUSPENSION_FACTOR));
         }
         is_long
     }

@@ -1,7 +1,8 @@
 //! Rate limit of log messages that many requests cause.
 //!
-//! While the disk is full, thousands of write requests a minute fail for one reason. The first message of a kind is
-//! logged, then one every [`INTERVAL`], with the number of suppressed messages.
+//! While the disk is full, thousands of write requests a minute fail for one reason. The first
+//! message of a kind is logged, then one every [`INTERVAL`], with the number of suppressed
+//! messages.
 
 use std::time::{Duration, Instant};
 
@@ -28,15 +29,21 @@ struct Kind {
 impl LogLimiter {
     /// Creates a limiter.
     pub(crate) const fn new() -> Self {
-        Self { kinds: Mutex::new(Vec::new()) }
+        Self {
+            kinds: Mutex::new(Vec::new()),
+        }
     }
 
-    /// Returns the number of messages of a kind suppressed since the last logged one. Returns `None` if this message is
-    /// to be suppressed too.
+    /// Returns the number of messages of a kind suppressed since the last logged one. Returns
+    /// `None` if this message is to be suppressed too.
     pub(crate) fn admit(&self, name: &'static str, now: Instant) -> Option<u64> {
         let mut all = self.kinds.lock();
         let Some(kind) = all.iter_mut().find(|kind| kind.name == name) else {
-            all.push(Kind { name, logged: now, n_suppressed: 0 });
+            all.push(Kind {
+                name,
+                logged: now,
+                n_suppressed: 0,
+            });
             return Some(0);
         };
         if now.saturating_duration_since(kind.logged) < INTERVAL {

@@ -1,4 +1,5 @@
-//! A request between its connection and its handler: authorization, admission, the blocking thread, the response body.
+//! A request between its connection and its handler: authorization, admission, the blocking thread,
+//! the response body.
 
 pub(crate) mod authorize;
 pub(crate) mod compression;

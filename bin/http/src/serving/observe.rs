@@ -30,8 +30,13 @@ pub(crate) async fn observe(
     let handler = path.as_str().replace('{', ":").replace('}', "");
     let context = context_of(&request, handler.clone());
     let name = || format!("{} {handler}", request.method());
-    let trace = state.app.tracer.start(Origin::Request(request.headers()), name);
-    trace.into_iter().for_each(|trace| context.note_trace(trace));
+    let trace = state
+        .app
+        .tracer
+        .start(Origin::Request(request.headers()), name);
+    trace
+        .into_iter()
+        .for_each(|trace| context.note_trace(trace));
     let response = match request.extensions().get::<TooManyConnections>() {
         Some(too_many) => too_many.error().into_response(),
         None => Arc::clone(&context).scope(next.run(request)).await,
@@ -39,11 +44,19 @@ pub(crate) async fn observe(
     if context.may_have_written() {
         state.singleflight.note_write();
     }
-    context.trace().inspect(|trace| describe(trace, &context, response.status()));
+    context
+        .trace()
+        .inspect(|trace| describe(trace, &context, response.status()));
     let metrics = &state.app.metrics;
     metrics.count_limit(response.extensions().get::<LimitHit>().map(|hit| hit.0));
-    metrics.http_requests.with_label_values(&[&*handler, response.status().as_str()]).inc();
-    metrics.http_seconds.with_label_values(&[&*handler]).observe(started.elapsed().as_secs_f64());
+    metrics
+        .http_requests
+        .with_label_values(&[&*handler, response.status().as_str()])
+        .inc();
+    metrics
+        .http_seconds
+        .with_label_values(&[&*handler])
+        .observe(started.elapsed().as_secs_f64());
     response
 }
 
@@ -53,7 +66,9 @@ fn describe(trace: &Trace, context: &RequestContext, status: StatusCode) {
     trace.note("http.route", context.route.as_str());
     trace.note("http.response.status_code", i64::from(status.as_u16()));
     trace.note("user_agent.original", context.user_agent.as_str());
-    context.client.inspect(|client| trace.note("client.address", client.ip().to_string().as_str()));
+    context
+        .client
+        .inspect(|client| trace.note("client.address", client.ip().to_string().as_str()));
     match context.parameters().text.as_str() {
         "" => {}
         query => trace.note("db.query.text", truncate(query, TRACED_QUERY_SIZE_MAX)),

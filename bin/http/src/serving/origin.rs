@@ -1,8 +1,9 @@
 //! Protection from requests that web pages send through the browser of a user.
 //!
-//! A browser adds its cached credentials to a form that any page posts. Therefore requests that change state must come
-//! from a page of this server, or from no page. With DNS rebinding, the host name of a foreign page resolves to this
-//! server, and the browser treats both as the same origin. `--web.allowed-hosts` rejects such a name.
+//! A browser adds its cached credentials to a form that any page posts. Therefore requests that
+//! change state must come from a page of this server, or from no page. With DNS rebinding, the host
+//! name of a foreign page resolves to this server, and the browser treats both as the same origin.
+//! `--web.allowed-hosts` rejects such a name.
 
 use std::net::IpAddr;
 
@@ -11,20 +12,38 @@ use axum::http::{Method, header};
 
 use crate::web_config::Scope;
 
-/// Checks `Host`, and for requests that change state also `Sec-Fetch-Site` or `Origin`. An empty `allowed_hosts` allows
-/// all hosts.
+/// Checks `Host`, and for requests that change state also `Sec-Fetch-Site` or `Origin`. An empty
+/// `allowed_hosts` allows all hosts.
 ///
 /// # Errors
 /// The reason to reject the request.
 pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), String> {
-    let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap_or("?"));
+    let header = |name: &str| {
+        request
+            .headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap_or("?"))
+    };
     // HTTP/2 has `:authority` instead.
-    let host = header("host").or_else(|| request.uri().authority().map(|authority| authority.as_str()));
+    let host = header("host").or_else(|| {
+        request
+            .uri()
+            .authority()
+            .map(|authority| authority.as_str())
+    });
     if !host.is_none_or(|host| is_allowed(host, allowed_hosts)) {
-        return Err(format!("Forbidden: the host {:?} is not one of --web.allowed-hosts\n", host.unwrap_or_default()));
+        return Err(format!(
+            "Forbidden: the host {:?} is not one of --web.allowed-hosts\n",
+            host.unwrap_or_default()
+        ));
     }
     let is_read = Scope::of(request.method(), request.uri().path()) == Scope::Read;
-    if is_read || matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS) {
+    if is_read
+        || matches!(
+            *request.method(),
+            Method::GET | Method::HEAD | Method::OPTIONS
+        )
+    {
         return Ok(());
     }
     let origin = header(header::ORIGIN.as_str());
@@ -35,21 +54,42 @@ pub(super) fn check(request: &Request, allowed_hosts: &[String]) -> Result<(), S
         (None, None) => true,
     };
     let from = origin.unwrap_or("another origin");
-    if is_same_origin { Ok(()) } else { Err(format!("Forbidden: a page of {from} must not change state here\n")) }
+    if is_same_origin {
+        Ok(())
+    } else {
+        Err(format!(
+            "Forbidden: a page of {from} must not change state here\n"
+        ))
+    }
 }
 
-/// Returns `true` if a host, with or without a port, is an IP address, `localhost` or one of `allowed`.
+/// Returns `true` if a host, with or without a port, is an IP address, `localhost` or one of
+/// `allowed`.
 fn is_allowed(host: &str, allowed: &[String]) -> bool {
-    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit())).map_or(host, |p| p.0);
-    let is_address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
+    let name = host
+        .rsplit_once(':')
+        .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
+        .map_or(host, |p| p.0);
+    let is_address = name
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<IpAddr>()
+        .is_ok();
     let mut known = allowed.iter().map(String::as_str).chain(["localhost"]);
     allowed.is_empty() || is_address || known.any(|known| known.eq_ignore_ascii_case(name))
 }
 
 fn is_origin_of(origin: &str, host: &str) -> bool {
-    let Some((scheme, authority)) = origin.split_once("://") else { return false };
+    let Some((scheme, authority)) = origin.split_once("://") else {
+        return false;
+    };
     let port = if scheme == "https" { ":443" } else { ":80" };
-    let without = |authority: &str| authority.strip_suffix(port).unwrap_or(authority).to_ascii_lowercase();
+    let without = |authority: &str| {
+        authority
+            .strip_suffix(port)
+            .unwrap_or(authority)
+            .to_ascii_lowercase()
+    };
     without(authority) == without(host)
 }
 
@@ -79,14 +119,30 @@ mod tests {
     #[test]
     fn pages_of_other_origins_change_no_state() {
         let check_request = |method: &str, path: &str, site: &str, origin: &str, expect: bool| {
-            let mut request = Request::builder().method(method).uri(path).header("host", "a.example:80");
+            let mut request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header("host", "a.example:80");
             for (name, value) in [("sec-fetch-site", site), ("origin", origin)] {
-                request = if value.is_empty() { request } else { request.header(name, value) };
+                request = if value.is_empty() {
+                    request
+                } else {
+                    request.header(name, value)
+                };
             }
             let request = request.body(Body::empty()).unwrap();
-            assert_eq!(check(&request, &[]).is_ok(), expect, "{method} {path} {site} {origin}");
+            assert_eq!(
+                check(&request, &[]).is_ok(),
+                expect,
+                "{method} {path} {site} {origin}"
+            );
         };
-        for path in ["/api/v1/admin/tsdb/delete_series", "/-/quit", "/api/v1/write", "/api/v1/otlp/v1/metrics"] {
+        for path in [
+            "/api/v1/admin/tsdb/delete_series",
+            "/-/quit",
+            "/api/v1/write",
+            "/api/v1/otlp/v1/metrics",
+        ] {
             check_request("POST", path, "", "", true);
             check_request("POST", path, "same-origin", "", true);
             check_request("POST", path, "none", "", true);
@@ -98,8 +154,26 @@ mod tests {
             check_request("POST", path, "", "http://b.example", false);
             check_request("POST", path, "", "null", false);
         }
-        check_request("DELETE", "/api/v1/status/queries/1", "cross-site", "", false);
-        check_request("OPTIONS", "/api/v1/admin/tsdb/snapshot", "cross-site", "http://b.example", true);
-        check_request("POST", "/api/v1/query", "cross-site", "http://b.example", true);
+        check_request(
+            "DELETE",
+            "/api/v1/status/queries/1",
+            "cross-site",
+            "",
+            false,
+        );
+        check_request(
+            "OPTIONS",
+            "/api/v1/admin/tsdb/snapshot",
+            "cross-site",
+            "http://b.example",
+            true,
+        );
+        check_request(
+            "POST",
+            "/api/v1/query",
+            "cross-site",
+            "http://b.example",
+            true,
+        );
     }
 }

@@ -21,14 +21,15 @@ use crate::params::Form;
 const FORM_SIZE_MAX: usize = 10 << 20;
 /// Forms above this size are parsed on a blocking thread: less than a millisecond of work.
 const FORM_INLINE_MAX: usize = 64 << 10;
-/// Copies of the parameters that a request may hold at a time: as parsed, as its handler uses them, as lists show them,
-/// and twice in the key of a shared computation.
+/// Copies of the parameters that a request may hold at a time: as parsed, as its handler uses them,
+/// as lists show them, and twice in the key of a shared computation.
 const FORM_COPIES: usize = 5;
 /// Growth of a form of invalid UTF-8, each byte of which becomes U+FFFD.
 const LOSSY_GROWTH: usize = 3;
 /// Maximum time for which a body may be slower than `--web.min-body-rate`.
 const RATE_GRACE: Duration = Duration::from_secs(10);
-/// Maximum time for reading the remainder of a rejected body, so that the sender can read the response.
+/// Maximum time for reading the remainder of a rejected body, so that the sender can read the
+/// response.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
 /// Maximum bytes that are read of the remainder of a rejected body.
 const DRAIN_SIZE_MAX: usize = 128 << 20;
@@ -73,12 +74,19 @@ pub(crate) struct BodyLimits {
 impl BodyLimits {
     /// Returns the limits of a body of at most `size_max` bytes, a limit that the flag `what` sets.
     pub(crate) fn new(size_max: usize, what: &'static str, settings: &Settings) -> Self {
-        Self { size_max, what, timeout: settings.args.read_timeout, rate_min: settings.args.min_body_rate }
+        Self {
+            size_max,
+            what,
+            timeout: settings.args.read_timeout,
+            rate_min: settings.args.min_body_rate,
+        }
     }
 
     /// Returns the maximum time for sending more than `size` bytes, and the flag that sets it.
     fn time_max(&self, size: usize) -> (Duration, &'static str) {
-        let at_rate = size.checked_div(self.rate_min).map(|seconds| RATE_GRACE + Duration::from_secs(seconds as u64));
+        let at_rate = size
+            .checked_div(self.rate_min)
+            .map(|seconds| RATE_GRACE + Duration::from_secs(seconds as u64));
         match at_rate.filter(|at_rate| *at_rate < self.timeout) {
             Some(at_rate) => (at_rate, "--web.min-body-rate"),
             None => (self.timeout, "--web.read-timeout"),
@@ -90,39 +98,65 @@ impl BodyLimits {
 ///
 /// # Errors
 /// See [`BodyError`].
-pub(crate) async fn read(mut body: Body, limits: BodyLimits, charge: &mut Charge) -> Result<Vec<u8>, BodyError> {
+pub(crate) async fn read(
+    mut body: Body,
+    limits: BodyLimits,
+    charge: &mut Charge,
+) -> Result<Vec<u8>, BodyError> {
     let result = read_whole(&mut body, limits, charge).await;
-    if matches!(result, Err(BodyError::TooLarge { .. } | BodyError::Memory(_))) {
+    if matches!(
+        result,
+        Err(BodyError::TooLarge { .. } | BodyError::Memory(_))
+    ) {
         // The response is the same whether the whole body was drained or not.
         let _drained = tokio::time::timeout(DRAIN_TIME_MAX, drain(body)).await;
     }
     result
 }
 
-async fn read_whole(body: &mut Body, limits: BodyLimits, charge: &mut Charge) -> Result<Vec<u8>, BodyError> {
-    let too_large = || BodyError::TooLarge { limit: limits.size_max, what: limits.what };
+async fn read_whole(
+    body: &mut Body,
+    limits: BodyLimits,
+    charge: &mut Charge,
+) -> Result<Vec<u8>, BodyError> {
+    let too_large = || BodyError::TooLarge {
+        limit: limits.size_max,
+        what: limits.what,
+    };
     let declared = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if declared > limits.size_max {
         return Err(too_large());
     }
     let started = Instant::now();
-    // The buffer grows as bytes arrive. A declared length costs a sender nothing, so it must not reserve memory.
+    // The buffer grows as bytes arrive. A declared length costs a sender nothing, so it must not
+    // reserve memory.
     let mut bytes = Vec::new();
     loop {
         let (time, flag) = limits.time_max(bytes.len());
         let frame = timeout_at(started + time, body.frame()).await;
-        let Some(frame) = frame.map_err(|_elapsed| BodyError::Slow { size: bytes.len(), time, flag })? else {
+        let Some(frame) = frame.map_err(|_elapsed| BodyError::Slow {
+            size: bytes.len(),
+            time,
+            flag,
+        })?
+        else {
             return Ok(bytes);
         };
         let frame = frame.map_err(|broken| BodyError::Broken(broken.to_string()))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         let size = bytes.len() + data.len();
         if size > limits.size_max {
             return Err(too_large());
         }
         if size > bytes.capacity() {
             let doubled = 2 * bytes.capacity();
-            let capacity = if declared >= size { doubled.min(declared).max(size) } else { doubled.max(size) };
+            let capacity = if declared >= size {
+                doubled.min(declared).max(size)
+            } else {
+                doubled.max(size)
+            };
             // A task must not block, so this does not wait for memory.
             charge.grow_without_waiting(capacity.saturating_sub(charge.size()))?;
             bytes.reserve_exact(capacity - bytes.len());
@@ -161,7 +195,10 @@ impl From<BodyError> for ApiError {
             BodyError::Broken(_) => ErrorKind::BadData,
             BodyError::Memory(_) => ErrorKind::Unavailable,
         };
-        Self { limit: error.limit(), ..Self::new(kind, error.to_string()) }
+        Self {
+            limit: error.limit(),
+            ..Self::new(kind, error.to_string())
+        }
     }
 }
 
@@ -175,22 +212,30 @@ impl FromRequest<HttpState> for Form {
 
 /// Returns a header as text: empty if it is missing, `?` if it is not ASCII.
 pub(crate) fn header_text(headers: &HeaderMap, name: HeaderName) -> &str {
-    headers.get(name).map_or("", |value| value.to_str().unwrap_or("?")).trim()
+    headers
+        .get(name)
+        .map_or("", |value| value.to_str().unwrap_or("?"))
+        .trim()
 }
 
-/// Reads the parameters of a request: from its body if the body is a form, then from its URL. They are charged until
-/// the request ends.
+/// Reads the parameters of a request: from its body if the body is a form, then from its URL. They
+/// are charged until the request ends.
 async fn read_form(request: Request, app: &App) -> Result<Form> {
     let (parts, body) = request.into_parts();
     let mut form = Form::default();
     let mut charge = app.context(None).charge();
-    let content_type = parts.headers.get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    let content_type = parts
+        .headers
+        .get(header::CONTENT_TYPE)
+        .map_or(&b""[..], |value| value.as_bytes());
     if matches!(parts.method, Method::POST | Method::PUT) && is_form(content_type) {
         let limits = BodyLimits::new(FORM_SIZE_MAX, "form size", &app.settings);
         let coding = header_text(&parts.headers, header::CONTENT_ENCODING);
         let coding = Coding::of_body(coding).ok_or_else(|| {
             let known = "gzip, deflate and zstd are";
-            ApiError::bad_data(format!("{coding} encoding of a form is not accepted; {known}"))
+            ApiError::bad_data(format!(
+                "{coding} encoding of a form is not accepted; {known}"
+            ))
         })?;
         let body = read(body, limits, &mut charge).await?;
         (form, charge) = match coding {
@@ -198,7 +243,9 @@ async fn read_form(request: Request, app: &App) -> Result<Form> {
             _ => {
                 let parsing = tokio::task::spawn_blocking(move || match coding {
                     None => parse_form(&body, charge),
-                    Some(coding) => parse_form(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?, charge),
+                    Some(coding) => {
+                        parse_form(&coding.decode(&body, FORM_SIZE_MAX, &mut charge)?, charge)
+                    }
                 });
                 parsing.await.map_err(ApiError::internal)??
             }
@@ -221,8 +268,13 @@ fn parse_form(body: &[u8], mut charge: Charge) -> Result<(Form, Charge)> {
 }
 
 fn is_form(content_type: &[u8]) -> bool {
-    let media_type = content_type.split(|&b| b == b';').next().unwrap_or_default();
-    media_type.trim_ascii().eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
+    let media_type = content_type
+        .split(|&b| b == b';')
+        .next()
+        .unwrap_or_default();
+    media_type
+        .trim_ascii()
+        .eq_ignore_ascii_case(b"application/x-www-form-urlencoded")
 }
 
 #[cfg(test)]
@@ -234,10 +286,22 @@ mod tests {
     fn check(size: usize, expect: Result<usize, &str>) {
         let memory = MemoryBudget::new("memory", 600);
         let mut charge = QueryContext::new(Duration::from_secs(60), memory.clone()).charge();
-        let limits = BodyLimits { size_max: 1000, what: "the test", timeout: Duration::from_secs(60), rate_min: 0 };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let limits = BodyLimits {
+            size_max: 1000,
+            what: "the test",
+            timeout: Duration::from_secs(60),
+            rate_min: 0,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
         let got = runtime.block_on(read(Body::from(vec![0; size]), limits, &mut charge));
-        assert_eq!(got.map(|bytes| bytes.len()).map_err(|error| error.to_string()), expect.map_err(str::to_owned));
+        assert_eq!(
+            got.map(|bytes| bytes.len())
+                .map_err(|error| error.to_string()),
+            expect.map_err(str::to_owned)
+        );
         assert!(expect.is_err() || memory.used() >= size);
     }
 
@@ -246,13 +310,21 @@ mod tests {
         check(0, Ok(0));
         check(600, Ok(600));
         check(601, Err("memory: 601 exceeds the limit of 600"));
-        check(1001, Err("request body exceeds 1000 bytes, the limit of the test"));
+        check(
+            1001,
+            Err("request body exceeds 1000 bytes, the limit of the test"),
+        );
     }
 
     #[test]
     fn a_body_has_to_keep_a_minimum_rate() {
         let check = |timeout_s, rate_min, size, expect_s, flag| {
-            let limits = BodyLimits { size_max: 0, what: "", timeout: Duration::from_secs(timeout_s), rate_min };
+            let limits = BodyLimits {
+                size_max: 0,
+                what: "",
+                timeout: Duration::from_secs(timeout_s),
+                rate_min,
+            };
             assert_eq!(limits.time_max(size), (Duration::from_secs(expect_s), flag));
         };
         check(300, 1024, 0, 10, "--web.min-body-rate");
@@ -265,7 +337,9 @@ mod tests {
     #[test]
     fn forms_are_recognized_by_their_content_type() {
         assert!(is_form(b"application/x-www-form-urlencoded"));
-        assert!(is_form(b"Application/X-WWW-form-urlencoded ; charset=utf-8"));
+        assert!(is_form(
+            b"Application/X-WWW-form-urlencoded ; charset=utf-8"
+        ));
         assert!(!is_form(b"application/json"));
         assert!(!is_form(b""));
     }

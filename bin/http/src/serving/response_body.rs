@@ -37,15 +37,27 @@ pub(crate) struct Truncated;
 impl ResponseBody {
     /// Returns the body of a complete response.
     pub(crate) fn complete(bytes: Bytes, charge: Arc<Charge>, guard: ComputationGuard) -> Self {
-        Self { source: Source::Complete(bytes, charge), charge: None, _guard: guard }
+        Self {
+            source: Source::Complete(bytes, charge),
+            charge: None,
+            _guard: guard,
+        }
     }
 
     /// Returns the body of a response that is still being written.
     pub(crate) fn stream(chunks: mpsc::Receiver<Chunk>, guard: ComputationGuard) -> Self {
-        Self { source: Source::Stream(chunks), charge: None, _guard: guard }
+        Self {
+            source: Source::Stream(chunks),
+            charge: None,
+            _guard: guard,
+        }
     }
 
-    fn frame(&mut self, bytes: Bytes, charge: Arc<Charge>) -> Poll<Option<Result<Frame<Bytes>, Truncated>>> {
+    fn frame(
+        &mut self,
+        bytes: Bytes,
+        charge: Arc<Charge>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Truncated>>> {
         self.charge = Some(charge);
         Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
@@ -55,7 +67,10 @@ impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = Truncated;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Truncated>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Truncated>>> {
         self.charge = None;
         if let Source::Stream(chunks) = &mut self.source {
             return match ready!(chunks.poll_recv(cx)) {

@@ -9,12 +9,14 @@
 //! ```
 //!
 //! Invariants
-//! 1. The buffer's capacity is charged to the request's memory budget until the client's side asks for the next chunk.
-//! 2. A body whose writer was dropped without `finish` ends in an error, so that it never parses as complete.
-//! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for one chunk. When it
-//!    has waited for the client for [`RELEASE_AFTER`], it releases its permit.
-//! 4. When the client's side is dropped, the request is interrupted. A coalesced request is interrupted with its last
-//!    client.
+//! 1. The buffer's capacity is charged to the request's memory budget until the client's side asks
+//!    for the next chunk.
+//! 2. A body whose writer was dropped without `finish` ends in an error, so that it never parses as
+//!    complete.
+//! 3. A writer never waits longer than the request's deadline, or `--web.write-stall-timeout` for
+//!    one chunk. When it has waited for the client for [`RELEASE_AFTER`], it releases its permit.
+//! 4. When the client's side is dropped, the request is interrupted. A coalesced request is
+//!    interrupted with its last client.
 //! 5. No response is longer than `--web.max-response-size`.
 
 use std::sync::Arc;
@@ -41,11 +43,13 @@ const STEP_ROOM: usize = 4 << 10;
 /// Interval at which a writer that waits for the client checks the context of its request.
 const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
-/// Time spent waiting for the client after which a writer releases its permit. A client that keeps up keeps the permit,
-/// so that there are no more responses in progress than permits. A slow client does not block other requests.
+/// Time spent waiting for the client after which a writer releases its permit. A client that keeps
+/// up keeps the permit, so that there are no more responses in progress than permits. A slow client
+/// does not block other requests.
 const RELEASE_AFTER: Duration = Duration::from_millis(100);
 
-/// The writer of a handler's response. Usage: append to [`ResponseWriter::buffer`], then call [`ResponseWriter::step`].
+/// The writer of a handler's response. Usage: append to [`ResponseWriter::buffer`], then call
+/// [`ResponseWriter::step`].
 #[derive(Debug)]
 pub(crate) struct ResponseWriter {
     ctx: QueryContext,
@@ -110,7 +114,8 @@ impl OutputSender {
 pub(crate) enum Output {
     /// Success, with the whole body.
     Complete(Bytes, Arc<Charge>),
-    /// Success, with a body larger than the buffer. The first request that takes the receiver reads it.
+    /// Success, with a body larger than the buffer. The first request that takes the receiver reads
+    /// it.
     Stream(Arc<Mutex<Option<mpsc::Receiver<Chunk>>>>),
     /// An error before anything was sent.
     Error(ApiError),
@@ -121,8 +126,8 @@ impl Output {
         Self::Stream(Arc::new(Mutex::new(Some(chunks))))
     }
 
-    /// Returns `true` if followers also get this response. A stream has only one reader. A timeout of the leader does
-    /// not apply to followers, whose deadlines are later.
+    /// Returns `true` if followers also get this response. A stream has only one reader. A timeout
+    /// of the leader does not apply to followers, whose deadlines are later.
     pub(super) fn is_for_followers(&self) -> bool {
         match self {
             Self::Complete(..) => true,
@@ -150,7 +155,12 @@ pub(crate) enum Outcome {
 
 impl ResponseWriter {
     /// Starts a response.
-    pub(crate) fn new(ctx: QueryContext, limits: ResponseLimits, output: OutputSender, permit: Option<Permit>) -> Self {
+    pub(crate) fn new(
+        ctx: QueryContext,
+        limits: ResponseLimits,
+        output: OutputSender,
+        permit: Option<Permit>,
+    ) -> Self {
         let charge = ctx.charge();
         Self {
             ctx,
@@ -164,12 +174,14 @@ impl ResponseWriter {
         }
     }
 
-    /// Drops the permit after the computation: the remaining bytes are written at the client's pace.
+    /// Drops the permit after the computation: the remaining bytes are written at the client's
+    /// pace.
     pub(crate) fn drop_permit(&mut self) {
         self.permit = None;
     }
 
-    /// Returns the buffer to append to: about [`STEP_ROOM`] bytes, then call [`ResponseWriter::step`].
+    /// Returns the buffer to append to: about [`STEP_ROOM`] bytes, then call
+    /// [`ResponseWriter::step`].
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
@@ -179,15 +191,19 @@ impl ResponseWriter {
     /// # Errors
     /// If memory is short.
     pub(crate) fn reserve(&mut self, size: usize) -> Result<()> {
-        let size = self.buffer.len().saturating_add(size).min(self.size_when_full());
+        let size = self
+            .buffer
+            .len()
+            .saturating_add(size)
+            .min(self.size_when_full());
         self.grow_to(size)
     }
 
     /// Charges the bytes in the buffer to the memory budget, and sends them once they fill a chunk.
     ///
     /// # Errors
-    /// If the request must end: its deadline has passed, the client has disconnected or is too slow, memory is short,
-    /// or the response is too long.
+    /// If the request must end: its deadline has passed, the client has disconnected or is too
+    /// slow, memory is short, or the response is too long.
     pub(crate) fn step(&mut self) -> Result<()> {
         scheduler::pause();
         self.ctx.check()?;
@@ -207,8 +223,8 @@ impl ResponseWriter {
         }
     }
 
-    /// Ends the response with an error: the client gets its status, or an aborted body if the start was sent. The body
-    /// is aborted when the writer is dropped.
+    /// Ends the response with an error: the client gets its status, or an aborted body if the start
+    /// was sent. The body is aborted when the writer is dropped.
     pub(crate) fn fail(&mut self, error: ApiError) -> Outcome {
         if !matches!(self.stage, Stage::Buffering(_)) {
             return Outcome::Truncated(error);
@@ -234,15 +250,23 @@ impl ResponseWriter {
     }
 
     fn threshold(&self) -> usize {
-        if self.is_streaming() { CHUNK_SIZE } else { self.limits.buffer_size }
+        if self.is_streaming() {
+            CHUNK_SIZE
+        } else {
+            self.limits.buffer_size
+        }
     }
 
-    /// Grows the buffer if less than [`STEP_ROOM`] is left: to a full chunk of a streamed response, otherwise to twice
-    /// its size, up to a full buffer.
+    /// Grows the buffer if less than [`STEP_ROOM`] is left: to a full chunk of a streamed response,
+    /// otherwise to twice its size, up to a full buffer.
     fn make_room(&mut self) -> Result<()> {
         if self.buffer.capacity() - self.buffer.len() < STEP_ROOM {
             let size_max = self.size_when_full();
-            let grown = if self.is_streaming() { size_max } else { size_max.min(2 * self.buffer.capacity()) };
+            let grown = if self.is_streaming() {
+                size_max
+            } else {
+                size_max.min(2 * self.buffer.capacity())
+            };
             self.grow_to(grown.max(self.buffer.len() + STEP_ROOM))?;
         }
         // A step may have written more than STEP_ROOM.
@@ -257,7 +281,8 @@ impl ResponseWriter {
     /// Grows the buffer to at least `size` bytes in all.
     fn grow_to(&mut self, size: usize) -> Result<()> {
         self.charge_up_to(size)?;
-        self.buffer.reserve_exact(size.saturating_sub(self.buffer.len()));
+        self.buffer
+            .reserve_exact(size.saturating_sub(self.buffer.len()));
         Ok(())
     }
 
@@ -275,7 +300,8 @@ impl ResponseWriter {
 
     fn start_streaming(&mut self) -> Result<()> {
         let (sender, receiver) = mpsc::channel(CHUNKS_QUEUED_MAX);
-        if let Stage::Buffering(output) = std::mem::replace(&mut self.stage, Stage::Streaming(sender))
+        if let Stage::Buffering(output) =
+            std::mem::replace(&mut self.stage, Stage::Streaming(sender))
             && output.send(Output::stream(receiver)).is_err()
         {
             return Err(self.client_disconnected());
@@ -294,9 +320,9 @@ impl ResponseWriter {
         self.check_size()?;
         let (bytes, charge) = self.take_buffer();
         match std::mem::replace(&mut self.stage, Stage::Closed) {
-            Stage::Buffering(output) => {
-                output.send(Output::Complete(bytes, Arc::new(charge))).map_err(|_| self.client_disconnected())
-            }
+            Stage::Buffering(output) => output
+                .send(Output::Complete(bytes, Arc::new(charge)))
+                .map_err(|_| self.client_disconnected()),
             streaming => {
                 self.stage = streaming;
                 self.send(Chunk::Data(bytes, charge))?;
@@ -305,9 +331,12 @@ impl ResponseWriter {
         }
     }
 
-    /// Sends a chunk, waiting until the channel has room. This applies the backpressure of a slow client.
+    /// Sends a chunk, waiting until the channel has room. This applies the backpressure of a slow
+    /// client.
     fn send(&mut self, chunk: Chunk) -> Result<()> {
-        let Stage::Streaming(chunks) = &self.stage else { return Err(self.client_disconnected()) };
+        let Stage::Streaming(chunks) = &self.stage else {
+            return Err(self.client_disconnected());
+        };
         // Fast path: the channel has room.
         if let Ok(room) = chunks.try_reserve() {
             room.send(chunk);
@@ -317,7 +346,9 @@ impl ResponseWriter {
     }
 
     fn wait_and_send(&mut self, chunk: Chunk) -> Result<()> {
-        let Stage::Streaming(chunks) = &self.stage else { return Err(self.client_disconnected()) };
+        let Stage::Streaming(chunks) = &self.stage else {
+            return Err(self.client_disconnected());
+        };
         let started = Instant::now();
         loop {
             let room = async { tokio::time::timeout(WAIT_CHECK_INTERVAL, chunks.reserve()).await };
@@ -327,7 +358,9 @@ impl ResponseWriter {
                     break;
                 }
                 Ok(Err(_closed)) => return Err(self.client_disconnected()),
-                Err(_elapsed) if started.elapsed() >= self.limits.stall_timeout => return Err(self.client_stalled()),
+                Err(_elapsed) if started.elapsed() >= self.limits.stall_timeout => {
+                    return Err(self.client_stalled());
+                }
                 Err(_elapsed) => self.ctx.check()?,
             }
             if self.waited + started.elapsed() >= RELEASE_AFTER {
@@ -386,13 +419,21 @@ mod tests {
         runtime: Runtime,
     }
 
-    /// Runs a writer on a blocking thread, as the server does, until it has ended. Nobody reads the stream.
+    /// Runs a writer on a blocking thread, as the server does, until it has ended. Nobody reads the
+    /// stream.
     fn run(write: impl FnOnce(&mut ResponseWriter) -> Result<()> + Send + 'static) -> Run {
         let runtime = runtime();
-        let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 1 << 20));
+        let ctx = QueryContext::new(
+            Duration::from_secs(60),
+            MemoryBudget::new("memory", 1 << 20),
+        );
         let (sender, receiver) = oneshot::channel();
-        let mut writer =
-            ResponseWriter::new(ctx.clone(), limits(Duration::from_millis(50)), OutputSender::Request(sender), None);
+        let mut writer = ResponseWriter::new(
+            ctx.clone(),
+            limits(Duration::from_millis(50)),
+            OutputSender::Request(sender),
+            None,
+        );
         let (output, outcome) = runtime.block_on(async {
             let work = tokio::task::spawn_blocking(move || match write(&mut writer) {
                 Ok(()) => writer.finish(),
@@ -400,11 +441,20 @@ mod tests {
             });
             (receiver.await.ok(), work.await.unwrap())
         });
-        Run { output, outcome, ctx, runtime }
+        Run {
+            output,
+            outcome,
+            ctx,
+            runtime,
+        }
     }
 
     fn limits(stall_timeout: Duration) -> ResponseLimits {
-        ResponseLimits { buffer_size: BUFFER_SIZE, size_max: SIZE_MAX, stall_timeout }
+        ResponseLimits {
+            buffer_size: BUFFER_SIZE,
+            size_max: SIZE_MAX,
+            stall_timeout,
+        }
     }
 
     fn cancel(ctx: &QueryContext) -> Box<CancelOnDrop> {
@@ -412,7 +462,11 @@ mod tests {
     }
 
     fn runtime() -> Runtime {
-        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build().unwrap()
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_time()
+            .build()
+            .unwrap()
     }
 
     fn write(writer: &mut ResponseWriter, n_bytes: usize) -> Result<()> {
@@ -427,13 +481,29 @@ mod tests {
     fn a_short_response_is_complete_and_charged_until_it_is_sent() {
         let run = run(|writer| write(writer, BUFFER_SIZE));
         assert_eq!(run.outcome, Outcome::Complete);
-        let Some(Output::Complete(bytes, charge)) = run.output else { panic!("{:?}", run.output) };
+        let Some(Output::Complete(bytes, charge)) = run.output else {
+            panic!("{:?}", run.output)
+        };
         assert_eq!(bytes.len(), 1000);
-        assert!(run.ctx.memory().used() >= 1000, "{}", run.ctx.memory().used());
+        assert!(
+            run.ctx.memory().used() >= 1000,
+            "{}",
+            run.ctx.memory().used()
+        );
         let body = ResponseBody::complete(bytes, charge, cancel(&run.ctx));
         assert_eq!(body.size_hint().exact(), Some(1000));
-        assert_eq!(run.runtime.block_on(body.collect()).unwrap().to_bytes().len(), 1000);
-        assert_eq!((run.ctx.memory().used(), run.ctx.interrupted()), (0, Some(Interrupt::Canceled)));
+        assert_eq!(
+            run.runtime
+                .block_on(body.collect())
+                .unwrap()
+                .to_bytes()
+                .len(),
+            1000
+        );
+        assert_eq!(
+            (run.ctx.memory().used(), run.ctx.interrupted()),
+            (0, Some(Interrupt::Canceled))
+        );
     }
 
     #[test]
@@ -442,8 +512,15 @@ mod tests {
             write(writer, BUFFER_SIZE)?;
             Err(ApiError::bad_data("no"))
         });
-        assert!(matches!(run.output, Some(Output::Error(ref error)) if error.message == "no"), "{:?}", run.output);
-        assert_eq!((run.outcome, run.ctx.memory().used()), (Outcome::Complete, 0));
+        assert!(
+            matches!(run.output, Some(Output::Error(ref error)) if error.message == "no"),
+            "{:?}",
+            run.output
+        );
+        assert_eq!(
+            (run.outcome, run.ctx.memory().used()),
+            (Outcome::Complete, 0)
+        );
     }
 
     #[test]
@@ -453,7 +530,9 @@ mod tests {
             Err(ApiError::bad_data("no"))
         });
         assert_eq!(run.outcome, Outcome::Truncated(ApiError::bad_data("no")));
-        let Some(Output::Stream(chunks)) = run.output else { panic!("{:?}", run.output) };
+        let Some(Output::Stream(chunks)) = run.output else {
+            panic!("{:?}", run.output)
+        };
         let body = ResponseBody::stream(chunks.lock().take().unwrap(), cancel(&run.ctx));
         run.runtime.block_on(body.collect()).unwrap_err();
         assert_eq!(run.ctx.memory().used(), 0);
@@ -462,8 +541,13 @@ mod tests {
     #[test]
     fn a_client_that_reads_nothing_is_aborted() {
         let run = run(|writer| write(writer, 10 * CHUNK_SIZE));
-        let Outcome::Truncated(error) = run.outcome else { panic!("{:?}", run.outcome) };
-        assert!(error.message.contains("--web.write-stall-timeout"), "{error:?}");
+        let Outcome::Truncated(error) = run.outcome else {
+            panic!("{:?}", run.outcome)
+        };
+        assert!(
+            error.message.contains("--web.write-stall-timeout"),
+            "{error:?}"
+        );
         assert_eq!(run.ctx.interrupted(), Some(Interrupt::Canceled));
         drop(run.output);
         assert_eq!(run.ctx.memory().used(), 0);
@@ -473,18 +557,32 @@ mod tests {
     fn a_long_response_streams_to_its_end() {
         let ctx = QueryContext::unbounded();
         let (sender, receiver) = oneshot::channel();
-        let mut writer =
-            ResponseWriter::new(ctx.clone(), limits(Duration::from_secs(60)), OutputSender::Request(sender), None);
+        let mut writer = ResponseWriter::new(
+            ctx.clone(),
+            limits(Duration::from_secs(60)),
+            OutputSender::Request(sender),
+            None,
+        );
         let size = runtime().block_on(async {
             tokio::task::spawn_blocking(move || {
                 write(&mut writer, 10 * CHUNK_SIZE).unwrap();
                 assert_eq!(writer.finish(), Outcome::Complete);
             });
-            let Ok(Output::Stream(chunks)) = receiver.await else { panic!("the response is larger than the buffer") };
+            let Ok(Output::Stream(chunks)) = receiver.await else {
+                panic!("the response is larger than the buffer")
+            };
             let chunks = chunks.lock().take().unwrap();
-            ResponseBody::stream(chunks, cancel(&ctx)).collect().await.unwrap().to_bytes().len()
+            ResponseBody::stream(chunks, cancel(&ctx))
+                .collect()
+                .await
+                .unwrap()
+                .to_bytes()
+                .len()
         });
-        assert_eq!((size, ctx.memory().used()), (10 * CHUNK_SIZE / 100 * 100, 0));
+        assert_eq!(
+            (size, ctx.memory().used()),
+            (10 * CHUNK_SIZE / 100 * 100, 0)
+        );
     }
 
     #[test]
@@ -508,6 +606,8 @@ mod tests {
             all.grow(1 << 20)?;
             write(writer, BUFFER_SIZE)
         });
-        assert!(matches!(run.output, Some(Output::Error(ref error)) if error.kind == ErrorKind::Execution));
+        assert!(
+            matches!(run.output, Some(Output::Error(ref error)) if error.kind == ErrorKind::Execution)
+        );
     }
 }

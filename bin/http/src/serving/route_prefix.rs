@@ -1,7 +1,7 @@
 //! Routing below `--web.route-prefix`.
 //!
-//! The prefix is removed from the path of a request before anything else looks at the path. As in Prometheus, nothing
-//! is served outside of the prefix, except redirects to it.
+//! The prefix is removed from the path of a request before anything else looks at the path. As in
+//! Prometheus, nothing is served outside of the prefix, except redirects to it.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -32,21 +32,32 @@ impl Routes {
     /// Creates the routes of a server that serves `inside` below its prefix.
     pub(crate) fn new(inside: Router, state: HttpState) -> Self {
         let prefix = state.app.settings.route_prefix.clone();
-        let root = endpoint::get("/", to_prefix).always_open().into_route(&state);
+        let root = endpoint::get("/", to_prefix)
+            .always_open()
+            .into_route(&state);
         let outside = Router::new()
             .route("/", root)
             .fallback(elsewhere)
             .layer(from_fn_with_state(state.clone(), authorize))
             .with_state(state);
-        Self { prefix, inside, outside, only_grpc: false }
+        Self {
+            prefix,
+            inside,
+            outside,
+            only_grpc: false,
+        }
     }
 
     /// Returns the routes of a listener that serves only gRPC.
     pub(crate) fn only_grpc(self) -> Self {
-        Self { only_grpc: true, ..self }
+        Self {
+            only_grpc: true,
+            ..self
+        }
     }
 
-    /// Returns the router that serves a request, and removes the prefix from the path of the request.
+    /// Returns the router that serves a request, and removes the prefix from the path of the
+    /// request.
     pub(crate) fn choose<B>(&self, request: &mut Request<B>) -> Router {
         // The paths of gRPC have no prefix.
         let is_grpc = grpc::is_call(request);
@@ -57,8 +68,13 @@ impl Routes {
             return self.inside.clone();
         }
         let uri = request.uri();
-        let path = Some(uri.path()).filter(|path| clean(path) == *path).and_then(|path| self.prefix.strip(path));
-        match path.filter(|path| path.starts_with('/')).and_then(|path| with_path(uri, path)) {
+        let path = Some(uri.path())
+            .filter(|path| clean(path) == *path)
+            .and_then(|path| self.prefix.strip(path));
+        match path
+            .filter(|path| path.starts_with('/'))
+            .and_then(|path| with_path(uri, path))
+        {
             Some(uri) => {
                 *request.uri_mut() = uri;
                 self.inside.clone()
@@ -86,7 +102,11 @@ async fn to_prefix(State(state): State<HttpState>) -> Response {
 
 /// Responds to a path outside of the prefix, or that is not clean.
 async fn elsewhere(State(state): State<HttpState>, request: Request) -> Response {
-    let (method, uri, prefix) = (request.method(), request.uri(), &state.app.settings.route_prefix);
+    let (method, uri, prefix) = (
+        request.method(),
+        request.uri(),
+        &state.app.settings.route_prefix,
+    );
     let plain = clean(uri.path());
     let redirected = if plain != uri.path() {
         redirect(StatusCode::TEMPORARY_REDIRECT, method, uri, &plain)

@@ -6,9 +6,10 @@
 //!            '-> singleflight (follower) --- waits for the leader's result, or computes its own if that is a stream
 //! ```
 //!
-//! A request for which a permit is free needs no task of its own: its connection starts the job, and the blocking
-//! thread wakes the connection. A small job runs on the thread of its connection instead (`inline`), because waking two
-//! threads takes longer. It is not in the active-request log, which is a file.
+//! A request for which a permit is free needs no task of its own: its connection starts the job,
+//! and the blocking thread wakes the connection. A small job runs on the thread of its connection
+//! instead (`inline`), because waking two threads takes longer. It is not in the active-request
+//! log, which is a file.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -63,7 +64,9 @@ impl Work {
 
     /// Writes a successful response with small data.
     pub(crate) fn respond_json(&mut self, data: &impl Serialize) -> Result<()> {
-        self.respond(|work| serde_json::to_writer(work.out.buffer(), data).map_err(ApiError::internal))
+        self.respond(|work| {
+            serde_json::to_writer(work.out.buffer(), data).map_err(ApiError::internal)
+        })
     }
 
     /// Writes a successful response whose data is this JSON.
@@ -85,17 +88,24 @@ impl Work {
 
     /// Writes the start of a successful response, up to its data.
     pub(crate) fn open(&mut self) {
-        self.out.buffer().extend_from_slice(b"{\"status\":\"success\",\"data\":");
+        self.out
+            .buffer()
+            .extend_from_slice(b"{\"status\":\"success\",\"data\":");
     }
 
-    /// Writes the end of a successful response, after its data. Adds a warning if replay has not restored all data yet.
+    /// Writes the end of a successful response, after its data. Adds a warning if replay has not
+    /// restored all data yet.
     pub(crate) fn close(&mut self, warnings: &[String], infos: &[String]) -> Result<()> {
         let partial = self.ctx.partial().map(str::to_owned);
         let warnings: Vec<&String> = warnings.iter().chain(&partial).collect();
         for (name, texts) in [("warnings", warnings), ("infos", infos.iter().collect())] {
             if !texts.is_empty() {
-                self.out.buffer().extend_from_slice(format!(",\"{name}\":").as_bytes());
-                self.array(texts, |out, text| json::write_html_string(out, text.as_bytes()))?;
+                self.out
+                    .buffer()
+                    .extend_from_slice(format!(",\"{name}\":").as_bytes());
+                self.array(texts, |out, text| {
+                    json::write_html_string(out, text.as_bytes())
+                })?;
             }
         }
         self.out.buffer().push(b'}');
@@ -126,8 +136,8 @@ impl Work {
     }
 }
 
-/// Memory that must be free, besides half of the budget, for a job to run on the thread of its connection: there it
-/// should not wait for memory.
+/// Memory that must be free, besides half of the budget, for a job to run on the thread of its
+/// connection: there it should not wait for memory.
 const FREE_MEMORY_MIN: usize = 4 << 20;
 
 /// Bytes that are handed to the response writer at a time.
@@ -141,8 +151,8 @@ pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 
 /// What a handler does once its request is admitted.
 pub(crate) trait Job: Send {
-    /// Returns `true` if the job takes about as long as waking another thread, and does not wait. Then it runs on the
-    /// thread of the connection.
+    /// Returns `true` if the job takes about as long as waking another thread, and does not wait.
+    /// Then it runs on the thread of the connection.
     fn is_small(&mut self, _ctx: &QueryContext, _store: &Store) -> bool {
         false
     }
@@ -160,8 +170,8 @@ impl<F: FnOnce(&mut Work) -> Result<()> + Send> Job for F {
 /// Boxed, so that the functions that pass it on are compiled once instead of once per handler.
 type BoxedJob = Box<dyn Job>;
 
-/// Waits for a permit, runs `job` on a blocking thread, and responds with the bytes that it writes, or with 204 if
-/// there are none.
+/// Waits for a permit, runs `job` on a blocking thread, and responds with the bytes that it writes,
+/// or with 204 if there are none.
 ///
 /// When the returned future or the body of the response is dropped, the request is interrupted.
 pub fn run(
@@ -173,9 +183,9 @@ pub fn run(
     run_alone(state, class, timeout, Box::new(job))
 }
 
-/// Runs `job` as [`run`] does, or waits for an identical request. Requests are identical if they have the same path and
-/// `parameters`, which must contain everything that the response depends on, including the timeout and the values of
-/// defaults.
+/// Runs `job` as [`run`] does, or waits for an identical request. Requests are identical if they
+/// have the same path and `parameters`, which must contain everything that the response depends on,
+/// including the timeout and the values of defaults.
 pub(crate) fn run_shared(
     state: &HttpState,
     class: RequestClass,
@@ -186,8 +196,8 @@ pub(crate) fn run_shared(
     join_or_run(state, class, timeout, parameters, Box::new(job))
 }
 
-/// Runs a job, which may be small, as [`run_shared`] does. That is another function because the type of a closure's
-/// argument is inferred only from a bound by `FnOnce`.
+/// Runs a job, which may be small, as [`run_shared`] does. That is another function because the
+/// type of a closure's argument is inferred only from a bound by `FnOnce`.
 pub(crate) fn run_job(
     state: &HttpState,
     class: RequestClass,
@@ -198,12 +208,19 @@ pub(crate) fn run_job(
     join_or_run(state, class, timeout, parameters, Box::new(job))
 }
 
-async fn run_alone(state: &HttpState, class: RequestClass, timeout: Option<Duration>, job: BoxedJob) -> Result {
+async fn run_alone(
+    state: &HttpState,
+    class: RequestClass,
+    timeout: Option<Duration>,
+    job: BoxedJob,
+) -> Result {
     let ctx = state.app.context(timeout);
     let cancel = CancelOnDrop(ctx.clone());
     let (sender, output) = oneshot::channel();
     start(state, class, ctx, OutputSender::Request(sender), job).await;
-    let output = output.await.unwrap_or_else(|_dropped| Output::Error(ApiError::stopping()));
+    let output = output
+        .await
+        .unwrap_or_else(|_dropped| Output::Error(ApiError::stopping()));
     respond(output, Box::new(cancel))
 }
 
@@ -219,7 +236,10 @@ async fn join_or_run(
     context.note_read();
     // The restriction of a user changes with a reload.
     let restriction = context.tenant.as_ref().map(|tenant| &tenant.matchers);
-    let key = format!("{} {} {restriction:?} {timeout:?} {parameters}", context.route, context.user);
+    let key = format!(
+        "{} {} {restriction:?} {timeout:?} {parameters}",
+        context.route, context.user
+    );
     let ctx = state.app.context(timeout);
     match state.singleflight.join(key, || CancelOnDrop(ctx.clone())) {
         Role::Leader(computation) => {
@@ -229,9 +249,16 @@ async fn join_or_run(
         Role::Follower(computation) => {
             let result = computation.result().await;
             if result.is_for_followers() {
-                state.app.metrics.requests_coalesced.with_label_values(&[class.name()]).inc();
+                state
+                    .app
+                    .metrics
+                    .requests_coalesced
+                    .with_label_values(&[class.name()])
+                    .inc();
                 let mut response = respond(result, Box::new(computation))?;
-                response.headers_mut().insert(SHARED, HeaderValue::from_static("true"));
+                response
+                    .headers_mut()
+                    .insert(SHARED, HeaderValue::from_static("true"));
                 return Ok(response);
             }
             drop((result, computation));
@@ -243,28 +270,60 @@ async fn join_or_run(
     }
 }
 
-/// Starts the computation, which outlives the leader's connection. If it has to wait for a permit, a task waits.
-fn lead(state: &HttpState, class: RequestClass, ctx: QueryContext, computation: &Arc<Computation>, job: BoxedJob) {
-    let (state, output) = (state.clone(), OutputSender::Computation(Completion::of(computation)));
+/// Starts the computation, which outlives the leader's connection. If it has to wait for a permit,
+/// a task waits.
+fn lead(
+    state: &HttpState,
+    class: RequestClass,
+    ctx: QueryContext,
+    computation: &Arc<Computation>,
+    job: BoxedJob,
+) {
+    let (state, output) = (
+        state.clone(),
+        OutputSender::Computation(Completion::of(computation)),
+    );
     let started = async move { start(&state, class, ctx, output, job).await };
     let mut started = Box::pin(RequestContext::current().scope(started));
     // Fast path: a permit is free.
-    if started.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+    if started
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_pending()
+    {
         computation.set_task(tokio::spawn(started).abort_handle());
     }
 }
 
 /// Waits for a permit, and runs or starts `job`, which sends the output.
-async fn start(state: &HttpState, class: RequestClass, ctx: QueryContext, output: OutputSender, job: BoxedJob) {
+async fn start(
+    state: &HttpState,
+    class: RequestClass,
+    ctx: QueryContext,
+    output: OutputSender,
+    job: BoxedJob,
+) {
     let context = RequestContext::current();
     context.note_read();
     let registration = state.app.active_requests.register(context, class, &ctx);
     let admitted = state.admit(class, &ctx).await;
-    match admitted.and_then(|permit| Ok((permit, state.app.store().ok_or_else(ApiError::stopping)?))) {
+    match admitted
+        .and_then(|permit| Ok((permit, state.app.store().ok_or_else(ApiError::stopping)?)))
+    {
         Ok((permit, store)) => {
             // Just before the job can read the store.
             output.begin();
-            run_or_spawn(state, Admitted { registration, permit, ctx, store, output }, job);
+            run_or_spawn(
+                state,
+                Admitted {
+                    registration,
+                    permit,
+                    ctx,
+                    store,
+                    output,
+                },
+                job,
+            );
         }
         Err(rejected) => output.reject(rejected),
     }
@@ -275,21 +334,28 @@ fn run_or_spawn(state: &HttpState, admitted: Admitted, mut job: BoxedJob) {
     let HttpState { app, inline, .. } = state;
     let started = Instant::now();
     let mut is_small = || job.is_small(&admitted.ctx, &admitted.store);
-    // After a panic, which the hook logs, the blocking thread meets it again and responds with an error.
+    // After a panic, which the hook logs, the blocking thread meets it again and responds with an
+    // error.
     let is_small = inline.is_allowed(started)
         && admitted.ctx.memory().has_plenty(FREE_MEMORY_MIN)
         && catch_unwind(AssertUnwindSafe(&mut is_small)).unwrap_or(false);
     let class = admitted.registration.request.class.name();
     let record = || {
         if inline.record(started.elapsed(), Instant::now()) {
-            app.metrics.inline_suspensions.with_label_values(&[class]).inc();
+            app.metrics
+                .inline_suspensions
+                .with_label_values(&[class])
+                .inc();
         }
     };
     if !is_small {
         record();
         return spawn(Arc::clone(app), admitted, job);
     }
-    app.metrics.requests_inline.with_label_values(&[class]).inc();
+    app.metrics
+        .requests_inline
+        .with_label_values(&[class])
+        .inc();
     // The same thread serves the client, so the job must not wait for it.
     admitted.run(app, app.settings.response.without_streaming(), job);
     record();
@@ -298,7 +364,9 @@ fn run_or_spawn(state: &HttpState, admitted: Admitted, mut job: BoxedJob) {
 /// Runs `job` on a blocking thread.
 fn spawn(app: Arc<App>, admitted: Admitted, job: BoxedJob) {
     drop(tokio::task::spawn_blocking(move || {
-        let _run = app.scheduler.start(&admitted.ctx, &admitted.registration.request.context.user);
+        let _run = app
+            .scheduler
+            .start(&admitted.ctx, &admitted.registration.request.context.user);
         admitted.registration.record_start();
         admitted.run(&app, app.settings.response, job);
     }));
@@ -316,23 +384,44 @@ struct Admitted {
 impl Admitted {
     /// Runs the job of the request, and records its end.
     fn run(self, app: &App, limits: ResponseLimits, job: BoxedJob) {
-        let Self { registration, permit, ctx, store, output } = self;
+        let Self {
+            registration,
+            permit,
+            ctx,
+            store,
+            output,
+        } = self;
         let request = &registration.request;
         request.begin();
         let (queued, context) = (request.queued(), Arc::clone(&request.context));
-        context.trace().inspect(|trace| trace.add_part("queue", queued));
+        context
+            .trace()
+            .inspect(|trace| trace.add_part("queue", queued));
         let out = ResponseWriter::new(ctx.clone(), limits, output, Some(permit));
-        let reason = perform(app, request, Work { store, ctx, out, queued, context }, job);
+        let reason = perform(
+            app,
+            request,
+            Work {
+                store,
+                ctx,
+                out,
+                queued,
+                context,
+            },
+            job,
+        );
         registration.record_end(reason.as_deref());
     }
 }
 
 /// Runs `job` and ends its response, even after a panic. Returns the reason if it failed.
 fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: BoxedJob) -> Option<String> {
-    let result = catch_unwind(AssertUnwindSafe(|| job.run(&mut work))).unwrap_or_else(|_logged_by_the_hook| {
-        app.metrics.panics.inc();
-        Err(ApiError::panicked())
-    });
+    let result = catch_unwind(AssertUnwindSafe(|| job.run(&mut work))).unwrap_or_else(
+        |_logged_by_the_hook| {
+            app.metrics.panics.inc();
+            Err(ApiError::panicked())
+        },
+    );
     let failed = result.as_ref().err().cloned();
     let outcome = match result {
         Ok(()) => work.out.finish(),
@@ -343,18 +432,28 @@ fn perform(app: &App, request: &ActiveRequest, mut work: Work, job: BoxedJob) ->
         Outcome::Truncated(error) => {
             app.metrics.responses_truncated.inc();
             app.metrics.count_limit(error.limit);
-            tracing::warn!(kind = error.kind.name(), reason = error.message, "Response truncated");
+            tracing::warn!(
+                kind = error.kind.name(),
+                reason = error.message,
+                "Response truncated"
+            );
             Some(error)
         }
     };
     let error = failed.or(truncated);
     let reason = error.as_ref().map(|error| error.message.as_str());
-    if request.class == RequestClass::Query.into() && error.as_ref().is_none_or(ApiError::is_memory_limit) {
-        app.query_breaker.record(&request.context, reason, Instant::now());
+    if request.class == RequestClass::Query.into()
+        && error.as_ref().is_none_or(ApiError::is_memory_limit)
+    {
+        app.query_breaker
+            .record(&request.context, reason, Instant::now());
     }
     note_cost(app, request, reason.is_some());
     // As in Prometheus, a query that does not parse is not logged.
-    if error.as_ref().is_none_or(|error| error.kind != ErrorKind::BadData) {
+    if error
+        .as_ref()
+        .is_none_or(|error| error.kind != ErrorKind::BadData)
+    {
         log_query(app, request, reason);
     }
     reason.map(str::to_owned)
@@ -378,13 +477,19 @@ fn note_cost(app: &App, request: &ActiveRequest, has_failed: bool) {
         user_agent: request.context.user_agent.clone(),
         ..Cost::default()
     };
-    app.top_queries.add(SystemClock.now_ms(), &request.context.parameters().text, cost);
+    app.top_queries.add(
+        SystemClock.now_ms(),
+        &request.context.parameters().text,
+        cost,
+    );
 }
 
 /// Writes a query that has ended to the query log, with the reason if it failed.
 fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
     let context = &request.context;
-    let Some(times) = context.times().filter(|_| app.query_log.is_enabled()) else { return };
+    let Some(times) = context.times().filter(|_| app.query_log.is_enabled()) else {
+        return;
+    };
     let queued = request.queued();
     app.query_log.log(&LoggedQuery {
         query: &context.parameters().text,
@@ -394,13 +499,20 @@ fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
         error: reason,
         stats: match context.stats() {
             Some(stats) => query_stats::to_json(stats, queued),
-            None => query_stats::failed_query(queued, request.age().saturating_sub(queued), request.ctx.n_samples()),
+            None => query_stats::failed_query(
+                queued,
+                request.age().saturating_sub(queued),
+                request.ctx.n_samples(),
+            ),
         },
         n_series: request.ctx.n_series(),
         memory_peak_bytes: request.ctx.memory().peak(),
         trace: context.trace().map(Trace::ids),
         origin: Origin::Http {
-            client_ip: context.client.map(|client| client.ip().to_string()).unwrap_or_default(),
+            client_ip: context
+                .client
+                .map(|client| client.ip().to_string())
+                .unwrap_or_default(),
             method: context.method.as_str(),
             path: &context.route,
         },
@@ -409,13 +521,19 @@ fn log_query(app: &App, request: &ActiveRequest, reason: Option<&str>) {
 
 fn respond(output: Output, guard: ComputationGuard) -> Result {
     match output {
-        Output::Complete(bytes, _) if bytes.is_empty() => Ok(StatusCode::NO_CONTENT.into_response()),
-        Output::Complete(bytes, charge) => Ok(json_body(ResponseBody::complete(bytes, charge, guard))),
+        Output::Complete(bytes, _) if bytes.is_empty() => {
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        Output::Complete(bytes, charge) => {
+            Ok(json_body(ResponseBody::complete(bytes, charge, guard)))
+        }
         Output::Error(error) => Err(error),
         Output::Stream(chunks) => {
             let chunks = chunks.lock().take();
             // Only one request reads a stream, and only once.
-            chunks.map(|chunks| json_body(ResponseBody::stream(chunks, guard))).ok_or_else(ApiError::stopping)
+            chunks
+                .map(|chunks| json_body(ResponseBody::stream(chunks, guard)))
+                .ok_or_else(ApiError::stopping)
         }
     }
 }

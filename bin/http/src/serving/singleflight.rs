@@ -1,12 +1,12 @@
 //! Request coalescing: identical concurrent requests are computed once.
 //!
-//! The first request is the leader and starts the computation. Requests that arrive while it runs are followers. All
-//! get the same response if it fits into the buffer. A streamed response goes to the leader only. Then, or if the
-//! leader times out, each follower computes its own response.
+//! The first request is the leader and starts the computation. Requests that arrive while it runs
+//! are followers. All get the same response if it fits into the buffer. A streamed response goes to
+//! the leader only. Then, or if the leader times out, each follower computes its own response.
 //!
 //! Invariants
-//! 1. A request sees all writes acknowledged before it arrived: a computation that has begun accepts no followers after
-//!    a write.
+//! 1. A request sees all writes acknowledged before it arrived: a computation that has begun
+//!    accepts no followers after a write.
 //! 2. A computation is canceled only when its leader and all followers have disconnected.
 //! 3. There are never more computations than requests.
 
@@ -41,8 +41,8 @@ pub(crate) struct Computation {
     _cancel: CancelOnDrop,
 }
 
-/// Completes a computation with the output of its job. Without an output the job did not run, because the server is
-/// stopping.
+/// Completes a computation with the output of its job. Without an output the job did not run,
+/// because the server is stopping.
 #[derive(Debug)]
 pub(crate) struct Completion(Weak<Computation>);
 
@@ -62,7 +62,11 @@ impl Singleflight {
     }
 
     /// Joins the computation of `key`, or creates one. `cancel` returns the guard that cancels it.
-    pub(crate) fn join(self: &Arc<Self>, key: String, cancel: impl FnOnce() -> CancelOnDrop) -> Role {
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        key: String,
+        cancel: impl FnOnce() -> CancelOnDrop,
+    ) -> Role {
         let mut computations = self.computations.lock();
         if let Some(computation) = computations.get(&key).and_then(Weak::upgrade) {
             if computation.accepts_followers() {
@@ -95,7 +99,8 @@ impl Computation {
     /// Records that the computation is about to read the store.
     pub(crate) fn begin(&self) {
         let _ordered_with_join = self.group.computations.lock();
-        self.began_at.get_or_init(|| self.group.n_writes.load(Ordering::SeqCst));
+        self.began_at
+            .get_or_init(|| self.group.n_writes.load(Ordering::SeqCst));
     }
 
     /// Passes the result to the leader and the followers. No further request can join.
@@ -107,18 +112,29 @@ impl Computation {
     /// Waits for the result.
     pub(crate) async fn result(&self) -> Output {
         let mut result = self.result.subscribe();
-        let result = result.wait_for(Option::is_some).await.map(|result| result.clone());
-        result.ok().flatten().unwrap_or_else(|| Output::Error(ApiError::stopping()))
+        let result = result
+            .wait_for(Option::is_some)
+            .await
+            .map(|result| result.clone());
+        result
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| Output::Error(ApiError::stopping()))
     }
 
     fn accepts_followers(&self) -> bool {
-        self.began_at.get().is_none_or(|&began_at| began_at == self.group.n_writes.load(Ordering::SeqCst))
+        self.began_at
+            .get()
+            .is_none_or(|&began_at| began_at == self.group.n_writes.load(Ordering::SeqCst))
     }
 
     /// Removes this computation from the list, unless another one has replaced it.
     fn remove(&self) {
         let mut computations = self.group.computations.lock();
-        if computations.get(&self.key).is_some_and(|listed| std::ptr::eq(listed.as_ptr(), self)) {
+        if computations
+            .get(&self.key)
+            .is_some_and(|listed| std::ptr::eq(listed.as_ptr(), self))
+        {
             computations.remove(&self.key);
         }
     }
@@ -180,13 +196,17 @@ mod tests {
 
     #[track_caller]
     fn leader(role: Role) -> Arc<Computation> {
-        let Role::Leader(computation) = role else { panic!("a computation is in progress") };
+        let Role::Leader(computation) = role else {
+            panic!("a computation is in progress")
+        };
         computation
     }
 
     #[track_caller]
     fn follower(role: Role) -> Arc<Computation> {
-        let Role::Follower(computation) = role else { panic!("no computation is in progress") };
+        let Role::Follower(computation) = role else {
+            panic!("no computation is in progress")
+        };
         computation
     }
 
@@ -195,9 +215,14 @@ mod tests {
         let (group, ctx) = (Arc::new(Singleflight::default()), QueryContext::unbounded());
         let first = leader(join(&group, &ctx));
         let second = follower(join(&group, &ctx));
-        first.complete(Output::Complete(Bytes::from_static(b"1"), Arc::new(ctx.charge())));
+        first.complete(Output::Complete(
+            Bytes::from_static(b"1"),
+            Arc::new(ctx.charge()),
+        ));
         for computation in [&first, &second] {
-            assert!(matches!(computation.result().await, Output::Complete(ref bytes, _) if bytes == "1"));
+            assert!(
+                matches!(computation.result().await, Output::Complete(ref bytes, _) if bytes == "1")
+            );
         }
         drop(leader(join(&group, &ctx)));
         assert!(group.computations.lock().is_empty());
@@ -247,6 +272,8 @@ mod tests {
         assert!(matches!(computation.result().await, Output::Error(_)));
         let completion = Completion::of(&computation);
         drop(computation);
-        completion.complete(Output::Error(ApiError::bad_data("no"))).unwrap_err();
+        completion
+            .complete(Output::Error(ApiError::bad_data("no")))
+            .unwrap_err();
     }
 }

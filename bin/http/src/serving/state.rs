@@ -55,10 +55,18 @@ impl HttpState {
             Gate::new(flag, n_permits, queue, metrics)
         };
         // One queue per class.
-        let queue = Queue::of_reads(settings.args.query_max_queued, settings.args.query_queue_timeout);
+        let queue = Queue::of_reads(
+            settings.args.query_max_queued,
+            settings.args.query_queue_timeout,
+        );
         let write_queue = Queue::of_writes(settings.args.max_connections);
         let gates = Gates {
-            queries: gate("--query.max-concurrency", RequestClass::Query, settings.args.query_max_concurrency, queue),
+            queries: gate(
+                "--query.max-concurrency",
+                RequestClass::Query,
+                settings.args.query_max_concurrency,
+                queue,
+            ),
             metadata: gate(
                 "--query.metadata-concurrency",
                 RequestClass::Metadata,
@@ -78,23 +86,35 @@ impl HttpState {
                 write_queue,
             ),
         };
-        Self { app, web: Arc::new(web), singleflight: Arc::default(), inline: Arc::default(), gates: Arc::new(gates) }
+        Self {
+            app,
+            web: Arc::new(web),
+            singleflight: Arc::default(),
+            inline: Arc::default(),
+            gates: Arc::new(gates),
+        }
     }
 
     /// Waits for a permit to run a request. Also limits the series of a metadata request.
     ///
     /// # Errors
-    /// The errors of [`Gate::admit`], 503 if the memory limit (`--memory.refuse-at`) is reached, and 422 if the query
-    /// breaker is open.
+    /// The errors of [`Gate::admit`], 503 if the memory limit (`--memory.refuse-at`) is reached,
+    /// and 422 if the query breaker is open.
     pub(crate) async fn admit(&self, class: RequestClass, ctx: &QueryContext) -> Result<Permit> {
         let pressure = &self.app.pressure;
-        let checked = if class == RequestClass::Write { pressure.check_writes() } else { pressure.check_queries() };
+        let checked = if class == RequestClass::Write {
+            pressure.check_writes()
+        } else {
+            pressure.check_queries()
+        };
         checked.map_err(|reason| ApiError::unavailable(reason).with_limit("--memory.refuse-at"))?;
         let context = RequestContext::current();
         if class == RequestClass::Query
             && let Some(reason) = self.app.query_breaker.check(&context, Instant::now())
         {
-            return Err(ApiError::new(ErrorKind::Execution, reason).with_limit("--query.breaker-failures"));
+            return Err(
+                ApiError::new(ErrorKind::Execution, reason).with_limit("--query.breaker-failures")
+            );
         }
         let gate = match class {
             RequestClass::Query => &self.gates.queries,
@@ -107,13 +127,27 @@ impl HttpState {
                 &self.gates.metadata
             }
         };
-        let reads = context.tenant.as_ref().filter(|_| class != RequestClass::Write);
-        gate.admit(&context.user, reads.and_then(|tenant| tenant.reads.as_ref()), ctx).await
+        let reads = context
+            .tenant
+            .as_ref()
+            .filter(|_| class != RequestClass::Write);
+        gate.admit(
+            &context.user,
+            reads.and_then(|tenant| tenant.reads.as_ref()),
+            ctx,
+        )
+        .await
     }
 
     /// Rejects further requests, and queued reads, with 503.
     pub fn begin_shutdown(&self) {
         self.app.begin_shutdown();
-        [&self.gates.queries, &self.gates.metadata, &self.gates.remote_reads].into_iter().for_each(Gate::close);
+        [
+            &self.gates.queries,
+            &self.gates.metadata,
+            &self.gates.remote_reads,
+        ]
+        .into_iter()
+        .for_each(Gate::close);
     }
 }

@@ -24,12 +24,14 @@ use super::file::{BearerToken, File};
 use super::scope::Scope;
 use super::tenants::Tenants;
 
-/// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or more.
+/// Maximum number of concurrent password comparisons: each takes a tenth of a second of CPU time or
+/// more.
 const COMPARISONS_MAX: usize = 1;
-/// A wrong password delays the next comparison by this many times its own duration: guesses use at most a quarter of a
-/// core.
+/// A wrong password delays the next comparison by this many times its own duration: guesses use at
+/// most a quarter of a core.
 const PAUSE_FACTOR: u32 = 3;
-/// Maximum number of different credentials that wait for their comparison, of one client address and of all.
+/// Maximum number of different credentials that wait for their comparison, of one client address
+/// and of all.
 const QUEUED_PER_CLIENT_MAX: usize = 8;
 const QUEUED_MAX: usize = 64;
 /// Maximum number of cached comparisons, as in exporter-toolkit.
@@ -56,7 +58,8 @@ pub(crate) struct Auth {
     /// Whether the password is correct, by a digest of user, hash and password.
     cache: Mutex<HashMap<Digest, bool>>,
     comparisons: Arc<Semaphore>,
-    /// Credentials whose comparison is queued or running: the client that sent them first, and the number of requests.
+    /// Credentials whose comparison is queued or running: the client that sent them first, and the
+    /// number of requests.
     queue: Mutex<HashMap<Digest, (Option<IpAddr>, usize)>>,
     /// The highest cost of all hashes. Every rejection takes as long as a comparison of this cost.
     cost_max: u32,
@@ -78,34 +81,63 @@ struct Token {
 
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Auth({} users, {} tokens)", self.users.len(), self.tokens.len())
+        write!(
+            f,
+            "Auth({} users, {} tokens)",
+            self.users.len(),
+            self.tokens.len()
+        )
     }
 }
 
 impl Auth {
-    /// Returns the users and tokens of a file, or `None` if there are none, which disables authentication.
+    /// Returns the users and tokens of a file, or `None` if there are none, which disables
+    /// authentication.
     ///
     /// # Errors
     /// If a hash or a token is invalid, or a file cannot be read.
-    pub(super) fn new(file: &File, folder: &Path, files: &mut Vec<Fingerprint>) -> Result<Option<Self>> {
+    pub(super) fn new(
+        file: &File,
+        folder: &Path,
+        files: &mut Vec<Fingerprint>,
+    ) -> Result<Option<Self>> {
         let mut cost_max = 0;
         for (user, hash) in &file.basic_auth_users {
-            let Some(cost) = cost(&hash.0) else { bail!("basic_auth_users.{user}: the value is not a bcrypt hash") };
+            let Some(cost) = cost(&hash.0) else {
+                bail!("basic_auth_users.{user}: the value is not a bcrypt hash")
+            };
             cost_max = cost.max(cost_max);
         }
-        let token = |(idx, of)| read_token(of, folder, files).with_context(|| format!("bearer_tokens[{idx}]"));
-        let mut tokens = file.bearer_tokens.iter().enumerate().map(token).collect::<Result<Vec<_>>>()?;
+        let token = |(idx, of)| {
+            read_token(of, folder, files).with_context(|| format!("bearer_tokens[{idx}]"))
+        };
+        let mut tokens = file
+            .bearer_tokens
+            .iter()
+            .enumerate()
+            .map(token)
+            .collect::<Result<Vec<_>>>()?;
         let tenants = Tenants::new(file)?;
-        tokens.iter_mut().for_each(|token| token.user.tenant = tenants.of(&token.user.name));
+        tokens
+            .iter_mut()
+            .for_each(|token| token.user.tenant = tenants.of(&token.user.name));
         let users = file.basic_auth_users.clone();
         let is_open = users.is_empty() && tokens.is_empty();
         let comparisons = Arc::new(Semaphore::new(COMPARISONS_MAX));
         let (cache, queue) = (Mutex::default(), Mutex::default());
-        Ok((!is_open).then_some(Self { users, tenants, tokens, cache, comparisons, queue, cost_max }))
+        Ok((!is_open).then_some(Self {
+            users,
+            tenants,
+            tokens,
+            cache,
+            comparisons,
+            queue,
+            cost_max,
+        }))
     }
 
-    /// Authenticates a request by its `Authorization` header, and returns the user or token. Users have all
-    /// scopes, except users of a tenant, who are no administrators.
+    /// Authenticates a request by its `Authorization` header, and returns the user or token. Users
+    /// have all scopes, except users of a tenant, who are no administrators.
     ///
     /// # Errors
     /// The reason why the request is denied.
@@ -115,7 +147,9 @@ impl Auth {
         scope: Scope,
         client: Option<IpAddr>,
     ) -> Result<User, Denied> {
-        let header = header.filter(|header| header.len() <= CREDENTIALS_SIZE_MAX).ok_or(Denied::Unknown)?;
+        let header = header
+            .filter(|header| header.len() <= CREDENTIALS_SIZE_MAX)
+            .ok_or(Denied::Unknown)?;
         let (scheme, credentials) = std::str::from_utf8(header)
             .ok()
             .and_then(|header| header.split_once(' '))
@@ -149,17 +183,28 @@ impl Auth {
         scope: Scope,
         client: Option<IpAddr>,
     ) -> Result<User, Denied> {
-        let decoded = STANDARD.decode(credentials).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let decoded = decoded.filter(|_| !self.users.is_empty()).ok_or(Denied::Unknown)?;
+        let decoded = STANDARD
+            .decode(credentials)
+            .ok()
+            .and_then(|bytes| String::from_utf8(bytes).ok());
+        let decoded = decoded
+            .filter(|_| !self.users.is_empty())
+            .ok_or(Denied::Unknown)?;
         let (user, password) = decoded.split_once(':').ok_or(Denied::Unknown)?;
         let hash = self.users.get(user).map_or("", |hash| &hash.0);
         // Includes the length of each part, so that different parts never have the same digest.
         let key = sha256(&[user.as_bytes(), hash.as_bytes(), password.as_bytes()]);
         let is_right = match self.cached(&key) {
             Some(is_right) => is_right,
-            None => self.compare(key, hash.to_owned(), password.to_owned(), client).await?,
+            None => {
+                self.compare(key, hash.to_owned(), password.to_owned(), client)
+                    .await?
+            }
         };
-        let user = User { name: user.into(), tenant: self.tenants.of(user) };
+        let user = User {
+            name: user.into(),
+            tenant: self.tenants.of(user),
+        };
         match is_right {
             true if user.tenant.is_some() && scope == Scope::Admin => Err(Denied::Scope(scope)),
             true => Ok(user),
@@ -167,8 +212,8 @@ impl Auth {
         }
     }
 
-    /// Compares a password with its hash, which is empty for an unknown user, on a blocking thread. The result is
-    /// cached even if the client disconnects.
+    /// Compares a password with its hash, which is empty for an unknown user, on a blocking thread.
+    /// The result is cached even if the client disconnects.
     async fn compare(
         self: &Arc<Self>,
         key: Digest,
@@ -177,7 +222,9 @@ impl Auth {
         client: Option<IpAddr>,
     ) -> Result<bool, Denied> {
         let queued = self.enqueue(key, client).ok_or(Denied::Busy)?;
-        let Ok(permit) = Arc::clone(&self.comparisons).acquire_owned().await else { return Err(Denied::Busy) };
+        let Ok(permit) = Arc::clone(&self.comparisons).acquire_owned().await else {
+            return Err(Denied::Busy);
+        };
         // Another request may have cached it meanwhile.
         if let Some(is_right) = self.cached(&key) {
             return Ok(is_right);
@@ -185,7 +232,8 @@ impl Auth {
         let auth = Arc::clone(self);
         let compared = tokio::spawn(async move {
             let (started, cost_max) = (Instant::now(), auth.cost_max);
-            let compared = tokio::task::spawn_blocking(move || compare(&password, &hash, cost_max).0);
+            let compared =
+                tokio::task::spawn_blocking(move || compare(&password, &hash, cost_max).0);
             let is_right = compared.await.unwrap_or(false);
             auth.keep(key, is_right);
             drop(queued);
@@ -201,16 +249,21 @@ impl Auth {
         Ok(compared.await.unwrap_or(false))
     }
 
-    /// Adds a request to the queue of comparisons. Returns `None` if the queue is full. Equal credentials take one
-    /// slot.
+    /// Adds a request to the queue of comparisons. Returns `None` if the queue is full. Equal
+    /// credentials take one slot.
     fn enqueue(self: &Arc<Self>, key: Digest, client: Option<IpAddr>) -> Option<Queued> {
         let mut queue = self.queue.lock();
         let of_client = queue.values().filter(|(other, _)| *other == client).count();
-        if !queue.contains_key(&key) && (queue.len() >= QUEUED_MAX || of_client >= QUEUED_PER_CLIENT_MAX) {
+        if !queue.contains_key(&key)
+            && (queue.len() >= QUEUED_MAX || of_client >= QUEUED_PER_CLIENT_MAX)
+        {
             return None;
         }
         queue.entry(key).or_insert((client, 0)).1 += 1;
-        Some(Queued { auth: Arc::clone(self), key })
+        Some(Queued {
+            auth: Arc::clone(self),
+            key,
+        })
     }
 
     fn cached(&self, key: &Digest) -> Option<bool> {
@@ -221,7 +274,10 @@ impl Auth {
         let mut cache = self.cache.lock();
         if cache.len() >= CACHE_LEN_MAX {
             // Evicts failures first: guesses must not evict correct passwords.
-            let wrong = cache.iter().find(|(_, is_right)| !**is_right).map(|(key, _)| *key);
+            let wrong = cache
+                .iter()
+                .find(|(_, is_right)| !**is_right)
+                .map(|(key, _)| *key);
             let evicted = wrong.or_else(|| cache.keys().next().copied());
             evicted.map(|evicted| cache.remove(&evicted));
         }
@@ -241,8 +297,9 @@ impl Drop for Queued {
     }
 }
 
-/// Compares a password with its hash. Returns `true` if it matches, and the time that the comparison took, in units of
-/// a comparison of cost 0. The time of a comparison that fails depends only on `cost_max`.
+/// Compares a password with its hash. Returns `true` if it matches, and the time that the
+/// comparison took, in units of a comparison of cost 0. The time of a comparison that fails depends
+/// only on `cost_max`.
 fn compare(password: &str, hash: &str, cost_max: u32) -> (bool, u64) {
     let cost = cost(hash);
     if let Some(cost) = cost
@@ -262,27 +319,48 @@ fn compare(password: &str, hash: &str, cost_max: u32) -> (bool, u64) {
 
 /// Returns the cost of a bcrypt hash, or `None` if `hash` is not a bcrypt hash.
 fn cost(hash: &str) -> Option<u32> {
-    hash.parse::<bcrypt::HashParts>().ok().map(|parts| parts.get_cost())
+    hash.parse::<bcrypt::HashParts>()
+        .ok()
+        .map(|parts| parts.get_cost())
 }
 
 fn read_token(of: &BearerToken, folder: &Path, files: &mut Vec<Fingerprint>) -> Result<Token> {
-    let BearerToken { name, token, token_file, token_sha256, scopes } = of;
-    let digest = match (&*token.0, token_file.as_os_str().is_empty(), &**token_sha256) {
+    let BearerToken {
+        name,
+        token,
+        token_file,
+        token_sha256,
+        scopes,
+    } = of;
+    let digest = match (
+        &*token.0,
+        token_file.as_os_str().is_empty(),
+        &**token_sha256,
+    ) {
         ("", false, "") => {
             let path = folder.join(token_file);
             files.push(Fingerprint::of(&path));
             let text = std::fs::read_to_string(&path).with_context(|| format!("read {path:?}"))?;
             of_token(text.trim())?
         }
-        ("", true, hex) if !hex.is_empty() => parse_hex(hex).context("token_sha256: expected 64 hex digits")?,
+        ("", true, hex) if !hex.is_empty() => {
+            parse_hex(hex).context("token_sha256: expected 64 hex digits")?
+        }
         (token, true, "") => of_token(token)?,
         _ => bail!("exactly one of token, token_file and token_sha256 is required"),
     };
     if name.is_empty() || scopes.is_empty() {
         bail!("a name and at least one of the scopes read, write and admin are required");
     }
-    let user = User { name: Arc::from(name.as_str()), tenant: None };
-    Ok(Token { user, digest, scopes: scopes.clone() })
+    let user = User {
+        name: Arc::from(name.as_str()),
+        tenant: None,
+    };
+    Ok(Token {
+        user,
+        digest,
+        scopes: scopes.clone(),
+    })
 }
 
 fn of_token(token: &str) -> Result<Digest> {
@@ -293,16 +371,26 @@ fn of_token(token: &str) -> Result<Digest> {
 }
 
 fn parse_hex(hex: &str) -> Option<Digest> {
-    HEXLOWER_PERMISSIVE.decode(hex.as_bytes()).ok()?.try_into().ok()
+    HEXLOWER_PERMISSIVE
+        .decode(hex.as_bytes())
+        .ok()?
+        .try_into()
+        .ok()
 }
 
 /// Returns the digest of strings.
 fn sha256(parts: &[&[u8]]) -> Digest {
     let whole = match parts {
         [one] => one.to_vec(),
-        parts => parts.iter().flat_map(|part| [&(part.len() as u64).to_le_bytes()[..], part].concat()).collect(),
+        parts => parts
+            .iter()
+            .flat_map(|part| [&(part.len() as u64).to_le_bytes()[..], part].concat())
+            .collect(),
     };
-    digest(&SHA256, &whole).as_ref().try_into().expect("SHA-256 has 32 bytes")
+    digest(&SHA256, &whole)
+        .as_ref()
+        .try_into()
+        .expect("SHA-256 has 32 bytes")
 }
 
 #[cfg(test)]
@@ -324,7 +412,11 @@ mod tests {
              - {{name: writer, token_sha256: {}, scopes: [write, admin]}}\n",
             HEXLOWER.encode(&sha256(&[b"wr1te"]))
         );
-        Arc::new(Auth::new(&parse(&text).unwrap(), Path::new(""), &mut Vec::new()).unwrap().unwrap())
+        Arc::new(
+            Auth::new(&parse(&text).unwrap(), Path::new(""), &mut Vec::new())
+                .unwrap()
+                .unwrap(),
+        )
     }
 
     fn basic(credentials: &str) -> String {
@@ -336,35 +428,63 @@ mod tests {
         let auth = auth();
         let check = async |header: &str, scope, expect: Result<&str, Denied>| {
             let got = auth.check(Some(header.as_bytes()), scope, None).await;
-            assert_eq!(got.map(|user| user.name.to_string()), expect.map(str::to_owned), "{header}");
+            assert_eq!(
+                got.map(|user| user.name.to_string()),
+                expect.map(str::to_owned),
+                "{header}"
+            );
         };
         check(&basic("ann:s3cret"), Scope::Admin, Ok("ann")).await;
         check(&basic("ann:s3cret"), Scope::Read, Ok("ann")).await;
         check(&basic("ann:wrong"), Scope::Read, Err(Denied::Unknown)).await;
         check(&basic("ann:"), Scope::Read, Err(Denied::Unknown)).await;
         check("bearer r3ad", Scope::Read, Ok("reader")).await;
-        check("Bearer r3ad", Scope::Write, Err(Denied::Scope(Scope::Write))).await;
+        check(
+            "Bearer r3ad",
+            Scope::Write,
+            Err(Denied::Scope(Scope::Write)),
+        )
+        .await;
         check("Bearer wr1te", Scope::Admin, Ok("writer")).await;
         check("Bearer wr1te", Scope::Read, Err(Denied::Scope(Scope::Read))).await;
-        for header in ["", "Bearer", "Bearer ", "Bearer x", "Basic !", "Basic", "Digest x", &basic("ann")] {
+        for header in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Bearer x",
+            "Basic !",
+            "Basic",
+            "Digest x",
+            &basic("ann"),
+        ] {
             check(header, Scope::Read, Err(Denied::Unknown)).await;
         }
-        assert_eq!(auth.check(None, Scope::Read, None).await.err(), Some(Denied::Unknown));
+        assert_eq!(
+            auth.check(None, Scope::Read, None).await.err(),
+            Some(Denied::Unknown)
+        );
     }
 
     #[tokio::test]
     async fn comparisons_are_cached_within_a_bound() {
         let auth = auth();
-        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read, None).await.unwrap();
+        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read, None)
+            .await
+            .unwrap();
         let kept = || auth.cache.lock().len();
         assert_eq!(kept(), 1);
-        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read, None).await.unwrap();
+        auth.check(Some(basic("ann:s3cret").as_bytes()), Scope::Read, None)
+            .await
+            .unwrap();
         assert_eq!(kept(), 1);
         for i in 0..2 * CACHE_LEN_MAX {
             auth.keep(sha256(&[&i.to_le_bytes()]), false);
         }
         assert_eq!(kept(), CACHE_LEN_MAX);
-        assert!(auth.cache.lock().values().any(|&is_right| is_right), "guesses do not push out who is right");
+        assert!(
+            auth.cache.lock().values().any(|&is_right| is_right),
+            "guesses do not push out who is right"
+        );
     }
 
     #[tokio::test]
@@ -372,23 +492,41 @@ mod tests {
         let auth = auth();
         let client = |last| Some(IpAddr::from([10, 0, 0, last]));
         let key = |i: usize| sha256(&[&i.to_le_bytes()]);
-        let queued: Vec<_> = (0..QUEUED_PER_CLIENT_MAX).map(|i| auth.enqueue(key(i), client(1)).unwrap()).collect();
-        assert!(auth.enqueue(key(QUEUED_PER_CLIENT_MAX), client(1)).is_none());
-        assert!(auth.enqueue(key(0), client(1)).is_some(), "equal credentials are compared once");
+        let queued: Vec<_> = (0..QUEUED_PER_CLIENT_MAX)
+            .map(|i| auth.enqueue(key(i), client(1)).unwrap())
+            .collect();
+        assert!(
+            auth.enqueue(key(QUEUED_PER_CLIENT_MAX), client(1))
+                .is_none()
+        );
+        assert!(
+            auth.enqueue(key(0), client(1)).is_some(),
+            "equal credentials are compared once"
+        );
         let others: Vec<_> = (QUEUED_PER_CLIENT_MAX..QUEUED_MAX)
-            .map(|i| auth.enqueue(key(i), client(1 + (i / QUEUED_PER_CLIENT_MAX) as u8)).unwrap())
+            .map(|i| {
+                auth.enqueue(key(i), client(1 + (i / QUEUED_PER_CLIENT_MAX) as u8))
+                    .unwrap()
+            })
             .collect();
         assert!(auth.enqueue(key(QUEUED_MAX), client(200)).is_none());
         drop((queued, others));
         assert!(auth.queue.lock().is_empty());
     }
 
-    /// The response to an unknown user took another time than that to a user whose hash has a low cost.
+    /// The response to an unknown user took another time than that to a user whose hash has a low
+    /// cost.
     #[test]
     fn all_rejections_take_the_same_time() {
-        let hashes: Vec<_> = (COST..COST + 3).map(|cost| bcrypt::hash("s3cret", cost).unwrap()).collect();
+        let hashes: Vec<_> = (COST..COST + 3)
+            .map(|cost| bcrypt::hash("s3cret", cost).unwrap())
+            .collect();
         for hash in &hashes {
-            assert_eq!(compare("wrong", hash, COST + 2), (false, 1 << (COST + 2)), "{hash}");
+            assert_eq!(
+                compare("wrong", hash, COST + 2),
+                (false, 1 << (COST + 2)),
+                "{hash}"
+            );
         }
         // An unknown user.
         assert_eq!(compare("", "", COST + 2), (false, 1 << (COST + 2)));
@@ -398,15 +536,37 @@ mod tests {
     #[test]
     fn invalid_users_and_tokens_are_rejected() {
         let check = |text: &str, expect: &str| {
-            let rejected = Auth::new(&parse(text).unwrap(), Path::new(""), &mut Vec::new()).unwrap_err();
+            let rejected =
+                Auth::new(&parse(text).unwrap(), Path::new(""), &mut Vec::new()).unwrap_err();
             assert!(format!("{rejected:#}").contains(expect), "{rejected:#}");
         };
-        check("basic_auth_users: {ann: s3cret}", "basic_auth_users.ann: the value is not a bcrypt hash");
-        check("bearer_tokens: [{name: x, scopes: [read]}]", "bearer_tokens[0]: the token is empty");
-        check("bearer_tokens: [{token: x, scopes: [read]}]", "a name and at least one of the scopes");
-        check("bearer_tokens: [{name: x, token: x}]", "at least one of the scopes");
-        check("bearer_tokens: [{name: x, token_sha256: abc, scopes: [read]}]", "expected 64 hex digits");
-        check("bearer_tokens: [{name: x, token: a, token_file: b, scopes: [read]}]", "exactly one of");
-        check("bearer_tokens: [{name: x, token_file: nowhere, scopes: [read]}]", "read \"nowhere\"");
+        check(
+            "basic_auth_users: {ann: s3cret}",
+            "basic_auth_users.ann: the value is not a bcrypt hash",
+        );
+        check(
+            "bearer_tokens: [{name: x, scopes: [read]}]",
+            "bearer_tokens[0]: the token is empty",
+        );
+        check(
+            "bearer_tokens: [{token: x, scopes: [read]}]",
+            "a name and at least one of the scopes",
+        );
+        check(
+            "bearer_tokens: [{name: x, token: x}]",
+            "at least one of the scopes",
+        );
+        check(
+            "bearer_tokens: [{name: x, token_sha256: abc, scopes: [read]}]",
+            "expected 64 hex digits",
+        );
+        check(
+            "bearer_tokens: [{name: x, token: a, token_file: b, scopes: [read]}]",
+            "exactly one of",
+        );
+        check(
+            "bearer_tokens: [{name: x, token_file: nowhere, scopes: [read]}]",
+            "read \"nowhere\"",
+        );
     }
 }

@@ -15,7 +15,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
 };
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
@@ -33,7 +34,9 @@ pub(super) fn verifier(
     let (is_mandatory, is_verified) = match (&*of.client_auth_type, &client_ca) {
         ("" | "NoClientCert", None) if of.client_allowed_sans.is_empty() => return Ok(None),
         ("" | "NoClientCert", None) => {
-            bail!("tls_server_config: client_allowed_sans have been configured without a client_auth_type")
+            bail!(
+                "tls_server_config: client_allowed_sans have been configured without a client_auth_type"
+            )
         }
         ("" | "NoClientCert", Some(_)) => {
             bail!("tls_server_config: client CAs have been configured without a client_auth_type")
@@ -45,12 +48,24 @@ pub(super) fn verifier(
         (other, _) => bail!("tls_server_config.client_auth_type: {other:?} is unknown"),
     };
     let algorithms = provider.signature_verification_algorithms;
-    let chain = if is_verified { Some(chain_verifier(client_ca, provider)?) } else { None };
+    let chain = if is_verified {
+        Some(chain_verifier(client_ca, provider)?)
+    } else {
+        None
+    };
     let allowed_sans = of.client_allowed_sans.clone();
-    Ok(Some(Arc::new(ClientCerts { is_mandatory, chain, allowed_sans, algorithms })))
+    Ok(Some(Arc::new(ClientCerts {
+        is_mandatory,
+        chain,
+        allowed_sans,
+        algorithms,
+    })))
 }
 
-fn chain_verifier(client_ca: Option<Vec<u8>>, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>> {
+fn chain_verifier(
+    client_ca: Option<Vec<u8>>,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>> {
     let ca = client_ca.context("tls_server_config.client_ca_file: it is missing")?;
     let mut roots = RootCertStore::empty();
     for cert in CertificateDer::pem_slice_iter(&ca) {
@@ -79,7 +94,9 @@ impl ClientCertVerifier for ClientCerts {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.chain.as_ref().map_or(&[], |chain| chain.root_hint_subjects())
+        self.chain
+            .as_ref()
+            .map_or(&[], |chain| chain.root_hint_subjects())
     }
 
     fn verify_client_cert(
@@ -92,7 +109,9 @@ impl ClientCertVerifier for ClientCerts {
             chain.verify_client_cert(end_entity, intermediates, now)?;
         }
         let is_allowed = self.allowed_sans.is_empty()
-            || subject_alternative_names(end_entity)?.iter().any(|name| self.allowed_sans.contains(name));
+            || subject_alternative_names(end_entity)?
+                .iter()
+                .any(|name| self.allowed_sans.contains(name));
         match is_allowed {
             true => Ok(ClientCertVerified::assertion()),
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
@@ -122,14 +141,18 @@ impl ClientCertVerifier for ClientCerts {
     }
 }
 
-/// Returns the subject alternative names of a certificate: host names, e-mail addresses, IP addresses and URIs, in the
-/// form that exporter-toolkit compares.
+/// Returns the subject alternative names of a certificate: host names, e-mail addresses, IP
+/// addresses and URIs, in the form that exporter-toolkit compares.
 fn subject_alternative_names(cert: &CertificateDer<'_>) -> Result<Vec<String>, Error> {
     let bad = || Error::from(CertificateError::BadEncoding);
     let (_, cert) = X509Certificate::from_der(cert).map_err(|_| bad())?;
-    let Some(names) = cert.subject_alternative_name().map_err(|_| bad())? else { return Ok(Vec::new()) };
+    let Some(names) = cert.subject_alternative_name().map_err(|_| bad())? else {
+        return Ok(Vec::new());
+    };
     let name = |name: &GeneralName<'_>| match name {
-        GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => Some((*name).to_owned()),
+        GeneralName::DNSName(name) | GeneralName::RFC822Name(name) | GeneralName::URI(name) => {
+            Some((*name).to_owned())
+        }
         GeneralName::IPAddress(bytes) => ip_address(bytes).map(|address| address.to_string()),
         _ => None,
     };
@@ -138,7 +161,8 @@ fn subject_alternative_names(cert: &CertificateDer<'_>) -> Result<Vec<String>, E
 
 fn ip_address(bytes: &[u8]) -> Option<IpAddr> {
     let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
-    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+    v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok()
 }
 
 #[cfg(test)]
@@ -151,10 +175,17 @@ mod tests {
     fn cert(names: Vec<SanType>) -> CertificateDer<'static> {
         let mut params = CertificateParams::default();
         params.subject_alt_names = names;
-        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().clone()
+        params
+            .self_signed(&KeyPair::generate().unwrap())
+            .unwrap()
+            .der()
+            .clone()
     }
 
-    fn of(client_auth_type: &str, allowed_sans: &[&str]) -> Result<Option<Arc<dyn ClientCertVerifier>>> {
+    fn of(
+        client_auth_type: &str,
+        allowed_sans: &[&str],
+    ) -> Result<Option<Arc<dyn ClientCertVerifier>>> {
         let client_allowed_sans = allowed_sans.iter().map(|san| (*san).to_owned()).collect();
         let config = TlsServerConfig {
             client_auth_type: client_auth_type.to_owned(),
@@ -175,30 +206,63 @@ mod tests {
         ];
         let cert = cert(names);
         let check = |allowed: &str, expect: bool| {
-            let verifier = of("RequireAnyClientCert", &["other.example", allowed]).unwrap().unwrap();
-            assert_eq!(verifier.verify_client_cert(&cert, &[], UnixTime::now()).is_ok(), expect, "{allowed}");
+            let verifier = of("RequireAnyClientCert", &["other.example", allowed])
+                .unwrap()
+                .unwrap();
+            assert_eq!(
+                verifier
+                    .verify_client_cert(&cert, &[], UnixTime::now())
+                    .is_ok(),
+                expect,
+                "{allowed}"
+            );
         };
-        for allowed in ["node-1.example", "ann@example.com", "spiffe://cluster/ns/monitoring", "10.0.0.1", "fd00::1"] {
+        for allowed in [
+            "node-1.example",
+            "ann@example.com",
+            "spiffe://cluster/ns/monitoring",
+            "10.0.0.1",
+            "fd00::1",
+        ] {
             check(allowed, true);
         }
         for allowed in ["node-2.example", "example", "10.0.0.2", ""] {
             check(allowed, false);
         }
         let none = of("RequireAnyClientCert", &["x"]).unwrap().unwrap();
-        assert!(none.verify_client_cert(&self::cert(Vec::new()), &[], UnixTime::now()).is_err());
-        assert!(none.verify_client_cert(&CertificateDer::from(vec![0x30, 0x80, 1]), &[], UnixTime::now()).is_err());
+        assert!(
+            none.verify_client_cert(&self::cert(Vec::new()), &[], UnixTime::now())
+                .is_err()
+        );
+        assert!(
+            none.verify_client_cert(
+                &CertificateDer::from(vec![0x30, 0x80, 1]),
+                &[],
+                UnixTime::now()
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn certificates_are_required_by_type() {
         let check = |client_auth_type: &str, expect: Option<bool>| {
             let verifier = of(client_auth_type, &[]).unwrap();
-            assert_eq!(verifier.map(|verifier| verifier.client_auth_mandatory()), expect, "{client_auth_type}");
+            assert_eq!(
+                verifier.map(|verifier| verifier.client_auth_mandatory()),
+                expect,
+                "{client_auth_type}"
+            );
         };
         check("", None);
         check("NoClientCert", None);
         check("RequestClientCert", Some(false));
         check("RequireAnyClientCert", Some(true));
-        assert!(of("", &["x"]).unwrap_err().to_string().contains("without a client_auth_type"));
+        assert!(
+            of("", &["x"])
+                .unwrap_err()
+                .to_string()
+                .contains("without a client_auth_type")
+        );
     }
 }

@@ -99,18 +99,23 @@ const HEADERS: [&str; 5] = [
     "X-XSS-Protection",
 ];
 /// The headers that may have certain values only, as there.
-const HEADER_VALUES: [(&str, &[&str]); 2] =
-    [("X-Content-Type-Options", &["nosniff"]), ("X-Frame-Options", &["deny", "sameorigin"])];
+const HEADER_VALUES: [(&str, &[&str]); 2] = [
+    ("X-Content-Type-Options", &["nosniff"]),
+    ("X-Frame-Options", &["deny", "sameorigin"]),
+];
 
 /// Parses a file.
 ///
 /// # Errors
-/// If it is not YAML, or has an unknown, repeated or unsupported key. The message contains no values.
+/// If it is not YAML, or has an unknown, repeated or unsupported key. The message contains no
+/// values.
 pub(super) fn parse(text: &str) -> Result<File> {
     // Rejects a repeated key, which the maps of a file accept.
     let value: serde_yaml_ng::Value = serde_yaml_ng::from_str(text)?;
     if value.get("rate_limit").is_some() {
-        bail!("rate_limit is not supported; --web.max-connections and --query.max-concurrency limit the load");
+        bail!(
+            "rate_limit is not supported; --web.max-connections and --query.max-concurrency limit the load"
+        );
     }
     let file: Option<File> = serde_yaml_ng::from_str(text).map_err(yaml_error)?;
     Ok(file.unwrap_or_default())
@@ -128,19 +133,32 @@ impl HttpServerConfig {
     /// If one may not be configured.
     pub(super) fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>> {
         let header = |(name, value): (&String, &String)| {
-            if !HEADERS.iter().any(|allowed| allowed.eq_ignore_ascii_case(name)) {
-                bail!("http_server_config.headers: {name:?} cannot be configured, only {HEADERS:?}");
+            if !HEADERS
+                .iter()
+                .any(|allowed| allowed.eq_ignore_ascii_case(name))
+            {
+                bail!(
+                    "http_server_config.headers: {name:?} cannot be configured, only {HEADERS:?}"
+                );
             }
-            let known = HEADER_VALUES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-            if let Some((_, values)) = known.filter(|(_, values)| !values.contains(&value.as_str())) {
+            let known = HEADER_VALUES
+                .iter()
+                .find(|(known, _)| known.eq_ignore_ascii_case(name));
+            if let Some((_, values)) = known.filter(|(_, values)| !values.contains(&value.as_str()))
+            {
                 bail!("http_server_config.headers: {name}: expected one of {values:?}");
             }
             let name = name.parse::<HeaderName>()?;
-            let value =
-                value.parse().map_err(|_| anyhow!("http_server_config.headers: the value of {name} is not valid"))?;
+            let value = value.parse().map_err(|_| {
+                anyhow!("http_server_config.headers: the value of {name} is not valid")
+            })?;
             Ok((name, value))
         };
-        self.headers.iter().filter(|(_, value)| !value.is_empty()).map(header).collect()
+        self.headers
+            .iter()
+            .filter(|(_, value)| !value.is_empty())
+            .map(header)
+            .collect()
     }
 }
 
@@ -151,7 +169,11 @@ mod tests {
     fn check(text: &str, expect: &str) {
         let rejected = parse(text)
             .map_err(|error| error.to_string())
-            .and_then(|file| file.http_server_config.headers().map_err(|error| error.to_string()));
+            .and_then(|file| {
+                file.http_server_config
+                    .headers()
+                    .map_err(|error| error.to_string())
+            });
         let rejected = rejected.unwrap_err();
         assert!(rejected.contains(expect), "{rejected}");
     }
@@ -159,20 +181,42 @@ mod tests {
     #[test]
     fn unknown_keys_are_rejected_by_name() {
         check("tls_config: {}", "unknown field `tls_config`");
-        check("tls_server_config: {cert_path: x}", "unknown field `cert_path`");
+        check(
+            "tls_server_config: {cert_path: x}",
+            "unknown field `cert_path`",
+        );
         check("bearer_tokens: [{scopes: [all]}]", "unknown variant `all`");
-        check("http_server_config: {headers: {Server: x}}", "\"Server\" cannot be configured");
-        check("http_server_config: {headers: {X-XSS-Protection: \"a\\nb\"}}", "is not valid");
-        check("http_server_config: {headers: {X-Frame-Options: foo}}", "expected one of [\"deny\", \"sameorigin\"]");
-        check("basic_auth_users: {a: x, a: y}", "duplicate entry with key \"a\"");
+        check(
+            "http_server_config: {headers: {Server: x}}",
+            "\"Server\" cannot be configured",
+        );
+        check(
+            "http_server_config: {headers: {X-XSS-Protection: \"a\\nb\"}}",
+            "is not valid",
+        );
+        check(
+            "http_server_config: {headers: {X-Frame-Options: foo}}",
+            "expected one of [\"deny\", \"sameorigin\"]",
+        );
+        check(
+            "basic_auth_users: {a: x, a: y}",
+            "duplicate entry with key \"a\"",
+        );
         check("rate_limit: {interval: 1s}", "rate_limit is not supported");
         parse("").unwrap();
     }
 
     #[test]
     fn secrets_are_not_shown() {
-        let file = parse("basic_auth_users: {ann: hash}\nbearer_tokens: [{token: abc}]\ntls_server_config: {key: k3y}");
+        let file = parse(
+            "basic_auth_users: {ann: hash}\nbearer_tokens: [{token: abc}]\ntls_server_config: {key: k3y}",
+        );
         let shown = format!("{:?}", file.unwrap());
-        assert!(!["hash", "abc", "k3y"].iter().any(|secret| shown.contains(secret)), "{shown}");
+        assert!(
+            !["hash", "abc", "k3y"]
+                .iter()
+                .any(|secret| shown.contains(secret)),
+            "{shown}"
+        );
     }
 }

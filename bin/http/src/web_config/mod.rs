@@ -1,9 +1,10 @@
 //! `--web.config.file`: TLS, client certificates, passwords, tokens.
 //!
-//! The format is Prometheus' exporter-toolkit format, plus `bearer_tokens` and `tenants`. The file, and the files that
-//! it names, are checked once a second. A change applies to new connections and requests. An invalid file is logged and
-//! changes nothing. A file that would disable authentication or TLS is treated as invalid: an empty file, for example
-//! while it is being written, does not open the server.
+//! The format is Prometheus' exporter-toolkit format, plus `bearer_tokens` and `tenants`. The file,
+//! and the files that it names, are checked once a second. A change applies to new connections and
+//! requests. An invalid file is logged and changes nothing. A file that would disable
+//! authentication or TLS is treated as invalid: an empty file, for example while it is being
+//! written, does not open the server.
 //!
 //! Invariants
 //! 1. With a user or a token in the file, every request must authenticate.
@@ -70,10 +71,16 @@ impl WebConfig {
     /// # Errors
     /// If it is invalid, in one sentence that names the key.
     pub fn load(path: Option<&Path>) -> Result<Self> {
-        let Some(path) = path else { return Ok(Self::default()) };
+        let Some(path) = path else {
+            return Ok(Self::default());
+        };
         let loaded = Loaded::read(path)?;
         let seen = Mutex::new(loaded.files.clone());
-        Ok(Self { path: Some(path.to_owned()), loaded: RwLock::new(Arc::new(loaded)), seen })
+        Ok(Self {
+            path: Some(path.to_owned()),
+            loaded: RwLock::new(Arc::new(loaded)),
+            seen,
+        })
     }
 
     /// Returns the configuration in force.
@@ -85,11 +92,15 @@ impl WebConfig {
     pub(crate) fn reload_if_changed(&self, failures: &IntCounter) {
         let Some(path) = &self.path else { return };
         let mut seen = self.seen.lock();
-        let now: Vec<_> = seen.iter().map(|file| Fingerprint::of(&file.path)).collect();
+        let now: Vec<_> = seen
+            .iter()
+            .map(|file| Fingerprint::of(&file.path))
+            .collect();
         if now == *seen {
             return;
         }
-        let loaded = Loaded::read(path).and_then(|loaded| loaded.check_successor_of(&self.current()));
+        let loaded =
+            Loaded::read(path).and_then(|loaded| loaded.check_successor_of(&self.current()));
         match loaded {
             Ok(loaded) => {
                 *seen = loaded.files.clone();
@@ -116,17 +127,32 @@ impl Loaded {
         let file = file::parse(&text).with_context(about)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let http2 = file.http_server_config.http2();
-        let tls =
-            file.tls_server_config.as_ref().map(|of| tls::server_config(of, http2, folder, &mut files)).transpose();
+        let tls = file
+            .tls_server_config
+            .as_ref()
+            .map(|of| tls::server_config(of, http2, folder, &mut files))
+            .transpose();
         let tls = tls.with_context(about)?.flatten();
-        let requires_client_certs = tls.as_ref().is_some_and(|(_, requires_client_certs)| *requires_client_certs);
+        let requires_client_certs = tls
+            .as_ref()
+            .is_some_and(|(_, requires_client_certs)| *requires_client_certs);
         let tls = tls.map(|(tls, _)| tls);
-        let auth = Auth::new(&file, folder, &mut files).with_context(about)?.map(Arc::new);
+        let auth = Auth::new(&file, folder, &mut files)
+            .with_context(about)?
+            .map(Arc::new);
         let headers = file.http_server_config.headers().with_context(about)?;
-        Ok(Self { tls, http2, auth, headers, requires_client_certs, files })
+        Ok(Self {
+            tls,
+            http2,
+            auth,
+            headers,
+            requires_client_certs,
+            files,
+        })
     }
 
-    /// Checks that a reload disables neither authentication nor TLS. Disabling them takes a restart.
+    /// Checks that a reload disables neither authentication nor TLS. Disabling them takes a
+    /// restart.
     fn check_successor_of(self, old: &Self) -> Result<Self> {
         ensure!(
             self.auth.is_some() || old.auth.is_none(),
@@ -158,12 +184,16 @@ impl Default for Loaded {
 }
 
 impl Fingerprint {
-    /// Returns the fingerprint of a file. Call this before the file is read: a change during the read is then seen by
-    /// the next check.
+    /// Returns the fingerprint of a file. Call this before the file is read: a change during the
+    /// read is then seen by the next check.
     fn of(path: &Path) -> Self {
         let metadata = std::fs::metadata(path).ok();
-        let modified = metadata.and_then(|metadata| Some((metadata.modified().ok()?, metadata.len())));
-        Self { path: path.to_owned(), modified }
+        let modified =
+            metadata.and_then(|metadata| Some((metadata.modified().ok()?, metadata.len())));
+        Self {
+            path: path.to_owned(),
+            modified,
+        }
     }
 }
 
@@ -194,11 +224,19 @@ mod tests {
         assert!(config.current().auth.is_some(), "the old one stays");
         write("http_server_config: {headers: {X-Frame-Options: deny}}");
         reload();
-        assert!(config.current().auth.is_some() && config.current().headers.is_empty(), "it would open the server");
+        assert!(
+            config.current().auth.is_some() && config.current().headers.is_empty(),
+            "it would open the server"
+        );
         assert_eq!(failures.get(), 2);
-        write("basic_auth_users: {ann: $2b$04$8KrP1t9Y6XYqt1mVmw0l0uf.ZLKs2s.t/PXMuPbGNDzI3XCW.H3Ey}");
+        write(
+            "basic_auth_users: {ann: $2b$04$8KrP1t9Y6XYqt1mVmw0l0uf.ZLKs2s.t/PXMuPbGNDzI3XCW.H3Ey}",
+        );
         reload();
-        assert_eq!(format!("{:?}", config.current().auth), "Some(Auth(1 users, 0 tokens))");
+        assert_eq!(
+            format!("{:?}", config.current().auth),
+            "Some(Auth(1 users, 0 tokens))"
+        );
         assert!(WebConfig::load(None).unwrap().current().auth.is_none());
     }
 
@@ -208,13 +246,26 @@ mod tests {
         for changed in ["web.yml", "token"] {
             let dir = TempDir::new().unwrap();
             let path_of = |name: &str| dir.path().join(name);
-            let texts =
-                [("web.yml", "bearer_tokens: [{name: x, token_file: token, scopes: [read]}]"), ("token", "abc")];
-            texts.iter().for_each(|(name, text)| std::fs::write(path_of(name), text).unwrap());
+            let texts = [
+                (
+                    "web.yml",
+                    "bearer_tokens: [{name: x, token_file: token, scopes: [read]}]",
+                ),
+                ("token", "abc"),
+            ];
+            texts
+                .iter()
+                .for_each(|(name, text)| std::fs::write(path_of(name), text).unwrap());
             let (path, text) = (path_of(changed), std::fs::read(path_of(changed)).unwrap());
             // The reader of a pipe waits for its text, so the change comes while the file is read.
             std::fs::remove_file(&path).unwrap();
-            assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+            assert!(
+                Command::new("mkfifo")
+                    .arg(&path)
+                    .status()
+                    .unwrap()
+                    .success()
+            );
             let loaded = thread::scope(|scope| {
                 let reader = scope.spawn(|| Loaded::read(&path_of("web.yml")).unwrap());
                 let mut pipe = OpenOptions::new().write(true).open(&path).unwrap();
@@ -225,8 +276,15 @@ mod tests {
                 reader.join().unwrap()
             });
             let is_changed = |file: &Fingerprint| Fingerprint::of(&file.path) != *file;
-            let found: Vec<_> = loaded.files.iter().map(|file| (file.path.clone(), is_changed(file))).collect();
-            assert_eq!(found, texts.map(|(name, _)| (path_of(name), name == changed)));
+            let found: Vec<_> = loaded
+                .files
+                .iter()
+                .map(|file| (file.path.clone(), is_changed(file)))
+                .collect();
+            assert_eq!(
+                found,
+                texts.map(|(name, _)| (path_of(name), name == changed))
+            );
         }
     }
 }

@@ -14,8 +14,9 @@ use super::{Fingerprint, client_certs};
 /// The ALPN id of HTTP/2.
 pub(crate) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// Returns the configuration of rustls and whether it requires client certificates. Returns `None` for an empty
-/// section, which means plain text. Paths are relative to `folder`. The files that were read are added to `files`.
+/// Returns the configuration of rustls and whether it requires client certificates. Returns `None`
+/// for an empty section, which means plain text. Paths are relative to `folder`. The files that
+/// were read are added to `files`.
 ///
 /// # Errors
 /// If a setting is missing or invalid. The message names the key.
@@ -25,10 +26,11 @@ pub(super) fn server_config(
     folder: &Path,
     files: &mut Vec<Fingerprint>,
 ) -> Result<Option<(Arc<ServerConfig>, bool)>> {
-    let cert = pem(&of.cert, &of.cert_file, folder, files).context("tls_server_config.cert_file")?;
+    let cert =
+        pem(&of.cert, &of.cert_file, folder, files).context("tls_server_config.cert_file")?;
     let key = pem(&of.key.0, &of.key_file, folder, files).context("tls_server_config.key_file")?;
-    let client_ca =
-        pem(&of.client_ca, &of.client_ca_file, folder, files).context("tls_server_config.client_ca_file")?;
+    let client_ca = pem(&of.client_ca, &of.client_ca_file, folder, files)
+        .context("tls_server_config.client_ca_file")?;
     let (cert, key) = match (cert, key) {
         (None, None) if client_ca.is_none() && of.client_auth_type.is_empty() => return Ok(None),
         (None, _) => bail!("tls_server_config: missing one of cert or cert_file"),
@@ -37,24 +39,38 @@ pub(super) fn server_config(
     };
     let provider = Arc::new(provider(of)?);
     let versions = versions("tls_server_config", &of.min_version, &of.max_version)?;
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions)?;
     let (certs, key) = identity("tls_server_config", &cert, &key)?;
     let verifier = client_certs::verifier(of, client_ca, provider)?;
-    let requires_client_certs = verifier.as_ref().is_some_and(|verifier| verifier.client_auth_mandatory());
+    let requires_client_certs = verifier
+        .as_ref()
+        .is_some_and(|verifier| verifier.client_auth_mandatory());
     let builder = match verifier {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
         None => builder.with_no_client_auth(),
     };
-    let mut config = builder.with_single_cert(certs, key).context("tls_server_config: certificate and key")?;
+    let mut config = builder
+        .with_single_cert(certs, key)
+        .context("tls_server_config: certificate and key")?;
     config.ignore_client_order = of.prefer_server_cipher_suites.unwrap_or(true);
     let http1 = &b"http/1.1"[..];
-    let spoken = if http2 { vec![ALPN_HTTP2, http1] } else { vec![http1] };
+    let spoken = if http2 {
+        vec![ALPN_HTTP2, http1]
+    } else {
+        vec![http1]
+    };
     config.alpn_protocols = spoken.into_iter().map(<[u8]>::to_vec).collect();
     Ok(Some((Arc::new(config), requires_client_certs)))
 }
 
 /// Returns PEM text, inline or from a file.
-fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<Fingerprint>) -> Result<Option<Vec<u8>>> {
+fn pem(
+    inline: &str,
+    file: &Path,
+    folder: &Path,
+    files: &mut Vec<Fingerprint>,
+) -> Result<Option<Vec<u8>>> {
     match (inline.is_empty(), file.as_os_str().is_empty()) {
         (true, true) => Ok(None),
         (false, true) => Ok(Some(inline.as_bytes().to_vec())),
@@ -68,18 +84,35 @@ fn pem(inline: &str, file: &Path, folder: &Path, files: &mut Vec<Fingerprint>) -
     }
 }
 
-/// Returns the enabled cipher suites and curves. As in Go, all suites of TLS 1.3 are enabled, listed or not.
+/// Returns the enabled cipher suites and curves. As in Go, all suites of TLS 1.3 are enabled,
+/// listed or not.
 fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
     let mut provider = ring::default_provider();
     if !of.cipher_suites.is_empty() {
         // Go's names of the suites of TLS 1.3 start with `TLS_`, not with `TLS13_`.
-        let name = |suite: &SupportedCipherSuite| format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1);
-        let chosen = |text: &str| {
-            let found = provider.cipher_suites.iter().find(|suite| name(suite) == text).copied();
-            found.ok_or_else(|| anyhow!("tls_server_config.cipher_suites: {text:?} is unknown or insecure"))
+        let name = |suite: &SupportedCipherSuite| {
+            format!("{:?}", suite.suite()).replacen("TLS13_", "TLS_", 1)
         };
-        let chosen = of.cipher_suites.iter().map(|text| chosen(text)).collect::<Result<Vec<_>>>()?;
-        let of_1_3 = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_some()).copied();
+        let chosen = |text: &str| {
+            let found = provider
+                .cipher_suites
+                .iter()
+                .find(|suite| name(suite) == text)
+                .copied();
+            found.ok_or_else(|| {
+                anyhow!("tls_server_config.cipher_suites: {text:?} is unknown or insecure")
+            })
+        };
+        let chosen = of
+            .cipher_suites
+            .iter()
+            .map(|text| chosen(text))
+            .collect::<Result<Vec<_>>>()?;
+        let of_1_3 = provider
+            .cipher_suites
+            .iter()
+            .filter(|suite| suite.tls13().is_some())
+            .copied();
         let of_1_2 = chosen.into_iter().filter(|suite| suite.tls13().is_none());
         provider.cipher_suites = of_1_3.chain(of_1_2).collect();
     }
@@ -88,9 +121,15 @@ fn provider(of: &TlsServerConfig) -> Result<CryptoProvider> {
             "X25519" => Ok(ring::kx_group::X25519),
             "CurveP256" => Ok(ring::kx_group::SECP256R1),
             "CurveP384" => Ok(ring::kx_group::SECP384R1),
-            _ => Err(anyhow!("tls_server_config.curve_preferences: {text:?} is unknown")),
+            _ => Err(anyhow!(
+                "tls_server_config.curve_preferences: {text:?} is unknown"
+            )),
         };
-        provider.kx_groups = of.curve_preferences.iter().map(chosen).collect::<Result<_>>()?;
+        provider.kx_groups = of
+            .curve_preferences
+            .iter()
+            .map(chosen)
+            .collect::<Result<_>>()?;
     }
     Ok(provider)
 }
@@ -114,24 +153,42 @@ mod tests {
     /// Returns a section with a self-signed certificate.
     fn with_cert(rest: &str) -> String {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let block = |pem: String| pem.lines().map(|line| format!("    {line}\n")).collect::<String>();
-        let (cert, key) = (block(made.cert.pem()), block(made.signing_key.serialize_pem()));
+        let block = |pem: String| {
+            pem.lines()
+                .map(|line| format!("    {line}\n"))
+                .collect::<String>()
+        };
+        let (cert, key) = (
+            block(made.cert.pem()),
+            block(made.signing_key.serialize_pem()),
+        );
         format!("  cert: |\n{cert}  key: |\n{key}  client_ca: |\n{cert}{rest}")
     }
 
     #[test]
     fn settings_have_the_meaning_of_exporter_toolkit() {
         assert!(config("  {}").unwrap().is_none());
-        let tls = config(&with_cert("  client_auth_type: RequireAndVerifyClientCert\n  min_version: TLS13\n"));
-        assert_eq!(tls.unwrap().unwrap().alpn_protocols, [&b"h2"[..], b"http/1.1"]);
-        let tls =
-            config(&with_cert("  client_auth_type: RequireAndVerifyClientCert\nhttp_server_config: {http2: false}\n"));
+        let tls = config(&with_cert(
+            "  client_auth_type: RequireAndVerifyClientCert\n  min_version: TLS13\n",
+        ));
+        assert_eq!(
+            tls.unwrap().unwrap().alpn_protocols,
+            [&b"h2"[..], b"http/1.1"]
+        );
+        let tls = config(&with_cert(
+            "  client_auth_type: RequireAndVerifyClientCert\nhttp_server_config: {http2: false}\n",
+        ));
         assert_eq!(tls.unwrap().unwrap().alpn_protocols, [b"http/1.1"]);
         let rest = "  client_auth_type: VerifyClientCertIfGiven\n  curve_preferences: [X25519, CurveP256]\n  \
                     cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, TLS_AES_128_GCM_SHA256]\n";
         let tls = config(&with_cert(rest)).unwrap().unwrap();
         let suites = tls.crypto_provider().cipher_suites.iter();
-        assert_eq!(suites.map(|suite| suite.tls13().is_some()).collect::<Vec<_>>(), [true, true, true, false]);
+        assert_eq!(
+            suites
+                .map(|suite| suite.tls13().is_some())
+                .collect::<Vec<_>>(),
+            [true, true, true, false]
+        );
     }
 
     #[test]
@@ -145,12 +202,30 @@ mod tests {
         check("  cert: x", "missing one of key or key_file");
         check("  cert: x\n  key: s3cret", "not a private key in PEM");
         check("  cert: x\n  cert_file: y\n  key: z", "not both");
-        check("  client_auth_type: RequireAndVerifyClientCert", "missing one of cert");
+        check(
+            "  client_auth_type: RequireAndVerifyClientCert",
+            "missing one of cert",
+        );
         check(&with_cert(""), "without a client_auth_type");
-        check(&with_cert("  client_auth_type: Some\n"), "\"Some\" is unknown");
-        check(&with_cert("  min_version: TLS10\n"), "the oldest version is TLS12");
-        check(&with_cert("  min_version: TLS13\n  max_version: TLS12\n"), "above max_version");
-        check(&with_cert("  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n"), "unknown or insecure");
-        check(&with_cert("  cipher_suites: [TLS13_AES_128_GCM_SHA256]\n"), "unknown or insecure");
+        check(
+            &with_cert("  client_auth_type: Some\n"),
+            "\"Some\" is unknown",
+        );
+        check(
+            &with_cert("  min_version: TLS10\n"),
+            "the oldest version is TLS12",
+        );
+        check(
+            &with_cert("  min_version: TLS13\n  max_version: TLS12\n"),
+            "above max_version",
+        );
+        check(
+            &with_cert("  cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]\n"),
+            "unknown or insecure",
+        );
+        check(
+            &with_cert("  cipher_suites: [TLS13_AES_128_GCM_SHA256]\n"),
+            "unknown or insecure",
+        );
     }
 }

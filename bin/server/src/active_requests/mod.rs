@@ -1,7 +1,7 @@
 //! Active requests for data and writes: queued, being processed, or being sent to their clients.
 //!
-//! Used by /api/v1/status/queries, the active-request log, shutdown, and the choice of the request to interrupt when
-//! memory is short.
+//! Used by /api/v1/status/queries, the active-request log, shutdown, and the choice of the request
+//! to interrupt when memory is short.
 
 pub mod log;
 
@@ -87,8 +87,8 @@ pub struct ActiveRequest {
 }
 
 impl ActiveRequest {
-    /// Writes the state of the request, and the reason if it failed, to the log. A request that ends before it is
-    /// recorded leaves no record.
+    /// Writes the state of the request, and the reason if it failed, to the log. A request that
+    /// ends before it is recorded leaves no record.
     fn record_in(&self, log: &ActiveRequestLog, state: State, reason: &str) {
         let Self { context, ctx, .. } = self;
         let mut place = self.place.lock();
@@ -108,7 +108,10 @@ impl ActiveRequest {
             n_series: ctx.n_series(),
             n_samples: ctx.n_samples(),
             route: context.route.clone(),
-            client: context.client.map(|client| client.to_string()).unwrap_or_default(),
+            client: context
+                .client
+                .map(|client| client.to_string())
+                .unwrap_or_default(),
             user: context.user.to_string(),
             user_agent: context.user_agent.clone(),
             reason: reason.to_owned(),
@@ -124,7 +127,11 @@ impl ActiveRequest {
 
     /// Returns [`State::Waiting`] or [`State::Working`].
     pub fn state(&self) -> State {
-        if self.queued.get().is_some() { State::Working } else { State::Waiting }
+        if self.queued.get().is_some() {
+            State::Working
+        } else {
+            State::Waiting
+        }
     }
 
     /// Returns the time since the request arrived.
@@ -134,7 +141,10 @@ impl ActiveRequest {
 
     /// Returns the time that the request was queued, up to now if it still is.
     pub fn queued(&self) -> Duration {
-        self.queued.get().copied().unwrap_or_else(|| self.arrived.elapsed())
+        self.queued
+            .get()
+            .copied()
+            .unwrap_or_else(|| self.arrived.elapsed())
     }
 }
 
@@ -171,12 +181,17 @@ impl ActiveRequests {
             queued: OnceLock::new(),
             place: Mutex::default(),
         });
-        self.requests.lock().insert(request.context.id, Arc::clone(&request));
-        Registration { all: Arc::clone(self), request }
+        self.requests
+            .lock()
+            .insert(request.context.id, Arc::clone(&request));
+        Registration {
+            all: Arc::clone(self),
+            request,
+        }
     }
 
-    /// Opens the active-request log in the data directory, for a process that started at `started_ms`. Logs which
-    /// requests were active when the previous process ended.
+    /// Opens the active-request log in the data directory, for a process that started at
+    /// `started_ms`. Logs which requests were active when the previous process ended.
     pub fn open_log(&self, dir: &Path, started_ms: i64) {
         match ActiveRequestLog::create(dir, std::process::id(), started_ms) {
             Ok(log) => drop(self.log.set(log)),
@@ -187,9 +202,16 @@ impl ActiveRequests {
         {
             let active = previous.active();
             let n_active = active.len();
-            let heaviest = active.first().map(|record| truncate(&record.text, LOGGED_SIZE_MAX));
+            let heaviest = active
+                .first()
+                .map(|record| truncate(&record.text, LOGGED_SIZE_MAX));
             let see = format!("varve status last-words {}", dir.display());
-            tracing::warn!(n_active, heaviest, see, "The previous process did not shut down cleanly");
+            tracing::warn!(
+                n_active,
+                heaviest,
+                see,
+                "The previous process did not shut down cleanly"
+            );
         }
     }
 
@@ -205,16 +227,24 @@ impl ActiveRequests {
 
     /// Records all requests in the log.
     pub(crate) fn record_all(&self) {
-        self.list().iter().for_each(|request| self.record(request, request.state(), ""));
+        self.list()
+            .iter()
+            .for_each(|request| self.record(request, request.state(), ""));
     }
 
     fn record(&self, request: &ActiveRequest, state: State, reason: &str) {
-        self.log.get().into_iter().for_each(|log| request.record_in(log, state, reason));
+        self.log
+            .get()
+            .into_iter()
+            .for_each(|log| request.record_in(log, state, reason));
     }
 
     /// Interrupts all requests.
     pub fn interrupt_all(&self, reason: Interrupt) {
-        self.requests.lock().values().for_each(|request| request.ctx.interrupt(reason));
+        self.requests
+            .lock()
+            .values()
+            .for_each(|request| request.ctx.interrupt(reason));
     }
 
     /// Interrupts a request for data. Returns `false` if there is none with this id.
@@ -240,15 +270,20 @@ impl ActiveRequests {
         self.requests.lock().len()
     }
 
-    /// Interrupts the request that holds the most memory, unless an interrupted request still holds memory. Returns
-    /// `true` if memory is about to be freed.
+    /// Interrupts the request that holds the most memory, unless an interrupted request still holds
+    /// memory. Returns `true` if memory is about to be freed.
     pub(crate) fn interrupt_heaviest(&self, reason: Interrupt) -> bool {
         self.interrupt_heavier_than(0, None, reason)
     }
 
-    /// Interrupts the heaviest request that holds more than `size` bytes, other than `asking`, unless an interrupted
-    /// request still holds memory.
-    fn interrupt_heavier_than(&self, size: usize, asking: Option<&MemoryBudget>, reason: Interrupt) -> bool {
+    /// Interrupts the heaviest request that holds more than `size` bytes, other than `asking`,
+    /// unless an interrupted request still holds memory.
+    fn interrupt_heavier_than(
+        &self,
+        size: usize,
+        asking: Option<&MemoryBudget>,
+        reason: Interrupt,
+    ) -> bool {
         let requests = self.requests.lock();
         let held = |request: &Arc<ActiveRequest>| request.ctx.memory().used();
         let others: Vec<_> = requests
@@ -257,11 +292,16 @@ impl ActiveRequests {
             .filter(|request| request.class != RequestClass::Write.into() && held(request) > 0)
             .filter(|request| !asking.is_some_and(|asking| asking.is(request.ctx.memory())))
             .collect();
-        if others.iter().any(|request| request.ctx.interrupted().is_some()) {
+        if others
+            .iter()
+            .any(|request| request.ctx.interrupted().is_some())
+        {
             return true;
         }
-        let Some(heaviest) =
-            others.into_iter().max_by_key(|request| held(request)).filter(|request| held(request) > size)
+        let Some(heaviest) = others
+            .into_iter()
+            .max_by_key(|request| held(request))
+            .filter(|request| held(request) > size)
         else {
             return false;
         };
@@ -278,11 +318,10 @@ const LOGGED_SIZE_MAX: usize = 1000;
 impl MemoryReclaimer for ActiveRequests {
     fn make_room(&self, asking: &MemoryBudget, size: usize) -> bool {
         let wanted = asking.used().saturating_add(size);
-        let is_interrupted = self
-            .requests
-            .lock()
-            .values()
-            .any(|request| asking.is(request.ctx.memory()) && request.ctx.interrupted().is_some());
+        let is_interrupted =
+            self.requests.lock().values().any(|request| {
+                asking.is(request.ctx.memory()) && request.ctx.interrupted().is_some()
+            });
         !is_interrupted && self.interrupt_heavier_than(wanted, Some(asking), Interrupt::Heaviest)
     }
 }
@@ -295,14 +334,20 @@ impl Registration {
 
     /// Records that the request has ended, with the reason if it failed.
     pub fn record_end(&self, reason: Option<&str>) {
-        let state = if reason.is_some() { State::Failed } else { State::Completed };
-        self.all.record(&self.request, state, reason.unwrap_or_default());
+        let state = if reason.is_some() {
+            State::Failed
+        } else {
+            State::Completed
+        };
+        self.all
+            .record(&self.request, state, reason.unwrap_or_default());
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // Frees the slot of a request whose end was not recorded: it was rejected, its client left, or it panicked.
+        // Frees the slot of a request whose end was not recorded: it was rejected, its client left,
+        // or it panicked.
         self.record_end(Some("ended without a result"));
         self.all.requests.lock().remove(&self.request.context.id);
     }
@@ -336,14 +381,22 @@ mod tests {
         let all = MemoryBudget::new("all", 1000);
         let (gone, first, second) = (ctx(&all), ctx(&all), ctx(&all));
         drop(active.register(context(), RequestClass::Query, &gone));
-        let entries = [&first, &second].map(|ctx| active.register(context(), RequestClass::Metadata, ctx));
+        let entries =
+            [&first, &second].map(|ctx| active.register(context(), RequestClass::Metadata, ctx));
         entries[1].request.begin();
-        let states: Vec<_> = active.list().iter().map(|request| request.state().name()).collect();
+        let states: Vec<_> = active
+            .list()
+            .iter()
+            .map(|request| request.state().name())
+            .collect();
         assert_eq!(states, ["waiting", "working"]);
         assert!(active.kill(entries[1].request.context.id) && !active.kill(u64::MAX));
         active.interrupt_all(Interrupt::Shutdown);
         let interrupted = [&gone, &first, &second].map(QueryContext::interrupted);
-        assert_eq!(interrupted, [None, Some(Interrupt::Shutdown), Some(Interrupt::Killed)]);
+        assert_eq!(
+            interrupted,
+            [None, Some(Interrupt::Shutdown), Some(Interrupt::Killed)]
+        );
         assert_eq!(active.len(), 2);
     }
 
@@ -362,11 +415,22 @@ mod tests {
         drop(register());
         let long = ends.map(|reason| (register(), reason));
         active.record_all();
-        long.iter().for_each(|(long, reason)| long.record_end(*reason));
+        long.iter()
+            .for_each(|(long, reason)| long.record_end(*reason));
         let found = log::read(&dir.path().join(log::FILE)).unwrap();
-        let found: Vec<_> = found.records.iter().map(|of| (of.id, of.state, of.reason.as_str())).collect();
+        let found: Vec<_> = found
+            .records
+            .iter()
+            .map(|of| (of.id, of.state, of.reason.as_str()))
+            .collect();
         let [completed, failed] = long.each_ref().map(|(long, _)| long.request.context.id);
-        assert_eq!(found, [(completed, State::Completed, ""), (failed, State::Failed, "no space")]);
+        assert_eq!(
+            found,
+            [
+                (completed, State::Completed, ""),
+                (failed, State::Failed, "no space")
+            ]
+        );
     }
 
     #[test]
@@ -379,7 +443,12 @@ mod tests {
         }
         assert_eq!(active.n_dropped(), 0);
         let found = log::read(&dir.path().join(log::FILE)).unwrap();
-        assert!(found.records.iter().all(|of| (of.state, &*of.reason) == (State::Failed, "ended without a result")));
+        assert!(
+            found
+                .records
+                .iter()
+                .all(|of| (of.state, &*of.reason) == (State::Failed, "ended without a result"))
+        );
     }
 
     #[test]
@@ -387,9 +456,12 @@ mod tests {
         let active = Arc::new(ActiveRequests::default());
         let all = MemoryBudget::with_reclaimer("all", 100, Arc::<ActiveRequests>::clone(&active));
         let contexts = [ctx(&all), ctx(&all), ctx(&all)];
-        let _entries = contexts.each_ref().map(|ctx| active.register(context(), RequestClass::Query, ctx));
+        let _entries = contexts
+            .each_ref()
+            .map(|ctx| active.register(context(), RequestClass::Query, ctx));
         let [heavy, light, newest] = &contexts;
-        let (mut of_heavy, mut of_light, mut of_newest) = (heavy.charge(), light.charge(), newest.charge());
+        let (mut of_heavy, mut of_light, mut of_newest) =
+            (heavy.charge(), light.charge(), newest.charge());
         of_heavy.grow(70).unwrap();
         of_light.grow(30).unwrap();
         // The heavy one frees its memory as soon as it sees the interrupt, as its loops do.
@@ -404,7 +476,10 @@ mod tests {
         });
         of_newest.grow(20).unwrap();
         heavy_thread.join().unwrap();
-        assert_eq!(contexts.each_ref().map(QueryContext::interrupted), [Some(Interrupt::Heaviest), None, None]);
+        assert_eq!(
+            contexts.each_ref().map(QueryContext::interrupted),
+            [Some(Interrupt::Heaviest), None, None]
+        );
         assert_eq!(all.used(), 50);
         // The heaviest request itself is rejected at once. No other one is interrupted for it.
         assert!(of_light.grow(60).is_err());
@@ -428,7 +503,11 @@ mod tests {
         };
         // Each needs more than there is: all fail, after one wait each.
         let failed: Vec<_> = (1..=4).map(work).collect();
-        assert!(failed.into_iter().all(|thread| thread.join().unwrap().is_err()));
+        assert!(
+            failed
+                .into_iter()
+                .all(|thread| thread.join().unwrap().is_err())
+        );
         assert_eq!(all.used(), 0);
     }
 }

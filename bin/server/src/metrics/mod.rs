@@ -1,7 +1,7 @@
 //! Varve's own metrics: counters that requests increment, and values collected on each scrape.
 //!
-//! `varve_*` names are Varve's own. Dashboards and alerts for Prometheus expect the `prometheus_*` and `process_*`
-//! names. docs/metrics.md lists all of them.
+//! `varve_*` names are Varve's own. Dashboards and alerts for Prometheus expect the `prometheus_*`
+//! and `process_*` names. docs/metrics.md lists all of them.
 
 mod process;
 mod registrar;
@@ -13,7 +13,9 @@ mod table;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus::proto::MetricFamily;
-use prometheus::{HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder};
+use prometheus::{
+    HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
+};
 use varve_base::version;
 
 use super::live_config::ReloadStatus;
@@ -118,15 +120,20 @@ impl Metrics {
         let registry = Registry::new();
         let registrar = Registrar(&registry);
         let metrics = Self {
-            started_s: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64(),
+            started_s: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs_f64(),
             http_requests: registrar.counters("prometheus_http_requests_total")?,
-            http_seconds: registrar.histograms("prometheus_http_request_duration_seconds", &HTTP_SECONDS)?,
+            http_seconds: registrar
+                .histograms("prometheus_http_request_duration_seconds", &HTTP_SECONDS)?,
             grpc_requests: registrar.counters("varve_grpc_requests_total")?,
             responses_truncated: registrar.counter("varve_http_responses_truncated_total")?,
             panics: registrar.counter("varve_http_panics_total")?,
             connections: registrar.gauge("varve_http_connections")?,
             connections_evicted: registrar.counter("varve_http_connections_evicted_total")?,
-            connections_evicted_slow: registrar.counter("varve_http_connections_evicted_slow_total")?,
+            connections_evicted_slow: registrar
+                .counter("varve_http_connections_evicted_slow_total")?,
             connections_stalled: registrar.counter("varve_http_connections_stalled_total")?,
             streams_stalled: registrar.counter("varve_http_streams_stalled_total")?,
             requests_denied: registrar.counter("varve_http_requests_denied_total")?,
@@ -134,7 +141,8 @@ impl Metrics {
             handshakes_failed: registrar.counter("varve_http_tls_handshakes_failed_total")?,
             self_scrapes_failed: registrar.counter("varve_self_scrapes_failed_total")?,
             active: registrar.gauges("varve_requests_active")?,
-            queue_seconds: registrar.histograms("varve_request_queue_duration_seconds", &QUEUE_SECONDS)?,
+            queue_seconds: registrar
+                .histograms("varve_request_queue_duration_seconds", &QUEUE_SECONDS)?,
             queued: registrar.gauges("varve_requests_queued")?,
             requests_coalesced: registrar.counters("varve_requests_coalesced_total")?,
             requests_inline: registrar.counters("varve_requests_inline_total")?,
@@ -156,21 +164,27 @@ impl Metrics {
 
     /// Counts a request that a limit rejected or aborted, if one did.
     pub fn count_limit(&self, flag: Option<&'static str>) {
-        flag.into_iter().for_each(|flag| self.limits_hit.with_label_values(&[flag]).inc());
+        flag.into_iter()
+            .for_each(|flag| self.limits_hit.with_label_values(&[flag]).inc());
     }
 
     /// Adds the times of a query that has ended.
     pub fn observe_query(&self, queued: Duration, evaluated: Duration) {
-        self.query_seconds.observe("queue_time", queued.as_secs_f64());
-        self.query_seconds.observe("inner_eval", evaluated.as_secs_f64());
+        self.query_seconds
+            .observe("queue_time", queued.as_secs_f64());
+        self.query_seconds
+            .observe("inner_eval", evaluated.as_secs_f64());
     }
 
     /// Counts a gRPC call by its path and the number of its status code.
     pub fn count_grpc(&self, path: &str, code: u32) {
-        self.grpc_requests.with_label_values(&[path, &code.to_string()]).inc();
+        self.grpc_requests
+            .with_label_values(&[path, &code.to_string()])
+            .inc();
     }
 
-    /// Collects all metrics and `own`, sorted by name. Reads files of /proc, so it must not run on a tokio task.
+    /// Collects all metrics and `own`, sorted by name. Reads files of /proc, so it must not run on
+    /// a tokio task.
     pub(crate) fn gather(
         &self,
         store: Option<&Store>,
@@ -182,17 +196,33 @@ impl Metrics {
         all.extend(process::gather(self.started_s));
         all.extend(own);
         all.extend(families([
-            ("prometheus_config_last_reload_successful", f64::from(u8::from(config.is_success))),
+            (
+                "prometheus_config_last_reload_successful",
+                f64::from(u8::from(config.is_success)),
+            ),
             (
                 "prometheus_config_last_reload_success_timestamp_seconds",
                 config.last_success.as_millisecond() as f64 / 1000.0,
             ),
-            ("prometheus_engine_queries", self.active.with_label_values(&["query"]).get() as f64),
+            (
+                "prometheus_engine_queries",
+                self.active.with_label_values(&["query"]).get() as f64,
+            ),
         ]));
-        all.push(family("varve_build_info", [([version::NUMBER, version::REVISION], 1.0)]));
-        let as_prometheus = [version::PROMETHEUS, version::PROMETHEUS_REVISION, version::BRANCH];
+        all.push(family(
+            "varve_build_info",
+            [([version::NUMBER, version::REVISION], 1.0)],
+        ));
+        let as_prometheus = [
+            version::PROMETHEUS,
+            version::PROMETHEUS_REVISION,
+            version::BRANCH,
+        ];
         all.push(family("prometheus_build_info", [(as_prometheus, 1.0)]));
-        all.extend(families([("prometheus_ready", f64::from(u8::from(store.is_some())))]));
+        all.extend(families([(
+            "prometheus_ready",
+            f64::from(u8::from(store.is_some())),
+        )]));
         all.extend(store.into_iter().flat_map(store::gather));
         all.extend(rules.into_iter().flat_map(RuleMetrics::gather));
         // The text format has no families without metrics.
@@ -217,11 +247,24 @@ mod tests {
     #[test]
     fn metrics_are_printed_in_order_and_once() {
         let metrics = Metrics::new().unwrap();
-        metrics.http_requests.with_label_values(&["/metrics", "200"]).inc();
-        let own = counts([("varve_query_memory_max_bytes", 2), ("prometheus_tsdb_retention_limit_bytes", 6)]);
-        let config = ReloadStatus { is_success: true, last_success: jiff::Timestamp::UNIX_EPOCH };
+        metrics
+            .http_requests
+            .with_label_values(&["/metrics", "200"])
+            .inc();
+        let own = counts([
+            ("varve_query_memory_max_bytes", 2),
+            ("prometheus_tsdb_retention_limit_bytes", 6),
+        ]);
+        let config = ReloadStatus {
+            is_success: true,
+            last_success: jiff::Timestamp::UNIX_EPOCH,
+        };
         let families = metrics.gather(None, None, own, config);
-        assert!(families.windows(2).all(|pair| pair[0].name() < pair[1].name()));
+        assert!(
+            families
+                .windows(2)
+                .all(|pair| pair[0].name() < pair[1].name())
+        );
         let text = print(&families).unwrap();
         for line in [
             "prometheus_http_requests_total{code=\"200\",handler=\"/metrics\"} 1",

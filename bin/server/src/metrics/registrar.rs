@@ -1,8 +1,10 @@
-//! Creates metrics by their name, at zero, and registers them. Help texts and labels are those of docs/metrics.md.
+//! Creates metrics by their name, at zero, and registers them. Help texts and labels are those of
+//! docs/metrics.md.
 
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, Result,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Registry, Result,
 };
 
 use super::summary::SummaryVec;
@@ -37,7 +39,10 @@ impl Registrar<'_> {
     }
 
     pub(crate) fn histograms(&self, name: &str, bounds: &[f64]) -> Result<HistogramVec> {
-        self.register(HistogramVec::new(histogram_opts(name, bounds), &describe(name).labels)?)
+        self.register(HistogramVec::new(
+            histogram_opts(name, bounds),
+            &describe(name).labels,
+        )?)
     }
 
     /// Creates a summary without quantiles.
@@ -45,7 +50,11 @@ impl Registrar<'_> {
         self.register(SummaryVec::new(name)?)
     }
 
-    pub(crate) fn summary_of(&self, name: &'static str, quantiles: &'static [f64]) -> Result<SummaryVec> {
+    pub(crate) fn summary_of(
+        &self,
+        name: &'static str,
+        quantiles: &'static [f64],
+    ) -> Result<SummaryVec> {
         self.register(SummaryVec::new(name)?.with_quantiles(quantiles))
     }
 
@@ -56,5 +65,8 @@ impl Registrar<'_> {
 }
 
 fn histogram_opts(name: &str, bounds: &[f64]) -> HistogramOpts {
-    HistogramOpts { common_opts: opts(name), buckets: bounds.to_vec() }
+    HistogramOpts {
+        common_opts: opts(name),
+        buckets: bounds.to_vec(),
+    }
 }

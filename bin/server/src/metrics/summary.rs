@@ -40,8 +40,18 @@ impl SummaryVec {
     pub(super) fn new(name: &'static str) -> prometheus::Result<Self> {
         let of = describe(name);
         let labels = of.labels.iter().map(|label| (*label).to_owned()).collect();
-        let desc = Desc::new(name.to_owned(), of.help.to_owned(), labels, Default::default())?;
-        Ok(Self { name, desc, quantiles: QUANTILES, summaries: Arc::default() })
+        let desc = Desc::new(
+            name.to_owned(),
+            of.help.to_owned(),
+            labels,
+            Default::default(),
+        )?;
+        Ok(Self {
+            name,
+            desc,
+            quantiles: QUANTILES,
+            summaries: Arc::default(),
+        })
     }
 
     /// Sets the quantiles.
@@ -89,14 +99,22 @@ impl Collector for SummaryVec {
 
 impl Observed {
     fn summary(&self, now: Instant, quantiles: &[f64]) -> Summary {
-        let recent = self.recent.iter().filter(|(at, _)| now.duration_since(*at) <= AGE_MAX);
+        let recent = self
+            .recent
+            .iter()
+            .filter(|(at, _)| now.duration_since(*at) <= AGE_MAX);
         let mut values: Vec<f64> = recent.map(|(_, value)| *value).collect();
         values.sort_by(f64::total_cmp);
         let quantiles = quantiles.iter().map(|&quantile| {
             let rank = (quantile * values.len() as f64).ceil() as usize;
             let mut printed = Quantile::default();
             printed.set_quantile(quantile);
-            printed.set_value(values.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN));
+            printed.set_value(
+                values
+                    .get(rank.saturating_sub(1))
+                    .copied()
+                    .unwrap_or(f64::NAN),
+            );
             printed
         });
         let mut summary = Summary::default();
@@ -118,13 +136,25 @@ mod tests {
         summaries.observe("b", 1.0);
         summaries.remove("b");
         let families = summaries.collect();
-        let [metric] = families[0].get_metric() else { panic!("one summary: {families:?}") };
+        let [metric] = families[0].get_metric() else {
+            panic!("one summary: {families:?}")
+        };
         let summary = metric.get_summary();
-        let quantiles: Vec<_> = summary.get_quantile().iter().map(|of| (of.quantile(), of.value())).collect();
+        let quantiles: Vec<_> = summary
+            .get_quantile()
+            .iter()
+            .map(|of| (of.quantile(), of.value()))
+            .collect();
         assert_eq!(quantiles, [(0.5, 600.0), (0.9, 1000.0), (0.99, 1090.0)]);
-        assert_eq!((summary.sample_count(), summary.sample_sum()), (1100, 605_550.0));
-        let later =
-            summaries.summaries.lock()["a"].summary(Instant::now() + AGE_MAX + Duration::from_secs(1), QUANTILES);
-        assert!(later.get_quantile().iter().all(|of| of.value().is_nan()) && later.sample_count() == 1100);
+        assert_eq!(
+            (summary.sample_count(), summary.sample_sum()),
+            (1100, 605_550.0)
+        );
+        let later = summaries.summaries.lock()["a"]
+            .summary(Instant::now() + AGE_MAX + Duration::from_secs(1), QUANTILES);
+        assert!(
+            later.get_quantile().iter().all(|of| of.value().is_nan())
+                && later.sample_count() == 1100
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Type, labels and help text of every metric: the table of docs/metrics.md, so that the page and `/metrics` never
-//! differ.
+//! Type, labels and help text of every metric: the table of docs/metrics.md, so that the page and
+//! `/metrics` never differ.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -16,22 +16,42 @@ pub(super) struct Description {
     pub(super) help: &'static str,
 }
 
-static TABLE: LazyLock<HashMap<&str, Description>> = LazyLock::new(|| PAGE.lines().filter_map(parse).collect());
+static TABLE: LazyLock<HashMap<&str, Description>> =
+    LazyLock::new(|| PAGE.lines().filter_map(parse).collect());
 /// Describes a metric that is not in the table, which a test of the page reports.
-static UNLISTED: Description = Description { kind: MetricType::UNTYPED, labels: Vec::new(), help: "" };
+static UNLISTED: Description = Description {
+    kind: MetricType::UNTYPED,
+    labels: Vec::new(),
+    help: "",
+};
 
 /// Parses a row: name, type, labels, help.
 fn parse(line: &'static str) -> Option<(&'static str, Description)> {
-    let mut cells = line.strip_prefix("| `")?.strip_suffix(" |")?.splitn(4, '|').map(str::trim);
+    let mut cells = line
+        .strip_prefix("| `")?
+        .strip_suffix(" |")?
+        .splitn(4, '|')
+        .map(str::trim);
     let (name, kind) = (cells.next()?.trim_end_matches('`'), cells.next()?);
-    let labels = cells.next()?.split(", ").filter(|label| !label.is_empty()).collect();
+    let labels = cells
+        .next()?
+        .split(", ")
+        .filter(|label| !label.is_empty())
+        .collect();
     let kind = match kind {
         "counter" => MetricType::COUNTER,
         "histogram" => MetricType::HISTOGRAM,
         "summary" => MetricType::SUMMARY,
         _ => MetricType::GAUGE,
     };
-    Some((name, Description { kind, labels, help: cells.next()? }))
+    Some((
+        name,
+        Description {
+            kind,
+            labels,
+            help: cells.next()?,
+        },
+    ))
 }
 
 /// Returns the description of a metric.
@@ -46,7 +66,10 @@ pub(super) fn opts(name: &str) -> Opts {
 
 /// Returns families of one counter or gauge each, without labels.
 pub(crate) fn families<const N: usize>(values: [(&str, f64); N]) -> Vec<MetricFamily> {
-    values.into_iter().map(|(name, value)| family(name, [([], value)])).collect()
+    values
+        .into_iter()
+        .map(|(name, value)| family(name, [([], value)]))
+        .collect()
 }
 
 /// Returns families as [`families`] does, for whole numbers.
@@ -62,7 +85,13 @@ pub(super) fn family<'a, const N: usize>(
     let Description { kind, labels, help } = describe(name);
     let metric = |(values, value): ([&'a str; N], f64)| {
         let mut metric = Metric::default();
-        metric.set_label(labels.iter().zip(values).map(|(name, value)| label(name, value)).collect());
+        metric.set_label(
+            labels
+                .iter()
+                .zip(values)
+                .map(|(name, value)| label(name, value))
+                .collect(),
+        );
         if *kind == MetricType::COUNTER {
             let mut counter = Counter::default();
             counter.set_value(value);
@@ -96,7 +125,10 @@ mod tests {
     #[test]
     fn rows_of_the_page_are_parsed() {
         let (name, of) = parse("| `a_total` | counter | x, y | Help: a | b. |").unwrap();
-        assert_eq!((name, of.kind, of.help), ("a_total", MetricType::COUNTER, "Help: a | b."));
+        assert_eq!(
+            (name, of.kind, of.help),
+            ("a_total", MetricType::COUNTER, "Help: a | b.")
+        );
         assert_eq!(of.labels, ["x", "y"]);
         assert!(parse("| metric | type | labels | help |").is_none());
         assert!(TABLE.len() > 100 && TABLE.values().all(|of| !of.help.is_empty()));

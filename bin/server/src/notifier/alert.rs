@@ -18,7 +18,8 @@ pub(crate) struct Alert {
     /// Annotations may be empty texts, which Prometheus sends as well.
     pub(crate) annotations: Arc<Texts>,
     pub(crate) starts_at_ms: i64,
-    /// Time at which the alert was resolved, or at which Alertmanager resolves it unless it receives the alert again.
+    /// Time at which the alert was resolved, or at which Alertmanager resolves it unless it
+    /// receives the alert again.
     pub(crate) ends_at_ms: i64,
     /// Link to the expression of the rule.
     pub(crate) generator_url: String,
@@ -37,10 +38,15 @@ struct Posted<'a> {
 }
 
 impl Alert {
-    /// Returns the labels of the alert, and the labels of `external` whose names the alert does not have.
+    /// Returns the labels of the alert, and the labels of `external` whose names the alert does not
+    /// have.
     pub(super) fn labels_with(&self, external: &BTreeMap<String, String>) -> Labels {
-        let missing = external.iter().filter(|(name, _)| self.labels.get(name).is_none_or(str::is_empty));
-        missing.fold(self.labels.clone(), |labels, (name, value)| labels.with(name, value))
+        let missing = external
+            .iter()
+            .filter(|(name, _)| self.labels.get(name).is_none_or(str::is_empty));
+        missing.fold(self.labels.clone(), |labels, (name, value)| {
+            labels.with(name, value)
+        })
     }
 
     /// Returns the alert with these labels after relabeling, or `None` if a rule drops it.
@@ -63,14 +69,23 @@ impl Alert {
             ends_at: print_time(self.ends_at_ms),
             generator_url: &self.generator_url,
         };
-        serde_json::to_vec(&posted).expect("strings and maps of them are JSON").into()
+        serde_json::to_vec(&posted)
+            .expect("strings and maps of them are JSON")
+            .into()
     }
 }
 
 /// Prints a time in RFC 3339 with milliseconds. Times out of range become the nearest one in range.
 fn print_time(time_ms: i64) -> String {
-    let nearest = if time_ms < 0 { Timestamp::MIN } else { Timestamp::MAX };
-    format!("{:.3}", Timestamp::from_millisecond(time_ms).unwrap_or(nearest))
+    let nearest = if time_ms < 0 {
+        Timestamp::MIN
+    } else {
+        Timestamp::MAX
+    };
+    format!(
+        "{:.3}",
+        Timestamp::from_millisecond(time_ms).unwrap_or(nearest)
+    )
 }
 
 #[cfg(test)]
@@ -83,7 +98,11 @@ mod tests {
     fn an_alert_is_encoded_as_prometheus_does() {
         let alert = Alert {
             labels: Labels::from_pairs([("alertname", "A"), ("x", "\"é")]).unwrap(),
-            annotations: Arc::new([("summary", "s"), ("empty", "")].map(|(n, t)| (n.to_owned(), t.to_owned())).into()),
+            annotations: Arc::new(
+                [("summary", "s"), ("empty", "")]
+                    .map(|(n, t)| (n.to_owned(), t.to_owned()))
+                    .into(),
+            ),
             starts_at_ms: 1_700_000_000_000,
             ends_at_ms: 1_700_000_240_005,
             generator_url: "http://h/graph?g0.expr=up&g0.tab=1".to_owned(),
@@ -98,7 +117,9 @@ mod tests {
 
     #[test]
     fn external_labels_are_added_if_the_alert_has_none() {
-        let external: BTreeMap<_, _> = [("cluster", "c"), ("x", "y")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
+        let external: BTreeMap<_, _> = [("cluster", "c"), ("x", "y")]
+            .map(|(n, v)| (n.to_owned(), v.to_owned()))
+            .into();
         let alert = |labels: &[(&str, &str)]| Alert {
             labels: Labels::from_pairs(labels.iter().copied()).unwrap(),
             annotations: Arc::default(),
@@ -107,7 +128,10 @@ mod tests {
             generator_url: String::new(),
         };
         let labels = alert(&[("alertname", "A"), ("x", "1")]).labels_with(&external);
-        assert_eq!(labels.to_string(), "{alertname=\"A\", cluster=\"c\", x=\"1\"}");
+        assert_eq!(
+            labels.to_string(),
+            "{alertname=\"A\", cluster=\"c\", x=\"1\"}"
+        );
         assert!(alert(&[]).encode().starts_with(b"{\"labels\":{},"));
     }
 

@@ -10,7 +10,8 @@ use varve_base::machine::files::read_text;
 
 use super::Notifier;
 
-/// Interval at which sources are checked. Files are read at least as often, so that a change takes effect soon.
+/// Interval at which sources are checked. Files are read at least as often, so that a change takes
+/// effect soon.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum time of a DNS request.
 const DNS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,7 +52,11 @@ pub(super) async fn run(notifier: Arc<Notifier>) {
             match source.find().await {
                 Ok(groups) => notifier.found(&source, &groups),
                 Err(error) => {
-                    tracing::warn!(?source, error = format!("{error:#}"), "Discovery of Alertmanagers failed");
+                    tracing::warn!(
+                        ?source,
+                        error = format!("{error:#}"),
+                        "Discovery of Alertmanagers failed"
+                    );
                 }
             }
         }
@@ -67,7 +72,10 @@ impl Discovery {
     pub(super) fn all(config: &AlertmanagerConfig) -> Vec<Self> {
         let files = config.file_sd_configs.iter().flat_map(|of| {
             let interval = of.refresh_interval.min(INTERVAL);
-            of.files.iter().cloned().map(move |pattern| Source { kind: SourceKind::Files(pattern), interval })
+            of.files.iter().cloned().map(move |pattern| Source {
+                kind: SourceKind::Files(pattern),
+                interval,
+            })
         });
         let dns = config.dns_sd_configs.iter().flat_map(|of| {
             let kind = |name: &String| SourceKind::Dns {
@@ -75,9 +83,19 @@ impl Discovery {
                 is_ipv6: of.kind == DnsType::Aaaa,
                 port: of.port,
             };
-            of.names.iter().map(move |name| Source { kind: kind(name), interval: of.refresh_interval })
+            of.names.iter().map(move |name| Source {
+                kind: kind(name),
+                interval: of.refresh_interval,
+            })
         });
-        files.chain(dns).map(|source| Self { source, groups: Vec::new(), due: Instant::now() }).collect()
+        files
+            .chain(dns)
+            .map(|source| Self {
+                source,
+                groups: Vec::new(),
+                due: Instant::now(),
+            })
+            .collect()
     }
 
     /// Returns the source if it is due.
@@ -93,14 +111,29 @@ impl Discovery {
 impl Source {
     async fn find(&self) -> Result<Vec<TargetGroup>> {
         match self.kind.clone() {
-            SourceKind::Files(pattern) => tokio::task::spawn_blocking(move || read_target_files(&pattern)).await?,
-            SourceKind::Dns { name, is_ipv6, port } => {
-                let found = tokio::time::timeout(DNS_TIMEOUT, tokio::net::lookup_host((name.as_str(), port))).await;
+            SourceKind::Files(pattern) => {
+                tokio::task::spawn_blocking(move || read_target_files(&pattern)).await?
+            }
+            SourceKind::Dns {
+                name,
+                is_ipv6,
+                port,
+            } => {
+                let found = tokio::time::timeout(
+                    DNS_TIMEOUT,
+                    tokio::net::lookup_host((name.as_str(), port)),
+                )
+                .await;
                 let found = found.map_err(|_| anyhow!("no DNS response within {DNS_TIMEOUT:?}"))?;
                 let addresses = found.with_context(|| format!("resolve {name:?}"))?;
-                let targets = addresses.filter(|address| address.is_ipv6() == is_ipv6).map(|of| of.to_string());
+                let targets = addresses
+                    .filter(|address| address.is_ipv6() == is_ipv6)
+                    .map(|of| of.to_string());
                 let labels = [("__meta_dns_name".to_owned(), name.clone())].into();
-                Ok(vec![TargetGroup { targets: targets.collect(), labels }])
+                Ok(vec![TargetGroup {
+                    targets: targets.collect(),
+                    labels,
+                }])
             }
         }
     }
@@ -113,13 +146,19 @@ impl Source {
 pub fn read_target_files(pattern: &Path) -> Result<Vec<TargetGroup>> {
     let mut groups = Vec::new();
     for (idx, path) in glob::glob(&pattern.to_string_lossy())?.enumerate() {
-        ensure!(idx < FILES_MAX, "{pattern:?} matches more than {FILES_MAX} files");
+        ensure!(
+            idx < FILES_MAX,
+            "{pattern:?} matches more than {FILES_MAX} files"
+        );
         let path = path?;
         let text = read_text(&path, FILE_SIZE_MAX)?;
-        let read: Option<Vec<TargetGroup>> = serde_yaml_ng::from_str(&text).with_context(|| format!("{path:?}"))?;
+        let read: Option<Vec<TargetGroup>> =
+            serde_yaml_ng::from_str(&text).with_context(|| format!("{path:?}"))?;
         let path = path.to_string_lossy().into_owned();
         groups.extend(read.unwrap_or_default().into_iter().map(|mut group| {
-            group.labels.insert("__meta_filepath".to_owned(), path.clone());
+            group
+                .labels
+                .insert("__meta_filepath".to_owned(), path.clone());
             group
         }));
     }
@@ -133,40 +172,90 @@ mod tests {
     use super::*;
 
     fn find(alertmanager: &str) -> Result<Vec<TargetGroup>> {
-        let config = Config::parse(&format!("alerting: {{alertmanagers: [{alertmanager}]}}")).unwrap();
+        let config =
+            Config::parse(&format!("alerting: {{alertmanagers: [{alertmanager}]}}")).unwrap();
         let mut sources = Discovery::all(&config.alerting.alertmanagers[0]);
         let (due, again) = (sources[0].take_due().unwrap(), sources[0].take_due());
         assert!(again.is_none(), "it is due once per interval");
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(due.find())
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap()
+            .block_on(due.find())
     }
 
     #[test]
     fn files_are_read_in_yaml_and_json() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.yml"), "- {targets: ['a:1', 'b:1'], labels: {x: y}}\n- targets: ['c:1']")
-            .unwrap();
+        std::fs::write(
+            dir.path().join("a.yml"),
+            "- {targets: ['a:1', 'b:1'], labels: {x: y}}\n- targets: ['c:1']",
+        )
+        .unwrap();
         std::fs::write(dir.path().join("b.json"), "[{\"targets\": [\"d:1\"]}]").unwrap();
-        let find = |pattern| find(&format!("file_sd_configs: [{{files: ['{}/{pattern}']}}]", dir.path().display()));
+        let find = |pattern| {
+            find(&format!(
+                "file_sd_configs: [{{files: ['{}/{pattern}']}}]",
+                dir.path().display()
+            ))
+        };
         let groups = find("*.yml").unwrap();
-        assert_eq!((groups.len(), &*groups[0].targets[1], &*groups[0].labels["x"]), (2, "b:1", "y"));
+        assert_eq!(
+            (
+                groups.len(),
+                &*groups[0].targets[1],
+                &*groups[0].labels["x"]
+            ),
+            (2, "b:1", "y")
+        );
         assert!(groups[1].labels["__meta_filepath"].ends_with("/a.yml"));
         assert_eq!(find("b.json").unwrap()[0].targets, ["d:1"]);
         assert_eq!(find("c*.yml").unwrap(), []);
         std::fs::write(dir.path().join("c.yml"), "- {target: [x]}").unwrap();
         assert!(format!("{:#}", find("c*.yml").unwrap_err()).contains("unknown field `target`"));
-        std::fs::write(dir.path().join("c.yml"), " ".repeat(FILE_SIZE_MAX as usize + 1)).unwrap();
-        assert!(find("c*.yml").unwrap_err().to_string().contains("1048577 bytes, more than 1048576"));
-        (0..=FILES_MAX).for_each(|i| std::fs::write(dir.path().join(format!("d{i}.yml")), "").unwrap());
-        assert!(find("d*.yml").unwrap_err().to_string().contains("matches more than 100 files"));
+        std::fs::write(
+            dir.path().join("c.yml"),
+            " ".repeat(FILE_SIZE_MAX as usize + 1),
+        )
+        .unwrap();
+        assert!(
+            find("c*.yml")
+                .unwrap_err()
+                .to_string()
+                .contains("1048577 bytes, more than 1048576")
+        );
+        (0..=FILES_MAX)
+            .for_each(|i| std::fs::write(dir.path().join(format!("d{i}.yml")), "").unwrap());
+        assert!(
+            find("d*.yml")
+                .unwrap_err()
+                .to_string()
+                .contains("matches more than 100 files")
+        );
     }
 
     #[test]
     fn addresses_of_dns_names_are_selected_by_type() {
-        let find = |name, kind| find(&format!("dns_sd_configs: [{{names: ['{name}'], type: {kind}, port: 9093}}]"));
-        assert_eq!(find("127.0.0.1", "A").unwrap()[0].targets, ["127.0.0.1:9093"]);
+        let find = |name, kind| {
+            find(&format!(
+                "dns_sd_configs: [{{names: ['{name}'], type: {kind}, port: 9093}}]"
+            ))
+        };
+        assert_eq!(
+            find("127.0.0.1", "A").unwrap()[0].targets,
+            ["127.0.0.1:9093"]
+        );
         assert_eq!(find("::1", "AAAA").unwrap()[0].targets, ["[::1]:9093"]);
         assert_eq!(find("127.0.0.1", "AAAA").unwrap()[0].targets.len(), 0);
-        assert_eq!(find("127.0.0.1", "A").unwrap()[0].labels["__meta_dns_name"], "127.0.0.1");
-        assert!(find("nowhere.invalid", "A").unwrap_err().to_string().contains("resolve \"nowhere.invalid\""));
+        assert_eq!(
+            find("127.0.0.1", "A").unwrap()[0].labels["__meta_dns_name"],
+            "127.0.0.1"
+        );
+        assert!(
+            find("nowhere.invalid", "A")
+                .unwrap_err()
+                .to_string()
+                .contains("resolve \"nowhere.invalid\"")
+        );
     }
 }

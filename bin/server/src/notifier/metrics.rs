@@ -35,8 +35,10 @@ impl NotifierMetrics {
     pub(crate) fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
         Ok(Self {
             latency: registrar.summary("prometheus_notifications_latency_seconds")?,
-            latency_histogram: registrar
-                .histograms("prometheus_notifications_latency_histogram_seconds", &LATENCY_SECONDS)?,
+            latency_histogram: registrar.histograms(
+                "prometheus_notifications_latency_histogram_seconds",
+                &LATENCY_SECONDS,
+            )?,
             errors: registrar.counters("prometheus_notifications_errors_total")?,
             sent: registrar.counters("prometheus_notifications_sent_total")?,
             dropped: registrar.counters("prometheus_notifications_dropped_total")?,
@@ -47,7 +49,8 @@ impl NotifierMetrics {
         })
     }
 
-    /// Creates the metrics of a sender's Alertmanager, at zero unless another sender to it has created them.
+    /// Creates the metrics of a sender's Alertmanager, at zero unless another sender to it has
+    /// created them.
     pub(super) fn create(&self, url: &str) {
         let mut senders = self.senders.lock();
         let n_senders = senders.entry(url.to_owned()).or_default();
@@ -64,11 +67,14 @@ impl NotifierMetrics {
     pub(super) fn count_sent(&self, url: &str, n: usize, latency: Duration) {
         self.sent.with_label_values(&[url]).inc_by(n as u64);
         self.latency.observe(url, latency.as_secs_f64());
-        self.latency_histogram.with_label_values(&[url]).observe(latency.as_secs_f64());
+        self.latency_histogram
+            .with_label_values(&[url])
+            .observe(latency.as_secs_f64());
     }
 
-    /// Removes the metrics of a sender's Alertmanager, unless another sender to it is left: an old sender drains while
-    /// its successor already sends. Ignores errors, because unused metrics do not exist.
+    /// Removes the metrics of a sender's Alertmanager, unless another sender to it is left: an old
+    /// sender drains while its successor already sends. Ignores errors, because unused metrics do
+    /// not exist.
     pub(super) fn remove(&self, url: &str) {
         let mut senders = self.senders.lock();
         if let Some(n_senders) = senders.get_mut(url).filter(|n_senders| **n_senders > 1) {

@@ -5,16 +5,19 @@
 //! discovery (a task): files and DNS names -> targets -> relabel -> Alertmanagers
 //! ```
 //!
-//! Used by rule evaluation ([`Notifier::send`]), the reload of the configuration and the shutdown. Works as in
-//! Prometheus, with three differences: an Alertmanager keeps its queue over a reload that changes its settings, a
-//! failed batch is sent a second time, and the queue is also bounded in bytes.
+//! Used by rule evaluation ([`Notifier::send`]), the reload of the configuration and the shutdown.
+//! Works as in Prometheus, with three differences: an Alertmanager keeps its queue over a reload
+//! that changes its settings, a failed batch is sent a second time, and the queue is also bounded
+//! in bytes.
 //!
 //! Invariants
 //! 1. `send` never waits for an Alertmanager. A full queue drops its oldest alerts and counts them.
 //! 2. Alerts of one Alertmanager are sent in order. One Alertmanager never delays another.
-//! 3. A queued alert is counted as sent or as dropped. If the notifier or its Alertmanager ends, it is logged.
+//! 3. A queued alert is counted as sent or as dropped. If the notifier or its Alertmanager ends, it
+//!    is logged.
 //!
-//! Threads: one task per Alertmanager, one for discovery. Both end when the notifier is dropped or drained.
+//! Threads: one task per Alertmanager, one for discovery. Both end when the notifier is dropped or
+//! drained.
 
 mod alert;
 mod discovery;
@@ -49,7 +52,8 @@ pub struct NotifierOptions {
     pub queue_capacity: usize,
     /// Maximum number of alerts in a request.
     pub batch_size: usize,
-    /// `true` if queued alerts are sent at shutdown, and after a reload that removes their Alertmanager.
+    /// `true` if queued alerts are sent at shutdown, and after a reload that removes their
+    /// Alertmanager.
     pub drain_on_shutdown: bool,
     /// Maximum time to send them.
     pub drain_time_max: Duration,
@@ -64,7 +68,8 @@ impl Default for NotifierOptions {
             batch_size: 256,
             drain_on_shutdown: true,
             drain_time_max: Duration::from_secs(10),
-            // Together with two timeouts of 10 s, the pause is well below the resend delay of a minute.
+            // Together with two timeouts of 10 s, the pause is well below the resend delay of a
+            // minute.
             retry_pause: Duration::from_secs(5),
         }
     }
@@ -112,7 +117,12 @@ impl Notifier {
     /// Creates a notifier without Alertmanagers.
     pub(crate) fn new(options: NotifierOptions, metrics: NotifierMetrics) -> Self {
         metrics.queue_capacity.set(options.queue_capacity as i64);
-        Self { options, metrics, state: RwLock::default(), reloaded: Notify::new() }
+        Self {
+            options,
+            metrics,
+            state: RwLock::default(),
+            reloaded: Notify::new(),
+        }
     }
 
     /// Reads and checks everything that `config` needs. Blocks.
@@ -120,9 +130,15 @@ impl Notifier {
     /// # Errors
     /// A rule, a certificate or a file with credentials is invalid.
     pub fn prepare(config: &Config) -> Result<Prepared> {
-        let sets = config.alerting.alertmanagers.iter().enumerate().map(|(idx, config)| {
-            AlertmanagerSet::new(config).with_context(|| format!("alerting.alertmanagers[{idx}]"))
-        });
+        let sets = config
+            .alerting
+            .alertmanagers
+            .iter()
+            .enumerate()
+            .map(|(idx, config)| {
+                AlertmanagerSet::new(config)
+                    .with_context(|| format!("alerting.alertmanagers[{idx}]"))
+            });
         Ok(Prepared(State {
             external_labels: config.global.external_labels.clone(),
             rules: config.alerting.alert_rules()?,
@@ -131,8 +147,8 @@ impl Notifier {
         }))
     }
 
-    /// Puts a configuration into force. Alertmanagers that remain keep their queues. Removed ones send their queued
-    /// alerts.
+    /// Puts a configuration into force. Alertmanagers that remain keep their queues. Removed ones
+    /// send their queued alerts.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -142,7 +158,10 @@ impl Notifier {
             return;
         }
         let mut old_sets = std::mem::take(&mut state.sets);
-        let mut senders: Vec<_> = old_sets.iter_mut().flat_map(|set| set.senders.drain(..)).collect();
+        let mut senders: Vec<_> = old_sets
+            .iter_mut()
+            .flat_map(|set| set.senders.drain(..))
+            .collect();
         for set in &mut next.sets {
             set.discoveries.iter_mut().for_each(|discovery| {
                 let mut known = old_sets.iter().flat_map(|set| &set.discoveries);
@@ -177,10 +196,15 @@ impl Notifier {
         let mut encoded = None;
         for set in &state.sets {
             match &set.alert_rules {
-                None => set.push(encoded.get_or_insert_with(|| alerts.iter().map(Alert::encode).collect::<Vec<_>>())),
+                None => {
+                    set.push(encoded.get_or_insert_with(|| {
+                        alerts.iter().map(Alert::encode).collect::<Vec<_>>()
+                    }))
+                }
                 Some(rules) => {
-                    let relabeled =
-                        alerts.iter().filter_map(|alert| alert.clone().relabeled(alert.labels.clone(), rules));
+                    let relabeled = alerts
+                        .iter()
+                        .filter_map(|alert| alert.clone().relabeled(alert.labels.clone(), rules));
                     set.push(&relabeled.map(|alert| alert.encode()).collect::<Vec<_>>());
                 }
             }
@@ -190,16 +214,33 @@ impl Notifier {
     /// Returns the URLs of the Alertmanagers, and of the targets that relabel rules dropped.
     pub fn alertmanagers(&self) -> (Vec<String>, Vec<String>) {
         let state = self.state.read();
-        let active = state.sets.iter().flat_map(|set| &set.senders).map(|sender| sender.url().to_owned());
-        (active.collect(), state.sets.iter().flat_map(|set| &set.dropped).cloned().collect())
+        let active = state
+            .sets
+            .iter()
+            .flat_map(|set| &set.senders)
+            .map(|sender| sender.url().to_owned());
+        (
+            active.collect(),
+            state
+                .sets
+                .iter()
+                .flat_map(|set| &set.dropped)
+                .cloned()
+                .collect(),
+        )
     }
 
-    /// Stops the notifier. If `drain_on_shutdown` is set, sends queued alerts within `drain_time_max`. Drops the rest.
+    /// Stops the notifier. If `drain_on_shutdown` is set, sends queued alerts within
+    /// `drain_time_max`. Drops the rest.
     pub async fn drain(&self) {
         let senders = {
             let mut state = self.state.write();
             state.is_stopped = true;
-            let senders = state.sets.iter_mut().flat_map(|set| set.senders.drain(..)).collect();
+            let senders = state
+                .sets
+                .iter_mut()
+                .flat_map(|set| set.senders.drain(..))
+                .collect();
             self.close(&mut state, senders);
             std::mem::take(&mut state.closing)
         };
@@ -217,25 +258,36 @@ impl Notifier {
         senders.iter().for_each(|sender| sender.close());
         state.closing.extend(senders);
         state.closing.retain(|sender| !sender.is_ended());
-        self.metrics.discovered.set(state.sets.iter().map(|set| set.senders.len()).sum::<usize>() as i64);
+        self.metrics.discovered.set(
+            state
+                .sets
+                .iter()
+                .map(|set| set.senders.len())
+                .sum::<usize>() as i64,
+        );
     }
 
-    /// Derives the senders of a set from its targets. Takes known Alertmanagers out of `senders`, and creates the
-    /// others.
+    /// Derives the senders of a set from its targets. Takes known Alertmanagers out of `senders`,
+    /// and creates the others.
     fn update(&self, set: &mut AlertmanagerSet, senders: &mut Vec<Arc<Sender>>) {
         let (urls, dropped) = target::urls(&set.config, &set.target_rules, set.groups());
-        let settings = SenderSettings { config: Arc::clone(&set.config), options: self.options };
+        let settings = SenderSettings {
+            config: Arc::clone(&set.config),
+            options: self.options,
+        };
         set.dropped = dropped;
         set.senders = urls
             .into_iter()
-            .map(|url| match senders.iter().position(|sender| sender.url() == url) {
-                Some(known) => {
-                    let sender = senders.swap_remove(known);
-                    sender.set(settings.clone());
-                    sender
-                }
-                None => Sender::start(url, settings.clone(), self.metrics.clone()),
-            })
+            .map(
+                |url| match senders.iter().position(|sender| sender.url() == url) {
+                    Some(known) => {
+                        let sender = senders.swap_remove(known);
+                        sender.set(settings.clone());
+                        sender
+                    }
+                    None => Sender::start(url, settings.clone(), self.metrics.clone()),
+                },
+            )
             .collect();
     }
 
@@ -258,8 +310,10 @@ impl Notifier {
         }
         let mut removed = Vec::new();
         for set in &mut state.sets {
-            let mut changed =
-                set.discoveries.iter_mut().filter(|known| known.source == *source && known.groups != groups);
+            let mut changed = set
+                .discoveries
+                .iter_mut()
+                .filter(|known| known.source == *source && known.groups != groups);
             if let Some(changed) = changed.next() {
                 changed.groups = groups.to_vec();
                 let mut senders = std::mem::take(&mut set.senders);
@@ -289,7 +343,11 @@ impl AlertmanagerSet {
     }
 
     fn groups(&self) -> impl Iterator<Item = &TargetGroup> {
-        self.config.static_configs.iter().chain(self.discoveries.iter().flat_map(|discovery| &discovery.groups))
+        self.config.static_configs.iter().chain(
+            self.discoveries
+                .iter()
+                .flat_map(|discovery| &discovery.groups),
+        )
     }
 
     fn push(&self, alerts: &[Bytes]) {

@@ -27,11 +27,15 @@ struct Pending {
 
 impl Queue {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, pending: Mutex::default(), wake: Notify::new() }
+        Self {
+            capacity,
+            pending: Mutex::default(),
+            wake: Notify::new(),
+        }
     }
 
-    /// Appends alerts, and drops the oldest ones above the capacity. Returns the number of dropped alerts. Does nothing
-    /// if the queue is closed.
+    /// Appends alerts, and drops the oldest ones above the capacity. Returns the number of dropped
+    /// alerts. Does nothing if the queue is closed.
     pub(super) fn push(&self, alerts: &[Bytes]) -> usize {
         let mut pending = self.pending.lock();
         if pending.is_closed {
@@ -41,7 +45,8 @@ impl Queue {
         for alert in alerts {
             pending.size_bytes += alert.len();
             pending.alerts.push_back(alert.clone());
-            while pending.alerts.len() > self.capacity || pending.size_bytes > QUEUE_SIZE_MAX_BYTES {
+            while pending.alerts.len() > self.capacity || pending.size_bytes > QUEUE_SIZE_MAX_BYTES
+            {
                 n_dropped += usize::from(pending.pop().is_some());
             }
         }
@@ -50,8 +55,8 @@ impl Queue {
         n_dropped
     }
 
-    /// Waits for alerts and takes at most `n_max` of them. Returns `None` if the queue is closed and empty. Only one
-    /// task may wait.
+    /// Waits for alerts and takes at most `n_max` of them. Returns `None` if the queue is closed
+    /// and empty. Only one task may wait.
     pub(super) async fn next(&self, n_max: usize) -> Option<Vec<Bytes>> {
         loop {
             {
@@ -102,11 +107,20 @@ mod tests {
     use super::*;
 
     fn alerts(sizes: &[usize]) -> Vec<Bytes> {
-        sizes.iter().map(|&size| Bytes::from(vec![b'x'; size])).collect()
+        sizes
+            .iter()
+            .map(|&size| Bytes::from(vec![b'x'; size]))
+            .collect()
     }
 
     fn take(queue: &Queue, n_max: usize) -> Vec<usize> {
-        queue.pending.lock().take(n_max).iter().map(Bytes::len).collect()
+        queue
+            .pending
+            .lock()
+            .take(n_max)
+            .iter()
+            .map(Bytes::len)
+            .collect()
     }
 
     #[test]
@@ -115,7 +129,10 @@ mod tests {
         assert_eq!(queue.push(&alerts(&[1, 2])), 0);
         assert_eq!(queue.push(&alerts(&[3, 4])), 1);
         assert_eq!(queue.push(&alerts(&[5, 6, 7, 8])), 4);
-        assert_eq!((take(&queue, 2), take(&queue, 2), take(&queue, 2)), (vec![6, 7], vec![8], vec![]));
+        assert_eq!(
+            (take(&queue, 2), take(&queue, 2), take(&queue, 2)),
+            (vec![6, 7], vec![8], vec![])
+        );
         assert_eq!(queue.pending.lock().size_bytes, 0);
     }
 
@@ -130,12 +147,17 @@ mod tests {
 
     #[test]
     fn a_closed_queue_ends_when_it_is_empty() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let queue = Queue::new(3);
         queue.push(&alerts(&[1]));
         queue.close();
         assert_eq!((queue.push(&alerts(&[1])), queue.len()), (0, 1));
-        assert_eq!(runtime.block_on(queue.next(9)).map(|batch| batch.len()), Some(1));
+        assert_eq!(
+            runtime.block_on(queue.next(9)).map(|batch| batch.len()),
+            Some(1)
+        );
         assert!(runtime.block_on(queue.next(9)).is_none());
     }
 }

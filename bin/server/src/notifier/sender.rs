@@ -60,7 +60,11 @@ impl Sender {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn start(url: String, settings: SenderSettings, metrics: NotifierMetrics) -> Arc<Self> {
+    pub(super) fn start(
+        url: String,
+        settings: SenderSettings,
+        metrics: NotifierMetrics,
+    ) -> Arc<Self> {
         metrics.create(&url);
         let sender = Arc::new(Self {
             queue: Queue::new(settings.options.queue_capacity),
@@ -97,8 +101,8 @@ impl Sender {
         self.show_length();
     }
 
-    /// Accepts no further alerts. Sends queued alerts for up to `drain_time_max` if `drain_on_shutdown` is set, and
-    /// ends.
+    /// Accepts no further alerts. Sends queued alerts for up to `drain_time_max` if
+    /// `drain_on_shutdown` is set, and ends.
     pub(super) fn close(&self) {
         self.queue.close();
         self.phase.send_if_modified(|phase| {
@@ -130,7 +134,11 @@ impl Sender {
     async fn run(self: Arc<Self>) {
         let expired = async {
             self.closed().await;
-            let NotifierOptions { drain_on_shutdown, drain_time_max, .. } = self.settings().options;
+            let NotifierOptions {
+                drain_on_shutdown,
+                drain_time_max,
+                ..
+            } = self.settings().options;
             if drain_on_shutdown {
                 tokio::time::sleep(drain_time_max).await;
             }
@@ -156,7 +164,9 @@ impl Sender {
     async fn work(&self) {
         let mut client = None;
         loop {
-            let Some(batch) = self.queue.next(self.settings().options.batch_size).await else { return };
+            let Some(batch) = self.queue.next(self.settings().options.batch_size).await else {
+                return;
+            };
             self.show_length();
             self.in_flight.store(batch.len(), Ordering::Relaxed);
             if !self.send(&mut client, &batch).await {
@@ -166,7 +176,8 @@ impl Sender {
         }
     }
 
-    /// Sends a batch, and repeats it once after a temporary failure. Returns `false` if the alerts are lost.
+    /// Sends a batch, and repeats it once after a temporary failure. Returns `false` if the alerts
+    /// are lost.
     async fn send(&self, client: &mut Option<Client>, batch: &[Bytes]) -> bool {
         let body = json_array(batch);
         let mut may_repeat = true;
@@ -174,23 +185,33 @@ impl Sender {
             let started = Instant::now();
             let failed = match self.post(client, body.clone()).await {
                 Ok(()) => {
-                    self.metrics.count_sent(&self.url, batch.len(), started.elapsed());
+                    self.metrics
+                        .count_sent(&self.url, batch.len(), started.elapsed());
                     return true;
                 }
                 Err(failed) => failed,
             };
-            self.metrics.errors.with_label_values(&[&self.url]).inc_by(batch.len() as u64);
+            self.metrics
+                .errors
+                .with_label_values(&[&self.url])
+                .inc_by(batch.len() as u64);
             let will_repeat = may_repeat && failed.is_temporary;
             let error = error_chain(&failed.error);
-            tracing::error!(alertmanager = self.url, count = batch.len(), will_repeat, error, "Error sending alerts");
+            tracing::error!(
+                alertmanager = self.url,
+                count = batch.len(),
+                will_repeat,
+                error,
+                "Error sending alerts"
+            );
             if !will_repeat {
                 return false;
             }
             may_repeat = false;
             tokio::select! {
                 () = tokio::time::sleep(self.settings().options.retry_pause) => {}
-                // With draining, the batch is repeated at once. Otherwise `run` drops this future, but may see later than
-                // this future that the sender is closed.
+                // With draining, the batch is repeated at once. Otherwise `run` drops this future,
+                // but may see later than this future that the sender is closed.
                 () = self.closed() => if !self.settings().options.drain_on_shutdown {
                     std::future::pending().await
                 },
@@ -200,33 +221,58 @@ impl Sender {
 
     async fn post(&self, client: &mut Option<Client>, body: Bytes) -> Result<(), Failed> {
         let config = self.settings().config;
-        let is_fresh = |of: &Client| Arc::ptr_eq(&of.config, &config) && of.created.elapsed() < CLIENT_AGE_MAX;
+        let is_fresh =
+            |of: &Client| Arc::ptr_eq(&of.config, &config) && of.created.elapsed() < CLIENT_AGE_MAX;
         let open = match client.take().filter(is_fresh) {
             Some(open) => open,
-            None => self.connect(config).await.map_err(|error| Failed { is_temporary: true, error })?,
+            None => self.connect(config).await.map_err(|error| Failed {
+                is_temporary: true,
+                error,
+            })?,
         };
         let response = client.insert(open).client.post_json(body).await;
-        let response = response.map_err(|error| Failed { is_temporary: true, error })?;
+        let response = response.map_err(|error| Failed {
+            is_temporary: true,
+            error,
+        })?;
         if response.is_success() {
             return Ok(());
         }
-        let error = anyhow!("bad response status {}: {}", response.status, response.text());
+        let error = anyhow!(
+            "bad response status {}: {}",
+            response.status,
+            response.text()
+        );
         let is_denied = matches!(response.status, 401 | 403);
         if is_denied {
             // The next client reads the credentials again.
             *client = None;
         }
-        Err(Failed { is_temporary: is_denied || response.status >= 500 || matches!(response.status, 408 | 429), error })
+        Err(Failed {
+            is_temporary: is_denied
+                || response.status >= 500
+                || matches!(response.status, 408 | 429),
+            error,
+        })
     }
 
     async fn connect(&self, config: Arc<AlertmanagerConfig>) -> Result<Client> {
-        let options =
-            ClientOptions { timeout: config.timeout, response_size_max: RESPONSE_SIZE_MAX, user_agent: USER_AGENT };
+        let options = ClientOptions {
+            timeout: config.timeout,
+            response_size_max: RESPONSE_SIZE_MAX,
+            user_agent: USER_AGENT,
+        };
         let url = Url::parse(&self.url).map_err(|error| anyhow!("{:?}: {error}", self.url))?;
         let of = Arc::clone(&config);
         // Files are read on a thread that may block.
-        let client = tokio::task::spawn_blocking(move || AsyncClient::new(&url, of.access()?, options)).await;
-        Ok(Client { client: client.context("create a client")??, config, created: Instant::now() })
+        let client =
+            tokio::task::spawn_blocking(move || AsyncClient::new(&url, of.access()?, options))
+                .await;
+        Ok(Client {
+            client: client.context("create a client")??,
+            config,
+            created: Instant::now(),
+        })
     }
 
     fn settings(&self) -> SenderSettings {
@@ -234,11 +280,17 @@ impl Sender {
     }
 
     fn count_dropped(&self, n: usize) {
-        self.metrics.dropped.with_label_values(&[&self.url]).inc_by(n as u64);
+        self.metrics
+            .dropped
+            .with_label_values(&[&self.url])
+            .inc_by(n as u64);
     }
 
     fn show_length(&self) {
-        self.metrics.queue_length.with_label_values(&[&self.url]).set(self.queue.len() as i64);
+        self.metrics
+            .queue_length
+            .with_label_values(&[&self.url])
+            .set(self.queue.len() as i64);
     }
 }
 
@@ -250,7 +302,13 @@ struct Failed {
 }
 
 fn json_array(elements: &[Bytes]) -> Bytes {
-    let mut text = Vec::with_capacity(elements.iter().map(|element| element.len() + 1).sum::<usize>() + 1);
+    let mut text = Vec::with_capacity(
+        elements
+            .iter()
+            .map(|element| element.len() + 1)
+            .sum::<usize>()
+            + 1,
+    );
     for (idx, element) in elements.iter().enumerate() {
         text.push(if idx == 0 { b'[' } else { b',' });
         text.extend_from_slice(element);

@@ -13,51 +13,83 @@ const ADDRESS: &str = "__address__";
 const SCHEME: &str = "__scheme__";
 const PATH: &str = "__alerts_path__";
 
-/// Maximum number of Alertmanagers of an entry of `alerting.alertmanagers`. Each has a task and a queue.
+/// Maximum number of Alertmanagers of an entry of `alerting.alertmanagers`. Each has a task and a
+/// queue.
 pub(super) const ALERTMANAGERS_MAX: usize = 1000;
 
-/// Returns the distinct URLs of Alertmanagers, and the URLs of targets that a rule drops. Logs invalid targets.
+/// Returns the distinct URLs of Alertmanagers, and the URLs of targets that a rule drops. Logs
+/// invalid targets.
 pub(super) fn urls<'a>(
     config: &AlertmanagerConfig,
     rules: &Rules,
     groups: impl Iterator<Item = &'a TargetGroup>,
 ) -> (Vec<String>, Vec<String>) {
     let (mut active, mut dropped) = (Vec::new(), Vec::new());
-    for (group, target) in groups.flat_map(|group| group.targets.iter().map(move |target| (group, target))) {
+    for (group, target) in
+        groups.flat_map(|group| group.targets.iter().map(move |target| (group, target)))
+    {
         let list = match url(config, rules, group, target) {
             Ok((url, true)) if !active.contains(&url) => (&mut active, url),
             Ok((url, false)) => (&mut dropped, url),
             Ok(_) => continue,
             Err(error) => {
-                tracing::error!(target, error = format!("{error:#}"), "Creating a discovered Alertmanager failed");
+                tracing::error!(
+                    target,
+                    error = format!("{error:#}"),
+                    "Creating a discovered Alertmanager failed"
+                );
                 continue;
             }
         };
         if list.0.len() < ALERTMANAGERS_MAX {
             list.0.push(list.1);
         } else {
-            tracing::error!(target, "More than {ALERTMANAGERS_MAX} Alertmanagers, ignoring one");
+            tracing::error!(
+                target,
+                "More than {ALERTMANAGERS_MAX} Alertmanagers, ignoring one"
+            );
         }
     }
     (active, dropped)
 }
 
 /// Returns the URL of a target, and `true` if the rules keep it.
-fn url(config: &AlertmanagerConfig, rules: &Rules, group: &TargetGroup, target: &str) -> Result<(String, bool)> {
-    let scheme = if config.scheme == Scheme::Https { "https" } else { "http" };
+fn url(
+    config: &AlertmanagerConfig,
+    rules: &Rules,
+    group: &TargetGroup,
+    target: &str,
+) -> Result<(String, bool)> {
+    let scheme = if config.scheme == Scheme::Https {
+        "https"
+    } else {
+        "http"
+    };
     let path = alerts_path(&config.path_prefix);
-    let mut labels: BTreeMap<&str, &str> = [(ADDRESS, target), (SCHEME, scheme), (PATH, &path)].into();
+    let mut labels: BTreeMap<&str, &str> =
+        [(ADDRESS, target), (SCHEME, scheme), (PATH, &path)].into();
     // As in Prometheus, labels of the group replace scheme and path.
-    labels.extend(group.labels.iter().filter(|(name, _)| *name != ADDRESS).map(|(n, v)| (n.as_str(), v.as_str())));
+    labels.extend(
+        group
+            .labels
+            .iter()
+            .filter(|(name, _)| *name != ADDRESS)
+            .map(|(n, v)| (n.as_str(), v.as_str())),
+    );
     let labels = Labels::from_pairs(labels)?;
     let relabeled = rules.relabel(&labels)?;
     let kept = relabeled.as_ref().unwrap_or(&labels);
     let label = |name| kept.get(name).unwrap_or_default();
     let address = label(ADDRESS);
-    ensure!(relabeled.is_none() || !address.contains('/'), "{address:?} is not a valid hostname");
+    ensure!(
+        relabeled.is_none() || !address.contains('/'),
+        "{address:?} is not a valid hostname"
+    );
     let url = format!("{}://{address}{}", label(SCHEME), label(PATH));
     if relabeled.is_some() {
-        Url::parse(&url).map_err(anyhow::Error::msg).with_context(|| url.clone())?;
+        Url::parse(&url)
+            .map_err(anyhow::Error::msg)
+            .with_context(|| url.clone())?;
     }
     Ok((url, relabeled.is_some()))
 }
@@ -65,7 +97,9 @@ fn url(config: &AlertmanagerConfig, rules: &Rules, group: &TargetGroup, target: 
 /// Returns the path to which alerts are sent.
 fn alerts_path(prefix: &str) -> String {
     let elements = prefix.split('/').filter(|element| !element.is_empty());
-    elements.chain(["api", "v2", "alerts"]).fold(String::new(), |path, element| path + "/" + element)
+    elements
+        .chain(["api", "v2", "alerts"])
+        .fold(String::new(), |path, element| path + "/" + element)
 }
 
 #[cfg(test)]
@@ -75,11 +109,19 @@ mod tests {
     use super::*;
 
     fn check(alertmanager: &str, active: &[&str], dropped: &[&str]) {
-        let config = Config::parse(&format!("alerting: {{alertmanagers: [{alertmanager}]}}")).unwrap();
+        let config =
+            Config::parse(&format!("alerting: {{alertmanagers: [{alertmanager}]}}")).unwrap();
         let config = &config.alerting.alertmanagers[0];
-        let got = urls(config, &config.target_rules().unwrap(), config.static_configs.iter());
+        let got = urls(
+            config,
+            &config.target_rules().unwrap(),
+            config.static_configs.iter(),
+        );
         assert_eq!(
-            (got.0.iter().map(String::as_str).collect(), got.1.iter().map(String::as_str).collect()),
+            (
+                got.0.iter().map(String::as_str).collect(),
+                got.1.iter().map(String::as_str).collect()
+            ),
             (active.to_vec(), dropped.to_vec())
         );
     }
@@ -87,7 +129,11 @@ mod tests {
     #[test]
     fn a_url_consists_of_scheme_address_and_path() {
         let targets = "static_configs: [{targets: ['a:1', 'b', 'a:1']}, {targets: ['[::1]:9093']}]";
-        let expect = ["http://a:1/api/v2/alerts", "http://b/api/v2/alerts", "http://[::1]:9093/api/v2/alerts"];
+        let expect = [
+            "http://a:1/api/v2/alerts",
+            "http://b/api/v2/alerts",
+            "http://[::1]:9093/api/v2/alerts",
+        ];
         check(&format!("{{{targets}}}"), &expect, &[]);
         let targets = "static_configs: [{targets: ['a:1']}]";
         for prefix in ["/prefix", "prefix//", "/prefix/"] {
@@ -113,9 +159,18 @@ mod tests {
 
     #[test]
     fn the_number_of_alertmanagers_is_bounded() {
-        let targets: Vec<_> = (0..ALERTMANAGERS_MAX + 1).map(|i| format!("h:{}", i + 1)).collect();
-        let group = TargetGroup { targets, ..TargetGroup::default() };
-        let got = urls(&AlertmanagerConfig::default(), &Rules::default(), [group].iter());
+        let targets: Vec<_> = (0..ALERTMANAGERS_MAX + 1)
+            .map(|i| format!("h:{}", i + 1))
+            .collect();
+        let group = TargetGroup {
+            targets,
+            ..TargetGroup::default()
+        };
+        let got = urls(
+            &AlertmanagerConfig::default(),
+            &Rules::default(),
+            [group].iter(),
+        );
         assert_eq!(got.0.len(), ALERTMANAGERS_MAX);
     }
 }

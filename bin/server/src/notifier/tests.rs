@@ -36,7 +36,11 @@ impl Recorder {
     async fn start(statuses: &[u16]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let statuses = Arc::new(Mutex::new(statuses.iter().copied().collect()));
-        let recorder = Self { address: listener.local_addr().unwrap(), requests: Arc::default(), statuses };
+        let recorder = Self {
+            address: listener.local_addr().unwrap(),
+            requests: Arc::default(),
+            statuses,
+        };
         let shared = recorder.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
@@ -48,41 +52,67 @@ impl Recorder {
         recorder
     }
 
-    async fn respond(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    async fn respond(
+        self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Infallible> {
         let status = self.statuses.lock().unwrap().pop_front().unwrap_or(200);
         let path = request.uri().path().to_owned();
-        let authorization =
-            request.headers().get("authorization").map_or("", |value| value.to_str().unwrap()).to_owned();
+        let authorization = request
+            .headers()
+            .get("authorization")
+            .map_or("", |value| value.to_str().unwrap())
+            .to_owned();
         let body = request.into_body().collect().await.unwrap().to_bytes();
         if status == 0 {
             std::future::pending::<()>().await;
         }
         if status == 200 {
             let alerts = serde_json::from_slice(&body).unwrap();
-            self.requests.lock().unwrap().push(Recorded { path, authorization, alerts });
+            self.requests.lock().unwrap().push(Recorded {
+                path,
+                authorization,
+                alerts,
+            });
         }
-        Ok(Response::builder().status(status).body(Full::default()).unwrap())
+        Ok(Response::builder()
+            .status(status)
+            .body(Full::default())
+            .unwrap())
     }
 
     /// Returns the label `n` of all alerts, by request.
     fn batches(&self) -> Vec<Vec<String>> {
         let requests = self.requests.lock().unwrap();
         let n = |alert: &Value| alert["labels"]["n"].as_str().unwrap().to_owned();
-        requests.iter().map(|request| request.alerts.iter().map(n).collect()).collect()
+        requests
+            .iter()
+            .map(|request| request.alerts.iter().map(n).collect())
+            .collect()
     }
 
     fn n_alerts(&self) -> usize {
-        self.requests.lock().unwrap().iter().map(|request| request.alerts.len()).sum()
+        self.requests
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|request| request.alerts.len())
+            .sum()
     }
 
     /// Returns an entry of `alerting.alertmanagers` with additional keys.
     fn config(&self, more: &str) -> String {
-        format!("{{static_configs: [{{targets: ['{}']}}], {more}}}", self.address)
+        format!(
+            "{{static_configs: [{{targets: ['{}']}}], {more}}}",
+            self.address
+        )
     }
 
     /// Returns the value of a metric of this Alertmanager.
     fn metric(&self, counter: &prometheus::IntCounterVec) -> u64 {
-        counter.with_label_values(&[&format!("http://{}/api/v2/alerts", self.address)]).get()
+        counter
+            .with_label_values(&[&format!("http://{}/api/v2/alerts", self.address)])
+            .get()
     }
 }
 
@@ -91,16 +121,25 @@ fn config(text: &str) -> Config {
 }
 
 fn alerting(alertmanagers: &[String]) -> Config {
-    config(&format!("alerting: {{alertmanagers: [{}]}}", alertmanagers.join(", ")))
+    config(&format!(
+        "alerting: {{alertmanagers: [{}]}}",
+        alertmanagers.join(", ")
+    ))
 }
 
 /// Options with times that suit a test.
 fn options() -> NotifierOptions {
-    NotifierOptions { retry_pause: Duration::from_millis(1), ..NotifierOptions::default() }
+    NotifierOptions {
+        retry_pause: Duration::from_millis(1),
+        ..NotifierOptions::default()
+    }
 }
 
 fn start(options: NotifierOptions, config: &Config) -> Arc<Notifier> {
-    let notifier = Arc::new(Notifier::new(options, Metrics::new().unwrap().notifications));
+    let notifier = Arc::new(Notifier::new(
+        options,
+        Metrics::new().unwrap().notifications,
+    ));
     notifier.apply(Notifier::prepare(config).unwrap());
     notifier
 }
@@ -124,13 +163,21 @@ fn alerts(numbers: std::ops::Range<usize>) -> Vec<Alert> {
 async fn until(what: &str, holds: impl Fn() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(60), "waited for {what}");
+        assert!(
+            started.elapsed() < Duration::from_secs(60),
+            "waited for {what}"
+        );
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 
 fn run(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(test);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(test);
 }
 
 #[test]
@@ -141,10 +188,28 @@ fn ten_thousand_alerts_are_40_batches_in_order() {
         notifier.send(alerts(0..10_000));
         until("all alerts", || recorder.n_alerts() == 10_000).await;
         let batches = recorder.batches();
-        assert_eq!((batches.len(), batches[0].len(), batches[39].len()), (40, 256, 16));
-        assert!(batches.concat().iter().map(|n| n.parse::<usize>().unwrap()).eq(0..10_000));
-        until("the count", || recorder.metric(&notifier.metrics.sent) == 10_000).await;
-        assert_eq!((recorder.metric(&notifier.metrics.dropped), recorder.metric(&notifier.metrics.errors)), (0, 0));
+        assert_eq!(
+            (batches.len(), batches[0].len(), batches[39].len()),
+            (40, 256, 16)
+        );
+        assert!(
+            batches
+                .concat()
+                .iter()
+                .map(|n| n.parse::<usize>().unwrap())
+                .eq(0..10_000)
+        );
+        until("the count", || {
+            recorder.metric(&notifier.metrics.sent) == 10_000
+        })
+        .await;
+        assert_eq!(
+            (
+                recorder.metric(&notifier.metrics.dropped),
+                recorder.metric(&notifier.metrics.errors)
+            ),
+            (0, 0)
+        );
     });
 }
 
@@ -152,17 +217,33 @@ fn ten_thousand_alerts_are_40_batches_in_order() {
 fn an_alertmanager_that_hangs_delays_no_other_and_drops_its_oldest_alerts() {
     run(async {
         let (hanging, other) = (Recorder::start(&[0]).await, Recorder::start(&[]).await);
-        let options = NotifierOptions { queue_capacity: 1000, ..options() };
-        let notifier = start(options, &alerting(&[hanging.config("timeout: 1h"), other.config("")]));
+        let options = NotifierOptions {
+            queue_capacity: 1000,
+            ..options()
+        };
+        let notifier = start(
+            options,
+            &alerting(&[hanging.config("timeout: 1h"), other.config("")]),
+        );
         for i in 0..20 {
             notifier.send(alerts(i * 500..(i + 1) * 500));
             until("the other", || other.n_alerts() == (i + 1) * 500).await;
         }
         assert_eq!(recorder_drops(&notifier, &other), 0);
         let url = format!("http://{}/api/v2/alerts", hanging.address);
-        assert_eq!(notifier.metrics.queue_length.with_label_values(&[&url]).get(), 1000);
+        assert_eq!(
+            notifier
+                .metrics
+                .queue_length
+                .with_label_values(&[&url])
+                .get(),
+            1000
+        );
         let dropped = recorder_drops(&notifier, &hanging);
-        assert!((10_000 - 1000 - 256..=10_000 - 1000 - 1).contains(&dropped), "{dropped}");
+        assert!(
+            (10_000 - 1000 - 256..=10_000 - 1000 - 1).contains(&dropped),
+            "{dropped}"
+        );
     });
 }
 
@@ -177,7 +258,10 @@ fn a_failed_batch_is_sent_a_second_time_if_that_can_help() {
             let recorder = Recorder::start(statuses).await;
             let notifier = start(options(), &alerting(&[recorder.config("")]));
             notifier.send(alerts(0..1));
-            until("the errors", || recorder.metric(&notifier.metrics.errors) == n_errors).await;
+            until("the errors", || {
+                recorder.metric(&notifier.metrics.errors) == n_errors
+            })
+            .await;
             notifier.drain().await;
             assert_eq!(recorder.n_alerts(), n_sent, "{statuses:?}");
         });
@@ -214,8 +298,7 @@ fn an_alertmanager_without_a_response_is_an_error_after_the_timeout() {
 fn labels_are_added_and_rewritten_in_order() {
     run(async {
         let (all, some) = (Recorder::start(&[]).await, Recorder::start(&[]).await);
-        let own =
-            "alert_relabel_configs: [{source_labels: [n], regex: '1', action: drop}, {action: labeldrop, regex: x}]";
+        let own = "alert_relabel_configs: [{source_labels: [n], regex: '1', action: drop}, {action: labeldrop, regex: x}]";
         let notifier = start(
             options(),
             &config(&format!(
@@ -229,14 +312,20 @@ fn labels_are_added_and_rewritten_in_order() {
         notifier.send(alerts(0..3));
         until("all alerts", || all.n_alerts() == 2 && some.n_alerts() == 1).await;
         let requests = all.requests.lock().unwrap();
-        assert_eq!((&*requests[0].path, &*requests[0].authorization), ("/am/api/v2/alerts", "Bearer t0ken"));
+        assert_eq!(
+            (&*requests[0].path, &*requests[0].authorization),
+            ("/am/api/v2/alerts", "Bearer t0ken")
+        );
         let labels = |recorded: &Recorded, idx: usize| recorded.alerts[idx]["labels"].to_string();
         assert_eq!(
             labels(&requests[0], 1),
             "{\"alertname\":\"A\",\"joined\":\"1;external\",\"n\":\"1\",\"x\":\"external\"}"
         );
         let requests = some.requests.lock().unwrap();
-        assert_eq!(labels(&requests[0], 0), "{\"alertname\":\"A\",\"joined\":\"0;external\",\"n\":\"0\"}");
+        assert_eq!(
+            labels(&requests[0], 0),
+            "{\"alertname\":\"A\",\"joined\":\"0;external\",\"n\":\"0\"}"
+        );
     });
 }
 
@@ -244,14 +333,25 @@ fn labels_are_added_and_rewritten_in_order() {
 fn a_reload_keeps_queued_alerts_and_applies_new_settings() {
     run(async {
         let recorder = Recorder::start(&[503]).await;
-        let slow = NotifierOptions { retry_pause: Duration::from_millis(100), batch_size: 10, ..options() };
+        let slow = NotifierOptions {
+            retry_pause: Duration::from_millis(100),
+            batch_size: 10,
+            ..options()
+        };
         let notifier = start(slow, &alerting(&[recorder.config("bearer_token: a")]));
         notifier.send(alerts(0..35));
-        until("the first attempt", || recorder.metric(&notifier.metrics.errors) == 10).await;
+        until("the first attempt", || {
+            recorder.metric(&notifier.metrics.errors) == 10
+        })
+        .await;
         reload(&notifier, &alerting(&[recorder.config("bearer_token: b")]));
         until("all alerts", || recorder.n_alerts() == 35).await;
         let requests = recorder.requests.lock().unwrap();
-        assert!(requests.iter().all(|request| request.authorization == "Bearer b"));
+        assert!(
+            requests
+                .iter()
+                .all(|request| request.authorization == "Bearer b")
+        );
         drop(requests);
         assert_eq!(recorder_drops(&notifier, &recorder), 0);
         for invalid in [
@@ -261,7 +361,10 @@ fn a_reload_keeps_queued_alerts_and_applies_new_settings() {
             "tls_config: {insecure_skip_verify: true, max_version: TLS11}",
             "tls_config: {ca_file: nowhere}",
         ] {
-            assert!(Notifier::prepare(&alerting(&[recorder.config(invalid)])).is_err(), "{invalid}");
+            assert!(
+                Notifier::prepare(&alerting(&[recorder.config(invalid)])).is_err(),
+                "{invalid}"
+            );
         }
     });
 }
@@ -294,14 +397,24 @@ fn a_thousand_reloads_leave_nothing_behind() {
             family("prometheus_notifications_sent_total")
         };
         let notifier = Arc::new(Notifier::new(options(), metrics.notifications.clone()));
-        let config_of = |i: usize| alerting(&[format!("{{static_configs: [{{targets: ['a:1', 'b{i}:1']}}]}}")]);
+        let config_of = |i: usize| {
+            alerting(&[format!(
+                "{{static_configs: [{{targets: ['a:1', 'b{i}:1']}}]}}"
+            )])
+        };
         reload(&notifier, &config_of(0));
         let kept = Arc::clone(&notifier.state.read().sets[0].senders[0]);
         for i in 1..=1000 {
             reload(&notifier, &config_of(i));
         }
-        assert!(Arc::ptr_eq(&kept, &notifier.state.read().sets[0].senders[0]));
-        assert_eq!(notifier.alertmanagers().0, ["http://a:1/api/v2/alerts", "http://b1000:1/api/v2/alerts"]);
+        assert!(Arc::ptr_eq(
+            &kept,
+            &notifier.state.read().sets[0].senders[0]
+        ));
+        assert_eq!(
+            notifier.alertmanagers().0,
+            ["http://a:1/api/v2/alerts", "http://b1000:1/api/v2/alerts"]
+        );
         until("the end of removed senders", || {
             reload(&notifier, &config_of(1000));
             n_series() == 2 && notifier.state.read().closing.is_empty()
@@ -325,9 +438,15 @@ fn queued_alerts_are_sent_at_shutdown_within_a_bound() {
                 ..options()
             };
             let notifier = start(options, &alerting(&[recorder.config("timeout: 1h")]));
-            let (dropped, metrics) = (format!("http://{}/api/v2/alerts", recorder.address), notifier.metrics.clone());
+            let (dropped, metrics) = (
+                format!("http://{}/api/v2/alerts", recorder.address),
+                notifier.metrics.clone(),
+            );
             notifier.send(alerts(0..30));
-            until("the first attempt", || recorder.metric(&notifier.metrics.errors) == first as u64).await;
+            until("the first attempt", || {
+                recorder.metric(&notifier.metrics.errors) == first as u64
+            })
+            .await;
             let started = Instant::now();
             notifier.drain().await;
             assert!(started.elapsed() < Duration::from_secs(30));
@@ -347,13 +466,22 @@ fn alertmanagers_of_files_follow_the_files() {
     run(async {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.json");
-        let settings = alerting(&[format!("{{file_sd_configs: [{{files: ['{}']}}]}}", file.display())]);
-        let write = |targets: &str| std::fs::write(&file, format!("[{{\"targets\": [{targets}]}}]")).unwrap();
+        let settings = alerting(&[format!(
+            "{{file_sd_configs: [{{files: ['{}']}}]}}",
+            file.display()
+        )]);
+        let write = |targets: &str| {
+            std::fs::write(&file, format!("[{{\"targets\": [{targets}]}}]")).unwrap()
+        };
         write("\"a:1\", \"b:1\"");
         let notifier = start(options(), &settings);
         let active = || notifier.alertmanagers().0;
         let is_active = |names: &[&str]| {
-            active() == names.iter().map(|name| format!("http://{name}/api/v2/alerts")).collect::<Vec<_>>()
+            active()
+                == names
+                    .iter()
+                    .map(|name| format!("http://{name}/api/v2/alerts"))
+                    .collect::<Vec<_>>()
         };
         until("two", || is_active(&["a:1", "b:1"])).await;
         let kept = Arc::clone(&notifier.state.read().sets[0].senders[1]);
@@ -362,7 +490,10 @@ fn alertmanagers_of_files_follow_the_files() {
         reload(&notifier, &settings);
         assert_eq!(active().len(), 2);
         until("others", || is_active(&["b:1", "c:1"])).await;
-        assert!(Arc::ptr_eq(&kept, &notifier.state.read().sets[0].senders[0]));
+        assert!(Arc::ptr_eq(
+            &kept,
+            &notifier.state.read().sets[0].senders[0]
+        ));
         std::fs::write(&file, "{").unwrap();
         reload(&notifier, &settings);
         notifier.drain().await;

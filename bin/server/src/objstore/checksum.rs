@@ -40,7 +40,10 @@ pub fn file_checksum(path: &Path) -> Result<String> {
     let mut file = File::open(path).with_context(|| format!("open {path:?}"))?;
     let (mut checksum, mut bytes) = (Checksum::new(), vec![0; MIB as usize]);
     loop {
-        match file.read(&mut bytes).with_context(|| format!("read {path:?}"))? {
+        match file
+            .read(&mut bytes)
+            .with_context(|| format!("read {path:?}"))?
+        {
             0 => return Ok(checksum.finish()),
             size => checksum.add(&bytes[..size]),
         }

@@ -5,9 +5,9 @@
 //! config: {bucket: metrics, endpoint: s3.eu-west-1.amazonaws.com, access_key: …, secret_key: …}
 //! prefix: ""
 //! ```
-//! Keys that have no effect here ([`WITHOUT_EFFECT`]) are accepted with any value. Keys that are not supported
-//! ([`UNSUPPORTED`]) are accepted only with an empty value. So a complete example from Thanos' documentation works
-//! unchanged.
+//! Keys that have no effect here ([`WITHOUT_EFFECT`]) are accepted with any value. Keys that are
+//! not supported ([`UNSUPPORTED`]) are accepted only with an empty value. So a complete example
+//! from Thanos' documentation works unchanged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use varve_base::config::yaml_error;
 
 /// Maximum size of the file in bytes.
 const FILE_SIZE_MAX: u64 = MIB;
-/// Allowed sizes of a part of a multipart upload, in bytes. S3 sets the minimum. The maximum bounds the memory of a
-/// part.
+/// Allowed sizes of a part of a multipart upload, in bytes. S3 sets the minimum. The maximum bounds
+/// the memory of a part.
 const PART_SIZES: std::ops::RangeInclusive<u64> = 5 * MIB..=64 * MIB;
 /// Default size of a part in bytes. Larger objects are sent in parts.
 const PART_SIZE_DEFAULT: u64 = 16 * MIB;
@@ -34,10 +34,25 @@ const RETRIES_MAX: u32 = 20;
 const RETRIES_DEFAULT: u32 = 6;
 
 /// Types of Thanos that Varve does not have.
-const OTHER_TYPES: [&str; 8] = ["GCS", "AZURE", "SWIFT", "COS", "ALIYUNOSS", "BOS", "OCI", "OBS"];
-/// Keys of S3 with no effect: uploads always carry a checksum, lists are always of version 2, and nothing is traced.
-const WITHOUT_EFFECT: [&str; 5] =
-    ["disable_dualstack", "send_content_md5", "list_objects_version", "trace", "disable_multipart"];
+const OTHER_TYPES: [&str; 8] = [
+    "GCS",
+    "AZURE",
+    "SWIFT",
+    "COS",
+    "ALIYUNOSS",
+    "BOS",
+    "OCI",
+    "OBS",
+];
+/// Keys of S3 with no effect: uploads always carry a checksum, lists are always of version 2, and
+/// nothing is traced.
+const WITHOUT_EFFECT: [&str; 5] = [
+    "disable_dualstack",
+    "send_content_md5",
+    "list_objects_version",
+    "trace",
+    "disable_multipart",
+];
 /// Keys of `http_config` with no effect.
 const HTTP_WITHOUT_EFFECT: [&str; 8] = [
     "idle_conn_timeout",
@@ -50,7 +65,12 @@ const HTTP_WITHOUT_EFFECT: [&str; 8] = [
     "disable_compression",
 ];
 /// Keys of S3 that are not supported: they must be empty.
-const UNSUPPORTED: [&str; 4] = ["aws_sdk_auth", "signature_version2", "sts_endpoint", "put_user_metadata"];
+const UNSUPPORTED: [&str; 4] = [
+    "aws_sdk_auth",
+    "signature_version2",
+    "sts_endpoint",
+    "put_user_metadata",
+];
 
 /// An S3 bucket or a directory.
 #[derive(Debug, Clone)]
@@ -122,7 +142,8 @@ struct S3Section {
     rest: BTreeMap<String, Value>,
 }
 
-/// Timeouts and connection limits have no effect: the client has one connection and its own timeout.
+/// Timeouts and connection limits have no effect: the client has one connection and its own
+/// timeout.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct HttpSection {
@@ -146,18 +167,30 @@ impl BucketConfig {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or has an unknown type, an unsupported key or a missing one, which the message names.
+    /// If it cannot be read, or has an unknown type, an unsupported key or a missing one, which the
+    /// message names.
     pub fn load(path: &Path) -> Result<Self> {
         let about = || format!("object storage configuration {path:?}");
-        let size = path.metadata().with_context(|| format!("read {}", about()))?.len();
-        ensure!(size <= FILE_SIZE_MAX, "{}: {size} bytes exceed the maximum of {FILE_SIZE_MAX}", about());
+        let size = path
+            .metadata()
+            .with_context(|| format!("read {}", about()))?
+            .len();
+        ensure!(
+            size <= FILE_SIZE_MAX,
+            "{}: {size} bytes exceed the maximum of {FILE_SIZE_MAX}",
+            about()
+        );
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", about()))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, folder, |name| std::env::var(name).unwrap_or_default()).with_context(about)
+        Self::parse(&text, folder, |name| {
+            std::env::var(name).unwrap_or_default()
+        })
+        .with_context(about)
     }
 
-    /// Returns the bucket that an argument of a tool names. The argument is a URL `s3://bucket/prefix` (credentials,
-    /// endpoint and region come from the environment), a configuration file, or a directory, which need not exist.
+    /// Returns the bucket that an argument of a tool names. The argument is a URL
+    /// `s3://bucket/prefix` (credentials, endpoint and region come from the environment), a
+    /// configuration file, or a directory, which need not exist.
     ///
     /// # Errors
     /// If the configuration file is invalid, or the environment has no credentials.
@@ -166,7 +199,10 @@ impl BucketConfig {
         match argument.strip_prefix("s3://") {
             Some(url) => Self::from_url(url, |name| std::env::var(name).unwrap_or_default()),
             None if path.is_file() => Self::load(path),
-            None => Ok(Self { backend: BackendConfig::Filesystem(path.to_owned()), prefix: String::new() }),
+            None => Ok(Self {
+                backend: BackendConfig::Filesystem(path.to_owned()),
+                prefix: String::new(),
+            }),
         }
     }
 
@@ -176,34 +212,57 @@ impl BucketConfig {
         let section = S3Section {
             bucket: bucket.to_owned(),
             insecure: endpoint.starts_with("http://"),
-            endpoint: match endpoint.split_once("://").map_or(&*endpoint, |(_, host)| host).trim_end_matches('/') {
+            endpoint: match endpoint
+                .split_once("://")
+                .map_or(&*endpoint, |(_, host)| host)
+                .trim_end_matches('/')
+            {
                 "" => "s3.amazonaws.com".to_owned(),
                 host => host.to_owned(),
             },
             region: env("AWS_REGION"),
             ..S3Section::default()
         };
-        let backend = section.check(Path::new(""), env).with_context(|| format!("s3://{url}"))?;
-        Ok(Self { backend: BackendConfig::S3(Box::new(backend)), prefix: with_slash(prefix) })
+        let backend = section
+            .check(Path::new(""), env)
+            .with_context(|| format!("s3://{url}"))?;
+        Ok(Self {
+            backend: BackendConfig::S3(Box::new(backend)),
+            prefix: with_slash(prefix),
+        })
     }
 
     fn parse(text: &str, folder: &Path, env: impl Fn(&str) -> String) -> Result<Self> {
-        let File { kind, config, prefix } = serde_yaml_ng::from_str(text).map_err(yaml_error)?;
+        let File {
+            kind,
+            config,
+            prefix,
+        } = serde_yaml_ng::from_str(text).map_err(yaml_error)?;
         let backend = match kind.to_uppercase().as_str() {
             "FILESYSTEM" => {
-                let FilesystemSection { directory } =
-                    serde_yaml_ng::from_value(config).map_err(yaml_error).context("config")?;
+                let FilesystemSection { directory } = serde_yaml_ng::from_value(config)
+                    .map_err(yaml_error)
+                    .context("config")?;
                 BackendConfig::Filesystem(directory)
             }
             "S3" => {
-                let section: S3Section = serde_yaml_ng::from_value(config).map_err(yaml_error).context("config")?;
+                let section: S3Section = serde_yaml_ng::from_value(config)
+                    .map_err(yaml_error)
+                    .context("config")?;
                 BackendConfig::S3(Box::new(section.check(folder, env).context("config")?))
             }
-            "GCS" => bail!("type GCS is not supported; use type S3 with endpoint storage.googleapis.com and HMAC keys"),
-            other if OTHER_TYPES.contains(&other) => bail!("type {other} is not supported; use S3 or FILESYSTEM"),
+            "GCS" => bail!(
+                "type GCS is not supported; use type S3 with endpoint storage.googleapis.com and HMAC keys"
+            ),
+            other if OTHER_TYPES.contains(&other) => {
+                bail!("type {other} is not supported; use S3 or FILESYSTEM")
+            }
             _ => bail!("unknown type {kind:?}; use S3 or FILESYSTEM"),
         };
-        Ok(Self { backend, prefix: with_slash(&prefix) })
+        Ok(Self {
+            backend,
+            prefix: with_slash(&prefix),
+        })
     }
 }
 
@@ -217,12 +276,20 @@ impl S3Section {
             }
         }
         for key in self.http_config.rest.keys() {
-            ensure!(HTTP_WITHOUT_EFFECT.contains(&key.as_str()), "http_config: unknown key {key}");
+            ensure!(
+                HTTP_WITHOUT_EFFECT.contains(&key.as_str()),
+                "http_config: unknown key {key}"
+            );
         }
         ensure!(!self.bucket.is_empty(), "bucket is missing");
         ensure!(!self.endpoint.is_empty(), "endpoint is missing");
-        ensure!(!self.endpoint.contains('/'), "endpoint {:?} is not a host with an optional port", self.endpoint);
-        let or_env = |Secret(text), name: &str| Secret(if text.is_empty() { env(name) } else { text });
+        ensure!(
+            !self.endpoint.contains('/'),
+            "endpoint {:?} is not a host with an optional port",
+            self.endpoint
+        );
+        let or_env =
+            |Secret(text), name: &str| Secret(if text.is_empty() { env(name) } else { text });
         let (access_key, secret_key, session_token) = match self.access_key.is_empty() {
             true => (
                 env("AWS_ACCESS_KEY_ID"),
@@ -240,28 +307,47 @@ impl S3Section {
             "" | "auto" => {
                 let host = self.endpoint.split(':').next().unwrap_or_default();
                 let hosts = ["amazonaws.com", "googleapis.com", "aliyuncs.com"];
-                hosts.iter().any(|suffix| host.ends_with(suffix)) && (self.insecure || !self.bucket.contains('.'))
+                hosts.iter().any(|suffix| host.ends_with(suffix))
+                    && (self.insecure || !self.bucket.contains('.'))
             }
             "virtual-hosted" => true,
             "path" => false,
             other => bail!("bucket_lookup_type {other:?} is not auto, path or virtual-hosted"),
         };
-        let part_size = if self.part_size == 0 { PART_SIZE_DEFAULT } else { self.part_size };
+        let part_size = if self.part_size == 0 {
+            PART_SIZE_DEFAULT
+        } else {
+            self.part_size
+        };
         ensure!(
             PART_SIZES.contains(&part_size),
             "part_size {part_size} is not between {} and {} bytes",
             PART_SIZES.start(),
             PART_SIZES.end()
         );
-        let retries_max = if self.max_retries == 0 { RETRIES_DEFAULT } else { self.max_retries };
-        ensure!(retries_max <= RETRIES_MAX, "max_retries {retries_max} exceeds the maximum of {RETRIES_MAX}");
+        let retries_max = if self.max_retries == 0 {
+            RETRIES_DEFAULT
+        } else {
+            self.max_retries
+        };
+        ensure!(
+            retries_max <= RETRIES_MAX,
+            "max_retries {retries_max} exceeds the maximum of {RETRIES_MAX}"
+        );
         let mut tls_config = self.http_config.tls_config;
         tls_config.set_folder(folder);
-        let access = Access::new(&HttpClientConfig { tls_config, ..HttpClientConfig::default() })
-            .context("http_config")?
-            .trusting(None, self.http_config.insecure_skip_verify);
+        let access = Access::new(&HttpClientConfig {
+            tls_config,
+            ..HttpClientConfig::default()
+        })
+        .context("http_config")?
+        .trusting(None, self.http_config.insecure_skip_verify);
         Ok(S3Config {
-            region: if self.region.is_empty() { endpoint_region(&self.endpoint).to_owned() } else { self.region },
+            region: if self.region.is_empty() {
+                endpoint_region(&self.endpoint).to_owned()
+            } else {
+                self.region
+            },
             bucket: self.bucket,
             endpoint: self.endpoint,
             is_insecure: self.insecure,
@@ -279,13 +365,27 @@ impl S3Section {
 
 impl SseSection {
     fn headers(&self) -> Result<Vec<(String, String)>> {
-        let header = |name: &str, value: &str| (format!("x-amz-server-side-encryption{name}"), value.to_owned());
-        ensure!(self.encryption_key.is_empty(), "encryption_key is not supported");
-        ensure!(self.kms_encryption_context.is_empty(), "kms_encryption_context is not supported");
+        let header = |name: &str, value: &str| {
+            (
+                format!("x-amz-server-side-encryption{name}"),
+                value.to_owned(),
+            )
+        };
+        ensure!(
+            self.encryption_key.is_empty(),
+            "encryption_key is not supported"
+        );
+        ensure!(
+            self.kms_encryption_context.is_empty(),
+            "kms_encryption_context is not supported"
+        );
         match self.kind.as_str() {
             "" => Ok(Vec::new()),
             "SSE-S3" => Ok(vec![header("", "AES256")]),
-            "SSE-KMS" => Ok(vec![header("", "aws:kms"), header("-aws-kms-key-id", &self.kms_key_id)]),
+            "SSE-KMS" => Ok(vec![
+                header("", "aws:kms"),
+                header("-aws-kms-key-id", &self.kms_key_id),
+            ]),
             other => bail!("type {other:?} is not SSE-S3 or SSE-KMS"),
         }
     }
@@ -304,10 +404,20 @@ fn is_empty(value: &Value) -> bool {
 /// Returns the region in the host name of an AWS endpoint, or the default region.
 fn endpoint_region(endpoint: &str) -> &str {
     let host = endpoint.split(':').next().unwrap_or_default();
-    let name = host.strip_suffix(".amazonaws.com").or_else(|| host.strip_suffix(".amazonaws.com.cn"));
-    let rest = name.and_then(|name| name.strip_prefix("s3-fips").or_else(|| name.strip_prefix("s3")));
-    let region = rest.map(|rest| rest.trim_start_matches(".dualstack").trim_start_matches(['.', '-']));
-    region.filter(|region| !region.is_empty()).unwrap_or("us-east-1")
+    let name = host
+        .strip_suffix(".amazonaws.com")
+        .or_else(|| host.strip_suffix(".amazonaws.com.cn"));
+    let rest = name.and_then(|name| {
+        name.strip_prefix("s3-fips")
+            .or_else(|| name.strip_prefix("s3"))
+    });
+    let region = rest.map(|rest| {
+        rest.trim_start_matches(".dualstack")
+            .trim_start_matches(['.', '-'])
+    });
+    region
+        .filter(|region| !region.is_empty())
+        .unwrap_or("us-east-1")
 }
 
 fn with_slash(prefix: &str) -> String {
@@ -324,7 +434,13 @@ mod tests {
     const S3: &str = "bucket: b, access_key: a, secret_key: s3cret";
 
     fn parse(text: &str) -> Result<BucketConfig, String> {
-        let env = |name: &str| if name == "AWS_SESSION_TOKEN" { "t".to_owned() } else { String::new() };
+        let env = |name: &str| {
+            if name == "AWS_SESSION_TOKEN" {
+                "t".to_owned()
+            } else {
+                String::new()
+            }
+        };
         BucketConfig::parse(text, Path::new(""), env).map_err(|error| format!("{error:#}"))
     }
 
@@ -334,8 +450,15 @@ mod tests {
     }
 
     fn s3(fields: &str) -> S3Config {
-        match parse(&format!("type: s3\nconfig: {{{S3}, {fields}}}\nprefix: /a/b/")).unwrap() {
-            BucketConfig { backend: BackendConfig::S3(config), prefix } if prefix == "a/b/" => *config,
+        match parse(&format!(
+            "type: s3\nconfig: {{{S3}, {fields}}}\nprefix: /a/b/"
+        ))
+        .unwrap()
+        {
+            BucketConfig {
+                backend: BackendConfig::S3(config),
+                prefix,
+            } if prefix == "a/b/" => *config,
             other => panic!("{other:?}"),
         }
     }
@@ -345,61 +468,133 @@ mod tests {
         for (fields, is_virtual_hosted, region) in [
             ("endpoint: 'localhost:9000'", false, "us-east-1"),
             ("endpoint: s3.eu-west-1.amazonaws.com", true, "eu-west-1"),
-            ("endpoint: s3-eu-west-1.amazonaws.com, bucket_lookup_type: path", false, "eu-west-1"),
-            ("endpoint: s3.dualstack.us-west-2.amazonaws.com", true, "us-west-2"),
+            (
+                "endpoint: s3-eu-west-1.amazonaws.com, bucket_lookup_type: path",
+                false,
+                "eu-west-1",
+            ),
+            (
+                "endpoint: s3.dualstack.us-west-2.amazonaws.com",
+                true,
+                "us-west-2",
+            ),
             ("endpoint: s3.amazonaws.com", true, "us-east-1"),
-            ("endpoint: s3-fips.us-gov-west-1.amazonaws.com", true, "us-gov-west-1"),
-            ("endpoint: storage.googleapis.com, region: auto", true, "auto"),
-            ("endpoint: minio, bucket_lookup_type: virtual-hosted, region: x", true, "x"),
+            (
+                "endpoint: s3-fips.us-gov-west-1.amazonaws.com",
+                true,
+                "us-gov-west-1",
+            ),
+            (
+                "endpoint: storage.googleapis.com, region: auto",
+                true,
+                "auto",
+            ),
+            (
+                "endpoint: minio, bucket_lookup_type: virtual-hosted, region: x",
+                true,
+                "x",
+            ),
         ] {
             let config = s3(fields);
-            assert_eq!((config.is_virtual_hosted, &*config.region), (is_virtual_hosted, region), "{fields}");
-            assert_eq!((config.part_size, config.retries_max), (PART_SIZE_DEFAULT, RETRIES_DEFAULT));
-            assert!(config.session_token.0.is_empty(), "the environment counts only without keys in the file");
+            assert_eq!(
+                (config.is_virtual_hosted, &*config.region),
+                (is_virtual_hosted, region),
+                "{fields}"
+            );
+            assert_eq!(
+                (config.part_size, config.retries_max),
+                (PART_SIZE_DEFAULT, RETRIES_DEFAULT)
+            );
+            assert!(
+                config.session_token.0.is_empty(),
+                "the environment counts only without keys in the file"
+            );
         }
     }
 
     #[test]
     fn part_size_and_max_retries_have_bounds() {
         for part_size in [5 * MIB, 64 * MIB] {
-            assert_eq!(s3(&format!("endpoint: e, part_size: {part_size}")).part_size, part_size);
+            assert_eq!(
+                s3(&format!("endpoint: e, part_size: {part_size}")).part_size,
+                part_size
+            );
         }
         assert_eq!(s3("endpoint: e, max_retries: 20").retries_max, 20);
         for (field, expect) in [
-            ("part_size: 5242879", "part_size 5242879 is not between 5242880 and 67108864 bytes"),
-            ("part_size: 67108865", "part_size 67108865 is not between 5242880 and 67108864 bytes"),
-            ("max_retries: 21", "max_retries 21 exceeds the maximum of 20"),
+            (
+                "part_size: 5242879",
+                "part_size 5242879 is not between 5242880 and 67108864 bytes",
+            ),
+            (
+                "part_size: 67108865",
+                "part_size 67108865 is not between 5242880 and 67108864 bytes",
+            ),
+            (
+                "max_retries: 21",
+                "max_retries 21 exceeds the maximum of 20",
+            ),
         ] {
-            check(&format!("type: S3\nconfig: {{{S3}, endpoint: e, {field}}}"), expect);
+            check(
+                &format!("type: S3\nconfig: {{{S3}, endpoint: e, {field}}}"),
+                expect,
+            );
         }
     }
 
     #[test]
     fn a_complete_example_of_thanos_is_accepted() {
-        s3("endpoint: e, region: '', disable_dualstack: false, aws_sdk_auth: false, insecure: false, \
+        s3(
+            "endpoint: e, region: '', disable_dualstack: false, aws_sdk_auth: false, insecure: false, \
             signature_version2: false, session_token: '', put_user_metadata: {}, http_config: {idle_conn_timeout: \
             1m30s, response_header_timeout: 2m, insecure_skip_verify: false, max_idle_conns: 100, tls_config: \
             {ca_file: '', cert_file: '', key_file: '', server_name: '', insecure_skip_verify: false}, \
             disable_compression: false}, trace: {enable: false}, list_objects_version: '', bucket_lookup_type: auto, \
             send_content_md5: true, disable_multipart: false, part_size: 67108864, sse_config: {type: '', \
-            kms_key_id: '', kms_encryption_context: {}, encryption_key: ''}, sts_endpoint: '', max_retries: 0");
+            kms_key_id: '', kms_encryption_context: {}, encryption_key: ''}, sts_endpoint: '', max_retries: 0",
+        );
     }
 
     #[test]
     fn what_is_not_supported_is_rejected_by_name() {
         for kind in OTHER_TYPES {
-            check(&format!("type: {kind}"), &format!("type {kind} is not supported"));
+            check(
+                &format!("type: {kind}"),
+                &format!("type {kind} is not supported"),
+            );
         }
         check("type: TAPE", "unknown type \"TAPE\"");
-        check("type: FILESYSTEM\nconfig: {directory: a, mode: b}", "unknown field `mode`");
-        let check_s3 = |fields: &str, expect: &str| check(&format!("type: S3\nconfig: {{{fields}}}"), expect);
-        check_s3("bucket: b, endpoint: e", "access_key and secret_key are missing");
+        check(
+            "type: FILESYSTEM\nconfig: {directory: a, mode: b}",
+            "unknown field `mode`",
+        );
+        let check_s3 =
+            |fields: &str, expect: &str| check(&format!("type: S3\nconfig: {{{fields}}}"), expect);
+        check_s3(
+            "bucket: b, endpoint: e",
+            "access_key and secret_key are missing",
+        );
         check_s3(S3, "endpoint is missing");
-        check_s3(&format!("{S3}, endpoint: 'http://e'"), "endpoint \"http://e\" is not a host");
-        check_s3(&format!("{S3}, endpoint: e, sts_endpoint: x"), "sts_endpoint is not supported");
-        check_s3(&format!("{S3}, endpoint: e, colour: red"), "unknown key colour");
-        check_s3(&format!("{S3}, endpoint: e, http_config: {{insecure: true}}"), "http_config: unknown key insecure");
-        check_s3(&format!("{S3}, endpoint: e, sse_config: {{type: SSE-C}}"), "type \"SSE-C\" is not SSE-S3 or SSE-KMS");
+        check_s3(
+            &format!("{S3}, endpoint: 'http://e'"),
+            "endpoint \"http://e\" is not a host",
+        );
+        check_s3(
+            &format!("{S3}, endpoint: e, sts_endpoint: x"),
+            "sts_endpoint is not supported",
+        );
+        check_s3(
+            &format!("{S3}, endpoint: e, colour: red"),
+            "unknown key colour",
+        );
+        check_s3(
+            &format!("{S3}, endpoint: e, http_config: {{insecure: true}}"),
+            "http_config: unknown key insecure",
+        );
+        check_s3(
+            &format!("{S3}, endpoint: e, sse_config: {{type: SSE-C}}"),
+            "type \"SSE-C\" is not SSE-S3 or SSE-KMS",
+        );
     }
 
     #[test]
@@ -410,14 +605,25 @@ mod tests {
             "AWS_ACCESS_KEY_ID" | "AWS_SECRET_ACCESS_KEY" => "key".to_owned(),
             _ => String::new(),
         };
-        let BucketConfig { backend: BackendConfig::S3(s3), prefix } = BucketConfig::from_url("b/c/d", env).unwrap()
+        let BucketConfig {
+            backend: BackendConfig::S3(s3),
+            prefix,
+        } = BucketConfig::from_url("b/c/d", env).unwrap()
         else {
             panic!("an URL names a bucket of S3")
         };
-        assert_eq!((&*s3.bucket, &*prefix, &*s3.endpoint), ("b", "c/d/", "127.0.0.1:9000"));
-        assert!(s3.is_insecure && !s3.is_virtual_hosted && s3.region == "eu" && s3.access_key == "key");
+        assert_eq!(
+            (&*s3.bucket, &*prefix, &*s3.endpoint),
+            ("b", "c/d/", "127.0.0.1:9000")
+        );
+        assert!(
+            s3.is_insecure && !s3.is_virtual_hosted && s3.region == "eu" && s3.access_key == "key"
+        );
         let error = BucketConfig::from_url("b", |_| String::new()).unwrap_err();
-        assert!(format!("{error:#}").starts_with("s3://b: access_key"), "{error:#}");
+        assert!(
+            format!("{error:#}").starts_with("s3://b: access_key"),
+            "{error:#}"
+        );
     }
 
     #[test]

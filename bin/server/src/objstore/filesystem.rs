@@ -1,7 +1,7 @@
 //! A directory as a bucket: the type `FILESYSTEM` of Thanos.
 //!
-//! Crash: an object is written to a temporary file and renamed once it is synced. A temporary file is not listed, and
-//! the next object of its key replaces it.
+//! Crash: an object is written to a temporary file and renamed once it is synced. A temporary file
+//! is not listed, and the next object of its key replaces it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek as _, SeekFrom, Write as _};
@@ -27,10 +27,19 @@ pub(super) struct Filesystem {
 
 impl Filesystem {
     pub(super) fn new(dir: &Path, metrics: ObjstoreMetrics) -> Self {
-        Self { dir: dir.to_owned(), metrics }
+        Self {
+            dir: dir.to_owned(),
+            metrics,
+        }
     }
 
-    pub(super) fn put(&self, key: &str, size: u64, source: &mut dyn Read, pace: &mut Pace) -> Result<()> {
+    pub(super) fn put(
+        &self,
+        key: &str,
+        size: u64,
+        source: &mut dyn Read,
+        pace: &mut Pace,
+    ) -> Result<()> {
         self.metrics.observe("put", || {
             let path = self.path(key)?;
             let parent = path.parent().context("the key is empty")?;
@@ -39,15 +48,22 @@ impl Filesystem {
             unfinished.push(UNFINISHED);
             let unfinished = PathBuf::from(unfinished);
             let copied = self.copy(size, source, pace, &unfinished);
-            let rename = |()| fs::rename(&unfinished, &path).with_context(|| format!("rename {unfinished:?}"));
+            let rename = |()| {
+                fs::rename(&unfinished, &path).with_context(|| format!("rename {unfinished:?}"))
+            };
             if let Err(error) = copied.and_then(rename) {
                 // A full disk must not stay full of it.
                 let _ = fs::remove_file(&unfinished);
                 return Err(error);
             }
             // The entries of new directories too.
-            for dir in parent.ancestors().take_while(|dir| dir.starts_with(&self.dir)) {
-                RealFs.sync_dir(dir).with_context(|| format!("sync {dir:?}"))?;
+            for dir in parent
+                .ancestors()
+                .take_while(|dir| dir.starts_with(&self.dir))
+            {
+                RealFs
+                    .sync_dir(dir)
+                    .with_context(|| format!("sync {dir:?}"))?;
             }
             Ok(())
         })
@@ -60,7 +76,8 @@ impl Filesystem {
             let mut bytes = vec![0; left.min(COPY_SIZE) as usize];
             source.read_exact(&mut bytes).context("read the source")?;
             pace.wait_for(bytes.len() as u64)?;
-            file.write_all(&bytes).with_context(|| format!("write {path:?}"))?;
+            file.write_all(&bytes)
+                .with_context(|| format!("write {path:?}"))?;
             self.metrics.count_sent(bytes.len());
             left -= bytes.len() as u64;
         }
@@ -93,7 +110,9 @@ impl Filesystem {
                 };
                 for entry in entries {
                     let path = entry.with_context(|| format!("list {dir:?}"))?.path();
-                    let Some(key) = path.strip_prefix(&self.dir).ok().and_then(Path::to_str) else { continue };
+                    let Some(key) = path.strip_prefix(&self.dir).ok().and_then(Path::to_str) else {
+                        continue;
+                    };
                     let metadata = match path.metadata() {
                         // Removed meanwhile.
                         Err(error) if is_missing(&error) => continue,
@@ -102,7 +121,10 @@ impl Filesystem {
                     if metadata.is_dir() {
                         dirs.push(path);
                     } else if key.starts_with(prefix) && !key.ends_with(UNFINISHED) {
-                        objects.push(Object { key: key.to_owned(), size: metadata.len() });
+                        objects.push(Object {
+                            key: key.to_owned(),
+                            size: metadata.len(),
+                        });
                         check_listed(&objects)?;
                     }
                 }
@@ -119,7 +141,11 @@ impl Filesystem {
                 _ => {}
             }
             // Directories exist only as parts of keys. One that is not empty stays.
-            for dir in path.ancestors().skip(1).take_while(|dir| *dir != self.dir && dir.starts_with(&self.dir)) {
+            for dir in path
+                .ancestors()
+                .skip(1)
+                .take_while(|dir| *dir != self.dir && dir.starts_with(&self.dir))
+            {
                 if fs::remove_dir(dir).is_err() {
                     break;
                 }
@@ -131,7 +157,10 @@ impl Filesystem {
     /// Returns the path of a key, which must not lead out of the directory.
     fn path(&self, key: &str) -> Result<PathBuf> {
         let is_plain = key.split('/').all(|part| part != ".." && part != ".");
-        ensure!(is_plain && !key.starts_with('/'), "key {key:?} is not a relative path");
+        ensure!(
+            is_plain && !key.starts_with('/'),
+            "key {key:?} is not a relative path"
+        );
         if key.ends_with(UNFINISHED) {
             bail!("key {key:?} is reserved");
         }

@@ -41,7 +41,10 @@ impl ObjstoreMetrics {
     /// If another metric has the same name.
     pub(crate) fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
         Ok(Self {
-            seconds: registrar.histograms("varve_objstore_operation_duration_seconds", &OPERATION_SECONDS)?,
+            seconds: registrar.histograms(
+                "varve_objstore_operation_duration_seconds",
+                &OPERATION_SECONDS,
+            )?,
             failures: registrar.counters("varve_objstore_operation_failures_total")?,
             retries: registrar.counter("varve_objstore_retries_total")?,
             sent_bytes: registrar.counter("varve_objstore_sent_bytes_total")?,
@@ -58,14 +61,18 @@ impl ObjstoreMetrics {
 
     /// Returns metrics that no registry has, for tools.
     pub fn unregistered() -> Self {
-        Metrics::new().expect("its names are valid and differ").objstore
+        Metrics::new()
+            .expect("its names are valid and differ")
+            .objstore
     }
 
     /// Runs an operation, and counts it.
     pub(super) fn observe<T>(&self, operation: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
         let started = Instant::now();
         let result = run();
-        self.seconds.with_label_values(&[operation]).observe(started.elapsed().as_secs_f64());
+        self.seconds
+            .with_label_values(&[operation])
+            .observe(started.elapsed().as_secs_f64());
         if result.is_err() {
             self.failures.with_label_values(&[operation]).inc();
         }

@@ -1,12 +1,14 @@
 //! Object storage: a bucket of S3 or of a compatible server, or a directory.
 //!
-//! Used by `uploads`, by `varve tsdb import` and by `varve tsdb backup`. All calls block, so a tokio task must not make
-//! them. docs/decisions/storage/0021-object-storage.md compares it with libraries.
+//! Used by `uploads`, by `varve tsdb import` and by `varve tsdb backup`. All calls block, so a
+//! tokio task must not make them. docs/decisions/storage/0021-object-storage.md compares it with
+//! libraries.
 //!
 //! Invariants
 //! 1. An object appears as a whole or not at all, and replaces an earlier one of its key.
 //! 2. Memory: one part of an upload, or one range of a download.
-//! 3. Each request of S3 carries a checksum of its body. Callers read objects back ([`ObjectStore::checksum`]).
+//! 3. Each request of S3 carries a checksum of its body. Callers read objects back
+//!    ([`ObjectStore::checksum`]).
 //! 4. After [`Stop::stop`], each call fails before its next request.
 
 mod checksum;
@@ -84,9 +86,15 @@ impl ObjectStore {
     pub fn new(config: &BucketConfig, pace: Pace, metrics: ObjstoreMetrics) -> Result<Self> {
         let backend = match &config.backend {
             BackendConfig::Filesystem(dir) => Backend::Filesystem(Filesystem::new(dir, metrics)),
-            BackendConfig::S3(s3) => Backend::S3(Box::new(S3::new(s3, Arc::clone(pace.stop()), metrics)?)),
+            BackendConfig::S3(s3) => {
+                Backend::S3(Box::new(S3::new(s3, Arc::clone(pace.stop()), metrics)?))
+            }
         };
-        Ok(Self { backend, prefix: config.prefix.clone(), pace })
+        Ok(Self {
+            backend,
+            prefix: config.prefix.clone(),
+            pace,
+        })
     }
 
     /// Stores a file as an object.
@@ -95,7 +103,10 @@ impl ObjectStore {
     /// If the file cannot be read, or the bucket does not accept it after all retries.
     pub fn put_file(&mut self, key: &str, path: &Path) -> Result<()> {
         let mut file = File::open(path).with_context(|| format!("open {path:?}"))?;
-        let size = file.metadata().with_context(|| format!("read {path:?}"))?.len();
+        let size = file
+            .metadata()
+            .with_context(|| format!("read {path:?}"))?
+            .len();
         self.put(key, size, &mut file)
     }
 
@@ -117,14 +128,22 @@ impl ObjectStore {
     ///
     /// # Errors
     /// If the object does not exist or has fewer bytes. Errors of the bucket and of `each`.
-    pub(crate) fn get(&mut self, key: &str, size: u64, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    pub(crate) fn get(
+        &mut self,
+        key: &str,
+        size: u64,
+        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let key = format!("{}{key}", self.prefix);
         let mut offset = 0;
         while offset < size {
             let range_size = RANGE_SIZE.min(size - offset);
             let bytes = self.get_range(&key, offset, range_size)?;
             let bytes = bytes.with_context(|| format!("object {key:?} does not exist"))?;
-            ensure!(bytes.len() as u64 == range_size, "object {key:?} has fewer than {size} bytes");
+            ensure!(
+                bytes.len() as u64 == range_size,
+                "object {key:?} has fewer than {size} bytes"
+            );
             each(&bytes)?;
             offset += range_size;
         }
@@ -139,14 +158,16 @@ impl ObjectStore {
             Backend::S3(s3) => s3.get_range(key, offset, size),
         };
         let read = read.with_context(|| format!("read object {key:?}"))?;
-        self.pace.wait_for(read.as_ref().map_or(0, |bytes| bytes.len() as u64))?;
+        self.pace
+            .wait_for(read.as_ref().map_or(0, |bytes| bytes.len() as u64))?;
         Ok(read)
     }
 
     /// Downloads an object of a known size to a new file. Returns its SHA-256.
     ///
     /// # Errors
-    /// If the object does not exist or has fewer bytes, or the file cannot be written. Errors of the bucket.
+    /// If the object does not exist or has fewer bytes, or the file cannot be written. Errors of
+    /// the bucket.
     pub fn get_file(&mut self, key: &str, size: u64, path: &Path) -> Result<String> {
         let parent = path.parent().unwrap_or(Path::new(""));
         std::fs::create_dir_all(parent).with_context(|| format!("create {parent:?}"))?;
@@ -154,7 +175,8 @@ impl ObjectStore {
         let mut checksum = Checksum::new();
         self.get(key, size, &mut |bytes| {
             checksum.add(bytes);
-            file.write_all(bytes).with_context(|| format!("write {path:?}"))
+            file.write_all(bytes)
+                .with_context(|| format!("write {path:?}"))
         })?;
         file.sync_all().with_context(|| format!("sync {path:?}"))?;
         Ok(checksum.finish())
@@ -168,9 +190,14 @@ impl ObjectStore {
         let key = format!("{}{key}", self.prefix);
         let mut read = Vec::new();
         loop {
-            let Some(bytes) = self.get_range(&key, read.len() as u64, RANGE_SIZE)? else { return Ok(None) };
+            let Some(bytes) = self.get_range(&key, read.len() as u64, RANGE_SIZE)? else {
+                return Ok(None);
+            };
             read.extend_from_slice(&bytes);
-            ensure!(read.len() as u64 <= size_max, "object {key:?} has more than {size_max} bytes");
+            ensure!(
+                read.len() as u64 <= size_max,
+                "object {key:?} has more than {size_max} bytes"
+            );
             if (bytes.len() as u64) < RANGE_SIZE {
                 return Ok(Some(read));
             }
@@ -202,22 +229,35 @@ impl ObjectStore {
             Backend::S3(s3) => s3.list(&whole),
         };
         let mut objects = listed.with_context(|| format!("list objects {whole:?}"))?;
-        objects.iter_mut().for_each(|object| drop(object.key.drain(..self.prefix.len())));
+        objects
+            .iter_mut()
+            .for_each(|object| drop(object.key.drain(..self.prefix.len())));
         Ok(objects)
     }
 
     /// Lists the files of all blocks, complete or not, ascending by time.
     ///
     /// # Errors
-    /// If there are more than [`LISTED_MAX`] objects or [`BLOCKS_MAX`] blocks. Errors of the bucket.
+    /// If there are more than [`LISTED_MAX`] objects or [`BLOCKS_MAX`] blocks. Errors of the
+    /// bucket.
     pub fn list_blocks(&mut self) -> Result<BTreeMap<Ulid, BlockFiles>> {
         let mut blocks: BTreeMap<Ulid, BlockFiles> = BTreeMap::new();
         for Object { key, size } in self.list("")? {
-            let Some((name, path)) = key.split_once('/') else { continue };
-            let Some(ulid) = Ulid::parse(name) else { continue };
-            blocks.entry(ulid).or_default().insert(path.to_owned(), size);
+            let Some((name, path)) = key.split_once('/') else {
+                continue;
+            };
+            let Some(ulid) = Ulid::parse(name) else {
+                continue;
+            };
+            blocks
+                .entry(ulid)
+                .or_default()
+                .insert(path.to_owned(), size);
         }
-        ensure!(blocks.len() <= BLOCKS_MAX, "the bucket has more than {BLOCKS_MAX} blocks");
+        ensure!(
+            blocks.len() <= BLOCKS_MAX,
+            "the bucket has more than {BLOCKS_MAX} blocks"
+        );
         Ok(blocks)
     }
 
@@ -238,7 +278,10 @@ impl ObjectStore {
 
 /// Fails if a bucket lists more than [`LISTED_MAX`] objects.
 fn check_listed(objects: &[Object]) -> Result<()> {
-    ensure!(objects.len() <= LISTED_MAX, "more than {LISTED_MAX} objects");
+    ensure!(
+        objects.len() <= LISTED_MAX,
+        "more than {LISTED_MAX} objects"
+    );
     Ok(())
 }
 

@@ -36,14 +36,24 @@ impl Stop {
     /// If the work is to end, also during the wait.
     pub(crate) fn wait(&self, duration: Duration) -> Result<()> {
         let mut is_stopped = self.is_stopped.lock();
-        let _timeout = self.changed.wait_while_for(&mut is_stopped, |is_stopped| !*is_stopped, duration);
-        if *is_stopped { bail!("the process is stopping") } else { Ok(()) }
+        let _timeout =
+            self.changed
+                .wait_while_for(&mut is_stopped, |is_stopped| !*is_stopped, duration);
+        if *is_stopped {
+            bail!("the process is stopping")
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl Pace {
     pub(crate) fn new(stop: Arc<Stop>, bytes_per_second: u64) -> Self {
-        Self { stop, bytes_per_second, free_at: Instant::now() }
+        Self {
+            stop,
+            bytes_per_second,
+            free_at: Instant::now(),
+        }
     }
 
     /// Returns a pace without a limit, for a tool, which only a signal ends.
@@ -64,8 +74,10 @@ impl Pace {
             return self.check();
         }
         let now = Instant::now();
-        self.stop.wait(self.free_at.saturating_duration_since(now))?;
-        self.free_at = self.free_at.max(now) + Duration::from_secs_f64(size as f64 / self.bytes_per_second as f64);
+        self.stop
+            .wait(self.free_at.saturating_duration_since(now))?;
+        self.free_at = self.free_at.max(now)
+            + Duration::from_secs_f64(size as f64 / self.bytes_per_second as f64);
         Ok(())
     }
 
@@ -86,7 +98,11 @@ mod tests {
         let mut pace = Pace::new(Arc::clone(&stop), 1000);
         let started = Instant::now();
         (0..3).for_each(|_| pace.wait_for(20).unwrap());
-        assert!(started.elapsed() >= Duration::from_millis(40), "{:?}", started.elapsed());
+        assert!(
+            started.elapsed() >= Duration::from_millis(40),
+            "{:?}",
+            started.elapsed()
+        );
         stop.stop();
         assert!(pace.wait_for(1_000_000).is_err() && Pace::new(stop, 0).wait_for(1).is_err());
     }

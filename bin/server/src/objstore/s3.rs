@@ -1,8 +1,9 @@
 //! A bucket of S3 or of a compatible server.
 //!
-//! A request is repeated, with growing pauses, if the server does not respond or responds with 5xx or 429. Objects
-//! larger than a part are sent in parts. An interrupted upload is aborted when the same key is sent again. For other
-//! keys, the bucket needs a lifecycle rule that aborts incomplete uploads.
+//! A request is repeated, with growing pauses, if the server does not respond or responds with 5xx
+//! or 429. Objects larger than a part are sent in parts. An interrupted upload is aborted when the
+//! same key is sent again. For other keys, the bucket needs a lifecycle rule that aborts incomplete
+//! uploads.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -62,19 +63,37 @@ struct Call<'a> {
 
 impl std::fmt::Debug for S3 {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("S3").field("host", &self.host).field("root", &self.root).finish_non_exhaustive()
+        f.debug_struct("S3")
+            .field("host", &self.host)
+            .field("root", &self.root)
+            .finish_non_exhaustive()
     }
 }
 
 impl S3 {
-    pub(super) fn new(config: &S3Config, stop: Arc<Stop>, metrics: ObjstoreMetrics) -> Result<Self> {
+    pub(super) fn new(
+        config: &S3Config,
+        stop: Arc<Stop>,
+        metrics: ObjstoreMetrics,
+    ) -> Result<Self> {
         let (host, root) = match config.is_virtual_hosted {
-            true => (format!("{}.{}", config.bucket, config.endpoint), "/".to_owned()),
-            false => (config.endpoint.clone(), format!("/{}/", encode(&config.bucket, false))),
+            true => (
+                format!("{}.{}", config.bucket, config.endpoint),
+                "/".to_owned(),
+            ),
+            false => (
+                config.endpoint.clone(),
+                format!("/{}/", encode(&config.bucket, false)),
+            ),
         };
         let scheme = if config.is_insecure { "http" } else { "https" };
-        let url = Url::parse(&format!("{scheme}://{host}")).map_err(|error| anyhow!("endpoint {host:?}: {error}"))?;
-        let options = ClientOptions { timeout: TIMEOUT, response_size_max: RESPONSE_SIZE_MAX, user_agent: USER_AGENT };
+        let url = Url::parse(&format!("{scheme}://{host}"))
+            .map_err(|error| anyhow!("endpoint {host:?}: {error}"))?;
+        let options = ClientOptions {
+            timeout: TIMEOUT,
+            response_size_max: RESPONSE_SIZE_MAX,
+            user_agent: USER_AGENT,
+        };
         Ok(Self {
             client: Client::new(&url, config.access.clone(), options)?,
             signer: Signer {
@@ -93,15 +112,28 @@ impl S3 {
         })
     }
 
-    pub(super) fn put(&mut self, key: &str, size: u64, source: &mut dyn Read, pace: &mut Pace) -> Result<()> {
+    pub(super) fn put(
+        &mut self,
+        key: &str,
+        size: u64,
+        source: &mut dyn Read,
+        pace: &mut Pace,
+    ) -> Result<()> {
         // Larger parts for an object that would have too many.
-        let part_size = self.part_size.max(size.div_ceil(PARTS_MAX).next_multiple_of(MIB));
+        let part_size = self
+            .part_size
+            .max(size.div_ceil(PARTS_MAX).next_multiple_of(MIB));
         if size > part_size {
             return self.put_parts(key, size, part_size, source, pace);
         }
         let body = next_part(size, source, pace)?;
         let headers = self.encryption.clone();
-        self.expect(Call { headers, body, ..Call::new("put", "PUT", key) }).map(drop)
+        self.expect(Call {
+            headers,
+            body,
+            ..Call::new("put", "PUT", key)
+        })
+        .map(drop)
     }
 
     fn put_parts(
@@ -114,37 +146,68 @@ impl S3 {
     ) -> Result<()> {
         self.abort_uploads(key)?;
         let (query, headers) = ([("uploads", "")], self.encryption.clone());
-        let begun = self.expect(Call { query: &query, headers, ..Call::new("multipart", "POST", key) })?;
+        let begun = self.expect(Call {
+            query: &query,
+            headers,
+            ..Call::new("multipart", "POST", key)
+        })?;
         let upload = xml::required(&text(&begun), "UploadId")?;
         let mut list = String::from("<CompleteMultipartUpload>");
         for (number, start) in (1_u32..).zip((0..size).step_by(part_size as usize)) {
             let body = next_part(part_size.min(size - start), source, pace)?;
             let number = number.to_string();
             let query = [("partNumber", &*number), ("uploadId", &*upload)];
-            let sent = self.expect(Call { query: &query, body, ..Call::new("put", "PUT", key) })?;
-            let tag = sent.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).context("a part has no ETag")?;
+            let sent = self.expect(Call {
+                query: &query,
+                body,
+                ..Call::new("put", "PUT", key)
+            })?;
+            let tag = sent
+                .headers
+                .get(ETAG)
+                .and_then(|tag| tag.to_str().ok())
+                .context("a part has no ETag")?;
             let tag = xml::escape(tag);
-            list.push_str(&format!("<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>"));
+            list.push_str(&format!(
+                "<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>"
+            ));
         }
         list.push_str("</CompleteMultipartUpload>");
         let query = [("uploadId", &*upload)];
-        let ended = self.expect(Call { query: &query, body: list.into(), ..Call::new("multipart", "POST", key) })?;
+        let ended = self.expect(Call {
+            query: &query,
+            body: list.into(),
+            ..Call::new("multipart", "POST", key)
+        })?;
         // This response begins before the server has finished, so an error may follow the status 200.
         let body = text(&ended);
-        ensure!(!body.contains("<Error>"), "finish the upload: {}", reason(&ended));
+        ensure!(
+            !body.contains("<Error>"),
+            "finish the upload: {}",
+            reason(&ended)
+        );
         xml::required(&body, "ETag").map(drop)
     }
 
     /// Removes the parts of interrupted uploads of a key.
     fn abort_uploads(&mut self, key: &str) -> Result<()> {
         let query = [("prefix", key), ("uploads", "")];
-        let found = self.expect(Call { key: None, query: &query, ..Call::new("multipart", "GET", "") })?;
+        let found = self.expect(Call {
+            key: None,
+            query: &query,
+            ..Call::new("multipart", "GET", "")
+        })?;
         let body = text(&found);
-        for upload in xml::elements(&body, "Upload").filter(|upload| xml::text(upload, "Key").as_deref() == Some(key)) {
+        for upload in xml::elements(&body, "Upload")
+            .filter(|upload| xml::text(upload, "Key").as_deref() == Some(key))
+        {
             let id = xml::required(upload, "UploadId")?;
             let query = [("uploadId", &*id)];
             // 404: the server has removed it meanwhile.
-            self.call(&Call { query: &query, ..Call::new("multipart", "DELETE", key) })?;
+            self.call(&Call {
+                query: &query,
+                ..Call::new("multipart", "DELETE", key)
+            })?;
         }
         Ok(())
     }
@@ -152,7 +215,10 @@ impl S3 {
     pub(super) fn get_range(&mut self, key: &str, offset: u64, size: u64) -> Result<Option<Bytes>> {
         let range = format!("bytes={offset}-{}", offset + size - 1);
         let headers = vec![("range".to_owned(), range)];
-        let response = self.call(&Call { headers, ..Call::new("get", "GET", key) })?;
+        let response = self.call(&Call {
+            headers,
+            ..Call::new("get", "GET", key)
+        })?;
         Ok(match response.status {
             404 => None,
             BEHIND_THE_END => Some(Bytes::new()),
@@ -171,15 +237,26 @@ impl S3 {
                 query.push(("continuation-token", &*token));
             }
             query.extend([("list-type", "2"), ("prefix", prefix)]);
-            let page = self.expect(Call { key: None, query: &query, ..Call::new("list", "GET", "") })?;
+            let page = self.expect(Call {
+                key: None,
+                query: &query,
+                ..Call::new("list", "GET", "")
+            })?;
             let page = text(&page);
             for object in xml::elements(&page, "Contents") {
-                let size = xml::required(object, "Size")?.parse().context("the size of an object")?;
-                objects.push(Object { key: xml::required(object, "Key")?, size });
+                let size = xml::required(object, "Size")?
+                    .parse()
+                    .context("the size of an object")?;
+                objects.push(Object {
+                    key: xml::required(object, "Key")?,
+                    size,
+                });
             }
             check_listed(&objects)?;
             match xml::text(&page, "NextContinuationToken") {
-                Some(next) if xml::text(&page, "IsTruncated").as_deref() == Some("true") => token = next,
+                Some(next) if xml::text(&page, "IsTruncated").as_deref() == Some("true") => {
+                    token = next
+                }
                 _ => return Ok(objects),
             }
         }
@@ -192,22 +269,36 @@ impl S3 {
     /// Sends a request. A missing object or bucket is an error.
     fn expect(&mut self, call: Call<'_>) -> Result<Response> {
         let response = self.call(&call)?;
-        ensure!(response.status != 404, "{} returned 404: {}", self.host, reason(&response));
+        ensure!(
+            response.status != 404,
+            "{} returned 404: {}",
+            self.host,
+            reason(&response)
+        );
         Ok(response)
     }
 
-    /// Sends a request, and repeats it after temporary failures. Returns a response with a status of 2xx, 404 or 416.
+    /// Sends a request, and repeats it after temporary failures. Returns a response with a status
+    /// of 2xx, 404 or 416.
     fn call(&mut self, call: &Call<'_>) -> Result<Response> {
         let metrics = self.metrics.clone();
         metrics.observe(call.operation, || {
             let mut n_retries = 0;
             loop {
                 let failed = match self.send(call) {
-                    Ok(response) if response.is_success() || matches!(response.status, 404 | BEHIND_THE_END) => {
+                    Ok(response)
+                        if response.is_success()
+                            || matches!(response.status, 404 | BEHIND_THE_END) =>
+                    {
                         return Ok(response);
                     }
                     Ok(response) => {
-                        let error = anyhow!("{} returned {}: {}", self.host, response.status, reason(&response));
+                        let error = anyhow!(
+                            "{} returned {}: {}",
+                            self.host,
+                            response.status,
+                            reason(&response)
+                        );
                         if response.status < 500 && !matches!(response.status, 408 | 429) {
                             return Err(error);
                         }
@@ -216,10 +307,17 @@ impl S3 {
                     Err(error) => error,
                 };
                 if n_retries == self.retries_max {
-                    return Err(failed.context(format!("after {n_retries} retries (config.max_retries)")));
+                    return Err(
+                        failed.context(format!("after {n_retries} retries (config.max_retries)"))
+                    );
                 }
                 let pause = PAUSE.saturating_mul(1 << n_retries.min(16)).min(PAUSE_MAX);
-                tracing::debug!(operation = call.operation, error = error_chain(&failed), ?pause, "Retrying a request");
+                tracing::debug!(
+                    operation = call.operation,
+                    error = error_chain(&failed),
+                    ?pause,
+                    "Retrying a request"
+                );
                 self.stop.wait(pause)?;
                 n_retries += 1;
                 self.metrics.retries.inc();
@@ -230,14 +328,32 @@ impl S3 {
     fn send(&mut self, call: &Call<'_>) -> Result<Response> {
         let path = format!("{}{}", self.root, encode(call.key.unwrap_or(""), true));
         // A bucket is named without the slash after it.
-        let path = if call.key.is_none() && path.len() > 1 { path.trim_end_matches('/') } else { &path };
-        let query: Vec<_> = call.query.iter().map(|(name, value)| format!("{name}={}", encode(value, false))).collect();
+        let path = if call.key.is_none() && path.len() > 1 {
+            path.trim_end_matches('/')
+        } else {
+            &path
+        };
+        let query: Vec<_> = call
+            .query
+            .iter()
+            .map(|(name, value)| format!("{name}={}", encode(value, false)))
+            .collect();
         let query = query.join("&");
         let mut headers = call.headers.clone();
         headers.push(("host".to_owned(), self.host.clone()));
-        let unsigned = Unsigned { method: call.method, path, query: &query, headers: &headers, body: &call.body };
+        let unsigned = Unsigned {
+            method: call.method,
+            path,
+            query: &query,
+            headers: &headers,
+            body: &call.body,
+        };
         let signed = self.signer.sign(unsigned, Timestamp::now());
-        let uri = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        let uri = if query.is_empty() {
+            path.to_owned()
+        } else {
+            format!("{path}?{query}")
+        };
         let mut request = Request::builder().method(call.method).uri(uri);
         for (name, value) in headers.iter().chain(&signed) {
             request = request.header(name, value);
@@ -250,7 +366,14 @@ impl S3 {
 
 impl<'a> Call<'a> {
     fn new(operation: &'static str, method: &'static str, key: &'a str) -> Self {
-        Self { operation, method, key: Some(key), query: &[], headers: Vec::new(), body: Bytes::new() }
+        Self {
+            operation,
+            method,
+            key: Some(key),
+            query: &[],
+            headers: Vec::new(),
+            body: Bytes::new(),
+        }
     }
 }
 

@@ -32,7 +32,9 @@ fn unescape(text: &str) -> String {
     let mut parts = text.split('&');
     let mut unescaped = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let found = part.split_once(';').and_then(|(name, rest)| Some((character(name)?, rest)));
+        let found = part
+            .split_once(';')
+            .and_then(|(name, rest)| Some((character(name)?, rest)));
         match found {
             Some((character, rest)) => {
                 unescaped.push(character);
@@ -67,7 +69,10 @@ fn character(name: &str) -> Option<char> {
 
 /// Replaces the characters that text must not have.
 pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]
@@ -76,10 +81,16 @@ mod tests {
 
     #[test]
     fn elements_are_found_in_order() {
-        let xml = "<L><C><Key>a&amp;b</Key><Size>1</Size></C><C><Key>&#x63;&#100;&bad;</Key></C><T>x";
-        let keys: Vec<_> = elements(xml, "C").filter_map(|object| text(object, "Key")).collect();
+        let xml =
+            "<L><C><Key>a&amp;b</Key><Size>1</Size></C><C><Key>&#x63;&#100;&bad;</Key></C><T>x";
+        let keys: Vec<_> = elements(xml, "C")
+            .filter_map(|object| text(object, "Key"))
+            .collect();
         assert_eq!(keys, ["a&b", "cd&bad;"]);
-        assert_eq!((text(xml, "T"), required(xml, "Size").unwrap()), (None, "1".to_owned()));
+        assert_eq!(
+            (text(xml, "T"), required(xml, "Size").unwrap()),
+            (None, "1".to_owned())
+        );
         assert!(required(xml, "None").is_err());
         assert_eq!(unescape(&escape("<\"&\">")), "<\"&\">");
     }

@@ -1,7 +1,7 @@
 //! A circuit breaker for queries that exceed a memory limit again and again.
 //!
-//! A query is identified by its user, its text, its step and the length of its range, so that the refreshes of a
-//! dashboard are one query.
+//! A query is identified by its user, its text, its step and the length of its range, so that the
+//! refreshes of a dashboard are one query.
 //!
 //! ```text
 //! closed --- `failures_max` failures in a row ---> open: rejected without evaluation
@@ -57,7 +57,12 @@ pub struct FailedQuery {
 
 impl QueryBreaker {
     pub(crate) fn new(failures_max: u32, open_for: Duration) -> Self {
-        Self { failures_max, open_for, hasher: RandomState::new(), failed: Mutex::default() }
+        Self {
+            failures_max,
+            open_for,
+            hasher: RandomState::new(),
+            failed: Mutex::default(),
+        }
     }
 
     /// Returns the reason why the query of a request is rejected, if it is.
@@ -70,12 +75,17 @@ impl QueryBreaker {
         let query = failed.get_mut(&self.key(request)?)?;
         let left = self.rejected_for(query, now)?;
         query.n_rejected += 1;
-        let FailedQuery { n_failures, error, .. } = query;
+        let FailedQuery {
+            n_failures, error, ..
+        } = query;
         let left_s = left.as_secs() + 1;
-        Some(format!("{error}. The query failed {n_failures} times in a row and is not evaluated for {left_s}s"))
+        Some(format!(
+            "{error}. The query failed {n_failures} times in a row and is not evaluated for {left_s}s"
+        ))
     }
 
-    /// Records the end of a query: with the error if it exceeded a memory limit, `None` if it succeeded.
+    /// Records the end of a query: with the error if it exceeded a memory limit, `None` if it
+    /// succeeded.
     pub fn record(&self, request: &RequestContext, error: Option<&str>, now: Instant) {
         let mut failed = self.failed.lock();
         if self.failures_max == 0 || (error.is_none() && failed.is_empty()) {
@@ -88,7 +98,10 @@ impl QueryBreaker {
         };
         if failed.len() >= QUERIES_MAX
             && !failed.contains_key(&key)
-            && let Some(oldest) = failed.iter().min_by_key(|(_, query)| query.failed_at).map(|(&key, _)| key)
+            && let Some(oldest) = failed
+                .iter()
+                .min_by_key(|(_, query)| query.failed_at)
+                .map(|(&key, _)| key)
         {
             failed.remove(&oldest);
         }
@@ -104,11 +117,14 @@ impl QueryBreaker {
         (query.error, query.failed_at) = (truncate(error, TEXT_SIZE_MAX).to_owned(), now);
     }
 
-    /// Returns all queries that have failed, and for how long each is rejected. The last failure comes first.
+    /// Returns all queries that have failed, and for how long each is rejected. The last failure
+    /// comes first.
     pub fn list(&self, now: Instant) -> Vec<(FailedQuery, Option<Duration>)> {
         let mut all: Vec<_> = self.failed.lock().values().cloned().collect();
         all.sort_by_key(|query| std::cmp::Reverse(query.failed_at));
-        all.into_iter().map(|query| (query.clone(), self.rejected_for(&query, now))).collect()
+        all.into_iter()
+            .map(|query| (query.clone(), self.rejected_for(&query, now)))
+            .collect()
     }
 
     /// Forgets all failures.
@@ -117,14 +133,21 @@ impl QueryBreaker {
     }
 
     fn rejected_for(&self, query: &FailedQuery, now: Instant) -> Option<Duration> {
-        let left = self.open_for.checked_sub(now.duration_since(query.failed_at))?;
+        let left = self
+            .open_for
+            .checked_sub(now.duration_since(query.failed_at))?;
         (query.n_failures >= self.failures_max && !left.is_zero()).then_some(left)
     }
 
     fn key(&self, request: &RequestContext) -> Option<u64> {
         let times = request.times()?;
         let length_ms = times.end_ms.wrapping_sub(times.start_ms);
-        Some(self.hasher.hash_one((&request.user, &request.parameters().text, times.step_ms, length_ms)))
+        Some(self.hasher.hash_one((
+            &request.user,
+            &request.parameters().text,
+            times.step_ms,
+            length_ms,
+        )))
     }
 }
 
@@ -138,10 +161,23 @@ mod tests {
     const OPEN_FOR: Duration = Duration::from_secs(60);
 
     fn request(user: &str, text: &str, end_ms: i64) -> Arc<RequestContext> {
-        let user = User { name: Arc::from(user), tenant: None };
+        let user = User {
+            name: Arc::from(user),
+            tenant: None,
+        };
         let context = RequestContext::new(Method::GET, String::new(), None, "", Some(user));
-        context.note_parameters(Parameters { text: text.to_owned(), ..Parameters::default() }, None);
-        context.note_times(Times { start_ms: end_ms - 1000, end_ms, step_ms: 1 });
+        context.note_parameters(
+            Parameters {
+                text: text.to_owned(),
+                ..Parameters::default()
+            },
+            None,
+        );
+        context.note_times(Times {
+            start_ms: end_ms - 1000,
+            end_ms,
+            step_ms: 1,
+        });
         context
     }
 
@@ -157,10 +193,17 @@ mod tests {
             breaker.record(&bad, Some("too large"), now);
         }
         let reason = "too large. The query failed 2 times in a row and is not evaluated for 61s";
-        assert_eq!(breaker.check(&request("a", "bad", 9000), now).as_deref(), Some(reason), "a later refresh");
+        assert_eq!(
+            breaker.check(&request("a", "bad", 9000), now).as_deref(),
+            Some(reason),
+            "a later refresh"
+        );
         assert_eq!(breaker.check(&request("b", "bad", 5000), now), None);
         assert_eq!(breaker.check(&request("a", "good", 5000), now), None);
-        assert_eq!((breaker.list(now)[0].0.n_rejected, breaker.list(now)[0].1), (1, Some(OPEN_FOR)));
+        assert_eq!(
+            (breaker.list(now)[0].0.n_rejected, breaker.list(now)[0].1),
+            (1, Some(OPEN_FOR))
+        );
 
         let later = now + OPEN_FOR;
         assert_eq!(breaker.check(&bad, later), None, "half-open");
@@ -178,7 +221,11 @@ mod tests {
         let (breaker, now) = (QueryBreaker::new(1, OPEN_FOR), Instant::now());
         for i in 0..=QUERIES_MAX {
             let query = request("", &i.to_string(), 0);
-            breaker.record(&query, Some("too large"), now + Duration::from_millis(i as u64));
+            breaker.record(
+                &query,
+                Some("too large"),
+                now + Duration::from_millis(i as u64),
+            );
         }
         assert_eq!(breaker.list(now).len(), QUERIES_MAX);
         assert_eq!(breaker.check(&request("", "0", 0), now), None);

@@ -1,7 +1,7 @@
 //! The query log: a line of JSON per query, in the format of Prometheus' `query_log_file`.
 //!
-//! Used by `http` when a query has ended, on its blocking thread. Each line is appended with one write. A failed write
-//! is logged and counted. It does not fail the query.
+//! Used by `http` when a query has ended, on its blocking thread. Each line is appended with one
+//! write. A failed write is logged and counted. It does not fail the query.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -77,7 +77,11 @@ pub enum Origin<'a> {
 impl QueryLog {
     /// Creates a disabled log.
     pub(crate) fn new(enabled: IntGauge, failures: IntCounter) -> Self {
-        Self { file: Arc::default(), enabled, failures }
+        Self {
+            file: Arc::default(),
+            enabled,
+            failures,
+        }
     }
 
     /// Opens a file for appending, or none.
@@ -85,9 +89,14 @@ impl QueryLog {
     /// # Errors
     /// If the file cannot be opened.
     pub(crate) fn open(path: Option<&Path>) -> Result<Opened> {
-        let Some(path) = path else { return Ok(Opened(None)) };
+        let Some(path) = path else {
+            return Ok(Opened(None));
+        };
         let file = OpenOptions::new().create(true).append(true).open(path);
-        Ok(Opened(Some((path.to_owned(), file.with_context(|| format!("open query log {path:?}"))?))))
+        Ok(Opened(Some((
+            path.to_owned(),
+            file.with_context(|| format!("open query log {path:?}"))?,
+        ))))
     }
 
     /// Directs further queries to this file. After a rotation it is a new file at the same path.
@@ -122,7 +131,10 @@ impl LoggedQuery<'_> {
         line.insert("source".into(), "varve".into());
         line.insert("msg".into(), "promql query logged".into());
         let (start, end) = (print_time(self.start_ms), print_time(self.end_ms));
-        line.insert("params".into(), json!({ "end": end, "query": self.query, "start": start, "step": self.step_s }));
+        line.insert(
+            "params".into(),
+            json!({ "end": end, "query": self.query, "start": start, "step": self.step_s }),
+        );
         if let Some(error) = self.error {
             line.insert("error".into(), error.into());
         }
@@ -130,14 +142,24 @@ impl LoggedQuery<'_> {
         stats["varve"]["series"] = self.n_series.into();
         stats["varve"]["memoryPeakBytes"] = self.memory_peak_bytes.into();
         line.insert("stats".into(), stats);
-        let (trace_id, span_id) = self.trace.clone().unwrap_or_else(|| ("0".repeat(32), "0".repeat(16)));
+        let (trace_id, span_id) = self
+            .trace
+            .clone()
+            .unwrap_or_else(|| ("0".repeat(32), "0".repeat(16)));
         line.insert("spanID".into(), span_id.into());
         line.insert("traceID".into(), trace_id.into());
         match &self.origin {
-            Origin::Http { client_ip, method, path } => {
-                line.insert("httpRequest".into(), json!({ "clientIP": client_ip, "method": method, "path": path }))
+            Origin::Http {
+                client_ip,
+                method,
+                path,
+            } => line.insert(
+                "httpRequest".into(),
+                json!({ "clientIP": client_ip, "method": method, "path": path }),
+            ),
+            Origin::RuleGroup { file, name } => {
+                line.insert("ruleGroup".into(), json!({ "file": file, "name": name }))
             }
-            Origin::RuleGroup { file, name } => line.insert("ruleGroup".into(), json!({ "file": file, "name": name })),
         };
         Value::Object(line)
     }
@@ -160,26 +182,40 @@ mod tests {
             n_series: 2,
             memory_peak_bytes: 100,
             trace: None,
-            origin: Origin::Http { client_ip: String::new(), method: "GET", path: "/api/v1/query_range" },
+            origin: Origin::Http {
+                client_ip: String::new(),
+                method: "GET",
+                path: "/api/v1/query_range",
+            },
         }
     }
 
     fn log() -> (QueryLog, IntCounter) {
         let failures = IntCounter::new("failures", "x").unwrap();
-        (QueryLog::new(IntGauge::new("enabled", "x").unwrap(), failures.clone()), failures)
+        (
+            QueryLog::new(IntGauge::new("enabled", "x").unwrap(), failures.clone()),
+            failures,
+        )
     }
 
     #[test]
     fn a_line_has_the_format_of_prometheus() {
-        let line = query(json!({ "timings": { "execTotalTime": 1.5 } })).to_json(Timestamp::UNIX_EPOCH);
+        let line =
+            query(json!({ "timings": { "execTotalTime": 1.5 } })).to_json(Timestamp::UNIX_EPOCH);
         assert_eq!(line["time"], "1970-01-01T00:00:00.000Z");
         assert_eq!(line["params"]["start"], "2023-11-14T22:13:20.000Z");
-        assert_eq!((&line["params"]["step"], &line["msg"]), (&json!(15), &json!("promql query logged")));
+        assert_eq!(
+            (&line["params"]["step"], &line["msg"]),
+            (&json!(15), &json!("promql query logged"))
+        );
         assert_eq!(
             (&line["error"], &line["stats"]["timings"]["execTotalTime"]),
             (&json!("query was canceled"), &json!(1.5))
         );
-        assert_eq!(line["stats"]["varve"], json!({ "series": 2, "memoryPeakBytes": 100 }));
+        assert_eq!(
+            line["stats"]["varve"],
+            json!({ "series": 2, "memoryPeakBytes": 100 })
+        );
         assert_eq!(line["httpRequest"]["path"], "/api/v1/query_range");
     }
 
@@ -193,13 +229,19 @@ mod tests {
         log.log(&query(json!({})));
         log.write_to(QueryLog::open(Some(&path)).unwrap());
         log.log(&query(json!({})));
-        assert!(QueryLog::open(Some(dir.path())).is_err(), "a directory is not a log file");
+        assert!(
+            QueryLog::open(Some(dir.path())).is_err(),
+            "a directory is not a log file"
+        );
         log.log(&query(json!({})));
         log.write_to(QueryLog::open(None).unwrap());
         assert!(!log.is_enabled());
         log.log(&query(json!({})));
         let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
         assert_eq!((lines.len(), failures.get()), (3, 0));
         assert_eq!(lines[2]["params"]["query"], "up == \"x\"");
     }

@@ -1,4 +1,5 @@
-//! Statistics of a query as JSON: those of Prometheus' `stats=all`, and the operators of the plan for `query_explain`.
+//! Statistics of a query as JSON: those of Prometheus' `stats=all`, and the operators of the plan
+//! for `query_explain`.
 
 use std::time::Duration;
 
@@ -62,13 +63,24 @@ impl StatsLevel {
 
     /// Returns the statistics that the engine collects if the query log needs some, too.
     pub fn asked_for_log(self) -> StatsMode {
-        if self == Self::None { StatsMode::AsWritten } else { self.asked() }
+        if self == Self::None {
+            StatsMode::AsWritten
+        } else {
+            self.asked()
+        }
     }
 }
 
-/// Writes timings, samples, the peak memory and the number of steps from the result cache as an object, and operators
-/// for [`StatsLevel::Plan`]. `queued` is the time that the query spent in the queue.
-pub fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, memory_peak: usize, level: StatsLevel) {
+/// Writes timings, samples, the peak memory and the number of steps from the result cache as an
+/// object, and operators for [`StatsLevel::Plan`]. `queued` is the time that the query spent in the
+/// queue.
+pub fn write(
+    out: &mut Vec<u8>,
+    stats: &QueryStats,
+    queued: Duration,
+    memory_peak: usize,
+    level: StatsLevel,
+) {
     let mut object = statistics(stats, queued, level);
     object["memoryPeakBytes"] = json!(memory_peak);
     object["cachedSteps"] = json!(stats.n_cached_steps);
@@ -78,7 +90,8 @@ pub fn write(out: &mut Vec<u8>, stats: &QueryStats, queued: Duration, memory_pea
     serde_json::to_writer(out, &object).expect("writing to a Vec cannot fail");
 }
 
-/// Returns timings and samples as an object, for the query log. A slow query has the operators of its plan, too.
+/// Returns timings and samples as an object, for the query log. A slow query has the operators of
+/// its plan, too.
 pub fn to_json(stats: &QueryStats, queued: Duration) -> Value {
     let mut object = statistics(stats, queued, StatsLevel::All);
     if stats.timings.preparation + stats.timings.evaluation_time >= SLOW {
@@ -91,7 +104,10 @@ pub fn to_json(stats: &QueryStats, queued: Duration) -> Value {
 fn plan(operators: &[Operator]) -> Value {
     let short = |of: &Operator| {
         let text = &of.text[..of.text.floor_char_boundary(OPERATOR_SIZE_MAX)];
-        operator(&Operator { text: text.to_owned(), ..of.clone() })
+        operator(&Operator {
+            text: text.to_owned(),
+            ..of.clone()
+        })
     };
     operators.iter().take(OPERATORS_MAX).map(short).collect()
 }
@@ -106,7 +122,13 @@ pub fn failed_query(queued: Duration, processed: Duration, n_samples: u64) -> Va
 }
 
 fn statistics(stats: &QueryStats, queued: Duration, level: StatsLevel) -> Value {
-    let SampleStats { queryable, read, series, peak, steps } = &stats.samples;
+    let SampleStats {
+        queryable,
+        read,
+        series,
+        peak,
+        steps,
+    } = &stats.samples;
     let mut samples = json!({
         "totalQueryableSamples": queryable,
         "samplesRead": read,
@@ -117,7 +139,12 @@ fn statistics(stats: &QueryStats, queued: Duration, level: StatsLevel) -> Value 
         samples["totalQueryableSamplesPerStep"] = per_step(steps, |step| step.queryable);
         samples["samplesReadPerStep"] = per_step(steps, |step| step.read);
     }
-    let Timings { preparation, evaluation_time, sort, .. } = stats.timings;
+    let Timings {
+        preparation,
+        evaluation_time,
+        sort,
+        ..
+    } = stats.timings;
     json!({ "timings": timings(preparation, evaluation_time, sort, queued), "samples": samples })
 }
 
@@ -136,11 +163,30 @@ fn timings(preparation: Duration, evaluation: Duration, sort: Duration, queued: 
 /// Returns pairs of a timestamp in seconds and a count.
 fn per_step(steps: &[StepSamples], count: impl Fn(&StepSamples) -> u64) -> Value {
     // As in Prometheus, whole seconds have no fraction.
-    let seconds = |ms: i64| if ms % 1000 == 0 { json!(ms / 1000) } else { json!(ms as f64 / 1000.0) };
-    steps.iter().map(|step| json!([seconds(step.timestamp_ms), count(step)])).collect()
+    let seconds = |ms: i64| {
+        if ms % 1000 == 0 {
+            json!(ms / 1000)
+        } else {
+            json!(ms as f64 / 1000.0)
+        }
+    };
+    steps
+        .iter()
+        .map(|step| json!([seconds(step.timestamp_ms), count(step)]))
+        .collect()
 }
 
-fn operator(Operator { depth, text, runs, series, samples, bytes, time }: &Operator) -> Value {
+fn operator(
+    Operator {
+        depth,
+        text,
+        runs,
+        series,
+        samples,
+        bytes,
+        time,
+    }: &Operator,
+) -> Value {
     json!({
         "depth": depth,
         "operator": text,
@@ -158,11 +204,22 @@ mod tests {
 
     #[test]
     fn the_plan_of_a_slow_query_is_bounded() {
-        let of = Operator { depth: 0, text: "ä".repeat(500), runs: 1, series: 1, samples: 1, bytes: 0, time: SLOW };
+        let of = Operator {
+            depth: 0,
+            text: "ä".repeat(500),
+            runs: 1,
+            series: 1,
+            samples: 1,
+            bytes: 0,
+            time: SLOW,
+        };
         let plan = plan(&vec![of; 100]);
         let operators = plan.as_array().unwrap();
         assert_eq!(operators.len(), OPERATORS_MAX);
-        assert_eq!(operators[0]["operator"].as_str().map(str::len), Some(OPERATOR_SIZE_MAX));
+        assert_eq!(
+            operators[0]["operator"].as_str().map(str::len),
+            Some(OPERATOR_SIZE_MAX)
+        );
         assert_eq!(operators[0]["seconds"], 1.0);
     }
 }

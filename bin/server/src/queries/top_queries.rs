@@ -1,7 +1,9 @@
-//! Costs of queries in the last day, by the shape of their expression: the text without the contents of strings.
+//! Costs of queries in the last day, by the shape of their expression: the text without the
+//! contents of strings.
 //!
-//! Filled when a query ends, read by /api/v1/status/top_queries. Bounded: [`WINDOWS`] windows of [`SHAPES_MAX`] shapes,
-//! each of [`SHAPE_SIZE_MAX`] bytes. A full window keeps the shapes that took the most time.
+//! Filled when a query ends, read by /api/v1/status/top_queries. Bounded: [`WINDOWS`] windows of
+//! [`SHAPES_MAX`] shapes, each of [`SHAPE_SIZE_MAX`] bytes. A full window keeps the shapes that
+//! took the most time.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -67,11 +69,17 @@ impl Cost {
 impl TopQueries {
     /// Adds a query that has ended.
     pub fn add(&self, now_ms: i64, text: &str, cost: Cost) {
-        let cost = Cost { example: truncate(text, SHAPE_SIZE_MAX).to_owned(), ..cost };
+        let cost = Cost {
+            example: truncate(text, SHAPE_SIZE_MAX).to_owned(),
+            ..cost
+        };
         let number = now_ms.div_euclid(WINDOW_MS);
         let mut windows = self.windows.lock();
         if windows.back().is_none_or(|newest| newest.number < number) {
-            windows.push_back(Window { number, shapes: HashMap::new() });
+            windows.push_back(Window {
+                number,
+                shapes: HashMap::new(),
+            });
             let n_outdated = windows.len().saturating_sub(WINDOWS);
             drop(windows.drain(..n_outdated));
         }
@@ -81,18 +89,26 @@ impl TopQueries {
         }
     }
 
-    /// Returns the cost of each shape in windows that end after `since_ms`, by time in descending order.
+    /// Returns the cost of each shape in windows that end after `since_ms`, by time in descending
+    /// order.
     pub fn list(&self, since_ms: i64) -> Vec<(String, Cost)> {
         let mut sums: HashMap<String, Cost> = HashMap::new();
         let windows = self.windows.lock();
-        for window in windows.iter().filter(|window| (window.number + 1) * WINDOW_MS > since_ms) {
+        for window in windows
+            .iter()
+            .filter(|window| (window.number + 1) * WINDOW_MS > since_ms)
+        {
             for (shape, cost) in &window.shapes {
                 sums.entry(shape.clone()).or_default().add(cost);
             }
         }
         drop(windows);
         let mut all: Vec<_> = sums.into_iter().collect();
-        all.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds).then_with(|| a.0.cmp(&b.0)));
+        all.sort_by(|a, b| {
+            b.1.seconds
+                .total_cmp(&a.1.seconds)
+                .then_with(|| a.0.cmp(&b.0))
+        });
         all
     }
 }
@@ -100,8 +116,15 @@ impl TopQueries {
 impl Window {
     fn add(&mut self, shape: String, cost: &Cost) {
         if self.shapes.len() >= SHAPES_MAX && !self.shapes.contains_key(&shape) {
-            let cheapest = self.shapes.iter().min_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
-            let Some((cheapest, least)) = cheapest.map(|(shape, cost)| (shape.clone(), cost.seconds)) else { return };
+            let cheapest = self
+                .shapes
+                .iter()
+                .min_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
+            let Some((cheapest, least)) =
+                cheapest.map(|(shape, cost)| (shape.clone(), cost.seconds))
+            else {
+                return;
+            };
             if least >= cost.seconds {
                 return;
             }
@@ -145,7 +168,12 @@ mod tests {
     use super::*;
 
     fn cost(seconds: f64) -> Cost {
-        Cost { n_queries: 1, seconds, seconds_max: seconds, ..Cost::default() }
+        Cost {
+            n_queries: 1,
+            seconds,
+            seconds_max: seconds,
+            ..Cost::default()
+        }
     }
 
     #[test]
@@ -161,13 +189,40 @@ mod tests {
     #[test]
     fn queries_of_a_shape_are_added_up() {
         let top = TopQueries::default();
-        top.add(0, "up{a=\"1\"}", Cost { n_failed: 1, memory_peak_max: 5, ..cost(1.0) });
-        top.add(WINDOW_MS, "up{a=\"2\"}", Cost { memory_peak_max: 3, ..cost(2.0) });
+        top.add(
+            0,
+            "up{a=\"1\"}",
+            Cost {
+                n_failed: 1,
+                memory_peak_max: 5,
+                ..cost(1.0)
+            },
+        );
+        top.add(
+            WINDOW_MS,
+            "up{a=\"2\"}",
+            Cost {
+                memory_peak_max: 3,
+                ..cost(2.0)
+            },
+        );
         top.add(WINDOW_MS, "x", cost(9.0));
         let list = top.list(0);
-        assert_eq!(list.iter().map(|(shape, _)| &**shape).collect::<Vec<_>>(), ["x", "up{a=\"…\"}"]);
+        assert_eq!(
+            list.iter().map(|(shape, _)| &**shape).collect::<Vec<_>>(),
+            ["x", "up{a=\"…\"}"]
+        );
         let up = &list[1].1;
-        assert_eq!((up.n_queries, up.n_failed, up.seconds, up.seconds_max, up.memory_peak_max), (2, 1, 3.0, 2.0, 5));
+        assert_eq!(
+            (
+                up.n_queries,
+                up.n_failed,
+                up.seconds,
+                up.seconds_max,
+                up.memory_peak_max
+            ),
+            (2, 1, 3.0, 2.0, 5)
+        );
         assert_eq!(up.example, "up{a=\"2\"}");
         assert_eq!(top.list(WINDOW_MS).len(), 2, "the first window ended");
         assert!(top.list(2 * WINDOW_MS).is_empty(), "both ended");

@@ -1,13 +1,14 @@
 //! A semaphore whose permits waiting users get in turn.
 //!
 //! Invariants
-//! 1. Users with waiting requests get permits in turn (round robin), and the requests of one user in the order of
-//!    arrival.
-//! 2. The last free permit of [`RESERVED_FROM`] or more is only for a user that holds none, so that a user whose
-//!    queries are slow leaves one permit to others. Requests without authentication are exempt.
+//! 1. Users with waiting requests get permits in turn (round robin), and the requests of one user
+//!    in the order of arrival.
+//! 2. The last free permit of [`RESERVED_FROM`] or more is only for a user that holds none, so that
+//!    a user whose queries are slow leaves one permit to others. Requests without authentication
+//!    are exempt.
 //! 3. No request waits while there is a free permit for its user.
-//! 4. If the queue is full, a request takes the position of the newest request of the user with the most waiting ones,
-//!    provided that its own user then has no more waiting than that one.
+//! 4. If the queue is full, a request takes the position of the newest request of the user with the
+//!    most waiting ones, provided that its own user then has no more waiting than that one.
 //! 5. A request that resumes does not count for the queue, and is not removed from it.
 
 use std::collections::{HashMap, VecDeque};
@@ -84,12 +85,16 @@ impl FairSemaphore {
         (!state.is_closed && state.is_free_for(user)).then(|| state.grant(self, user))
     }
 
-    /// Waits for a permit. A new request is denied if `queued_max` new requests wait already. A request that resumes
-    /// passes `None`: it had a permit before, and no limit applies.
+    /// Waits for a permit. A new request is denied if `queued_max` new requests wait already. A
+    /// request that resumes passes `None`: it had a permit before, and no limit applies.
     ///
     /// # Errors
     /// [`Denied`].
-    pub async fn acquire(&self, user: &Arc<str>, queued_max: Option<usize>) -> Result<FairPermit, Denied> {
+    pub async fn acquire(
+        &self,
+        user: &Arc<str>,
+        queued_max: Option<usize>,
+    ) -> Result<FairPermit, Denied> {
         let (id, permit) = {
             let mut state = self.0.lock();
             if state.is_closed {
@@ -100,8 +105,18 @@ impl FairSemaphore {
             }
             state.enqueue(user, queued_max)?
         };
-        let _waiting = Waiting { semaphore: self, user, id };
-        permit.await.map_err(|_removed| if self.0.lock().is_closed { Denied::Closed } else { Denied::QueueFull })
+        let _waiting = Waiting {
+            semaphore: self,
+            user,
+            id,
+        };
+        permit.await.map_err(|_removed| {
+            if self.0.lock().is_closed {
+                Denied::Closed
+            } else {
+                Denied::QueueFull
+            }
+        })
     }
 
     /// Denies permits to all waiting and further requests.
@@ -121,7 +136,10 @@ impl State {
     fn grant(&mut self, semaphore: &FairSemaphore, user: &Arc<str>) -> FairPermit {
         self.n_free -= 1;
         *self.held.entry(Arc::clone(user)).or_default() += 1;
-        FairPermit { semaphore: semaphore.clone(), user: Arc::clone(user) }
+        FairPermit {
+            semaphore: semaphore.clone(),
+            user: Arc::clone(user),
+        }
     }
 
     fn enqueue(
@@ -130,14 +148,22 @@ impl State {
         queued_max: Option<usize>,
     ) -> Result<(u64, oneshot::Receiver<FairPermit>), Denied> {
         if let Some(queued_max) = queued_max
-            && (0..self.queues.len()).map(|idx| self.n_new(idx)).sum::<usize>() >= queued_max
+            && (0..self.queues.len())
+                .map(|idx| self.n_new(idx))
+                .sum::<usize>()
+                >= queued_max
         {
             let n_own = self.queue(user).map_or(0, |idx| self.n_new(idx));
             let longest = (0..self.queues.len()).max_by_key(|&idx| self.n_new(idx));
-            let longest = longest.filter(|&idx| self.n_new(idx) > n_own + 1).ok_or(Denied::QueueFull)?;
+            let longest = longest
+                .filter(|&idx| self.n_new(idx) > n_own + 1)
+                .ok_or(Denied::QueueFull)?;
             let queue = &mut self.queues[longest].1;
             // The queue has another request, so it does not become empty.
-            queue.iter().rposition(|waiter| !waiter.is_resuming).map(|at| queue.remove(at));
+            queue
+                .iter()
+                .rposition(|waiter| !waiter.is_resuming)
+                .map(|at| queue.remove(at));
         }
         let idx = self.queue(user).unwrap_or_else(|| {
             self.queues.push_back((Arc::clone(user), VecDeque::new()));
@@ -145,13 +171,21 @@ impl State {
         });
         let (sender, permit) = oneshot::channel();
         self.next_id += 1;
-        self.queues[idx].1.push_back(Waiter { id: self.next_id, is_resuming: queued_max.is_none(), sender });
+        self.queues[idx].1.push_back(Waiter {
+            id: self.next_id,
+            is_resuming: queued_max.is_none(),
+            sender,
+        });
         Ok((self.next_id, permit))
     }
 
     /// Returns the number of waiting requests of a queue that do not resume.
     fn n_new(&self, idx: usize) -> usize {
-        self.queues[idx].1.iter().filter(|waiter| !waiter.is_resuming).count()
+        self.queues[idx]
+            .1
+            .iter()
+            .filter(|waiter| !waiter.is_resuming)
+            .count()
     }
 
     fn queue(&self, user: &Arc<str>) -> Option<usize> {
@@ -213,14 +247,21 @@ mod tests {
     type Request<'a> = Pin<Box<dyn Future<Output = Result<FairPermit, Denied>> + 'a>>;
 
     fn poll(request: &mut Request<'_>) -> Option<Result<FairPermit, Denied>> {
-        match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        match request
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
             Poll::Ready(result) => Some(result),
             Poll::Pending => None,
         }
     }
 
     /// Returns a request that waits.
-    fn wait<'a>(semaphore: &'a FairSemaphore, user: &'a Arc<str>, queued_max: usize) -> Request<'a> {
+    fn wait<'a>(
+        semaphore: &'a FairSemaphore,
+        user: &'a Arc<str>,
+        queued_max: usize,
+    ) -> Request<'a> {
         let mut request: Request<'a> = Box::pin(semaphore.acquire(user, Some(queued_max)));
         assert!(poll(&mut request).is_none(), "{user}");
         request
@@ -234,12 +275,21 @@ mod tests {
     fn users_get_permits_in_turn() {
         let ([a, b, _], semaphore) = (users(), FairSemaphore::new(1));
         let mut held = semaphore.try_acquire(&a);
-        let mut waiting = vec![wait(&semaphore, &a, 9), wait(&semaphore, &a, 9), wait(&semaphore, &b, 9)];
+        let mut waiting = vec![
+            wait(&semaphore, &a, 9),
+            wait(&semaphore, &a, 9),
+            wait(&semaphore, &b, 9),
+        ];
         waiting.push(wait(&semaphore, &b, 9));
         let mut order = Vec::new();
         while let Some(permit) = held.take() {
             drop(permit);
-            for (i, request) in waiting.iter_mut().enumerate().filter(|(i, _)| !order.contains(i)).collect::<Vec<_>>() {
+            for (i, request) in waiting
+                .iter_mut()
+                .enumerate()
+                .filter(|(i, _)| !order.contains(i))
+                .collect::<Vec<_>>()
+            {
                 if let Some(permit) = poll(request) {
                     order.push(i);
                     held = Some(permit.unwrap());
@@ -281,7 +331,11 @@ mod tests {
             assert_eq!(poll(&mut rejected).unwrap().err(), Some(Denied::QueueFull));
         }
         drop(of_b);
-        assert_eq!(semaphore.0.lock().queues.len(), 1, "a request that is dropped leaves the queue");
+        assert_eq!(
+            semaphore.0.lock().queues.len(),
+            1,
+            "a request that is dropped leaves the queue"
+        );
         drop(held);
         drop(poll(&mut first).unwrap().unwrap());
         assert!(semaphore.try_acquire(&b).is_some());
@@ -313,7 +367,9 @@ mod tests {
         drop(held);
         assert!(semaphore.try_acquire(&a).is_none());
         assert_eq!(
-            poll(&mut (Box::pin(semaphore.acquire(&a, Some(9))) as Request<'_>)).unwrap().err(),
+            poll(&mut (Box::pin(semaphore.acquire(&a, Some(9))) as Request<'_>))
+                .unwrap()
+                .err(),
             Some(Denied::Closed)
         );
     }

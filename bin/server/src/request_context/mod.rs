@@ -1,7 +1,7 @@
 //! The sender of a request and its parameters, which lists and logs show.
 //!
-//! The layer around all routes creates one [`RequestContext`] per request. Work for the request finds it through
-//! [`RequestContext::current`], so that no handler has to pass it on.
+//! The layer around all routes creates one [`RequestContext`] per request. Work for the request
+//! finds it through [`RequestContext::current`], so that no handler has to pass it on.
 
 pub mod fair_semaphore;
 
@@ -68,8 +68,10 @@ pub struct TenantLimits {
 impl TenantLimits {
     /// Limits a request.
     pub(crate) fn apply(&self, ctx: &QueryContext) {
-        self.samples_max.inspect(|&samples_max| ctx.limit_samples("tenants.limits.samples", samples_max));
-        self.range_max.inspect(|&range_max| ctx.limit_range("tenants.limits.range", range_max));
+        self.samples_max
+            .inspect(|&samples_max| ctx.limit_samples("tenants.limits.samples", samples_max));
+        self.range_max
+            .inspect(|&range_max| ctx.limit_range("tenants.limits.range", range_max));
     }
 }
 
@@ -79,13 +81,25 @@ impl Tenant {
 
     /// Creates a tenant without limits.
     pub fn new(matchers: Arc<[Matcher]>, labels: Vec<(String, String)>) -> Self {
-        Self { matchers, labels, reads: None, limits: TenantLimits::default(), memory: OnceLock::new() }
+        Self {
+            matchers,
+            labels,
+            reads: None,
+            limits: TenantLimits::default(),
+            memory: OnceLock::new(),
+        }
     }
 
     /// Returns the budget on which its reads draw, a part of the budget of all queries.
     pub(crate) fn memory(&self, of_all: &MemoryBudget) -> MemoryBudget {
-        let limited = |max| self.memory.get_or_init(|| of_all.child(Self::MEMORY_KEY, max)).clone();
-        self.limits.memory_max.map_or_else(|| of_all.clone(), limited)
+        let limited = |max| {
+            self.memory
+                .get_or_init(|| of_all.child(Self::MEMORY_KEY, max))
+                .clone()
+        };
+        self.limits
+            .memory_max
+            .map_or_else(|| of_all.clone(), limited)
     }
 }
 
@@ -154,7 +168,10 @@ impl RequestContext {
         user_agent: &str,
         user: Option<User>,
     ) -> Arc<Self> {
-        let User { name: user, tenant } = user.unwrap_or_else(|| User { name: Arc::from(""), tenant: None });
+        let User { name: user, tenant } = user.unwrap_or_else(|| User {
+            name: Arc::from(""),
+            tenant: None,
+        });
         Arc::new(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             started: Timestamp::now(),
@@ -180,13 +197,24 @@ impl RequestContext {
     /// Returns the context of the running task, or an empty one outside of a request.
     pub fn current() -> Arc<Self> {
         let empty = || Self::new(Method::GET, String::new(), None, "", None);
-        CURRENT.try_with(Arc::clone).unwrap_or_else(|_outside| empty())
+        CURRENT
+            .try_with(Arc::clone)
+            .unwrap_or_else(|_outside| empty())
     }
 
     /// Returns the sender of a write.
     pub fn sender(&self) -> Sender {
-        let (user_agent, user, path) = (self.user_agent.clone(), Arc::clone(&self.user), self.route.clone());
-        Sender { address: self.client, user_agent, user, path }
+        let (user_agent, user, path) = (
+            self.user_agent.clone(),
+            Arc::clone(&self.user),
+            self.route.clone(),
+        );
+        Sender {
+            address: self.client,
+            user_agent,
+            user,
+            path,
+        }
     }
 
     /// Sets the parameters, once. Keeps the charge of their memory until the request ends.
@@ -199,9 +227,15 @@ impl RequestContext {
 
     /// Returns the parameters, which are empty until they are read.
     pub fn parameters(&self) -> &Parameters {
-        static EMPTY: Parameters =
-            Parameters { text: String::new(), start: String::new(), end: String::new(), step: String::new() };
-        self.parameters.get().map_or(&EMPTY, |(parameters, _)| parameters)
+        static EMPTY: Parameters = Parameters {
+            text: String::new(),
+            start: String::new(),
+            end: String::new(),
+            step: String::new(),
+        };
+        self.parameters
+            .get()
+            .map_or(&EMPTY, |(parameters, _)| parameters)
     }
 
     /// Sets the times of a query, once.
@@ -261,17 +295,29 @@ mod tests {
             String::new(),
             None,
             &"ä".repeat(USER_AGENT_SIZE_MAX),
-            Some(User { name: Arc::from("ann"), tenant: None }),
+            Some(User {
+                name: Arc::from("ann"),
+                tenant: None,
+            }),
         )
     }
 
     #[test]
     fn the_first_parameters_are_kept() {
         let context = context(Method::GET);
-        assert_eq!((&*context.user, context.user_agent.len()), ("ann", USER_AGENT_SIZE_MAX));
+        assert_eq!(
+            (&*context.user, context.user_agent.len()),
+            ("ann", USER_AGENT_SIZE_MAX)
+        );
         assert_eq!(context.parameters().text, "");
         for text in ["a", "b"] {
-            context.note_parameters(Parameters { text: text.to_owned(), ..Parameters::default() }, None);
+            context.note_parameters(
+                Parameters {
+                    text: text.to_owned(),
+                    ..Parameters::default()
+                },
+                None,
+            );
         }
         assert_eq!(context.parameters().text, "a");
     }

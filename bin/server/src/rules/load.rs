@@ -25,11 +25,16 @@ pub(super) type Files = Vec<(Arc<str>, RuleFile)>;
 /// The first file that cannot be read or is invalid, with all of its errors.
 pub(super) fn load(config: &Config, features: Features) -> Result<Files> {
     let (mut files, mut n_rules) = (Files::new(), 0);
-    let missing = |pattern: &Path| tracing::warn!(?pattern, "No file matches a pattern of rule_files");
+    let missing =
+        |pattern: &Path| tracing::warn!(?pattern, "No file matches a pattern of rule_files");
     for path in matching(&config.rule_files, missing)? {
         let name = path.to_string_lossy().into_owned();
         for file in read(&path, features).with_context(|| format!("rule file {name:?}"))? {
-            n_rules += file.groups.iter().map(|group| group.rules.len()).sum::<usize>();
+            n_rules += file
+                .groups
+                .iter()
+                .map(|group| group.rules.len())
+                .sum::<usize>();
             if n_rules > RULES_MAX {
                 bail!("rule_files: more than {RULES_MAX} rules");
             }
@@ -53,7 +58,8 @@ pub(crate) fn hash_files(patterns: &[PathBuf]) -> u64 {
     hasher.finish()
 }
 
-/// Returns the files that match patterns, each once, sorted. Calls `missing` for each pattern that matches none.
+/// Returns the files that match patterns, each once, sorted. Calls `missing` for each pattern that
+/// matches none.
 fn matching(patterns: &[PathBuf], missing: impl Fn(&Path)) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for pattern in patterns {
@@ -79,12 +85,24 @@ fn read(path: &Path, features: Features) -> Result<Vec<RuleFile>> {
     }
     // Rejects a pipe, which would block, and a device, which may never end.
     let text = String::from_utf8(RealFs.read(path, FILE_SIZE_MAX)?)?;
-    let parsed = file::parse(&text, &file::Options { features, ..file::Options::default() });
-    parsed.map(|parsed| parsed.files).map_err(|errors| anyhow::anyhow!(print(&errors)))
+    let parsed = file::parse(
+        &text,
+        &file::Options {
+            features,
+            ..file::Options::default()
+        },
+    );
+    parsed
+        .map(|parsed| parsed.files)
+        .map_err(|errors| anyhow::anyhow!(print(&errors)))
 }
 
 fn print(errors: &[FileError]) -> String {
-    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    errors
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 #[cfg(test)]
@@ -95,10 +113,23 @@ mod tests {
     fn expressions_may_use_what_the_features_enable() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rules.yml");
-        fs::write(&path, "groups: [{name: g, rules: [{record: r, expr: 'limitk(1, up)'}]}]").unwrap();
-        let config = Config { rule_files: vec![path], ..Config::default() };
-        let enabled = Features { experimental_functions: true, ..Features::default() };
-        assert_eq!(load(&config, enabled).unwrap()[0].1.groups[0].rules.len(), 1);
+        fs::write(
+            &path,
+            "groups: [{name: g, rules: [{record: r, expr: 'limitk(1, up)'}]}]",
+        )
+        .unwrap();
+        let config = Config {
+            rule_files: vec![path],
+            ..Config::default()
+        };
+        let enabled = Features {
+            experimental_functions: true,
+            ..Features::default()
+        };
+        assert_eq!(
+            load(&config, enabled).unwrap()[0].1.groups[0].rules.len(),
+            1
+        );
         let error = format!("{:#}", load(&config, Features::default()).unwrap_err());
         assert!(error.contains("limitk"), "{error}");
     }
@@ -108,10 +139,25 @@ mod tests {
     fn a_pipe_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rules.yml");
-        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let config = Config { rule_files: vec![path], ..Config::default() };
+        assert!(
+            std::process::Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let config = Config {
+            rule_files: vec![path],
+            ..Config::default()
+        };
         let error = format!("{:#}", load(&config, Features::default()).unwrap_err());
-        assert!(error.contains("not a file but a directory, a pipe or a device"), "{error}");
-        assert_eq!(hash_files(&config.rule_files), hash_files(&config.rule_files));
+        assert!(
+            error.contains("not a file but a directory, a pipe or a device"),
+            "{error}"
+        );
+        assert_eq!(
+            hash_files(&config.rule_files),
+            hash_files(&config.rule_files)
+        );
     }
 }

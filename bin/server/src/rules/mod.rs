@@ -1,17 +1,19 @@
-//! Recording and alerting rules of a running server: loads rule files, and evaluates groups at their times.
+//! Recording and alerting rules of a running server: loads rule files, and evaluates groups at
+//! their times.
 //!
-//! `load` reads the files; `scheduler` decides which group is due and evaluates it on a bounded number of threads;
-//! `storage` connects rules with the store. The rules themselves are in the crate `varve-rules`.
+//! `load` reads the files; `scheduler` decides which group is due and evaluates it on a bounded
+//! number of threads; `storage` connects rules with the store. The rules themselves are in the
+//! crate `varve-rules`.
 //!
 //! Invariants
 //! 1. A reload whose rule files are invalid changes nothing.
-//! 2. Each query of a rule is an active request. Its deadline is at most the group's interval, and its memory is
-//!    charged to the budget of all rules.
-//! 3. At most `--rules.concurrency` threads evaluate rules at a time, and they let write requests run first. Queries do
-//!    not use the worker pool of the engine.
+//! 2. Each query of a rule is an active request. Its deadline is at most the group's interval, and
+//!    its memory is charged to the budget of all rules.
+//! 3. At most `--rules.concurrency` threads evaluate rules at a time, and they let write requests
+//!    run first. Queries do not use the worker pool of the engine.
 //!
-//! Threads: one scheduler, `--rules.concurrency` threads of groups, and helpers for independent rules of a group. They
-//! start after the replay, and end after [`Rules::stop`].
+//! Threads: one scheduler, `--rules.concurrency` threads of groups, and helpers for independent
+//! rules of a group. They start after the replay, and end after [`Rules::stop`].
 
 mod load;
 mod scheduler;
@@ -138,19 +140,32 @@ impl Rules {
         };
         let settings = Arc::new(settings(&self.options, &self.threads, config));
         let default_interval = config.global.evaluation_interval;
-        Ok(Prepared { loaded, live: Live { set: Arc::default(), settings, default_interval, max_wait } })
+        Ok(Prepared {
+            loaded,
+            live: Live {
+                set: Arc::default(),
+                settings,
+                default_interval,
+                max_wait,
+            },
+        })
     }
 
-    /// Puts rules into force. Waits for running evaluations of groups that have changed or are removed. The caller
-    /// applies one configuration at a time.
+    /// Puts rules into force. Waits for running evaluations of groups that have changed or are
+    /// removed. The caller applies one configuration at a time.
     pub fn apply(&self, Prepared { loaded, live }: Prepared) {
         let is_first = !self.entries.lock().is_loaded();
         let old = self.live();
-        let change = old.set.change_to(loaded, live.default_interval, is_first, &self.alerts_max);
+        let change = old
+            .set
+            .change_to(loaded, live.default_interval, is_first, &self.alerts_max);
         let now = now();
         let (set, removed) = change.apply(now, &live.settings);
         self.entries.lock().replace(&set, removed, now);
-        *self.live.write() = Live { set: Arc::new(set), ..live };
+        *self.live.write() = Live {
+            set: Arc::new(set),
+            ..live
+        };
         self.changed.notify_all();
     }
 
@@ -175,12 +190,16 @@ impl Rules {
         (self.alerts_max.max(), self.alerts_max.used())
     }
 
-    /// Notes the progress of the sender of a write request ([`Sender::name`](crate::rejects::Sender::name)).
-    /// Standby replicas of HA pairs have no progress, because their samples are not stored.
+    /// Notes the progress of the sender of a write request
+    /// ([`Sender::name`](crate::rejects::Sender::name)). Standby replicas of HA pairs have no
+    /// progress, because their samples are not stored.
     pub fn note_progress(&self, context: &RequestContext, written: &Written) {
-        let Some(times) = written.times.filter(|_| written.stored.total > 0) else { return };
+        let Some(times) = written.times.filter(|_| written.stored.total > 0) else {
+            return;
+        };
         let name = context.sender().name(written.replica.as_deref());
-        self.senders.note(&name, now(), times.start_ms, times.end_ms);
+        self.senders
+            .note(&name, now(), times.start_ms, times.end_ms);
     }
 
     /// Prevents further evaluations from starting.
@@ -227,6 +246,8 @@ fn settings(options: &RulesOptions, threads: &Threads, config: &Config) -> Setti
 
 /// Returns the wall-clock time.
 fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     Time::from_ns(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

@@ -1,4 +1,5 @@
-//! The evaluation loop: one thread decides which groups are due, a bounded number of threads evaluates them.
+//! The evaluation loop: one thread decides which groups are due, a bounded number of threads
+//! evaluates them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -70,7 +71,8 @@ impl Entries {
         self.is_loaded
     }
 
-    /// Replaces the groups. Plans of groups that stay the same, or only change their rules, continue.
+    /// Replaces the groups. Plans of groups that stay the same, or only change their rules,
+    /// continue.
     pub(super) fn replace(&mut self, set: &RuleSet, removed: Vec<RemovedGroup>, now: Time) {
         let mut old = std::mem::take(&mut self.by_key);
         for group in set.groups() {
@@ -78,7 +80,11 @@ impl Entries {
             let entry = match old.remove(&key) {
                 Some(entry) if Arc::ptr_eq(&entry.group, group) => entry,
                 Some(entry) => Entry {
-                    plan: entry.plan.succeed(*group.schedule(), entry.group.status().last_tick, now),
+                    plan: entry.plan.succeed(
+                        *group.schedule(),
+                        entry.group.status().last_tick,
+                        now,
+                    ),
                     group: Arc::clone(group),
                     is_busy: false,
                     is_new: entry.is_new,
@@ -99,8 +105,8 @@ impl Entries {
 
     /// Queues all evaluations that are due. Returns the time of the next check.
     ///
-    /// A rule may read what a rule of another group has recorded. So groups that catch up run in the order of their
-    /// evaluation times, whatever their intervals are.
+    /// A rule may read what a rule of another group has recorded. So groups that catch up run in
+    /// the order of their evaluation times, whatever their intervals are.
     fn enqueue_due(&mut self, waiting: Waiting<'_>, now: Time) -> Time {
         let mut next_at = now + SLEEP_MAX;
         let is_running = |entry: &&mut Entry| !entry.is_new && !entry.group.is_stopped();
@@ -123,10 +129,13 @@ impl Entries {
         next_at
     }
 
-    /// Notes the end of an evaluation. If the group was stopped, it is unknown whether it ran, and [`Plan::succeed`]
-    /// decides.
+    /// Notes the end of an evaluation. If the group was stopped, it is unknown whether it ran, and
+    /// [`Plan::succeed`] decides.
     fn done(&mut self, job: &Job) {
-        if let Some(entry) = self.entry(&job.group).filter(|entry| !entry.group.is_stopped()) {
+        if let Some(entry) = self
+            .entry(&job.group)
+            .filter(|entry| !entry.group.is_stopped())
+        {
             entry.plan.done(job.tick);
             entry.is_busy = false;
         }
@@ -135,18 +144,25 @@ impl Entries {
     /// Returns the entry of a group, unless a reload has replaced it.
     fn entry(&mut self, group: &Arc<Group>) -> Option<&mut Entry> {
         let key = (Arc::clone(&group.file), group.name().to_owned());
-        self.by_key.get_mut(&key).filter(|entry| Arc::ptr_eq(&entry.group, group))
+        self.by_key
+            .get_mut(&key)
+            .filter(|entry| Arc::ptr_eq(&entry.group, group))
     }
 
     /// Returns the groups that still have to catch up evaluations.
     fn catching_up(&self) -> Vec<Arc<Group>> {
-        let entries = self.by_key.values().filter(|entry| entry.plan.catch_up_tick().is_some());
+        let entries = self
+            .by_key
+            .values()
+            .filter(|entry| entry.plan.catch_up_tick().is_some());
         entries.map(|entry| Arc::clone(&entry.group)).collect()
     }
 
     /// Takes the removed groups whose staleness markers are due.
     fn take_removed(&mut self, now: Time) -> Vec<RemovedGroup> {
-        let (due, later) = std::mem::take(&mut self.removed).into_iter().partition(|group| group.due <= now);
+        let (due, later) = std::mem::take(&mut self.removed)
+            .into_iter()
+            .partition(|group| group.due <= now);
         self.removed = later;
         due
     }
@@ -157,14 +173,29 @@ impl Entry {
     fn enqueue_due(&mut self, queue: &mut VecDeque<Job>, waiting: Waiting<'_>, now: Time) -> Time {
         let waits = self.group.definition.query_offset_ms.is_none();
         let max_wait = waiting.max_wait.filter(|_| waits);
-        let (next, n_missed) = self.plan.next(now, Waiting { max_wait, ..waiting });
+        let (next, n_missed) = self.plan.next(
+            now,
+            Waiting {
+                max_wait,
+                ..waiting
+            },
+        );
         if n_missed > 0 {
             self.group.note_missed(n_missed);
         }
         match next {
             Next::Wait(time) => time,
-            Next::Evaluate { tick, mode, is_incomplete } => {
-                queue.push_back(Job { group: Arc::clone(&self.group), tick, mode, is_incomplete });
+            Next::Evaluate {
+                tick,
+                mode,
+                is_incomplete,
+            } => {
+                queue.push_back(Job {
+                    group: Arc::clone(&self.group),
+                    tick,
+                    mode,
+                    is_incomplete,
+                });
                 self.is_busy = true;
                 now + SLEEP_MAX
             }
@@ -180,7 +211,9 @@ pub fn start(app: &Arc<App>, store: &Arc<Store>) -> io::Result<()> {
     let n_workers = app.rules.options.concurrency.get();
     let spawn = |name: &str, work: fn(&App, &Store)| {
         let (app, store) = (Arc::clone(app), Arc::clone(store));
-        thread::Builder::new().name(name.to_owned()).spawn(move || work(&app, &store))
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || work(&app, &store))
     };
     let mut threads = vec![spawn("rules", schedule)?];
     for _ in 0..n_workers {
@@ -208,18 +241,28 @@ fn enqueue<'a>(app: &'a App, store: &Store) -> (MutexGuard<'a, Entries>, Duratio
     end_removed_groups(app, store, now);
     let catching_up = rules.entries.lock().catching_up();
     for group in catching_up {
-        group.resend(now, &RuleStorage::new(app, store, group.schedule().interval()), &live.settings);
+        group.resend(
+            now,
+            &RuleStorage::new(app, store, group.schedule().interval()),
+            &live.settings,
+        );
     }
     let mut entries = rules.entries.lock();
-    let next_at = entries.enqueue_due(Waiting { senders: &rules.senders, max_wait: live.max_wait }, now);
+    let next_at = entries.enqueue_due(
+        Waiting {
+            senders: &rules.senders,
+            max_wait: live.max_wait,
+        },
+        now,
+    );
     if !entries.queue.is_empty() {
         rules.changed.notify_all();
     }
     (entries, next_at.since(now).max(Duration::from_millis(1)))
 }
 
-/// Returns the value of `run`, or `None` if it panics. A panic outside a rule, which the hook logs, must not end a
-/// thread.
+/// Returns the value of `run`, or `None` if it panics. A panic outside a rule, which the hook logs,
+/// must not end a thread.
 fn unless_panicked<T>(run: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(run)).ok()
 }
@@ -229,7 +272,12 @@ fn plan_catch_up(app: &App, store: &Store, live: &Live) {
     let rules = &app.rules;
     let new: Vec<Arc<Group>> = {
         let entries = rules.entries.lock();
-        entries.by_key.values().filter(|entry| entry.is_new).map(|entry| Arc::clone(&entry.group)).collect()
+        entries
+            .by_key
+            .values()
+            .filter(|entry| entry.is_new)
+            .map(|entry| Arc::clone(&entry.group))
+            .collect()
     };
     for group in new {
         if rules.is_stopping() {
@@ -237,7 +285,9 @@ fn plan_catch_up(app: &App, store: &Store, live: &Live) {
         }
         let last = caught_up_from(app, store, live, &group, now());
         let mut entries = rules.entries.lock();
-        let Some(entry) = entries.entry(&group) else { continue };
+        let Some(entry) = entries.entry(&group) else {
+            continue;
+        };
         entry.is_new = false;
         if let Some(last) = last {
             // Reading the store may have taken long.
@@ -246,8 +296,8 @@ fn plan_catch_up(app: &App, store: &Store, live: &Live) {
     }
 }
 
-/// Loads the alerts of a group, and returns the evaluation after which it continues. Returns `None` if there is nothing
-/// to catch up.
+/// Loads the alerts of a group, and returns the evaluation after which it continues. Returns `None`
+/// if there is nothing to catch up.
 fn caught_up_from(app: &App, store: &Store, live: &Live, group: &Group, now: Time) -> Option<Time> {
     let longest = app.rules.options.catch_up;
     if longest.is_zero() {
@@ -259,15 +309,27 @@ fn caught_up_from(app: &App, store: &Store, live: &Live, group: &Group, now: Tim
         // If there is a gap, the newest evaluation before it may be incomplete, so it is repeated.
         let schedule = group.schedule();
         let has_gap = |newest| schedule.after(newest) <= now;
-        let Some(newest) = newest else { return Ok(None) };
-        let last = if has_gap(newest) { newest - schedule.interval() } else { newest };
-        group.continue_from(last, newest, &storage, &live.settings).map(|()| Some(last))
+        let Some(newest) = newest else {
+            return Ok(None);
+        };
+        let last = if has_gap(newest) {
+            newest - schedule.interval()
+        } else {
+            newest
+        };
+        group
+            .continue_from(last, newest, &storage, &live.settings)
+            .map(|()| Some(last))
     });
     match result {
         Ok(last) => last,
         Err(failure) => {
             let (group, reason) = (group.key(), failure.message);
-            tracing::warn!(group, reason, "Cannot catch up the evaluations that an outage has prevented");
+            tracing::warn!(
+                group,
+                reason,
+                "Cannot catch up the evaluations that an outage has prevented"
+            );
             None
         }
     }
@@ -280,7 +342,10 @@ fn end_removed_groups(app: &App, store: &Store, now: Time) {
     for mut group in due {
         let ended = unless_panicked(|| group.end_series(&storage));
         if let Some(Err(failure)) = &ended {
-            tracing::warn!(reason = failure.message, "Cannot end the series of removed rules; retrying later");
+            tracing::warn!(
+                reason = failure.message,
+                "Cannot end the series of removed rules; retrying later"
+            );
         }
         if !matches!(ended, Some(Ok(()))) {
             group.due = now + REMOVAL_RETRY;
@@ -298,9 +363,14 @@ fn work(app: &App, store: &Store) {
     while let Some(job) = take(rules) {
         let live = rules.live();
         let _permit = rules.threads.acquire();
-        app.metrics.rules.note_start(job.mode, job.is_incomplete, now().since(job.tick));
+        app.metrics
+            .rules
+            .note_start(job.mode, job.is_incomplete, now().since(job.tick));
         let storage = RuleStorage::new(app, store, job.group.schedule().interval());
-        let evaluate = || job.group.evaluate(job.tick, job.mode, &storage, &live.settings);
+        let evaluate = || {
+            job.group
+                .evaluate(job.tick, job.mode, &storage, &live.settings)
+        };
         if let Some(iteration) = unless_panicked(evaluate) {
             app.metrics.rules.note_end(&iteration);
         }
@@ -353,12 +423,19 @@ mod tests {
     /// Stops the groups that have changed, which is the first half of a reload.
     fn apply(old: &RuleSet, group: &str, now: Time) -> (RuleSet, Vec<RemovedGroup>) {
         let parsed = file::parse(&format!("groups: [{group}]"), &Options::default()).unwrap();
-        let files = parsed.files.into_iter().map(|file| ("f".into(), file)).collect();
+        let files = parsed
+            .files
+            .into_iter()
+            .map(|file| ("f".into(), file))
+            .collect();
         let change = old.change_to(files, 60 * S, false, &Arc::new(AlertsMax::new(10)));
         let settings = Settings {
             query_offset: Duration::ZERO,
             resend_delay: 60 * S,
-            restore: RestoreOptions { outage_tolerance: Duration::ZERO, grace_period: Duration::ZERO },
+            restore: RestoreOptions {
+                outage_tolerance: Duration::ZERO,
+                grace_period: Duration::ZERO,
+            },
             external_labels: file::Texts::new(),
             external_url: String::new(),
             threads: None,
@@ -368,13 +445,22 @@ mod tests {
 
     /// Returns the timestamp of the evaluation that is due.
     fn due(entries: &mut Entries, now: Time) -> Option<Job> {
-        entries.enqueue_due(Waiting { senders: &Senders::default(), max_wait: None }, now);
+        entries.enqueue_due(
+            Waiting {
+                senders: &Senders::default(),
+                max_wait: None,
+            },
+            now,
+        );
         entries.queue.pop_front()
     }
 
     /// Returns entries with a group that has nothing to catch up.
     fn loaded(group: &str, now: Time) -> (Entries, RuleSet) {
-        let mut entries = Entries { is_loaded: true, ..Entries::default() };
+        let mut entries = Entries {
+            is_loaded: true,
+            ..Entries::default()
+        };
         let set = reload(&mut entries, &RuleSet::default(), group, now);
         (entries, set)
     }
@@ -382,7 +468,10 @@ mod tests {
     #[test]
     fn a_panic_does_not_end_the_loop() {
         assert_eq!(unless_panicked(|| 1), Some(1));
-        assert_eq!(unless_panicked(|| -> i32 { panic!("as the test wants") }), None);
+        assert_eq!(
+            unless_panicked(|| -> i32 { panic!("as the test wants") }),
+            None
+        );
     }
 
     #[test]
@@ -399,7 +488,10 @@ mod tests {
             // Both may run at the same time only if their evaluations have one timestamp.
             assert!(entries.queue.iter().all(|other| other.tick == job.tick));
             ticks.push(job.tick);
-            entries.queue.iter().for_each(|other| ticks.push(other.tick));
+            entries
+                .queue
+                .iter()
+                .for_each(|other| ticks.push(other.tick));
             for job in [job].into_iter().chain(std::mem::take(&mut entries.queue)) {
                 entries.done(&job);
             }
@@ -410,7 +502,12 @@ mod tests {
 
     #[test]
     fn groups_with_nothing_to_catch_up_are_live_at_once() {
-        let group = |i: u64| format!("{{name: g{i}, interval: {}s, rules: [{{record: a, expr: m}}]}}", 20 + i);
+        let group = |i: u64| {
+            format!(
+                "{{name: g{i}, interval: {}s, rules: [{{record: a, expr: m}}]}}",
+                20 + i
+            )
+        };
         let groups: Vec<_> = (0..9).map(group).collect();
         let (mut entries, _set) = loaded(&groups.join(", "), at(1000));
         for entry in entries.by_key.values_mut() {
@@ -429,7 +526,10 @@ mod tests {
             let job = due(&mut entries, at(1030)).unwrap();
             let (set, removed) = apply(&set, successor, at(1030));
             entries.done(&job);
-            assert!(due(&mut entries, at(1065)).is_none(), "the group is stopped");
+            assert!(
+                due(&mut entries, at(1065)).is_none(),
+                "the group is stopped"
+            );
             entries.replace(&set, removed, at(1030));
             let next = due(&mut entries, at(1031)).map(|job| job.tick);
             assert_eq!(next, Some(job.tick).filter(|_| repeats));

@@ -1,4 +1,5 @@
-//! Access of rules to the store. Each query is an active request with a deadline and a memory budget.
+//! Access of rules to the store. Each query is an active request with a deadline and a memory
+//! budget.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +9,12 @@ use axum::http::Method;
 use varve_advise::usage::Requester;
 use varve_ingest::{RejectedRuleSample, RuleBudget, RuleSample};
 use varve_query::stats::{QueryStats, StatsMode};
-use varve_query::{Engine, Error, Request, ScanPlan, SharedScans, Times, Value, VectorSample, usage};
-use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
+use varve_query::{
+    Engine, Error, Request, ScanPlan, SharedScans, Times, Value, VectorSample, usage,
+};
+use varve_rules::storage::{
+    Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage,
+};
 use varve_rules::{Notification, Time};
 use varve_template::query_escaped;
 use varve_tsdb::context::{MemoryBudget, scheduler};
@@ -46,7 +51,13 @@ impl<'a> RuleStorage<'a> {
     pub(super) fn new(app: &'a App, store: &'a Store, interval: Duration) -> Self {
         let engine = store.engine.without_workers();
         let yield_now = yield_fn(app, store);
-        Self { app, store, engine, yield_now, timeout: interval.min(app.settings.args.query_timeout) }
+        Self {
+            app,
+            store,
+            engine,
+            yield_now,
+            timeout: interval.min(app.settings.args.query_timeout),
+        }
     }
 
     fn context(&self) -> QueryContext {
@@ -54,7 +65,10 @@ impl<'a> RuleStorage<'a> {
     }
 
     fn memory(&self) -> MemoryBudget {
-        self.app.rules.memory.child("--query.max-memory", self.app.settings.query_max_memory)
+        self.app
+            .rules
+            .memory
+            .child("--query.max-memory", self.app.settings.query_max_memory)
     }
 
     fn evaluate(
@@ -62,25 +76,43 @@ impl<'a> RuleStorage<'a> {
         from: &RuleRef<'_>,
         ctx: &QueryContext,
         context: &RequestContext,
-        &Query { expr, timestamp_ms, scans }: &Query<'_>,
+        &Query {
+            expr,
+            timestamp_ms,
+            scans,
+        }: &Query<'_>,
         stats: StatsMode,
     ) -> Result<(Vec<VectorSample>, Option<Box<QueryStats>>), Error> {
         let part = context.part("parse");
         let parsed = self.engine.parse(ctx, expr)?;
-        let who = Requester { rule: from.rule.into(), ..Requester::default() };
+        let who = Requester {
+            rule: from.rule.into(),
+            ..Requester::default()
+        };
         self.store.note_query(ctx, &who, &usage::of(parsed.expr()));
         drop(part);
         let _part = context.part("evaluate");
-        let request = Request { stats, scans, ..Request::new(expr, Times::Instant(timestamp_ms)) };
-        let result = self.engine.run_parsed(&self.store.db, ctx, parsed, &request)?;
+        let request = Request {
+            stats,
+            scans,
+            ..Request::new(expr, Times::Instant(timestamp_ms))
+        };
+        let result = self
+            .engine
+            .run_parsed(&self.store.db, ctx, parsed, &request)?;
         match result.value {
             Value::Vector(samples) => Ok((samples, result.stats)),
-            Value::Scalar(point) => {
-                Ok((vec![VectorSample { labels: Labels::empty(), point, histogram: None }], result.stats))
-            }
-            Value::String { .. } | Value::Matrix(_) => {
-                Err(Error::Execution("rule result is not a vector or scalar".into()))
-            }
+            Value::Scalar(point) => Ok((
+                vec![VectorSample {
+                    labels: Labels::empty(),
+                    point,
+                    histogram: None,
+                }],
+                result.stats,
+            )),
+            Value::String { .. } | Value::Matrix(_) => Err(Error::Execution(
+                "rule result is not a vector or scalar".into(),
+            )),
         }
     }
 }
@@ -93,30 +125,59 @@ impl Storage for RuleStorage<'_> {
     fn shared_scans(&self, plan: &Arc<ScanPlan>, timestamp_ms: i64) -> Option<SharedScans> {
         // The queries have deadlines.
         let ctx = QueryContext::new(Duration::MAX, self.memory());
-        Some(self.engine.shared_scans(Arc::clone(plan), ctx, timestamp_ms))
+        Some(
+            self.engine
+                .shared_scans(Arc::clone(plan), ctx, timestamp_ms),
+        )
     }
 
     fn query(&self, from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
-        let &Query { expr, timestamp_ms, .. } = query;
+        let &Query {
+            expr, timestamp_ms, ..
+        } = query;
         let ctx = self.context();
         let context = RequestContext::new(Method::GET, ROUTE.into(), None, "", None);
         let text = format!("{expr} # {};{} {}", from.file, from.group, from.rule);
-        context.note_parameters(Parameters { text, ..Parameters::default() }, None);
-        context.note_times(RequestTimes { start_ms: timestamp_ms, end_ms: timestamp_ms, step_ms: 0 });
-        if let Some(trace) = self.app.tracer.start(traces::Origin::Internal, || ROUTE.to_owned()) {
+        context.note_parameters(
+            Parameters {
+                text,
+                ..Parameters::default()
+            },
+            None,
+        );
+        context.note_times(RequestTimes {
+            start_ms: timestamp_ms,
+            end_ms: timestamp_ms,
+            step_ms: 0,
+        });
+        if let Some(trace) = self
+            .app
+            .tracer
+            .start(traces::Origin::Internal, || ROUTE.to_owned())
+        {
             trace.note("rule.file", from.file);
             trace.note("rule.group", from.group);
             trace.note("rule.name", from.rule);
             context.note_trace(trace);
         }
-        let registration = self.app.active_requests.register(Arc::clone(&context), ActiveClass::Rule, &ctx);
+        let registration =
+            self.app
+                .active_requests
+                .register(Arc::clone(&context), ActiveClass::Rule, &ctx);
         let request = &registration.request;
         request.begin();
         registration.record_start();
-        let mode = if self.app.query_log.is_enabled() { StatsMode::AsWritten } else { StatsMode::Off };
+        let mode = if self.app.query_log.is_enabled() {
+            StatsMode::AsWritten
+        } else {
+            StatsMode::Off
+        };
         let result = self.evaluate(from, &ctx, &context, query, mode);
         let reason = result.as_ref().err().map(ToString::to_string);
-        context.trace().zip(reason.as_deref()).inspect(|(trace, reason)| trace.fail(*reason));
+        context
+            .trace()
+            .zip(reason.as_deref())
+            .inspect(|(trace, reason)| trace.fail(*reason));
         registration.record_end(reason.as_deref());
         if mode != StatsMode::Off {
             let stats = match &result {
@@ -133,7 +194,10 @@ impl Storage for RuleStorage<'_> {
                 n_series: ctx.n_series(),
                 memory_peak_bytes: ctx.memory().peak(),
                 trace: context.trace().map(Trace::ids),
-                origin: Origin::RuleGroup { file: from.file, name: from.group },
+                origin: Origin::RuleGroup {
+                    file: from.file,
+                    name: from.group,
+                },
             });
         }
         match (result, reason) {
@@ -147,13 +211,21 @@ impl Storage for RuleStorage<'_> {
         }
     }
 
-    fn append(&self, _from: &RuleRef<'_>, kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+    fn append(
+        &self,
+        _from: &RuleRef<'_>,
+        kind: OutputKind,
+        samples: &[Output],
+    ) -> Result<Vec<Rejected>, Failure> {
         let samples: Vec<RuleSample<'_>> = samples
             .iter()
             .map(|output| RuleSample {
                 labels: &output.labels,
                 sample: output.sample,
-                histogram: output.histogram.as_ref().map(|histogram| Arc::new(histogram.to_stored())),
+                histogram: output
+                    .histogram
+                    .as_ref()
+                    .map(|histogram| Arc::new(histogram.to_stored())),
             })
             .collect();
         let budget = match kind {
@@ -163,22 +235,47 @@ impl Storage for RuleStorage<'_> {
         let rejected = self.store.receiver.append_rule(&samples, budget);
         let rejected = rejected.map_err(|error| Failure::new(error.to_string()))?;
         let rejected = rejected.into_iter();
-        let rejected =
-            rejected.map(|RejectedRuleSample { idx, reason, is_duplicate }| Rejected { idx, reason, is_duplicate });
+        let rejected = rejected.map(
+            |RejectedRuleSample {
+                 idx,
+                 reason,
+                 is_duplicate,
+             }| Rejected {
+                idx,
+                reason,
+                is_duplicate,
+            },
+        );
         Ok(rejected.collect())
     }
 
-    fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
+    fn newest(
+        &self,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<Vec<(Labels, Sample)>, Failure> {
         let ctx = self.context();
-        let hints = SelectHints { only_newest: true, ..SelectHints::default() };
+        let hints = SelectHints {
+            only_newest: true,
+            ..SelectHints::default()
+        };
         let failed = |error: varve_tsdb::Error| Failure::new(error.to_string());
-        let found = self.store.db.select_with(&ctx, matchers, range, hints).map_err(failed)?;
+        let found = self
+            .store
+            .db
+            .select_with(&ctx, matchers, range, hints)
+            .map_err(failed)?;
         let (mut newest, mut columns) = (Vec::new(), SampleColumns::default());
         for series in found {
             let series = series.map_err(failed)?;
             columns.clear();
             series.read(&mut columns).map_err(failed)?;
-            newest.extend(columns.iter().last().map(|sample| (series.labels().clone(), sample)));
+            newest.extend(
+                columns
+                    .iter()
+                    .last()
+                    .map(|sample| (series.labels().clone(), sample)),
+            );
         }
         Ok(newest)
     }
@@ -201,7 +298,12 @@ impl Storage for RuleStorage<'_> {
 
     fn notify(&self, alerts: Vec<Notification>) {
         let external_url = self.app.settings.external_url.as_str();
-        self.app.notifier.send(alerts.into_iter().map(|alert| to_send(alert, external_url)).collect());
+        self.app.notifier.send(
+            alerts
+                .into_iter()
+                .map(|alert| to_send(alert, external_url))
+                .collect(),
+        );
     }
 }
 
@@ -219,7 +321,10 @@ fn to_send(alert: Notification, external_url: &str) -> Alert {
         annotations: alert.annotations,
         starts_at_ms: alert.starts_at.map_or(NO_TIME_MS, Time::ms),
         ends_at_ms: alert.ends_at.ms(),
-        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escaped(&alert.expr)),
+        generator_url: format!(
+            "{external_url}/graph?g0.expr={}&g0.tab=1",
+            query_escaped(&alert.expr)
+        ),
         labels: alert.labels,
     }
 }
@@ -243,7 +348,17 @@ mod tests {
             expr: "a{b=\"c d\"} > 1.5".into(),
         };
         let sent = to_send(alert, "http://h:9/p");
-        assert_eq!(sent.generator_url, "http://h:9/p/graph?g0.expr=a%7Bb%3D%22c+d%22%7D+%3E+1.5&g0.tab=1");
-        assert_eq!((sent.starts_at_ms, sent.ends_at_ms, sent.annotations["summary"].as_str()), (5, 7, "x"));
+        assert_eq!(
+            sent.generator_url,
+            "http://h:9/p/graph?g0.expr=a%7Bb%3D%22c+d%22%7D+%3E+1.5&g0.tab=1"
+        );
+        assert_eq!(
+            (
+                sent.starts_at_ms,
+                sent.ends_at_ms,
+                sent.annotations["summary"].as_str()
+            ),
+            (5, 7, "x")
+        );
     }
 }

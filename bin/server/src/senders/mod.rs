@@ -1,7 +1,8 @@
 //! Senders of write requests: requests, samples, rejects and the last error of each since startup.
 //!
-//! Filled by the write handlers, read by /api/v1/status/senders and by the observer, which logs senders that
-//! vanish. Keeps at most [`SENDERS_MAX`] senders. A new sender evicts the one that has been silent longest.
+//! Filled by the write handlers, read by /api/v1/status/senders and by the observer, which logs
+//! senders that vanish. Keeps at most [`SENDERS_MAX`] senders. A new sender evicts the one that has
+//! been silent longest.
 
 pub mod observer;
 
@@ -32,7 +33,8 @@ pub struct Senders {
     all: Mutex<HashMap<SenderId, SenderStats>>,
 }
 
-/// The identity of a sender. It has no port, because the port of a client changes with each connection.
+/// The identity of a sender. It has no port, because the port of a client changes with each
+/// connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SenderId {
     /// The client's address.
@@ -66,7 +68,8 @@ pub struct SenderStats {
     pub last_error: String,
     /// Time of the last error.
     pub last_error_ms: i64,
-    /// The newest timestamp of a float of the latest request with floats, and when this request ended.
+    /// The newest timestamp of a float of the latest request with floats, and when this request
+    /// ended.
     pub newest_sample: Option<NewestSample>,
     has_vanished: bool,
     minute: i64,
@@ -90,19 +93,40 @@ impl NewestSample {
 }
 
 impl From<Sender> for SenderId {
-    fn from(Sender { address, user_agent, user, path }: Sender) -> Self {
-        Self { address: address.map(|address| address.ip()), user, user_agent, path }
+    fn from(
+        Sender {
+            address,
+            user_agent,
+            user,
+            path,
+        }: Sender,
+    ) -> Self {
+        Self {
+            address: address.map(|address| address.ip()),
+            user,
+            user_agent,
+            path,
+        }
     }
 }
 
 impl fmt::Display for SenderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { address, user, user_agent, path } = self;
+        let Self {
+            address,
+            user,
+            user_agent,
+            path,
+        } = self;
         match address {
             Some(address) => write!(f, "{address}")?,
             None => f.write_str("unknown address")?,
         }
-        for (name, text) in [("user agent", user_agent.as_str()), ("user", user), ("path", path)] {
+        for (name, text) in [
+            ("user agent", user_agent.as_str()),
+            ("user", user),
+            ("path", path),
+        ] {
             if !text.is_empty() {
                 write!(f, ", {name} {text}")?;
             }
@@ -112,17 +136,28 @@ impl fmt::Display for SenderId {
 }
 
 impl Senders {
-    /// Adds a write request that has ended. Logs a sender that is new or had vanished, unless the list is full.
+    /// Adds a write request that has ended. Logs a sender that is new or had vanished, unless the
+    /// list is full.
     pub fn add(&self, now_ms: i64, sender: Sender, outcome: &Result<Written, WriteError>) {
-        let name = sender.name(outcome.as_ref().ok().and_then(|written| written.replica.as_deref()));
+        let name = sender.name(
+            outcome
+                .as_ref()
+                .ok()
+                .and_then(|written| written.replica.as_deref()),
+        );
         let id = SenderId::from(sender);
         let mut all = self.all.lock();
-        let is_known = all.get_mut(&id).is_some_and(|stats| !std::mem::take(&mut stats.has_vanished));
+        let is_known = all
+            .get_mut(&id)
+            .is_some_and(|stats| !std::mem::take(&mut stats.has_vanished));
         if !is_known && all.len() < SENDERS_MAX {
             tracing::info!(sender = %id, "A sender has appeared");
         }
         if all.len() >= SENDERS_MAX && !all.contains_key(&id) {
-            let silent = all.iter().min_by_key(|(_, stats)| stats.last_ms).map(|(id, _)| id.clone());
+            let silent = all
+                .iter()
+                .min_by_key(|(_, stats)| stats.last_ms)
+                .map(|(id, _)| id.clone());
             silent.iter().for_each(|id| drop(all.remove(id)));
         }
         let stats = all.entry(id).or_insert_with(|| SenderStats {
@@ -133,10 +168,14 @@ impl Senders {
         match outcome {
             Ok(written) => {
                 stats.name = name;
-                let n_samples = written.stored.total + written.dropped.total + written.deduplicated.total;
+                let n_samples =
+                    written.stored.total + written.dropped.total + written.deduplicated.total;
                 stats.add(now_ms, n_samples);
                 stats.n_deduplicated += written.deduplicated.total;
-                let newest = written.times.map(|times| NewestSample { timestamp_ms: times.end_ms, stored_ms: now_ms });
+                let newest = written.times.map(|times| NewestSample {
+                    timestamp_ms: times.end_ms,
+                    stored_ms: now_ms,
+                });
                 stats.newest_sample = newest.or(stats.newest_sample);
                 if !written.rejects.is_empty() {
                     stats.fail(now_ms, &written.rejects.to_string());
@@ -152,7 +191,9 @@ impl Senders {
     /// Returns the senders that have vanished since the last call.
     pub(super) fn vanished(&self, now_ms: i64) -> Vec<SenderId> {
         let mut all = self.all.lock();
-        let silent = all.iter_mut().filter(|(_, stats)| now_ms - stats.last_ms > SILENT_MAX_MS && !stats.has_vanished);
+        let silent = all
+            .iter_mut()
+            .filter(|(_, stats)| now_ms - stats.last_ms > SILENT_MAX_MS && !stats.has_vanished);
         let vanished = silent.map(|(id, stats)| {
             stats.has_vanished = true;
             id.clone()
@@ -163,7 +204,10 @@ impl Senders {
     /// Returns all senders, the most recent first.
     pub fn list(&self) -> Vec<(SenderId, SenderStats)> {
         let all = self.all.lock();
-        let mut list: Vec<_> = all.iter().map(|(id, stats)| (id.clone(), stats.clone())).collect();
+        let mut list: Vec<_> = all
+            .iter()
+            .map(|(id, stats)| (id.clone(), stats.clone()))
+            .collect();
         drop(all);
         list.sort_by_key(|(_, stats)| std::cmp::Reverse(stats.last_ms));
         list
@@ -188,13 +232,18 @@ impl SenderStats {
     fn begin_minute(&mut self, now_ms: i64) {
         let minute = now_ms.div_euclid(MINUTE_MS);
         if minute != self.minute {
-            self.samples_of_last_minute = if minute == self.minute + 1 { self.samples_of_minute } else { 0 };
+            self.samples_of_last_minute = if minute == self.minute + 1 {
+                self.samples_of_minute
+            } else {
+                0
+            };
             self.samples_of_minute = 0;
             self.minute = minute;
         }
     }
 
-    /// Returns samples per second, averaged over the previous and the current minute, or since the first request.
+    /// Returns samples per second, averaged over the previous and the current minute, or since the
+    /// first request.
     pub fn samples_per_second(&self, now_ms: i64) -> f64 {
         let mut now = self.clone();
         now.begin_minute(now_ms);
@@ -212,11 +261,21 @@ mod tests {
 
     fn sender(user_agent: &str, port: u16) -> Sender {
         let address = Some(([127, 0, 0, 1], port).into());
-        Sender { address, user_agent: user_agent.to_owned(), ..Sender::default() }
+        Sender {
+            address,
+            user_agent: user_agent.to_owned(),
+            ..Sender::default()
+        }
     }
 
     fn written(total: u64) -> Result<Written, WriteError> {
-        Ok(Written { stored: SampleCounts { total, histograms: 0 }, ..Written::default() })
+        Ok(Written {
+            stored: SampleCounts {
+                total,
+                histograms: 0,
+            },
+            ..Written::default()
+        })
     }
 
     #[test]
@@ -226,37 +285,71 @@ mod tests {
         senders.add(MINUTE_MS + 1, sender("a", 2), &written(20));
         senders.add(MINUTE_MS + 2, sender("b", 3), &written(5));
         let list = senders.list();
-        let names: Vec<_> =
-            list.iter().map(|(id, stats)| (&*id.user_agent, stats.n_requests, stats.n_samples)).collect();
+        let names: Vec<_> = list
+            .iter()
+            .map(|(id, stats)| (&*id.user_agent, stats.n_requests, stats.n_samples))
+            .collect();
         assert_eq!(names, [("b", 1, 5), ("a", 2, 120)]);
         let a = &list[1].1;
-        for (now_ms, expect) in
-            [(MINUTE_MS + 5_000, 12.0), (MINUTE_MS + 20_000, 6.0), (2 * MINUTE_MS, 2.0), (3 * MINUTE_MS, 0.0)]
-        {
+        for (now_ms, expect) in [
+            (MINUTE_MS + 5_000, 12.0),
+            (MINUTE_MS + 20_000, 6.0),
+            (2 * MINUTE_MS, 2.0),
+            (3 * MINUTE_MS, 0.0),
+        ] {
             assert_eq!(a.samples_per_second(now_ms), expect, "{now_ms}");
         }
         senders.add(2 * MINUTE_MS + 1, sender("a", 1), &written(60));
-        assert_eq!(senders.list()[0].1.samples_per_second(2 * MINUTE_MS + 30_000), 2.0);
+        assert_eq!(
+            senders.list()[0]
+                .1
+                .samples_per_second(2 * MINUTE_MS + 30_000),
+            2.0
+        );
     }
 
     #[test]
     fn the_lag_is_the_age_of_the_newest_sample() {
         let senders = Senders::default();
         let lag_after = |now_ms, end_ms: Option<i64>| {
-            let times = end_ms.map(|end_ms| varve_tsdb::TimeRange { start_ms: 0, end_ms });
-            senders.add(now_ms, sender("a", 1), &Ok(Written { times, ..Written::default() }));
+            let times = end_ms.map(|end_ms| varve_tsdb::TimeRange {
+                start_ms: 0,
+                end_ms,
+            });
+            senders.add(
+                now_ms,
+                sender("a", 1),
+                &Ok(Written {
+                    times,
+                    ..Written::default()
+                }),
+            );
             senders.list()[0].1.newest_sample.map(NewestSample::lag_ms)
         };
         assert_eq!(lag_after(5_000, None), None);
         assert_eq!(lag_after(5_000, Some(1_000)), Some(4_000));
-        assert_eq!(lag_after(9_000, None), Some(4_000), "requests of metadata have no samples");
-        assert_eq!(lag_after(9_000, Some(10_000)), Some(0), "the clock of the sender is ahead");
+        assert_eq!(
+            lag_after(9_000, None),
+            Some(4_000),
+            "requests of metadata have no samples"
+        );
+        assert_eq!(
+            lag_after(9_000, Some(10_000)),
+            Some(0),
+            "the clock of the sender is ahead"
+        );
     }
 
     #[test]
     fn a_sender_vanishes_after_minutes_of_silence() {
         let senders = Senders::default();
-        let vanished = |now_ms| senders.vanished(now_ms).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let vanished = |now_ms| {
+            senders
+                .vanished(now_ms)
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
         senders.add(0, sender("a", 1), &written(1));
         senders.add(SILENT_MAX_MS, sender("b", 1), &written(1));
         assert!(vanished(SILENT_MAX_MS).is_empty());
@@ -269,11 +362,19 @@ mod tests {
     #[test]
     fn the_last_error_is_kept() {
         let senders = Senders::default();
-        let error = WriteError::TooLarge { what: "body", size: 2, limit: 1, flag: "--x" };
+        let error = WriteError::TooLarge {
+            what: "body",
+            size: 2,
+            limit: 1,
+            flag: "--x",
+        };
         senders.add(5, sender("a", 1), &Err(error));
         senders.add(6, sender("a", 1), &written(1));
         let stats = &senders.list()[0].1;
-        assert_eq!((stats.n_failed, stats.n_requests, stats.last_error_ms), (1, 2, 5));
+        assert_eq!(
+            (stats.n_failed, stats.n_requests, stats.last_error_ms),
+            (1, 2, 5)
+        );
         assert_eq!(stats.last_error, "body of 2 exceeds the limit of 1 (--x)");
     }
 

@@ -1,8 +1,8 @@
-//! `--web.external-url` and `--web.route-prefix`: the URL under which clients reach this server, and the prefix of all
-//! its paths.
+//! `--web.external-url` and `--web.route-prefix`: the URL under which clients reach this server,
+//! and the prefix of all its paths.
 //!
-//! They differ if a reverse proxy changes paths. Links for clients contain the external URL. The router and its
-//! redirects use the prefix. Both are computed as in Prometheus.
+//! They differ if a reverse proxy changes paths. Links for clients contain the external URL. The
+//! router and its redirects use the prefix. Both are computed as in Prometheus.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 use varve_base::machine;
@@ -57,13 +57,26 @@ impl ExternalUrl {
             // As in Prometheus, `localhost:9090` has the scheme `localhost` and no path.
             None => (rest, ""),
         };
-        if scheme.is_empty() && authority.is_empty() && path.split('/').next().is_some_and(|part| part.contains(':')) {
+        if scheme.is_empty()
+            && authority.is_empty()
+            && path
+                .split('/')
+                .next()
+                .is_some_and(|part| part.contains(':'))
+        {
             return Err("first path segment in URL cannot contain colon".to_owned());
         }
         check_authority(authority)?;
         let path = escape_path(path.trim_end_matches('/'))?;
-        let path = if path.is_empty() || path.starts_with('/') { path } else { format!("/{path}") };
-        Ok(Self { text: format!("{}{authority}{path}{query}", scheme.to_ascii_lowercase()), path })
+        let path = if path.is_empty() || path.starts_with('/') {
+            path
+        } else {
+            format!("/{path}")
+        };
+        Ok(Self {
+            text: format!("{}{authority}{path}{query}", scheme.to_ascii_lowercase()),
+            path,
+        })
     }
 
     /// Returns this URL, or by default the URL of the machine's name and the port of the listener.
@@ -73,7 +86,10 @@ impl ExternalUrl {
         }
         let (scheme, host) = (if is_tls { "https" } else { "http" }, machine::hostname());
         let port = address.rsplit_once(':').map_or("", |(_, port)| port);
-        Self { text: format!("{scheme}://{host}:{port}"), path: String::new() }
+        Self {
+            text: format!("{scheme}://{host}:{port}"),
+            path: String::new(),
+        }
     }
 
     /// Returns the URL.
@@ -87,7 +103,10 @@ fn split_scheme(url: &str) -> Result<(&str, &str), String> {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     match url.find(|c| !is_letter(c)) {
         Some(0) if url.starts_with(':') => Err("missing protocol scheme".to_owned()),
-        Some(end) if url[end..].starts_with(':') && url.starts_with(|c: char| c.is_ascii_alphabetic()) => {
+        Some(end)
+            if url[end..].starts_with(':')
+                && url.starts_with(|c: char| c.is_ascii_alphabetic()) =>
+        {
             Ok(url.split_at(end + 1))
         }
         _ => Ok(("", url)),
@@ -96,7 +115,10 @@ fn split_scheme(url: &str) -> Result<(&str, &str), String> {
 
 fn check_authority(authority: &str) -> Result<(), String> {
     let host = authority.rsplit('@').next().unwrap_or_default();
-    if let Some(c) = host.chars().find(|c| !c.is_ascii_graphic() || "<>\"\\^`{|}".contains(*c)) {
+    if let Some(c) = host
+        .chars()
+        .find(|c| !c.is_ascii_graphic() || "<>\"\\^`{|}".contains(*c))
+    {
         return Err(format!("invalid character {c:?} in host name"));
     }
     let after_address = host.rsplit(']').next().unwrap_or_default();
@@ -121,12 +143,17 @@ fn escape_path(path: &str) -> Result<String, String> {
 }
 
 impl RoutePrefix {
-    /// Returns the prefix of the flag `--web.route-prefix`, by default the path of the external URL.
+    /// Returns the prefix of the flag `--web.route-prefix`, by default the path of the external
+    /// URL.
     pub fn new(flag: &str, url: &ExternalUrl) -> Self {
         let of_url = percent_decode_str(&url.path).decode_utf8_lossy();
         let prefix = if flag.is_empty() { &of_url } else { flag };
         let elements = prefix.trim_matches('/');
-        Self(if elements.is_empty() { String::new() } else { format!("/{elements}") })
+        Self(if elements.is_empty() {
+            String::new()
+        } else {
+            format!("/{elements}")
+        })
     }
 
     /// Returns `true` if endpoints have no prefix.
@@ -134,14 +161,18 @@ impl RoutePrefix {
         self.0.is_empty()
     }
 
-    /// Returns the part of a path after the prefix, or `None` if the path begins with other elements.
+    /// Returns the part of a path after the prefix, or `None` if the path begins with other
+    /// elements.
     pub fn strip<'a>(&self, path: &'a str) -> Option<&'a str> {
         if self.is_empty() {
             return Some(path);
         }
         // The path may be escaped in several ways, so its elements are compared unescaped.
         let n_elements = self.0.matches('/').count();
-        let end = path.match_indices('/').nth(n_elements).map_or(path.len(), |(at, _)| at);
+        let end = path
+            .match_indices('/')
+            .nth(n_elements)
+            .map_or(path.len(), |(at, _)| at);
         let (head, rest) = path.split_at(end);
         percent_decode_str(head).eq(self.0.bytes()).then_some(rest)
     }
@@ -169,7 +200,10 @@ mod tests {
         check("http://ex.org/", "http://ex.org ");
         check("http://ex.org/prom/", "http://ex.org/prom /prom");
         check("HTTP://Ex.org:9090/a/b//", "http://Ex.org:9090/a/b /a/b");
-        check("http://u:p@[::1]:9090/x?y=1#z", "http://u:p@[::1]:9090/x?y=1#z /x");
+        check(
+            "http://u:p@[::1]:9090/x?y=1#z",
+            "http://u:p@[::1]:9090/x?y=1#z /x",
+        );
         check("/prom", "/prom /prom");
         check("prom/", "/prom /prom");
         check("//h/x", "//h/x /x");
@@ -192,7 +226,12 @@ mod tests {
 
     #[test]
     fn the_default_url_has_the_port_of_the_listener() {
-        let url = |text: &str, is_tls| ExternalUrl::parse(text).unwrap().or_listener("[::]:9898", is_tls).text;
+        let url = |text: &str, is_tls| {
+            ExternalUrl::parse(text)
+                .unwrap()
+                .or_listener("[::]:9898", is_tls)
+                .text
+        };
         let host = machine::hostname();
         assert_eq!(url("", false), format!("http://{host}:9898"));
         assert_eq!(url("", true), format!("https://{host}:9898"));
@@ -215,6 +254,9 @@ mod tests {
         check("/prom", "/pr%6Fm/-/healthy", Some("/-/healthy"));
         check("/a b/c", "/a%20b/c/metrics", Some("/metrics"));
         check("/a b/c", "/a%20b/metrics", None);
-        assert_eq!(RoutePrefix::new("/a b/é", &ExternalUrl::default()).escaped(), "/a%20b/%C3%A9");
+        assert_eq!(
+            RoutePrefix::new("/a b/é", &ExternalUrl::default()).escaped(),
+            "/a%20b/%C3%A9"
+        );
     }
 }

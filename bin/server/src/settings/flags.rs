@@ -35,17 +35,21 @@ pub struct ServeArgs {
     #[arg(long = "web.listen-address", value_name = "HOST:PORT", default_value = "127.0.0.1:9898", value_parser = parse_address)]
     pub listen_address: String,
 
-    /// Address of another listener, only for the gRPC services of Thanos, which --web.listen-address serves too;
-    /// usually with port 10901
+    /// Address of another listener, only for the gRPC services of Thanos, which
+    /// --web.listen-address serves too; usually with port 10901
     #[arg(long = "grpc-address", value_name = "HOST:PORT", value_parser = parse_address)]
     pub grpc_address: Option<String>,
 
     /// Label in which the tenant of samples from a Thanos Receive router is stored [empty: none]
-    #[arg(long = "receive.tenant-label-name", value_name = "NAME", default_value = "tenant_id")]
+    #[arg(
+        long = "receive.tenant-label-name",
+        value_name = "NAME",
+        default_value = "tenant_id"
+    )]
     pub receive_tenant_label_name: String,
 
-    /// URL under which clients reach this server, for links; its path is the default of --web.route-prefix [empty: host
-    /// name and port of the listener]
+    /// URL under which clients reach this server, for links; its path is the default of
+    /// --web.route-prefix [empty: host name and port of the listener]
     #[arg(long = "web.external-url", value_name = "URL", default_value = "", value_parser = ExternalUrl::parse)]
     pub external_url: ExternalUrl,
 
@@ -53,7 +57,8 @@ pub struct ServeArgs {
     #[arg(long = "web.route-prefix", value_name = "PATH", default_value = "")]
     pub route_prefix: String,
 
-    /// File with TLS, passwords and tokens, in the format of Prometheus' exporter-toolkit; reloaded when it changes
+    /// File with TLS, passwords and tokens, in the format of Prometheus' exporter-toolkit; reloaded
+    /// when it changes
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub web_config_file: Option<PathBuf>,
 
@@ -61,17 +66,18 @@ pub struct ServeArgs {
     #[arg(long = "web.read-timeout", value_name = "DURATION", default_value = "5m", value_parser = parse_timeout)]
     pub read_timeout: Duration,
 
-    /// Minimum bytes per second at which the body of a request must arrive, after 10s; a slower one gets 408, or 503
-    /// for a write [0: no limit]
+    /// Minimum bytes per second at which the body of a request must arrive, after 10s; a slower one
+    /// gets 408, or 503 for a write [0: no limit]
     #[arg(long = "web.min-body-rate", value_name = "SIZE", default_value = "1KiB", value_parser = parse_size)]
     pub min_body_rate: usize,
 
-    /// Maximum number of open connections, at most half of the limit of open files; above it the longest idle one is
-    /// closed, or the one whose request body arrives most slowly
+    /// Maximum number of open connections, at most half of the limit of open files; above it the
+    /// longest idle one is closed, or the one whose request body arrives most slowly
     #[arg(long = "web.max-connections", value_name = "N", default_value = "512", value_parser = parse_count)]
     pub max_connections: usize,
 
-    /// Size of the response buffer; an error that occurs while the response fits into it still gets its own status code
+    /// Size of the response buffer; an error that occurs while the response fits into it still gets
+    /// its own status code
     #[arg(long = "web.response-buffer", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
     pub response_buffer: usize,
 
@@ -79,12 +85,13 @@ pub struct ServeArgs {
     #[arg(long = "web.write-stall-timeout", value_name = "DURATION", default_value = "10s", value_parser = parse_timeout)]
     pub write_stall_timeout: Duration,
 
-    /// Maximum size of a response; a larger response gets 422, or is truncated if it has started [0: no limit]
+    /// Maximum size of a response; a larger response gets 422, or is truncated if it has started
+    /// [0: no limit]
     #[arg(long = "web.max-response-size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub max_response_size: usize,
 
-    /// Enable /api/v1/admin (delete series, snapshot, compact, import), /debug/pprof/profile and DELETE
-    /// /api/v1/status/queries/ID
+    /// Enable /api/v1/admin (delete series, snapshot, compact, import), /debug/pprof/profile and
+    /// DELETE /api/v1/status/queries/ID
     #[arg(long = "web.enable-admin-api")]
     pub enable_admin_api: bool,
 
@@ -92,9 +99,13 @@ pub struct ServeArgs {
     #[arg(long = "web.enable-lifecycle")]
     pub enable_lifecycle: bool,
 
-    /// Host names under which clients reach this server; a request with another `Host` gets 403, except IP addresses
-    /// and localhost [empty: any]
-    #[arg(long = "web.allowed-hosts", value_name = "NAME,...", value_delimiter = ',')]
+    /// Host names under which clients reach this server; a request with another `Host` gets 403,
+    /// except IP addresses and localhost [empty: any]
+    #[arg(
+        long = "web.allowed-hosts",
+        value_name = "NAME,...",
+        value_delimiter = ','
+    )]
     pub allowed_hosts: Vec<String>,
 
     /// Regex for origins whose pages may read responses (CORS); it is fully anchored
@@ -102,11 +113,19 @@ pub struct ServeArgs {
     pub cors_origin: Regexp,
 
     /// Maximum number of subscribers to /api/v1/notifications/live; further ones get 204
-    #[arg(long = "web.max-notifications-subscribers", value_name = "N", default_value = "16")]
+    #[arg(
+        long = "web.max-notifications-subscribers",
+        value_name = "N",
+        default_value = "16"
+    )]
     pub(crate) max_notifications_subscribers: usize,
 
     /// Maximum number of results of a search, see --enable-feature=search-api [0: no limit]
-    #[arg(long = "web.search.max-limit", value_name = "N", default_value = "10000")]
+    #[arg(
+        long = "web.search.max-limit",
+        value_name = "N",
+        default_value = "10000"
+    )]
     pub search_max_limit: usize,
 
     /// Maximum number of alerts queued for an Alertmanager; above it the oldest are dropped
@@ -122,14 +141,20 @@ pub struct ServeArgs {
     pub drain_notification_queue: bool,
 
     /// Data directory; created if it does not exist
-    #[arg(long = "storage.tsdb.path", value_name = "DIR", default_value = "data/")]
+    #[arg(
+        long = "storage.tsdb.path",
+        value_name = "DIR",
+        default_value = "data/"
+    )]
     pub tsdb_path: PathBuf,
 
-    /// Number of shards, a power of two up to 256; may change between starts [0: number of cores, rounded up]
+    /// Number of shards, a power of two up to 256; may change between starts [0: number of cores,
+    /// rounded up]
     #[arg(long = "storage.tsdb.shards", value_name = "N", default_value = "0")]
     pub shards: usize,
 
-    /// How long to retain samples, counted back from the newest sample or the clock, whichever is earlier [0: forever]
+    /// How long to retain samples, counted back from the newest sample or the clock, whichever is
+    /// earlier [0: forever]
     #[arg(long = "storage.tsdb.retention.time", value_name = "DURATION", default_value = "15d", value_parser = parse_duration)]
     pub(crate) retention_time: Duration,
 
@@ -137,7 +162,8 @@ pub struct ServeArgs {
     #[arg(long = "storage.tsdb.retention.size", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) retention_size: usize,
 
-    /// How often samples in memory are flushed to blocks; startup replays the WAL since the last flush
+    /// How often samples in memory are flushed to blocks; startup replays the WAL since the last
+    /// flush
     #[arg(long = "storage.head.flush-interval", value_name = "DURATION", default_value = "30m", value_parser = parse_timeout)]
     pub flush_interval: Duration,
 
@@ -153,35 +179,55 @@ pub struct ServeArgs {
     #[arg(long = "storage.compaction.write-rate", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub compaction_rate: usize,
 
-    /// Maximum memory of series and samples in the heads; new series get 503 above 15/16 of it, all writes at the limit
-    /// [0: half of --memory.limit]
+    /// Maximum memory of series and samples in the heads; new series get 503 above 15/16 of it, all
+    /// writes at the limit [0: half of --memory.limit]
     #[arg(long = "storage.head.max-memory", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub head_max_memory: usize,
 
-    /// When the WAL is synced to disk: `interval` (every second), `always` (before each response) or `never` (by the
-    /// operating system)
-    #[arg(long = "storage.wal.sync", value_name = "WHEN", default_value = "interval")]
+    /// When the WAL is synced to disk: `interval` (every second), `always` (before each response)
+    /// or `never` (by the operating system)
+    #[arg(
+        long = "storage.wal.sync",
+        value_name = "WHEN",
+        default_value = "interval"
+    )]
     pub wal_sync: WalSync,
 
     /// Number of threads that replay the WAL at startup [0: number of cores]
-    #[arg(long = "storage.wal.replay-concurrency", value_name = "N", default_value = "0")]
+    #[arg(
+        long = "storage.wal.replay-concurrency",
+        value_name = "N",
+        default_value = "0"
+    )]
     pub wal_replay_concurrency: usize,
 
     /// Maximum memory of WAL replay, including samples written during replay; at least 16MiB
     #[arg(long = "storage.wal.replay-memory", value_name = "SIZE", default_value = "256MiB", value_parser = parse_size)]
     pub wal_replay_memory: usize,
 
-    /// Treatment of damaged WAL records at replay: `quarantine` (copy them to quarantine/ and continue) or `refuse` (do
-    /// not start)
-    #[arg(long = "storage.wal.on-corruption", value_name = "WHAT", default_value = "quarantine")]
+    /// Treatment of damaged WAL records at replay: `quarantine` (copy them to quarantine/ and
+    /// continue) or `refuse` (do not start)
+    #[arg(
+        long = "storage.wal.on-corruption",
+        value_name = "WHAT",
+        default_value = "quarantine"
+    )]
     pub wal_on_corruption: OnCorruption,
 
     /// Maximum number of concurrent remote reads; further ones are queued [0: no limit]
-    #[arg(long = "storage.remote.read-concurrent-limit", value_name = "N", default_value = "10")]
+    #[arg(
+        long = "storage.remote.read-concurrent-limit",
+        value_name = "N",
+        default_value = "10"
+    )]
     pub remote_read_concurrent_limit: usize,
 
     /// Maximum number of samples per query that a remote read returns in one message [0: no limit]
-    #[arg(long = "storage.remote.read-sample-limit", value_name = "N", default_value = "50000000")]
+    #[arg(
+        long = "storage.remote.read-sample-limit",
+        value_name = "N",
+        default_value = "50000000"
+    )]
     pub remote_read_sample_limit: usize,
 
     /// Approximate maximum size of a frame of a streamed remote read
@@ -196,9 +242,13 @@ pub struct ServeArgs {
     #[arg(long = "query.max-concurrency", value_name = "N", default_value = "20", value_parser = parse_count)]
     pub query_max_concurrency: usize,
 
-    /// Maximum number of concurrent requests for series, labels, label values and metadata; further requests wait in a
-    /// queue [0: twice the number of cores, at least 4]
-    #[arg(long = "query.metadata-concurrency", value_name = "N", default_value = "0")]
+    /// Maximum number of concurrent requests for series, labels, label values and metadata; further
+    /// requests wait in a queue [0: twice the number of cores, at least 4]
+    #[arg(
+        long = "query.metadata-concurrency",
+        value_name = "N",
+        default_value = "0"
+    )]
     pub query_metadata_concurrency: usize,
 
     /// Maximum number of queued queries, and of queued metadata requests; further requests get 503
@@ -209,21 +259,27 @@ pub struct ServeArgs {
     #[arg(long = "query.queue-timeout", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub query_queue_timeout: Duration,
 
-    /// Number of times in a row that a query may exceed a memory limit before it is rejected without evaluation [0: no
-    /// limit]
+    /// Number of times in a row that a query may exceed a memory limit before it is rejected
+    /// without evaluation [0: no limit]
     #[arg(long = "query.breaker-failures", value_name = "N", default_value = "3")]
     pub(crate) query_breaker_failures: u32,
 
-    /// Time for which a query is rejected after --query.breaker-failures, before it is evaluated again
+    /// Time for which a query is rejected after --query.breaker-failures, before it is evaluated
+    /// again
     #[arg(long = "query.breaker-timeout", value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
     pub(crate) query_breaker_timeout: Duration,
 
-    /// Maximum number of series that a request for series, labels or label values may read [0: no limit, responses are
-    /// streamed]
-    #[arg(long = "query.max-metadata-series", value_name = "N", default_value = "0")]
+    /// Maximum number of series that a request for series, labels or label values may read [0: no
+    /// limit, responses are streamed]
+    #[arg(
+        long = "query.max-metadata-series",
+        value_name = "N",
+        default_value = "0"
+    )]
     pub query_max_metadata_series: u64,
 
-    /// Number of threads that all queries share for reading and evaluating series [0: number of cores]
+    /// Number of threads that all queries share for reading and evaluating series [0: number of
+    /// cores]
     #[arg(long = "query.parallelism", value_name = "N", default_value = "0")]
     pub query_parallelism: usize,
 
@@ -243,8 +299,8 @@ pub struct ServeArgs {
     #[arg(long = "query.max-nesting", value_name = "N", default_value = "1024", value_parser = parse_count)]
     pub query_max_nesting: usize,
 
-    /// Return partial results with a warning while the WAL is being replayed, instead of waiting for the time range of
-    /// the query
+    /// Return partial results with a warning while the WAL is being replayed, instead of waiting
+    /// for the time range of the query
     #[arg(long = "query.partial-during-replay")]
     pub(crate) query_partial_during_replay: bool,
 
@@ -260,23 +316,28 @@ pub struct ServeArgs {
     #[arg(long = "query.max-memory-total", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub query_max_memory_total: usize,
 
-    /// Memory for results of earlier queries, which are used while no sample that they depend on changes; 0 disables
-    /// the result cache
+    /// Memory for results of earlier queries, which are used while no sample that they depend on
+    /// changes; 0 disables the result cache
     #[arg(long = "query.cache-size", value_name = "SIZE", default_value = "64MiB", value_parser = parse_size)]
     pub query_cache_size: usize,
 
-    /// Memory available to the server, from which other memory limits are derived; a lower limit of the cgroup takes
-    /// precedence [0: memory of the machine]
+    /// Memory available to the server, from which other memory limits are derived; a lower limit of
+    /// the cgroup takes precedence [0: memory of the machine]
     #[arg(long = "memory.limit", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub memory_limit: usize,
 
-    /// Memory use in percent of --memory.limit above which queries get 503; new series get 503 earlier, known series
-    /// later [100: never]
+    /// Memory use in percent of --memory.limit above which queries get 503; new series get 503
+    /// earlier, known series later [100: never]
     #[arg(long = "memory.refuse-at", value_name = "PERCENT", default_value = "90", value_parser = clap::value_parser!(u64).range(1..=100))]
     pub memory_refuse_at: u64,
 
-    /// Comma-separated feature names to enable, as in Prometheus: promql-experimental-functions, ...
-    #[arg(long = "enable-feature", value_name = "NAME,...", value_delimiter = ',')]
+    /// Comma-separated feature names to enable, as in Prometheus: promql-experimental-functions,
+    /// ...
+    #[arg(
+        long = "enable-feature",
+        value_name = "NAME,...",
+        value_delimiter = ','
+    )]
     pub enable_feature: Vec<String>,
 
     /// Flags of object storage.
@@ -307,7 +368,8 @@ pub struct ServeArgs {
 /// Flags of `varve serve` for object storage.
 #[derive(Debug, Clone, Args)]
 pub struct ObjstoreArgs {
-    /// Upload finished blocks to the bucket of this file, in the format of Thanos' objstore configuration
+    /// Upload finished blocks to the bucket of this file, in the format of Thanos' objstore
+    /// configuration
     #[arg(long = "objstore.config-file", value_name = "FILE")]
     pub bucket: Option<PathBuf>,
 
@@ -319,7 +381,8 @@ pub struct ObjstoreArgs {
     #[arg(long = "objstore.upload-interval", value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
     pub upload_interval: Duration,
 
-    /// Remove local blocks of this age once the bucket has their samples, instead of --storage.tsdb.retention.time
+    /// Remove local blocks of this age once the bucket has their samples, instead of
+    /// --storage.tsdb.retention.time
     #[arg(long = "storage.tsdb.retention.local-after-upload", value_name = "DURATION", value_parser = parse_timeout, requires = "bucket", conflicts_with = "retention_size")]
     pub local_retention: Option<Duration>,
 }
@@ -331,7 +394,8 @@ pub struct RulesArgs {
     #[arg(long = "rules.alert.for-outage-tolerance", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub outage_tolerance: Duration,
 
-    /// Minimum time between a restart and the firing of a restored pending alert; shorter `for` durations start again
+    /// Minimum time between a restart and the firing of a restored pending alert; shorter `for`
+    /// durations start again
     #[arg(long = "rules.alert.for-grace-period", value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     pub grace_period: Duration,
 
@@ -339,7 +403,8 @@ pub struct RulesArgs {
     #[arg(long = "rules.alert.resend-delay", value_name = "DURATION", default_value = "1m", value_parser = parse_duration)]
     pub resend_delay: Duration,
 
-    /// Longest outage after which missed evaluations are caught up at startup, without notifications [0: none]
+    /// Longest outage after which missed evaluations are caught up at startup, without
+    /// notifications [0: none]
     #[arg(long = "rules.catch-up", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub catch_up: Duration,
 
@@ -347,7 +412,8 @@ pub struct RulesArgs {
     #[arg(long = "rules.alerts-max", value_name = "N", default_value = "100000", value_parser = parse_count)]
     pub alerts_max: usize,
 
-    /// Maximum number of threads that evaluate rules, of groups and of independent rules [0: half of the cores]
+    /// Maximum number of threads that evaluate rules, of groups and of independent rules [0: half
+    /// of the cores]
     #[arg(long = "rules.concurrency", value_name = "N", default_value = "0")]
     pub concurrency: usize,
 
@@ -359,7 +425,8 @@ pub struct RulesArgs {
 /// Flags `--ingest.*` of `varve serve`.
 #[derive(Debug, Clone, Args)]
 pub struct IngestArgs {
-    /// Maximum number of concurrent write requests; further ones wait up to 30s, then get --ingest.queue-timeout-status
+    /// Maximum number of concurrent write requests; further ones wait up to 30s, then get
+    /// --ingest.queue-timeout-status
     #[arg(long = "ingest.concurrency-max", value_name = "N", default_value = "64", value_parser = parse_count)]
     pub concurrency_max: usize,
 
@@ -395,9 +462,9 @@ pub struct IngestArgs {
     #[arg(long = "ingest.label-value-size-max", value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
     pub(crate) label_value_size_max: usize,
 
-    /// Maximum memory of write request bodies, and separately of write requests being processed [0: 512 MiB, at most an
-    /// eighth of --memory.limit, at least twice --ingest.body-size-max, or once if that exceeds a quarter of the
-    /// memory]
+    /// Maximum memory of write request bodies, and separately of write requests being processed [0:
+    /// 512 MiB, at most an eighth of --memory.limit, at least twice --ingest.body-size-max, or once
+    /// if that exceeds a quarter of the memory]
     #[arg(long = "ingest.bytes-in-flight-max", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) bytes_in_flight_max: usize,
 
@@ -405,7 +472,8 @@ pub struct IngestArgs {
     #[arg(long = "ingest.queue-timeout", value_name = "DURATION", default_value = "2s", value_parser = parse_duration)]
     pub(crate) queue_timeout: Duration,
 
-    /// Status after --ingest.queue-timeout: 503, or 429 (Prometheus drops the samples unless retry_on_http_429 is set)
+    /// Status after --ingest.queue-timeout: 503, or 429 (Prometheus drops the samples unless
+    /// retry_on_http_429 is set)
     #[arg(
         long = "ingest.queue-timeout-status",
         value_name = "STATUS",
@@ -414,17 +482,21 @@ pub struct IngestArgs {
     )]
     pub queue_timeout_status: StatusCode,
 
-    /// Maximum number of write requests that create series at the same time; further ones are queued [0: half of the
-    /// cores]
-    #[arg(long = "ingest.creation-concurrency-max", value_name = "N", default_value = "0")]
+    /// Maximum number of write requests that create series at the same time; further ones are
+    /// queued [0: half of the cores]
+    #[arg(
+        long = "ingest.creation-concurrency-max",
+        value_name = "N",
+        default_value = "0"
+    )]
     pub(crate) creation_concurrency_max: usize,
 
     /// Maximum number of queued write requests; further ones get --ingest.queue-timeout-status
     #[arg(long = "ingest.queued-requests-max", value_name = "N", default_value = "256", value_parser = parse_count)]
     pub(crate) queued_requests_max: usize,
 
-    /// Maximum size of the route cache (known series by label set); unused entries are evicted [0: 1 GiB, at most a
-    /// sixteenth of --memory.limit]
+    /// Maximum size of the route cache (known series by label set); unused entries are evicted [0:
+    /// 1 GiB, at most a sixteenth of --memory.limit]
     #[arg(long = "ingest.route-cache-size-max", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) route_cache_size_max: usize,
 }
@@ -432,11 +504,13 @@ pub struct IngestArgs {
 impl IngestArgs {
     /// Returns the maximum memory of write requests if the process may use `memory` bytes.
     pub fn bytes_in_flight_max(&self, memory: usize) -> usize {
-        // A body of any allowed size fits. A request that runs alone may use twice the result, so two bodies only fit
-        // into twice the memory.
+        // A body of any allowed size fits. A request that runs alone may use twice the result, so
+        // two bodies only fit into twice the memory.
         let [one, two] = [self.body_size_max, 2 * self.body_size_max];
         match self.bytes_in_flight_max {
-            0 => (512 << 20).min(memory / 8).max(if two <= memory / 4 { two } else { one }),
+            0 => (512 << 20)
+                .min(memory / 8)
+                .max(if two <= memory / 4 { two } else { one }),
             size => size,
         }
     }
@@ -485,13 +559,24 @@ pub enum OnCorruption {
 }
 
 fn parse_address(text: &str) -> Result<String, String> {
-    let Some((host, port)) = text.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()) else {
+    let Some((host, port)) = text
+        .rsplit_once(':')
+        .filter(|(_, port)| port.parse::<u16>().is_ok())
+    else {
         return Err("expected HOST:PORT, for example 127.0.0.1:9898".to_owned());
     };
     // As in Go, an address without a host means all addresses of the machine.
-    let whole = if host.is_empty() { format!("[::]:{port}") } else { text.to_owned() };
+    let whole = if host.is_empty() {
+        format!("[::]:{port}")
+    } else {
+        text.to_owned()
+    };
     let ipv6_without_brackets = host.contains(':') && whole.parse::<SocketAddr>().is_err();
-    if ipv6_without_brackets { Err("an IPv6 address must be in brackets: [::1]:9898".to_owned()) } else { Ok(whole) }
+    if ipv6_without_brackets {
+        Err("an IPv6 address must be in brackets: [::1]:9898".to_owned())
+    } else {
+        Ok(whole)
+    }
 }
 
 fn parse_count(text: &str) -> Result<usize, String> {
@@ -502,7 +587,8 @@ fn parse_count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses the value of `--query.max-points`. The engine accepts slightly more steps than the maximum.
+/// Parses the value of `--query.max-points`. The engine accepts slightly more steps than the
+/// maximum.
 fn parse_points(text: &str) -> Result<usize, String> {
     const POINTS_MAX: usize = 1_000_000;
     match parse_count(text)? {

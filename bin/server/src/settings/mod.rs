@@ -1,4 +1,5 @@
-//! The settings that a server runs with. docs/config.md describes the flags that these values come from.
+//! The settings that a server runs with. docs/config.md describes the flags that these values come
+//! from.
 
 pub mod external_url;
 pub mod flags;
@@ -81,13 +82,17 @@ impl Settings {
         }
     }
 
-    /// Returns the retention rules of a configuration. With `--storage.tsdb.retention.local-after-upload` there are
-    /// none.
+    /// Returns the retention rules of a configuration. With
+    /// `--storage.tsdb.retention.local-after-upload` there are none.
     ///
     /// # Errors
     /// If the time of a rule exceeds the time of [`Settings::retention`].
     pub(crate) fn retention_rules(&self, config: &Config) -> Result<Vec<RetentionRule>> {
-        let rules = config.storage.tsdb.retention.rules(self.retention(config).time)?;
+        let rules = config
+            .storage
+            .tsdb
+            .retention
+            .rules(self.retention(config).time)?;
         if rules.is_empty() || self.args.objstore.local_retention.is_none() {
             return Ok(rules);
         }
@@ -112,6 +117,9 @@ pub struct ResponseLimits {
 impl ResponseLimits {
     /// Buffers a whole response, so that its writer never waits for the client.
     pub fn without_streaming(self) -> Self {
-        Self { buffer_size: self.size_max, ..self }
+        Self {
+            buffer_size: self.size_max,
+            ..self
+        }
     }
 }

@@ -20,7 +20,8 @@ use varve_base::version::{self, USER_AGENT};
 use super::TraceMetrics;
 use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};
 
-/// Maximum number of queued spans, that of a batch, and the interval of batches: OpenTelemetry's defaults.
+/// Maximum number of queued spans, that of a batch, and the interval of batches: OpenTelemetry's
+/// defaults.
 pub(super) const QUEUE_MAX: usize = 2048;
 const BATCH_MAX: usize = 512;
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -55,14 +56,22 @@ impl Exporter {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub(super) fn start(config: TracingConfig, metrics: TraceMetrics) -> (Arc<Self>, JoinHandle<()>) {
+    pub(super) fn start(
+        config: TracingConfig,
+        metrics: TraceMetrics,
+    ) -> (Arc<Self>, JoinHandle<()>) {
         let exporter = Arc::new(Self::new(config, metrics));
         let task = tokio::spawn(Arc::clone(&exporter).run());
         (exporter, task)
     }
 
     fn new(config: TracingConfig, metrics: TraceMetrics) -> Self {
-        Self { config, queue: Mutex::default(), wake: Notify::new(), metrics }
+        Self {
+            config,
+            queue: Mutex::default(),
+            wake: Notify::new(),
+            metrics,
+        }
     }
 
     /// Queues spans, and drops the oldest ones above [`QUEUE_MAX`].
@@ -88,7 +97,10 @@ impl Exporter {
     /// Waits until the task has ended, for at most [`FLUSH_TIME_MAX`].
     pub(super) async fn ended(&self, task: JoinHandle<()>) {
         if tokio::time::timeout(FLUSH_TIME_MAX, task).await.is_err() {
-            tracing::warn!(count = self.queue.lock().spans.len(), "Traces not sent in time, dropping spans");
+            tracing::warn!(
+                count = self.queue.lock().spans.len(),
+                "Traces not sent in time, dropping spans"
+            );
         }
     }
 
@@ -109,7 +121,10 @@ impl Exporter {
                         client = None;
                         // One message until a batch succeeds.
                         if !std::mem::replace(&mut is_failing, true) {
-                            tracing::warn!(error = error_chain(&error), "Cannot send traces, dropping spans");
+                            tracing::warn!(
+                                error = error_chain(&error),
+                                "Cannot send traces, dropping spans"
+                            );
                         }
                     }
                 }
@@ -129,14 +144,24 @@ impl Exporter {
     }
 
     async fn send(&self, client: &mut Option<AsyncClient>, spans: Vec<Span>) -> Result<()> {
-        let TracingConfig { client_type, compression, .. } = self.config;
+        let TracingConfig {
+            client_type,
+            compression,
+            ..
+        } = self.config;
         // Encodes, compresses and reads certificates on a thread that may block.
         let (config, is_connected) = (self.config.clone(), client.is_some());
         let prepare = move || {
-            let connected = if is_connected { None } else { Some(connect(&config)?) };
+            let connected = if is_connected {
+                None
+            } else {
+                Some(connect(&config)?)
+            };
             anyhow::Ok((connected, encode(spans, client_type, compression)?))
         };
-        let (connected, body) = tokio::task::spawn_blocking(prepare).await.context("encode spans")??;
+        let (connected, body) = tokio::task::spawn_blocking(prepare)
+            .await
+            .context("encode spans")??;
         let client = match connected {
             Some(connected) => client.insert(connected),
             None => client.as_mut().context("the client is connected")?,
@@ -144,19 +169,35 @@ impl Exporter {
         let coding = (compression == Compression::Gzip).then_some("gzip");
         let request = match client_type {
             ClientType::Http => {
-                let request = Request::post(HTTP_PATH).header("content-type", "application/x-protobuf");
-                coding.into_iter().fold(request, |request, coding| request.header("content-encoding", coding))
+                let request =
+                    Request::post(HTTP_PATH).header("content-type", "application/x-protobuf");
+                coding.into_iter().fold(request, |request, coding| {
+                    request.header("content-encoding", coding)
+                })
             }
             ClientType::Grpc => {
                 let request = Request::post(GRPC_PATH).header("content-type", "application/grpc");
                 let request = request.header("te", "trailers");
-                coding.into_iter().fold(request, |request, coding| request.header("grpc-encoding", coding))
+                coding.into_iter().fold(request, |request, coding| {
+                    request.header("grpc-encoding", coding)
+                })
             }
         };
         let response = client.send(request, body).await?;
-        ensure!(response.is_success(), "bad response status {}: {}", response.status, response.text());
+        ensure!(
+            response.is_success(),
+            "bad response status {}: {}",
+            response.status,
+            response.text()
+        );
         if client_type == ClientType::Grpc {
-            let field = |name| response.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let field = |name| {
+                response
+                    .headers
+                    .get(name)
+                    .and_then(|value| value.to_str().ok())
+                    .unwrap_or_default()
+            };
             let (status, message) = (field("grpc-status"), field("grpc-message"));
             ensure!(status == "0", "gRPC status {status:?}: {message}");
         }
@@ -165,20 +206,43 @@ impl Exporter {
 }
 
 fn connect(config: &TracingConfig) -> Result<AsyncClient> {
-    let options =
-        ClientOptions { timeout: config.timeout(), response_size_max: RESPONSE_SIZE_MAX, user_agent: USER_AGENT };
+    let options = ClientOptions {
+        timeout: config.timeout(),
+        response_size_max: RESPONSE_SIZE_MAX,
+        user_agent: USER_AGENT,
+    };
     let client = AsyncClient::new(&config.url()?, config.access()?, options)?;
-    Ok(if config.client_type == ClientType::Grpc { client.with_http2() } else { client })
+    Ok(if config.client_type == ClientType::Grpc {
+        client.with_http2()
+    } else {
+        client
+    })
 }
 
 /// Returns the body of a request.
 fn encode(spans: Vec<Span>, client_type: ClientType, compression: Compression) -> Result<Bytes> {
-    let attributes = vec![KeyValue::new("service.name", NAME), KeyValue::new("service.version", version::NUMBER)];
-    let scope = Scope { name: NAME.to_owned(), version: version::NUMBER.to_owned() };
-    let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
-    let resource_spans = vec![ResourceSpans { resource: Some(Resource { attributes }), scope_spans }];
+    let attributes = vec![
+        KeyValue::new("service.name", NAME),
+        KeyValue::new("service.version", version::NUMBER),
+    ];
+    let scope = Scope {
+        name: NAME.to_owned(),
+        version: version::NUMBER.to_owned(),
+    };
+    let scope_spans = vec![ScopeSpans {
+        scope: Some(scope),
+        spans,
+    }];
+    let resource_spans = vec![ResourceSpans {
+        resource: Some(Resource { attributes }),
+        scope_spans,
+    }];
     let message = ExportRequest { resource_spans }.encode_to_vec();
-    let coding = if compression == Compression::Gzip { Coding::Gzip } else { Coding::Identity };
+    let coding = if compression == Compression::Gzip {
+        Coding::Gzip
+    } else {
+        Coding::Identity
+    };
     let mut body = Vec::new();
     let written = match client_type {
         ClientType::Http => coding.compress(&message, &mut body),
@@ -196,7 +260,10 @@ mod tests {
     fn a_full_queue_drops_the_oldest_spans() {
         let metrics = TraceMetrics::unregistered();
         let exporter = Exporter::new(TracingConfig::default(), metrics.clone());
-        let span = |name: usize| Span { name: name.to_string(), ..Span::default() };
+        let span = |name: usize| Span {
+            name: name.to_string(),
+            ..Span::default()
+        };
         exporter.push((0..QUEUE_MAX).map(span).collect());
         assert_eq!(metrics.dropped.get(), 0);
         exporter.push(vec![span(QUEUE_MAX), span(QUEUE_MAX + 1)]);

@@ -1,5 +1,5 @@
-//! Traces as protobuf: `opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest`, without the fields that are
-//! never set.
+//! Traces as protobuf: `opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest`, without
+//! the fields that are never set.
 
 use varve_base::messages;
 
@@ -68,24 +68,36 @@ impl Status {
     /// The status of a failed span.
     pub(super) fn error(message: String) -> Self {
         const ERROR: i32 = 2;
-        Self { message, code: ERROR }
+        Self {
+            message,
+            code: ERROR,
+        }
     }
 }
 
 impl KeyValue {
     pub(super) fn new(key: &str, value: impl Into<AnyValue>) -> Self {
-        Self { key: key.to_owned(), value: Some(value.into()) }
+        Self {
+            key: key.to_owned(),
+            value: Some(value.into()),
+        }
     }
 }
 
 impl From<&str> for AnyValue {
     fn from(text: &str) -> Self {
-        Self { text: Some(text.to_owned()), number: None }
+        Self {
+            text: Some(text.to_owned()),
+            number: None,
+        }
     }
 }
 
 impl From<i64> for AnyValue {
     fn from(number: i64) -> Self {
-        Self { text: None, number: Some(number) }
+        Self {
+            text: None,
+            number: Some(number),
+        }
     }
 }

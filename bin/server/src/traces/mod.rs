@@ -1,7 +1,7 @@
 //! Traces of requests and rules, sent with OTLP (section `tracing` of the configuration file).
 //!
-//! [`Tracer::start`] returns a [`Trace`] if a request is sampled. The context of the request owns it, and its spans are
-//! queued when the context is dropped, after the last work for the request.
+//! [`Tracer::start`] returns a [`Trace`] if a request is sampled. The context of the request owns
+//! it, and its spans are queued when the context is dropped, after the last work for the request.
 //!
 //! Invariants
 //! 1. A request that is not sampled reads no clock and allocates nothing for traces.
@@ -93,10 +93,15 @@ pub enum Origin<'a> {
 impl Tracer {
     /// Creates a tracer without a receiver.
     pub(crate) fn new(metrics: TraceMetrics) -> Self {
-        Self { is_enabled: AtomicBool::new(false), exporter: Mutex::default(), metrics }
+        Self {
+            is_enabled: AtomicBool::new(false),
+            exporter: Mutex::default(),
+            metrics,
+        }
     }
 
-    /// Puts a configuration into force. The spans of the previous one are still sent to its receiver.
+    /// Puts a configuration into force. The spans of the previous one are still sent to its
+    /// receiver.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -120,20 +125,31 @@ impl Tracer {
         }
     }
 
-    /// Returns the trace of a request, if traces are on and it is sampled: as its parent, if it has one.
+    /// Returns the trace of a request, if traces are on and it is sampled: as its parent, if it has
+    /// one.
     pub fn start(&self, origin: Origin<'_>, name: impl FnOnce() -> String) -> Option<Trace> {
         if !self.is_enabled.load(Ordering::Acquire) {
             return None;
         }
-        let exporter = self.exporter.lock().as_ref().map(|(exporter, _)| Arc::clone(exporter))?;
+        let exporter = self
+            .exporter
+            .lock()
+            .as_ref()
+            .map(|(exporter, _)| Arc::clone(exporter))?;
         let (kind, header) = match origin {
             Origin::Request(headers) => (Span::SERVER, headers.get("traceparent")),
             Origin::Internal => (Span::INTERNAL, None),
         };
         let header = header.and_then(|value| value.to_str().ok());
-        let parent = Parent::of(header, exporter.config.sampling_fraction).ok().filter(|parent| parent.is_sampled)?;
+        let parent = Parent::of(header, exporter.config.sampling_fraction)
+            .ok()
+            .filter(|parent| parent.is_sampled)?;
         let span_id = random().ok()?;
-        let started_unix_nano = nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let started_unix_nano = nanos(
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
+        );
         let root = Span {
             trace_id: parent.trace_id.to_vec(),
             span_id: span_id.to_vec(),
@@ -145,7 +161,14 @@ impl Tracer {
         };
         let spans = Mutex::new((root, Vec::new()));
         let trace_id = parent.trace_id;
-        Some(Trace { exporter, trace_id, span_id, started: Instant::now(), started_unix_nano, spans })
+        Some(Trace {
+            exporter,
+            trace_id,
+            span_id,
+            started: Instant::now(),
+            started_unix_nano,
+            spans,
+        })
     }
 }
 
@@ -153,14 +176,21 @@ impl Tracer {
 impl TraceMetrics {
     pub(crate) fn unregistered() -> Self {
         let counter = |name| IntCounter::new(name, "x").unwrap();
-        Self { sent: counter("sent"), dropped: counter("dropped") }
+        Self {
+            sent: counter("sent"),
+            dropped: counter("dropped"),
+        }
     }
 }
 
 impl Trace {
     /// Starts the span of a part of the request.
     pub(crate) fn part(&self, name: &'static str) -> Part<'_> {
-        Part { trace: self, name, start: self.now() }
+        Part {
+            trace: self,
+            name,
+            start: self.now(),
+        }
     }
 
     /// Adds the span of a part that has just ended.
@@ -171,7 +201,11 @@ impl Trace {
 
     /// Adds an attribute to the span of the request.
     pub fn note(&self, key: &str, value: impl Into<AnyValue>) {
-        self.spans.lock().0.attributes.push(KeyValue::new(key, value));
+        self.spans
+            .lock()
+            .0
+            .attributes
+            .push(KeyValue::new(key, value));
     }
 
     /// Marks the request as failed.
@@ -181,7 +215,10 @@ impl Trace {
 
     /// Returns the ids of the trace and of the span of the request, in hexadecimal digits.
     pub fn ids(&self) -> (String, String) {
-        (HEXLOWER.encode(&self.trace_id), HEXLOWER.encode(&self.span_id))
+        (
+            HEXLOWER.encode(&self.trace_id),
+            HEXLOWER.encode(&self.span_id),
+        )
     }
 
     fn push(&self, name: &str, start: u64, end: u64) {
@@ -200,7 +237,8 @@ impl Trace {
     }
 
     fn now(&self) -> u64 {
-        self.started_unix_nano.saturating_add(nanos(self.started.elapsed()))
+        self.started_unix_nano
+            .saturating_add(nanos(self.started.elapsed()))
     }
 }
 

@@ -1,4 +1,5 @@
-//! The identity of a trace: the header `traceparent` of W3C Trace Context, and the sampling decision.
+//! The identity of a trace: the header `traceparent` of W3C Trace Context, and the sampling
+//! decision.
 
 use anyhow::{Context, Result};
 use data_encoding::HEXLOWER;
@@ -13,7 +14,8 @@ pub(super) struct Parent {
 }
 
 impl Parent {
-    /// Returns the parent in the header `traceparent`, or a new trace without a parent if it is absent or invalid.
+    /// Returns the parent in the header `traceparent`, or a new trace without a parent if it is
+    /// absent or invalid.
     ///
     /// # Errors
     /// If the operating system has no random numbers.
@@ -22,7 +24,11 @@ impl Parent {
             return Ok(parent);
         }
         let trace_id = random()?;
-        Ok(Self { trace_id, span_id: None, is_sampled: is_sampled(&trace_id, fraction) })
+        Ok(Self {
+            trace_id,
+            span_id: None,
+            is_sampled: is_sampled(&trace_id, fraction),
+        })
     }
 
     /// Parses `version-trace-span-flags`. Later versions may append fields.
@@ -32,8 +38,13 @@ impl Parent {
         let (trace_id, span_id) = (hex(fields.next()?)?, hex(fields.next()?)?);
         let [flags]: [u8; 1] = hex(fields.next()?)?;
         let is_complete = version > 0 || fields.next().is_none();
-        let is_valid = version != u8::MAX && is_complete && trace_id != [0; 16] && span_id != [0; 8];
-        is_valid.then_some(Self { trace_id, span_id: Some(span_id), is_sampled: flags & 1 == 1 })
+        let is_valid =
+            version != u8::MAX && is_complete && trace_id != [0; 16] && span_id != [0; 8];
+        is_valid.then_some(Self {
+            trace_id,
+            span_id: Some(span_id),
+            is_sampled: flags & 1 == 1,
+        })
     }
 }
 
@@ -45,15 +56,19 @@ pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
     Ok(id)
 }
 
-/// Decides by the trace, as OpenTelemetry's TraceIDRatioBased does, so that all services sample the same traces.
+/// Decides by the trace, as OpenTelemetry's TraceIDRatioBased does, so that all services sample the
+/// same traces.
 fn is_sampled(trace_id: &[u8; 16], fraction: f64) -> bool {
-    let (_, low) = trace_id.split_last_chunk::<8>().expect("a trace id has 16 bytes");
+    let (_, low) = trace_id
+        .split_last_chunk::<8>()
+        .expect("a trace id has 16 bytes");
     #[expect(clippy::big_endian_bytes, reason = "the specification demands it")]
     let low = u64::from_be_bytes(*low);
     ((low >> 1) as f64) < fraction * (1u64 << 63) as f64
 }
 
-/// Returns the bytes of a text of lower-case hexadecimal digits, or `None` if it has another length.
+/// Returns the bytes of a text of lower-case hexadecimal digits, or `None` if it has another
+/// length.
 fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok()
 }
@@ -67,10 +82,26 @@ mod tests {
     #[test]
     fn the_parent_is_read_from_the_header() {
         let parent = Parent::parse(&format!("00-{TRACE}-00f067aa0ba902b7-01")).unwrap();
-        assert_eq!((HEXLOWER.encode(&parent.trace_id).as_str(), parent.is_sampled), (TRACE, true));
-        assert_eq!(HEXLOWER.encode(&parent.span_id.unwrap()), "00f067aa0ba902b7");
-        assert!(!Parent::parse(&format!("00-{TRACE}-00f067aa0ba902b7-00")).unwrap().is_sampled);
-        assert!(Parent::parse(&format!("01-{TRACE}-00f067aa0ba902b7-01-x")).is_some(), "a later version");
+        assert_eq!(
+            (
+                HEXLOWER.encode(&parent.trace_id).as_str(),
+                parent.is_sampled
+            ),
+            (TRACE, true)
+        );
+        assert_eq!(
+            HEXLOWER.encode(&parent.span_id.unwrap()),
+            "00f067aa0ba902b7"
+        );
+        assert!(
+            !Parent::parse(&format!("00-{TRACE}-00f067aa0ba902b7-00"))
+                .unwrap()
+                .is_sampled
+        );
+        assert!(
+            Parent::parse(&format!("01-{TRACE}-00f067aa0ba902b7-01-x")).is_some(),
+            "a later version"
+        );
         for invalid in [
             "",
             "x",

@@ -14,7 +14,8 @@ use crate::server_args::{ServerArgs, ViewArgs};
 /// Commands of `varve advise`.
 #[derive(Debug, Subcommand)]
 pub enum AdviseCommand {
-    /// Find metrics, buckets and labels that no rule, dashboard or query uses, and write rules that drop them
+    /// Find metrics, buckets and labels that no rule, dashboard or query uses, and write rules that
+    /// drop them
     Drops(Box<DropsArgs>),
     /// Show which metrics were queried recently and by whom, or which were not
     Usage(Box<UsageArgs>),
@@ -75,7 +76,8 @@ pub struct DropsArgs {
     #[arg(long)]
     pub(crate) ignore_nameless: bool,
 
-    /// Bytes per sample on disk [default: the value of the server if it is a Varve that stores its own metrics, else 1]
+    /// Bytes per sample on disk [default: the value of the server if it is a Varve that stores its
+    /// own metrics, else 1]
     #[arg(long, value_name = "N", value_parser = parse_bytes)]
     pub(crate) bytes_per_sample: Option<f64>,
 
@@ -153,7 +155,10 @@ impl From<Format> for Dialect {
 }
 
 fn parse_scrape(text: &str) -> Result<(String, PathBuf), String> {
-    let (job, file) = text.split_once('=').filter(|(_, file)| !file.is_empty()).ok_or("expected JOB=FILE")?;
+    let (job, file) = text
+        .split_once('=')
+        .filter(|(_, file)| !file.is_empty())
+        .ok_or("expected JOB=FILE")?;
     Ok((job.to_owned(), file.into()))
 }
 
@@ -161,7 +166,10 @@ fn parse_targets(text: &str) -> Result<(String, u64), String> {
     const TARGETS_MAX: u64 = 1_000_000;
     let (job, n) = text.rsplit_once('=').ok_or("expected JOB=N")?;
     let n = n.parse().ok().filter(|n| (1..=TARGETS_MAX).contains(n));
-    Ok((job.to_owned(), n.ok_or_else(|| format!("N must be from 1 to {TARGETS_MAX}"))?))
+    Ok((
+        job.to_owned(),
+        n.ok_or_else(|| format!("N must be from 1 to {TARGETS_MAX}"))?,
+    ))
 }
 
 fn parse_interval(text: &str) -> Result<(Option<String>, Duration), String> {
@@ -173,13 +181,23 @@ fn parse_interval(text: &str) -> Result<(Option<String>, Duration), String> {
 
 fn parse_positive(text: &str) -> Result<Duration, String> {
     let duration = parse_duration(text)?;
-    if duration.is_zero() { Err("must be more than 0".to_owned()) } else { Ok(duration) }
+    if duration.is_zero() {
+        Err("must be more than 0".to_owned())
+    } else {
+        Ok(duration)
+    }
 }
 
 fn parse_bytes(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|bytes| (0.0..=1_000.0).contains(bytes)).ok_or("must be from 0 to 1000".to_owned())
+    text.parse()
+        .ok()
+        .filter(|bytes| (0.0..=1_000.0).contains(bytes))
+        .ok_or("must be from 0 to 1000".to_owned())
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {
-    text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent)).ok_or("must be from 0 to 100".to_owned())
+    text.parse()
+        .ok()
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .ok_or("must be from 0 to 100".to_owned())
 }

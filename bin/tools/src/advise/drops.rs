@@ -1,4 +1,5 @@
-//! `varve advise drops`: compares the existing series with the needs of rules, dashboards and queries.
+//! `varve advise drops`: compares the existing series with the needs of rules, dashboards and
+//! queries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -31,21 +32,38 @@ const RECORD_AGE_MIN: Duration = Duration::from_secs(7 * 86_400);
 /// # Errors
 /// If an input cannot be read or the rules cannot be written.
 pub(crate) fn drops(args: &DropsArgs) -> Result<ExitCode> {
-    ensure!(args.server.given().is_some() == args.scrape.is_empty(), "no inventory: give either a server or --scrape");
+    ensure!(
+        args.server.given().is_some() == args.scrape.is_empty(),
+        "no inventory: give either a server or --scrape"
+    );
     let mut inputs = Inputs::default();
     inputs.read(args)?;
     if inputs.needs.is_empty() {
-        bail!("no rule, dashboard or query was found: give --rules, --dashboards, --grafana or --usage");
+        bail!(
+            "no rule, dashboard or query was found: give --rules, --dashboards, --grafana or --usage"
+        );
     }
     let (advice, bytes_per_sample) = find(args, &inputs.needs)?;
     let retention = print_duration(args.retention);
-    inputs.notes.push(format!("disk: {bytes_per_sample}, {retention} (--retention)"));
-    inputs.notes.extend(nameless_note(advice.findings.nameless.len(), args.ignore_nameless));
+    inputs.notes.push(format!(
+        "disk: {bytes_per_sample}, {retention} (--retention)"
+    ));
+    inputs.notes.extend(nameless_note(
+        advice.findings.nameless.len(),
+        args.ignore_nameless,
+    ));
     let problems = inputs.needs.problems();
-    let report = Report { advice: &advice, since_ms: inputs.since_ms, problems, notes: inputs.notes };
-    args.output.print(|| report.table(args.limit), || report.json());
+    let report = Report {
+        advice: &advice,
+        since_ms: inputs.since_ms,
+        problems,
+        notes: inputs.notes,
+    };
+    args.output
+        .print(|| report.table(args.limit), || report.json());
     if let Some(path) = &args.write {
-        std::fs::write(path, &advice.rules.text).with_context(|| format!("write rules to {path:?}"))?;
+        std::fs::write(path, &advice.rules.text)
+            .with_context(|| format!("write rules to {path:?}"))?;
     }
     let percent = advice.findings.totals.unused_percent();
     Ok(match args.fail_above {
@@ -77,11 +95,18 @@ impl Inputs {
         }
         if let Some(url) = &args.grafana {
             grafana::read(
-                &mut args.server.access.client_of(url, args.grafana_token_file.as_deref())?,
+                &mut args
+                    .server
+                    .access
+                    .client_of(url, args.grafana_token_file.as_deref())?,
                 &mut dashboards,
             )?;
         }
-        let ignored: Vec<_> = dashboards.finish().into_iter().filter(|name| !names.contains(name)).collect();
+        let ignored: Vec<_> = dashboards
+            .finish()
+            .into_iter()
+            .filter(|name| !names.contains(name))
+            .collect();
         if let Some(first) = ignored.first() {
             let n = ignored.len();
             self.notes.push(format!(
@@ -96,20 +121,37 @@ impl Inputs {
             let file = files::read_file(path)?;
             self.read_record(&file.name, &file.text, args.usage_since);
         }
-        let Some(url) = args.server.given() else { return Ok(()) };
+        let Some(url) = args.server.given() else {
+            return Ok(());
+        };
         let mut client = args.server.client()?;
         // Only Varve has this endpoint.
-        let rules = client.get_data("/api/v1/status/relabel").unwrap_or_default();
-        self.notes.extend(rules["rules"].as_array().into_iter().flatten().filter_map(would_be_disabled));
+        let rules = client
+            .get_data("/api/v1/status/relabel")
+            .unwrap_or_default();
+        self.notes.extend(
+            rules["rules"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(would_be_disabled),
+        );
         if args.no_usage {
             return Ok(());
         }
         let response = client.get("/api/v1/status/usage")?;
         if response.is_success() {
             let text = String::from_utf8_lossy(&response.body).into_owned();
-            self.read_record(&format!("{url}/api/v1/status/usage"), &text, args.usage_since);
+            self.read_record(
+                &format!("{url}/api/v1/status/usage"),
+                &text,
+                args.usage_since,
+            );
         } else {
-            self.notes.push(format!("{url} has no usage record: it returned {}", response.status));
+            self.notes.push(format!(
+                "{url} has no usage record: it returned {}",
+                response.status
+            ));
         }
         Ok(())
     }
@@ -118,11 +160,14 @@ impl Inputs {
         let Ok(record) = usage_record::parse(text) else {
             return self.needs.report_file(name, "not a usage record");
         };
-        self.needs.add_usage_record(&name.into(), &record, before_now_ms(within));
+        self.needs
+            .add_usage_record(&name.into(), &record, before_now_ms(within));
         self.since_ms = self.since_ms.max(Some(record.since_ms));
         if record.since_ms > before_now_ms(RECORD_AGE_MIN) {
             let age = print_duration(RECORD_AGE_MIN);
-            self.notes.push(format!("the usage record {name} covers less than {age}: rare queries may be missing"));
+            self.notes.push(format!(
+                "the usage record {name} covers less than {age}: rare queries may be missing"
+            ));
         }
     }
 }
@@ -131,36 +176,63 @@ impl Inputs {
 fn nameless_note(n: usize, ignored: bool) -> Option<String> {
     let effect = match ignored {
         true => "are ignored (--ignore-nameless)",
-        false => "use all series that they may match; if they are only for exploration, add --ignore-nameless",
+        false => {
+            "use all series that they may match; if they are only for exploration, add --ignore-nameless"
+        }
     };
     (n > 0).then(|| format!("{n} selectors without a metric name {effect}"))
 }
 
 /// Returns a note about a rule in a dry run that a query would have disabled.
 fn would_be_disabled(rule: &Value) -> Option<String> {
-    let query = rule.get("wouldBeDisabledBy").filter(|query| query.is_object())?;
+    let query = rule
+        .get("wouldBeDisabledBy")
+        .filter(|query| query.is_object())?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let time = Timestamp::from_millisecond(query["atMs"].as_i64()?).ok()?;
-    let (name, selector, who) = (text(&rule["name"]), text(&query["selector"]), text(&query["who"]));
-    Some(format!("the rule {name:?} in dry run would have been disabled by {selector} of {who} at {time:.0}"))
+    let (name, selector, who) = (
+        text(&rule["name"]),
+        text(&query["selector"]),
+        text(&query["who"]),
+    );
+    Some(format!(
+        "the rule {name:?} in dry run would have been disabled by {selector} of {who} at {time:.0}"
+    ))
 }
 
 fn before_now_ms(duration: Duration) -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(now.saturating_sub(duration).as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Returns the advice, and which bytes per sample it assumes.
 fn find(args: &DropsArgs, needs: &Needs) -> Result<(Advice, String)> {
     let all = |(job, interval): &(Option<String>, Duration)| job.is_none().then_some(*interval);
-    let interval = args.scrape_interval.iter().rev().find_map(all).unwrap_or(SCRAPE_INTERVAL);
-    let intervals = args.scrape_interval.iter().filter_map(|(job, interval)| Some((job.clone()?, *interval))).collect();
-    let rules =
-        relabel_rules::Options { dialect: args.write_for.into(), enforce: args.enforce, labels: args.write_labels };
+    let interval = args
+        .scrape_interval
+        .iter()
+        .rev()
+        .find_map(all)
+        .unwrap_or(SCRAPE_INTERVAL);
+    let intervals = args
+        .scrape_interval
+        .iter()
+        .filter_map(|(job, interval)| Some((job.clone()?, *interval)))
+        .collect();
+    let rules = relabel_rules::Options {
+        dialect: args.write_for.into(),
+        enforce: args.enforce,
+        labels: args.write_labels,
+    };
     if args.server.given().is_some() {
         let mut server = Server::new(args.server.client()?, interval, intervals);
         let (bytes_per_sample, assumed) = assume_bytes_per_sample(args, server.bytes_per_sample());
-        Ok((Advice::find(needs, &mut server, options(args, bytes_per_sample), rules)?, assumed))
+        Ok((
+            Advice::find(needs, &mut server, options(args, bytes_per_sample), rules)?,
+            assumed,
+        ))
     } else {
         let mut scrapes = read_scrapes(args, interval, intervals)?;
         let (bytes_per_sample, assumed) = assume_bytes_per_sample(args, None);
@@ -190,7 +262,11 @@ fn options(args: &DropsArgs, bytes_per_sample: f64) -> findings::Options {
     }
 }
 
-fn read_scrapes(args: &DropsArgs, interval: Duration, intervals: BTreeMap<String, Duration>) -> Result<Scrapes> {
+fn read_scrapes(
+    args: &DropsArgs,
+    interval: Duration,
+    intervals: BTreeMap<String, Duration>,
+) -> Result<Scrapes> {
     let mut inventory = Scrapes::new(interval, intervals, args.targets.iter().cloned().collect());
     for (job, path) in &args.scrape {
         scrapes::add(&mut inventory, job, path)?;

@@ -20,7 +20,8 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// Reads files, and the files of directories that have one of the suffixes, in the order of their names.
+/// Reads files, and the files of directories that have one of the suffixes, in the order of their
+/// names.
 ///
 /// # Errors
 /// If one cannot be read, is not UTF-8, or is too large, or if there are too many.
@@ -33,8 +34,14 @@ pub(super) fn read(paths: &[PathBuf], suffixes: &[&str]) -> Result<Vec<File>> {
 }
 
 fn collect(path: &Path, suffixes: &[&str], depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
-    if !path.metadata().with_context(|| format!("read {path:?}"))?.is_dir() {
-        let has_suffix = suffixes.iter().any(|suffix| path.to_string_lossy().ends_with(suffix));
+    if !path
+        .metadata()
+        .with_context(|| format!("read {path:?}"))?
+        .is_dir()
+    {
+        let has_suffix = suffixes
+            .iter()
+            .any(|suffix| path.to_string_lossy().ends_with(suffix));
         if depth == 0 || has_suffix {
             ensure!(found.len() < FILES_MAX, "more than {FILES_MAX} files");
             found.push(path.to_owned());
@@ -44,10 +51,14 @@ fn collect(path: &Path, suffixes: &[&str], depth: usize, found: &mut Vec<PathBuf
     if depth > FOLDER_DEPTH_MAX {
         bail!("{path:?} is nested more than {FOLDER_DEPTH_MAX} directories deep");
     }
-    let entries = path.read_dir().and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
+    let entries = path
+        .read_dir()
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect());
     let mut entries: Vec<PathBuf> = entries.with_context(|| format!("read directory {path:?}"))?;
     entries.sort();
-    entries.iter().try_for_each(|entry| collect(entry, suffixes, depth + 1, found))
+    entries
+        .iter()
+        .try_for_each(|entry| collect(entry, suffixes, depth + 1, found))
 }
 
 /// Reads one file.
@@ -55,7 +66,10 @@ fn collect(path: &Path, suffixes: &[&str], depth: usize, found: &mut Vec<PathBuf
 /// # Errors
 /// The errors of [`read`].
 pub(super) fn read_file(path: &Path) -> Result<File> {
-    Ok(File { name: path.to_string_lossy().into(), text: read_text(path, FILE_SIZE_MAX)? })
+    Ok(File {
+        name: path.to_string_lossy().into(),
+        text: read_text(path, FILE_SIZE_MAX)?,
+    })
 }
 
 #[cfg(test)]
@@ -70,7 +84,11 @@ mod tests {
             std::fs::write(folder.path().join(name), name).unwrap();
         }
         let texts = |paths: &[PathBuf]| -> Vec<_> {
-            read(paths, &[".yaml"]).unwrap().into_iter().map(|file| file.text).collect()
+            read(paths, &[".yaml"])
+                .unwrap()
+                .into_iter()
+                .map(|file| file.text)
+                .collect()
         };
         assert_eq!(texts(&[folder.path().to_owned()]), ["a.yaml", "b/x.yaml"]);
         assert_eq!(texts(&[folder.path().join("c.txt")]), ["c.txt"]);

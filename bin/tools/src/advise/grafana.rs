@@ -23,9 +23,12 @@ pub(super) fn read(client: &mut Client, dashboards: &mut Dashboards<'_>) -> Resu
         let file: Rc<str> = format!("{}{path}", client.url()).into();
         dashboards.add(&file, response.get("dashboard").unwrap_or(&response));
     }
-    // Older versions lack these endpoints, and the token may not be allowed to read them. Missing library panels are
-    // then reported by the dashboards that refer to them.
-    for path in ["/api/library-elements?kind=1&perPage=10000", "/api/v1/provisioning/alert-rules"] {
+    // Older versions lack these endpoints, and the token may not be allowed to read them. Missing
+    // library panels are then reported by the dashboards that refer to them.
+    for path in [
+        "/api/library-elements?kind=1&perPage=10000",
+        "/api/v1/provisioning/alert-rules",
+    ] {
         if let Ok(response) = get(client, path) {
             let file: Rc<str> = format!("{}{path}", client.url()).into();
             dashboards.add(&file, &response);
@@ -37,12 +40,19 @@ pub(super) fn read(client: &mut Client, dashboards: &mut Dashboards<'_>) -> Resu
 fn dashboard_ids(client: &mut Client) -> Result<Vec<String>> {
     let mut ids = Vec::new();
     for page in 1..=PAGES_MAX {
-        let found = get(client, &format!("/api/search?type=dash-db&limit={PAGE_LEN}&page={page}"))?;
-        let found = found.as_array().context("Grafana's search returned no list")?;
+        let found = get(
+            client,
+            &format!("/api/search?type=dash-db&limit={PAGE_LEN}&page={page}"),
+        )?;
+        let found = found
+            .as_array()
+            .context("Grafana's search returned no list")?;
         let id = |found: &Value| found.get("uid").and_then(Value::as_str).map(str::to_owned);
         for id in found.iter().filter_map(id) {
             // The id becomes part of a path.
-            let is_plain = id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+            let is_plain = id
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
             ensure!(is_plain, "invalid dashboard uid {id:?}");
             ids.push(id);
         }
@@ -55,6 +65,12 @@ fn dashboard_ids(client: &mut Client) -> Result<Vec<String>> {
 
 fn get(client: &mut Client, path: &str) -> Result<Value> {
     let response = client.get(path)?;
-    ensure!(response.is_success(), "Grafana returned {} for {path}: {}", response.status, response.text());
-    serde_json::from_slice(&response.body).with_context(|| format!("parse Grafana's response of {path}"))
+    ensure!(
+        response.is_success(),
+        "Grafana returned {} for {path}: {}",
+        response.status,
+        response.text()
+    );
+    serde_json::from_slice(&response.body)
+        .with_context(|| format!("parse Grafana's response of {path}"))
 }

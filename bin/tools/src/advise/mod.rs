@@ -1,6 +1,7 @@
 //! `varve advise`: finds stored metrics, buckets and labels that nothing uses.
 //!
-//! The analysis is the crate `varve-advise`. Here are the arguments, the inputs from files and servers, and the output.
+//! The analysis is the crate `varve-advise`. Here are the arguments, the inputs from files and
+//! servers, and the output.
 
 mod args;
 mod drops;

@@ -43,8 +43,20 @@ struct Unparsed<'a> {
 }
 
 impl<'a> From<&'a Problem> for Unparsed<'a> {
-    fn from(Problem { file, place, reason, text }: &'a Problem) -> Self {
-        Self { file, place, reason, text }
+    fn from(
+        Problem {
+            file,
+            place,
+            reason,
+            text,
+        }: &'a Problem,
+    ) -> Self {
+        Self {
+            file,
+            place,
+            reason,
+            text,
+        }
     }
 }
 
@@ -82,21 +94,50 @@ impl Report<'_> {
             self.advice.n_expressions
         );
         let of = |kind: fn(Kind) -> bool| -> Vec<_> {
-            findings.unused.iter().filter(|finding| kind(finding.kind)).collect()
+            findings
+                .unused
+                .iter()
+                .filter(|finding| kind(finding.kind))
+                .collect()
         };
-        part(&mut text, "Unused metrics and buckets", &of(|kind| kind != Kind::Label), lines_max);
-        let (labels, useless): (Vec<_>, Vec<_>) =
-            of(|kind| kind == Kind::Label).into_iter().partition(|finding| finding.series > 0);
+        part(
+            &mut text,
+            "Unused metrics and buckets",
+            &of(|kind| kind != Kind::Label),
+            lines_max,
+        );
+        let (labels, useless): (Vec<_>, Vec<_>) = of(|kind| kind == Kind::Label)
+            .into_iter()
+            .partition(|finding| finding.series > 0);
         part(&mut text, "Unused labels", &labels, lines_max);
         if !useless.is_empty() {
-            let _ =
-                writeln!(text, "\n{} unused labels distinguish no series: dropping them saves none.", useless.len());
+            let _ = writeln!(
+                text,
+                "\n{} unused labels distinguish no series: dropping them saves none.",
+                useless.len()
+            );
         }
-        let title = "Metrics used only by recording rules whose results nothing reads (not dropped)";
-        part(&mut text, title, &findings.unread.iter().collect::<Vec<_>>(), lines_max);
-        list(&mut text, "Selectors without a metric name", &findings.nameless, lines_max);
+        let title =
+            "Metrics used only by recording rules whose results nothing reads (not dropped)";
+        part(
+            &mut text,
+            title,
+            &findings.unread.iter().collect::<Vec<_>>(),
+            lines_max,
+        );
+        list(
+            &mut text,
+            "Selectors without a metric name",
+            &findings.nameless,
+            lines_max,
+        );
         let problems: Vec<_> = self.problems.iter().map(Problem::to_string).collect();
-        list(&mut text, "Not parsed, and counted as using every metric that it names", &problems, lines_max);
+        list(
+            &mut text,
+            "Not parsed, and counted as using every metric that it names",
+            &problems,
+            lines_max,
+        );
         list(&mut text, "Notes", &self.notes, lines_max);
         text
     }
@@ -109,7 +150,9 @@ fn part(text: &mut String, title: &str, findings: &[&Finding], lines_max: usize)
         let what = match finding.kind {
             Kind::Metric => String::new(),
             Kind::Buckets => format!("le: {}", finding.buckets.join(" ")),
-            Kind::Label if finding.droppable => format!("label {}: no two series differ only by it", finding.label),
+            Kind::Label if finding.droppable => {
+                format!("label {}: no two series differ only by it", finding.label)
+            }
             Kind::Label => format!("label {}: needs an aggregation to remove it", finding.label),
         };
         [
@@ -155,16 +198,31 @@ mod tests {
             kind,
             job: "j".into(),
             metric: metric.into(),
-            label: if kind == Kind::Label { "x".into() } else { String::new() },
-            buckets: if kind == Kind::Buckets { vec!["1".into(), "5".into()] } else { Vec::new() },
+            label: if kind == Kind::Label {
+                "x".into()
+            } else {
+                String::new()
+            },
+            buckets: if kind == Kind::Buckets {
+                vec!["1".into(), "5".into()]
+            } else {
+                Vec::new()
+            },
             series,
             samples_per_second: 0.5,
             bytes: 2048.0,
             droppable: kind != Kind::Label,
         };
-        let unused =
-            [(Kind::Metric, "a", 20), (Kind::Buckets, "b_bucket", 5), (Kind::Label, "c", 1), (Kind::Label, "d", 0)];
-        let unused = unused.into_iter().map(|(kind, metric, n)| finding(kind, metric, n)).collect();
+        let unused = [
+            (Kind::Metric, "a", 20),
+            (Kind::Buckets, "b_bucket", 5),
+            (Kind::Label, "c", 1),
+            (Kind::Label, "d", 0),
+        ];
+        let unused = unused
+            .into_iter()
+            .map(|(kind, metric, n)| finding(kind, metric, n))
+            .collect();
         let totals = Totals {
             metrics: 4,
             series: 50,
@@ -173,11 +231,33 @@ mod tests {
             unused_series: 25,
             ..Totals::default()
         };
-        let findings = Findings { totals, unused, unread: Vec::new(), nameless: vec!["file: panel".into()] };
-        let problem = Problem { file: "f".into(), place: "p".into(), reason: "r".into(), text: "sum(".into() };
-        let rules = RelabelRules { text: "rules".to_owned(), n_rules: 2 };
-        let advice = Advice { findings, rules, n_expressions: 7 };
-        check(&Report { advice: &advice, since_ms: None, problems: &[problem], notes: Vec::new() });
+        let findings = Findings {
+            totals,
+            unused,
+            unread: Vec::new(),
+            nameless: vec!["file: panel".into()],
+        };
+        let problem = Problem {
+            file: "f".into(),
+            place: "p".into(),
+            reason: "r".into(),
+            text: "sum(".into(),
+        };
+        let rules = RelabelRules {
+            text: "rules".to_owned(),
+            n_rules: 2,
+        };
+        let advice = Advice {
+            findings,
+            rules,
+            n_expressions: 7,
+        };
+        check(&Report {
+            advice: &advice,
+            since_ms: None,
+            problems: &[problem],
+            notes: Vec::new(),
+        });
     }
 
     #[test]
@@ -211,8 +291,17 @@ Not parsed, and counted as using every metric that it names
         check(|report| {
             let json = serde_json::to_value(report.json()).unwrap();
             assert_eq!(json["unused"][1]["buckets"], serde_json::json!(["1", "5"]));
-            assert_eq!((&json["totals"]["unusedSeries"], &json["problems"][0]["file"]), (&25.into(), &"f".into()));
-            assert_eq!((&json["rulesCount"], &json["sinceMs"]), (&2.into(), &serde_json::Value::Null));
+            assert_eq!(
+                (
+                    &json["totals"]["unusedSeries"],
+                    &json["problems"][0]["file"]
+                ),
+                (&25.into(), &"f".into())
+            );
+            assert_eq!(
+                (&json["rulesCount"], &json["sinceMs"]),
+                (&2.into(), &serde_json::Value::Null)
+            );
         });
     }
 }

@@ -17,47 +17,83 @@ pub(crate) fn usage(args: &UsageArgs) -> Result<()> {
     let mut client = args.view.server.client()?;
     let mut record = client.get_data("/api/v1/status/usage")?;
     let has_prefix = |entry: &Value| name(entry).starts_with(&args.prefix);
-    let metrics = record.get_mut("metrics").and_then(Value::as_array_mut).context("the server has no usage record")?;
+    let metrics = record
+        .get_mut("metrics")
+        .and_then(Value::as_array_mut)
+        .context("the server has no usage record")?;
     if args.unused {
-        let queried: BTreeSet<String> = metrics.iter().map(|entry| name(entry).to_owned()).collect();
+        let queried: BTreeSet<String> =
+            metrics.iter().map(|entry| name(entry).to_owned()).collect();
         let names = client.get_data("/api/v1/label/__name__/values")?;
-        let names = names.as_array().context("the server returned no metric names")?.iter().filter_map(Value::as_str);
-        let unused: Vec<_> = names.filter(|name| name.starts_with(&args.prefix) && !queried.contains(*name)).collect();
+        let names = names
+            .as_array()
+            .context("the server returned no metric names")?
+            .iter()
+            .filter_map(Value::as_str);
+        let unused: Vec<_> = names
+            .filter(|name| name.starts_with(&args.prefix) && !queried.contains(*name))
+            .collect();
         let rows: Vec<_> = unused.iter().map(|name| [(*name).to_owned()]).collect();
-        args.view
-            .output
-            .print(|| limited(&["metric without a query"], &rows, args.limit), || json!({"unused": unused}));
+        args.view.output.print(
+            || limited(&["metric without a query"], &rows, args.limit),
+            || json!({"unused": unused}),
+        );
         return Ok(());
     }
     metrics.retain(has_prefix);
     let rows: Vec<_> = metrics.iter().map(row).collect();
     let head = ["queries", "last", "metric", "labels", "queried by"];
-    args.view.output.print(|| limited(&head, &rows, args.limit), || &record);
+    args.view
+        .output
+        .print(|| limited(&head, &rows, args.limit), || &record);
     Ok(())
 }
 
 /// Returns a table of at most `limit` rows.
 fn limited<const N: usize>(head: &[&str; N], rows: &[[String; N]], limit: usize) -> String {
     let more = rows.len().saturating_sub(limit);
-    let rest = if more > 0 { format!("  and {more} more, see --limit\n") } else { String::new() };
+    let rest = if more > 0 {
+        format!("  and {more} more, see --limit\n")
+    } else {
+        String::new()
+    };
     table(head, &rows[..rows.len() - more]) + &rest
 }
 
 fn name(entry: &Value) -> &str {
-    entry.get("metric").and_then(Value::as_str).unwrap_or_default()
+    entry
+        .get("metric")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 fn row(entry: &Value) -> [String; 5] {
-    let list = |key: &str| entry.get(key).and_then(Value::as_array).into_iter().flatten();
-    let last = entry.get("lastMs").and_then(Value::as_i64).and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    let labels: BTreeSet<&str> = list("matchedLabels").chain(list("groupedLabels")).filter_map(Value::as_str).collect();
+    let list = |key: &str| {
+        entry
+            .get(key)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
+    let last = entry
+        .get("lastMs")
+        .and_then(Value::as_i64)
+        .and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    let labels: BTreeSet<&str> = list("matchedLabels")
+        .chain(list("groupedLabels"))
+        .filter_map(Value::as_str)
+        .collect();
     let labels = match entry.get("allLabels").and_then(Value::as_bool) {
         Some(true) => "all".to_owned(),
         _ => labels.into_iter().collect::<Vec<_>>().join(" "),
     };
     let requesters: Vec<_> = list("requesters").map(requester).collect();
     [
-        entry.get("queries").and_then(Value::as_u64).unwrap_or(0).to_string(),
+        entry
+            .get("queries")
+            .and_then(Value::as_u64)
+            .unwrap_or(0)
+            .to_string(),
         last.map(|last| format!("{last:.0}")).unwrap_or_default(),
         name(entry).to_owned(),
         labels,
@@ -67,7 +103,12 @@ fn row(entry: &Value) -> [String; 5] {
 
 /// Returns the most specific description of a requester.
 fn requester(requester: &Value) -> String {
-    let text = |key: &str| requester.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let text = |key: &str| {
+        requester
+            .get(key)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
     match (text("rule"), text("dashboard"), text("panel")) {
         (Some(rule), _, _) => format!("rule {rule}"),
         (None, Some(dashboard), Some(panel)) => format!("dashboard {dashboard} panel {panel}"),

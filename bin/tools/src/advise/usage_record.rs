@@ -33,9 +33,20 @@ struct Use {
 /// # Errors
 /// If it is not a usage record.
 pub(super) fn parse(text: &str) -> serde_json::Result<Snapshot> {
-    let Response { data: Record { since_ms, metrics, selectors } } = serde_json::from_str(text)?;
+    let Response {
+        data: Record {
+            since_ms,
+            metrics,
+            selectors,
+        },
+    } = serde_json::from_str(text)?;
     let entries = |uses: Vec<Use>| uses.into_iter().map(Use::entry).collect();
-    Ok(Snapshot { since_ms, n_evicted: 0, metrics: entries(metrics), selectors: entries(selectors) })
+    Ok(Snapshot {
+        since_ms,
+        n_evicted: 0,
+        metrics: entries(metrics),
+        selectors: entries(selectors),
+    })
 }
 
 impl Use {
@@ -58,15 +69,29 @@ mod tests {
     #[test]
     fn a_response_is_read() {
         let entry = |key: &str| {
-            let labels = r#""allLabels":false,"matchedLabels":["x"],"groupedLabels":["y"],"requesters":[]"#;
+            let labels =
+                r#""allLabels":false,"matchedLabels":["x"],"groupedLabels":["y"],"requesters":[]"#;
             format!("{{\"{key}\":\"{key}\",\"queries\":1,\"lastMs\":100,{labels}}}")
         };
         let (metric, selector) = (entry("metric"), entry("selector"));
-        let data = format!("\"sinceMs\":5,\"evicted\":1,\"metrics\":[{metric}],\"selectors\":[{selector}]");
+        let data = format!(
+            "\"sinceMs\":5,\"evicted\":1,\"metrics\":[{metric}],\"selectors\":[{selector}]"
+        );
         let record = parse(&format!("{{\"status\":\"success\",\"data\":{{{data}}}}}")).unwrap();
         let [metric, selector] = [&record.metrics[0], &record.selectors[0]];
-        assert_eq!((record.since_ms, &*metric.text, &*selector.text, metric.last_ms), (5, "metric", "selector", 100));
-        assert_eq!([&metric.matched, &metric.grouped], [&["x".into()].into(), &["y".into()].into()]);
+        assert_eq!(
+            (
+                record.since_ms,
+                &*metric.text,
+                &*selector.text,
+                metric.last_ms
+            ),
+            (5, "metric", "selector", 100)
+        );
+        assert_eq!(
+            [&metric.matched, &metric.grouped],
+            [&["x".into()].into(), &["y".into()].into()]
+        );
         assert!(parse("[]").is_err() && parse("{\"data\":{}}").is_err());
     }
 }

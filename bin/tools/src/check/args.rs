@@ -29,7 +29,8 @@ pub enum CheckCommand {
 /// Flags of the linter.
 #[derive(Debug, Clone, Args)]
 pub(super) struct LintArgs {
-    /// Lints, comma separated: all, none, duplicate-rules, and for configuration files too-long-scrape-interval
+    /// Lints, comma separated: all, none, duplicate-rules, and for configuration files
+    /// too-long-scrape-interval
     #[arg(long, value_name = "NAME,...", default_value = "duplicate-rules")]
     pub(super) lint: String,
 

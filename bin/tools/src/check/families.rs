@@ -1,7 +1,7 @@
 //! The metric families of a scrape body, grouped as Prometheus' text parser groups them.
 //!
-//! For each series it stores the data that the linter needs: a hash of the labels, to find duplicates, and the label
-//! names.
+//! For each series it stores the data that the linter needs: a hash of the labels, to find
+//! duplicates, and the label names.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -53,7 +53,10 @@ pub(super) fn read(mut body: impl BufRead) -> Result<BTreeMap<String, Family>> {
         if size == 0 {
             break;
         }
-        ensure!(size <= LINE_SIZE_MAX, "line {line}: longer than {LINE_SIZE_MAX} bytes");
+        ensure!(
+            size <= LINE_SIZE_MAX,
+            "line {line}: longer than {LINE_SIZE_MAX} bytes"
+        );
         add_line(&mut families, &text, &hasher).map_err(|reason| BadLine { line, reason })?;
     }
     // Families without samples are not linted.
@@ -61,21 +64,37 @@ pub(super) fn read(mut body: impl BufRead) -> Result<BTreeMap<String, Family>> {
     Ok(families)
 }
 
-fn add_line(families: &mut BTreeMap<String, Family>, text: &str, hasher: &RandomState) -> Result<(), String> {
+fn add_line(
+    families: &mut BTreeMap<String, Family>,
+    text: &str,
+    hasher: &RandomState,
+) -> Result<(), String> {
     if !check_syntax(text)? {
         return Ok(());
     }
     let mut lines = LineReader::new(text.as_bytes(), TextFormat::Prometheus);
-    match lines.read().map_err(|error| error.reason)?.unwrap_or(Line::Nothing) {
+    match lines
+        .read()
+        .map_err(|error| error.reason)?
+        .unwrap_or(Line::Nothing)
+    {
         // As in Prometheus, an empty help text is none.
         Line::Metadata(MetadataLine::Help(name, help)) if !help.is_empty() => {
-            let family = families.entry(family_of(families, &name).to_owned()).or_default();
-            expect(!std::mem::replace(&mut family.has_help, true), || format!("second HELP line for {name:?}"))?;
+            let family = families
+                .entry(family_of(families, &name).to_owned())
+                .or_default();
+            expect(!std::mem::replace(&mut family.has_help, true), || {
+                format!("second HELP line for {name:?}")
+            })?;
         }
         Line::Metadata(MetadataLine::Type(name, kind)) => {
-            let family = families.entry(family_of(families, &name).to_owned()).or_default();
+            let family = families
+                .entry(family_of(families, &name).to_owned())
+                .or_default();
             let is_late = std::mem::replace(&mut family.has_type, true) || family.n_metrics > 0;
-            expect(!is_late, || format!("second TYPE line for {name:?}, or TYPE after samples"))?;
+            expect(!is_late, || {
+                format!("second TYPE line for {name:?}, or TYPE after samples")
+            })?;
             family.kind = text_type(kind);
         }
         Line::Sample(sample) => add(families, &sample.labels, hasher)?,
@@ -84,12 +103,18 @@ fn add_line(families: &mut BTreeMap<String, Family>, text: &str, hasher: &Random
     Ok(())
 }
 
-/// Checks what Prometheus' parser checks in a line, and the server's parser does not. Returns `false` if the line has
-/// no contents.
+/// Checks what Prometheus' parser checks in a line, and the server's parser does not. Returns
+/// `false` if the line has no contents.
 fn check_syntax(line: &str) -> Result<bool, String> {
-    let text = line.strip_suffix('\n').ok_or("unexpected end of input stream")?;
+    let text = line
+        .strip_suffix('\n')
+        .ok_or("unexpected end of input stream")?;
     let comment = text.trim_start_matches([' ', '\t']).strip_prefix('#');
-    let words: Vec<_> = comment.unwrap_or_default().split_whitespace().take(3).collect();
+    let words: Vec<_> = comment
+        .unwrap_or_default()
+        .split_whitespace()
+        .take(3)
+        .collect();
     let has_contents = match words[..] {
         ["HELP", ..] | [] => true,
         ["TYPE", ..] => words.len() == 3,
@@ -99,7 +124,9 @@ fn check_syntax(line: &str) -> Result<bool, String> {
     if !has_contents || is_help && words.len() < 3 {
         return Ok(false);
     }
-    expect(is_help || !text.contains('\r'), || "unexpected carriage return".to_owned())?;
+    expect(is_help || !text.contains('\r'), || {
+        "unexpected carriage return".to_owned()
+    })?;
     let mut rest = text.chars();
     while rest.any(|c| c == '\\') {
         let is_known = matches!(rest.next(), Some('\\' | 'n' | '"'));
@@ -112,12 +139,24 @@ fn expect(holds: bool, error: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(error()) }
 }
 
-fn add(families: &mut BTreeMap<String, Family>, labels: &Pairs<'_>, hasher: &RandomState) -> Result<(), String> {
+fn add(
+    families: &mut BTreeMap<String, Family>,
+    labels: &Pairs<'_>,
+    hasher: &RandomState,
+) -> Result<(), String> {
     let names: BTreeSet<_> = labels.iter().map(|(name, _)| name).collect();
-    expect(names.len() == labels.len(), || "duplicate label names".to_owned())?;
-    let name = labels.iter().find(|(name, _)| name == METRIC_NAME).map_or("", |(_, value)| value);
+    expect(names.len() == labels.len(), || {
+        "duplicate label names".to_owned()
+    })?;
+    let name = labels
+        .iter()
+        .find(|(name, _)| name == METRIC_NAME)
+        .map_or("", |(_, value)| value);
     let family_name = family_of(families, name).to_owned();
-    let part = name.strip_prefix(family_name.as_str()).unwrap_or("").to_owned();
+    let part = name
+        .strip_prefix(family_name.as_str())
+        .unwrap_or("")
+        .to_owned();
     let family = families.entry(family_name).or_default();
     let inner = match family.kind {
         MetricType::Histogram => Some("le"),
@@ -126,14 +165,17 @@ fn add(families: &mut BTreeMap<String, Family>, labels: &Pairs<'_>, hasher: &Ran
     };
     let parts = labels.iter().filter(|(name, _)| Some(&**name) == inner);
     for (name, value) in parts {
-        expect(value.parse::<f64>().is_ok(), || format!("expected float as value for '{name}' label, got {value:?}"))?;
+        expect(value.parse::<f64>().is_ok(), || {
+            format!("expected float as value for '{name}' label, got {value:?}")
+        })?;
     }
     let is_outer = |name: &str| name != METRIC_NAME && Some(name) != inner;
     let mut outer: Vec<_> = labels.iter().filter(|(name, _)| is_outer(name)).collect();
     outer.sort();
     let hash = hasher.hash_one(&outer);
-    let is_part =
-        inner.is_some_and(|inner| labels.iter().any(|(name, _)| name == inner)) && part != "_sum" && part != "_count";
+    let is_part = inner.is_some_and(|inner| labels.iter().any(|(name, _)| name == inner))
+        && part != "_sum"
+        && part != "_count";
     if family.first.get_or_insert(hash) == &hash && is_part {
         family.n_parts += 1;
     }
@@ -144,7 +186,9 @@ fn add(families: &mut BTreeMap<String, Family>, labels: &Pairs<'_>, hasher: &Ran
         }
     }
     family.n_metrics += 1;
-    family.label_names.extend(outer.iter().map(|(name, _)| name.to_string()));
+    family
+        .label_names
+        .extend(outer.iter().map(|(name, _)| name.to_string()));
     Ok(())
 }
 
@@ -155,7 +199,9 @@ fn family_of<'a>(families: &BTreeMap<String, Family>, name: &'a str) -> &'a str 
     }
     let kind_of = |name: &str| families.get(name).map(|family| family.kind);
     let of = |suffixes: &[&str], kind: MetricType| {
-        let bases = suffixes.iter().filter_map(|suffix| name.strip_suffix(suffix));
+        let bases = suffixes
+            .iter()
+            .filter_map(|suffix| name.strip_suffix(suffix));
         bases.into_iter().find(|base| kind_of(base) == Some(kind))
     };
     of(&["_count", "_sum"], MetricType::Summary)
@@ -174,14 +220,26 @@ mod tests {
         let families = read(body.as_bytes()).unwrap();
         assert_eq!(families.keys().collect::<Vec<_>>(), ["c", "h"]);
         let h = &families["h"];
-        assert_eq!((h.kind, h.has_help, h.n_metrics, h.n_parts, h.n_repeated), (MetricType::Histogram, true, 2, 2, 0));
+        assert_eq!(
+            (h.kind, h.has_help, h.n_metrics, h.n_parts, h.n_repeated),
+            (MetricType::Histogram, true, 2, 2, 0)
+        );
         assert_eq!(h.label_names, ["a"]);
         let c = &families["c"];
-        assert_eq!((c.kind, c.has_help, c.n_metrics, c.n_repeated), (MetricType::Unknown, false, 2, 1));
+        assert_eq!(
+            (c.kind, c.has_help, c.n_metrics, c.n_repeated),
+            (MetricType::Unknown, false, 2, 1)
+        );
         assert!(!read("# HELP a \na 1\n".as_bytes()).unwrap()["a"].has_help);
-        assert_eq!(read("a b\n".as_bytes()).unwrap_err().to_string(), "line 1: invalid value \"b\" of a sample");
+        assert_eq!(
+            read("a b\n".as_bytes()).unwrap_err().to_string(),
+            "line 1: invalid value \"b\" of a sample"
+        );
         let long = "a{b=\"".to_owned() + &"x".repeat(2 << 20);
-        assert_eq!(read(long.as_bytes()).unwrap_err().to_string(), "line 1: longer than 2097152 bytes");
+        assert_eq!(
+            read(long.as_bytes()).unwrap_err().to_string(),
+            "line 1: longer than 2097152 bytes"
+        );
     }
 
     #[test]
@@ -189,12 +247,27 @@ mod tests {
         for (body, expect) in [
             ("a{b=\"1\",b=\"2\"} 1\n", "line 1: duplicate label names"),
             ("a{__name__=\"b\"} 1\n", "duplicate label names"),
-            ("# HELP a x\n# HELP a y\n", "line 2: second HELP line for \"a\""),
-            ("# TYPE a gauge\n# TYPE a gauge\n", "second TYPE line for \"a\""),
+            (
+                "# HELP a x\n# HELP a y\n",
+                "line 2: second HELP line for \"a\"",
+            ),
+            (
+                "# TYPE a gauge\n# TYPE a gauge\n",
+                "second TYPE line for \"a\"",
+            ),
             ("a 1\n# TYPE a gauge\n", "TYPE after samples"),
-            ("# TYPE h histogram\nh_sum 1\n# TYPE h_bucket gauge\n", "TYPE after samples"),
-            ("# TYPE h histogram\nh_bucket{le=\"0x1\"} 1\n", "expected float as value for 'le' label, got \"0x1\""),
-            ("# TYPE h summary\nh{quantile=\"x\"} 1\n", "expected float as value for 'quantile' label"),
+            (
+                "# TYPE h histogram\nh_sum 1\n# TYPE h_bucket gauge\n",
+                "TYPE after samples",
+            ),
+            (
+                "# TYPE h histogram\nh_bucket{le=\"0x1\"} 1\n",
+                "expected float as value for 'le' label, got \"0x1\"",
+            ),
+            (
+                "# TYPE h summary\nh{quantile=\"x\"} 1\n",
+                "expected float as value for 'quantile' label",
+            ),
             ("a{b=\"\\x\"} 1\n", "invalid escape sequence"),
             ("# HELP a x\\\n", "invalid escape sequence"),
             ("a 1\r\n", "unexpected carriage return"),

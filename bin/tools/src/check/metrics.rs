@@ -15,13 +15,22 @@ use crate::output::table;
 pub(super) fn check(args: &MetricsArgs) -> Result<Verdict> {
     let mut input = std::io::stdin().take(INPUT_SIZE_MAX + 1);
     let families = families::read(BufReader::new(&mut input)).context("error while linting")?;
-    ensure!(input.limit() > 0, "error while linting: the input is longer than {INPUT_SIZE_MAX} bytes");
+    ensure!(
+        input.limit() > 0,
+        "error while linting: the input is longer than {INPUT_SIZE_MAX} bytes"
+    );
     let problems = problems(&families);
-    problems.iter().for_each(|(metric, text)| eprintln!("{metric} {text}"));
+    problems
+        .iter()
+        .for_each(|(metric, text)| eprintln!("{metric} {text}"));
     if args.extended {
         print!("{}", cardinalities(&families));
     }
-    Ok(if problems.is_empty() { Verdict::Valid } else { Verdict::Lint })
+    Ok(if problems.is_empty() {
+        Verdict::Valid
+    } else {
+        Verdict::Lint
+    })
 }
 
 /// Returns the lint errors, sorted by metric and message.
@@ -34,8 +43,15 @@ fn problems(families: &BTreeMap<String, Family>) -> Vec<(&str, String)> {
             of_family.push("no help text".to_owned());
         }
         let camel = family.label_names.iter().filter(|name| is_camel_case(name));
-        of_family.extend(camel.map(|_| "label names should be written in 'snake_case' not 'camelCase'".to_owned()));
-        of_family.extend(std::iter::repeat_n("metric not unique".to_owned(), family.n_repeated));
+        of_family.extend(
+            camel.map(|_| {
+                "label names should be written in 'snake_case' not 'camelCase'".to_owned()
+            }),
+        );
+        of_family.extend(std::iter::repeat_n(
+            "metric not unique".to_owned(),
+            family.n_repeated,
+        ));
         of_family.sort();
         problems.extend(of_family.into_iter().map(|text| (name.as_str(), text)));
     }
@@ -54,12 +70,18 @@ fn name_problems(name: &str, kind: MetricType) -> Vec<String> {
         problems.push("metric names should be written in 'snake_case' not 'camelCase'".to_owned());
     }
     let name = name.to_lowercase();
-    let has_word = |word: &str| name.contains(&format!("_{word}_")) || name.ends_with(&format!("_{word}"));
+    let has_word =
+        |word: &str| name.contains(&format!("_{word}_")) || name.ends_with(&format!("_{word}"));
     if kind != MetricType::Unknown && has_word(kind.name()) {
-        problems.push(format!("metric name should not include type '{}'", kind.name()));
+        problems.push(format!(
+            "metric name should not include type '{}'",
+            kind.name()
+        ));
     }
     let abbreviations = ABBREVIATIONS.iter().filter(|unit| has_word(unit));
-    problems.extend(abbreviations.map(|_| "metric names should not contain abbreviated units".to_owned()));
+    problems.extend(
+        abbreviations.map(|_| "metric names should not contain abbreviated units".to_owned()),
+    );
     problems
 }
 
@@ -72,34 +94,66 @@ fn type_problems(name: &str, family: &Family) -> Vec<String> {
     let (is_histogram, is_summary) = (kind == MetricType::Histogram, kind == MetricType::Summary);
     let is_single = !is_histogram && !is_summary;
     let checks = [
-        (kind == MetricType::Counter && !is_total, "counter metrics should have \"_total\" suffix"),
-        (kind != MetricType::Counter && is_total, "non-counter metrics should not have \"_total\" suffix"),
-        (!is_histogram && name.ends_with("_bucket"), "non-histogram metrics should not have \"_bucket\" suffix"),
+        (
+            kind == MetricType::Counter && !is_total,
+            "counter metrics should have \"_total\" suffix",
+        ),
+        (
+            kind != MetricType::Counter && is_total,
+            "non-counter metrics should not have \"_total\" suffix",
+        ),
+        (
+            !is_histogram && name.ends_with("_bucket"),
+            "non-histogram metrics should not have \"_bucket\" suffix",
+        ),
         (
             is_single && name.ends_with("_count"),
             "non-histogram and non-summary metrics should not have \"_count\" suffix",
         ),
-        (is_single && name.ends_with("_sum"), "non-histogram and non-summary metrics should not have \"_sum\" suffix"),
+        (
+            is_single && name.ends_with("_sum"),
+            "non-histogram and non-summary metrics should not have \"_sum\" suffix",
+        ),
     ];
-    let found = checks.into_iter().filter(|(is_so, _)| *is_so).map(|(_, text)| text.to_owned());
-    let of_labels = family.label_names.iter().filter_map(|label| match label.as_str() {
-        "le" if !is_histogram => Some("non-histogram metrics should not have \"le\" label".to_owned()),
-        "quantile" if !is_summary => Some("non-summary metrics should not have \"quantile\" label".to_owned()),
-        _ => None,
-    });
+    let found = checks
+        .into_iter()
+        .filter(|(is_so, _)| *is_so)
+        .map(|(_, text)| text.to_owned());
+    let of_labels = family
+        .label_names
+        .iter()
+        .filter_map(|label| match label.as_str() {
+            "le" if !is_histogram => {
+                Some("non-histogram metrics should not have \"le\" label".to_owned())
+            }
+            "quantile" if !is_summary => {
+                Some("non-summary metrics should not have \"quantile\" label".to_owned())
+            }
+            _ => None,
+        });
     found.chain(of_labels).collect()
 }
 
 fn is_camel_case(name: &str) -> bool {
-    name.as_bytes().windows(2).any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
+    name.as_bytes()
+        .windows(2)
+        .any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
 }
 
 /// Returns the first unit in a name, and its base unit.
 fn unit_of(name: &str) -> Option<(&str, &'static str)> {
-    let base =
-        |word: &str| UNITS.iter().find(|(_, units)| units.split(' ').any(|unit| unit == word)).map(|(base, _)| *base);
+    let base = |word: &str| {
+        UNITS
+            .iter()
+            .find(|(_, units)| units.split(' ').any(|unit| unit == word))
+            .map(|(base, _)| *base)
+    };
     name.split('_').find_map(|word| {
-        let prefixed = || PREFIXES.iter().find_map(|prefix| base(word.strip_prefix(prefix)?));
+        let prefixed = || {
+            PREFIXES
+                .iter()
+                .find_map(|prefix| base(word.strip_prefix(prefix)?))
+        };
         base(word).or_else(prefixed).map(|base| (word, base))
     })
 }
@@ -120,12 +174,14 @@ const UNITS: [(&str, &str); 10] = [
 
 /// Prefixes of units.
 const PREFIXES: [&str; 18] = [
-    "pico", "nano", "micro", "milli", "centi", "deci", "deca", "hecto", "kilo", "kibi", "mega", "mibi", "giga", "gibi",
-    "tera", "tebi", "peta", "pebi",
+    "pico", "nano", "micro", "milli", "centi", "deci", "deca", "hecto", "kilo", "kibi", "mega",
+    "mibi", "giga", "gibi", "tera", "tebi", "peta", "pebi",
 ];
 
 /// Abbreviated units.
-const ABBREVIATIONS: [&str; 14] = ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
+const ABBREVIATIONS: [&str; 14] = [
+    "s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d",
+];
 
 /// Returns a table of the series per family, largest first.
 fn cardinalities(families: &BTreeMap<String, Family>) -> String {
@@ -133,11 +189,16 @@ fn cardinalities(families: &BTreeMap<String, Family>) -> String {
         MetricType::Histogram | MetricType::Summary => family.n_metrics * (2 + family.n_parts),
         _ => family.n_metrics,
     };
-    let mut rows: Vec<_> = families.iter().map(|(name, family)| (name.as_str(), n_series(family))).collect();
+    let mut rows: Vec<_> = families
+        .iter()
+        .map(|(name, family)| (name.as_str(), n_series(family)))
+        .collect();
     rows.sort_by_key(|(_, n)| std::cmp::Reverse(*n));
     let total: usize = rows.iter().map(|(_, n)| n).sum();
     let percent = |n: usize| format!("{:.2}%", n as f64 * 100.0 / total as f64);
-    let cells = rows.iter().map(|(name, n)| [(*name).to_owned(), n.to_string(), percent(*n)]);
+    let cells = rows
+        .iter()
+        .map(|(name, n)| [(*name).to_owned(), n.to_string(), percent(*n)]);
     let sum = ["Total".to_owned(), total.to_string(), "100%".to_owned()];
     table(&["Metric", "Cardinality", "Percentage"], cells.chain([sum]))
 }
@@ -148,24 +209,41 @@ mod tests {
 
     fn check(body: &str, expect: &[&str]) {
         let families = families::read(body.as_bytes()).unwrap();
-        let found: Vec<_> = problems(&families).into_iter().map(|(name, text)| format!("{name} {text}")).collect();
+        let found: Vec<_> = problems(&families)
+            .into_iter()
+            .map(|(name, text)| format!("{name} {text}"))
+            .collect();
         assert_eq!(found, expect, "{body}");
     }
 
     #[test]
     fn lint_errors_have_the_messages_of_prometheus() {
-        let help = |name: &str, kind: &str| format!("# HELP {name} text\n# TYPE {name} {kind}\n{name} 1\n");
+        let help = |name: &str, kind: &str| {
+            format!("# HELP {name} text\n# TYPE {name} {kind}\n{name} 1\n")
+        };
         check(&help("a_total", "counter"), &[]);
         check(&help("process_cpu_seconds_total", "counter"), &[]);
-        check(&help("a", "counter"), &["a counter metrics should have \"_total\" suffix"]);
+        check(
+            &help("a", "counter"),
+            &["a counter metrics should have \"_total\" suffix"],
+        );
         check("a 1\n", &["a no help text"]);
         check(
             &help("a_milliseconds", "gauge"),
             &["a_milliseconds use base unit \"seconds\" instead of \"milliseconds\""],
         );
-        check(&help("a_ms", "gauge"), &["a_ms metric names should not contain abbreviated units"]);
-        check(&help("a:b", "gauge"), &["a:b metric names should not contain ':'"]);
-        check(&help("a_gauge", "gauge"), &["a_gauge metric name should not include type 'gauge'"]);
+        check(
+            &help("a_ms", "gauge"),
+            &["a_ms metric names should not contain abbreviated units"],
+        );
+        check(
+            &help("a:b", "gauge"),
+            &["a:b metric names should not contain ':'"],
+        );
+        check(
+            &help("a_gauge", "gauge"),
+            &["a_gauge metric name should not include type 'gauge'"],
+        );
         check(
             &help("aB_total", "gauge"),
             &[
@@ -189,7 +267,18 @@ mod tests {
     fn families_are_listed_largest_first() {
         let body = "a 1\nb{c=\"1\"} 1\nb{c=\"2\"} 1\nb{c=\"3\"} 1\n";
         let table = cardinalities(&families::read(body.as_bytes()).unwrap());
-        let lines: Vec<_> = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        assert_eq!(lines, ["Metric Cardinality Percentage", "b 3 75.00%", "a 1 25.00%", "Total 4 100%"]);
+        let lines: Vec<_> = table
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "Metric Cardinality Percentage",
+                "b 3 75.00%",
+                "a 1 25.00%",
+                "Total 4 100%"
+            ]
+        );
     }
 }

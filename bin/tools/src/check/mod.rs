@@ -1,6 +1,8 @@
-//! `varve check`: configuration, rules, metrics and servers, with the output and exit codes of promtool.
+//! `varve check`: configuration, rules, metrics and servers, with the output and exit codes of
+//! promtool.
 //!
-//! Errors go to standard error, the rest to standard output. Exit codes: 0 valid, 1 errors, 3 lint errors.
+//! Errors go to standard error, the rest to standard output. Exit codes: 0 valid, 1 errors, 3 lint
+//! errors.
 
 mod args;
 mod config;
@@ -68,18 +70,25 @@ fn web_config(files: &[std::path::PathBuf]) -> Verdict {
 impl LintArgs {
     /// Ignores lint errors unless `--lint-fatal` is set.
     fn apply_severity(&self, verdict: Verdict) -> Verdict {
-        if verdict == Verdict::Lint && !self.lint_fatal { Verdict::Valid } else { verdict }
+        if verdict == Verdict::Lint && !self.lint_fatal {
+            Verdict::Valid
+        } else {
+            verdict
+        }
     }
 
     /// Returns `true` if a lint is enabled. [`Self::warn`] reports unknown lints.
     fn is_on(&self, option: &str) -> bool {
         let mut given = self.lint.split(',');
-        !self.lint.split(',').any(|given| given == "none") && given.any(|given| given == option || given == "all")
+        !self.lint.split(',').any(|given| given == "none")
+            && given.any(|given| given == option || given == "all")
     }
 
     /// Warns about unknown lints.
     fn warn(&self, known: &[&str]) {
-        let is_known = |option: &&str| option.is_empty() || matches!(*option, "all" | "none") || known.contains(option);
+        let is_known = |option: &&str| {
+            option.is_empty() || matches!(*option, "all" | "none") || known.contains(option)
+        };
         for option in self.lint.split(',').filter(|option| !is_known(option)) {
             println!("WARNING: unknown lint option: {option:?}");
         }
@@ -89,6 +98,9 @@ impl LintArgs {
 /// Reads a text file.
 fn read(path: &std::path::Path) -> Result<String> {
     let size = std::fs::metadata(path)?.len();
-    ensure!(size <= INPUT_SIZE_MAX, "{size} bytes exceed the limit of {INPUT_SIZE_MAX}");
+    ensure!(
+        size <= INPUT_SIZE_MAX,
+        "{size} bytes exceed the limit of {INPUT_SIZE_MAX}"
+    );
     Ok(std::fs::read_to_string(path)?)
 }

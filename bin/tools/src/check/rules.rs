@@ -35,17 +35,28 @@ pub(super) fn check_files(files: &[PathBuf], lint: &LintArgs) -> Verdict {
 
 fn standard_input() -> Result<String> {
     let mut text = String::new();
-    std::io::stdin().take(INPUT_SIZE_MAX + 1).read_to_string(&mut text)?;
-    ensure!(text.len() as u64 <= INPUT_SIZE_MAX, "the input is longer than {INPUT_SIZE_MAX} bytes");
+    std::io::stdin()
+        .take(INPUT_SIZE_MAX + 1)
+        .read_to_string(&mut text)?;
+    ensure!(
+        text.len() as u64 <= INPUT_SIZE_MAX,
+        "the input is longer than {INPUT_SIZE_MAX} bytes"
+    );
     Ok(text)
 }
 
 /// Checks a text. `place` precedes each error.
 fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
-    let options = Options { ignore_unknown_fields: lint.ignore_unknown_fields, features: lint.features.features() };
-    let parsed = text.map_err(|error| vec![error_chain(&error)]).and_then(|text| {
-        file::parse(&text, &options).map_err(|errors| errors.iter().map(ToString::to_string).collect())
-    });
+    let options = Options {
+        ignore_unknown_fields: lint.ignore_unknown_fields,
+        features: lint.features.features(),
+    };
+    let parsed = text
+        .map_err(|error| vec![error_chain(&error)])
+        .and_then(|text| {
+            file::parse(&text, &options)
+                .map_err(|errors| errors.iter().map(ToString::to_string).collect())
+        });
     let parsed = match parsed {
         Ok(parsed) => parsed,
         Err(errors) => {
@@ -55,18 +66,35 @@ fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
         }
     };
     if parsed.n_ignored_documents > 0 {
-        eprintln!("{place}only the first document is read, {} are ignored", parsed.n_ignored_documents);
+        eprintln!(
+            "{place}only the first document is read, {} are ignored",
+            parsed.n_ignored_documents
+        );
     }
-    let found = if lint.is_on("duplicate-rules") { duplicates(&parsed.files) } else { BTreeSet::new() };
+    let found = if lint.is_on("duplicate-rules") {
+        duplicates(&parsed.files)
+    } else {
+        BTreeSet::new()
+    };
     if found.is_empty() {
-        let n_rules: usize = parsed.files.iter().flat_map(|file| &file.groups).map(|group| group.rules.len()).sum();
+        let n_rules: usize = parsed
+            .files
+            .iter()
+            .flat_map(|file| &file.groups)
+            .map(|group| group.rules.len())
+            .sum();
         println!("  SUCCESS: {n_rules} rules found\n");
         return Verdict::Valid;
     }
-    eprintln!("  FAILED:\nlint error {} duplicate rule(s) found.", found.len());
+    eprintln!(
+        "  FAILED:\nlint error {} duplicate rule(s) found.",
+        found.len()
+    );
     for (name, labels) in found {
         eprintln!("Metric: {name}\nLabel(s):");
-        labels.iter().for_each(|(name, value)| eprintln!("\t{name}: {value}"));
+        labels
+            .iter()
+            .for_each(|(name, value)| eprintln!("\t{name}: {value}"));
     }
     eprintln!("Might cause inconsistency while recording expressions");
     println!();
@@ -75,9 +103,15 @@ fn check_text(place: &str, text: Result<String>, lint: &LintArgs) -> Verdict {
 
 /// Returns the name and labels of rules that are not unique.
 fn duplicates(files: &[RuleFile]) -> BTreeSet<(&str, &Texts)> {
-    let rules = files.iter().flat_map(|file| &file.groups).flat_map(|group| &group.rules);
+    let rules = files
+        .iter()
+        .flat_map(|file| &file.groups)
+        .flat_map(|group| &group.rules);
     let mut seen = BTreeSet::new();
-    rules.map(|rule| (rule.name.as_str(), &rule.labels)).filter(|rule| !seen.insert(*rule)).collect()
+    rules
+        .map(|rule| (rule.name.as_str(), &rule.labels))
+        .filter(|rule| !seen.insert(*rule))
+        .collect()
 }
 
 #[cfg(test)]

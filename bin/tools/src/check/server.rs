@@ -10,7 +10,11 @@ pub(super) fn check(args: &ServerArgs, path: &str) -> Result<Verdict> {
     let mut client = args.client()?;
     let response = client.get(path)?;
     if response.status != 200 {
-        bail!("check failed: URL={}{path}, status={}", client.url(), response.status);
+        bail!(
+            "check failed: URL={}{path}, status={}",
+            client.url(),
+            response.status
+        );
     }
     eprintln!("  SUCCESS:  {}", String::from_utf8_lossy(&response.body));
     Ok(Verdict::Valid)

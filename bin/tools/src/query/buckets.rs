@@ -24,7 +24,11 @@ Each line shows min/avg/max over the series above.";
 
 /// Runs `varve query analyze`.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
-    let time_s = args.time.as_deref().map(|time| parse_time(time).context("error parsing time")).transpose()?;
+    let time_s = args
+        .time
+        .as_deref()
+        .map(|time| parse_time(time).context("error parsing time"))
+        .transpose()?;
     let mut server = Server::of(&args.server)?;
     println!("{HEADER}\n");
     let (mut native, mut classic) = (Totals::default(), Totals::default());
@@ -61,10 +65,13 @@ pub(super) fn analyze(args: &AnalyzeArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name of the classic histogram that a bucket belongs to. Returns `None` for other series.
+/// Returns the name of the classic histogram that a bucket belongs to. Returns `None` for other
+/// series.
 fn classic_name(labels: &Labels) -> Option<String> {
     labels.get("le")?;
-    let name = labels.get(METRIC_NAME).filter(|name| name.ends_with("_bucket"))?;
+    let name = labels
+        .get(METRIC_NAME)
+        .filter(|name| name.ends_with("_bucket"))?;
     let mut others = labels.clone();
     others.retain(|name, _| name != "le" && name != METRIC_NAME);
     Some(format!("{name}{}", label_set(&others)))
@@ -84,10 +91,16 @@ impl Stats {
         let sum: usize = populated.iter().sum();
         let min = populated.iter().copied().min().unwrap_or(0);
         let max = populated.iter().copied().max().unwrap_or(0);
-        Self { min, avg: sum as f64 / populated.len() as f64, max, total }
+        Self {
+            min,
+            avg: sum as f64 / populated.len() as f64,
+            max,
+            total,
+        }
     }
 
-    /// Returns the statistics of a native histogram. Returns `None` if it has fewer than two samples.
+    /// Returns the statistics of a native histogram. Returns `None` if it has fewer than two
+    /// samples.
     fn of_native(stream: &Stream) -> Option<Self> {
         if stream.histograms.len() < 2 {
             return None;
@@ -96,14 +109,27 @@ impl Stats {
         let mut populated = Vec::with_capacity(stream.histograms.len());
         for point in &stream.histograms {
             populated.push(point.1.buckets.len());
-            bounds.extend(point.1.buckets.iter().map(|bucket| (bucket.0, bucket.1.to_bits(), bucket.2.to_bits())));
+            bounds.extend(
+                point
+                    .1
+                    .buckets
+                    .iter()
+                    .map(|bucket| (bucket.0, bucket.1.to_bits(), bucket.2.to_bits())),
+            );
         }
         Some(Self::of(&populated, bounds.len()))
     }
 
-    /// Returns the statistics of a classic histogram. Returns `None` if it has fewer than two samples.
+    /// Returns the statistics of a classic histogram. Returns `None` if it has fewer than two
+    /// samples.
     fn of_classic(mut buckets: Vec<Stream>) -> Result<Option<Self>> {
-        let bound = |stream: &Stream| stream.metric.get("le").and_then(|le| le.parse().ok()).unwrap_or(0.0_f64);
+        let bound = |stream: &Stream| {
+            stream
+                .metric
+                .get("le")
+                .and_then(|le| le.parse().ok())
+                .unwrap_or(0.0_f64)
+        };
         buckets.sort_by(|a, b| bound(a).total_cmp(&bound(b)));
         let n_samples = buckets.first().map_or(0, |bucket| bucket.values.len());
         if n_samples < 2 {
@@ -128,9 +154,18 @@ impl Stats {
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { min, avg, max, total } = self;
+        let Self {
+            min,
+            avg,
+            max,
+            total,
+        } = self;
         write!(f, "{min}/{avg:.3}/{max}")?;
-        if max == total { Ok(()) } else { write!(f, "/{total}") }
+        if max == total {
+            Ok(())
+        } else {
+            write!(f, "/{total}")
+        }
     }
 }
 
@@ -145,20 +180,36 @@ struct Spread {
 
 impl Default for Spread {
     fn default() -> Self {
-        Self { min: usize::MAX, max: 0, sum: 0, n: 0 }
+        Self {
+            min: usize::MAX,
+            max: 0,
+            sum: 0,
+            n: 0,
+        }
     }
 }
 
 impl Spread {
     fn add(&mut self, value: usize) {
         let Self { min, max, sum, n } = *self;
-        *self = Self { min: min.min(value), max: max.max(value), sum: sum + value, n: n + 1 };
+        *self = Self {
+            min: min.min(value),
+            max: max.max(value),
+            sum: sum + value,
+            n: n + 1,
+        };
     }
 }
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{:.3}/{}", self.min, self.sum as f64 / self.n as f64, self.max)
+        write!(
+            f,
+            "{}/{:.3}/{}",
+            self.min,
+            self.sum as f64 / self.n as f64,
+            self.max
+        )
     }
 }
 
@@ -184,10 +235,23 @@ impl Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { n_series, min, avg, max, total } = self;
-        write!(f, "histogram series ({n_series} in total):\n- min populated: {min}\n- avg populated: {avg}\n")?;
+        let Self {
+            n_series,
+            min,
+            avg,
+            max,
+            total,
+        } = self;
+        write!(
+            f,
+            "histogram series ({n_series} in total):\n- min populated: {min}\n- avg populated: {avg}\n"
+        )?;
         write!(f, "- max populated: {max}")?;
-        if max == total { Ok(()) } else { write!(f, "\n- total: {total}") }
+        if max == total {
+            Ok(())
+        } else {
+            write!(f, "\n- total: {total}")
+        }
     }
 }
 
@@ -198,7 +262,9 @@ mod tests {
     fn stream(le: &str, values: &[f64]) -> Stream {
         let metric = [(METRIC_NAME, "a_bucket"), ("le", le), ("job", "b")];
         Stream {
-            metric: metric.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            metric: metric
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             values: values
                 .iter()
                 .zip(1..)
@@ -210,14 +276,36 @@ mod tests {
 
     #[test]
     fn populated_buckets_of_classic_histograms_are_counted() {
-        let buckets = || vec![stream("+Inf", &[3.0, 5.0]), stream("1", &[1.0, 1.0]), stream("2", &[1.0, 4.0])];
-        assert_eq!(classic_name(&buckets()[0].metric).unwrap(), "a_bucket{job=\"b\"}");
+        let buckets = || {
+            vec![
+                stream("+Inf", &[3.0, 5.0]),
+                stream("1", &[1.0, 1.0]),
+                stream("2", &[1.0, 4.0]),
+            ]
+        };
+        assert_eq!(
+            classic_name(&buckets()[0].metric).unwrap(),
+            "a_bucket{job=\"b\"}"
+        );
         let stats = Stats::of_classic(buckets()).unwrap().unwrap();
-        assert_eq!(stats, Stats { min: 2, avg: 2.5, max: 3, total: 3 });
+        assert_eq!(
+            stats,
+            Stats {
+                min: 2,
+                avg: 2.5,
+                max: 3,
+                total: 3
+            }
+        );
         assert_eq!(stats.to_string(), "2/2.500/3");
         let mut totals = Totals::default();
         totals.add(stats);
-        assert!(totals.to_string().ends_with("- avg populated: 2/2.000/2\n- max populated: 3/3.000/3"), "{totals}");
+        assert!(
+            totals
+                .to_string()
+                .ends_with("- avg populated: 2/2.000/2\n- max populated: 3/3.000/3"),
+            "{totals}"
+        );
         assert_eq!(Stats::of_classic(vec![stream("1", &[1.0])]).unwrap(), None);
         let mut shifted = buckets();
         shifted[1].values[0].0 = 9.0;

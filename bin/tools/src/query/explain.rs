@@ -8,7 +8,8 @@ use varve_base::client::escape;
 
 use super::args::ExplainArgs;
 
-/// Runs `varve query explain`: sends a query to a server and prints the statistics of each operator.
+/// Runs `varve query explain`: sends a query to a server and prints the statistics of each
+/// operator.
 ///
 /// # Errors
 /// If the server cannot be reached or returns an error.
@@ -21,7 +22,11 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
 
 fn path(args: &ExplainArgs) -> Result<String> {
     let mut path = format!("/api/v1/query_explain?query={}", escape(&args.query));
-    let range = [("start", &args.start), ("end", &args.end), ("step", &args.step)];
+    let range = [
+        ("start", &args.start),
+        ("end", &args.end),
+        ("step", &args.step),
+    ];
     let n_given = range.iter().filter(|(_, value)| value.is_some()).count();
     if !matches!(n_given, 0 | 3) || (n_given == 3 && args.time.is_some()) {
         bail!("a range query needs --start, --end and --step without --time");
@@ -70,7 +75,11 @@ struct Operator {
 
 /// Prints a line for each operator, indented by depth.
 fn print(explained: &Explained) -> String {
-    let Explained { timings, samples, operators } = explained;
+    let Explained {
+        timings,
+        samples,
+        operators,
+    } = explained;
     let millis = |seconds: f64| format!("{:.3}", seconds * 1000.0);
     let mut text = format!(
         "{} ms, of which {} to prepare; {} ms in the queue\n{} samples queryable, {} read, {} held at most\n\n",
@@ -83,12 +92,31 @@ fn print(explained: &Explained) -> String {
     );
     let mut line = |cells: [&str; 5], operator: &str| {
         let [time, runs, series, samples, bytes] = cells;
-        let _ = writeln!(text, "{time:>12} {runs:>6} {series:>10} {samples:>12} {bytes:>12}  {operator}");
+        let _ = writeln!(
+            text,
+            "{time:>12} {runs:>6} {series:>10} {samples:>12} {bytes:>12}  {operator}"
+        );
     };
-    line(["ms", "runs", "series", "samples", "bytes held"], "operator");
-    for Operator { depth, operator, runs, series, samples, bytes, seconds } in operators {
-        let [runs, series, samples, bytes] = [runs, series, samples, bytes].map(ToString::to_string);
-        line([&millis(*seconds), &runs, &series, &samples, &bytes], &format!("{:1$}{operator}", "", depth * 2));
+    line(
+        ["ms", "runs", "series", "samples", "bytes held"],
+        "operator",
+    );
+    for Operator {
+        depth,
+        operator,
+        runs,
+        series,
+        samples,
+        bytes,
+        seconds,
+    } in operators
+    {
+        let [runs, series, samples, bytes] =
+            [runs, series, samples, bytes].map(ToString::to_string);
+        line(
+            [&millis(*seconds), &runs, &series, &samples, &bytes],
+            &format!("{:1$}{operator}", "", depth * 2),
+        );
     }
     text
 }
@@ -106,9 +134,18 @@ mod tests {
                 {"depth": 1, "operator": "rate()", "runs": 1, "series": 9, "samples": 18, "bytes": 0, "seconds": 0.01}]}"#;
         let printed = print(&serde_json::from_str(response).unwrap());
         let lines: Vec<_> = printed.lines().collect();
-        assert_eq!(lines[0], "12.500 ms, of which 0.500 to prepare; 0.000 ms in the queue");
+        assert_eq!(
+            lines[0],
+            "12.500 ms, of which 0.500 to prepare; 0.000 ms in the queue"
+        );
         assert_eq!(lines[1], "20 samples queryable, 11 read, 7 held at most");
-        assert_eq!(lines[4], "      12.000      1          2            4          100  sum");
-        assert_eq!(lines[5], "      10.000      1          9           18            0    rate()");
+        assert_eq!(
+            lines[4],
+            "      12.000      1          2            4          100  sum"
+        );
+        assert_eq!(
+            lines[5],
+            "      10.000      1          9           18            0    rate()"
+        );
     }
 }

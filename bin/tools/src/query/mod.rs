@@ -1,7 +1,8 @@
-//! `varve query`: queries any server with Prometheus' HTTP API, with the flags and the output of promtool.
+//! `varve query`: queries any server with Prometheus' HTTP API, with the flags and the output of
+//! promtool.
 //!
-//! `response` parses responses, `print` prints results as promtool does, `buckets` analyzes histograms, and `explain`
-//! prints the plan of a query, which only Varve provides.
+//! `response` parses responses, `print` prints results as promtool does, `buckets` analyzes
+//! histograms, and `explain` prints the plan of a query, which only Varve provides.
 //!
 //! Bounds: the client rejects responses that are too long. See [`varve_base::client`].
 
@@ -47,8 +48,11 @@ pub fn run(command: &QueryCommand) -> ExitCode {
 }
 
 fn instant(args: &InstantArgs) -> Result<()> {
-    let time_s =
-        args.time.as_deref().map(|time| parse_time(time).context("error parsing evaluation time")).transpose()?;
+    let time_s = args
+        .time
+        .as_deref()
+        .map(|time| parse_time(time).context("error parsing evaluation time"))
+        .transpose()?;
     let mut params = vec![("query", args.expr.clone())];
     params.extend(time_s.map(|time_s| ("time", time_s.to_string())));
     let data = Server::of(&args.view.server)?.post("/api/v1/query", &params)?;
@@ -56,8 +60,16 @@ fn instant(args: &InstantArgs) -> Result<()> {
 }
 
 fn range(args: &RangeArgs) -> Result<()> {
-    let end_s = args.end.as_deref().map_or_else(|| Ok(now_s()), parse_time).context("error parsing end time")?;
-    let start_s = args.start.as_deref().map_or(Ok(end_s - RANGE_S), parse_time).context("error parsing start time")?;
+    let end_s = args
+        .end
+        .as_deref()
+        .map_or_else(|| Ok(now_s()), parse_time)
+        .context("error parsing end time")?;
+    let start_s = args
+        .start
+        .as_deref()
+        .map_or(Ok(end_s - RANGE_S), parse_time)
+        .context("error parsing start time")?;
     if start_s >= end_s {
         bail!("start time is not before end time");
     }
@@ -76,7 +88,8 @@ fn range(args: &RangeArgs) -> Result<()> {
 }
 
 fn series(args: &SeriesArgs) -> Result<()> {
-    let data = Server::of(&args.view.server)?.post("/api/v1/series", &args.selection.params(&args.selectors)?)?;
+    let data = Server::of(&args.view.server)?
+        .post("/api/v1/series", &args.selection.params(&args.selectors)?)?;
     let found: Vec<Labels> = data.read()?;
     print_list(&found, print::label_set, args.view.output.output)
 }
@@ -93,7 +106,11 @@ fn labels(args: &LabelsArgs) -> Result<()> {
     print_list(&found, String::clone, args.view.output.output)
 }
 
-fn print_list<T: Serialize>(found: &[T], print: impl Fn(&T) -> String, format: Output) -> Result<()> {
+fn print_list<T: Serialize>(
+    found: &[T],
+    print: impl Fn(&T) -> String,
+    format: Output,
+) -> Result<()> {
     match format {
         Output::Table => found.iter().for_each(|item| println!("{}", print(item))),
         Output::Json => println!("{}", print::html_escaped(&serde_json::to_string(found)?)),
@@ -118,9 +135,13 @@ impl Server {
         args.client().context("error creating API client").map(Self)
     }
 
-    /// Sends a POST request, as queries may be long, or a GET request if the server does not allow POST.
+    /// Sends a POST request, as queries may be long, or a GET request if the server does not allow
+    /// POST.
     fn post(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
-        let response = self.0.post_form(path, &encode(params)).context("query error")?;
+        let response = self
+            .0
+            .post_form(path, &encode(params))
+            .context("query error")?;
         match response.status {
             403 | 405 | 501 => self.get(path, params),
             _ => Data::parse(&response).context("query error"),
@@ -128,17 +149,24 @@ impl Server {
     }
 
     fn get(&mut self, path: &str, params: &[(&str, String)]) -> Result<Data> {
-        let response = self.0.get(&format!("{path}?{}", encode(params))).context("query error")?;
+        let response = self
+            .0
+            .get(&format!("{path}?{}", encode(params)))
+            .context("query error")?;
         Data::parse(&response).context("query error")
     }
 }
 
 impl SelectionArgs {
     fn params(&self, selectors: &[String]) -> Result<Vec<(&'static str, String)>> {
-        let mut params: Vec<_> = selectors.iter().map(|selector| ("match[]", selector.clone())).collect();
+        let mut params: Vec<_> = selectors
+            .iter()
+            .map(|selector| ("match[]", selector.clone()))
+            .collect();
         for (name, text) in [("start", &self.start), ("end", &self.end)] {
             if let Some(text) = text {
-                let time_s = parse_time(text).with_context(|| format!("error parsing {name} time"))?;
+                let time_s =
+                    parse_time(text).with_context(|| format!("error parsing {name} time"))?;
                 params.push((name, time_s.to_string()));
             }
         }
@@ -147,7 +175,9 @@ impl SelectionArgs {
 }
 
 fn encode(params: &[(&str, String)]) -> String {
-    let pairs = params.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value)));
+    let pairs = params
+        .iter()
+        .map(|(name, value)| format!("{}={}", escape(name), escape(value)));
     pairs.collect::<Vec<_>>().join("&")
 }
 
@@ -187,7 +217,10 @@ mod tests {
 
     #[test]
     fn parameters_are_escaped() {
-        assert_eq!(encode(&[("match[]", "{a=\"b c\"}".to_owned())]), "match%5B%5D=%7Ba%3D%22b%20c%22%7D");
+        assert_eq!(
+            encode(&[("match[]", "{a=\"b c\"}".to_owned())]),
+            "match%5B%5D=%7Ba%3D%22b%20c%22%7D"
+        );
         assert_eq!(range_selector("up", Duration::from_secs(3600)), "up[1h]");
     }
 }

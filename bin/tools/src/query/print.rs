@@ -18,7 +18,9 @@ pub(super) fn promql(value: &Value) -> String {
             streams.sort_by(|a, b| compare(&a.metric, &b.metric));
             lines(streams.into_iter().map(stream))
         }
-        Value::Scalar(Point(time_s, value)) => format!("scalar: {} @[{}]", Plain(*value), seconds(*time_s)),
+        Value::Scalar(Point(time_s, value)) => {
+            format!("scalar: {} @[{}]", Plain(*value), seconds(*time_s))
+        }
         Value::String(Text(_, text)) => text.clone(),
     }
 }
@@ -47,11 +49,20 @@ fn point(Point(time_s, value): Point) -> String {
 }
 
 fn histogram_point(HistogramPoint(time_s, histogram): &HistogramPoint) -> String {
-    let buckets = histogram.buckets.iter().map(|super::response::Bucket(bounds, lower, upper, count)| {
-        let open = if matches!(bounds, 1 | 3) { '[' } else { '(' };
-        let close = if matches!(bounds, 0 | 3) { ']' } else { ')' };
-        format!("{open}{},{}{close}:{}", General(*lower), General(*upper), Plain(*count))
-    });
+    let buckets =
+        histogram
+            .buckets
+            .iter()
+            .map(|super::response::Bucket(bounds, lower, upper, count)| {
+                let open = if matches!(bounds, 1 | 3) { '[' } else { '(' };
+                let close = if matches!(bounds, 0 | 3) { ']' } else { ')' };
+                format!(
+                    "{open}{},{}{close}:{}",
+                    General(*lower),
+                    General(*upper),
+                    Plain(*count)
+                )
+            });
     let buckets = buckets.collect::<Vec<_>>().join(" ");
     let Histogram { count, sum, .. } = histogram;
     format!(
@@ -63,7 +74,11 @@ fn histogram_point(HistogramPoint(time_s, histogram): &HistogramPoint) -> String
 }
 
 fn six_decimals(value: f64) -> String {
-    if value.is_finite() { format!("{value:.6}") } else { Plain(value).to_string() }
+    if value.is_finite() {
+        format!("{value:.6}")
+    } else {
+        Plain(value).to_string()
+    }
 }
 
 /// Returns a time rounded to milliseconds.
@@ -75,17 +90,25 @@ fn seconds(time_s: f64) -> Plain {
 pub(super) fn metric(labels: &Labels) -> String {
     let name = labels.get(METRIC_NAME);
     let others = labels.iter().filter(|(name, _)| *name != METRIC_NAME);
-    let mut others: Vec<_> = others.map(|(name, value)| format!("{name}={}", quoted(value))).collect();
+    let mut others: Vec<_> = others
+        .map(|(name, value)| format!("{name}={}", quoted(value)))
+        .collect();
     others.sort();
     match (name, others.is_empty()) {
         (Some(name), true) => name.clone(),
-        (name, _) => format!("{}{{{}}}", name.map_or("", String::as_str), others.join(", ")),
+        (name, _) => format!(
+            "{}{{{}}}",
+            name.map_or("", String::as_str),
+            others.join(", ")
+        ),
     }
 }
 
 /// Returns a label set, including the name.
 pub(super) fn label_set(labels: &Labels) -> String {
-    let labels = labels.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
+    let labels = labels
+        .iter()
+        .map(|(name, value)| format!("{name}={}", quoted(value)));
     format!("{{{}}}", labels.collect::<Vec<_>>().join(", "))
 }
 
@@ -133,7 +156,10 @@ mod tests {
 
     fn check(value: &str, as_promql: &str, as_json: &str) {
         let value: Value = serde_json::from_str(value).unwrap();
-        assert_eq!((promql(&value).as_str(), json(&value).as_str()), (as_promql, as_json));
+        assert_eq!(
+            (promql(&value).as_str(), json(&value).as_str()),
+            (as_promql, as_json)
+        );
     }
 
     #[test]
@@ -144,8 +170,16 @@ mod tests {
             "[{\"metric\":{\"__name__\":\"up\",\"job\":\"\\u003ca\\u003e\"},\"value\":[1.5,\"1000\"]}]",
         );
         check(r#"{"resultType":"vector","result":[]}"#, "", "[]");
-        check(r#"{"resultType":"scalar","result":[2,"NaN"]}"#, "scalar: NaN @[2]", "[2,\"NaN\"]");
-        check(r#"{"resultType":"string","result":[2,"a\"b"]}"#, "a\"b", "[2,\"a\\\"b\"]");
+        check(
+            r#"{"resultType":"scalar","result":[2,"NaN"]}"#,
+            "scalar: NaN @[2]",
+            "[2,\"NaN\"]",
+        );
+        check(
+            r#"{"resultType":"string","result":[2,"a\"b"]}"#,
+            "a\"b",
+            "[2,\"a\\\"b\"]",
+        );
         check(
             r#"{"resultType":"matrix","result":[{"metric":{"b":"1","c":"1"},"values":[[1,"2"],[2,"3"]]},{"metric":{"a":"1"},"values":[[1,"4"]]}]}"#,
             "{a=\"1\"} =>\n4 @[1]\n{b=\"1\", c=\"1\"} =>\n2 @[1]\n3 @[2]",
@@ -160,7 +194,10 @@ mod tests {
 
     #[test]
     fn label_sets_include_the_name() {
-        let labels = Labels::from([("__name__".to_owned(), "up".to_owned()), ("a".to_owned(), "b\n".to_owned())]);
+        let labels = Labels::from([
+            ("__name__".to_owned(), "up".to_owned()),
+            ("a".to_owned(), "b\n".to_owned()),
+        ]);
         assert_eq!(label_set(&labels), "{__name__=\"up\", a=\"b\\n\"}");
         assert_eq!(metric(&Labels::new()), "{}");
     }

@@ -50,15 +50,24 @@ pub(super) struct Stream {
 
 /// A time in seconds and a float.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize)]
-pub(super) struct Point(#[serde(serialize_with = "time")] pub(super) f64, #[serde(with = "float")] pub(super) f64);
+pub(super) struct Point(
+    #[serde(serialize_with = "time")] pub(super) f64,
+    #[serde(with = "float")] pub(super) f64,
+);
 
 /// A time in seconds and a string.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Text(#[serde(serialize_with = "time")] pub(super) f64, pub(super) String);
+pub(super) struct Text(
+    #[serde(serialize_with = "time")] pub(super) f64,
+    pub(super) String,
+);
 
 /// A time in seconds and a histogram.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct HistogramPoint(#[serde(serialize_with = "time")] pub(super) f64, pub(super) Histogram);
+pub(super) struct HistogramPoint(
+    #[serde(serialize_with = "time")] pub(super) f64,
+    pub(super) Histogram,
+);
 
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Histogram {
@@ -96,18 +105,26 @@ impl Data {
     /// Parses a response.
     ///
     /// # Errors
-    /// The server's error as `kind: message`, or `bad_response` if it is not a response of Prometheus' API.
+    /// The server's error as `kind: message`, or `bad_response` if it is not a response of
+    /// Prometheus' API.
     pub(super) fn parse(response: &Response) -> Result<Self> {
         let envelope: Envelope = match serde_json::from_slice(&response.body) {
             Ok(envelope) => envelope,
             Err(_) if !response.is_success() => {
-                let kind = if response.status / 100 == 5 { "server_error" } else { "client_error" };
+                let kind = if response.status / 100 == 5 {
+                    "server_error"
+                } else {
+                    "client_error"
+                };
                 bail!("{kind}: {} (detail: {})", response.status, response.text())
             }
             Err(error) => return Err(anyhow!("bad_response: {error}")),
         };
         match envelope.status.as_str() {
-            "success" if response.is_success() => Ok(Self { data: envelope.data, warnings: envelope.warnings }),
+            "success" if response.is_success() => Ok(Self {
+                data: envelope.data,
+                warnings: envelope.warnings,
+            }),
             "error" => bail!("{}: {}", envelope.error_type, envelope.error),
             _ => bail!("bad_response: inconsistent body for response code"),
         }
@@ -122,7 +139,8 @@ impl Data {
     }
 }
 
-/// Serializes a time rounded to milliseconds, without a fraction if it is a whole number of seconds.
+/// Serializes a time rounded to milliseconds, without a fraction if it is a whole number of
+/// seconds.
 fn time<S: Serializer>(time_s: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     let rounded_s = (time_s * 1000.0).round() / 1000.0;
     match rounded_s.fract() {
@@ -142,7 +160,8 @@ mod float {
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|_| de::Error::custom(format!("{text:?} is not a number")))
+        text.parse()
+            .map_err(|_| de::Error::custom(format!("{text:?} is not a number")))
     }
 }
 
@@ -151,30 +170,69 @@ mod tests {
     use super::*;
 
     fn parse(status: u16, body: &'static str) -> Result<Data> {
-        Data::parse(&Response { status, headers: hyper::HeaderMap::new(), body: body.into() })
+        Data::parse(&Response {
+            status,
+            headers: hyper::HeaderMap::new(),
+            body: body.into(),
+        })
     }
 
     #[test]
     fn errors_have_a_kind() {
-        let check = |status, body, expect| assert_eq!(parse(status, body).unwrap_err().to_string(), expect);
-        check(400, r#"{"status":"error","errorType":"bad_data","error":"no"}"#, "bad_data: no");
+        let check =
+            |status, body, expect| assert_eq!(parse(status, body).unwrap_err().to_string(), expect);
+        check(
+            400,
+            r#"{"status":"error","errorType":"bad_data","error":"no"}"#,
+            "bad_data: no",
+        );
         check(502, "gone", "server_error: 502 (detail: gone)");
-        check(200, r#"{"status":"error","errorType":"execution","error":"x"}"#, "execution: x");
-        check(400, r#"{"status":"success"}"#, "bad_response: inconsistent body for response code");
-        assert!(parse(200, "<html>").unwrap_err().to_string().starts_with("bad_response: "));
+        check(
+            200,
+            r#"{"status":"error","errorType":"execution","error":"x"}"#,
+            "execution: x",
+        );
+        check(
+            400,
+            r#"{"status":"success"}"#,
+            "bad_response: inconsistent body for response code",
+        );
+        assert!(
+            parse(200, "<html>")
+                .unwrap_err()
+                .to_string()
+                .starts_with("bad_response: ")
+        );
     }
 
     #[test]
     fn all_types_of_results_are_parsed() {
-        let value =
-            |data: &str| Data { data: serde_json::from_str(data).unwrap(), warnings: Vec::new() }.read::<Value>();
-        assert!(matches!(value(r#"{"resultType":"scalar","result":[1.5,"+Inf"]}"#), Ok(Value::Scalar(Point(t, v)))
-            if t == 1.5 && v == f64::INFINITY));
-        assert!(matches!(value(r#"{"resultType":"string","result":[1,"a"]}"#), Ok(Value::String(_))));
+        let value = |data: &str| {
+            Data {
+                data: serde_json::from_str(data).unwrap(),
+                warnings: Vec::new(),
+            }
+            .read::<Value>()
+        };
+        assert!(
+            matches!(value(r#"{"resultType":"scalar","result":[1.5,"+Inf"]}"#), Ok(Value::Scalar(Point(t, v)))
+            if t == 1.5 && v == f64::INFINITY)
+        );
+        assert!(matches!(
+            value(r#"{"resultType":"string","result":[1,"a"]}"#),
+            Ok(Value::String(_))
+        ));
         let histogram = r#"{"count":"1","sum":"2","buckets":[[3,"-1","1","1"]]}"#;
-        let vector = format!(r#"{{"resultType":"vector","result":[{{"metric":{{}},"histogram":[1,{histogram}]}}]}}"#);
-        assert!(matches!(value(&vector), Ok(Value::Vector(samples)) if samples[0].histogram.is_some()));
-        assert!(value(r#"{"resultType":"matrix","result":[{"metric":{},"values":[[1,"x"]]}]}"#).is_err());
+        let vector = format!(
+            r#"{{"resultType":"vector","result":[{{"metric":{{}},"histogram":[1,{histogram}]}}]}}"#
+        );
+        assert!(
+            matches!(value(&vector), Ok(Value::Vector(samples)) if samples[0].histogram.is_some())
+        );
+        assert!(
+            value(r#"{"resultType":"matrix","result":[{"metric":{},"values":[[1,"x"]]}]}"#)
+                .is_err()
+        );
         assert!(value("[]").is_err());
     }
 }

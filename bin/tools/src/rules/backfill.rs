@@ -1,7 +1,8 @@
-//! `varve rules backfill`: evaluates the recording rules of a file over history, and imports their samples.
+//! `varve rules backfill`: evaluates the recording rules of a file over history, and imports their
+//! samples.
 //!
-//! Evaluates a level of rules, imports its samples, and continues with the rules that read them. Samples that the
-//! server has already are left out, so a repetition writes nothing.
+//! Evaluates a level of rules, imports its samples, and continues with the rules that read them.
+//! Samples that the server has already are left out, so a repetition writes nothing.
 //!
 //! Bounds: [`STEPS_MAX`] evaluations per request; samples are kept in a file.
 
@@ -44,27 +45,56 @@ struct Series {
 
 /// Evaluates the rules of a file and imports their samples.
 pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
-    ensure!(args.path.is_dir(), "--path: {:?} is not a directory", args.path);
+    ensure!(
+        args.path.is_dir(),
+        "--path: {:?} is not a directory",
+        args.path
+    );
     let (start_ms, end_ms) = args.range.times_ms()?;
-    let options = Options { features: Features::all(), ..Options::default() };
+    let options = Options {
+        features: Features::all(),
+        ..Options::default()
+    };
     let parsed = file::parse(&read(&args.file)?, &options).map_err(|errors| {
         let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{:?}: {}", args.file, errors.join("; "))
     })?;
     let scratch = ScratchDir::create(None)?;
-    let mut run = Backfill { client: args.server.client()?, args, n_levels: 0, scratch: &scratch };
+    let mut run = Backfill {
+        client: args.server.client()?,
+        args,
+        n_levels: 0,
+        scratch: &scratch,
+    };
     for group in parsed.files.iter().flat_map(|file| &file.groups) {
-        let interval = group.interval_ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+        let interval = group
+            .interval_ms
+            .and_then(|ms| u64::try_from(ms).ok())
+            .map(Duration::from_millis);
         let interval = interval.unwrap_or(args.evaluation_interval);
-        ensure!(!interval.is_zero(), "--evaluation-interval must be positive");
+        ensure!(
+            !interval.is_zero(),
+            "--evaluation-interval must be positive"
+        );
         let schedule = Schedule::new(&args.file.to_string_lossy(), &group.name, interval);
         let first = schedule.at_or_before(Time::from_ms(start_ms));
-        let first = if first.ms() < start_ms { schedule.after(first) } else { first };
+        let first = if first.ms() < start_ms {
+            schedule.after(first)
+        } else {
+            first
+        };
         let interval_ms = interval.as_millis() as i64;
-        let grid = Grid { first_ms: first.ms(), end_ms, interval_ms, offset_ms: group.query_offset_ms.unwrap_or(0) };
+        let grid = Grid {
+            first_ms: first.ms(),
+            end_ms,
+            interval_ms,
+            offset_ms: group.query_offset_ms.unwrap_or(0),
+        };
         for batch in batches(&group.rules) {
             let rules = batch.into_iter().map(|idx| &group.rules[idx]);
-            let rules: Vec<&Rule> = rules.filter(|rule| matches!(rule.kind, RuleKind::Recording)).collect();
+            let rules: Vec<&Rule> = rules
+                .filter(|rule| matches!(rule.kind, RuleKind::Recording))
+                .collect();
             run.level(&rules, grid)?;
         }
     }
@@ -92,10 +122,13 @@ impl Backfill<'_> {
     fn level(&mut self, rules: &[&Rule], grid: Grid) -> Result<()> {
         self.n_levels += 1;
         let path = self.scratch.path().join(format!("{}.om", self.n_levels));
-        let mut out = BufWriter::new(File::create(&path).with_context(|| format!("create {path:?}"))?);
+        let mut out =
+            BufWriter::new(File::create(&path).with_context(|| format!("create {path:?}"))?);
         let mut n_samples = 0;
         for rule in rules {
-            let n = self.evaluate(rule, grid, &mut out).with_context(|| format!("rule {:?}", rule.name))?;
+            let n = self
+                .evaluate(rule, grid, &mut out)
+                .with_context(|| format!("rule {:?}", rule.name))?;
             println!("{}: {n} new samples", rule.name);
             n_samples += n;
         }
@@ -105,10 +138,20 @@ impl Backfill<'_> {
         if n_samples == 0 {
             return Ok(());
         }
-        stage_openmetrics(&path, &self.scratch.path().join(format!("blocks-{}", self.n_levels)), &self.args.path)?;
+        stage_openmetrics(
+            &path,
+            &self
+                .scratch
+                .path()
+                .join(format!("blocks-{}", self.n_levels)),
+            &self.args.path,
+        )?;
         let imported = self.client.post_data("/api/v1/admin/tsdb/import", "")?;
         if imported.get("blocks").and_then(serde_json::Value::as_u64) == Some(0) {
-            bail!("the server has not imported the blocks: {:?} is not its data directory", self.args.path);
+            bail!(
+                "the server has not imported the blocks: {:?} is not its data directory",
+                self.args.path
+            );
         }
         Ok(())
     }
@@ -117,15 +160,23 @@ impl Backfill<'_> {
     fn evaluate(&mut self, rule: &Rule, grid: Grid, out: &mut impl Write) -> Result<u64> {
         let (mut n_samples, mut start_ms) = (0, grid.first_ms);
         while start_ms <= grid.end_ms {
-            let end_ms = grid.end_ms.min(start_ms + (STEPS_MAX - 1) * grid.interval_ms);
+            let end_ms = grid
+                .end_ms
+                .min(start_ms + (STEPS_MAX - 1) * grid.interval_ms);
             let (from_ms, to_ms) = (start_ms - grid.offset_ms, end_ms - grid.offset_ms);
             let known = self.known(rule, from_ms, to_ms)?;
             let expr = escape(&print(&rule.expr.tree));
             let (from, to, step) = (seconds(from_ms), seconds(to_ms), seconds(grid.interval_ms));
             let form = format!("query={expr}&start={from}&end={to}&step={step}");
             let data = self.client.post_data("/api/v1/query_range", &form)?;
-            for series in Matrix::deserialize(&data).context("parse the response")?.result {
-                ensure!(series.histograms.is_empty(), "its result has native histograms, which are not supported");
+            for series in Matrix::deserialize(&data)
+                .context("parse the response")?
+                .result
+            {
+                ensure!(
+                    series.histograms.is_empty(),
+                    "its result has native histograms, which are not supported"
+                );
                 let labels = recorded(rule, series.metric);
                 let text = label_set(&labels);
                 for (time_s, value) in series.values {
@@ -147,9 +198,15 @@ impl Backfill<'_> {
         let form = format!("query={}&time={}", escape(&selector), seconds(end_ms));
         let data = self.client.post_data("/api/v1/query", &form)?;
         let mut known = HashSet::new();
-        for series in Matrix::deserialize(&data).context("parse the response")?.result {
+        for series in Matrix::deserialize(&data)
+            .context("parse the response")?
+            .result
+        {
             let text = label_set(&series.metric);
-            let times = series.values.iter().map(|(time_s, _)| (time_s * 1000.0).round() as i64);
+            let times = series
+                .values
+                .iter()
+                .map(|(time_s, _)| (time_s * 1000.0).round() as i64);
             known.extend(times.map(|time_ms| (text.clone(), time_ms)));
         }
         Ok(known)
@@ -166,17 +223,36 @@ fn recorded(rule: &Rule, mut labels: Labels) -> Labels {
 
 /// Prints a series in the OpenMetrics format.
 fn label_set(labels: &Labels) -> String {
-    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('\n', "\\n").replace('"', "\\\""));
+    let quoted = |text: &str| {
+        format!(
+            "\"{}\"",
+            text.replace('\\', "\\\\")
+                .replace('\n', "\\n")
+                .replace('"', "\\\"")
+        )
+    };
     let pair = |(name, value): (&String, &String)| match name.as_str() {
         "__name__" => quoted(value),
         name => format!("{}={}", quoted(name), quoted(value)),
     };
     let (name, others): (Vec<_>, Vec<_>) = labels.iter().partition(|(name, _)| *name == "__name__");
-    format!("{{{}}}", name.into_iter().chain(others).map(pair).collect::<Vec<_>>().join(","))
+    format!(
+        "{{{}}}",
+        name.into_iter()
+            .chain(others)
+            .map(pair)
+            .collect::<Vec<_>>()
+            .join(",")
+    )
 }
 
 fn seconds(time_ms: i64) -> String {
-    format!("{}{}.{:03}", if time_ms < 0 { "-" } else { "" }, time_ms.abs() / 1000, time_ms.abs() % 1000)
+    format!(
+        "{}{}.{:03}",
+        if time_ms < 0 { "-" } else { "" },
+        time_ms.abs() / 1000,
+        time_ms.abs() % 1000
+    )
 }
 
 #[cfg(test)]
@@ -185,10 +261,19 @@ mod tests {
 
     #[test]
     fn series_have_the_labels_of_the_rule() {
-        let text = "groups: [{name: g, rules: [{record: 'r:x', expr: a, labels: {b: 'q\"', c: ''}}]}]";
-        let rule = file::parse(text, &Options::default()).unwrap().files[0].groups[0].rules[0].clone();
-        let labels = [("__name__", "a"), ("c", "z"), ("d", "e")].map(|(name, value)| (name.into(), value.into()));
-        assert_eq!(label_set(&recorded(&rule, labels.into())), r#"{"r:x","b"="q\"","d"="e"}"#);
-        assert_eq!((seconds(1_500), seconds(-1)), ("1.500".to_owned(), "-0.001".to_owned()));
+        let text =
+            "groups: [{name: g, rules: [{record: 'r:x', expr: a, labels: {b: 'q\"', c: ''}}]}]";
+        let rule =
+            file::parse(text, &Options::default()).unwrap().files[0].groups[0].rules[0].clone();
+        let labels = [("__name__", "a"), ("c", "z"), ("d", "e")]
+            .map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(
+            label_set(&recorded(&rule, labels.into())),
+            r#"{"r:x","b"="q\"","d"="e"}"#
+        );
+        assert_eq!(
+            (seconds(1_500), seconds(-1)),
+            ("1.500".to_owned(), "-0.001".to_owned())
+        );
     }
 }

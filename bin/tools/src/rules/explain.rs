@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use varve_base::client::escape;
-use varve_http::api::rules::explain::{ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations};
+use varve_http::api::rules::explain::{
+    ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations,
+};
 
 use super::{ExplainArgs, label_set, time_ms};
 use crate::wal::time;
@@ -17,32 +19,76 @@ pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
         let _ = write!(path, "&rule_group={}", escape(group));
     }
     if let Some(time) = &args.time {
-        let _ = write!(path, "&time={}", time_ms(time).context("--time")? as f64 / 1000.0);
+        let _ = write!(
+            path,
+            "&time={}",
+            time_ms(time).context("--time")? as f64 / 1000.0
+        );
     }
     let data = args.view.server.client()?.get_data(&path)?;
     let found = Explanations::deserialize(&data).context("parse the response")?;
-    args.view.output.print(|| found.rules.iter().map(print).collect(), || &data);
+    args.view
+        .output
+        .print(|| found.rules.iter().map(print).collect(), || &data);
     Ok(())
 }
 
 fn print(rule: &Explanation) -> String {
-    let Explanation { group, name, time_ms, reason, steps, alerts, .. } = rule;
-    let mut text = format!("{name} in group {group}, at {}\n  {reason}\n\n", time(*time_ms));
+    let Explanation {
+        group,
+        name,
+        time_ms,
+        reason,
+        steps,
+        alerts,
+        ..
+    } = rule;
+    let mut text = format!(
+        "{name} in group {group}, at {}\n  {reason}\n\n",
+        time(*time_ms)
+    );
     let _ = writeln!(text, "{:>8}  expression", "series");
-    for ExplainedStep { depth, expr, series, examples } in steps {
+    for ExplainedStep {
+        depth,
+        expr,
+        series,
+        examples,
+    } in steps
+    {
         let expr = expr.split_whitespace().collect::<Vec<_>>().join(" ");
         let indent = *depth as usize * 2;
         let _ = writeln!(text, "{series:>8}  {:indent$}{expr}", "");
         for ExampleSeries { labels, value } in examples {
-            let _ = writeln!(text, "{:1$}{2} = {value}", "", 12 + indent, label_set(labels));
+            let _ = writeln!(
+                text,
+                "{:1$}{2} = {value}",
+                "",
+                12 + indent,
+                label_set(labels)
+            );
         }
     }
-    for ExplainedAlert { labels, state, value, active_at_ms, fires_in_ms } in alerts {
+    for ExplainedAlert {
+        labels,
+        state,
+        value,
+        active_at_ms,
+        fires_in_ms,
+    } in alerts
+    {
         let left = match fires_in_ms {
             0 => String::new(),
-            left_ms => format!(", fires in {}", varve_promql::duration::print_duration(*left_ms)),
+            left_ms => format!(
+                ", fires in {}",
+                varve_promql::duration::print_duration(*left_ms)
+            ),
         };
-        let _ = writeln!(text, "  {state} {} = {value}, active since {}{left}", label_set(labels), time(*active_at_ms));
+        let _ = writeln!(
+            text,
+            "  {state} {} = {value}, active since {}{left}",
+            label_set(labels),
+            time(*active_at_ms)
+        );
     }
     text + "\n"
 }

@@ -1,7 +1,8 @@
-//! `varve rules`: why an alert does not fire, when it would have fired, and recording rules over history.
+//! `varve rules`: why an alert does not fire, when it would have fired, and recording rules over
+//! history.
 //!
-//! `explain` and `backtest` print responses of a server. `backfill` evaluates recording rules through the HTTP API and
-//! imports their samples into a data directory.
+//! `explain` and `backtest` print responses of a server. `backfill` evaluates recording rules
+//! through the HTTP API and imports their samples into a data directory.
 
 mod backfill;
 mod backtest;
@@ -118,7 +119,10 @@ impl RangeArgs {
     /// Returns start and end in milliseconds.
     fn times_ms(&self) -> Result<(i64, i64)> {
         let start_ms = time_ms(&self.start).context("--start")?;
-        let end_ms = self.end.as_deref().map_or_else(|| Ok(Timestamp::now().as_millisecond()), time_ms);
+        let end_ms = self
+            .end
+            .as_deref()
+            .map_or_else(|| Ok(Timestamp::now().as_millisecond()), time_ms);
         Ok((start_ms, end_ms.context("--end")?))
     }
 }
@@ -133,6 +137,9 @@ fn read(path: &Path) -> Result<String> {
 
 /// Prints labels as a selector.
 fn label_set(labels: &BTreeMap<String, String>) -> String {
-    let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={}", json!(value))).collect();
+    let pairs: Vec<_> = labels
+        .iter()
+        .map(|(name, value)| format!("{name}={}", json!(value)))
+        .collect();
     format!("{{{}}}", pairs.join(", "))
 }

@@ -21,13 +21,19 @@ use super::source::{OfflineDb, matches, parse_matchers};
 
 /// Prints the statistics of a block.
 pub(super) fn analyze(args: &AnalyzeArgs) -> Result<DamageReport> {
-    let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
+    let matchers = args
+        .selector
+        .as_deref()
+        .map(parse_matchers)
+        .transpose()?
+        .unwrap_or_default();
     let mut damage = DamageReport::default();
     let analysis = match owner(&args.path)? {
         Owner::Prometheus => analyze_prometheus(args, &matchers, &mut damage)?,
         Owner::Varve => analyze_varve(args, &matchers, &mut damage)?,
     };
-    args.output.print(|| analysis.text(args), || analysis.json(args));
+    args.output
+        .print(|| analysis.text(args), || analysis.json(args));
     Ok(damage)
 }
 
@@ -59,7 +65,10 @@ impl Analysis {
     /// Returns the output of promtool, with bytes.
     fn text(&self, args: &AnalyzeArgs) -> String {
         let length = duration(i64::try_from(self.length_ms).unwrap_or(i64::MAX));
-        let mut text = format!("Block ID: {}\nDuration: {length}\nTotal Series: {}\n", self.block, self.n_series);
+        let mut text = format!(
+            "Block ID: {}\nDuration: {length}\nTotal Series: {}\n",
+            self.block, self.n_series
+        );
         if let Some(selector) = &args.selector {
             text.push_str(&format!("Matcher: {selector}\n"));
         }
@@ -69,33 +78,68 @@ impl Analysis {
         }
         let (n_pairs, n_entries) = self.labels.n_postings();
         text.push_str(&format!("Postings (unique label pairs): {n_pairs}\n"));
-        text.push_str(&format!("Postings entries (total label pairs): {n_entries}\n"));
+        text.push_str(&format!(
+            "Postings entries (total label pairs): {n_entries}\n"
+        ));
         for list in self.labels.lists(self.length_ms, args.limit) {
             text.push_str(&format!("\n{}:\n", list.title));
-            list.entries.iter().for_each(|(n, name)| text.push_str(&format!("{n} {name}\n")));
+            list.entries
+                .iter()
+                .for_each(|(n, name)| text.push_str(&format!("{n} {name}\n")));
         }
         text.push_str("\nBytes of samples by encoding:\n");
-        for (name, EncodingStats { n_chunks, n_samples, bytes }) in &self.encodings {
+        for (
+            name,
+            EncodingStats {
+                n_chunks,
+                n_samples,
+                bytes,
+            },
+        ) in &self.encodings
+        {
             let (unit, each) = (self.unit, *bytes as f64 / (*n_samples).max(1) as f64);
-            let line = format!("{bytes} {name} ({n_chunks} {unit}, {n_samples} samples, {each:.2} bytes each)\n");
+            let line = format!(
+                "{bytes} {name} ({n_chunks} {unit}, {n_samples} samples, {each:.2} bytes each)\n"
+            );
             text.push_str(&line);
         }
         if !self.parts.is_empty() {
             text.push_str("\nBytes of the file by part:\n");
-            self.parts.iter().for_each(|(name, bytes)| text.push_str(&format!("{bytes} {name}\n")));
+            self.parts
+                .iter()
+                .for_each(|(name, bytes)| text.push_str(&format!("{bytes} {name}\n")));
         }
-        self.chunk_sizes.iter().for_each(|sizes| text.push_str(&sizes.print()));
+        self.chunk_sizes
+            .iter()
+            .for_each(|sizes| text.push_str(&sizes.print()));
         text
     }
 
     fn json(&self, args: &AnalyzeArgs) -> Value {
         let entry = |(n, name): &(u64, String)| json!({"name": name, "value": n});
         let lists = self.labels.lists(self.length_ms, args.limit);
-        let lists = lists.iter().map(|list| (list.key.to_owned(), list.entries.iter().map(entry).collect()));
-        let encodings = self.encodings.iter().map(|(name, EncodingStats { n_chunks, n_samples, bytes })| {
-            json!({"encoding": name, self.unit: n_chunks, "samples": n_samples, "bytes": bytes})
+        let lists = lists.iter().map(|list| {
+            (
+                list.key.to_owned(),
+                list.entries.iter().map(entry).collect(),
+            )
         });
-        let parts = self.parts.iter().map(|(name, bytes)| ((*name).to_owned(), json!(bytes)));
+        let encodings = self.encodings.iter().map(
+            |(
+                name,
+                EncodingStats {
+                    n_chunks,
+                    n_samples,
+                    bytes,
+                },
+            )| {
+                json!({"encoding": name, self.unit: n_chunks, "samples": n_samples, "bytes": bytes})
+            },
+        );
+        let parts = self
+            .parts
+            .iter()
+            .map(|(name, bytes)| ((*name).to_owned(), json!(bytes)));
         let (n_pairs, n_entries) = self.labels.n_postings();
         json!({
             "block": self.block,
@@ -113,7 +157,11 @@ impl Analysis {
     }
 }
 
-fn analyze_prometheus(args: &AnalyzeArgs, matchers: &[Matcher], damage: &mut DamageReport) -> Result<Analysis> {
+fn analyze_prometheus(
+    args: &AnalyzeArgs,
+    matchers: &[Matcher],
+    damage: &mut DamageReport,
+) -> Result<Analysis> {
     let name = match &args.block {
         Some(name) => name.clone(),
         None => last_block(&args.path)?,
@@ -141,7 +189,10 @@ fn analyze_prometheus(args: &AnalyzeArgs, matchers: &[Matcher], damage: &mut Dam
         length_ms,
         n_series: meta.stats.n_series,
         labels,
-        encodings: encodings.into_iter().map(|(code, stats)| (encoding_name(code), stats)).collect(),
+        encodings: encodings
+            .into_iter()
+            .map(|(code, stats)| (encoding_name(code), stats))
+            .collect(),
         unit: "chunks",
         chunk_sizes,
         parts: Vec::new(),
@@ -151,22 +202,34 @@ fn analyze_prometheus(args: &AnalyzeArgs, matchers: &[Matcher], damage: &mut Dam
 /// Returns the name of the block that was created last.
 fn last_block(path: &Path) -> Result<String> {
     let blocks = BlockReader::list(&RealFs, path).context("list the blocks")?;
-    let names = blocks.iter().filter_map(|block| block.file_name()?.to_str());
-    // The first ten characters are the time; promtool takes the first of several blocks of one time.
+    let names = blocks
+        .iter()
+        .filter_map(|block| block.file_name()?.to_str());
+    // The first ten characters are the time; promtool takes the first of several blocks of one
+    // time.
     let created = |name: &str| name.get(..10).map(str::to_owned);
-    let last = names.rev().max_by_key(|name| created(name)).filter(|name| Ulid::parse(name).is_some());
+    let last = names
+        .rev()
+        .max_by_key(|name| created(name))
+        .filter(|name| Ulid::parse(name).is_some());
     last.map(str::to_owned).context("no blocks found")
 }
 
 /// Returns the part of a block's range before the first and after the last sample of a series.
 fn uncovered_ms(series: &BlockSeries<'_>, length_ms: u64) -> u64 {
     let mut ranges = series.chunk_ranges();
-    let Some(first) = ranges.next() else { return length_ms };
+    let Some(first) = ranges.next() else {
+        return length_ms;
+    };
     let last = ranges.last().unwrap_or(first);
     length_ms.saturating_sub(last.end_ms.abs_diff(first.start_ms))
 }
 
-fn count(chunk: &Chunk, encodings: &mut BTreeMap<u8, EncodingStats>, sizes: Option<&mut ChunkSizes>) {
+fn count(
+    chunk: &Chunk,
+    encodings: &mut BTreeMap<u8, EncodingStats>,
+    sizes: Option<&mut ChunkSizes>,
+) {
     let (n_samples, bytes) = (u64::from(chunk.n_samples), chunk.bytes.len() as u64);
     let entry = encodings.entry(chunk.encoding.code()).or_default();
     entry.n_chunks += 1;
@@ -187,9 +250,14 @@ fn count(chunk: &Chunk, encodings: &mut BTreeMap<u8, EncodingStats>, sizes: Opti
 /// Returns the number of buckets of all histograms of a chunk.
 fn n_buckets(chunk: &Chunk) -> u64 {
     let mut columns = SampleColumns::default();
-    // Damage was recorded when the chunk was read. A partly decoded chunk counts as far as it was decoded.
+    // Damage was recorded when the chunk was read. A partly decoded chunk counts as far as it was
+    // decoded.
     let _ = chunk::decode(chunk.encoding, &chunk.bytes, &mut columns);
-    columns.histograms.iter().map(|(_, histogram)| histogram.n_buckets() as u64).sum()
+    columns
+        .histograms
+        .iter()
+        .map(|(_, histogram)| histogram.n_buckets() as u64)
+        .sum()
 }
 
 /// Returns the name of an encoding in Prometheus.
@@ -205,29 +273,58 @@ fn encoding_name(code: u8) -> &'static str {
     }
 }
 
-fn analyze_varve(args: &AnalyzeArgs, matchers: &[Matcher], damage: &mut DamageReport) -> Result<Analysis> {
-    ensure!(!args.extended, "--extended shows the fill of chunks, which Varve's blocks do not have");
+fn analyze_varve(
+    args: &AnalyzeArgs,
+    matchers: &[Matcher],
+    damage: &mut DamageReport,
+) -> Result<Analysis> {
+    ensure!(
+        !args.extended,
+        "--extended shows the fill of chunks, which Varve's blocks do not have"
+    );
     let store = OfflineDb::open(&args.path)?;
     damage.append(store.damage);
     let db = &store.db;
     let block = find_block(db.blocks(), args.block.as_deref())?;
-    let length_ms = block.range.end_ms.saturating_add(1).abs_diff(block.range.start_ms);
-    let (mut labels, mut floats, mut histograms) =
-        (LabelStats::default(), EncodingStats::default(), EncodingStats::default());
-    db.scan_block(&QueryContext::unbounded(), block.number, &mut |series, cost| {
-        let pairs: Vec<_> = series.iter().collect();
-        if matches(matchers, &pairs) {
-            let uncovered_ms = length_ms.saturating_sub(cost.range.end_ms.abs_diff(cost.range.start_ms));
-            labels.add(pairs.into_iter(), uncovered_ms, cost.values_bytes);
-            let entry = if cost.n_histograms > 0 { &mut histograms } else { &mut floats };
-            entry.n_chunks += 1;
-            entry.n_samples += cost.n_samples;
-            entry.bytes += cost.values_bytes;
-        }
-    })
+    let length_ms = block
+        .range
+        .end_ms
+        .saturating_add(1)
+        .abs_diff(block.range.start_ms);
+    let (mut labels, mut floats, mut histograms) = (
+        LabelStats::default(),
+        EncodingStats::default(),
+        EncodingStats::default(),
+    );
+    db.scan_block(
+        &QueryContext::unbounded(),
+        block.number,
+        &mut |series, cost| {
+            let pairs: Vec<_> = series.iter().collect();
+            if matches(matchers, &pairs) {
+                let uncovered_ms =
+                    length_ms.saturating_sub(cost.range.end_ms.abs_diff(cost.range.start_ms));
+                labels.add(pairs.into_iter(), uncovered_ms, cost.values_bytes);
+                let entry = if cost.n_histograms > 0 {
+                    &mut histograms
+                } else {
+                    &mut floats
+                };
+                entry.n_chunks += 1;
+                entry.n_samples += cost.n_samples;
+                entry.bytes += cost.values_bytes;
+            }
+        },
+    )
     .context("read the block")?;
-    let parts = [("values", block.values_bytes), ("timestamps", block.timestamps_bytes), ("index", block.index_bytes)];
-    let others = block.size_bytes.saturating_sub(parts.iter().map(|(_, bytes)| bytes).sum());
+    let parts = [
+        ("values", block.values_bytes),
+        ("timestamps", block.timestamps_bytes),
+        ("index", block.index_bytes),
+    ];
+    let others = block
+        .size_bytes
+        .saturating_sub(parts.iter().map(|(_, bytes)| bytes).sum());
     Ok(Analysis {
         block: block.number.to_string(),
         length_ms,
@@ -247,6 +344,11 @@ fn find_block(blocks: Vec<BlockSummary>, number: Option<&str>) -> Result<BlockSu
             .next_back()
             .context("no blocks found: `varve tsdb compact` writes the WAL to blocks");
     };
-    let Ok(number) = number.parse::<u64>() else { bail!("block {number:?}: expected a number of `varve tsdb list`") };
-    blocks.into_iter().find(|block| block.number == number).with_context(|| format!("there is no block {number}"))
+    let Ok(number) = number.parse::<u64>() else {
+        bail!("block {number:?}: expected a number of `varve tsdb list`")
+    };
+    blocks
+        .into_iter()
+        .find(|block| block.number == number)
+        .with_context(|| format!("there is no block {number}"))
 }

@@ -20,7 +20,8 @@ pub enum TsdbCommand {
     List(ListArgs),
     /// Show the cost of metrics, labels and encodings in a block
     Analyze(AnalyzeArgs),
-    /// Show which labels created the new series of the last hour, on a server or in a data directory
+    /// Show which labels created the new series of the last hour, on a server or in a data
+    /// directory
     Churn(ChurnArgs),
     /// Print all samples of a data directory
     Dump(DumpArgs),
@@ -82,7 +83,8 @@ pub struct DumpArgs {
 /// Where the WAL of a Prometheus directory is converted to blocks.
 #[derive(Debug, Clone, Args)]
 pub(super) struct SandboxArgs {
-    /// Directory for the scratch directory of WAL data, which is removed at the end [default: the temporary directory]
+    /// Directory for the scratch directory of WAL data, which is removed at the end [default: the
+    /// temporary directory]
     #[arg(long, value_name = "DIR")]
     pub(super) sandbox_dir_root: Option<PathBuf>,
 }
@@ -163,7 +165,8 @@ pub struct ChurnArgs {
     #[command(flatten)]
     pub(crate) view: ViewArgs,
 
-    /// Data directory that no server has open, instead of a server; shows the hour before its newest sample
+    /// Data directory that no server has open, instead of a server; shows the hour before its
+    /// newest sample
     #[arg(long, value_name = "DIR", conflicts_with_all = ["server", "url"])]
     pub(crate) path: Option<PathBuf>,
 

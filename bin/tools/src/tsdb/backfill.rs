@@ -1,8 +1,8 @@
 //! `varve tsdb create-blocks-from openmetrics`: creates Prometheus blocks from a file of samples.
 //!
-//! The file is read once for its timestamps, then once for each group of windows whose samples fit in memory. Most
-//! files are one group. Samples may be in any order. Of several samples of a series with the same timestamp the first
-//! one counts.
+//! The file is read once for its timestamps, then once for each group of windows whose samples fit
+//! in memory. Most files are one group. Samples may be in any order. Of several samples of a series
+//! with the same timestamp the first one counts.
 //!
 //! Bounds: [`SAMPLES_MAX`] samples in memory, [`WINDOWS_MAX`] blocks.
 //!
@@ -35,16 +35,24 @@ const N_LENGTHS: u32 = 10;
 /// Creates the blocks and prints them.
 pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
     let max_ms = i64::try_from(args.max_block_duration.as_millis()).unwrap_or(i64::MAX);
-    let run = Run { args, length_ms: block_length_ms(max_ms) };
+    let run = Run {
+        args,
+        length_ms: block_length_ms(max_ms),
+    };
     let counts = run.counts().context("getting min and max timestamp")?;
-    std::fs::create_dir_all(&args.output).with_context(|| format!("create output dir: {:?}", args.output))?;
+    std::fs::create_dir_all(&args.output)
+        .with_context(|| format!("create output dir: {:?}", args.output))?;
     let (mut wrote_header, mut n_repeated) = (false, 0);
     for windows in groups(&counts)? {
         for (window, series) in run.samples(&windows).context("process blocks")? {
             let (meta, repeated) = run.write(window, series).context("process blocks")?;
             n_repeated += repeated;
             if !args.quiet {
-                let mut rows = if wrote_header { Vec::new() } else { vec![header()] };
+                let mut rows = if wrote_header {
+                    Vec::new()
+                } else {
+                    vec![header()]
+                };
                 let size = size_of(&args.output.join(meta.ulid.to_string()))?;
                 rows.push(row(&meta, size, args.human_readable));
                 print!("{}", columns::print(&rows));
@@ -53,7 +61,9 @@ pub(super) fn backfill(args: &BackfillArgs) -> Result<()> {
         }
     }
     if n_repeated > 0 {
-        eprintln!("{n_repeated} samples were skipped: their series has another value with the same timestamp");
+        eprintln!(
+            "{n_repeated} samples were skipped: their series has another value with the same timestamp"
+        );
     }
     Ok(())
 }
@@ -71,8 +81,13 @@ impl Run<'_> {
     fn counts(&self) -> Result<BTreeMap<i64, u64>> {
         let mut counts = BTreeMap::new();
         self.for_each(|timestamp_ms, _| {
-            *counts.entry(timestamp_ms.div_euclid(self.length_ms)).or_default() += 1;
-            ensure!(counts.len() <= WINDOWS_MAX, "the samples need more than {WINDOWS_MAX} blocks");
+            *counts
+                .entry(timestamp_ms.div_euclid(self.length_ms))
+                .or_default() += 1;
+            ensure!(
+                counts.len() <= WINDOWS_MAX,
+                "the samples need more than {WINDOWS_MAX} blocks"
+            );
             Ok(())
         })?;
         Ok(counts)
@@ -85,8 +100,16 @@ impl Run<'_> {
             let window = timestamp_ms.div_euclid(self.length_ms);
             if windows.contains(&window) {
                 let labels = labels(&sample.labels, &self.args.labels)?;
-                let sample = Sample { timestamp_ms, value: sample.value };
-                found.entry(window).or_default().entry(labels).or_default().push(sample);
+                let sample = Sample {
+                    timestamp_ms,
+                    value: sample.value,
+                };
+                found
+                    .entry(window)
+                    .or_default()
+                    .entry(labels)
+                    .or_default()
+                    .push(sample);
             }
             Ok(())
         })?;
@@ -100,7 +123,9 @@ impl Run<'_> {
         let mut lines = LineReader::new(BufReader::new(file), TextFormat::OpenMetrics);
         while let Some(line) = lines.read()? {
             let Line::Sample(sample) = line else { continue };
-            let timestamp_ms = sample.timestamp_ms.context("expected timestamp for series got none")?;
+            let timestamp_ms = sample
+                .timestamp_ms
+                .context("expected timestamp for series got none")?;
             each(timestamp_ms, &sample)?;
         }
         Ok(())
@@ -110,28 +135,47 @@ impl Run<'_> {
     fn write(&self, window: i64, series: HashMap<Labels, Samples>) -> Result<(BlockMeta, u64)> {
         let mut series: Vec<_> = series.into_iter().collect();
         series.sort_by(|(a, _), (b, _)| a.iter().cmp(b.iter()));
-        let texts: BTreeSet<&str> =
-            series.iter().flat_map(|(labels, _)| labels.iter()).flat_map(|(name, value)| [name, value]).collect();
+        let texts: BTreeSet<&str> = series
+            .iter()
+            .flat_map(|(labels, _)| labels.iter())
+            .flat_map(|(name, value)| [name, value])
+            .collect();
         let symbols: Vec<&str> = texts.into_iter().collect();
         let fs: Arc<dyn Fs> = Arc::new(RealFs);
-        let mut writer = BlockWriter::create(&fs, &self.args.output, &format!("openmetrics-{window}"), &symbols)?;
+        let mut writer = BlockWriter::create(
+            &fs,
+            &self.args.output,
+            &format!("openmetrics-{window}"),
+            &symbols,
+        )?;
         let (mut min_ms, mut max_ms, mut n_repeated) = (i64::MAX, i64::MIN, 0);
-        for (labels, mut samples) in series.iter().map(|(labels, samples)| (labels, samples.clone())) {
+        for (labels, mut samples) in series
+            .iter()
+            .map(|(labels, samples)| (labels, samples.clone()))
+        {
             // The sort is stable: samples with one timestamp stay in file order.
             samples.sort_by_key(|sample| sample.timestamp_ms);
             samples.dedup_by(|sample, first| {
                 let is_repeated = sample.timestamp_ms == first.timestamp_ms;
-                n_repeated += u64::from(is_repeated && sample.value.to_bits() != first.value.to_bits());
+                n_repeated +=
+                    u64::from(is_repeated && sample.value.to_bits() != first.value.to_bits());
                 is_repeated
             });
             for sample in [&samples[0], &samples[samples.len() - 1]] {
-                (min_ms, max_ms) = (min_ms.min(sample.timestamp_ms), max_ms.max(sample.timestamp_ms));
+                (min_ms, max_ms) = (
+                    min_ms.min(sample.timestamp_ms),
+                    max_ms.max(sample.timestamp_ms),
+                );
             }
             let mut encoder = Encoder::new(StartTimestamps::Drop);
             samples.iter().for_each(|sample| encoder.push(*sample, 0));
             writer.add(labels.iter(), &encoder.finish())?;
         }
-        let description = Description { min_ms, max_ms: max_ms.saturating_add(1), ..Description::default() };
+        let description = Description {
+            min_ms,
+            max_ms: max_ms.saturating_add(1),
+            ..Description::default()
+        };
         Ok((writer.finish(description)?, n_repeated))
     }
 }
@@ -139,8 +183,17 @@ impl Run<'_> {
 /// Returns the labels of a series. Labels of the command line replace labels of the line.
 fn labels(line: &Pairs<'_>, common: &[(String, String)]) -> Result<Labels> {
     let is_own = |name: &str| common.iter().all(|(other, _)| other != name);
-    let own = line.iter().filter(|(name, _)| is_own(name)).map(|(name, value)| (&**name, &**value));
-    let mut pairs: Vec<_> = own.chain(common.iter().map(|(name, value)| (name.as_str(), value.as_str()))).collect();
+    let own = line
+        .iter()
+        .filter(|(name, _)| is_own(name))
+        .map(|(name, value)| (&**name, &**value));
+    let mut pairs: Vec<_> = own
+        .chain(
+            common
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+        )
+        .collect();
     // An empty value means no label.
     pairs.retain(|(_, value)| !value.is_empty());
     Labels::from_unsorted(&mut pairs).context("labels of a series")
@@ -169,10 +222,14 @@ fn groups(counts: &BTreeMap<i64, u64>) -> Result<Vec<BTreeSet<i64>>> {
     Ok(groups)
 }
 
-/// Returns the longest of 2 h, 6 h, 18 h and so on that does not exceed the maximum, but at least 2 h.
+/// Returns the longest of 2 h, 6 h, 18 h and so on that does not exceed the maximum, but at least 2
+/// h.
 fn block_length_ms(max_ms: i64) -> i64 {
     let lengths = (0..N_LENGTHS).map(|i| WINDOW_MS * 3_i64.pow(i));
-    lengths.take_while(|&length_ms| length_ms <= max_ms).last().unwrap_or(WINDOW_MS)
+    lengths
+        .take_while(|&length_ms| length_ms <= max_ms)
+        .last()
+        .unwrap_or(WINDOW_MS)
 }
 
 #[cfg(test)]
@@ -188,7 +245,10 @@ mod tests {
     fn blocks_of(text: &str, output: &Path, labels: &[(&str, &str)]) -> Result<()> {
         let input = output.join("input.om");
         std::fs::write(&input, text)?;
-        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let labels = labels
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
         let args = BackfillArgs {
             input,
             output: output.to_owned(),
@@ -213,15 +273,31 @@ mod tests {
             while let Some(series) = cursor.next(&mut damage) {
                 let mut columns = SampleColumns::default();
                 series.read(&mut columns, &mut damage);
-                let samples: Vec<_> = columns.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect();
-                found.push((block.meta().min_ms, block.meta().max_ms, format!("{:?}", series.labels()), samples));
+                let samples: Vec<_> = columns
+                    .iter()
+                    .map(|sample| (sample.timestamp_ms, sample.value))
+                    .collect();
+                found.push((
+                    block.meta().min_ms,
+                    block.meta().max_ms,
+                    format!("{:?}", series.labels()),
+                    samples,
+                ));
             }
         }
         found.sort_by_key(|(min_ms, ..)| *min_ms);
-        let (a, b) = (r#"[("__name__", "a_total"), ("x", "2")]"#, r#"[("__name__", "b"), ("x", "2")]"#);
+        let (a, b) = (
+            r#"[("__name__", "a_total"), ("x", "2")]"#,
+            r#"[("__name__", "b"), ("x", "2")]"#,
+        );
         let expect = [
             (-1000, -999, b.to_owned(), vec![(-1000, 5.0)]),
-            (7_200_000, 7_201_001, a.to_owned(), vec![(7_200_000, 1.0), (7_201_000, 2.0)]),
+            (
+                7_200_000,
+                7_201_001,
+                a.to_owned(),
+                vec![(7_200_000, 1.0), (7_201_000, 2.0)],
+            ),
         ];
         assert_eq!(found, expect);
         assert_eq!(damage.n_damaged(), 0);
@@ -239,11 +315,23 @@ mod tests {
     #[test]
     fn block_durations_are_those_of_prometheus() {
         let hours = |h: i64| h * 3_600_000;
-        for (max, expect) in [(0, 2), (2, 2), (5, 2), (6, 6), (17, 6), (24, 18), (1_000_000, 2 * 19_683)] {
+        for (max, expect) in [
+            (0, 2),
+            (2, 2),
+            (5, 2),
+            (6, 6),
+            (17, 6),
+            (24, 18),
+            (1_000_000, 2 * 19_683),
+        ] {
             assert_eq!(block_length_ms(hours(max)), hours(expect), "{max}");
         }
         let counts = BTreeMap::from([(1, SAMPLES_MAX), (2, 1), (3, SAMPLES_MAX - 1), (4, 1)]);
-        let expect = [BTreeSet::from([1]), BTreeSet::from([2, 3]), BTreeSet::from([4])];
+        let expect = [
+            BTreeSet::from([1]),
+            BTreeSet::from([2, 3]),
+            BTreeSet::from([4]),
+        ];
         assert_eq!(groups(&counts).unwrap(), expect);
         assert!(groups(&BTreeMap::from([(1, SAMPLES_MAX + 1)])).is_err());
     }

@@ -24,24 +24,48 @@ impl ChunkSizes {
     /// Returns the sizes with their names in JSON and in text.
     fn parts(&self) -> [(&'static str, &'static str, &Sizes); 5] {
         [
-            ("samplesPerFloatChunk", "samples per float chunk", &self.float_samples),
-            ("bytesPerFloatChunk", "bytes per float chunk", &self.float_bytes),
-            ("samplesPerHistogramChunk", "samples per histogram chunk", &self.histogram_samples),
-            ("bytesPerHistogramChunk", "bytes per histogram chunk", &self.histogram_bytes),
-            ("bucketsPerHistogramChunk", "buckets per histogram chunk", &self.histogram_buckets),
+            (
+                "samplesPerFloatChunk",
+                "samples per float chunk",
+                &self.float_samples,
+            ),
+            (
+                "bytesPerFloatChunk",
+                "bytes per float chunk",
+                &self.float_bytes,
+            ),
+            (
+                "samplesPerHistogramChunk",
+                "samples per histogram chunk",
+                &self.histogram_samples,
+            ),
+            (
+                "bytesPerHistogramChunk",
+                "bytes per histogram chunk",
+                &self.histogram_bytes,
+            ),
+            (
+                "bucketsPerHistogramChunk",
+                "buckets per histogram chunk",
+                &self.histogram_buckets,
+            ),
         ]
     }
 
     /// Prints a histogram of each size.
     pub(super) fn print(&self) -> String {
         let mut out = "\nCompaction analysis:\n\n".to_owned();
-        self.parts().iter().for_each(|(_, what, sizes)| sizes.print(what, self.n_chunks, &mut out));
+        self.parts()
+            .iter()
+            .for_each(|(_, what, sizes)| sizes.print(what, self.n_chunks, &mut out));
         out
     }
 
     /// Returns the number of chunks of each size.
     pub(super) fn json(&self) -> Value {
-        let parts = self.parts().map(|(key, _, sizes)| (key.to_owned(), json!(sizes.0)));
+        let parts = self
+            .parts()
+            .map(|(key, _, sizes)| (key.to_owned(), json!(sizes.0)));
         Value::Object(parts.into_iter().collect())
     }
 }
@@ -53,7 +77,9 @@ impl Sizes {
     }
 
     fn print(&self, what: &str, total: u64, out: &mut String) {
-        let (Some((&min, _)), Some((&max, _))) = (self.0.first_key_value(), self.0.last_key_value()) else {
+        let (Some((&min, _)), Some((&max, _))) =
+            (self.0.first_key_value(), self.0.last_key_value())
+        else {
             let _ = write!(out, "{what}: N/A\n\n");
             return;
         };
@@ -62,16 +88,22 @@ impl Sizes {
         let step = step(min, max);
         let start = min - min % step;
         let end = max - max % step + step;
-        let mut buckets =
-            vec![0; usize::try_from((end - start) / step + 1).expect("a number of steps fits into usize")];
+        let mut buckets = vec![
+            0;
+            usize::try_from((end - start) / step + 1)
+                .expect("a number of steps fits into usize")
+        ];
         for (size, n) in &self.0 {
-            buckets[usize::try_from((size - start) / step).expect("below the number of buckets")] += n;
+            buckets
+                [usize::try_from((size - start) / step).expect("below the number of buckets")] += n;
         }
         let _ = writeln!(out, "{what} (min/avg/max): {min}/{avg}/{max}");
-        let widths = [end, end + step, buckets.iter().copied().max().unwrap_or(0)].map(|n| n.to_string().len());
+        let widths = [end, end + step, buckets.iter().copied().max().unwrap_or(0)]
+            .map(|n| n.to_string().len());
         for (n, i) in buckets.iter().zip(0..) {
             let (lower, upper) = (i * step + start + 1, (i + 1) * step + start);
-            let bar = "#".repeat(usize::try_from(100 * n / total.max(1)).expect("at most a hundred"));
+            let bar =
+                "#".repeat(usize::try_from(100 * n / total.max(1)).expect("at most a hundred"));
             let [first, second, third] = widths;
             let _ = writeln!(out, "[{lower:first$}, {upper:second$}]: {n:third$} {bar}");
         }
@@ -95,7 +127,10 @@ mod tests {
 
     #[test]
     fn sizes_are_printed_as_bars() {
-        let mut sizes = ChunkSizes { n_chunks: 4, ..ChunkSizes::default() };
+        let mut sizes = ChunkSizes {
+            n_chunks: 4,
+            ..ChunkSizes::default()
+        };
         for size in [16, 22, 22, 120] {
             sizes.float_samples.add(size);
         }
@@ -103,7 +138,13 @@ mod tests {
         let expect = "\nCompaction analysis:\n\nsamples per float chunk (min/avg/max): 16/45/120\n\
                       [ 11,  20]: 1 #########################\n[ 21,  30]: 2 ##################################################\n";
         assert!(printed.starts_with(expect), "{printed}");
-        assert!(printed.contains("[111, 120]: 0 \n[121, 130]: 1 ####"), "{printed}");
-        assert!(printed.contains("bytes per float chunk: N/A\n\n"), "{printed}");
+        assert!(
+            printed.contains("[111, 120]: 0 \n[121, 130]: 1 ####"),
+            "{printed}"
+        );
+        assert!(
+            printed.contains("bytes per float chunk: N/A\n\n"),
+            "{printed}"
+        );
     }
 }

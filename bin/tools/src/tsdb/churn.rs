@@ -16,20 +16,28 @@ use crate::wal::time;
 /// Runs `varve tsdb churn` on a server or a data directory. Returns the damage of the directory.
 ///
 /// # Errors
-/// If the server cannot be reached, or the directory does not exist, is open elsewhere, or cannot be read.
+/// If the server cannot be reached, or the directory does not exist, is open elsewhere, or cannot
+/// be read.
 pub(super) fn churn(args: &ChurnArgs) -> Result<DamageReport> {
     let (found, damage) = match &args.path {
         Some(path) => churn_of_directory(path)?,
         None => (churn_of_server(args)?, DamageReport::default()),
     };
-    args.view.output.print(|| print(&found, args.limit), || &found);
+    args.view
+        .output
+        .print(|| print(&found, args.limit), || &found);
     Ok(damage)
 }
 
-/// Returns the report as text, with at most `limit` labels and metrics. Omits those with less than 1 % of the new
-/// series.
+/// Returns the report as text, with at most `limit` labels and metrics. Omits those with less than
+/// 1 % of the new series.
 fn print(found: &ChurnReport, limit: usize) -> String {
-    let ChurnReport { series, new_series, new_combinations, .. } = found;
+    let ChurnReport {
+        series,
+        new_series,
+        new_combinations,
+        ..
+    } = found;
     if found.earlier_series == 0 {
         let (start, end) = (time(found.start_ms), time(found.end_ms));
         return format!(
@@ -42,20 +50,43 @@ fn print(found: &ChurnReport, limit: usize) -> String {
     );
     let part = |n: u64| format!("{:.1} %", 100.0 * n as f64 / *new_series as f64);
     let is_large = |n: u64| n.saturating_mul(100) >= *new_series;
-    let labels = found.labels.iter().filter(|label| is_large(label.new_series)).take(limit).map(|label| {
-        let numbers = [label.new_series, label.new_values, label.new_series_alone].map(|n| n.to_string());
-        let [n_series, n_values, n_alone] = numbers;
-        [part(label.new_series), n_series, n_values, n_alone, label.label.clone(), label.metrics.join(", ")]
-    });
+    let labels = found
+        .labels
+        .iter()
+        .filter(|label| is_large(label.new_series))
+        .take(limit)
+        .map(|label| {
+            let numbers =
+                [label.new_series, label.new_values, label.new_series_alone].map(|n| n.to_string());
+            let [n_series, n_values, n_alone] = numbers;
+            [
+                part(label.new_series),
+                n_series,
+                n_values,
+                n_alone,
+                label.label.clone(),
+                label.metrics.join(", "),
+            ]
+        });
     let head = ["new", "series", "new values", "alone", "label", "metrics"];
     text.push_str(&table(&head, labels));
-    let metrics = found.metrics.iter().filter(|metric| is_large(metric.new_series)).take(limit).map(|metric| {
-        let by = match metric.label.as_str() {
-            "" => String::new(),
-            label => format!("{:.0} % by {label}", metric.percent),
-        };
-        [part(metric.new_series), metric.new_series.to_string(), metric.metric.clone(), by]
-    });
+    let metrics = found
+        .metrics
+        .iter()
+        .filter(|metric| is_large(metric.new_series))
+        .take(limit)
+        .map(|metric| {
+            let by = match metric.label.as_str() {
+                "" => String::new(),
+                label => format!("{:.0} % by {label}", metric.percent),
+            };
+            [
+                part(metric.new_series),
+                metric.new_series.to_string(),
+                metric.metric.clone(),
+                by,
+            ]
+        });
     text + "\n" + &table(&["new", "series", "metric", "cause"], metrics)
 }
 
@@ -66,9 +97,16 @@ fn churn_of_server(args: &ChurnArgs) -> Result<ChurnReport> {
 
 fn churn_of_directory(path: &Path) -> Result<(ChurnReport, DamageReport)> {
     let store = OfflineDb::open(path)?;
-    let Some(newest_ms) = store.db.stats().newest_ms else { bail!("data directory {path:?} has no samples") };
-    let found =
-        churn::find(&store.db, &QueryContext::unbounded(), newest_ms, churn::RANGE_MS).context("find new series")?;
+    let Some(newest_ms) = store.db.stats().newest_ms else {
+        bail!("data directory {path:?} has no samples")
+    };
+    let found = churn::find(
+        &store.db,
+        &QueryContext::unbounded(),
+        newest_ms,
+        churn::RANGE_MS,
+    )
+    .context("find new series")?;
     Ok((ChurnReport::of(found), store.damage))
 }
 
@@ -88,8 +126,12 @@ mod tests {
             new_values: 3,
             metrics: vec!["a".to_owned(), "b".to_owned()],
         };
-        let metric =
-            NewSeriesOfMetric { metric: "a".to_owned(), new_series: 750, label: "pod".to_owned(), percent: 100.0 };
+        let metric = NewSeriesOfMetric {
+            metric: "a".to_owned(),
+            new_series: 750,
+            label: "pod".to_owned(),
+            percent: 100.0,
+        };
         let found = ChurnReport {
             start_ms: 0,
             end_ms: 3_600_000,
@@ -101,9 +143,24 @@ mod tests {
             metrics: vec![metric],
         };
         let text = print(&found, 10);
-        assert!(text.contains("  75.0 %     750           3      2  pod    a, b\n"), "{text}");
-        assert!(text.contains("uid") && !text.contains("tiny") && text.contains("a       100 % by pod"), "{text}");
+        assert!(
+            text.contains("  75.0 %     750           3      2  pod    a, b\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("uid") && !text.contains("tiny") && text.contains("a       100 % by pod"),
+            "{text}"
+        );
         assert!(!print(&found, 1).contains("uid"));
-        assert!(print(&ChurnReport { earlier_series: 0, ..found }, 10).contains("the store is too young"));
+        assert!(
+            print(
+                &ChurnReport {
+                    earlier_series: 0,
+                    ..found
+                },
+                10
+            )
+            .contains("the store is too young")
+        );
     }
 }

@@ -14,14 +14,22 @@ pub(super) fn print<'a>(rows: impl IntoIterator<Item = &'a Vec<String>>) -> Stri
     let n_columns = rows.iter().map(|row| row.len()).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count() + PADDING).max().unwrap_or(0).max(WIDTH_MIN)
+        cells
+            .map(|cell| cell.chars().count() + PADDING)
+            .max()
+            .unwrap_or(0)
+            .max(WIDTH_MIN)
     };
     let widths: Vec<_> = (0..n_columns).map(width).collect();
     let mut text = String::new();
     for row in rows {
         for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let is_last = i + 1 == row.len();
-            text.push_str(&if is_last { cell.clone() } else { format!("{cell:<width$}") });
+            text.push_str(&if is_last {
+                cell.clone()
+            } else {
+                format!("{cell:<width$}")
+            });
         }
         text.push('\n');
     }
@@ -69,23 +77,47 @@ mod tests {
 
     #[test]
     fn columns_have_a_minimum_width() {
-        let rows = [vec!["a".to_owned(), "b".to_owned()], vec!["long enough to be wider".to_owned(), "c".to_owned()]];
-        assert_eq!(print(&rows), "a                        b\nlong enough to be wider  c\n");
-        assert_eq!(print(&[vec!["a".to_owned(), "b".to_owned()]]), "a            b\n");
+        let rows = [
+            vec!["a".to_owned(), "b".to_owned()],
+            vec!["long enough to be wider".to_owned(), "c".to_owned()],
+        ];
+        assert_eq!(
+            print(&rows),
+            "a                        b\nlong enough to be wider  c\n"
+        );
+        assert_eq!(
+            print(&[vec!["a".to_owned(), "b".to_owned()]]),
+            "a            b\n"
+        );
     }
 
     #[test]
     fn times_and_sizes_can_be_human_readable() {
         assert_eq!(time(1_795_251_960_999, false), "1795251960999");
-        assert_eq!(time(1_795_251_960_999, true), "2026-11-21 09:06:00 +0000 UTC");
-        assert_eq!((size(30_970, false), size(30_970, true)), ("30970".to_owned(), "30KiB250B".to_owned()));
-        assert_eq!((size(0, true), size(1 << 30, true)), ("0B".to_owned(), "1GiB".to_owned()));
+        assert_eq!(
+            time(1_795_251_960_999, true),
+            "2026-11-21 09:06:00 +0000 UTC"
+        );
+        assert_eq!(
+            (size(30_970, false), size(30_970, true)),
+            ("30970".to_owned(), "30KiB250B".to_owned())
+        );
+        assert_eq!(
+            (size(0, true), size(1 << 30, true)),
+            ("0B".to_owned(), "1GiB".to_owned())
+        );
     }
 
     #[test]
     fn durations_are_printed_as_in_go() {
-        let all =
-            [(0, "0s"), (5, "5ms"), (1500, "1.5s"), (359_922, "5m59.922s"), (7_200_000, "2h0m0s"), (-60_000, "-1m0s")];
+        let all = [
+            (0, "0s"),
+            (5, "5ms"),
+            (1500, "1.5s"),
+            (359_922, "5m59.922s"),
+            (7_200_000, "2h0m0s"),
+            (-60_000, "-1m0s"),
+        ];
         for (ms, expect) in all {
             assert_eq!(duration(ms), expect);
         }

@@ -9,7 +9,8 @@ use varve_fs::damage::DamageReport;
 use super::args::CompactArgs;
 use super::source::{open_varve, varve_damage};
 
-/// Runs `varve tsdb compact`: flushes, merges everything, and prints the result. Returns the damage that was found.
+/// Runs `varve tsdb compact`: flushes, merges everything, and prints the result. Returns the damage
+/// that was found.
 ///
 /// # Errors
 /// If the directory does not exist, is open elsewhere, or cannot be read or written.
@@ -28,7 +29,10 @@ pub(super) fn compact(args: &CompactArgs) -> Result<DamageReport> {
         after.blocks_index_bytes
     );
     if before.replayed.is_damaged() {
-        eprintln!("the damaged bytes of the WAL are in {:?}", args.path.join("quarantine"));
+        eprintln!(
+            "the damaged bytes of the WAL are in {:?}",
+            args.path.join("quarantine")
+        );
     }
     Ok(damage)
 }

@@ -28,12 +28,23 @@ pub(super) enum Format {
 
 /// Prints the samples by series, in label order.
 pub(super) fn dump(args: &DumpArgs, format: Format) -> Result<DamageReport> {
-    let selectors = args.selectors.iter().map(|selector| parse_matchers(selector)).collect::<Result<_>>()?;
-    let selection = Selection { selectors, range: TimeRange { start_ms: args.min_time, end_ms: args.max_time } };
+    let selectors = args
+        .selectors
+        .iter()
+        .map(|selector| parse_matchers(selector))
+        .collect::<Result<_>>()?;
+    let selection = Selection {
+        selectors,
+        range: TimeRange {
+            start_ms: args.min_time,
+            end_ms: args.max_time,
+        },
+    };
     let mut out = BufWriter::new(stdout());
     let sandbox = args.sandbox.sandbox_dir_root.as_deref();
-    let damage =
-        for_each(&args.path, sandbox, &selection, &mut |labels, columns| write(&mut out, format, labels, columns))?;
+    let damage = for_each(&args.path, sandbox, &selection, &mut |labels, columns| {
+        write(&mut out, format, labels, columns)
+    })?;
     if format == Format::OpenMetrics {
         writeln!(out, "# EOF")?;
     }
@@ -41,35 +52,73 @@ pub(super) fn dump(args: &DumpArgs, format: Format) -> Result<DamageReport> {
     Ok(damage)
 }
 
-fn write(out: &mut dyn Write, format: Format, labels: &[(&str, &str)], columns: &SampleColumns) -> Result<()> {
+fn write(
+    out: &mut dyn Write,
+    format: Format,
+    labels: &[(&str, &str)],
+    columns: &SampleColumns,
+) -> Result<()> {
     match format {
         Format::Prometheus => write_prometheus(out, labels, columns),
         Format::OpenMetrics => write_open_metrics(out, labels, columns),
     }
 }
 
-fn write_prometheus(out: &mut dyn Write, labels: &[(&str, &str)], columns: &SampleColumns) -> Result<()> {
-    let labels = labels.iter().map(|(key, value)| format!("{}={}", print_label(key), quoted(value)));
+fn write_prometheus(
+    out: &mut dyn Write,
+    labels: &[(&str, &str)],
+    columns: &SampleColumns,
+) -> Result<()> {
+    let labels = labels
+        .iter()
+        .map(|(key, value)| format!("{}={}", print_label(key), quoted(value)));
     let labels = format!("{{{}}}", labels.collect::<Vec<_>>().join(", "));
     let mut histograms = columns.histograms.iter().peekable();
     for (i, sample) in columns.iter().enumerate() {
         match histograms.next_if(|(idx, _)| *idx as usize == i) {
-            Some((_, histogram)) => writeln!(out, "{labels} {} {}", print_stored(histogram), sample.timestamp_ms)?,
-            None => writeln!(out, "{labels} {} {}", General(sample.value), sample.timestamp_ms)?,
+            Some((_, histogram)) => writeln!(
+                out,
+                "{labels} {} {}",
+                print_stored(histogram),
+                sample.timestamp_ms
+            )?,
+            None => writeln!(
+                out,
+                "{labels} {} {}",
+                General(sample.value),
+                sample.timestamp_ms
+            )?,
         }
     }
     Ok(())
 }
 
 /// Prints the samples before the first histogram, as promtool does.
-fn write_open_metrics(out: &mut dyn Write, labels: &[(&str, &str)], columns: &SampleColumns) -> Result<()> {
-    let name = labels.iter().find(|(name, _)| *name == METRIC_NAME).map_or("", |(_, value)| value);
+fn write_open_metrics(
+    out: &mut dyn Write,
+    labels: &[(&str, &str)],
+    columns: &SampleColumns,
+) -> Result<()> {
+    let name = labels
+        .iter()
+        .find(|(name, _)| *name == METRIC_NAME)
+        .map_or("", |(_, value)| value);
     let others = labels.iter().filter(|(name, _)| *name != METRIC_NAME);
-    let others = others.map(|(name, value)| format!("{name}={}", quoted(value))).collect::<Vec<_>>().join(",");
-    let n_floats = columns.histograms.first().map_or(columns.len(), |(idx, _)| *idx as usize);
+    let others = others
+        .map(|(name, value)| format!("{name}={}", quoted(value)))
+        .collect::<Vec<_>>()
+        .join(",");
+    let n_floats = columns
+        .histograms
+        .first()
+        .map_or(columns.len(), |(idx, _)| *idx as usize);
     for sample in columns.iter().take(n_floats) {
         let time_s = sample.timestamp_ms as f64 / 1000.0;
-        writeln!(out, "{name}{{{others}}} {} {time_s:.3}", General(sample.value))?;
+        writeln!(
+            out,
+            "{name}{{{others}}} {} {time_s:.3}",
+            General(sample.value)
+        )?;
     }
     Ok(())
 }
@@ -84,7 +133,10 @@ mod tests {
         let labels = [("__name__", "up"), ("a.b", "c\"d"), ("job", "x")];
         let mut columns = SampleColumns::default();
         for (timestamp_ms, value) in [(1500, 1e6), (2000, f64::NAN), (2500, f64::NEG_INFINITY)] {
-            columns.push(Sample { timestamp_ms, value });
+            columns.push(Sample {
+                timestamp_ms,
+                value,
+            });
         }
         let print = |format| {
             let mut out = Vec::new();
@@ -92,8 +144,14 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         let key = r#"{__name__="up", "a.b"="c\"d", job="x"}"#;
-        assert_eq!(print(Format::Prometheus), format!("{key} 1e+06 1500\n{key} NaN 2000\n{key} -Inf 2500\n"));
+        assert_eq!(
+            print(Format::Prometheus),
+            format!("{key} 1e+06 1500\n{key} NaN 2000\n{key} -Inf 2500\n")
+        );
         let key = r#"up{a.b="c\"d",job="x"}"#;
-        assert_eq!(print(Format::OpenMetrics), format!("{key} 1e+06 1.500\n{key} NaN 2.000\n{key} -Inf 2.500\n"));
+        assert_eq!(
+            print(Format::OpenMetrics),
+            format!("{key} 1e+06 1.500\n{key} NaN 2.000\n{key} -Inf 2.500\n")
+        );
     }
 }

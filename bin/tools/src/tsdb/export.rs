@@ -54,16 +54,36 @@ pub struct ExportArgs {
 pub(crate) fn export(args: &ExportArgs) -> Result<Verdict> {
     let store = OfflineDb::open(&args.path)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let mut matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
+    let mut matchers = args
+        .selector
+        .as_deref()
+        .map(parse_matchers)
+        .transpose()?
+        .unwrap_or_default();
     if !args.self_scraped && matchers.iter().all(|matcher| matcher.name() != "job") {
         matchers.push(Matcher::new(MatchOp::NotEqual, "job", self_scrape::JOB)?);
     }
-    let range = TimeRange { start_ms: args.start.unwrap_or(i64::MIN), end_ms: args.end.unwrap_or(i64::MAX) };
+    let range = TimeRange {
+        start_ms: args.start.unwrap_or(i64::MIN),
+        end_ms: args.end.unwrap_or(i64::MAX),
+    };
     let external_labels = args.external_labels.clone();
-    let options = ExportOptions { matchers, range, external_labels, ..ExportOptions::default() };
-    let blocks =
-        export_blocks(&store.db, &fs, &QueryContext::unbounded(), &args.to_blocks, &options).context("export")?;
-    args.output.print(|| block_table(&blocks), || blocks_json(&blocks));
+    let options = ExportOptions {
+        matchers,
+        range,
+        external_labels,
+        ..ExportOptions::default()
+    };
+    let blocks = export_blocks(
+        &store.db,
+        &fs,
+        &QueryContext::unbounded(),
+        &args.to_blocks,
+        &options,
+    )
+    .context("export")?;
+    args.output
+        .print(|| block_table(&blocks), || blocks_json(&blocks));
     let verdict = wal::verdict(&store.damage);
     if verdict == Verdict::Damaged {
         eprint!("{}", damage_lines(&store.damage));

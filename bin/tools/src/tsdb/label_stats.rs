@@ -33,7 +33,12 @@ pub(super) struct TopList {
 
 impl LabelStats {
     /// Adds a series: the part of the block's range without it, and the size of its samples.
-    pub(super) fn add<'l>(&mut self, labels: impl Iterator<Item = (&'l str, &'l str)>, uncovered_ms: u64, bytes: u64) {
+    pub(super) fn add<'l>(
+        &mut self,
+        labels: impl Iterator<Item = (&'l str, &'l str)>,
+        uncovered_ms: u64,
+        bytes: u64,
+    ) {
         self.n_series += 1;
         for (name, value) in labels {
             self.n_entries += 1;
@@ -66,12 +71,14 @@ impl LabelStats {
         (self.names.values().map(HashMap::len).sum(), self.n_entries)
     }
 
-    /// Returns the lists of promtool with at most `limit` entries each, for a block of the given duration.
+    /// Returns the lists of promtool with at most `limit` entries each, for a block of the given
+    /// duration.
     pub(super) fn lists(&self, length_ms: u64, limit: usize) -> Vec<TopList> {
         // Converts partial presence to a number of series that are present all or none of the time.
         let churned = |uncovered_ms: u64| (uncovered_ms as f64 / length_ms.max(1) as f64) as u64;
-        let sum =
-            |values: &HashMap<String, PairStats>, cost: fn(&PairStats) -> u64| values.values().map(cost).sum::<u64>();
+        let sum = |values: &HashMap<String, PairStats>, cost: fn(&PairStats) -> u64| {
+            values.values().map(cost).sum::<u64>()
+        };
         let list = |key, title, entries| TopList::new(key, title, entries, limit);
         vec![
             list(
@@ -83,19 +90,43 @@ impl LabelStats {
                 "churnByLabelName",
                 "Label names most involved in churning",
                 self.by_name(|values| {
-                    churned(values.values().fold(0, |sum, pair| sum.wrapping_add(pair.uncovered_ms)))
+                    churned(
+                        values
+                            .values()
+                            .fold(0, |sum, pair| sum.wrapping_add(pair.uncovered_ms)),
+                    )
                 }),
             ),
-            list("seriesByLabelPair", "Most common label pairs", self.by_pair(|pair| pair.n_series)),
+            list(
+                "seriesByLabelPair",
+                "Most common label pairs",
+                self.by_pair(|pair| pair.n_series),
+            ),
             list(
                 "valueLengthByLabelName",
                 "Label names with highest cumulative label value length",
                 self.by_name(|values| values.keys().map(|value| value.len() as u64).sum()),
             ),
-            list("valuesByLabelName", "Highest cardinality labels", self.by_name(|values| values.len() as u64)),
-            list("seriesByMetric", "Highest cardinality metric names", self.by_metric(|pair| pair.n_series)),
-            list("sampleBytesByMetric", "Metric names with most bytes of samples", self.by_metric(|pair| pair.bytes)),
-            list("sampleBytesByLabelPair", "Label pairs with most bytes of samples", self.by_pair(|pair| pair.bytes)),
+            list(
+                "valuesByLabelName",
+                "Highest cardinality labels",
+                self.by_name(|values| values.len() as u64),
+            ),
+            list(
+                "seriesByMetric",
+                "Highest cardinality metric names",
+                self.by_metric(|pair| pair.n_series),
+            ),
+            list(
+                "sampleBytesByMetric",
+                "Metric names with most bytes of samples",
+                self.by_metric(|pair| pair.bytes),
+            ),
+            list(
+                "sampleBytesByLabelPair",
+                "Label pairs with most bytes of samples",
+                self.by_pair(|pair| pair.bytes),
+            ),
             list(
                 "indexBytesByLabelName",
                 "Label names with most bytes of index (strings and postings)",
@@ -108,26 +139,47 @@ impl LabelStats {
     }
 
     fn by_name(&self, cost: impl Fn(&HashMap<String, PairStats>) -> u64) -> Vec<(u64, String)> {
-        self.names.iter().map(|(name, values)| (cost(values), name.clone())).collect()
+        self.names
+            .iter()
+            .map(|(name, values)| (cost(values), name.clone()))
+            .collect()
     }
 
     fn by_pair(&self, cost: impl Fn(&PairStats) -> u64) -> Vec<(u64, String)> {
-        let pairs = self.names.iter().flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
-        pairs.map(|(name, (value, pair))| (cost(pair), format!("{name}={value}"))).collect()
+        let pairs = self
+            .names
+            .iter()
+            .flat_map(|(name, values)| values.iter().map(move |value| (name, value)));
+        pairs
+            .map(|(name, (value, pair))| (cost(pair), format!("{name}={value}")))
+            .collect()
     }
 
     fn by_metric(&self, cost: impl Fn(&PairStats) -> u64) -> Vec<(u64, String)> {
         let metrics = self.names.get(METRIC_NAME).into_iter().flatten();
-        metrics.map(|(name, pair)| (cost(pair), name.clone())).collect()
+        metrics
+            .map(|(name, pair)| (cost(pair), name.clone()))
+            .collect()
     }
 }
 
 impl TopList {
     /// Creates a list of the `limit` largest entries. Equal ones are in alphabetical order.
-    fn new(key: &'static str, title: &'static str, mut entries: Vec<(u64, String)>, limit: usize) -> Self {
-        entries.sort_by(|(n, name), (other_n, other_name)| other_n.cmp(n).then_with(|| name.cmp(other_name)));
+    fn new(
+        key: &'static str,
+        title: &'static str,
+        mut entries: Vec<(u64, String)>,
+        limit: usize,
+    ) -> Self {
+        entries.sort_by(|(n, name), (other_n, other_name)| {
+            other_n.cmp(n).then_with(|| name.cmp(other_name))
+        });
         entries.truncate(limit);
-        Self { key, title, entries }
+        Self {
+            key,
+            title,
+            entries,
+        }
     }
 }
 
@@ -144,7 +196,10 @@ mod tests {
         let lists = stats.lists(100, 2);
         let top = |key: &str| {
             let list = lists.iter().find(|list| list.key == key).expect(key);
-            list.entries.iter().map(|(n, name)| format!("{n} {name}")).collect::<Vec<_>>()
+            list.entries
+                .iter()
+                .map(|(n, name)| format!("{n} {name}"))
+                .collect::<Vec<_>>()
         };
         for (key, expect) in [
             ("churnByLabelPair", ["2 job=y", "1 __name__=a"]),

@@ -29,7 +29,11 @@ pub(super) fn list(args: &ListArgs) -> Result<DamageReport> {
             for block in BlockSummary::list(&args.path)? {
                 // As in Prometheus, the end is exclusive.
                 let (min_ms, max_ms) = (block.range.start_ms, block.range.end_ms.saturating_add(1));
-                let counts = [block.n_samples.to_string(), "-".to_owned(), block.n_series.to_string()];
+                let counts = [
+                    block.n_samples.to_string(),
+                    "-".to_owned(),
+                    block.n_series.to_string(),
+                ];
                 rows.push(cells(
                     &block.number.to_string(),
                     min_ms,
@@ -72,9 +76,17 @@ fn print(rows: &[Vec<String>]) -> String {
 
 /// Returns the rows as objects. Whole numbers are numbers.
 fn json(rows: &[Vec<String>]) -> Vec<serde_json::Map<String, Value>> {
-    let value = |cell: &String| cell.parse::<i64>().map_or_else(|_| Value::from(cell.as_str()), Value::from);
-    let object =
-        |row: &Vec<String>| COLUMNS.iter().map(|(_, key)| (*key).to_owned()).zip(row.iter().map(value)).collect();
+    let value = |cell: &String| {
+        cell.parse::<i64>()
+            .map_or_else(|_| Value::from(cell.as_str()), Value::from)
+    };
+    let object = |row: &Vec<String>| {
+        COLUMNS
+            .iter()
+            .map(|(_, key)| (*key).to_owned())
+            .zip(row.iter().map(value))
+            .collect()
+    };
     rows.iter().map(object).collect()
 }
 
@@ -82,13 +94,31 @@ fn json(rows: &[Vec<String>]) -> Vec<serde_json::Map<String, Value>> {
 pub(super) fn row(meta: &BlockMeta, size: u64, human_readable: bool) -> Vec<String> {
     let stats = &meta.stats;
     let counts = [stats.n_samples, stats.n_chunks, stats.n_series].map(|n| n.to_string());
-    cells(&meta.ulid.to_string(), meta.min_ms, meta.max_ms, counts, size, human_readable)
+    cells(
+        &meta.ulid.to_string(),
+        meta.min_ms,
+        meta.max_ms,
+        counts,
+        size,
+        human_readable,
+    )
 }
 
-fn cells(name: &str, min_ms: i64, max_ms: i64, counts: [String; 3], size: u64, human_readable: bool) -> Vec<String> {
+fn cells(
+    name: &str,
+    min_ms: i64,
+    max_ms: i64,
+    counts: [String; 3],
+    size: u64,
+    human_readable: bool,
+) -> Vec<String> {
     let duration = columns::duration(max_ms.saturating_sub(min_ms));
     let mut cells = vec![name.to_owned()];
-    cells.extend([columns::time(min_ms, human_readable), columns::time(max_ms, human_readable), duration]);
+    cells.extend([
+        columns::time(min_ms, human_readable),
+        columns::time(max_ms, human_readable),
+        duration,
+    ]);
     cells.extend(counts);
     cells.push(columns::size(size, human_readable));
     cells
@@ -99,8 +129,14 @@ pub(super) fn size_of(dir: &Path) -> Result<u64> {
     let mut size = 0;
     for dir in [dir.to_owned(), dir.join("chunks")] {
         for entry in std::fs::read_dir(&dir).with_context(|| format!("list {dir:?}"))? {
-            let metadata = entry.and_then(|entry| entry.metadata()).with_context(|| format!("list {dir:?}"))?;
-            size += if metadata.is_file() { metadata.len() } else { 0 };
+            let metadata = entry
+                .and_then(|entry| entry.metadata())
+                .with_context(|| format!("list {dir:?}"))?;
+            size += if metadata.is_file() {
+                metadata.len()
+            } else {
+                0
+            };
         }
     }
     Ok(size)

@@ -1,8 +1,9 @@
-//! `varve tsdb`: promtool's tools for data directories, of Prometheus and of Varve, and Varve's own.
+//! `varve tsdb`: promtool's tools for data directories, of Prometheus and of Varve, and Varve's
+//! own.
 //!
-//! `source` opens either kind as a stream of series. A Prometheus directory is only read and may be in use. Its WAL is
-//! first converted to blocks in a scratch directory. A Varve directory must not be open elsewhere. Only `compact`, and
-//! `import` into it, change it.
+//! `source` opens either kind as a stream of series. A Prometheus directory is only read and may be
+//! in use. Its WAL is first converted to blocks in a scratch directory. A Varve directory must not
+//! be open elsewhere. Only `compact`, and `import` into it, change it.
 //!
 //! Exit codes are promtool's: 0 success, 1 failure or unreadable data.
 
@@ -58,8 +59,8 @@ pub fn run(command: &TsdbCommand) -> ExitCode {
     }
 }
 
-/// Builds blocks from a file in the OpenMetrics format and puts them where the server of the data directory `path`
-/// imports them from. Uses the empty directory `scratch`.
+/// Builds blocks from a file in the OpenMetrics format and puts them where the server of the data
+/// directory `path` imports them from. Uses the empty directory `scratch`.
 ///
 /// # Errors
 /// If the file is invalid, and for I/O errors.
@@ -73,7 +74,12 @@ pub(crate) fn stage_openmetrics(input: &Path, scratch: &Path, path: &Path) -> Re
         labels: Vec::new(),
         max_block_duration: Duration::from_secs(2 * 3600),
     })?;
-    import::stage(&ImportArgs { source, path, block_labels: Vec::new() }).map(drop)
+    import::stage(&ImportArgs {
+        source,
+        path,
+        block_labels: Vec::new(),
+    })
+    .map(drop)
 }
 
 /// Prints errors and returns the exit code.

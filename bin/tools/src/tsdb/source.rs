@@ -43,13 +43,20 @@ impl OfflineDb {
         match lock.as_ref().map(File::try_lock_shared) {
             None | Some(Ok(())) => {}
             Some(Err(TryLockError::WouldBlock)) => {
-                return Err(Error::Locked { path: lock_path }).with_context(|| format!("open data directory {path:?}"));
+                return Err(Error::Locked { path: lock_path })
+                    .with_context(|| format!("open data directory {path:?}"));
             }
-            Some(Err(TryLockError::Error(error))) => return Err(error).with_context(|| format!("lock {lock_path:?}")),
+            Some(Err(TryLockError::Error(error))) => {
+                return Err(error).with_context(|| format!("lock {lock_path:?}"));
+            }
         }
         let db = open_varve(path, Arc::new(ReadOnlyFs(Arc::new(RealFs))))?;
         let damage = varve_damage(&db, path)?;
-        Ok(Self { db, damage, _lock: lock })
+        Ok(Self {
+            db,
+            damage,
+            _lock: lock,
+        })
     }
 }
 
@@ -71,7 +78,12 @@ pub(super) fn varve_damage(db: &Db, path: &Path) -> Result<DamageReport> {
 /// If it does not exist, is open elsewhere, or cannot be read.
 pub(super) fn open_varve(path: &Path, fs: Arc<dyn Fs>) -> Result<Db> {
     ensure!(path.is_dir(), "data directory {path:?} does not exist");
-    let options = Options { wal_replay_concurrency: machine::cores(), background: false, fs, ..Options::default() };
+    let options = Options {
+        wal_replay_concurrency: machine::cores(),
+        background: false,
+        fs,
+        ..Options::default()
+    };
     Db::open(path, options).with_context(|| format!("open data directory {path:?}"))
 }
 
@@ -85,18 +97,29 @@ pub(crate) fn parse_matchers(selector: &str) -> Result<Vec<Matcher>> {
 
 /// Returns `true` if a label set matches all matchers.
 pub(crate) fn matches(matchers: &[Matcher], labels: &[(&str, &str)]) -> bool {
-    let value = |name: &str| labels.iter().find(|(other, _)| *other == name).map_or("", |(_, value)| value);
-    matchers.iter().all(|matcher| matcher.matches(value(matcher.name())))
+    let value = |name: &str| {
+        labels
+            .iter()
+            .find(|(other, _)| *other == name)
+            .map_or("", |(_, value)| value)
+    };
+    matchers
+        .iter()
+        .all(|matcher| matcher.matches(value(matcher.name())))
 }
 
 /// Opens the blocks of a Prometheus directory, in ascending order of time.
 ///
 /// # Errors
 /// If the directory cannot be listed or a block cannot be opened.
-pub(super) fn open_blocks(path: &Path, damage: &mut DamageReport) -> Result<Vec<(PathBuf, BlockReader)>> {
+pub(super) fn open_blocks(
+    path: &Path,
+    damage: &mut DamageReport,
+) -> Result<Vec<(PathBuf, BlockReader)>> {
     let dirs = BlockReader::list(&RealFs, path).context("list the blocks")?;
     let open = |dir: PathBuf| {
-        let block = BlockReader::open(&RealFs, &dir, damage).with_context(|| format!("open the block {dir:?}"))?;
+        let block = BlockReader::open(&RealFs, &dir, damage)
+            .with_context(|| format!("open the block {dir:?}"))?;
         Ok((dir, block))
     };
     let mut blocks = dirs.into_iter().map(open).collect::<Result<Vec<_>>>()?;
@@ -141,7 +164,8 @@ fn read_prometheus(
 ) -> Result<DamageReport> {
     let scratch = ScratchDir::create(sandbox)?;
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
-    let report = recover(&fs, path, scratch.path(), &default_options(4), &|_| {}).context("read the WAL")?;
+    let report =
+        recover(&fs, path, scratch.path(), &default_options(4), &|_| {}).context("read the WAL")?;
     let mut damage = report.damage;
     let mut blocks = open_blocks(path, &mut damage)?;
     blocks.extend(open_blocks(scratch.path(), &mut damage)?);
@@ -162,7 +186,11 @@ fn read_prometheus(
 
 fn read_varve(db: &Db, selection: &Selection, each: &mut Each<'_>) -> Result<()> {
     // A single selector uses the index. With several, all series are read, so that each comes once.
-    let matchers = if let [matchers] = &selection.selectors[..] { &matchers[..] } else { &[] };
+    let matchers = if let [matchers] = &selection.selectors[..] {
+        &matchers[..]
+    } else {
+        &[]
+    };
     let mut columns = SampleColumns::default();
     for series in db.select(&QueryContext::unbounded(), matchers, selection.range)? {
         let series = series?;
@@ -181,7 +209,11 @@ fn read_varve(db: &Db, selection: &Selection, each: &mut Each<'_>) -> Result<()>
 
 impl Selection {
     fn matches(&self, labels: &[(&str, &str)]) -> bool {
-        self.selectors.is_empty() || self.selectors.iter().any(|matchers| matches(matchers, labels))
+        self.selectors.is_empty()
+            || self
+                .selectors
+                .iter()
+                .any(|matchers| matches(matchers, labels))
     }
 }
 
@@ -192,8 +224,17 @@ mod tests {
     #[test]
     fn a_missing_label_equals_the_empty_string() {
         let labels = [("__name__", "up"), ("job", "a")];
-        for (selector, expect) in [("up", true), ("{job!='a'}", false), ("up{x=''}", true), ("up{x!=''}", false)] {
-            assert_eq!(matches(&parse_matchers(selector).unwrap(), &labels), expect, "{selector}");
+        for (selector, expect) in [
+            ("up", true),
+            ("{job!='a'}", false),
+            ("up{x=''}", true),
+            ("up{x!=''}", false),
+        ] {
+            assert_eq!(
+                matches(&parse_matchers(selector).unwrap(), &labels),
+                expect,
+                "{selector}"
+            );
         }
     }
 }

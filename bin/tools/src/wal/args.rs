@@ -17,7 +17,8 @@ pub enum WalCommand {
     Verify(InspectArgs),
     /// Print the records of a WAL
     Dump(DumpArgs),
-    /// Rewrite damaged files of a WAL with all intact records; without --write, only report what would be done
+    /// Rewrite damaged files of a WAL with all intact records; without --write, only report what
+    /// would be done
     Repair(RepairArgs),
     /// Replay a WAL without serving it, and print how long that takes
     Replay(ReplayArgs),
@@ -39,8 +40,8 @@ pub struct RecoverArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) to_blocks: PathBuf,
 
-    /// Memory target; chunks that do not fit are spilled to the output directory [0: half of the memory of the machine
-    /// or cgroup]
+    /// Memory target; chunks that do not fit are spilled to the output directory [0: half of the
+    /// memory of the machine or cgroup]
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
     pub(crate) memory: usize,
 
@@ -76,7 +77,9 @@ pub struct InspectArgs {
 
 /// Arguments of `varve wal repair`.
 #[derive(Debug, Clone, Args)]
-#[command(after_help = "Exit codes: 0 sound, 1 damage was found (and repaired with --write), 2 the command failed.")]
+#[command(
+    after_help = "Exit codes: 0 sound, 1 damage was found (and repaired with --write), 2 the command failed."
+)]
 pub struct RepairArgs {
     /// Data directory of Varve or Prometheus; no server may have it open
     #[arg(value_name = "DIR")]

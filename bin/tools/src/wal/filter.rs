@@ -31,15 +31,30 @@ impl Filter {
     /// # Errors
     /// If the record type is unknown, or the selector is invalid.
     pub(super) fn new(args: &DumpArgs, records: &[&str]) -> Result<Self> {
-        if let Some(name) = args.record_type.as_ref().filter(|name| !records.contains(&name.as_str())) {
-            bail!("unknown record type {name:?}; known types: {}", records.join(", "));
+        if let Some(name) = args
+            .record_type
+            .as_ref()
+            .filter(|name| !records.contains(&name.as_str()))
+        {
+            bail!(
+                "unknown record type {name:?}; known types: {}",
+                records.join(", ")
+            );
         }
-        let matchers = args.selector.as_deref().map(parse_matchers).transpose()?.unwrap_or_default();
+        let matchers = args
+            .selector
+            .as_deref()
+            .map(parse_matchers)
+            .transpose()?
+            .unwrap_or_default();
         Ok(Self {
             record: args.record_type.clone(),
             series: args.series,
             matchers,
-            range: TimeRange { start_ms: args.start.unwrap_or(i64::MIN), end_ms: args.end.unwrap_or(i64::MAX) },
+            range: TimeRange {
+                start_ms: args.start.unwrap_or(i64::MIN),
+                end_ms: args.end.unwrap_or(i64::MAX),
+            },
             matching: HashSet::new(),
             families: HashSet::new(),
         })
@@ -51,15 +66,22 @@ impl Filter {
     }
 
     /// Adds a series to the matching ones if its labels match.
-    pub(super) fn learn<'a>(&mut self, series: u64, labels: impl Iterator<Item = (&'a str, &'a str)>) {
+    pub(super) fn learn<'a>(
+        &mut self,
+        series: u64,
+        labels: impl Iterator<Item = (&'a str, &'a str)>,
+    ) {
         let labels: Vec<_> = labels.collect();
         if !self.labels(&labels) {
             return;
         }
         self.matching.insert(series);
         if let Some((_, name)) = labels.iter().find(|(name, _)| *name == METRIC_NAME) {
-            let families = FAMILY_SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(suffix));
-            self.families.extend(families.chain([*name]).map(str::to_owned));
+            let families = FAMILY_SUFFIXES
+                .iter()
+                .filter_map(|suffix| name.strip_suffix(suffix));
+            self.families
+                .extend(families.chain([*name]).map(str::to_owned));
         }
     }
 
@@ -70,7 +92,8 @@ impl Filter {
 
     /// Returns `true` if a series is included.
     pub(super) fn series(&self, series: u64) -> bool {
-        self.series.is_none_or(|wanted| wanted == series) && (!self.needs_labels() || self.matching.contains(&series))
+        self.series.is_none_or(|wanted| wanted == series)
+            && (!self.needs_labels() || self.matching.contains(&series))
     }
 
     /// Returns `true` if a series with these labels and an unknown ref is included.

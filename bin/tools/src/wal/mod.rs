@@ -1,7 +1,8 @@
 //! `varve wal`: inspect, verify, dump, repair and replay a WAL, and recover blocks from one.
 //!
-//! `directory` detects whether a data directory is Varve's or Prometheus'. `varve` and `prometheus` have the tools for
-//! each. Reports go to standard output, progress and diagnostics to standard error.
+//! `directory` detects whether a data directory is Varve's or Prometheus'. `varve` and `prometheus`
+//! have the tools for each. Reports go to standard output, progress and diagnostics to standard
+//! error.
 //!
 //! Exit codes, for scripts: 0 sound, 1 damage was found, 2 the command failed.
 

@@ -49,7 +49,8 @@ impl Progress {
         Self::drawn_on(ProgressDrawTarget::stderr_with_hz(DRAWS_PER_S), what, unit)
     }
 
-    /// Starts a display for work that prints to standard output, without a bar if that is the same terminal.
+    /// Starts a display for work that prints to standard output, without a bar if that is the same
+    /// terminal.
     pub(crate) fn with_output(what: &'static str, unit: Unit) -> Self {
         match stdout().is_terminal() {
             true => Self::drawn_on(ProgressDrawTarget::hidden(), what, unit),
@@ -58,9 +59,17 @@ impl Progress {
     }
 
     fn drawn_on(target: ProgressDrawTarget, what: &'static str, unit: Unit) -> Self {
-        let bar = ProgressBar::with_draw_target(None, target).with_style(style(unit)).with_prefix(what);
+        let bar = ProgressBar::with_draw_target(None, target)
+            .with_style(style(unit))
+            .with_prefix(what);
         let started = Instant::now();
-        Self { started, what, unit, bar, line: (!stderr().is_terminal()).then(|| Mutex::new(started)) }
+        Self {
+            started,
+            what,
+            unit,
+            bar,
+            line: (!stderr().is_terminal()).then(|| Mutex::new(started)),
+        }
     }
 
     /// Runs `work` with a function that updates the display, and removes the bar.
@@ -81,7 +90,11 @@ impl Progress {
         let mut line_at = line_at.lock();
         if line_at.elapsed() >= LINE_INTERVAL {
             *line_at = Instant::now();
-            eprintln!("{}: {}", self.what, line(self.unit, done, total, self.started.elapsed(), more));
+            eprintln!(
+                "{}: {}",
+                self.what,
+                line(self.unit, done, total, self.started.elapsed(), more)
+            );
         }
     }
 
@@ -94,22 +107,37 @@ impl Progress {
 
 fn style(unit: Unit) -> ProgressStyle {
     // The last field is truncated at the width of the terminal, so that the line does not wrap.
-    let style = ProgressStyle::with_template("{prefix} [{bar:20}] {percent:>3}% {rate}, {eta} left {wide_msg}");
+    let style = ProgressStyle::with_template(
+        "{prefix} [{bar:20}] {percent:>3}% {rate}, {eta} left {wide_msg}",
+    );
     let rate = move |state: &ProgressState, out: &mut dyn fmt::Write| {
         // Writing to a string does not fail.
         let _ = write!(out, "{}/s", unit.amount(state.per_sec() as u64));
     };
-    style.expect("the template is sound").with_key("rate", rate).progress_chars("=> ")
+    style
+        .expect("the template is sound")
+        .with_key("rate", rate)
+        .progress_chars("=> ")
 }
 
 fn line(unit: Unit, done: u64, total: u64, elapsed: Duration, more: &str) -> String {
-    let part = if total == 0 { 1.0 } else { (done as f64 / total as f64).min(1.0) };
+    let part = if total == 0 {
+        1.0
+    } else {
+        (done as f64 / total as f64).min(1.0)
+    };
     let rate = unit.amount((done as f64 / elapsed.as_secs_f64().max(0.001)) as u64);
     let left = match part > 0.01 {
         true => format!(", {:.0}s left", elapsed.as_secs_f64() * (1.0 - part) / part),
         false => String::new(),
     };
-    format!("{:.0}% of {}, {rate}/s{left} {more}", part * 100.0, unit.amount(total)).trim_end().to_owned()
+    format!(
+        "{:.0}% of {}, {rate}/s{left} {more}",
+        part * 100.0,
+        unit.amount(total)
+    )
+    .trim_end()
+    .to_owned()
 }
 
 #[cfg(test)]
@@ -119,7 +147,13 @@ mod tests {
     #[test]
     fn a_line_has_percentage_rate_and_time_left() {
         let (second, ten) = (Duration::from_secs(1), Duration::from_secs(10));
-        assert_eq!(line(Unit::Bytes, 1 << 20, 4 << 20, ten, "x"), "25% of 4.0 MiB, 102.4 KiB/s, 30s left x");
-        assert_eq!(line(Unit::Series, 0, 4000, second, ""), "0% of 4,000 series, 0 series/s");
+        assert_eq!(
+            line(Unit::Bytes, 1 << 20, 4 << 20, ten, "x"),
+            "25% of 4.0 MiB, 102.4 KiB/s, 30s left x"
+        );
+        assert_eq!(
+            line(Unit::Series, 0, 4000, second, ""),
+            "0% of 4,000 series, 0 series/s"
+        );
     }
 }

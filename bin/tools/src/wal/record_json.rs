@@ -13,7 +13,11 @@ use crate::output::Output;
 
 /// Returns labels as an object.
 pub(super) fn labels<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Value {
-    Value::Object(labels.map(|(name, value)| (name.to_owned(), json!(value))).collect::<Map<_, _>>())
+    Value::Object(
+        labels
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect::<Map<_, _>>(),
+    )
 }
 
 /// Returns a sample. Its value is a string, since JSON has no NaN and no infinities.
@@ -35,7 +39,8 @@ pub(super) fn exemplar(exemplar: &Exemplar) -> Value {
     json!({"timestamp_ms": exemplar.timestamp_ms, "value": value, "labels": labels(exemplar.labels.iter())})
 }
 
-/// Prints a record on one line of JSON, or as text with a line per item, unless the filter excludes all of it.
+/// Prints a record on one line of JSON, or as text with a line per item, unless the filter excludes
+/// all of it.
 pub(super) fn print(
     out: &mut impl Write,
     filter: &Filter,
@@ -54,12 +59,16 @@ pub(super) fn print(
     let text = match format {
         Output::Json => {
             let mut json = json!({"path": path, "offset": offset, "type": name, "items": items});
-            fields.iter().for_each(|(field, value)| json[*field] = value.clone());
+            fields
+                .iter()
+                .for_each(|(field, value)| json[*field] = value.clone());
             json.to_string()
         }
         Output::Table => {
             let head = format!("{}:{offset} {name} ({} items)", path.display(), items.len());
-            items.iter().fold(head, |text, item| format!("{text}\n  {item}"))
+            items
+                .iter()
+                .fold(head, |text, item| format!("{text}\n  {item}"))
         }
     };
     // A failed write to standard output ends the process.

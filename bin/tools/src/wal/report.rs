@@ -14,7 +14,11 @@ const DAMAGE_LISTED: usize = 50;
 
 /// Returns the verdict on a directory.
 pub(crate) fn verdict(damage: &DamageReport) -> Verdict {
-    if damage.n_damaged() == 0 { Verdict::Sound } else { Verdict::Damaged }
+    if damage.n_damaged() == 0 {
+        Verdict::Sound
+    } else {
+        Verdict::Damaged
+    }
 }
 
 /// Lists damage, one line each, after an empty line. Returns an empty string if there is no damage.
@@ -27,11 +31,18 @@ pub(crate) fn damage_lines(damage: &DamageReport) -> String {
             (DamageKind::Missing, 0) => String::new(),
             (_, offset) => format!("byte {offset}: "),
         };
-        text.push_str(&format!("\n{}: {offset}{kind}: {}", damage.path.display(), damage.reason));
+        text.push_str(&format!(
+            "\n{}: {offset}{kind}: {}",
+            damage.path.display(),
+            damage.reason
+        ));
     }
     let n_damaged = damage.n_damaged() + damage.count(DamageKind::TornTail);
     if n_damaged > DAMAGE_LISTED as u64 {
-        text.push_str(&format!("\n... and {} more, see --output json", n_damaged - DAMAGE_LISTED as u64));
+        text.push_str(&format!(
+            "\n... and {} more, see --output json",
+            n_damaged - DAMAGE_LISTED as u64
+        ));
     }
     if !text.is_empty() {
         text.push('\n');
@@ -61,16 +72,26 @@ pub(super) fn damage_json(damage: &Damage) -> Value {
 
 /// Formats a timestamp as RFC 3339, or as milliseconds if it has no calendar date.
 pub(crate) fn time(timestamp_ms: i64) -> String {
-    Timestamp::from_millisecond(timestamp_ms).map_or_else(|_| timestamp_ms.to_string(), |time| time.to_string())
+    Timestamp::from_millisecond(timestamp_ms)
+        .map_or_else(|_| timestamp_ms.to_string(), |time| time.to_string())
 }
 
 /// Prints a table of Prometheus' blocks.
 pub(crate) fn block_table(blocks: &[BlockMeta]) -> String {
     let row = |block: &BlockMeta| {
         let (from, to, stats) = (time(block.min_ms), time(block.max_ms), &block.stats);
-        vec![block.ulid.to_string(), from, to, stats.n_series.to_string(), stats.n_samples.to_string()]
+        vec![
+            block.ulid.to_string(),
+            from,
+            to,
+            stats.n_series.to_string(),
+            stats.n_samples.to_string(),
+        ]
     };
-    table(&["block", "from", "to", "series", "samples"], blocks.iter().map(row))
+    table(
+        &["block", "from", "to", "series", "samples"],
+        blocks.iter().map(row),
+    )
 }
 
 /// Returns Prometheus' blocks as JSON.
@@ -95,21 +116,44 @@ pub(super) type Field = (&'static str, &'static str, Value);
 pub(super) fn cost_fields() -> Vec<Field> {
     let usage = process::usage(std::process::id()).ok();
     vec![
-        ("cpuSeconds", "CPU seconds", json!(usage.map(|usage| usage.cpu.as_secs_f64()))),
-        ("peakBytes", "peak memory in bytes", json!(usage.map(|usage| usage.peak_bytes))),
+        (
+            "cpuSeconds",
+            "CPU seconds",
+            json!(usage.map(|usage| usage.cpu.as_secs_f64())),
+        ),
+        (
+            "peakBytes",
+            "peak memory in bytes",
+            json!(usage.map(|usage| usage.peak_bytes)),
+        ),
     ]
 }
 
 /// Prints fields as a table, without those that are `null`.
 pub(super) fn field_table(fields: &[Field]) -> String {
-    let text = |value: &Value| value.as_f64().filter(|_| value.is_f64()).map(|value| format!("{value:.3}"));
+    let text = |value: &Value| {
+        value
+            .as_f64()
+            .filter(|_| value.is_f64())
+            .map(|value| format!("{value:.3}"))
+    };
     let fields = fields.iter().filter(|(.., value)| !value.is_null());
-    table(&[], fields.map(|(_, label, value)| vec![(*label).to_owned(), text(value).unwrap_or(value.to_string())]))
+    table(
+        &[],
+        fields.map(|(_, label, value)| {
+            vec![
+                (*label).to_owned(),
+                text(value).unwrap_or(value.to_string()),
+            ]
+        }),
+    )
 }
 
 /// Returns fields and damage as JSON.
 pub(super) fn field_json(owner: &str, fields: &[Field], damage: &DamageReport) -> Value {
-    let fields = fields.iter().map(|(name, _, value)| ((*name).to_owned(), value.clone()));
+    let fields = fields
+        .iter()
+        .map(|(name, _, value)| ((*name).to_owned(), value.clone()));
     let mut json = Value::Object(fields.collect());
     json["owner"] = json!(owner);
     json["damage"] = json!(damage.entries().iter().map(damage_json).collect::<Vec<_>>());

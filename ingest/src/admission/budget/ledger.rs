@@ -1,12 +1,13 @@
-//! The ledger applies the budget policy in force: it adds the names of teams, the number of series in the store, and
-//! the clock.
+//! The ledger applies the budget policy in force: it adds the names of teams, the number of series
+//! in the store, and the clock.
 //!
-//! Threads: one lock, held briefly. A request takes it once for its samples, and once for each series that it creates.
-//! It may be taken while a lock of the store is held, but no lock of the store is taken under it. A thread that waits
-//! for a rate blocks on a condition variable until the bucket has refilled, budgets change, or its deadline has passed.
+//! Threads: one lock, held briefly. A request takes it once for its samples, and once for each
+//! series that it creates. It may be taken while a lock of the store is held, but no lock of the
+//! store is taken under it. A thread that waits for a rate blocks on a condition variable until the
+//! bucket has refilled, budgets change, or its deadline has passed.
 //!
-//! Crash: nothing is persisted. After a start, series of the log belong to the team of their label. Series of a team
-//! that the sender names belong to it again with their next sample.
+//! Crash: nothing is persisted. After a start, series of the log belong to the team of their label.
+//! Series of a team that the sender names belong to it again with their next sample.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,7 +57,12 @@ impl Ledger {
         Self {
             db,
             started: Instant::now(),
-            state: Mutex::new(State { budgets, names: TeamNames::default(), policy, n_changes: 0 }),
+            state: Mutex::new(State {
+                budgets,
+                names: TeamNames::default(),
+                policy,
+                n_changes: 0,
+            }),
             changed: Condvar::new(),
             has_label: AtomicBool::new(false),
             bounds_samples: AtomicBool::new(false),
@@ -73,7 +79,12 @@ impl Ledger {
         let label = budgets.team_label.clone();
         state.budgets = budgets;
         state.n_changes += 1;
-        let State { budgets, names, policy, .. } = &mut *state;
+        let State {
+            budgets,
+            names,
+            policy,
+            ..
+        } = &mut *state;
         for (team, name) in names.iter() {
             policy.set(team, budgets.teams.get(&**name).copied(), now);
         }
@@ -81,27 +92,33 @@ impl Ledger {
         for name in names {
             self.team_in(&mut state, &name);
         }
-        self.bounds_samples.store(state.policy.bounds_samples(), Ordering::Relaxed);
+        self.bounds_samples
+            .store(state.policy.bounds_samples(), Ordering::Relaxed);
         self.has_label.store(label.is_some(), Ordering::Relaxed);
         drop(state);
         self.changed.notify_all();
         if is_other_label {
-            self.db.set_group_label(label.as_deref(), |name| self.team_named(name).group());
+            self.db
+                .set_group_label(label.as_deref(), |name| self.team_named(name).group());
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns the generation of the assignment of label sets to teams. Routes cached under another generation are
-    /// invalid.
+    /// Returns the generation of the assignment of label sets to teams. Routes cached under another
+    /// generation are invalid.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// Returns the team that a sender names: [`Team::OTHER`] if the sender may not name it. So invented names neither
-    /// get ids nor budgets of their own.
+    /// Returns the team that a sender names: [`Team::OTHER`] if the sender may not name it. So
+    /// invented names neither get ids nor budgets of their own.
     pub(crate) fn team_sent(&self, name: &str, user: Option<&str>) -> Team {
         let mut state = self.state.lock();
-        if state.budgets.may_name(name, user) { self.team_in(&mut state, name) } else { Team::OTHER }
+        if state.budgets.may_name(name, user) {
+            self.team_in(&mut state, name)
+        } else {
+            Team::OTHER
+        }
     }
 
     /// Returns the team of a label value.
@@ -116,21 +133,34 @@ impl Ledger {
             return Team::NONE;
         }
         let mut state = self.state.lock();
-        let value = state.budgets.team_label.as_deref().and_then(|label| labels.get(label)).map(str::to_owned);
+        let value = state
+            .budgets
+            .team_label
+            .as_deref()
+            .and_then(|label| labels.get(label))
+            .map(str::to_owned);
         value.map_or(Team::NONE, |name| self.team_in(&mut state, &name))
     }
 
     fn team_in(&self, state: &mut State, name: &str) -> Team {
-        let State { budgets, names, policy, .. } = state;
+        let State {
+            budgets,
+            names,
+            policy,
+            ..
+        } = state;
         let now = self.now();
         if let Some(team) = names.find(name) {
             policy.note_use(team, now);
             return team;
         }
-        let team = names.get(name, |team| policy.is_idle(team, self.db.n_series_of(team.group()), now));
+        let team = names.get(name, |team| {
+            policy.is_idle(team, self.db.n_series_of(team.group()), now)
+        });
         if team != Team::OTHER {
             policy.open(team, budgets.teams.get(name).copied(), now);
-            self.bounds_samples.store(policy.bounds_samples(), Ordering::Relaxed);
+            self.bounds_samples
+                .store(policy.bounds_samples(), Ordering::Relaxed);
         }
         team
     }
@@ -139,10 +169,19 @@ impl Ledger {
     ///
     /// # Errors
     /// The reason of the denial.
-    pub(crate) fn admit_series(&self, team: Team, refusal: Option<Denied>) -> Result<Grant<'_>, Denied> {
+    pub(crate) fn admit_series(
+        &self,
+        team: Team,
+        refusal: Option<Denied>,
+    ) -> Result<Grant<'_>, Denied> {
         let mut state = self.state.lock();
-        let active = Active { team: self.db.n_series_of(team.group()), total: self.db.n_series() };
-        state.policy.admit_series(team, active, refusal, self.now())?;
+        let active = Active {
+            team: self.db.n_series_of(team.group()),
+            total: self.db.n_series(),
+        };
+        state
+            .policy
+            .admit_series(team, active, refusal, self.now())?;
         Ok(Grant { ledger: self, team })
     }
 
@@ -151,8 +190,13 @@ impl Ledger {
         self.bounds_samples.load(Ordering::Relaxed)
     }
 
-    /// Takes the samples of a request from the budgets of their teams. Calls `denied` for each team that must wait.
-    pub(crate) fn admit_samples(&self, by_team: &[(Team, u64)], mut denied: impl FnMut(Team, Denied)) {
+    /// Takes the samples of a request from the budgets of their teams. Calls `denied` for each team
+    /// that must wait.
+    pub(crate) fn admit_samples(
+        &self,
+        by_team: &[(Team, u64)],
+        mut denied: impl FnMut(Team, Denied),
+    ) {
         let (mut state, now) = (self.state.lock(), self.now());
         for &(team, n) in by_team {
             if let Err(reason) = state.policy.admit_samples(team, n, now) {
@@ -169,26 +213,39 @@ impl Ledger {
     /// Counts the samples of a request.
     pub(crate) fn count_samples(&self, by_team: &[(Team, u64)]) {
         let (mut state, now) = (self.state.lock(), self.now());
-        by_team.iter().for_each(|&(team, n)| state.policy.count_samples(team, n, now));
+        by_team
+            .iter()
+            .for_each(|&(team, n)| state.policy.count_samples(team, n, now));
     }
 
-    /// Checks whether the samples of any request would be denied now. `team` is the team that the sender names.
+    /// Checks whether the samples of any request would be denied now. `team` is the team that the
+    /// sender names.
     ///
     /// # Errors
     /// The reason of the denial.
     pub(crate) fn check_samples(&self, team: Option<Team>) -> Result<(), Denied> {
         // Fast path: no budget bounds samples.
-        if self.bounds_samples() { self.state.lock().check_samples(team, self.now()) } else { Ok(()) }
+        if self.bounds_samples() {
+            self.state.lock().check_samples(team, self.now())
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits until samples would be admitted.
     ///
     /// # Errors
     /// The reason of the denial, at the deadline.
-    pub(crate) fn wait_for_samples(&self, team: Option<Team>, deadline: Instant) -> Result<(), Denied> {
+    pub(crate) fn wait_for_samples(
+        &self,
+        team: Option<Team>,
+        deadline: Instant,
+    ) -> Result<(), Denied> {
         let mut state = self.state.lock();
         loop {
-            let Err(denied) = state.check_samples(team, self.now()) else { return Ok(()) };
+            let Err(denied) = state.check_samples(team, self.now()) else {
+                return Ok(());
+            };
             let left = deadline.saturating_duration_since(Instant::now());
             let wait = match denied {
                 Denied::Temporary(_, wait) if !left.is_zero() => wait.min(left),
@@ -202,7 +259,9 @@ impl Ledger {
     pub(crate) fn wait(&self, timeout: Duration) {
         let mut state = self.state.lock();
         let n_changes = state.n_changes;
-        let _either = self.changed.wait_while_for(&mut state, |state| state.n_changes == n_changes, timeout);
+        let _either =
+            self.changed
+                .wait_while_for(&mut state, |state| state.n_changes == n_changes, timeout);
     }
 
     /// Returns the name of a team.
@@ -216,7 +275,12 @@ impl Ledger {
         let State { names, policy, .. } = &mut *state;
         let mut teams: Vec<_> = names
             .iter()
-            .map(|(team, name)| (team, policy.status(team, name, self.db.n_series_of(team.group()), now)))
+            .map(|(team, name)| {
+                (
+                    team,
+                    policy.status(team, name, self.db.n_series_of(team.group()), now),
+                )
+            })
             .filter(|(team, status)| *team != Team::OTHER || status.is_used())
             .map(|(_, status)| status)
             .collect();

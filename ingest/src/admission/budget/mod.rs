@@ -1,12 +1,14 @@
-//! Budgets: active series, new series per second and samples per second, in total and for each team.
+//! Budgets: active series, new series per second and samples per second, in total and for each
+//! team.
 //!
-//! A team is a name: the value of a configured label, or the name that a sender gives. It selects a budget and does not
-//! isolate data. `policy` makes the decisions and is pure. `ledger` supplies the store, the teams (`teams`) and the
-//! time. Rationale: docs/decisions/ingest/0011-admission.md.
+//! A team is a name: the value of a configured label, or the name that a sender gives. It selects a
+//! budget and does not isolate data. `policy` makes the decisions and is pure. `ledger` supplies
+//! the store, the teams (`teams`) and the time. Rationale: docs/decisions/ingest/0011-admission.md.
 //!
-//! A team always gets its guarantee. Above its guarantee it borrows what other teams leave unused, up to its own
-//! maximum and while all teams together are within the total budget. When the other teams need their share, *new*
-//! series and samples of the borrower are denied. An existing series is never removed.
+//! A team always gets its guarantee. Above its guarantee it borrows what other teams leave unused,
+//! up to its own maximum and while all teams together are within the total budget. When the other
+//! teams need their share, *new* series and samples of the borrower are denied. An existing series
+//! is never removed.
 
 mod ledger;
 mod policy;
@@ -50,8 +52,8 @@ pub struct Budgets {
     pub total: Amounts,
     /// Budgets by team name. The empty name stands for series without a team.
     pub teams: BTreeMap<String, TeamBudget>,
-    /// The users and tokens that may name a team of `teams`. A team without an entry may be named by the user or token
-    /// of its own name.
+    /// The users and tokens that may name a team of `teams`. A team without an entry may be named
+    /// by the user or token of its own name.
     pub senders: BTreeMap<String, BTreeSet<String>>,
     /// The maximum of each team that is not in `teams`.
     pub team_maximum: Amounts,
@@ -62,7 +64,8 @@ pub struct Budgets {
 #[error("{0}")]
 pub struct BudgetError(String);
 
-/// Maximum of any amount: more than one machine handles, and small enough that no sum of amounts overflows.
+/// Maximum of any amount: more than one machine handles, and small enough that no sum of amounts
+/// overflows.
 pub const AMOUNT_MAX: u64 = 1_000_000_000_000;
 
 /// An amount: its key in the configuration, and its field.
@@ -70,7 +73,9 @@ type Field = (&'static str, fn(&Amounts) -> Option<u64>);
 
 const FIELDS: [Field; 3] = [
     ("active_series", |amounts| amounts.active_series),
-    ("new_series_per_second", |amounts| amounts.new_series_per_second),
+    ("new_series_per_second", |amounts| {
+        amounts.new_series_per_second
+    }),
     ("samples_per_second", |amounts| amounts.samples_per_second),
 ];
 
@@ -85,8 +90,15 @@ impl Budgets {
         if self.teams.len() > TEAMS_MAX - 2 {
             return invalid(format!("teams: more than {}", TEAMS_MAX - 2));
         }
-        if let Some(name) = self.teams.keys().find(|name| name.len() > teams::NAME_SIZE_MAX) {
-            return invalid(format!("teams: the name {name:?} is longer than {} bytes", teams::NAME_SIZE_MAX));
+        if let Some(name) = self
+            .teams
+            .keys()
+            .find(|name| name.len() > teams::NAME_SIZE_MAX)
+        {
+            return invalid(format!(
+                "teams: the name {name:?} is longer than {} bytes",
+                teams::NAME_SIZE_MAX
+            ));
         }
         self.check_amounts()?;
         for (what, amount) in FIELDS {
@@ -94,35 +106,53 @@ impl Budgets {
             for (name, team) in &self.teams {
                 let guaranteed = amount(&team.guaranteed).unwrap_or(0);
                 sum += guaranteed;
-                if let Some(maximum) = amount(&team.maximum).filter(|&maximum| maximum < guaranteed) {
+                if let Some(maximum) = amount(&team.maximum).filter(|&maximum| maximum < guaranteed)
+                {
                     return invalid(format!(
                         "teams.{name}: {what}: the guarantee {guaranteed} exceeds the maximum {maximum}"
                     ));
                 }
             }
             if let Some(total) = amount(&self.total).filter(|&total| total < sum) {
-                return invalid(format!("teams: {what}: all guarantees, {sum}, exceed the budget {total}"));
+                return invalid(format!(
+                    "teams: {what}: all guarantees, {sum}, exceed the budget {total}"
+                ));
             }
         }
         Ok(())
     }
 
-    /// Returns `true` if a sender may name a team. `user` is `None` if the server has neither users nor tokens.
+    /// Returns `true` if a sender may name a team. `user` is `None` if the server has neither users
+    /// nor tokens.
     fn may_name(&self, team: &str, user: Option<&str>) -> bool {
-        let is_sender = |user: &str| self.senders.get(team).map_or(user == team, |senders| senders.contains(user));
+        let is_sender = |user: &str| {
+            self.senders
+                .get(team)
+                .map_or(user == team, |senders| senders.contains(user))
+        };
         team != RULES_TEAM && self.teams.contains_key(team) && user.is_none_or(is_sender)
     }
 
     fn check_amounts(&self) -> Result<(), BudgetError> {
         let team_amounts = self.teams.iter().flat_map(|(name, team)| {
             let key = |kind: &str| format!("teams.{name}.{kind}");
-            [(key("guaranteed"), team.guaranteed), (key("maximum"), team.maximum)]
+            [
+                (key("guaranteed"), team.guaranteed),
+                (key("maximum"), team.maximum),
+            ]
         });
-        let total_amounts = [("budget".to_owned(), self.total), ("team_maximum".to_owned(), self.team_maximum)];
+        let total_amounts = [
+            ("budget".to_owned(), self.total),
+            ("team_maximum".to_owned(), self.team_maximum),
+        ];
         for (key, amounts) in total_amounts.into_iter().chain(team_amounts) {
-            let mut set = FIELDS.iter().filter_map(|(what, amount)| Some((what, amount(&amounts)?)));
+            let mut set = FIELDS
+                .iter()
+                .filter_map(|(what, amount)| Some((what, amount(&amounts)?)));
             if let Some((what, _)) = set.find(|(_, amount)| !(1..=AMOUNT_MAX).contains(amount)) {
-                return Err(BudgetError(format!("{key}.{what}: must be from 1 to {AMOUNT_MAX}")));
+                return Err(BudgetError(format!(
+                    "{key}.{what}: must be from 1 to {AMOUNT_MAX}"
+                )));
             }
         }
         Ok(())
@@ -134,12 +164,24 @@ mod tests {
     use super::*;
 
     fn check(budgets: &Budgets, expect: &str) {
-        assert_eq!(budgets.check().err().map_or_else(String::new, |invalid| invalid.to_string()), expect);
+        assert_eq!(
+            budgets
+                .check()
+                .err()
+                .map_or_else(String::new, |invalid| invalid.to_string()),
+            expect
+        );
     }
 
     fn series(guaranteed: u64, maximum: Option<u64>) -> TeamBudget {
-        let amounts = |active_series| Amounts { active_series, ..Amounts::default() };
-        TeamBudget { guaranteed: amounts(Some(guaranteed)), maximum: amounts(maximum) }
+        let amounts = |active_series| Amounts {
+            active_series,
+            ..Amounts::default()
+        };
+        TeamBudget {
+            guaranteed: amounts(Some(guaranteed)),
+            maximum: amounts(maximum),
+        }
     }
 
     #[test]
@@ -152,14 +194,38 @@ mod tests {
         budgets.total.active_series = Some(15);
         check(&budgets, "");
         budgets.total.active_series = Some(14);
-        check(&budgets, "teams: active_series: all guarantees, 15, exceed the budget 14");
+        check(
+            &budgets,
+            "teams: active_series: all guarantees, 15, exceed the budget 14",
+        );
         budgets.teams.insert("a".to_owned(), series(10, Some(9)));
-        check(&budgets, "teams.a: active_series: the guarantee 10 exceeds the maximum 9");
+        check(
+            &budgets,
+            "teams.a: active_series: the guarantee 10 exceeds the maximum 9",
+        );
         budgets.team_maximum.samples_per_second = Some(0);
-        check(&budgets, "team_maximum.samples_per_second: must be from 1 to 1000000000000");
-        let many = (0..TEAMS_MAX - 1).map(|i| (i.to_string(), TeamBudget::default())).collect();
-        check(&Budgets { teams: many, ..Budgets::default() }, "teams: more than 998");
+        check(
+            &budgets,
+            "team_maximum.samples_per_second: must be from 1 to 1000000000000",
+        );
+        let many = (0..TEAMS_MAX - 1)
+            .map(|i| (i.to_string(), TeamBudget::default()))
+            .collect();
+        check(
+            &Budgets {
+                teams: many,
+                ..Budgets::default()
+            },
+            "teams: more than 998",
+        );
         let long = [("x".repeat(257), TeamBudget::default())].into();
-        assert!(Budgets { teams: long, ..Budgets::default() }.check().is_err());
+        assert!(
+            Budgets {
+                teams: long,
+                ..Budgets::default()
+            }
+            .check()
+            .is_err()
+        );
     }
 }

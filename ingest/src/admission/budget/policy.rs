@@ -1,14 +1,16 @@
-//! The budget policy. It is pure: time is an argument, so the same events always lead to the same decisions.
+//! The budget policy. It is pure: time is an argument, so the same events always lead to the same
+//! decisions.
 //!
 //! Invariants, in any order of events
 //! 1. The series of a team, including those being created, never exceed its maximum.
 //! 2. A team below its guarantee gets a new series, unless it has reached its own maximum rate.
-//! 3. A team above its guarantee gets a new series only while all teams together are below the total budget. The
-//!    guarantees alone are within the total. So all teams together exceed the total by at most the borrowed amount.
+//! 3. A team above its guarantee gets a new series only while all teams together are below the
+//!    total budget. The guarantees alone are within the total. So all teams together exceed the
+//!    total by at most the borrowed amount.
 //! 4. A team never loses a series.
 //!
-//! Rates work the same way, with token buckets. Guaranteed tokens are also taken from the total bucket, which may go
-//! into debt, so that borrowers wait.
+//! Rates work the same way, with token buckets. Guaranteed tokens are also taken from the total
+//! bucket, which may go into debt, so that borrowers wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +21,8 @@ use super::teams::Team;
 use super::token_bucket::TokenBucket;
 use super::{Amounts, Budgets, TeamBudget};
 
-/// How long a team keeps its id after a request has looked it up, so that requests that still run do not use the id of
-/// another team. A write request with the default timeouts takes less.
+/// How long a team keeps its id after a request has looked it up, so that requests that still run
+/// do not use the id of another team. A write request with the default timeouts takes less.
 const REUSE_AFTER: Duration = Duration::from_secs(600);
 
 /// Numbers of active series.
@@ -81,7 +83,10 @@ pub struct TeamStatus {
 impl TeamStatus {
     /// Returns `true` if the team has any series or counts.
     pub(super) fn is_used(&self) -> bool {
-        self.use_now.active_series > 0 || self.samples > 0 || self.new_series > 0 || self.series_refused > 0
+        self.use_now.active_series > 0
+            || self.samples > 0
+            || self.new_series > 0
+            || self.series_refused > 0
     }
 }
 
@@ -134,14 +139,26 @@ enum Empty {
 impl Policy {
     /// Creates the two accounts that always exist.
     pub(super) fn new(budgets: &Budgets, now: Duration) -> Self {
-        let total = Account::new(TeamBudget { maximum: budgets.total, ..TeamBudget::default() }, true, now);
-        let mut policy = Self { total, teams: Vec::new(), team_maximum: budgets.team_maximum };
+        let total = Account::new(
+            TeamBudget {
+                maximum: budgets.total,
+                ..TeamBudget::default()
+            },
+            true,
+            now,
+        );
+        let mut policy = Self {
+            total,
+            teams: Vec::new(),
+            team_maximum: budgets.team_maximum,
+        };
         policy.open(Team::NONE, budgets.teams.get("").copied(), now);
         policy.open(Team::OTHER, None, now);
         policy
     }
 
-    /// Opens an account. Replaces the account of an earlier team with the same id. Ids have no gaps.
+    /// Opens an account. Replaces the account of an earlier team with the same id. Ids have no
+    /// gaps.
     pub(super) fn open(&mut self, team: Team, own: Option<TeamBudget>, now: Duration) {
         let account = Account::new(self.budget_for(team, own), own.is_some(), now);
         match self.teams.get_mut(team.idx()) {
@@ -153,7 +170,14 @@ impl Policy {
     /// Applies a total budget.
     pub(super) fn set_total(&mut self, budgets: &Budgets, now: Duration) {
         self.team_maximum = budgets.team_maximum;
-        self.total.set(TeamBudget { maximum: budgets.total, ..TeamBudget::default() }, true, now);
+        self.total.set(
+            TeamBudget {
+                maximum: budgets.total,
+                ..TeamBudget::default()
+            },
+            true,
+            now,
+        );
     }
 
     /// Applies the budget of a team.
@@ -163,8 +187,15 @@ impl Policy {
     }
 
     fn budget_for(&self, team: Team, own: Option<TeamBudget>) -> TeamBudget {
-        let maximum = if team == Team::NONE { Amounts::default() } else { self.team_maximum };
-        own.unwrap_or(TeamBudget { maximum, ..TeamBudget::default() })
+        let maximum = if team == Team::NONE {
+            Amounts::default()
+        } else {
+            self.team_maximum
+        };
+        own.unwrap_or(TeamBudget {
+            maximum,
+            ..TeamBudget::default()
+        })
     }
 
     /// Notes that a request has looked up a team, and may still use its id.
@@ -179,9 +210,10 @@ impl Policy {
         is_unused && !account.has_own_budget && account.n_reserved == 0 && n_series == 0
     }
 
-    /// Grants a team one new series, which counts as active until [`Policy::settle_series`]. `refusal` denies it for
-    /// another reason, such as memory. Active series are checked first, because a sender must not retry a permanent
-    /// denial. Rates are checked last, because they count the series.
+    /// Grants a team one new series, which counts as active until [`Policy::settle_series`].
+    /// `refusal` denies it for another reason, such as memory. Active series are checked first,
+    /// because a sender must not retry a permanent denial. Rates are checked last, because they
+    /// count the series.
     ///
     /// # Errors
     /// The reason of the denial.
@@ -200,10 +232,13 @@ impl Policy {
         if let Some(denied) = refusal {
             return Err(denied);
         }
-        account.new_series.admit(&mut self.total.new_series, 1, now).map_err(|empty| match empty {
-            Empty::Team(wait) => Denied::Temporary(Exhausted::TeamNewSeries, wait),
-            Empty::Total(wait) => Denied::Temporary(Exhausted::TotalNewSeries, wait),
-        })?;
+        account
+            .new_series
+            .admit(&mut self.total.new_series, 1, now)
+            .map_err(|empty| match empty {
+                Empty::Team(wait) => Denied::Temporary(Exhausted::TeamNewSeries, wait),
+                Empty::Total(wait) => Denied::Temporary(Exhausted::TotalNewSeries, wait),
+            })?;
         account.n_reserved += 1;
         self.total.n_reserved += 1;
         Ok(())
@@ -216,22 +251,38 @@ impl Policy {
         }
     }
 
-    /// Grants a team all of its samples or none. Does not count them; see [`Policy::count_samples`].
+    /// Grants a team all of its samples or none. Does not count them; see
+    /// [`Policy::count_samples`].
     ///
     /// # Errors
     /// The reason of the denial, which is always temporary.
-    pub(super) fn admit_samples(&mut self, team: Team, n: u64, now: Duration) -> Result<(), Denied> {
-        self.teams[team.idx()].samples.take(&mut self.total.samples, n, now).map_err(|empty| match empty {
-            Empty::Team(wait) => Denied::Temporary(Exhausted::TeamSamples, wait),
-            Empty::Total(wait) => Denied::Temporary(Exhausted::TotalSamples, wait),
-        })
+    pub(super) fn admit_samples(
+        &mut self,
+        team: Team,
+        n: u64,
+        now: Duration,
+    ) -> Result<(), Denied> {
+        self.teams[team.idx()]
+            .samples
+            .take(&mut self.total.samples, n, now)
+            .map_err(|empty| match empty {
+                Empty::Team(wait) => Denied::Temporary(Exhausted::TeamSamples, wait),
+                Empty::Total(wait) => Denied::Temporary(Exhausted::TotalSamples, wait),
+            })
     }
 
     /// Takes samples that were not granted from the budget of their team, which may go into debt.
     pub(super) fn charge_samples(&mut self, team: Team, n: u64) {
         let Self { total, teams, .. } = self;
-        let Rate { guaranteed, maximum, .. } = &mut teams[team.idx()].samples;
-        [guaranteed, maximum, &mut total.samples.maximum].into_iter().flatten().for_each(|bucket| bucket.take(n));
+        let Rate {
+            guaranteed,
+            maximum,
+            ..
+        } = &mut teams[team.idx()].samples;
+        [guaranteed, maximum, &mut total.samples.maximum]
+            .into_iter()
+            .flatten()
+            .for_each(|bucket| bucket.take(n));
     }
 
     /// Counts samples.
@@ -242,7 +293,11 @@ impl Policy {
 
     /// Returns `true` if any budget bounds samples.
     pub(super) fn bounds_samples(&self) -> bool {
-        self.total.samples.is_bounded() || self.teams.iter().any(|account| account.samples.is_bounded())
+        self.total.samples.is_bounded()
+            || self
+                .teams
+                .iter()
+                .any(|account| account.samples.is_bounded())
     }
 
     /// Checks whether a team's samples would be denied now.
@@ -252,7 +307,13 @@ impl Policy {
 
     /// Checks whether samples of a team without a guarantee would be denied now.
     pub(super) fn check_total_samples(&mut self, now: Duration) -> Result<(), Denied> {
-        match self.total.samples.maximum.as_mut().map_or(Duration::ZERO, |bucket| bucket.wait(now)) {
+        match self
+            .total
+            .samples
+            .maximum
+            .as_mut()
+            .map_or(Duration::ZERO, |bucket| bucket.wait(now))
+        {
             Duration::ZERO => Ok(()),
             wait => Err(Denied::Temporary(Exhausted::TotalSamples, wait)),
         }
@@ -260,11 +321,19 @@ impl Policy {
 
     /// Returns `true` if any team has a guarantee of samples.
     pub(super) fn guarantees_samples(&self) -> bool {
-        self.teams.iter().any(|account| account.samples.guaranteed.is_some())
+        self.teams
+            .iter()
+            .any(|account| account.samples.guaranteed.is_some())
     }
 
     /// Returns the status of a team with `n_series` series.
-    pub(super) fn status(&mut self, team: Team, name: &Arc<str>, n_series: u64, now: Duration) -> TeamStatus {
+    pub(super) fn status(
+        &mut self,
+        team: Team,
+        name: &Arc<str>,
+        n_series: u64,
+        now: Duration,
+    ) -> TeamStatus {
         self.teams[team.idx()].status(name, n_series, now)
     }
 
@@ -272,44 +341,87 @@ impl Policy {
     pub(super) fn total_status(&mut self, n_series: u64, now: Duration) -> TeamStatus {
         let status = self.total.status(&Arc::from(""), n_series, now);
         let n_refused = self.teams.iter().map(|account| account.n_refused).sum();
-        TeamStatus { series_refused: n_refused, borrowed: Usage::default(), ..status }
+        TeamStatus {
+            series_refused: n_refused,
+            borrowed: Usage::default(),
+            ..status
+        }
     }
 }
 
 impl Account {
     fn new(budget: TeamBudget, has_own_budget: bool, now: Duration) -> Self {
-        let TeamBudget { guaranteed, maximum } = budget;
+        let TeamBudget {
+            guaranteed,
+            maximum,
+        } = budget;
         Self {
             budget,
             has_own_budget,
             n_reserved: 0,
             n_refused: 0,
             last_used: now,
-            new_series: Rate::new(guaranteed.new_series_per_second, maximum.new_series_per_second, now),
-            samples: Rate::new(guaranteed.samples_per_second, maximum.samples_per_second, now),
+            new_series: Rate::new(
+                guaranteed.new_series_per_second,
+                maximum.new_series_per_second,
+                now,
+            ),
+            samples: Rate::new(
+                guaranteed.samples_per_second,
+                maximum.samples_per_second,
+                now,
+            ),
         }
     }
 
     /// Changes the budget. Counters keep their values, token buckets start full.
     fn set(&mut self, budget: TeamBudget, has_own_budget: bool, now: Duration) {
-        let Self { new_series, samples, .. } = Self::new(budget, has_own_budget, now);
+        let Self {
+            new_series,
+            samples,
+            ..
+        } = Self::new(budget, has_own_budget, now);
         (self.budget, self.has_own_budget) = (budget, has_own_budget);
-        for (rate, other) in [(&mut self.new_series, new_series), (&mut self.samples, samples)] {
+        for (rate, other) in [
+            (&mut self.new_series, new_series),
+            (&mut self.samples, samples),
+        ] {
             (rate.guaranteed, rate.maximum) = (other.guaranteed, other.maximum);
         }
     }
 
     fn check_series(&self, total: &Self, active: Active) -> Result<(), SeriesLimit> {
         let team_series = active.team + self.n_reserved;
-        if let Some(maximum) = self.budget.maximum.active_series.filter(|&maximum| team_series >= maximum) {
-            return Err(SeriesLimit::Team { used: team_series, limit: maximum });
+        if let Some(maximum) = self
+            .budget
+            .maximum
+            .active_series
+            .filter(|&maximum| team_series >= maximum)
+        {
+            return Err(SeriesLimit::Team {
+                used: team_series,
+                limit: maximum,
+            });
         }
-        if self.budget.guaranteed.active_series.is_some_and(|guaranteed| team_series < guaranteed) {
+        if self
+            .budget
+            .guaranteed
+            .active_series
+            .is_some_and(|guaranteed| team_series < guaranteed)
+        {
             return Ok(());
         }
         let total_series = active.total + total.n_reserved;
-        match total.budget.maximum.active_series.filter(|&maximum| total_series >= maximum) {
-            Some(limit) => Err(SeriesLimit::Total { used: total_series, limit }),
+        match total
+            .budget
+            .maximum
+            .active_series
+            .filter(|&maximum| total_series >= maximum)
+        {
+            Some(limit) => Err(SeriesLimit::Total {
+                used: total_series,
+                limit,
+            }),
             None => Ok(()),
         }
     }
@@ -321,10 +433,14 @@ impl Account {
             samples_per_second: self.samples.meter.per_second(now),
         };
         let guaranteed = &self.budget.guaranteed;
-        let above = |used: u64, guaranteed: Option<u64>| used.saturating_sub(guaranteed.unwrap_or(0));
+        let above =
+            |used: u64, guaranteed: Option<u64>| used.saturating_sub(guaranteed.unwrap_or(0));
         let borrowed = Usage {
             active_series: above(use_now.active_series, guaranteed.active_series),
-            new_series_per_second: above(use_now.new_series_per_second, guaranteed.new_series_per_second),
+            new_series_per_second: above(
+                use_now.new_series_per_second,
+                guaranteed.new_series_per_second,
+            ),
             samples_per_second: above(use_now.samples_per_second, guaranteed.samples_per_second),
         };
         TeamStatus {
@@ -342,7 +458,11 @@ impl Account {
 impl Rate {
     fn new(guaranteed: Option<u64>, maximum: Option<u64>, now: Duration) -> Self {
         let bucket = |rate: Option<u64>| rate.map(|rate| TokenBucket::new(rate, now));
-        Self { guaranteed: bucket(guaranteed), maximum: bucket(maximum), meter: Meter::default() }
+        Self {
+            guaranteed: bucket(guaranteed),
+            maximum: bucket(maximum),
+            meter: Meter::default(),
+        }
     }
 
     fn is_bounded(&self) -> bool {
@@ -357,10 +477,14 @@ impl Rate {
         Ok(())
     }
 
-    /// Takes `n` tokens: under the guarantee while its bucket has a token, otherwise as a borrower if the total bucket
-    /// has one.
+    /// Takes `n` tokens: under the guarantee while its bucket has a token, otherwise as a borrower
+    /// if the total bucket has one.
     fn take(&mut self, total: &mut Self, n: u64, now: Duration) -> Result<(), Empty> {
-        let wait = |bucket: &mut Option<TokenBucket>| bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.wait(now));
+        let wait = |bucket: &mut Option<TokenBucket>| {
+            bucket
+                .as_mut()
+                .map_or(Duration::ZERO, |bucket| bucket.wait(now))
+        };
         let team_wait = wait(&mut self.maximum);
         if !team_wait.is_zero() {
             return Err(Empty::Team(team_wait));
@@ -369,7 +493,9 @@ impl Rate {
         let is_guaranteed = guarantee_wait.is_some_and(|wait| wait.is_zero());
         let total_wait = wait(&mut total.maximum);
         if !is_guaranteed && !total_wait.is_zero() {
-            return Err(Empty::Total(guarantee_wait.map_or(total_wait, |wait| wait.min(total_wait))));
+            return Err(Empty::Total(
+                guarantee_wait.map_or(total_wait, |wait| wait.min(total_wait)),
+            ));
         }
         let guaranteed = self.guaranteed.as_mut().filter(|_| is_guaranteed);
         [guaranteed, self.maximum.as_mut(), total.maximum.as_mut()]
@@ -396,7 +522,11 @@ impl Meter {
     fn advance(&mut self, now: Duration) {
         let interval = now.as_secs() / INTERVAL_S;
         if interval > self.interval {
-            self.n_previous_interval = if interval == self.interval + 1 { self.n_interval } else { 0 };
+            self.n_previous_interval = if interval == self.interval + 1 {
+                self.n_interval
+            } else {
+                0
+            };
             (self.interval, self.n_interval) = (interval, 0);
         }
     }

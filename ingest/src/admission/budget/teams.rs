@@ -1,8 +1,9 @@
 //! The names and ids of teams.
 //!
-//! A team gets an id when it is first seen and keeps it. There are at most [`TEAMS_MAX`] ids. Further teams without a
-//! configured budget share [`Team::OTHER`] until an id becomes free. An id is free if its team has no series and no
-//! configured budget, and no request has named the team for ten minutes.
+//! A team gets an id when it is first seen and keeps it. There are at most [`TEAMS_MAX`] ids.
+//! Further teams without a configured budget share [`Team::OTHER`] until an id becomes free. An id
+//! is free if its team has no series and no configured budget, and no request has named the team
+//! for ten minutes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use varve_tsdb::SeriesGroup;
 pub const TEAMS_MAX: usize = 1_000;
 /// Maximum size of a team's name in bytes. A team with a longer name is [`Team::OTHER`].
 pub(super) const NAME_SIZE_MAX: usize = 256;
-/// The name of the team that stands for all teams without an id, and for all teams that a sender may not name.
+/// The name of the team that stands for all teams without an id, and for all teams that a sender
+/// may not name.
 pub const OTHER_TEAMS: &str = "(other)";
 /// The name of the team of the samples that rules write. No sender may name it.
 pub const RULES_TEAM: &str = "(rules)";
@@ -52,15 +54,25 @@ pub(crate) struct TeamNames {
 impl Default for TeamNames {
     fn default() -> Self {
         let names: Vec<Arc<str>> = vec![Arc::from(""), Arc::from(OTHER_TEAMS)];
-        let by_name = [(Arc::clone(&names[0]), Team::NONE), (Arc::clone(&names[1]), Team::OTHER)];
-        Self { by_name: by_name.into(), names }
+        let by_name = [
+            (Arc::clone(&names[0]), Team::NONE),
+            (Arc::clone(&names[1]), Team::OTHER),
+        ];
+        Self {
+            by_name: by_name.into(),
+            names,
+        }
     }
 }
 
 impl TeamNames {
     /// Returns the team of a known name, or [`Team::OTHER`] if the name is too long.
     pub(crate) fn find(&self, name: &str) -> Option<Team> {
-        if name.len() > NAME_SIZE_MAX { Some(Team::OTHER) } else { self.by_name.get(name).copied() }
+        if name.len() > NAME_SIZE_MAX {
+            Some(Team::OTHER)
+        } else {
+            self.by_name.get(name).copied()
+        }
     }
 
     /// Returns the team of a name. A new team gets the next id, or an id that `is_free`.
@@ -96,7 +108,10 @@ impl TeamNames {
 
     /// Iterates over all teams.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Team, &Arc<str>)> {
-        self.names.iter().enumerate().map(|(idx, name)| (team(idx), name))
+        self.names
+            .iter()
+            .enumerate()
+            .map(|(idx, name)| (team(idx), name))
     }
 }
 
@@ -111,13 +126,21 @@ mod tests {
     #[test]
     fn teams_keep_their_ids_and_teams_beyond_the_maximum_share_one() {
         let mut teams = TeamNames::default();
-        assert_eq!((teams.get("", |_| false), teams.get("(other)", |_| false)), (Team::NONE, Team::OTHER));
-        let ids: Vec<_> = (2..TEAMS_MAX).map(|i| teams.get(&i.to_string(), |_| false).idx()).collect();
+        assert_eq!(
+            (teams.get("", |_| false), teams.get("(other)", |_| false)),
+            (Team::NONE, Team::OTHER)
+        );
+        let ids: Vec<_> = (2..TEAMS_MAX)
+            .map(|i| teams.get(&i.to_string(), |_| false).idx())
+            .collect();
         assert_eq!(ids, (2..TEAMS_MAX).collect::<Vec<_>>());
         assert_eq!(teams.get("newest", |_| false), Team::OTHER);
         assert_eq!(teams.get("7", |_| true).idx(), 7);
         assert_eq!(teams.get(&"x".repeat(257), |_| true), Team::OTHER);
         assert_eq!(teams.get("newest", |team| team.idx() == 7).idx(), 7);
-        assert_eq!((teams.find("7"), &**teams.name(team(7)), teams.names.len()), (None, "newest", TEAMS_MAX));
+        assert_eq!(
+            (teams.find("7"), &**teams.name(team(7)), teams.names.len()),
+            (None, "newest", TEAMS_MAX)
+        );
     }
 }

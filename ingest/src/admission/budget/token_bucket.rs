@@ -1,11 +1,13 @@
 //! A token bucket.
 //!
-//! The bucket holds the tokens of one second. If it has at least one token, a request may take any number of tokens and
-//! leave a debt, for which later requests wait. So a request of any size is admitted, and the average rate is bounded.
+//! The bucket holds the tokens of one second. If it has at least one token, a request may take any
+//! number of tokens and leave a debt, for which later requests wait. So a request of any size is
+//! admitted, and the average rate is bounded.
 
 use std::time::Duration;
 
-/// One token in the unit of `balance`, tokens per second times microseconds, in which refills are exact.
+/// One token in the unit of `balance`, tokens per second times microseconds, in which refills are
+/// exact.
 const TOKEN: i128 = 1_000_000;
 
 /// See the module documentation.
@@ -19,14 +21,19 @@ pub(super) struct TokenBucket {
 impl TokenBucket {
     /// Creates a full bucket of `rate` tokens per second.
     pub(super) fn new(rate: u64, now: Duration) -> Self {
-        Self { rate, balance: i128::from(rate) * TOKEN, filled_at: now }
+        Self {
+            rate,
+            balance: i128::from(rate) * TOKEN,
+            filled_at: now,
+        }
     }
 
     /// Returns the time until the bucket has a whole token; zero if it has one.
     pub(super) fn wait(&mut self, now: Duration) -> Duration {
         self.fill(now);
         let missing = (TOKEN - self.balance).max(0);
-        let micros = missing.div_euclid(i128::from(self.rate)) + i128::from(missing % i128::from(self.rate) != 0);
+        let micros = missing.div_euclid(i128::from(self.rate))
+            + i128::from(missing % i128::from(self.rate) != 0);
         Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
@@ -38,7 +45,9 @@ impl TokenBucket {
     fn fill(&mut self, now: Duration) {
         let micros = now.saturating_sub(self.filled_at).as_micros();
         let full = i128::from(self.rate) * TOKEN;
-        let gained = i128::try_from(micros).unwrap_or(i128::MAX).saturating_mul(i128::from(self.rate));
+        let gained = i128::try_from(micros)
+            .unwrap_or(i128::MAX)
+            .saturating_mul(i128::from(self.rate));
         self.balance = self.balance.saturating_add(gained).min(full);
         self.filled_at = self.filled_at.max(now);
     }

@@ -6,23 +6,37 @@ use super::*;
 use crate::relabel::{DisabledByUse, DroppingRule, EnabledRule, RuleState};
 
 fn drop_job(job: &str) -> RelabelConfig {
-    RelabelConfig { disable_on_use: true, ..drop_where("job", job) }
+    RelabelConfig {
+        disable_on_use: true,
+        ..drop_where("job", job)
+    }
 }
 
 fn set(fixture: &Fixture, rules: Vec<RelabelConfig>) {
     fixture.receiver.set_rules(Rules::new(rules).unwrap());
 }
 
-/// Queries the metric `up`, of one job or of all. Returns the names of the rules whose first use this is.
+/// Queries the metric `up`, of one job or of all. Returns the names of the rules whose first use
+/// this is.
 fn query(fixture: &Fixture, job: Option<&str>) -> Vec<String> {
     let name = Matcher::equal("__name__", "up");
-    let matchers: Vec<_> = [name].into_iter().chain(job.map(|job| Matcher::equal("job", job))).collect();
+    let matchers: Vec<_> = [name]
+        .into_iter()
+        .chain(job.map(|job| Matcher::equal("job", job)))
+        .collect();
     select(fixture, &matchers)
 }
 
 fn select(fixture: &Fixture, matchers: &[Matcher]) -> Vec<String> {
-    let by = || DisabledByUse { at_ms: T, selector: "up".to_owned(), who: "test".to_owned() };
-    let used = fixture.receiver.note_use(&QueryContext::unbounded(), matchers, by).unwrap();
+    let by = || DisabledByUse {
+        at_ms: T,
+        selector: "up".to_owned(),
+        who: "test".to_owned(),
+    };
+    let used = fixture
+        .receiver
+        .note_use(&QueryContext::unbounded(), matchers, by)
+        .unwrap();
     used.into_iter().map(|rule| rule.name).collect()
 }
 
@@ -31,7 +45,9 @@ fn a_query_for_what_a_rule_drops_disables_the_rule() {
     let fixture = Fixture::new(Limits::default());
     set(&fixture, vec![drop_job("a"), drop_job("b")]);
     let write = |t: i64| {
-        let written = fixture.write(&[up("a", &[(T + t, 1.0)]), up("b", &[(T + t, 1.0)])]).unwrap();
+        let written = fixture
+            .write(&[up("a", &[(T + t, 1.0)]), up("b", &[(T + t, 1.0)])])
+            .unwrap();
         (written.stored.total, written.dropped.total)
     };
     assert_eq!((write(0), write(1)), ((0, 2), (0, 2)));
@@ -40,8 +56,18 @@ fn a_query_for_what_a_rule_drops_disables_the_rule() {
     assert!(query(&fixture, Some("a")).is_empty());
     assert_eq!((write(2), write(3)), ((1, 1), (1, 1)));
     let stats = fixture.receiver.rule_stats();
-    assert_eq!((stats[0].state, stats[0].samples, stats[0].disabled_by_use.is_some()), (RuleState::DryRun, 4, true));
-    assert_eq!((stats[1].state, stats[1].samples, stats[1].disable_on_use), (RuleState::Enforce, 4, true));
+    assert_eq!(
+        (
+            stats[0].state,
+            stats[0].samples,
+            stats[0].disabled_by_use.is_some()
+        ),
+        (RuleState::DryRun, 4, true)
+    );
+    assert_eq!(
+        (stats[1].state, stats[1].samples, stats[1].disable_on_use),
+        (RuleState::Enforce, 4, true)
+    );
     // An unchanged rule stays disabled when it is loaded again; a changed one is a new rule.
     set(&fixture, vec![drop_job("a"), drop_job("b")]);
     assert_eq!(write(4), (1, 1));
@@ -57,12 +83,25 @@ fn only_a_query_that_names_the_metric_disables_a_rule_by_default() {
     let matcher = |(op, name, value): (MatchOp, &str, &str)| Matcher::new(op, name, value).unwrap();
     let check = |nameless: bool, selector: &[(MatchOp, &str, &str)], disables: bool| {
         let fixture = Fixture::new(Limits::default());
-        set(&fixture, vec![RelabelConfig { disable_on_nameless_use: nameless, ..drop_job("a") }]);
+        set(
+            &fixture,
+            vec![RelabelConfig {
+                disable_on_nameless_use: nameless,
+                ..drop_job("a")
+            }],
+        );
         fixture.write(&[up("a", &[(T, 1.0)])]).unwrap();
         let matchers: Vec<_> = selector.iter().copied().map(matcher).collect();
-        assert_eq!(select(&fixture, &matchers).len(), usize::from(disables), "{nameless} {selector:?}");
+        assert_eq!(
+            select(&fixture, &matchers).len(),
+            usize::from(disables),
+            "{nameless} {selector:?}"
+        );
     };
-    for named in [&[(Equal, "__name__", "up")][..], &[(Regexp, "__name__", "up|down"), (Equal, "job", "a")]] {
+    for named in [
+        &[(Equal, "__name__", "up")][..],
+        &[(Regexp, "__name__", "up|down"), (Equal, "job", "a")],
+    ] {
         check(false, named, true);
     }
     for nameless in [
@@ -75,25 +114,65 @@ fn only_a_query_that_names_the_metric_disables_a_rule_by_default() {
         check(false, nameless, false);
         check(true, nameless, true);
     }
-    let needs = RelabelConfig { disable_on_nameless_use: true, ..drop_where("job", "a") };
-    assert!(Rules::new(vec![needs]).unwrap_err().to_string().contains("needs 'disable_on_use'"));
+    let needs = RelabelConfig {
+        disable_on_nameless_use: true,
+        ..drop_where("job", "a")
+    };
+    assert!(
+        Rules::new(vec![needs])
+            .unwrap_err()
+            .to_string()
+            .contains("needs 'disable_on_use'")
+    );
 }
 
 #[test]
 fn a_dry_run_records_the_query_that_would_have_disabled_the_rule() {
     let fixture = Fixture::new(Limits::default());
-    set(&fixture, vec![RelabelConfig { state: RuleState::DryRun, ..drop_job("a") }, drop_job("b")]);
-    let write = |t: i64| fixture.write(&[up("a", &[(T + t, 1.0)]), up("b", &[(T + t, 1.0)])]).unwrap().stored.total;
-    assert_eq!((write(0), query(&fixture, Some("a"))), (1, vec!["#0".to_owned()]));
+    set(
+        &fixture,
+        vec![
+            RelabelConfig {
+                state: RuleState::DryRun,
+                ..drop_job("a")
+            },
+            drop_job("b"),
+        ],
+    );
+    let write = |t: i64| {
+        fixture
+            .write(&[up("a", &[(T + t, 1.0)]), up("b", &[(T + t, 1.0)])])
+            .unwrap()
+            .stored
+            .total
+    };
+    assert_eq!(
+        (write(0), query(&fixture, Some("a"))),
+        (1, vec!["#0".to_owned()])
+    );
     let used = || {
         let stats = fixture.receiver.rule_stats();
-        stats.into_iter().map(|rule| (rule.disabled_by_use.is_some(), rule.would_be_disabled_by.is_some()))
+        stats.into_iter().map(|rule| {
+            (
+                rule.disabled_by_use.is_some(),
+                rule.would_be_disabled_by.is_some(),
+            )
+        })
     };
     assert!(used().eq([(false, true), (false, false)]));
-    let enabled = EnabledRule { was_used: true, state: RuleState::DryRun };
+    let enabled = EnabledRule {
+        was_used: true,
+        state: RuleState::DryRun,
+    };
     assert_eq!(fixture.receiver.enable_rule("#0"), Some(enabled));
     // Neither changes the effect of a rule, so rules do not count their series again.
-    assert!(fixture.receiver.rule_stats().iter().all(|rule| rule.series == 1));
+    assert!(
+        fixture
+            .receiver
+            .rule_stats()
+            .iter()
+            .all(|rule| rule.series == 1)
+    );
     assert!(used().eq([(false, false), (false, false)]));
 }
 
@@ -101,18 +180,59 @@ fn a_dry_run_records_the_query_that_would_have_disabled_the_rule() {
 fn an_enabled_rule_drops_again_until_the_next_use() {
     let fixture = Fixture::new(Limits::default());
     set(&fixture, vec![drop_job("a")]);
-    let write = |t: i64| fixture.write(&[up("a", &[(T + t, 1.0)])]).unwrap().stored.total;
-    let dropping_for = |matcher| fixture.receiver.rules_dropping(&QueryContext::unbounded(), &[matcher]).unwrap();
+    let write = |t: i64| {
+        fixture
+            .write(&[up("a", &[(T + t, 1.0)])])
+            .unwrap()
+            .stored
+            .total
+    };
+    let dropping_for = |matcher| {
+        fixture
+            .receiver
+            .rules_dropping(&QueryContext::unbounded(), &[matcher])
+            .unwrap()
+    };
     let dropping = || dropping_for(Matcher::equal("__name__", "up"));
-    let by = |is_disabled| vec![DroppingRule { name: "#0".to_owned(), is_disabled }];
+    let by = |is_disabled| {
+        vec![DroppingRule {
+            name: "#0".to_owned(),
+            is_disabled,
+        }]
+    };
     assert_eq!((write(0), dropping()), (0, by(false)));
     query(&fixture, Some("a"));
-    assert_eq!((write(1), dropping()), (1, by(true)), "a query needs to know why its result is empty");
-    let enable = |name| fixture.receiver.enable_rule(name).map(|rule| (rule.was_used, rule.state));
+    assert_eq!(
+        (write(1), dropping()),
+        (1, by(true)),
+        "a query needs to know why its result is empty"
+    );
+    let enable = |name| {
+        fixture
+            .receiver
+            .enable_rule(name)
+            .map(|rule| (rule.was_used, rule.state))
+    };
     assert_eq!(enable("unknown"), None);
-    assert_eq!((enable("#0"), write(2), dropping().len()), (Some((true, RuleState::Enforce)), 0, 1));
-    assert_eq!((enable("#0"), write(3)), (Some((false, RuleState::Enforce)), 0));
-    assert!(dropping_for(Matcher::equal("job", "a")).is_empty(), "not by name");
-    assert_eq!((query(&fixture, None), write(4)), (vec!["#0".to_owned()], 1));
-    assert_eq!(fixture.receiver.rule_stats()[0].series, 1, "one label set, which was resolved four times");
+    assert_eq!(
+        (enable("#0"), write(2), dropping().len()),
+        (Some((true, RuleState::Enforce)), 0, 1)
+    );
+    assert_eq!(
+        (enable("#0"), write(3)),
+        (Some((false, RuleState::Enforce)), 0)
+    );
+    assert!(
+        dropping_for(Matcher::equal("job", "a")).is_empty(),
+        "not by name"
+    );
+    assert_eq!(
+        (query(&fixture, None), write(4)),
+        (vec!["#0".to_owned()], 1)
+    );
+    assert_eq!(
+        fixture.receiver.rule_stats()[0].series,
+        1,
+        "one label set, which was resolved four times"
+    );
 }

@@ -6,9 +6,17 @@ use super::*;
 fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_valid() {
     let fixture = Fixture::new(Limits::default());
     let found = || {
-        let found = fixture.receiver.db.exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL).unwrap();
+        let found = fixture
+            .receiver
+            .db
+            .exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL)
+            .unwrap();
         let of = |one: &varve_tsdb::exemplars::SeriesExemplars| {
-            let times = one.exemplars.iter().map(|e| (e.timestamp_ms, e.value)).collect::<Vec<_>>();
+            let times = one
+                .exemplars
+                .iter()
+                .map(|e| (e.timestamp_ms, e.value))
+                .collect::<Vec<_>>();
             (one.labels.get("job").unwrap().to_owned(), times)
         };
         found.series.iter().map(of).collect::<Vec<_>>()
@@ -33,19 +41,55 @@ fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_va
             up("y", &[(T, 1.0)]),
         ])
         .unwrap();
-    assert_eq!((written.stored.total, written.exemplars.stored, written.rejects.is_empty()), (2, 3, true));
-    let refused = written.exemplars.rejected.iter().map(|(refusal, n)| (refusal.name(), *n));
-    let expect = [("out_of_bounds", 1), ("labels_too_long", 1), ("unknown_series", 1), ("invalid_labels", 1)];
+    assert_eq!(
+        (
+            written.stored.total,
+            written.exemplars.stored,
+            written.rejects.is_empty()
+        ),
+        (2, 3, true)
+    );
+    let refused = written
+        .exemplars
+        .rejected
+        .iter()
+        .map(|(refusal, n)| (refusal.name(), *n));
+    let expect = [
+        ("out_of_bounds", 1),
+        ("labels_too_long", 1),
+        ("unknown_series", 1),
+        ("invalid_labels", 1),
+    ];
     assert_eq!(refused.collect::<Vec<_>>(), expect);
     // In a later request: of a cached route, and of a series that only the store knows.
     let later = [(&b"4"[..], 2.0, T + 5), (b"5", 1.0, T - 2)];
-    fixture.stored(&[exemplars("x", &later), exemplars("y", &[(b"4", f64::NAN, 0)])]);
+    fixture.stored(&[
+        exemplars("x", &later),
+        exemplars("y", &[(b"4", f64::NAN, 0)]),
+    ]);
     let all = found();
-    assert_eq!(all[0], ("x".to_owned(), vec![(T - 1, 1.0), (T, 1.0), (T + 1, -0.0), (T + 5, 2.0)]));
+    assert_eq!(
+        all[0],
+        (
+            "x".to_owned(),
+            vec![(T - 1, 1.0), (T, 1.0), (T + 1, -0.0), (T + 5, 2.0)]
+        )
+    );
     assert!(all[1].1[0].1.is_nan() && all.len() == 2);
-    assert_eq!(fixture.n_series(), 2, "no series is created for an exemplar");
+    assert_eq!(
+        fixture.n_series(),
+        2,
+        "no series is created for an exemplar"
+    );
     let stats = fixture.receiver.stats();
-    assert_eq!((stats.exemplars.stored, stats.exemplars.rejected.len(), stats.requests_stored), (5, 5, 2));
+    assert_eq!(
+        (
+            stats.exemplars.stored,
+            stats.exemplars.rejected.len(),
+            stats.requests_stored
+        ),
+        (5, 5, 2)
+    );
 }
 
 #[test]
@@ -64,13 +108,23 @@ fn metadata_is_stored_and_invalid_metadata_is_rejected() {
         family("c", 2, b"\xff"),
         family("d", 2, &[b'x'; 70_000]),
     ];
-    let message = WriteRequest { metadata, ..WriteRequest::default() }.encode_to_vec();
+    let message = WriteRequest {
+        metadata,
+        ..WriteRequest::default()
+    }
+    .encode_to_vec();
     let written = fixture.write_message(&message).unwrap();
     assert_eq!(
         written.rejects.to_string(),
         "invalid metadata: 3 metric families, e.g. an entry without metric family name"
     );
     let known = fixture.receiver.db.metadata();
-    let known: Vec<_> = known.iter().map(|(name, m)| (&**name, m.kind.as_str(), m.help.as_str())).collect();
-    assert_eq!(known, [("a", "counter", "first"), ("b", "unknown", "second")]);
+    let known: Vec<_> = known
+        .iter()
+        .map(|(name, m)| (&**name, m.kind.as_str(), m.help.as_str()))
+        .collect();
+    assert_eq!(
+        known,
+        [("a", "counter", "first"), ("b", "unknown", "second")]
+    );
 }

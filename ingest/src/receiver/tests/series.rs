@@ -10,28 +10,54 @@ fn all_encodings_of_a_label_set_reach_one_series() {
         &[("__name__", "up"), ("job", "x")][..],
         &[("job", "x"), ("__name__", "up")],
         &[("", ""), ("job", "x"), ("__name__", "up")][1..],
-        &[("instance", ""), ("job", "x"), ("__name__", "up"), ("zone", "")],
+        &[
+            ("instance", ""),
+            ("job", "x"),
+            ("__name__", "up"),
+            ("zone", ""),
+        ],
     ]) {
         for _twice in 0..2 {
             fixture.stored(&[series(labels, &[(t, 1.0)])]);
         }
     }
-    let (a, b) = (b"\x0a\x0e\x0a\x08__name__\x12\x02up", b"\x0a\x08\x0a\x03job\x12\x01x");
+    let (a, b) = (
+        b"\x0a\x0e\x0a\x08__name__\x12\x02up",
+        b"\x0a\x08\x0a\x03job\x12\x01x",
+    );
     let sample = |t: i64| request(&[series(&[], &[(t, 1.0)])])[2..].to_vec();
     for t in [T + 4, T + 6] {
         let body = [&a[..], &sample(t), b, &sample(t + 1)].concat();
-        let written = fixture.write_message(&[&[0x0a, body.len() as u8][..], &body].concat()).unwrap();
-        let times = Some(TimeRange { start_ms: t, end_ms: t + 1 });
-        assert_eq!(written, Written { stored: SampleCounts::floats(2), times, ..Written::default() });
+        let written = fixture
+            .write_message(&[&[0x0a, body.len() as u8][..], &body].concat())
+            .unwrap();
+        let times = Some(TimeRange {
+            start_ms: t,
+            end_ms: t + 1,
+        });
+        assert_eq!(
+            written,
+            Written {
+                stored: SampleCounts::floats(2),
+                times,
+                ..Written::default()
+            }
+        );
     }
     let samples: Vec<_> = (T..T + 8).map(|t| (t, 1.0)).collect();
-    assert_eq!(fixture.contents(), [(r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples))]);
+    assert_eq!(
+        fixture.contents(),
+        [(r#"{__name__="up", job="x"}"#.to_owned(), bits(&samples))]
+    );
     assert_eq!(fixture.receiver.stats().route.entries, 3);
 }
 
 #[test]
 fn an_invalid_series_rejects_that_series_every_time() {
-    let fixture = Fixture::new(Limits { label_value_size_max: 10, ..Limits::default() });
+    let fixture = Fixture::new(Limits {
+        label_value_size_max: 10,
+        ..Limits::default()
+    });
     let bad = |labels: &[(&str, &str)]| series(labels, &[(T, 1.0), (T + 1, 1.0)]);
     let request = [
         up("a", &[(T, 1.0)]),
@@ -58,7 +84,10 @@ fn an_invalid_series_rejects_that_series_every_time() {
     assert_eq!((fixture.contents().len(), fixture.n_series()), (2, 2));
     let stats = fixture.receiver.stats();
     // The series without samples is resolved each time: it has no route.
-    assert_eq!((stats.route.entries, stats.route.hits, stats.route.misses), (7, 7, 9));
+    assert_eq!(
+        (stats.route.entries, stats.route.hits, stats.route.misses),
+        (7, 7, 9)
+    );
     assert_eq!(stats.rejected[&Reason::DuplicateLabelName], 8);
     assert_eq!((stats.requests_partial, stats.samples_stored), (2, 4));
 }
@@ -66,7 +95,9 @@ fn an_invalid_series_rejects_that_series_every_time() {
 #[test]
 fn all_series_of_a_large_request_are_cached() {
     let fixture = Fixture::new(Limits::default());
-    let request: Vec<_> = (0..2 * NEW_ROUTES_MAX + 1).map(|n| up(&n.to_string(), &[(T, 1.0)])).collect();
+    let request: Vec<_> = (0..2 * NEW_ROUTES_MAX + 1)
+        .map(|n| up(&n.to_string(), &[(T, 1.0)]))
+        .collect();
     fixture.stored(&request);
     fixture.stored(&request);
     let n = request.len() as u64;
@@ -85,12 +116,31 @@ fn a_series_that_has_moved_is_resolved_again() {
     let fixture = Fixture::new(Limits::default());
     let request = [up("a", &[(T, 1.0)]), up("b", &[(T, 1.0), (T + 1, 2.0)])];
     let mut batch = DecodedBatch::default();
-    v1::decode(&self::request(&request), &fixture.receiver.hasher, &Limits::default(), &mut batch).unwrap();
+    v1::decode(
+        &self::request(&request),
+        &fixture.receiver.hasher,
+        &Limits::default(),
+        &mut batch,
+    )
+    .unwrap();
     let route = Route::Series(stranger, Attribution::default());
-    fixture.receiver.routes.insert(&[(batch.series[1].key.unwrap(), route)]);
+    fixture
+        .receiver
+        .routes
+        .insert(&[(batch.series[1].key.unwrap(), route)]);
     let written = fixture.write(&request).unwrap();
-    let times = Some(TimeRange { start_ms: T, end_ms: T + 1 });
-    assert_eq!(written, Written { stored: SampleCounts::floats(3), times, ..Written::default() });
+    let times = Some(TimeRange {
+        start_ms: T,
+        end_ms: T + 1,
+    });
+    assert_eq!(
+        written,
+        Written {
+            stored: SampleCounts::floats(3),
+            times,
+            ..Written::default()
+        }
+    );
     assert_eq!(fixture.contents()[1].1, bits(&[(T, 1.0), (T + 1, 2.0)]));
     fixture.stored(&[up("b", &[(T + 2, 2.0)])]);
     assert_eq!(fixture.receiver.stats().route.entries, 2);
@@ -99,9 +149,15 @@ fn a_series_that_has_moved_is_resolved_again() {
 #[test]
 fn known_series_are_stored_if_new_ones_cannot_be_created() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { head_size_max_bytes: 200_000, ..Options::default() };
+    let options = Options {
+        head_size_max_bytes: 200_000,
+        ..Options::default()
+    };
     let db = Arc::new(Db::open(dir.path(), options).unwrap());
-    let fixture = Fixture { receiver: Receiver::new(db, Limits::default()), _dir: dir };
+    let fixture = Fixture {
+        receiver: Receiver::new(db, Limits::default()),
+        _dir: dir,
+    };
     fixture.stored(&[up("known", &[(T, 1.0)])]);
     let mut full = None;
     for n in 0..10_000 {
@@ -115,9 +171,15 @@ fn known_series_are_stored_if_new_ones_cannot_be_created() {
         }
     }
     let (t, refused) = full.expect("200 kB do not hold 10,000 series");
-    assert!(matches!(refused, WriteError::Store(varve_tsdb::Error::Limit { .. })), "{refused}");
+    assert!(
+        matches!(refused, WriteError::Store(varve_tsdb::Error::Limit { .. })),
+        "{refused}"
+    );
     let contents = fixture.contents();
-    let (_, known) = contents.iter().find(|(labels, _)| labels.contains("known")).unwrap();
+    let (_, known) = contents
+        .iter()
+        .find(|(labels, _)| labels.contains("known"))
+        .unwrap();
     // A full store may refuse the append too. What it accepted is complete and in order.
     assert!(known.last().unwrap().0 >= t - 1);
 }
@@ -125,7 +187,9 @@ fn known_series_are_stored_if_new_ones_cannot_be_created() {
 #[test]
 fn many_threads_create_each_series_once() {
     let fixture = Fixture::new(Limits::default());
-    let all: Vec<_> = (0..200).map(|n| up(&n.to_string(), &[(T, f64::from(n))])).collect();
+    let all: Vec<_> = (0..200)
+        .map(|n| up(&n.to_string(), &[(T, f64::from(n))]))
+        .collect();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| all.chunks(20).for_each(|some| fixture.stored(some)));

@@ -1,8 +1,10 @@
-//! What the decoder computes from the label references of a series: the key, the size, the metric name.
+//! What the decoder computes from the label references of a series: the key, the size, the metric
+//! name.
 //!
-//! The key of a label set is a sum over its symbols and their positions ([`KeyLanes`]). Consecutive series of a target
-//! share most labels. So [`LabelRefs::replace`] computes the sums from those of the series before: it compares the
-//! encoded references by words, and replaces the values of labels that differ.
+//! The key of a label set is a sum over its symbols and their positions ([`KeyLanes`]). Consecutive
+//! series of a target share most labels. So [`LabelRefs::replace`] computes the sums from those of
+//! the series before: it compares the encoded references by words, and replaces the values of
+//! labels that differ.
 
 use std::ops::Range;
 
@@ -51,8 +53,8 @@ impl LabelRefs {
         resolver.hasher.push(&mut self.key, self.n, symbol.hash);
         if self.n.is_multiple_of(2) {
             // Fast path: most label names differ from `__name__` in size.
-            self.is_metric_name =
-                symbol.text.len() == METRIC_NAME.len() && symbol.text.of(resolver.message) == METRIC_NAME.as_bytes();
+            self.is_metric_name = symbol.text.len() == METRIC_NAME.len()
+                && symbol.text.of(resolver.message) == METRIC_NAME.as_bytes();
         } else if self.is_metric_name {
             self.metric_name = Some((self.n, number));
         }
@@ -61,12 +63,17 @@ impl LabelRefs {
         Ok(())
     }
 
-    /// Replaces the sums over the packed references `before` with those over `after`. Both have at most 127 bytes, and
-    /// `before` is valid.
+    /// Replaces the sums over the packed references `before` with those over `after`. Both have at
+    /// most 127 bytes, and `before` is valid.
     ///
     /// # Errors
     /// [`Malformed`] if a reference in `after` is not valid. The sums must not be used then.
-    pub(super) fn replace(&mut self, resolver: Resolver<'_>, before: Span, after: Span) -> Result<(), WriteError> {
+    pub(super) fn replace(
+        &mut self,
+        resolver: Resolver<'_>,
+        before: Span,
+        after: Span,
+    ) -> Result<(), WriteError> {
         if self.step(resolver, before, after)? {
             return Ok(());
         }
@@ -78,18 +85,36 @@ impl LabelRefs {
         Ok(())
     }
 
-    /// Replaces the sums, unless `before` and `after` differ in their sizes or in more than values of labels. Returns
-    /// `false` then: the sums are not those of either.
-    fn step(&mut self, resolver: Resolver<'_>, before: Span, after: Span) -> Result<bool, WriteError> {
+    /// Replaces the sums, unless `before` and `after` differ in their sizes or in more than values
+    /// of labels. Returns `false` then: the sums are not those of either.
+    fn step(
+        &mut self,
+        resolver: Resolver<'_>,
+        before: Span,
+        after: Span,
+    ) -> Result<bool, WriteError> {
         let (old, new) = (before.of(resolver.message), after.of(resolver.message));
         if old.len() != new.len() {
             return Ok(false);
         }
-        let Some(range) = differing(old, new) else { return Ok(true) };
+        let Some(range) = differing(old, new) else {
+            return Ok(true);
+        };
         // Every reference ends with a byte below 0x80.
-        let mut at = new[..range.start].iter().filter(|&&byte| byte < 0x80).count();
-        let part = |of: Span| Span::new(of.start as usize + range.start, of.start as usize + range.end);
-        let (mut old, mut new) = [before, after].map(part).map(|of| Reader::over(resolver.message, of)).into();
+        let mut at = new[..range.start]
+            .iter()
+            .filter(|&&byte| byte < 0x80)
+            .count();
+        let part = |of: Span| {
+            Span::new(
+                of.start as usize + range.start,
+                of.start as usize + range.end,
+            )
+        };
+        let (mut old, mut new) = [before, after]
+            .map(part)
+            .map(|of| Reader::over(resolver.message, of))
+            .into();
         while !old.rest().is_empty() && !new.rest().is_empty() {
             let (from, to) = (old.varint()? as u32, new.varint()? as u32);
             if from != to {
@@ -98,9 +123,13 @@ impl LabelRefs {
                     return Ok(false);
                 }
                 let (from, symbol) = (resolver.symbol(from)?, resolver.symbol(to)?);
-                resolver.hasher.replace(&mut self.key, at, from.hash, symbol.hash);
+                resolver
+                    .hasher
+                    .replace(&mut self.key, at, from.hash, symbol.hash);
                 self.size = self.size - from.text.len() as u64 + symbol.text.len() as u64;
-                self.metric_name = self.metric_name.map(|name| if name.0 == at { (at, to) } else { name });
+                self.metric_name = self
+                    .metric_name
+                    .map(|name| if name.0 == at { (at, to) } else { name });
             }
             at += 1;
         }
@@ -115,13 +144,16 @@ impl Resolver<'_> {
     /// [`Malformed::Symbol`] if there is no such symbol.
     #[inline]
     pub(super) fn symbol(self, number: u32) -> Result<Symbol, WriteError> {
-        let missing = || Malformed::Symbol { number, n_symbols: self.symbols.len() };
+        let missing = || Malformed::Symbol {
+            number,
+            n_symbols: self.symbols.len(),
+        };
         Ok(*self.symbols.get(number as usize).ok_or_else(missing)?)
     }
 }
 
-/// Returns the range of bytes from the first difference to the last one, of two encodings of the same size. It begins
-/// and ends between varints in both, unless the last varint is truncated.
+/// Returns the range of bytes from the first difference to the last one, of two encodings of the
+/// same size. It begins and ends between varints in both, unless the last varint is truncated.
 #[inline]
 fn differing(old: &[u8], new: &[u8]) -> Option<Range<usize>> {
     let mut start = first_difference(old, new)?;
@@ -137,25 +169,33 @@ fn differing(old: &[u8], new: &[u8]) -> Option<Range<usize>> {
 
 #[inline]
 fn first_difference(old: &[u8], new: &[u8]) -> Option<usize> {
-    let ((old_words, old_rest), (new_words, new_rest)) = (old.as_chunks::<8>(), new.as_chunks::<8>());
+    let ((old_words, old_rest), (new_words, new_rest)) =
+        (old.as_chunks::<8>(), new.as_chunks::<8>());
     for (idx, (old, new)) in old_words.iter().zip(new_words).enumerate() {
         let difference = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
         if difference != 0 {
             return Some(8 * idx + difference.trailing_zeros() as usize / 8);
         }
     }
-    let in_rest = old_rest.iter().zip(new_rest).position(|(old, new)| old != new);
+    let in_rest = old_rest
+        .iter()
+        .zip(new_rest)
+        .position(|(old, new)| old != new);
     in_rest.map(|at| 8 * new_words.len() + at)
 }
 
 #[inline]
 fn last_difference(old: &[u8], new: &[u8]) -> Option<usize> {
-    let ((old_rest, old_words), (new_rest, new_words)) = (old.as_rchunks::<8>(), new.as_rchunks::<8>());
+    let ((old_rest, old_words), (new_rest, new_words)) =
+        (old.as_rchunks::<8>(), new.as_rchunks::<8>());
     for (idx, (old, new)) in old_words.iter().zip(new_words).enumerate().rev() {
         let difference = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
         if difference != 0 {
             return Some(new_rest.len() + 8 * idx + 7 - difference.leading_zeros() as usize / 8);
         }
     }
-    old_rest.iter().zip(new_rest).rposition(|(old, new)| old != new)
+    old_rest
+        .iter()
+        .zip(new_rest)
+        .rposition(|(old, new)| old != new)
 }

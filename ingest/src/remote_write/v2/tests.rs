@@ -8,7 +8,8 @@ use crate::remote_write::message::Histogram;
 use crate::remote_write::message::messages;
 use crate::remote_write::message::v2::{Request, TimeSeries};
 use crate::remote_write::v1::tests::{
-    Contents, any_message, apply, assert_same, damage, double, histogram, histogram_numbers, len, number, text, varint,
+    Contents, any_message, apply, assert_same, damage, double, histogram, histogram_numbers, len,
+    number, text, varint,
 };
 
 messages! {
@@ -23,11 +24,19 @@ fn ours(message: &[u8]) -> Result<Contents, WriteError> {
 }
 
 fn theirs(message: &[u8]) -> Result<Contents, String> {
-    let Request { symbols, timeseries } = Request::decode(message).map_err(|refused| refused.to_string())?;
+    let Request {
+        symbols,
+        timeseries,
+    } = Request::decode(message).map_err(|refused| refused.to_string())?;
     if symbols.first().is_some_and(|first| !first.is_empty()) {
         return Err("the first symbol is not empty".to_owned());
     }
-    let text = |number: u32| symbols.get(number as usize).cloned().ok_or(format!("no symbol {number}"));
+    let text = |number: u32| {
+        symbols
+            .get(number as usize)
+            .cloned()
+            .ok_or(format!("no symbol {number}"))
+    };
     let pairs = |refs: &[u32]| {
         let pairs = refs.chunks(2).map(|pair| match pair {
             [name, value] => Ok((text(*name)?, text(*value)?)),
@@ -37,19 +46,38 @@ fn theirs(message: &[u8]) -> Result<Contents, String> {
     };
     let mut contents = Contents::default();
     for (idx, series) in timeseries.into_iter().enumerate() {
-        let TimeSeries { labels_refs, samples, histograms, exemplars, metadata } = series;
-        let samples = samples.iter().map(|of| (of.timestamp_ms, of.value, of.start_ms));
-        contents.series.push((pairs(&labels_refs)?, samples.collect()));
+        let TimeSeries {
+            labels_refs,
+            samples,
+            histograms,
+            exemplars,
+            metadata,
+        } = series;
+        let samples = samples
+            .iter()
+            .map(|of| (of.timestamp_ms, of.value, of.start_ms));
+        contents
+            .series
+            .push((pairs(&labels_refs)?, samples.collect()));
         for bytes in histograms {
-            let decoded = Histogram::decode(&bytes[..]).and_then(|of| Ok((of, Start::decode(&bytes[..])?)));
+            let decoded =
+                Histogram::decode(&bytes[..]).and_then(|of| Ok((of, Start::decode(&bytes[..])?)));
             let (histogram, start) = decoded.map_err(|refused| refused.to_string())?;
-            contents.histograms.push((histogram_numbers(&histogram), start.start_ms));
+            contents
+                .histograms
+                .push((histogram_numbers(&histogram), start.start_ms));
         }
         for exemplar in exemplars {
             let bits = (exemplar.timestamp_ms, exemplar.value.to_bits());
-            contents.exemplars.push((idx, pairs(&exemplar.labels_refs)?, bits));
+            contents
+                .exemplars
+                .push((idx, pairs(&exemplar.labels_refs)?, bits));
         }
-        for number in metadata.iter().flat_map(|of| [of.help_ref, of.unit_ref]).filter(|number| *number != 0) {
+        for number in metadata
+            .iter()
+            .flat_map(|of| [of.help_ref, of.unit_ref])
+            .filter(|number| *number != 0)
+        {
             text(number)?;
         }
     }
@@ -64,9 +92,13 @@ fn check_same(message: &[u8]) {
 fn refs() -> BoxedStrategy<Vec<u8>> {
     let number = || prop_oneof![30 => 0..N_SYMBOLS, 1 => any::<u64>()];
     let packed = vec((number(), number()), 0..4);
-    let packed =
-        packed.prop_map(|refs| refs.iter().flat_map(|(a, b)| [varint(*a, 0), varint(*b, 0)].concat()).collect());
-    let single = (number(), number()).prop_map(|(a, b)| [vec![8], varint(a, 0), vec![8], varint(b, 0)].concat());
+    let packed = packed.prop_map(|refs| {
+        refs.iter()
+            .flat_map(|(a, b)| [varint(*a, 0), varint(*b, 0)].concat())
+            .collect()
+    });
+    let single = (number(), number())
+        .prop_map(|(a, b)| [vec![8], varint(a, 0), vec![8], varint(b, 0)].concat());
     prop_oneof![8 => len(1, packed), 1 => single].boxed()
 }
 
@@ -77,23 +109,38 @@ fn request() -> BoxedStrategy<Vec<u8>> {
     let histogram = (self::histogram(), histogram).prop_map(|(a, b)| [a, b].concat());
     let metadata = any_message(vec![(4, number(1)), (1, small(3)), (1, small(4))], 4);
     let time_series = any_message(
-        vec![(16, refs()), (16, len(2, sample)), (2, len(3, histogram)), (2, len(4, exemplar)), (2, len(5, metadata))],
+        vec![
+            (16, refs()),
+            (16, len(2, sample)),
+            (2, len(3, histogram)),
+            (2, len(4, exemplar)),
+            (2, len(5, metadata)),
+        ],
         12,
     );
     let symbols = vec(text(4), N_SYMBOLS as usize - 1);
     let symbols = symbols.prop_map(|symbols| [&[4 << 3 | 2, 0], &*symbols.concat()].concat());
     let series = any_message(vec![(8, len(5, time_series))], 6);
     // Symbols may be the last field.
-    (symbols, series, any::<bool>()).prop_map(|(a, b, first)| if first { [a, b] } else { [b, a] }.concat()).boxed()
+    (symbols, series, any::<bool>())
+        .prop_map(|(a, b, first)| if first { [a, b] } else { [b, a] }.concat())
+        .boxed()
 }
 
 fn small(field: u64) -> BoxedStrategy<Vec<u8>> {
-    (0..N_SYMBOLS).prop_map(move |number| [varint(field << 3, 0), varint(number, 0)].concat()).boxed()
+    (0..N_SYMBOLS)
+        .prop_map(move |number| [varint(field << 3, 0), varint(number, 0)].concat())
+        .boxed()
 }
 
-/// A name and a value among 300 symbols. References have one byte, or two, which may share the first one.
+/// A name and a value among 300 symbols. References have one byte, or two, which may share the
+/// first one.
 fn near_refs() -> impl Strategy<Value = (u32, u32)> {
-    let value = prop_oneof![0..300_u32, 126..130_u32, (1..3_u32).prop_map(|high| high << 7 | 5)];
+    let value = prop_oneof![
+        0..300_u32,
+        126..130_u32,
+        (1..3_u32).prop_map(|high| high << 7 | 5)
+    ];
     (prop_oneof![1..3_u32, 125..131_u32], value)
 }
 
@@ -113,8 +160,8 @@ proptest! {
         check_same(&message);
     }
 
-    /// The fast path, for consecutive series that share references, computes the same keys, sizes and families as the
-    /// slow path for each series alone.
+    /// The fast path, for consecutive series that share references, computes the same keys, sizes
+    /// and families as the slow path for each series alone.
     #[test]
     fn the_series_before_changes_nothing(
         first in vec(near_refs(), 0..12),
@@ -186,12 +233,26 @@ fn decoded(message: &[u8], limits: &Limits) -> Result<DecodedBatch, WriteError> 
 fn equal_label_sets_have_equal_keys_with_any_symbol_table() {
     let hasher = RouteHasher::new();
     let keys = |symbols: &[&str], refs: &[&[u32]]| {
-        let symbols = symbols.iter().map(|text| text.as_bytes().to_vec()).collect();
-        let series = |refs: &&[u32]| TimeSeries { labels_refs: refs.to_vec(), ..TimeSeries::default() };
-        let message = Request { symbols, timeseries: refs.iter().map(series).collect() }.encode_to_vec();
+        let symbols = symbols
+            .iter()
+            .map(|text| text.as_bytes().to_vec())
+            .collect();
+        let series = |refs: &&[u32]| TimeSeries {
+            labels_refs: refs.to_vec(),
+            ..TimeSeries::default()
+        };
+        let message = Request {
+            symbols,
+            timeseries: refs.iter().map(series).collect(),
+        }
+        .encode_to_vec();
         let mut batch = DecodedBatch::default();
         decode(&message, &hasher, &Limits::default(), &mut batch).unwrap();
-        batch.series.iter().map(|series| series.key.unwrap()).collect::<Vec<_>>()
+        batch
+            .series
+            .iter()
+            .map(|series| series.key.unwrap())
+            .collect::<Vec<_>>()
     };
     let a = keys(&["", "__name__", "up", "x"], &[&[1, 2], &[1, 3], &[]]);
     let b = keys(&["", "up", "x", "__name__"], &[&[3, 1], &[3, 2], &[1, 3]]);
@@ -234,34 +295,63 @@ fn references_to_missing_symbols_are_malformed() {
     };
     let mut shifted = request.clone();
     shifted.symbols[0] = b"x".to_vec();
-    assert_eq!(refused(&shifted), "the first symbol is not the empty string");
+    assert_eq!(
+        refused(&shifted),
+        "the first symbol is not the empty string"
+    );
     let outside = "parsing labels for series: labelRefs 3 outside of symbols table (size 3)";
     assert_eq!(with(|series| series.labels_refs = vec![1, 3]), outside);
-    assert_eq!(with(|series| series.labels_refs.push(0)), "parsing labels for series: invalid labelRefs length 3");
-    let exemplar =
-        |refs: &[u32]| crate::remote_write::message::v2::Exemplar { labels_refs: refs.to_vec(), ..Default::default() };
+    assert_eq!(
+        with(|series| series.labels_refs.push(0)),
+        "parsing labels for series: invalid labelRefs length 3"
+    );
+    let exemplar = |refs: &[u32]| crate::remote_write::message::v2::Exemplar {
+        labels_refs: refs.to_vec(),
+        ..Default::default()
+    };
     request.timeseries[0].exemplars.push(exemplar(&[1, 3]));
     assert_eq!(refused(&request), outside);
     request.timeseries[0].exemplars[0] = exemplar(&[1]);
-    assert_eq!(refused(&request), "parsing labels for series: invalid labelRefs length 1");
+    assert_eq!(
+        refused(&request),
+        "parsing labels for series: invalid labelRefs length 1"
+    );
 }
 
 #[test]
 fn metadata_is_decoded_once_for_consecutive_series_of_a_family() {
     let mut request = Request::default();
     let help = request.refer("What it is.");
-    for (name, kind) in
-        [("h_bucket", 3), ("h_bucket", 3), ("h_sum", 3), ("c_total", 1), ("s_count", 5), ("_sum", 5), ("x", 0)]
-    {
+    for (name, kind) in [
+        ("h_bucket", 3),
+        ("h_bucket", 3),
+        ("h_sum", 3),
+        ("c_total", 1),
+        ("s_count", 5),
+        ("_sum", 5),
+        ("x", 0),
+    ] {
         let of = request.add(&[("__name__", name)], &[(1, 1.0, 0)]);
         let help_ref = if kind == 0 { 0 } else { help };
-        of.metadata = Some(crate::remote_write::message::v2::Metadata { kind, help_ref, unit_ref: 0 });
+        of.metadata = Some(crate::remote_write::message::v2::Metadata {
+            kind,
+            help_ref,
+            unit_ref: 0,
+        });
     }
     let message = request.encode_to_vec();
     let batch = decoded(&message, &Limits::default()).unwrap();
-    let names = batch.families.iter().map(|of| String::from_utf8_lossy(of.name.of(&message)));
+    let names = batch
+        .families
+        .iter()
+        .map(|of| String::from_utf8_lossy(of.name.of(&message)));
     assert_eq!(names.collect::<Vec<_>>(), ["h", "c_total", "s", "_sum"]);
-    assert!(batch.families.iter().all(|of| of.help.of(&message) == b"What it is."));
+    assert!(
+        batch
+            .families
+            .iter()
+            .all(|of| of.help.of(&message) == b"What it is.")
+    );
 }
 
 #[test]
@@ -277,7 +367,9 @@ fn counts_and_sizes_over_the_limits_are_too_large() {
     let with = |change: &dyn Fn(&mut Request)| {
         let mut request = request.clone();
         change(&mut request);
-        decoded(&request.encode_to_vec(), &limits).map(|batch| batch.n_samples()).map_err(|refused| refused.to_string())
+        decoded(&request.encode_to_vec(), &limits)
+            .map(|batch| batch.n_samples())
+            .map_err(|refused| refused.to_string())
     };
     assert_eq!(with(&|_| ()), Ok(3));
     let refused = |change: &dyn Fn(&mut Request), what: &str| {
@@ -302,5 +394,8 @@ fn counts_and_sizes_over_the_limits_are_too_large() {
         request.symbols[1] = vec![b'x'; 100];
         request.timeseries[0].labels_refs = vec![1; 82];
     };
-    refused(&bomb, "size in bytes of label sets with resolved symbols of 8200 exceeds the limit of 8000");
+    refused(
+        &bomb,
+        "size in bytes of label sets with resolved symbols of 8200 exceeds the limit of 8000",
+    );
 }

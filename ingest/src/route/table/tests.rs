@@ -11,7 +11,10 @@ impl Table {
 
     fn find_many(&mut self, keys: &[RouteKey]) -> Vec<Option<Route>> {
         let mut found = vec![None; keys.len()];
-        self.find_all(&(0..).zip(keys.iter().copied()).collect::<Vec<_>>(), &mut found);
+        self.find_all(
+            &(0..).zip(keys.iter().copied()).collect::<Vec<_>>(),
+            &mut found,
+        );
         found
     }
 
@@ -23,7 +26,11 @@ impl Table {
     fn positions(&self) -> Vec<usize> {
         let (used, vacant): (Vec<_>, Vec<_>) =
             (0..self.entries.len()).partition(|&position| self.entries[position].route.is_some());
-        assert!(self.vacant.iter().eq(vacant.iter().map(|&position| position as u32)));
+        assert!(
+            self.vacant
+                .iter()
+                .eq(vacant.iter().map(|&position| position as u32))
+        );
         assert_eq!(self.index.len(), used.len());
         for &position in &used {
             let [a, b, c] = self.entries[position].tag;
@@ -55,12 +62,24 @@ fn routes_are_found_in_any_order() {
         (0..1_000).collect(),
         (0..1_000).rev().collect(),
         (0..1_000).step_by(7).collect(),
-        (0..2_000_u32).map(|n| if n.is_multiple_of(2) { n / 2 } else { 1_000 + n }).collect(),
+        (0..2_000_u32)
+            .map(|n| {
+                if n.is_multiple_of(2) {
+                    n / 2
+                } else {
+                    1_000 + n
+                }
+            })
+            .collect(),
         vec![5; 100],
     ];
     for order in orders {
         let found = table.find_many(&order.iter().map(|&n| key(&hasher, n)).collect::<Vec<_>>());
-        assert!(found.into_iter().eq(order.iter().map(|&n| (n < 1_000).then(|| route(n)))));
+        assert!(
+            found
+                .into_iter()
+                .eq(order.iter().map(|&n| (n < 1_000).then(|| route(n))))
+        );
     }
     assert_eq!((table.hits, table.misses), (3 * 1_000 + 143 + 100, 1_000));
 }
@@ -69,11 +88,16 @@ fn routes_are_found_in_any_order() {
 fn a_full_table_evicts_unused_routes_first() {
     let (mut table, hasher) = table(80);
     let is_cached = |table: &Table, n| table.position(key(&hasher, n)).is_some();
-    (0..80).step_by(2).for_each(|n| assert_eq!(table.find(key(&hasher, n)), Some(A)));
+    (0..80)
+        .step_by(2)
+        .for_each(|n| assert_eq!(table.find(key(&hasher, n)), Some(A)));
     // The odd ones are evicted in order of arrival, and replaced.
     (80..120).for_each(|n| table.put(key(&hasher, n), B, 80));
     assert!((0..120_u32).all(|n| is_cached(&table, n) == (n.is_multiple_of(2) || n >= 80)));
-    assert_eq!((table.evicted, table.entries.len(), table.positions().len()), (40, 80, 80));
+    assert_eq!(
+        (table.evicted, table.entries.len(), table.positions().len()),
+        (40, 80, 80)
+    );
     // In the next round, nothing has been used since the hand passed it.
     (120..200).for_each(|n| table.put(key(&hasher, n), B, 80));
     assert!((0..200).all(|n| is_cached(&table, n) == (n >= 120)));
@@ -119,10 +143,17 @@ fn unused_routes_are_evicted_while_others_are_inserted() {
         }
     }
     assert_eq!((table.positions().len(), table.evicted), (1_000, 1_900));
-    assert!(table.entries.len() <= 1_100, "{} entries", table.entries.len());
+    assert!(
+        table.entries.len() <= 1_100,
+        "{} entries",
+        table.entries.len()
+    );
     // Nothing is used any more.
     (0..70).for_each(|n| table.sweep(now + ROUND * 2 + ROUND * n));
-    assert_eq!((table.index.len(), table.entries.len(), table.vacant.len()), (0, 1, 1));
+    assert_eq!(
+        (table.index.len(), table.entries.len(), table.vacant.len()),
+        (0, 1, 1)
+    );
     assert!(table.index.size() < 4_096, "{} bytes", table.index.size());
 }
 
@@ -136,7 +167,9 @@ fn routes_in_use_stay_after_a_pause_without_insertions() {
         for pause in 1..20 {
             (0..n).for_each(|n| assert_eq!(table.find(key(&hasher, n)), Some(A)));
             // Two insertions within a scrape interval.
-            [0, 30].into_iter().for_each(|secs| table.sweep(now + ROUND * pause + Duration::from_secs(secs)));
+            [0, 30]
+                .into_iter()
+                .for_each(|secs| table.sweep(now + ROUND * pause + Duration::from_secs(secs)));
             assert_eq!(table.evicted, evicted, "of {n} routes, in pause {pause}");
         }
     }
@@ -162,7 +195,11 @@ fn a_table_stays_within_its_size() {
     for len_max in [64 * 56, 64 * 57, 64 * 90, 64 * 113, 64 * 225, 64 * 449] {
         let (mut table, hasher) = table(0);
         (0..6 * len_max as u32).for_each(|n| table.put(key(&hasher, n), A, len_max));
-        assert!(table.size() <= len_max * SIZE_PER_ROUTE + PARTLY_FILLED, "{} for {len_max}", table.size());
+        assert!(
+            table.size() <= len_max * SIZE_PER_ROUTE + PARTLY_FILLED,
+            "{} for {len_max}",
+            table.size()
+        );
         assert_eq!(table.index.len(), len_max);
     }
 }
@@ -173,7 +210,10 @@ fn a_sweep_visits_a_limited_number_of_entries() {
     let now = Instant::now();
     table.sweep(now);
     table.sweep(now + 100 * ROUND);
-    assert_eq!((table.hand, table.evicted), (VISITED_MAX, VISITED_MAX as u64));
+    assert_eq!(
+        (table.hand, table.evicted),
+        (VISITED_MAX, VISITED_MAX as u64)
+    );
 }
 
 proptest! {

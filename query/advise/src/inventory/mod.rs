@@ -71,6 +71,9 @@ impl MetricId {
     /// Returns the matchers of the metric's series.
     #[must_use]
     pub fn matchers(&self) -> [Matcher; 2] {
-        [Matcher::equal(METRIC_NAME, &self.name), Matcher::equal("job", &self.job)]
+        [
+            Matcher::equal(METRIC_NAME, &self.name),
+            Matcher::equal("job", &self.job),
+        ]
     }
 }

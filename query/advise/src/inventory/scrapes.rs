@@ -21,17 +21,33 @@ pub struct Scrapes {
 }
 
 impl Scrapes {
-    /// Creates an empty inventory. Jobs without an entry have the scrape interval `interval` and one target.
+    /// Creates an empty inventory. Jobs without an entry have the scrape interval `interval` and
+    /// one target.
     #[must_use]
-    pub fn new(interval: Duration, intervals: BTreeMap<String, Duration>, targets: BTreeMap<String, u64>) -> Self {
-        Self { series: BTreeMap::new(), intervals, interval, targets }
+    pub fn new(
+        interval: Duration,
+        intervals: BTreeMap<String, Duration>,
+        targets: BTreeMap<String, u64>,
+    ) -> Self {
+        Self {
+            series: BTreeMap::new(),
+            intervals,
+            interval,
+            targets,
+        }
     }
 
     /// Adds a series of a target of a job, by its labels in any order.
     pub fn add(&mut self, job: &str, mut series: Vec<(String, String)>) {
         series.sort();
         let name = value(&series, METRIC_NAME).unwrap_or_default().to_owned();
-        self.series.entry(MetricId { job: job.to_owned(), name }).or_default().push(series);
+        self.series
+            .entry(MetricId {
+                job: job.to_owned(),
+                name,
+            })
+            .or_default()
+            .push(series);
     }
 
     fn series_of(&self, metric: &MetricId) -> &[Series] {
@@ -44,7 +60,10 @@ impl Scrapes {
 }
 
 fn value<'a>(series: &'a Series, label: &str) -> Option<&'a str> {
-    series.iter().find(|(name, _)| name == label).map(|(_, value)| value.as_str())
+    series
+        .iter()
+        .find(|(name, _)| name == label)
+        .map(|(_, value)| value.as_str())
 }
 
 impl Inventory for Scrapes {
@@ -54,27 +73,46 @@ impl Inventory for Scrapes {
         let amount = |(metric, series): (&MetricId, &Vec<Series>)| {
             let interval = self.intervals.get(&metric.job).unwrap_or(&self.interval);
             let n_series = (series.len() as u64).saturating_mul(self.n_targets(&metric.job));
-            (metric.clone(), MetricSize { n_series, samples_per_second: 1.0 / interval.as_secs_f64() })
+            (
+                metric.clone(),
+                MetricSize {
+                    n_series,
+                    samples_per_second: 1.0 / interval.as_secs_f64(),
+                },
+            )
         };
         Ok(self.series.iter().map(amount).collect())
     }
 
     fn buckets(&mut self, metric: &MetricId) -> Result<BTreeMap<String, u64>, Infallible> {
         let mut counts = BTreeMap::new();
-        for bound in self.series_of(metric).iter().filter_map(|series| value(series, "le")) {
+        for bound in self
+            .series_of(metric)
+            .iter()
+            .filter_map(|series| value(series, "le"))
+        {
             *counts.entry(bound.to_owned()).or_default() += self.n_targets(&metric.job);
         }
         Ok(counts)
     }
 
     fn labels(&mut self, metric: &MetricId) -> Result<Vec<String>, Infallible> {
-        let names: BTreeSet<&String> = self.series_of(metric).iter().flatten().map(|(name, _)| name).collect();
+        let names: BTreeSet<&String> = self
+            .series_of(metric)
+            .iter()
+            .flatten()
+            .map(|(name, _)| name)
+            .collect();
         Ok(names.into_iter().cloned().collect())
     }
 
     fn n_series_without(&mut self, metric: &MetricId, labels: &[&str]) -> Result<u64, Infallible> {
         let rest = |series: &Series| -> Vec<(String, String)> {
-            series.iter().filter(|(name, _)| !labels.contains(&name.as_str())).cloned().collect()
+            series
+                .iter()
+                .filter(|(name, _)| !labels.contains(&name.as_str()))
+                .cloned()
+                .collect()
         };
         let left: HashSet<Series> = self.series_of(metric).iter().map(rest).collect();
         Ok((left.len() as u64).saturating_mul(self.n_targets(&metric.job)))

@@ -30,22 +30,33 @@ pub struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// Creates an inventory of the series with a sample in `range`. `interval` is the scrape interval of jobs without
-    /// `up`.
+    /// Creates an inventory of the series with a sample in `range`. `interval` is the scrape
+    /// interval of jobs without `up`.
     #[must_use]
     pub fn new(db: &'a Db, ctx: &'a QueryContext, range: TimeRange, interval: Duration) -> Self {
-        Self { db, ctx, range, interval, charge: ctx.charge() }
+        Self {
+            db,
+            ctx,
+            range,
+            interval,
+            charge: ctx.charge(),
+        }
     }
 
     /// Returns the bytes per sample on disk; `None` if there is no block.
     #[must_use]
     pub fn bytes_per_sample(&self) -> Option<f64> {
         let stats = self.db.stats();
-        (stats.blocks_samples > 0).then(|| stats.blocks_size_bytes as f64 / stats.blocks_samples as f64)
+        (stats.blocks_samples > 0)
+            .then(|| stats.blocks_size_bytes as f64 / stats.blocks_samples as f64)
     }
 
     /// Calls a function with the labels of each series that passes the matchers.
-    fn for_each(&self, matchers: &[Matcher], mut each: impl FnMut(&Labels) -> Result<()>) -> Result<()> {
+    fn for_each(
+        &self,
+        matchers: &[Matcher],
+        mut each: impl FnMut(&Labels) -> Result<()>,
+    ) -> Result<()> {
         for series in self.db.select_labels(self.ctx, matchers, self.range)? {
             each(series?.labels())?;
         }
@@ -54,10 +65,16 @@ impl<'a> Stored<'a> {
 
     /// Returns the scrapes per second of a target of each job, measured with `up`.
     fn scrape_rates(&self) -> Result<BTreeMap<String, f64>> {
-        let range = TimeRange { start_ms: self.range.end_ms - RATE_RANGE_MS + 1, end_ms: self.range.end_ms };
+        let range = TimeRange {
+            start_ms: self.range.end_ms - RATE_RANGE_MS + 1,
+            end_ms: self.range.end_ms,
+        };
         let (mut found, mut charge) = (BTreeMap::<String, (usize, u32)>::new(), self.ctx.charge());
         let mut samples = SampleColumns::default();
-        for series in self.db.select(self.ctx, &[Matcher::equal(METRIC_NAME, "up")], range)? {
+        for series in self
+            .db
+            .select(self.ctx, &[Matcher::equal(METRIC_NAME, "up")], range)?
+        {
             let series = series?;
             samples.clear();
             series.read(&mut samples)?;
@@ -72,7 +89,10 @@ impl<'a> Stored<'a> {
         let per_second = |(n_samples, n_targets): (usize, u32)| {
             n_samples as f64 / f64::from(n_targets) / (RATE_RANGE_MS as f64 / 1000.0)
         };
-        Ok(found.into_iter().map(|(job, counts)| (job, per_second(counts))).collect())
+        Ok(found
+            .into_iter()
+            .map(|(job, counts)| (job, per_second(counts)))
+            .collect())
     }
 }
 
@@ -92,14 +112,23 @@ impl Inventory for Stored<'_> {
         let default = 1.0 / self.interval.as_secs_f64();
         let mut metrics: BTreeMap<MetricId, MetricSize> = BTreeMap::new();
         self.for_each(&[], |labels| {
-            let metric = MetricId { job: job_of(labels), name: labels.metric_name().to_owned() };
+            let metric = MetricId {
+                job: job_of(labels),
+                name: labels.metric_name().to_owned(),
+            };
             if let Some(size) = metrics.get_mut(&metric) {
                 size.n_series += 1;
                 return Ok(());
             }
             charge.grow(metric.job.len() + metric.name.len() + METRIC_SIZE)?;
             let samples_per_second = rates.get(&metric.job).copied().unwrap_or(default);
-            metrics.insert(metric, MetricSize { n_series: 1, samples_per_second });
+            metrics.insert(
+                metric,
+                MetricSize {
+                    n_series: 1,
+                    samples_per_second,
+                },
+            );
             Ok(())
         })?;
         self.charge.absorb(charge);
@@ -122,7 +151,9 @@ impl Inventory for Stored<'_> {
     }
 
     fn labels(&mut self, metric: &MetricId) -> Result<Vec<String>> {
-        let names = self.db.label_names(self.ctx, &metric.matchers(), self.range)?;
+        let names = self
+            .db
+            .label_names(self.ctx, &metric.matchers(), self.range)?;
         Ok(names.iter().map(str::to_owned).collect())
     }
 
@@ -130,7 +161,10 @@ impl Inventory for Stored<'_> {
         let (hasher, mut charge) = (RandomState::new(), self.ctx.charge());
         let mut seen = HashSet::new();
         self.for_each(&metric.matchers(), |labels| {
-            let left: Vec<_> = labels.iter().filter(|(name, _)| !removed.contains(name)).collect();
+            let left: Vec<_> = labels
+                .iter()
+                .filter(|(name, _)| !removed.contains(name))
+                .collect();
             if seen.insert(hasher.hash_one(left)) {
                 charge.grow(HASH_SIZE)?;
             }

@@ -1,8 +1,9 @@
-//! The needs of rules, dashboards and queries: selectors and their location, indexed by metric name.
+//! The needs of rules, dashboards and queries: selectors and their location, indexed by metric
+//! name.
 //!
-//! Needs err on the safe side. The selectors of a dashboard with variables are never narrower than the queries that
-//! Grafana sends. An expression that does not parse is reported as a [`Problem`], and needs every metric whose name
-//! occurs in it.
+//! Needs err on the safe side. The selectors of a dashboard with variables are never narrower than
+//! the queries that Grafana sends. An expression that does not parse is reported as a [`Problem`],
+//! and needs every metric whose name occurs in it.
 
 mod dashboards;
 mod problem;
@@ -70,33 +71,49 @@ pub struct Needs {
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.within.is_empty() { f.write_str(&self.file) } else { write!(f, "{}: {}", self.file, self.within) }
+        if self.within.is_empty() {
+            f.write_str(&self.file)
+        } else {
+            write!(f, "{}: {}", self.file, self.within)
+        }
     }
 }
 
 impl Location {
     fn new(file: &Rc<str>, within: String) -> Self {
-        Self { file: Rc::clone(file), within }
+        Self {
+            file: Rc::clone(file),
+            within,
+        }
     }
 }
 
 impl Selector {
     /// Returns the selector of all series of a metric.
     pub(crate) fn of_metric(name: &str) -> Self {
-        Self { matchers: vec![Matcher::equal(METRIC_NAME, name)], labels: LabelSet::all() }
+        Self {
+            matchers: vec![Matcher::equal(METRIC_NAME, name)],
+            labels: LabelSet::all(),
+        }
     }
 
     /// Returns the metric name if it is fixed.
     fn fixed_name(&self) -> Option<&str> {
-        let is_fixed = |matcher: &&Matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal;
+        let is_fixed =
+            |matcher: &&Matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal;
         self.matchers.iter().find(is_fixed).map(Matcher::value)
     }
 
     /// Returns `true` if metrics of any name may match.
     pub(crate) fn is_nameless(&self) -> bool {
-        let mut of_name = self.matchers.iter().filter(|matcher| matcher.name() == METRIC_NAME);
+        let mut of_name = self
+            .matchers
+            .iter()
+            .filter(|matcher| matcher.name() == METRIC_NAME);
         // `{__name__=~".+"}` is equivalent to no matcher at all.
-        of_name.all(|matcher| matcher.matches("a") && matcher.matches("zz_9:z") && matcher.op() != MatchOp::Equal)
+        of_name.all(|matcher| {
+            matcher.matches("a") && matcher.matches("zz_9:z") && matcher.op() != MatchOp::Equal
+        })
     }
 
     fn matches_name(&self, name: &str) -> bool {
@@ -105,17 +122,30 @@ impl Selector {
 
     /// Returns `true` if a series with this label value may match.
     pub(crate) fn may_match(&self, label: &str, value: &str) -> bool {
-        self.matchers.iter().filter(|matcher| matcher.name() == label).all(|matcher| matcher.matches(value))
+        self.matchers
+            .iter()
+            .filter(|matcher| matcher.name() == label)
+            .all(|matcher| matcher.matches(value))
     }
 }
 
 impl Needs {
     /// Adds the needs of an expression, and reports why it does not parse, if it does not.
-    fn add_extracted(&mut self, location: Location, consumer: Consumer, text: &str, extracted: Extracted) {
+    fn add_extracted(
+        &mut self,
+        location: Location,
+        consumer: Consumer,
+        text: &str,
+        extracted: Extracted,
+    ) {
         if let Some(reason) = extracted.problem {
             self.report(location.clone(), reason, text);
         }
-        self.add(Need { location, consumer, selectors: extracted.selectors });
+        self.add(Need {
+            location,
+            consumer,
+            selectors: extracted.selectors,
+        });
     }
 
     /// Reports a file that could not be parsed.
@@ -125,15 +155,27 @@ impl Needs {
 
     /// Reports an input that could not be parsed. `text` is the expression, if it is one.
     fn report(&mut self, location: Location, reason: impl Into<String>, text: &str) {
-        let Location { file, within: place } = location;
-        self.problems.push(Problem { file: file.to_string(), place, reason: reason.into(), text: text.to_owned() });
+        let Location {
+            file,
+            within: place,
+        } = location;
+        self.problems.push(Problem {
+            file: file.to_string(),
+            place,
+            reason: reason.into(),
+            text: text.to_owned(),
+        });
     }
 
     fn add(&mut self, need: Need) {
         let at = self.needs.len();
         for (idx, selector) in need.selectors.iter().enumerate() {
             match selector.fixed_name() {
-                Some(name) => self.by_name.entry(name.to_owned()).or_default().push((at, idx)),
+                Some(name) => self
+                    .by_name
+                    .entry(name.to_owned())
+                    .or_default()
+                    .push((at, idx)),
                 None => self.open.push((at, idx)),
             }
         }
@@ -170,7 +212,10 @@ impl Needs {
     }
 
     /// Returns the selectors that may match series of a metric, each with the index of its need.
-    pub(crate) fn of_metric<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (usize, &'a Selector)> {
+    pub(crate) fn of_metric<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> impl Iterator<Item = (usize, &'a Selector)> {
         let fixed = self.by_name.get(name).into_iter().flatten();
         fixed
             .chain(&self.open)
@@ -180,12 +225,18 @@ impl Needs {
 
     /// Returns the selectors that match metrics of any name, and their location.
     pub(crate) fn nameless(&self) -> impl Iterator<Item = (&Location, &Selector)> {
-        let of = |&(need, idx): &(usize, usize)| (&self.needs[need].location, &self.needs[need].selectors[idx]);
-        self.open.iter().map(of).filter(|(_, selector)| selector.is_nameless())
+        let of = |&(need, idx): &(usize, usize)| {
+            (&self.needs[need].location, &self.needs[need].selectors[idx])
+        };
+        self.open
+            .iter()
+            .map(of)
+            .filter(|(_, selector)| selector.is_nameless())
     }
 
-    /// Returns for each need whether its result is read. A recording rule is read if its result is read. Each selector
-    /// is compared with the names of all recording rules; `check` is called before each of them.
+    /// Returns for each need whether its result is read. A recording rule is read if its result is
+    /// read. Each selector is compared with the names of all recording rules; `check` is called
+    /// before each of them.
     ///
     /// # Errors
     /// Those of `check`.
@@ -196,12 +247,18 @@ impl Needs {
                 writers.entry(name).or_default().push(at);
             }
         }
-        let mut read: Vec<bool> = self.needs.iter().map(|need| need.consumer == Consumer::Reader).collect();
+        let mut read: Vec<bool> = self
+            .needs
+            .iter()
+            .map(|need| need.consumer == Consumer::Reader)
+            .collect();
         let mut queue: VecDeque<usize> = (0..read.len()).filter(|&at| read[at]).collect();
         while let Some(at) = queue.pop_front() {
             for selector in &self.needs[at].selectors {
                 check()?;
-                let written = writers.iter().filter(|(name, _)| selector.matches_name(name));
+                let written = writers
+                    .iter()
+                    .filter(|(name, _)| selector.matches_name(name));
                 for &writer in written.flat_map(|(_, writers)| writers) {
                     if !std::mem::replace(&mut read[writer], true) {
                         queue.push_back(writer);
@@ -218,8 +275,15 @@ mod tests {
     use super::*;
 
     fn need(consumer: Consumer, names: &[&str]) -> Need {
-        let location = Location { file: "f".into(), within: String::new() };
-        Need { location, consumer, selectors: names.iter().map(|name| Selector::of_metric(name)).collect() }
+        let location = Location {
+            file: "f".into(),
+            within: String::new(),
+        };
+        Need {
+            location,
+            consumer,
+            selectors: names.iter().map(|name| Selector::of_metric(name)).collect(),
+        }
     }
 
     #[test]
@@ -229,9 +293,15 @@ mod tests {
         needs.add(need(Consumer::Record("r:2".into()), &["r:1"]));
         needs.add(need(Consumer::Record("r:3".into()), &["r:3", "b"]));
         needs.add(need(Consumer::Reader, &["r:2", "c"]));
-        assert_eq!(needs.read(|| Ok::<_, ()>(())), Ok(vec![true, true, false, true]));
+        assert_eq!(
+            needs.read(|| Ok::<_, ()>(())),
+            Ok(vec![true, true, false, true])
+        );
         assert_eq!(needs.read(|| Err("canceled")), Err("canceled"));
-        assert_eq!(needs.recorded().into_iter().collect::<Vec<_>>(), ["r:1", "r:2", "r:3"]);
+        assert_eq!(
+            needs.recorded().into_iter().collect::<Vec<_>>(),
+            ["r:1", "r:2", "r:3"]
+        );
     }
 
     #[test]
@@ -239,21 +309,50 @@ mod tests {
         let mut needs = Needs::default();
         needs.add(need(Consumer::Reader, &["a", "b"]));
         let open = Matcher::new(MatchOp::Regexp, METRIC_NAME, "a.*").unwrap();
-        let open = Selector { matchers: vec![open], labels: LabelSet::none() };
-        needs.add(Need { selectors: vec![open], ..need(Consumer::Reader, &[]) });
-        let found = |name| needs.of_metric(name).map(|(need, _)| need).collect::<Vec<_>>();
-        assert_eq!((found("a"), found("ab"), found("b"), found("c")), (vec![0, 1], vec![1], vec![0], vec![]));
+        let open = Selector {
+            matchers: vec![open],
+            labels: LabelSet::none(),
+        };
+        needs.add(Need {
+            selectors: vec![open],
+            ..need(Consumer::Reader, &[])
+        });
+        let found = |name| {
+            needs
+                .of_metric(name)
+                .map(|(need, _)| need)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (found("a"), found("ab"), found("b"), found("c")),
+            (vec![0, 1], vec![1], vec![0], vec![])
+        );
         assert_eq!(needs.nameless().count(), 0);
     }
 
     #[test]
     fn selectors_without_a_name_are_recognized() {
         let selector = |op, value: &str| Selector {
-            matchers: vec![Matcher::new(op, METRIC_NAME, value).unwrap(), Matcher::equal("job", "x")],
+            matchers: vec![
+                Matcher::new(op, METRIC_NAME, value).unwrap(),
+                Matcher::equal("job", "x"),
+            ],
             labels: LabelSet::all(),
         };
-        assert!(selector(MatchOp::Regexp, ".+").is_nameless() && selector(MatchOp::NotEqual, "").is_nameless());
-        assert!(!selector(MatchOp::Regexp, "a.+").is_nameless() && !selector(MatchOp::Equal, "a").is_nameless());
-        assert!(Selector { matchers: vec![Matcher::equal("job", "x")], labels: LabelSet::all() }.is_nameless());
+        assert!(
+            selector(MatchOp::Regexp, ".+").is_nameless()
+                && selector(MatchOp::NotEqual, "").is_nameless()
+        );
+        assert!(
+            !selector(MatchOp::Regexp, "a.+").is_nameless()
+                && !selector(MatchOp::Equal, "a").is_nameless()
+        );
+        assert!(
+            Selector {
+                matchers: vec![Matcher::equal("job", "x")],
+                labels: LabelSet::all()
+            }
+            .is_nameless()
+        );
     }
 }

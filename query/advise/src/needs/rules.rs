@@ -1,5 +1,5 @@
-//! The needs of rules: of Prometheus' own rule files, PrometheusRule manifests, lists of them, and ConfigMaps with rule
-//! files; and of the rules that a server evaluates.
+//! The needs of rules: of Prometheus' own rule files, PrometheusRule manifests, lists of them, and
+//! ConfigMaps with rule files; and of the rules that a server evaluates.
 
 use std::rc::Rc;
 
@@ -13,14 +13,23 @@ impl Needs {
     pub fn add_rule_file(&mut self, name: &Rc<str>, text: &str) {
         let files = match file::read(text) {
             Ok(files) => files,
-            Err(error) => return self.report(Location::new(name, String::new()), error.to_string(), ""),
+            Err(error) => {
+                return self.report(Location::new(name, String::new()), error.to_string(), "");
+            }
         };
         for file in files {
             if file.groups.is_empty() {
-                self.report(Location::new(name, file.manifest.clone().unwrap_or_default()), "no rule groups", "");
+                self.report(
+                    Location::new(name, file.manifest.clone().unwrap_or_default()),
+                    "no rule groups",
+                    "",
+                );
             }
             for group in &file.groups {
-                group.rules.iter().for_each(|rule| self.add_raw_rule(name, &group.name, rule));
+                group
+                    .rules
+                    .iter()
+                    .for_each(|rule| self.add_raw_rule(name, &group.name, rule));
             }
         }
     }
@@ -45,7 +54,10 @@ impl Needs {
                     RuleKind::Alerting(alerting) => (None, Some(&alerting.annotations)),
                 };
                 let location = location(&file, group.name(), record.is_some(), &rule.name);
-                let templates = rule.labels.values().chain(annotations.into_iter().flat_map(|all| all.values()));
+                let templates = rule
+                    .labels
+                    .values()
+                    .chain(annotations.into_iter().flat_map(|all| all.values()));
                 self.add_rule(location, record, &rule.expr.text, templates);
             }
         }
@@ -67,13 +79,21 @@ impl Needs {
 }
 
 fn location(file: &Rc<str>, group: &str, is_recording: bool, rule: &str) -> Location {
-    let kind = if is_recording { "recording rule" } else { "alert" };
+    let kind = if is_recording {
+        "recording rule"
+    } else {
+        "alert"
+    };
     Location::new(file, format!("group {group}, {kind} {rule}"))
 }
 
 /// Returns the selectors of queries in labels and annotations: `{{ query "up" }}`.
-fn template_selectors<'a>(texts: impl Iterator<Item = &'a String>) -> impl Iterator<Item = Selector> {
-    texts.filter(|text| text.contains("{{") && text.contains("query")).flat_map(|text| template::words(text))
+fn template_selectors<'a>(
+    texts: impl Iterator<Item = &'a String>,
+) -> impl Iterator<Item = Selector> {
+    texts
+        .filter(|text| text.contains("{{") && text.contains("query"))
+        .flat_map(|text| template::words(text))
 }
 
 #[cfg(test)]
@@ -85,30 +105,53 @@ mod tests {
         let mut needs = Needs::default();
         needs.add_rule_file(&"file".into(), text);
         let problems = needs.problems();
-        let found: Vec<_> =
-            ["a", "b", "c", "d"].into_iter().filter(|name| needs.of_metric(name).next().is_some()).collect();
-        assert_eq!((found, problems.len()), (expect.to_vec(), n_problems), "{text}: {problems:?}");
+        let found: Vec<_> = ["a", "b", "c", "d"]
+            .into_iter()
+            .filter(|name| needs.of_metric(name).next().is_some())
+            .collect();
+        assert_eq!(
+            (found, problems.len()),
+            (expect.to_vec(), n_problems),
+            "{text}: {problems:?}"
+        );
     }
 
     #[test]
     fn rules_are_read_from_files_and_manifests() {
-        let groups =
-            "groups: [{name: g, rules: [{record: r, expr: a}, {alert: A, expr: 'b > 0'}, {record: s, expr: 1}]}]";
+        let groups = "groups: [{name: g, rules: [{record: r, expr: a}, {alert: A, expr: 'b > 0'}, {record: s, expr: 1}]}]";
         check(groups, &["a", "b"], 0);
-        check(&format!("kind: PrometheusRule\nspec:\n  {groups}"), &["a", "b"], 0);
         check(
-            &format!("kind: List\nitems:\n- kind: Deployment\n- kind: PrometheusRule\n  spec:\n    {groups}"),
+            &format!("kind: PrometheusRule\nspec:\n  {groups}"),
             &["a", "b"],
             0,
         );
-        check(&format!("{groups}\n---\ngroups: [{{name: h, rules: [{{record: r, expr: c}}]}}]"), &["a", "b", "c"], 0);
-        check(&format!("kind: ConfigMap\ndata:\n  rules.yml: |\n    {groups}\n  other: text"), &["a", "b"], 0);
+        check(
+            &format!(
+                "kind: List\nitems:\n- kind: Deployment\n- kind: PrometheusRule\n  spec:\n    {groups}"
+            ),
+            &["a", "b"],
+            0,
+        );
+        check(
+            &format!("{groups}\n---\ngroups: [{{name: h, rules: [{{record: r, expr: c}}]}}]"),
+            &["a", "b", "c"],
+            0,
+        );
+        check(
+            &format!("kind: ConfigMap\ndata:\n  rules.yml: |\n    {groups}\n  other: text"),
+            &["a", "b"],
+            0,
+        );
     }
 
     #[test]
     fn queries_in_annotations_are_needed() {
         let rule = "{alert: A, expr: a, annotations: {x: '{{ query \"c\" | first | value }}', y: 'd is no query'}}";
-        check(&format!("groups: [{{name: g, rules: [{rule}]}}]"), &["a", "c"], 0);
+        check(
+            &format!("groups: [{{name: g, rules: [{rule}]}}]"),
+            &["a", "c"],
+            0,
+        );
     }
 
     #[test]

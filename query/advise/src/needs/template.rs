@@ -1,9 +1,9 @@
 //! Expressions with dashboard variables, and the selectors that they may contain.
 //!
-//! A variable in a string is replaced by a placeholder. A matcher on a value with a placeholder matches every value of
-//! the variable. Outside of strings, the expression is parsed with the values of the variable, then with a name, a
-//! number and an operator, until one of them parses. An expression that does not parse selects every metric that it
-//! names.
+//! A variable in a string is replaced by a placeholder. A matcher on a value with a placeholder
+//! matches every value of the variable. Outside of strings, the expression is parsed with the
+//! values of the variable, then with a name, a number and an operator, until one of them parses. An
+//! expression that does not parse selects every metric that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,20 +51,31 @@ pub(super) struct Extracted {
 
 /// Extracts the selectors of an expression without variables.
 pub(super) fn read_plain(text: &str) -> Extracted {
-    Template { pieces: vec![Piece::Text(text)], values: Vec::new() }.read(false)
+    Template {
+        pieces: vec![Piece::Text(text)],
+        values: Vec::new(),
+    }
+    .read(false)
 }
 
 /// Extracts the selectors of an expression of a dashboard.
 pub(super) fn read(text: &str, variables: &Variables) -> Extracted {
     let (pieces, names) = split(text, variables);
     let any = || Values::Pattern(".*".to_owned());
-    let values = names.iter().map(|name| variables.values.get(*name).cloned().unwrap_or_else(any)).collect();
+    let values = names
+        .iter()
+        .map(|name| variables.values.get(*name).cloned().unwrap_or_else(any))
+        .collect();
     Template { pieces, values }.read(variables.has_filters)
 }
 
 /// Returns a selector for each word of a text that may be a metric name.
 pub(super) fn words(text: &str) -> Vec<Selector> {
-    Template { pieces: vec![Piece::Text(text)], values: Vec::new() }.guess()
+    Template {
+        pieces: vec![Piece::Text(text)],
+        values: Vec::new(),
+    }
+    .guess()
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -97,24 +108,48 @@ impl Template<'_> {
                 None
             }
         });
-        let Some(mut selectors) = parsed else { return Extracted { selectors: self.guess(), problem: first_problem } };
+        let Some(mut selectors) = parsed else {
+            return Extracted {
+                selectors: self.guess(),
+                problem: first_problem,
+            };
+        };
         // Other values of a variable may give other selectors.
         for text in self.other_values() {
             selectors.extend(self.parse(&text, all_labels).unwrap_or_default());
         }
-        Extracted { selectors, problem: None }
+        Extracted {
+            selectors,
+            problem: None,
+        }
     }
 
     fn parse(&self, text: &str, all_labels: bool) -> Result<Vec<Selector>, String> {
         // The server may have any feature enabled.
-        let expr = varve_promql::parse(text, &Features::all()).map_err(|error| error.to_string())?;
-        Ok(usage::of(&expr).into_iter().map(|used| self.resolve(used, all_labels)).collect())
+        let expr =
+            varve_promql::parse(text, &Features::all()).map_err(|error| error.to_string())?;
+        Ok(usage::of(&expr)
+            .into_iter()
+            .map(|used| self.resolve(used, all_labels))
+            .collect())
     }
 
-    /// Returns the expressions to try, most likely first. There is only one if no variable is outside of strings.
+    /// Returns the expressions to try, most likely first. There is only one if no variable is
+    /// outside of strings.
     fn attempts(&self) -> Vec<String> {
-        let is_open = |piece: &Piece| matches!(piece, Piece::Variable { at: Context::Expression, .. });
-        let with_current = self.fill(|idx| self.current(idx).map_or_else(|| placeholder(idx), str::to_owned));
+        let is_open = |piece: &Piece| {
+            matches!(
+                piece,
+                Piece::Variable {
+                    at: Context::Expression,
+                    ..
+                }
+            )
+        };
+        let with_current = self.fill(|idx| {
+            self.current(idx)
+                .map_or_else(|| placeholder(idx), str::to_owned)
+        });
         if !self.pieces.iter().any(is_open) {
             return vec![with_current];
         }
@@ -126,13 +161,18 @@ impl Template<'_> {
     /// Returns the expressions with one variable at a value other than its current one.
     fn other_values(&self) -> Vec<String> {
         let open = |piece: &Piece| match *piece {
-            Piece::Variable { idx, at: Context::Expression } => Some(idx),
+            Piece::Variable {
+                idx,
+                at: Context::Expression,
+            } => Some(idx),
             _ => None,
         };
         let open: BTreeSet<usize> = self.pieces.iter().filter_map(open).collect();
         let mut texts = Vec::new();
         for idx in open {
-            let Values::Known(values) = &self.values[idx] else { continue };
+            let Values::Known(values) = &self.values[idx] else {
+                continue;
+            };
             for value in values.iter().skip(1).take(VALUES_TRIED_MAX) {
                 let fill = |other| match self.current(other) {
                     _ if other == idx => value.clone(),
@@ -157,13 +197,23 @@ impl Template<'_> {
         for piece in &self.pieces {
             match *piece {
                 Piece::Text(part) => text.push_str(part),
-                Piece::Variable { idx, at: Context::String } => text.push_str(&placeholder(idx)),
-                Piece::Variable { idx, at: Context::Duration } => {
-                    let current =
-                        self.current(idx).filter(|value| varve_promql::duration::parse_duration(value).is_ok());
+                Piece::Variable {
+                    idx,
+                    at: Context::String,
+                } => text.push_str(&placeholder(idx)),
+                Piece::Variable {
+                    idx,
+                    at: Context::Duration,
+                } => {
+                    let current = self
+                        .current(idx)
+                        .filter(|value| varve_promql::duration::parse_duration(value).is_ok());
                     text.push_str(current.unwrap_or(DURATION));
                 }
-                Piece::Variable { idx, at: Context::Expression } => text.push_str(&of_open(idx)),
+                Piece::Variable {
+                    idx,
+                    at: Context::Expression,
+                } => text.push_str(&of_open(idx)),
             }
         }
         text
@@ -172,10 +222,15 @@ impl Template<'_> {
     /// Turns matchers on placeholders into matchers of all values of the variable.
     fn resolve(&self, used: SelectorUse, all_labels: bool) -> Selector {
         let mut labels = match used.labels {
-            LabelSet::Only(names) if names.iter().any(|name| name.contains(PLACEHOLDER)) => LabelSet::all(),
-            LabelSet::AllBut(names) => {
-                LabelSet::AllBut(names.into_iter().filter(|n| !n.contains(PLACEHOLDER)).collect())
+            LabelSet::Only(names) if names.iter().any(|name| name.contains(PLACEHOLDER)) => {
+                LabelSet::all()
             }
+            LabelSet::AllBut(names) => LabelSet::AllBut(
+                names
+                    .into_iter()
+                    .filter(|n| !n.contains(PLACEHOLDER))
+                    .collect(),
+            ),
             labels @ LabelSet::Only(_) => labels,
         };
         let mut matchers = Vec::with_capacity(used.matchers.len());
@@ -187,7 +242,10 @@ impl Template<'_> {
             labels = labels.union(LabelSet::Only([matcher.name().to_owned()].into()));
             matchers.extend(self.widen(matcher));
         }
-        Selector { matchers, labels: if all_labels { LabelSet::all() } else { labels } }
+        Selector {
+            matchers,
+            labels: if all_labels { LabelSet::all() } else { labels },
+        }
     }
 
     /// Returns a matcher of all values of its variables. Returns `None` if every value matches.
@@ -200,16 +258,32 @@ impl Template<'_> {
             MatchOp::Regexp => false,
             MatchOp::NotEqual | MatchOp::NotRegexp => return None,
         };
-        Matcher::new(MatchOp::Regexp, matcher.name(), &self.pattern(matcher.value(), escape)).ok()
+        Matcher::new(
+            MatchOp::Regexp,
+            matcher.name(),
+            &self.pattern(matcher.value(), escape),
+        )
+        .ok()
     }
 
     /// Returns a regular expression for a text with placeholders.
     fn pattern(&self, text: &str, escape: bool) -> String {
-        let literal = |text: &str| if escape { Regexp::escape(text) } else { text.to_owned() };
+        let literal = |text: &str| {
+            if escape {
+                Regexp::escape(text)
+            } else {
+                text.to_owned()
+            }
+        };
         let (mut pattern, mut rest) = (String::new(), text);
         while let Some((before, idx, after)) = split_at_placeholder(rest) {
             pattern.push_str(&literal(before));
-            pattern.push_str(&self.values.get(idx).map_or_else(|| ".*".to_owned(), |values| values.pattern(escape)));
+            pattern.push_str(
+                &self
+                    .values
+                    .get(idx)
+                    .map_or_else(|| ".*".to_owned(), |values| values.pattern(escape)),
+            );
             rest = after;
         }
         pattern.push_str(&literal(rest));
@@ -220,15 +294,24 @@ impl Template<'_> {
     fn guess(&self) -> Vec<Selector> {
         let text = self.fill(placeholder);
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '.');
-        let words = text.split(|c| !is_part(c)).map(|word| word.trim_matches('.'));
+        let words = text
+            .split(|c| !is_part(c))
+            .map(|word| word.trim_matches('.'));
         // A quoted name may contain any character.
         let quoted = text.split(['"', '\'', '`']).skip(1).step_by(2);
-        let names: BTreeSet<&str> = words.chain(quoted).filter(|word| !word.is_empty()).collect();
+        let names: BTreeSet<&str> = words
+            .chain(quoted)
+            .filter(|word| !word.is_empty())
+            .collect();
         let selector = |name: &str| match name.contains(PLACEHOLDER) {
             false => Some(Selector::of_metric(name)),
             true => {
-                let matcher = Matcher::new(MatchOp::Regexp, METRIC_NAME, &self.pattern(name, true)).ok()?;
-                Some(Selector { matchers: vec![matcher], labels: LabelSet::all() })
+                let matcher =
+                    Matcher::new(MatchOp::Regexp, METRIC_NAME, &self.pattern(name, true)).ok()?;
+                Some(Selector {
+                    matchers: vec![matcher],
+                    labels: LabelSet::all(),
+                })
             }
         };
         names.into_iter().filter_map(selector).collect()
@@ -241,8 +324,17 @@ impl Values {
             Self::Pattern(pattern) => format!("(?:{pattern})"),
             Self::Known(values) => {
                 let keep = |value: &&String| !escape && Regexp::parse(value).is_ok();
-                let one = |value: &String| if keep(&value) { value.clone() } else { Regexp::escape(value) };
-                format!("(?:{})", values.iter().map(one).collect::<Vec<_>>().join("|"))
+                let one = |value: &String| {
+                    if keep(&value) {
+                        value.clone()
+                    } else {
+                        Regexp::escape(value)
+                    }
+                };
+                format!(
+                    "(?:{})",
+                    values.iter().map(one).collect::<Vec<_>>().join("|")
+                )
             }
         }
     }
@@ -269,15 +361,28 @@ fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a s
             at += c.len_utf8();
             continue;
         };
-        let piece = match (built_in(name), names.iter().position(|known| *known == name)) {
+        let piece = match (
+            built_in(name),
+            names.iter().position(|known| *known == name),
+        ) {
             (Some(value), _) => Some(Piece::Text(value)),
             // `$1` in a replacement refers to a group of a regular expression.
-            _ if name.bytes().all(|b| b.is_ascii_digit()) && !variables.values.contains_key(name) => None,
-            (None, Some(idx)) => Some(Piece::Variable { idx, at: location.context(&text[..at]) }),
+            _ if name.bytes().all(|b| b.is_ascii_digit())
+                && !variables.values.contains_key(name) =>
+            {
+                None
+            }
+            (None, Some(idx)) => Some(Piece::Variable {
+                idx,
+                at: location.context(&text[..at]),
+            }),
             (None, None) if names.len() == VARIABLES_MAX => None,
             (None, None) => {
                 names.push(name);
-                Some(Piece::Variable { idx: names.len() - 1, at: location.context(&text[..at]) })
+                Some(Piece::Variable {
+                    idx: names.len() - 1,
+                    at: location.context(&text[..at]),
+                })
             }
         };
         if let Some(piece) = piece {
@@ -293,7 +398,9 @@ fn split<'a>(text: &'a str, variables: &Variables) -> (Vec<Piece<'a>>, Vec<&'a s
 /// Returns the name and the size of the variable at the start of a text: `$a`, `${a}`, `${a.b}`,
 /// `${a:format}`, `[[a]]`, `[[a:format]]`.
 fn variable(text: &str) -> Option<(&str, usize)> {
-    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
     let enclosed = |open: &str, close: &str| {
         let inner = text.strip_prefix(open)?;
         let end = inner.find(close)?;
@@ -304,7 +411,9 @@ fn variable(text: &str) -> Option<(&str, usize)> {
         return Some(found);
     }
     let rest = text.strip_prefix('$')?;
-    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .unwrap_or(rest.len());
     (end > 0).then(|| (&rest[..end], 1 + end))
 }
 
@@ -366,7 +475,9 @@ mod tests {
     use super::*;
 
     fn variables() -> Variables {
-        let known = |values: &[&str]| Values::Known(values.iter().map(|value| (*value).to_owned()).collect());
+        let known = |values: &[&str]| {
+            Values::Known(values.iter().map(|value| (*value).to_owned()).collect())
+        };
         let values = [
             ("interval", known(&["10m", "1h"])),
             ("k", known(&["10"])),
@@ -374,8 +485,13 @@ mod tests {
             ("agg", known(&["sum", "max"])),
             ("found", Values::Pattern("node_.*".to_owned())),
         ];
-        let values = values.map(|(name, values)| (name.to_owned(), values)).into();
-        Variables { values, has_filters: false }
+        let values = values
+            .map(|(name, values)| (name.to_owned(), values))
+            .into();
+        Variables {
+            values,
+            has_filters: false,
+        }
     }
 
     /// Checks which of a few names may match.
@@ -387,15 +503,30 @@ mod tests {
 
     fn check_names(reading: &Extracted, text: &str, expect: &[&str]) {
         let names = ["a", "b", "a_total", "b_total", "node_cpu", "node_cpu_total"];
-        let taken = |name: &&str| reading.selectors.iter().any(|selector| selector.may_match(METRIC_NAME, name));
-        assert_eq!(names.into_iter().filter(taken).collect::<Vec<_>>(), expect, "{text}");
+        let taken = |name: &&str| {
+            reading
+                .selectors
+                .iter()
+                .any(|selector| selector.may_match(METRIC_NAME, name))
+        };
+        assert_eq!(
+            names.into_iter().filter(taken).collect::<Vec<_>>(),
+            expect,
+            "{text}"
+        );
     }
 
     #[test]
     fn variables_match_all_their_values() {
         check("a", &["a"]);
-        check("rate(a{x=\"$y\", z=~'[[y]]|${y:regex}', u=~`$y.x`}[$__rate_interval])", &["a"]);
-        check("rate(a[$interval]) / rate(b[${undefined}] offset $interval)", &["a", "b"]);
+        check(
+            "rate(a{x=\"$y\", z=~'[[y]]|${y:regex}', u=~`$y.x`}[$__rate_interval])",
+            &["a"],
+        );
+        check(
+            "rate(a[$interval]) / rate(b[${undefined}] offset $interval)",
+            &["a", "b"],
+        );
         check("topk($k, a)", &["a"]);
         check("topk($undefined, a)", &["a"]);
         check("$agg by ($undefined) (a)", &["a"]);
@@ -413,9 +544,18 @@ mod tests {
         let labels = |text: &str| read(text, &variables()).selectors[0].labels.clone();
         assert_eq!(labels("sum by ($undefined) (a)"), LabelSet::all());
         assert_eq!(labels("sum(a{$undefined=\"x\"})"), LabelSet::all());
-        assert_eq!(labels("sum(a{x=~\"$y\"})"), LabelSet::Only(["__name__".to_owned(), "x".to_owned()].into()));
-        let filtered = Variables { has_filters: true, ..variables() };
-        assert_eq!(read("sum(a)", &filtered).selectors[0].labels, LabelSet::all());
+        assert_eq!(
+            labels("sum(a{x=~\"$y\"})"),
+            LabelSet::Only(["__name__".to_owned(), "x".to_owned()].into())
+        );
+        let filtered = Variables {
+            has_filters: true,
+            ..variables()
+        };
+        assert_eq!(
+            read("sum(a)", &filtered).selectors[0].labels,
+            LabelSet::all()
+        );
     }
 
     #[test]
@@ -424,7 +564,10 @@ mod tests {
         assert!(!selector("a{le=\"$interval\"}").may_match("le", "5"));
         assert!(selector("a{le=\"$interval\"}").may_match("le", "1h"));
         assert!(selector("a{le!~\"x$interval\"}").may_match("le", "x10m"));
-        assert!(selector("label_replace(a{le=\"1\"}, \"x\", \"$1\", \"y\", \"(.*)\")").may_match("le", "1"));
+        assert!(
+            selector("label_replace(a{le=\"1\"}, \"x\", \"$1\", \"y\", \"(.*)\")")
+                .may_match("le", "1")
+        );
     }
 
     #[test]
@@ -432,12 +575,22 @@ mod tests {
         for (text, expect) in [
             ("sum(a) by", &["a"][..]),
             ("rate(\"b\" ${agg", &["b"]),
-            ("a{x=} node_$undefined{", &["a", "node_cpu", "node_cpu_total"]),
+            (
+                "a{x=} node_$undefined{",
+                &["a", "node_cpu", "node_cpu_total"],
+            ),
         ] {
             let reading = read(text, &variables());
             assert!(reading.problem.is_some(), "{text}");
             check_names(&reading, text, expect);
         }
-        check_names(&Extracted { selectors: words("{{ query `b > 1` }}"), problem: None }, "words", &["b"]);
+        check_names(
+            &Extracted {
+                selectors: words("{{ query `b > 1` }}"),
+                problem: None,
+            },
+            "words",
+            &["b"],
+        );
     }
 }

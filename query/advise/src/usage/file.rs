@@ -6,12 +6,16 @@ use std::sync::Arc;
 use varve_fs::StateFile;
 
 use super::record::{
-    Entry, LABEL_SIZE_MAX, LABELS_MAX, METRICS_MAX, MetricRequester, REQUESTER_TEXT_MAX, REQUESTERS_MAX,
-    REQUESTERS_OF_METRIC_MAX, Record, Requester, SELECTORS_MAX, TEXT_SIZE_MAX,
+    Entry, LABEL_SIZE_MAX, LABELS_MAX, METRICS_MAX, MetricRequester, REQUESTER_TEXT_MAX,
+    REQUESTERS_MAX, REQUESTERS_OF_METRIC_MAX, Record, Requester, SELECTORS_MAX, TEXT_SIZE_MAX,
 };
 
 /// The file format. The size limit is far above the maximum size of a record.
-pub(super) const FILE: StateFile = StateFile { magic: *b"VUSE", version: 1, payload_size_max: (256 << 20) - 12 };
+pub(super) const FILE: StateFile = StateFile {
+    magic: *b"VUSE",
+    version: 1,
+    payload_size_max: (256 << 20) - 12,
+};
 
 /// Returns the payload of the file.
 pub(super) fn encode(record: &Record) -> Vec<u8> {
@@ -19,7 +23,10 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
     bytes.extend_from_slice(&record.since_ms.to_le_bytes());
     bytes.extend_from_slice(&record.n_evicted.to_le_bytes());
     let tables = [&record.metrics, &record.selectors];
-    let all = tables.iter().flat_map(|table| table.entries.values()).flat_map(|entry| &entry.requesters);
+    let all = tables
+        .iter()
+        .flat_map(|table| table.entries.values())
+        .flat_map(|entry| &entry.requesters);
     let requesters: BTreeSet<&Requester> = all.map(|requester| &*requester.who).collect();
     put_len(&mut bytes, requesters.len());
     for who in &requesters {
@@ -27,10 +34,17 @@ pub(super) fn encode(record: &Record) -> Vec<u8> {
             put_text(&mut bytes, text);
         }
     }
-    let numbers: HashMap<&Requester, usize> = requesters.iter().enumerate().map(|(idx, who)| (*who, idx)).collect();
+    let numbers: HashMap<&Requester, usize> = requesters
+        .iter()
+        .enumerate()
+        .map(|(idx, who)| (*who, idx))
+        .collect();
     for table in tables {
         put_len(&mut bytes, table.entries.len());
-        table.entries.values().for_each(|entry| put_entry(&mut bytes, entry, &numbers));
+        table
+            .entries
+            .values()
+            .for_each(|entry| put_entry(&mut bytes, entry, &numbers));
     }
     bytes
 }
@@ -79,23 +93,36 @@ impl Cursor<'_> {
         let mut requesters = Vec::new();
         for _ in 0..self.len(REQUESTERS_MAX + 1)? {
             let mut text = || self.text(REQUESTER_TEXT_MAX);
-            let who = Requester { user_agent: text()?, dashboard: text()?, panel: text()?, rule: text()? };
+            let who = Requester {
+                user_agent: text()?,
+                dashboard: text()?,
+                panel: text()?,
+                rule: text()?,
+            };
             requesters.push(record.requester(&who));
         }
         for _ in 0..self.len(METRICS_MAX)? {
             let entry = self.entry(&requesters)?;
-            record.n_evicted = record.n_evicted.saturating_add(record.metrics.insert(entry));
+            record.n_evicted = record
+                .n_evicted
+                .saturating_add(record.metrics.insert(entry));
         }
         for _ in 0..self.len(SELECTORS_MAX)? {
             let entry = self.entry(&requesters)?;
-            record.n_evicted = record.n_evicted.saturating_add(record.selectors.insert(entry));
+            record.n_evicted = record
+                .n_evicted
+                .saturating_add(record.selectors.insert(entry));
         }
         Some(record)
     }
 
     fn entry(&mut self, requesters: &[Arc<Requester>]) -> Option<Entry> {
-        let mut entry =
-            Entry { text: self.text(TEXT_SIZE_MAX)?, n_queries: self.u64()?, last_ms: self.i64()?, ..Entry::default() };
+        let mut entry = Entry {
+            text: self.text(TEXT_SIZE_MAX)?,
+            n_queries: self.u64()?,
+            last_ms: self.i64()?,
+            ..Entry::default()
+        };
         entry.all_labels = match self.take::<1>()? {
             [0] => false,
             [1] => true,
@@ -105,7 +132,11 @@ impl Cursor<'_> {
         entry.grouped = self.labels()?;
         for _ in 0..self.len(REQUESTERS_OF_METRIC_MAX)? {
             let who = Arc::clone(requesters.get(self.len(REQUESTERS_MAX)?)?);
-            entry.requesters.push(MetricRequester { who, last_ms: self.i64()?, n_queries: self.u64()? });
+            entry.requesters.push(MetricRequester {
+                who,
+                last_ms: self.i64()?,
+                n_queries: self.u64()?,
+            });
         }
         Some(entry)
     }
@@ -166,7 +197,11 @@ mod tests {
 
     fn record() -> Record {
         let mut record = Record::new(7);
-        let who = Requester { user_agent: "Grafana".into(), panel: "2".into(), ..Requester::default() };
+        let who = Requester {
+            user_agent: "Grafana".into(),
+            panel: "2".into(),
+            ..Requester::default()
+        };
         record.note(&who, &[used("a", true), used("{b=\"c\"}", false)], 5);
         record.note(&Requester::default(), &[used("a", true)], 6);
         record
@@ -175,23 +210,42 @@ mod tests {
     #[test]
     fn the_example_in_the_docs_equals_the_written_file() {
         let mut record = Record::new(1_763_683_200_000);
-        let who = Requester { user_agent: "curl".into(), ..Requester::default() };
+        let who = Requester {
+            user_agent: "curl".into(),
+            ..Requester::default()
+        };
         let matched = vec!["job".to_owned()];
-        let used = Use { text: "up".to_owned(), is_metric: true, matched, grouped: vec![], all_labels: false };
+        let used = Use {
+            text: "up".to_owned(),
+            is_metric: true,
+            matched,
+            grouped: vec![],
+            all_labels: false,
+        };
         record.note(&who, &[used], 1_763_683_260_000);
         let fs = MemFs::new();
-        FILE.replace(&fs, Path::new("/usage"), &encode(&record)).unwrap();
+        FILE.replace(&fs, Path::new("/usage"), &encode(&record))
+            .unwrap();
         let bytes = fs.read(Path::new("/usage"), 1 << 10).unwrap();
         assert_shown(include_str!("../../../../docs/format/usage.md"), &bytes);
-        assert_eq!(decode(&encode(&record)).unwrap().snapshot(), record.snapshot());
+        assert_eq!(
+            decode(&encode(&record)).unwrap().snapshot(),
+            record.snapshot()
+        );
     }
 
     #[test]
     fn a_record_round_trips() {
         let record = record();
-        assert_eq!(decode(&encode(&record)).unwrap().snapshot(), record.snapshot());
+        assert_eq!(
+            decode(&encode(&record)).unwrap().snapshot(),
+            record.snapshot()
+        );
         let empty = Record::new(-1);
-        assert_eq!(decode(&encode(&empty)).unwrap().snapshot(), empty.snapshot());
+        assert_eq!(
+            decode(&encode(&empty)).unwrap().snapshot(),
+            empty.snapshot()
+        );
     }
 
     #[test]
@@ -210,14 +264,23 @@ mod tests {
         full.n_evicted = u64::MAX;
         for entry in full.metrics.entries.values_mut() {
             entry.n_queries = u64::MAX;
-            entry.requesters.iter_mut().for_each(|requester| requester.n_queries = u64::MAX);
+            entry
+                .requesters
+                .iter_mut()
+                .for_each(|requester| requester.n_queries = u64::MAX);
         }
         let mut read = decode(&encode(&full)).unwrap();
         let long = "x".repeat(TEXT_SIZE_MAX + 1);
-        let used = |text: &str| Use { text: text.to_owned(), ..used("a", true) };
+        let used = |text: &str| Use {
+            text: text.to_owned(),
+            ..used("a", true)
+        };
         read.note(&Requester::default(), &[used("a"), used(&long)], 8);
         let snapshot = read.snapshot();
-        assert_eq!((snapshot.n_evicted, snapshot.metrics[0].n_queries), (u64::MAX, u64::MAX));
+        assert_eq!(
+            (snapshot.n_evicted, snapshot.metrics[0].n_queries),
+            (u64::MAX, u64::MAX)
+        );
         assert_eq!(snapshot.metrics[0].requesters[0].n_queries, u64::MAX);
     }
 

@@ -1,11 +1,15 @@
-//! The usage record: which metrics queries used, by which labels, who sent the queries, and when last.
+//! The usage record: which metrics queries used, by which labels, who sent the queries, and when
+//! last.
 //!
-//! The server fills it for queries and metadata requests, and saves it in the file `usage` of the data directory
-//! (docs/format/usage.md) once a minute and when it stops. A crash loses at most a minute.
+//! The server fills it for queries and metadata requests, and saves it in the file `usage` of the
+//! data directory (docs/format/usage.md) once a minute and when it stops. A crash loses at most a
+//! minute.
 //!
 //! Invariants
-//! 1. The record is bounded ([`record::SIZE_MAX`]). The least recently used entries are evicted and counted.
-//! 2. A damaged file is renamed and a new record started. A file of a newer version stays unchanged.
+//! 1. The record is bounded ([`record::SIZE_MAX`]). The least recently used entries are evicted and
+//!    counted.
+//! 2. A damaged file is renamed and a new record started. A file of a newer version stays
+//!    unchanged.
 //! 3. A use that cannot be recorded never fails a request.
 //!
 //! Threads: one lock, held for a lookup.
@@ -40,12 +44,20 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Reads the record in the file `path`, or starts a new one. Also returns why an existing file was not used.
+    /// Reads the record in the file `path`, or starts a new one. Also returns why an existing file
+    /// was not used.
     pub fn open(fs: Arc<dyn Fs>, path: PathBuf, now_ms: i64) -> (Self, Result<(), StateFileError>) {
         let loaded = file::FILE.load(&*fs, &path, file::decode);
         let location = loaded.is_replaceable().then_some((fs, path));
         let record = Mutex::new(loaded.state.unwrap_or_else(|| Record::new(now_ms)));
-        (Self { record, location, is_changed: AtomicBool::new(false) }, loaded.found)
+        (
+            Self {
+                record,
+                location,
+                is_changed: AtomicBool::new(false),
+            },
+            loaded.found,
+        )
     }
 
     /// Records the uses of a query or metadata request.
@@ -72,24 +84,39 @@ impl Usage {
     /// # Errors
     /// If it cannot be written. The old file remains.
     pub fn save(&self) -> Result<(), Error> {
-        let Some((fs, path)) = &self.location else { return Ok(()) };
+        let Some((fs, path)) = &self.location else {
+            return Ok(());
+        };
         if !self.is_changed.swap(false, Ordering::AcqRel) {
             return Ok(());
         }
         let payload = file::encode(&self.record.lock());
-        file::FILE.replace(&**fs, path, &payload).inspect_err(|_| self.is_changed.store(true, Ordering::Release))
+        file::FILE
+            .replace(&**fs, path, &payload)
+            .inspect_err(|_| self.is_changed.store(true, Ordering::Release))
     }
 }
 
-/// Returns the uses of a selector: of each metric that it names, or of the selector itself if it names none.
+/// Returns the uses of a selector: of each metric that it names, or of the selector itself if it
+/// names none.
 fn uses(used: &SelectorUse) -> Vec<Use> {
     let is_fixed = |matcher: &&Matcher| matcher.name() == METRIC_NAME;
-    let names: Option<Vec<String>> = used.matchers.iter().filter(is_fixed).find_map(|matcher| match matcher.op() {
-        MatchOp::Equal => Some(vec![matcher.value().to_owned()]),
-        MatchOp::Regexp => matcher.regexp()?.literals().map(<[String]>::to_vec),
-        MatchOp::NotEqual | MatchOp::NotRegexp => None,
-    });
-    let matched = || used.matchers.iter().map(Matcher::name).filter(|name| *name != METRIC_NAME).map(str::to_owned);
+    let names: Option<Vec<String>> =
+        used.matchers
+            .iter()
+            .filter(is_fixed)
+            .find_map(|matcher| match matcher.op() {
+                MatchOp::Equal => Some(vec![matcher.value().to_owned()]),
+                MatchOp::Regexp => matcher.regexp()?.literals().map(<[String]>::to_vec),
+                MatchOp::NotEqual | MatchOp::NotRegexp => None,
+            });
+    let matched = || {
+        used.matchers
+            .iter()
+            .map(Matcher::name)
+            .filter(|name| *name != METRIC_NAME)
+            .map(str::to_owned)
+    };
     let (grouped, all_labels) = match &used.labels {
         LabelSet::Only(names) => (names.iter().cloned().collect(), false),
         LabelSet::AllBut(_) => (Vec::new(), true),
@@ -102,7 +129,11 @@ fn uses(used: &SelectorUse) -> Vec<Use> {
         all_labels,
     };
     match names {
-        Some(names) => names.into_iter().filter(|name| !name.is_empty()).map(|name| of(name, true)).collect(),
+        Some(names) => names
+            .into_iter()
+            .filter(|name| !name.is_empty())
+            .map(|name| of(name, true))
+            .collect(),
         None => vec![of(print_matchers(&used.matchers), false)],
     }
 }
@@ -121,7 +152,12 @@ mod tests {
     }
 
     fn grafana() -> Requester {
-        Requester { user_agent: "Grafana/12".into(), dashboard: "d".into(), panel: "2".into(), rule: "".into() }
+        Requester {
+            user_agent: "Grafana/12".into(),
+            dashboard: "d".into(),
+            panel: "2".into(),
+            rule: "".into(),
+        }
     }
 
     fn note(usage: &Usage, query: &str) {
@@ -138,23 +174,49 @@ mod tests {
             note(&usage, query);
         }
         let print = |entry: &Entry| {
-            let labels: Vec<_> = entry.matched.iter().chain(&entry.grouped).map(|name| &**name).collect();
+            let labels: Vec<_> = entry
+                .matched
+                .iter()
+                .chain(&entry.grouped)
+                .map(|name| &**name)
+                .collect();
             let all = if entry.all_labels { " all" } else { "" };
-            format!("{} [{}]{all} {}", entry.text, labels.join(" "), entry.n_queries)
+            format!(
+                "{} [{}]{all} {}",
+                entry.text,
+                labels.join(" "),
+                entry.n_queries
+            )
         };
         let snapshot = usage.snapshot();
-        let mut found: Vec<_> = snapshot.metrics.iter().chain(&snapshot.selectors).map(print).collect();
+        let mut found: Vec<_> = snapshot
+            .metrics
+            .iter()
+            .chain(&snapshot.selectors)
+            .map(print)
+            .collect();
         found.sort();
         assert_eq!(found, expect, "{queries:?}");
-        assert!(snapshot.metrics.iter().all(|entry| entry.requesters[0].who.dashboard == "d".into()));
+        assert!(
+            snapshot
+                .metrics
+                .iter()
+                .all(|entry| entry.requesters[0].who.dashboard == "d".into())
+        );
     }
 
     #[test]
     fn queries_use_metrics_by_labels() {
-        check(&["sum by (x) (rate(a{y=\"1\"}[5m]))", "sum(a{z=\"1\"})"], &["a [y z x] 2"]);
+        check(
+            &["sum by (x) (rate(a{y=\"1\"}[5m]))", "sum(a{z=\"1\"})"],
+            &["a [y z x] 2"],
+        );
         check(&["a"], &["a [] all 1"]);
         check(&["{__name__=~\"a|b\"} == 1"], &["a [] all 1", "b [] all 1"]);
-        check(&["sum({__name__=~\"a.*\", x=\"1\"})"], &["{__name__=~\"a.*\", x=\"1\"} [x] 1"]);
+        check(
+            &["sum({__name__=~\"a.*\", x=\"1\"})"],
+            &["{__name__=~\"a.*\", x=\"1\"} [x] 1"],
+        );
         check(&["a / a"], &["a [] all 1"]);
         check(&["sum(", "1"], &[]);
     }
@@ -182,8 +244,14 @@ mod tests {
         let usage = open(&folder.path().join("usage"));
         note(&usage, "a");
         usage.save().unwrap();
-        assert_eq!(std::fs::read(folder.path().join("usage.damaged")).unwrap(), b"VUSE\x01damaged");
-        assert_eq!(open(&folder.path().join("usage")).snapshot().metrics.len(), 1);
+        assert_eq!(
+            std::fs::read(folder.path().join("usage.damaged")).unwrap(),
+            b"VUSE\x01damaged"
+        );
+        assert_eq!(
+            open(&folder.path().join("usage")).snapshot().metrics.len(),
+            1
+        );
 
         std::fs::write(&path, b"VUSE\x02and more").unwrap();
         let usage = open(&folder.path().join("usage"));

@@ -12,7 +12,8 @@ pub(super) const METRICS_MAX: usize = 100_000;
 pub(super) const SELECTORS_MAX: usize = 1_000;
 /// Maximum size of a metric name or selector. A longer one is only counted.
 pub(super) const TEXT_SIZE_MAX: usize = 1_024;
-/// Maximum number of labels of each kind of a metric. If there are more, all of its labels count as used.
+/// Maximum number of labels of each kind of a metric. If there are more, all of its labels count as
+/// used.
 pub(super) const LABELS_MAX: usize = 64;
 /// Maximum size of a label name. With a longer one, all labels count as used.
 pub(super) const LABEL_SIZE_MAX: usize = 256;
@@ -135,10 +136,21 @@ impl fmt::Display for Requester {
     /// Prints the user agent and Grafana's headers: `Grafana/12 (dashboard x, panel 2)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.user_agent)?;
-        let parts = [("dashboard", &self.dashboard), ("panel", &self.panel), ("rule", &self.rule)];
-        let parts: Vec<_> =
-            parts.iter().filter(|(_, id)| !id.is_empty()).map(|(what, id)| format!("{what} {id}")).collect();
-        if parts.is_empty() { Ok(()) } else { write!(f, " ({})", parts.join(", ")) }
+        let parts = [
+            ("dashboard", &self.dashboard),
+            ("panel", &self.panel),
+            ("rule", &self.rule),
+        ];
+        let parts: Vec<_> = parts
+            .iter()
+            .filter(|(_, id)| !id.is_empty())
+            .map(|(what, id)| format!("{what} {id}"))
+            .collect();
+        if parts.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", parts.join(", "))
+        }
     }
 }
 
@@ -163,8 +175,14 @@ impl Record {
                 continue;
             }
             let is_first = seen.insert(&used.text);
-            let table = if used.is_metric { &mut self.metrics } else { &mut self.selectors };
-            self.n_evicted = self.n_evicted.saturating_add(table.note(used, &who, now_ms, is_first));
+            let table = if used.is_metric {
+                &mut self.metrics
+            } else {
+                &mut self.selectors
+            };
+            self.n_evicted = self
+                .n_evicted
+                .saturating_add(table.note(used, &who, now_ms, is_first));
         }
     }
 
@@ -195,7 +213,11 @@ impl Record {
             self.requesters.retain(|who| Arc::strong_count(who) > 1);
         }
         let is_full = self.requesters.len() >= REQUESTERS_MAX;
-        let who = Arc::new(if is_full { Requester::default() } else { who.clone() });
+        let who = Arc::new(if is_full {
+            Requester::default()
+        } else {
+            who.clone()
+        });
         if !is_full {
             self.requesters.insert(Arc::clone(&who));
         }
@@ -205,16 +227,27 @@ impl Record {
 
 impl Table {
     fn new(len_max: usize, size_max: usize) -> Self {
-        Self { entries: HashMap::new(), len_max, size_max, size: 0 }
+        Self {
+            entries: HashMap::new(),
+            len_max,
+            size_max,
+            size: 0,
+        }
     }
 
     /// Returns the number of evicted entries.
     fn note(&mut self, used: &Use, who: &Arc<Requester>, now_ms: i64, is_first: bool) -> u64 {
-        let entry = self.entries.entry(used.text.as_str().into()).or_insert_with(|| {
-            let entry = Entry { text: used.text.as_str().into(), ..Entry::default() };
-            self.size += entry.size();
-            entry
-        });
+        let entry = self
+            .entries
+            .entry(used.text.as_str().into())
+            .or_insert_with(|| {
+                let entry = Entry {
+                    text: used.text.as_str().into(),
+                    ..Entry::default()
+                };
+                self.size += entry.size();
+                entry
+            });
         self.size -= entry.size();
         entry.note(used, who, now_ms, is_first);
         self.size += entry.size();
@@ -235,8 +268,11 @@ impl Table {
         if self.entries.len() <= self.len_max && self.size <= self.size_max {
             return 0;
         }
-        let mut by_age: Vec<(i64, Box<str>)> =
-            self.entries.values().map(|entry| (entry.last_ms, entry.text.clone())).collect();
+        let mut by_age: Vec<(i64, Box<str>)> = self
+            .entries
+            .values()
+            .map(|entry| (entry.last_ms, entry.text.clone()))
+            .collect();
         by_age.sort_unstable();
         by_age.truncate(by_age.len().div_ceil(EVICTED_SHARE));
         for (_, text) in &by_age {
@@ -258,14 +294,25 @@ impl Entry {
     /// Returns the approximate size of the entry.
     #[must_use]
     pub fn size(&self) -> usize {
-        let labels: usize = self.matched.iter().chain(&self.grouped).map(|name| name.len() + 32).sum();
-        ENTRY_SIZE + 2 * self.text.len() + labels + self.requesters.len() * size_of::<MetricRequester>()
+        let labels: usize = self
+            .matched
+            .iter()
+            .chain(&self.grouped)
+            .map(|name| name.len() + 32)
+            .sum();
+        ENTRY_SIZE
+            + 2 * self.text.len()
+            + labels
+            + self.requesters.len() * size_of::<MetricRequester>()
     }
 
     fn note(&mut self, used: &Use, who: &Arc<Requester>, now_ms: i64, is_first: bool) {
         self.last_ms = self.last_ms.max(now_ms);
         self.all_labels |= used.all_labels;
-        for (names, labels) in [(&used.matched, &mut self.matched), (&used.grouped, &mut self.grouped)] {
+        for (names, labels) in [
+            (&used.matched, &mut self.matched),
+            (&used.grouped, &mut self.grouped),
+        ] {
             for name in names {
                 if labels.contains(name.as_str()) {
                     continue;
@@ -285,11 +332,21 @@ impl Entry {
     }
 
     fn note_requester(&mut self, who: &Arc<Requester>, now_ms: i64) {
-        let at = self.requesters.iter().position(|requester| requester.who == *who);
+        let at = self
+            .requesters
+            .iter()
+            .position(|requester| requester.who == *who);
         let n_queries = at.map_or(0, |at| self.requesters.remove(at).n_queries);
         self.requesters.truncate(REQUESTERS_OF_METRIC_MAX - 1);
         let n_queries = n_queries.saturating_add(1);
-        self.requesters.insert(0, MetricRequester { who: Arc::clone(who), last_ms: now_ms, n_queries });
+        self.requesters.insert(
+            0,
+            MetricRequester {
+                who: Arc::clone(who),
+                last_ms: now_ms,
+                n_queries,
+            },
+        );
     }
 }
 
@@ -308,7 +365,10 @@ mod tests {
     }
 
     fn who(agent: usize) -> Requester {
-        Requester { user_agent: agent.to_string().into(), ..Requester::default() }
+        Requester {
+            user_agent: agent.to_string().into(),
+            ..Requester::default()
+        }
     }
 
     #[test]
@@ -318,8 +378,14 @@ mod tests {
             record.note(&who(i), &[used("a", &[format!("l{i}")])], i as i64);
         }
         let entry = &record.snapshot().metrics[0];
-        assert_eq!((entry.grouped.len(), entry.all_labels, entry.n_queries), (LABELS_MAX, true, 100));
-        assert_eq!((entry.requesters.len(), &*entry.requesters[0].who.user_agent), (REQUESTERS_OF_METRIC_MAX, "99"));
+        assert_eq!(
+            (entry.grouped.len(), entry.all_labels, entry.n_queries),
+            (LABELS_MAX, true, 100)
+        );
+        assert_eq!(
+            (entry.requesters.len(), &*entry.requesters[0].who.user_agent),
+            (REQUESTERS_OF_METRIC_MAX, "99")
+        );
         record.note(&who(0), &[used("b", &["x".repeat(LABEL_SIZE_MAX + 1)])], 1);
         assert!(record.snapshot().metrics[1].all_labels);
         record.note(&who(0), &[used(&"x".repeat(TEXT_SIZE_MAX + 1), &[])], 1);
@@ -330,12 +396,19 @@ mod tests {
     fn the_least_recently_used_entries_are_evicted_first() {
         let mut table = Table::new(32, SIZE_MAX);
         let requester = Arc::new(who(1));
-        let n_gone: u64 = (0..33).map(|i| table.note(&used(&format!("m{i:02}"), &[]), &requester, i, true)).sum();
+        let n_gone: u64 = (0..33)
+            .map(|i| table.note(&used(&format!("m{i:02}"), &[]), &requester, i, true))
+            .sum();
         let left: Vec<_> = table.sorted().into_iter().map(|entry| entry.text).collect();
         assert_eq!((n_gone, left.len(), &*left[0]), (3, 30, "m03"));
-        assert_eq!(table.size, table.sorted().iter().map(Entry::size).sum::<usize>());
+        assert_eq!(
+            table.size,
+            table.sorted().iter().map(Entry::size).sum::<usize>()
+        );
         let mut small = Table::new(1_000, 10 * ENTRY_SIZE);
-        let n_gone: u64 = (0..100).map(|i| small.note(&used(&format!("m{i:02}"), &[]), &requester, i, true)).sum();
+        let n_gone: u64 = (0..100)
+            .map(|i| small.note(&used(&format!("m{i:02}"), &[]), &requester, i, true))
+            .sum();
         assert_eq!(n_gone as usize + small.entries.len(), 100);
         assert!(small.size <= 10 * ENTRY_SIZE && !small.entries.is_empty());
     }
@@ -344,9 +417,14 @@ mod tests {
     fn requesters_are_bounded() {
         let mut record = Record::new(0);
         for i in 0..=REQUESTERS_MAX {
-            record.note(&who(i), &[used(&format!("m{}", i / REQUESTERS_OF_METRIC_MAX), &[])], 0);
+            record.note(
+                &who(i),
+                &[used(&format!("m{}", i / REQUESTERS_OF_METRIC_MAX), &[])],
+                0,
+            );
         }
-        let last = &record.metrics.entries[format!("m{}", REQUESTERS_MAX / REQUESTERS_OF_METRIC_MAX).as_str()];
+        let last = &record.metrics.entries
+            [format!("m{}", REQUESTERS_MAX / REQUESTERS_OF_METRIC_MAX).as_str()];
         assert_eq!(*last.requesters[0].who, Requester::default());
         assert_eq!(record.requesters.len(), REQUESTERS_MAX);
     }

@@ -1,15 +1,16 @@
 //! Chains of binary operators: `a or b or c`.
 //!
-//! Operators of equal or descending precedence form a tree that leans to the left and is as deep as the chain is long.
-//! The traits here iterate over the links instead of recursing. They recurse only into right sides, whose depth is
-//! bounded by [`DEPTH_MAX`](crate::DEPTH_MAX).
+//! Operators of equal or descending precedence form a tree that leans to the left and is as deep as
+//! the chain is long. The traits here iterate over the links instead of recursing. They recurse
+//! only into right sides, whose depth is bounded by [`DEPTH_MAX`](crate::DEPTH_MAX).
 
 use std::fmt;
 
 use super::{Binary, Expr, ExprKind, NumberLiteral, Span};
 
 impl Binary {
-    /// Returns the leftmost operand and the operators from left to right. The last operator is `self`.
+    /// Returns the leftmost operand and the operators from left to right. The last operator is
+    /// `self`.
     ///
     /// For `a + b - c`, returns `a` and the links `+ b`, `- c`.
     #[must_use]
@@ -55,20 +56,38 @@ impl Drop for Binary {
 
 /// Takes the expression out of `slot` if it is another link.
 fn take_link(slot: &mut Expr) -> Option<Expr> {
-    let placeholder = || ExprKind::Number(NumberLiteral { value: 0.0, is_duration: false });
+    let placeholder = || {
+        ExprKind::Number(NumberLiteral {
+            value: 0.0,
+            is_duration: false,
+        })
+    };
     let is_link = matches!(slot.kind, ExprKind::Binary(_));
-    is_link.then(|| std::mem::replace(slot, Expr { kind: placeholder(), span: Span::default() }))
+    is_link.then(|| {
+        std::mem::replace(
+            slot,
+            Expr {
+                kind: placeholder(),
+                span: Span::default(),
+            },
+        )
+    })
 }
 
 impl Clone for Binary {
     fn clone(&self) -> Self {
         let (first, links) = self.chain();
-        let (last, links) = links.split_last().expect("a chain has at least the operator itself");
+        let (last, links) = links
+            .split_last()
+            .expect("a chain has at least the operator itself");
         let mut lhs = first.clone();
         for (at, link) in links.iter().enumerate() {
             // The span of a link equals the span of the left side of the next link.
             let span = links.get(at + 1).unwrap_or(last).lhs.span;
-            lhs = Expr { kind: ExprKind::Binary(link.clone_onto(lhs)), span };
+            lhs = Expr {
+                kind: ExprKind::Binary(link.clone_onto(lhs)),
+                span,
+            };
         }
         last.clone_onto(lhs)
     }

@@ -62,7 +62,8 @@ pub struct NumberLiteral {
     pub is_duration: bool,
 }
 
-/// A duration in `[...]` or after `offset`: fixed, or an expression that depends on the times of the query.
+/// A duration in `[...]` or after `offset`: fixed, or an expression that depends on the times of
+/// the query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Duration {
     /// Milliseconds.
@@ -213,9 +214,9 @@ pub enum AggregateOp {
 
 /// Two expressions and an operator.
 ///
-/// A chain such as `a or b or c` leans to the left and may have [`CHAIN_LEN_MAX`](crate::CHAIN_LEN_MAX) operators.
-/// Dropping, cloning and comparing a chain is not recursive. Other code must use [`Binary::chain`] instead of recursing
-/// into `lhs`.
+/// A chain such as `a or b or c` leans to the left and may have
+/// [`CHAIN_LEN_MAX`](crate::CHAIN_LEN_MAX) operators. Dropping, cloning and comparing a chain is
+/// not recursive. Other code must use [`Binary::chain`] instead of recursing into `lhs`.
 pub struct Binary {
     /// The operator.
     pub op: BinaryOp,
@@ -303,7 +304,8 @@ pub enum UnaryOp {
 }
 
 impl Expr {
-    /// Returns the type of the expression's value. Cost: linear in the length of a chain of operators on scalars.
+    /// Returns the type of the expression's value. Cost: linear in the length of a chain of
+    /// operators on scalars.
     #[must_use]
     pub fn value_type(&self) -> ValueType {
         match &self.kind {
@@ -318,8 +320,8 @@ impl Expr {
         }
     }
 
-    /// Returns the direct children in Prometheus' order. The children of an aggregation are the vector, then the
-    /// parameter.
+    /// Returns the direct children in Prometheus' order. The children of an aggregation are the
+    /// vector, then the parameter.
     #[must_use]
     pub fn children(&self) -> Vec<&Self> {
         match &self.kind {
@@ -327,9 +329,11 @@ impl Expr {
             ExprKind::Matrix(matrix) => vec![&matrix.selector],
             ExprKind::Subquery(subquery) => vec![&subquery.expr],
             ExprKind::Call(call) => call.args.iter().collect(),
-            ExprKind::Aggregate(aggregate) => {
-                [&aggregate.expr].into_iter().chain(&aggregate.param).map(|e| &**e).collect()
-            }
+            ExprKind::Aggregate(aggregate) => [&aggregate.expr]
+                .into_iter()
+                .chain(&aggregate.param)
+                .map(|e| &**e)
+                .collect(),
             ExprKind::Binary(binary) => vec![&binary.lhs, &binary.rhs],
             ExprKind::Unary(unary) => vec![&unary.expr],
             ExprKind::Paren(inner) => vec![inner],
@@ -341,9 +345,17 @@ impl Binary {
     fn value_type(&self) -> ValueType {
         let (first, links) = self.chain();
         let scalar = |expr: &Expr| expr.value_type() == ValueType::Scalar;
-        // The result is a scalar only if both operands are scalars. A link with a matching has two vectors.
-        let all_scalars = links.iter().all(|link| link.matching.is_none() && scalar(&link.rhs)) && scalar(first);
-        if all_scalars { ValueType::Scalar } else { ValueType::Vector }
+        // The result is a scalar only if both operands are scalars. A link with a matching has two
+        // vectors.
+        let all_scalars = links
+            .iter()
+            .all(|link| link.matching.is_none() && scalar(&link.rhs))
+            && scalar(first);
+        if all_scalars {
+            ValueType::Scalar
+        } else {
+            ValueType::Vector
+        }
     }
 }
 
@@ -391,7 +403,9 @@ impl AggregateOp {
     #[must_use]
     pub const fn param_type(self) -> Option<ValueType> {
         match self {
-            Self::Topk | Self::Bottomk | Self::Quantile | Self::Limitk | Self::LimitRatio => Some(ValueType::Scalar),
+            Self::Topk | Self::Bottomk | Self::Quantile | Self::Limitk | Self::LimitRatio => {
+                Some(ValueType::Scalar)
+            }
             Self::CountValues => Some(ValueType::String),
             _ => None,
         }
@@ -434,7 +448,10 @@ impl BinaryOp {
     #[inline]
     #[must_use]
     pub const fn is_comparison(self) -> bool {
-        matches!(self, Self::Eq | Self::Ne | Self::Gt | Self::Lt | Self::Ge | Self::Le)
+        matches!(
+            self,
+            Self::Eq | Self::Ne | Self::Gt | Self::Lt | Self::Ge | Self::Le
+        )
     }
 
     /// Returns `true` if the operator is one of `and`, `or`, `unless`.

@@ -1,8 +1,8 @@
 //! The lexer: from text to tokens.
 //!
-//! The meaning of a character depends on the state. In braces, `or` is a name and `=~` an operator. In brackets, there
-//! are only durations. Positions and messages of errors are those of Prometheus' lexer, which reports some errors after
-//! the character that causes them.
+//! The meaning of a character depends on the state. In braces, `or` is a name and `=~` an operator.
+//! In brackets, there are only durations. Positions and messages of errors are those of Prometheus'
+//! lexer, which reports some errors after the character that causes them.
 
 mod number;
 mod string;
@@ -31,7 +31,8 @@ pub(super) struct Lexer<'q> {
     state: State,
     /// The open bracket contains a `:`.
     after_colon: bool,
-    /// A previous bracket or this one contained a number. As in Prometheus, the next bracket does not reset this.
+    /// A previous bracket or this one contained a number. As in Prometheus, the next bracket does
+    /// not reset this.
     after_duration: bool,
     /// Names may have Unicode letters and, except at the start, dots.
     unquoted_utf8_names: bool,
@@ -53,7 +54,15 @@ impl<'q> Lexer<'q> {
     /// Creates a lexer. With `unquoted_utf8_names`, names may have Unicode letters and dots.
     pub(super) fn new(text: &'q str, unquoted_utf8_names: bool) -> Self {
         let state = State::Expression;
-        Self { text, at: 0, paren_depth: 0, state, after_colon: false, after_duration: false, unquoted_utf8_names }
+        Self {
+            text,
+            at: 0,
+            paren_depth: 0,
+            state,
+            after_colon: false,
+            after_duration: false,
+            unquoted_utf8_names,
+        }
     }
 
     /// Returns the next token; at the end of the text, always [`TokenKind::EndOfInput`].
@@ -65,19 +74,27 @@ impl<'q> Lexer<'q> {
             State::Braces => self.brace_token()?,
             State::BracketStart => self.bracket_start_token()?,
         };
-        Ok(Token { kind, start, end: self.at })
+        Ok(Token {
+            kind,
+            start,
+            end: self.at,
+        })
     }
 
     fn expression_token(&mut self) -> Result<TokenKind> {
         let start = self.at;
-        let Some(byte) = self.next_byte() else { return self.end_of_input() };
+        let Some(byte) = self.next_byte() else {
+            return self.end_of_input();
+        };
         Ok(match byte {
             b',' => TokenKind::Comma,
             b'*' | b'/' | b'%' | b'+' | b'-' | b'^' => arithmetic_operator(byte),
             b'@' => TokenKind::At,
             b'=' | b'!' | b'<' | b'>' => return self.comparison(byte, start),
             b'0'..=b'9' => return self.number_or_duration(start),
-            b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => return self.number_or_duration(start),
+            b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => {
+                return self.number_or_duration(start);
+            }
             b'"' | b'\'' => return self.quoted_string(start, char::from(byte)),
             b'`' => return self.raw_string(start),
             _ if self.starts_name(byte, start) || byte == b':' => return self.identifier(start),
@@ -86,19 +103,28 @@ impl<'q> Lexer<'q> {
                 self.state = State::Braces;
                 TokenKind::LeftBrace
             }
-            b'[' if self.state == State::Brackets => return self.fail(start, "unexpected left bracket '['"),
+            b'[' if self.state == State::Brackets => {
+                return self.fail(start, "unexpected left bracket '['");
+            }
             b'[' => {
                 self.state = State::BracketStart;
                 self.after_colon = false;
                 self.after_duration = false;
                 TokenKind::LeftBracket
             }
-            b']' if self.state != State::Brackets => return self.fail(start, "unexpected right bracket ']'"),
+            b']' if self.state != State::Brackets => {
+                return self.fail(start, "unexpected right bracket ']'");
+            }
             b']' => {
                 self.state = State::Expression;
                 TokenKind::RightBracket
             }
-            _ => return self.fail(start, format!("unexpected character: {}", quoted_char(self.char_at(start)))),
+            _ => {
+                return self.fail(
+                    start,
+                    format!("unexpected character: {}", quoted_char(self.char_at(start))),
+                );
+            }
         })
     }
 
@@ -153,9 +179,16 @@ impl<'q> Lexer<'q> {
         self.skip_name(true);
         let text = &self.text[start..self.at];
         let kind = TokenKind::of_identifier(text);
-        let is_fill = matches!(kind, TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight));
+        let is_fill = matches!(
+            kind,
+            TokenKind::Keyword(Keyword::Fill | Keyword::FillLeft | Keyword::FillRight)
+        );
         // `fill` is a modifier only before `(`; otherwise it may be a metric name.
-        if is_fill && !self.text[self.at..].trim_start_matches(is_space).starts_with('(') {
+        if is_fill
+            && !self.text[self.at..]
+                .trim_start_matches(is_space)
+                .starts_with('(')
+        {
             return Ok(TokenKind::Identifier);
         }
         Ok(kind)
@@ -170,11 +203,18 @@ impl<'q> Lexer<'q> {
             self.after_colon = true;
             return Ok(TokenKind::Colon);
         }
-        match first.is_ascii().then(|| self.duration_function(start)).flatten() {
+        match first
+            .is_ascii()
+            .then(|| self.duration_function(start))
+            .flatten()
+        {
             Some(kind) => Ok(kind),
             None => {
                 let found = quoted_char(self.char_at(start));
-                self.fail(start, format!("unexpected character: {found}, expected ':'"))
+                self.fail(
+                    start,
+                    format!("unexpected character: {found}, expected ':'"),
+                )
             }
         }
     }
@@ -201,7 +241,10 @@ impl<'q> Lexer<'q> {
                 TokenKind::RightBracket
             }
             b':' if !self.after_duration => {
-                return self.fail(self.at, "unexpected colon before duration in duration expression");
+                return self.fail(
+                    self.at,
+                    "unexpected colon before duration in duration expression",
+                );
             }
             b':' if self.after_colon => {
                 return self.fail(self.at, "unexpected repeated colon in duration expression");
@@ -214,9 +257,13 @@ impl<'q> Lexer<'q> {
             b'*' | b'/' | b'%' | b'+' | b'-' | b'^' => arithmetic_operator(byte),
             b',' => TokenKind::Comma,
             b'0'..=b'9' => return self.first_duration(start),
-            b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => return self.first_duration(start),
+            b'.' if self.peek_byte().is_some_and(|b| b.is_ascii_digit()) => {
+                return self.first_duration(start);
+            }
             _ => {
-                let kind = is_identifier_start(byte).then(|| self.duration_function(start)).flatten();
+                let kind = is_identifier_start(byte)
+                    .then(|| self.duration_function(start))
+                    .flatten();
                 self.after_duration |= kind.is_some();
                 let found = quoted_char(self.char_at(start));
                 let message = || format!("unexpected character in duration expression: {found}");
@@ -246,7 +293,10 @@ impl<'q> Lexer<'q> {
             b'!' if self.eat(b'=') => TokenKind::Operator(BinaryOp::Ne),
             b'!' => {
                 let found = quoted_char(self.char_at(self.at));
-                return self.fail(start, format!("unexpected character after '!' inside braces: {found}"));
+                return self.fail(
+                    start,
+                    format!("unexpected character after '!' inside braces: {found}"),
+                );
             }
             b'{' => return self.fail(start, "unexpected left brace '{'"),
             b'}' => {
@@ -259,7 +309,10 @@ impl<'q> Lexer<'q> {
             }
             _ => {
                 let found = quoted_char(self.char_at(start));
-                return self.fail(start, format!("unexpected character inside braces: {found}"));
+                return self.fail(
+                    start,
+                    format!("unexpected character inside braces: {found}"),
+                );
             }
         })
     }
@@ -301,7 +354,9 @@ impl<'q> Lexer<'q> {
         let dots = self.unquoted_utf8_names;
         self.at -= usize::from(!self.text.is_char_boundary(self.at));
         loop {
-            self.skip_while(|b| is_identifier(b) || (with_colons && b == b':') || (dots && b == b'.'));
+            self.skip_while(|b| {
+                is_identifier(b) || (with_colons && b == b':') || (dots && b == b'.')
+            });
             match self.letter_size_at(self.at) {
                 0 => return,
                 size => self.at += size,
@@ -309,9 +364,12 @@ impl<'q> Lexer<'q> {
         }
     }
 
-    /// Returns the size of the letter at an offset if letters other than ASCII may be in names; otherwise 0.
+    /// Returns the size of the letter at an offset if letters other than ASCII may be in names;
+    /// otherwise 0.
     fn letter_size_at(&self, at: usize) -> usize {
-        let letter = self.char_at(at).filter(|c| self.unquoted_utf8_names && !c.is_ascii() && is_letter(*c));
+        let letter = self
+            .char_at(at)
+            .filter(|c| self.unquoted_utf8_names && !c.is_ascii() && is_letter(*c));
         letter.map_or(0, char::len_utf8)
     }
 
@@ -341,7 +399,10 @@ impl<'q> Lexer<'q> {
     }
 
     fn fail<T>(&self, offset: usize, message: impl Into<String>) -> Result<T> {
-        Err(LexError { offset, message: message.into() })
+        Err(LexError {
+            offset,
+            message: message.into(),
+        })
     }
 }
 
@@ -364,7 +425,9 @@ fn is_space(c: char) -> bool {
 fn is_letter(c: char) -> bool {
     static LETTER: OnceLock<Option<Regexp>> = OnceLock::new();
     let letter = LETTER.get_or_init(|| Regexp::parse(r"\pL").ok());
-    letter.as_ref().is_some_and(|letter| letter.is_match(c.encode_utf8(&mut [0; 4])))
+    letter
+        .as_ref()
+        .is_some_and(|letter| letter.is_match(c.encode_utf8(&mut [0; 4])))
 }
 
 fn is_identifier_start(byte: u8) -> bool {

@@ -1,7 +1,7 @@
 //! Finds the end of a number or duration.
 //!
-//! The accepted text may still be invalid; the parser then rejects the value. Text that is rejected here is rejected by
-//! Prometheus' lexer, too, with the same part of the text in the message.
+//! The accepted text may still be invalid; the parser then rejects the value. Text that is rejected
+//! here is rejected by Prometheus' lexer, too, with the same part of the text in the message.
 
 /// The kind of literal found, and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,8 @@ struct Scanner<'q> {
 }
 
 impl Scanner<'_> {
-    /// Consumes digits, `.`, `e` and `_`. Returns `false` if a character cannot follow the previous one.
+    /// Consumes digits, `.`, `e` and `_`. Returns `false` if a character cannot follow the previous
+    /// one.
     fn number(&mut self) -> bool {
         let hexadecimal = self.accept(b"0") && self.accept(b"xX");
         if hexadecimal {
@@ -76,8 +77,8 @@ impl Scanner<'_> {
         !self.accept(b"._eE") && self.peek().is_some()
     }
 
-    /// Consumes units and numbers after the first number of a duration. The parser checks the units and their order
-    /// (`hs`).
+    /// Consumes units and numbers after the first number of a duration. The parser checks the units
+    /// and their order (`hs`).
     fn rest_of_duration(&mut self) -> bool {
         if !self.accept(b"smhdwy") {
             return false;
@@ -114,5 +115,9 @@ impl Scanner<'_> {
 }
 
 fn is_digit(byte: u8, hexadecimal: bool) -> bool {
-    if hexadecimal { byte.is_ascii_hexdigit() } else { byte.is_ascii_digit() }
+    if hexadecimal {
+        byte.is_ascii_hexdigit()
+    } else {
+        byte.is_ascii_digit()
+    }
 }

@@ -42,14 +42,21 @@ impl Lexer<'_> {
             Some('x') => (2, 16, 255),
             Some('u') => (4, 16, u32::from(char::MAX)),
             Some('U') => (8, 16, u32::from(char::MAX)),
-            Some(c) => return self.fail(start, format!("unknown escape sequence {}", code_point(c))),
+            Some(c) => {
+                return self.fail(start, format!("unknown escape sequence {}", code_point(c)));
+            }
             None => return self.fail(start, "escape sequence not terminated"),
         };
         let mut code = 0_u32;
         for _ in 0..len {
-            let Some(c) = self.next_char() else { return self.fail(start, "escape sequence not terminated") };
+            let Some(c) = self.next_char() else {
+                return self.fail(start, "escape sequence not terminated");
+            };
             let Some(digit) = c.to_digit(radix) else {
-                return self.fail(start, format!("illegal character {} in escape sequence", code_point(c)));
+                return self.fail(
+                    start,
+                    format!("illegal character {} in escape sequence", code_point(c)),
+                );
             };
             // There are at most eight hexadecimal digits, so this cannot overflow.
             code = code * radix + digit;

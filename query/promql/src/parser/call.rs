@@ -28,44 +28,103 @@ impl Parser<'_> {
     fn build_call(&self, name: Token, args: Args) -> Result<Node> {
         let text = name.text(self.text);
         let Some(function) = functions::lookup(text) else {
-            return Err(self.error(name.start, format!("unknown function with name {}", quoted(text))));
+            return Err(self.error(
+                name.start,
+                format!("unknown function with name {}", quoted(text)),
+            ));
         };
         if function.experimental && !self.features.experimental_functions {
-            return Err(self.error(name.start, format!("function {} is not enabled", quoted(text))));
+            return Err(self.error(
+                name.start,
+                format!("function {} is not enabled", quoted(text)),
+            ));
         }
-        let kind = ExprKind::Call(Call { function, args: args.exprs });
-        let expr = Box::new(Expr { kind, span: Span { start: name.start, end: self.end } });
-        self.bounded(Node { expr, value_type: function.return_type, height: args.height + 1, chain_len: 0 })
+        let kind = ExprKind::Call(Call {
+            function,
+            args: args.exprs,
+        });
+        let expr = Box::new(Expr {
+            kind,
+            span: Span {
+                start: name.start,
+                end: self.end,
+            },
+        });
+        self.bounded(Node {
+            expr,
+            value_type: function.return_type,
+            height: args.height + 1,
+            chain_len: 0,
+        })
     }
 
     pub(super) fn aggregate(&mut self, name: Token, op: AggregateOp) -> Result<Node> {
         let context = std::mem::replace(&mut self.context, Context::Aggregation);
         let before = self.grouping()?;
         let args = self.args()?;
-        let grouping = if before.is_some() { before } else { self.grouping()? };
+        let grouping = if before.is_some() {
+            before
+        } else {
+            self.grouping()?
+        };
         self.context = context;
         self.build_aggregate(name, op, grouping, args)
     }
 
     #[inline(never)]
-    fn build_aggregate(&self, name: Token, op: AggregateOp, grouping: Option<Grouping>, args: Args) -> Result<Node> {
+    fn build_aggregate(
+        &self,
+        name: Token,
+        op: AggregateOp,
+        grouping: Option<Grouping>,
+        args: Args,
+    ) -> Result<Node> {
         let height = args.height + 1;
         let (param, expr) = self.aggregate_args(name, op, args.exprs)?;
-        let Grouping { labels, without } = grouping.unwrap_or(Grouping { labels: Vec::new(), without: false });
-        let kind = ExprKind::Aggregate(Aggregate { op, expr, param, grouping: labels, without });
-        let expr = Box::new(Expr { kind, span: Span { start: name.start, end: self.end } });
-        self.bounded(Node { expr, value_type: ValueType::Vector, height, chain_len: 0 })
+        let Grouping { labels, without } = grouping.unwrap_or(Grouping {
+            labels: Vec::new(),
+            without: false,
+        });
+        let kind = ExprKind::Aggregate(Aggregate {
+            op,
+            expr,
+            param,
+            grouping: labels,
+            without,
+        });
+        let expr = Box::new(Expr {
+            kind,
+            span: Span {
+                start: name.start,
+                end: self.end,
+            },
+        });
+        self.bounded(Node {
+            expr,
+            value_type: ValueType::Vector,
+            height,
+            chain_len: 0,
+        })
     }
 
-    /// Splits the arguments of an aggregation into the parameter, if the operator has one, and the vector.
-    fn aggregate_args(&self, name: Token, op: AggregateOp, args: Vec<Expr>) -> Result<(Option<Box<Expr>>, Box<Expr>)> {
+    /// Splits the arguments of an aggregation into the parameter, if the operator has one, and the
+    /// vector.
+    fn aggregate_args(
+        &self,
+        name: Token,
+        op: AggregateOp,
+        args: Vec<Expr>,
+    ) -> Result<(Option<Box<Expr>>, Box<Expr>)> {
         let fail = |message: String| Err(self.error(name.start, message));
         if args.is_empty() {
             return fail("no arguments for aggregate expression provided".to_owned());
         }
         if op.is_experimental() && !self.features.experimental_functions {
             let flag = "--enable-feature=promql-experimental-functions";
-            return fail(format!("{}() is experimental and must be enabled with {flag}", op.as_str()));
+            return fail(format!(
+                "{}() is experimental and must be enabled with {flag}",
+                op.as_str()
+            ));
         }
         let expected = 1 + usize::from(op.param_type().is_some());
         let (found, mut args) = (args.len(), args.into_iter().map(Box::new));
@@ -84,13 +143,19 @@ impl Parser<'_> {
             return Ok(None);
         }
         let without = self.advance()?.kind == TokenKind::Keyword(Keyword::Without);
-        Ok(Some(Grouping { labels: self.label_list()?, without }))
+        Ok(Some(Grouping {
+            labels: self.label_list()?,
+            without,
+        }))
     }
 
     /// Parses `(expression, ...)`.
     fn args(&mut self) -> Result<Args> {
         self.expect(TokenKind::LeftParen)?;
-        let mut args = Args { exprs: Vec::new(), height: 0 };
+        let mut args = Args {
+            exprs: Vec::new(),
+            height: 0,
+        };
         if self.eat(TokenKind::RightParen)? {
             return Ok(args);
         }
@@ -103,7 +168,10 @@ impl Parser<'_> {
             }
             let comma = self.expect(TokenKind::Comma)?;
             if !self.peek()?.kind.begins_expression() {
-                return Err(self.error(comma.start, "trailing commas not allowed in function call args"));
+                return Err(self.error(
+                    comma.start,
+                    "trailing commas not allowed in function call args",
+                ));
             }
         }
     }

@@ -1,12 +1,15 @@
 //! Durations in brackets and after `offset`: `5m`, `300`, `step() * 2`.
 //!
-//! In brackets, a duration expression extends as far as possible. After `offset`, it ends after a single operand such
-//! as a duration or `step()`: `x offset 5m * 2` is `(x offset 5m) * 2`. Only an expression that begins with a
-//! parenthesis or with two signs continues: `x offset (5m) * 2` is `x offset ((5m) * 2)`. This is Prometheus' grammar.
+//! In brackets, a duration expression extends as far as possible. After `offset`, it ends after a
+//! single operand such as a duration or `step()`: `x offset 5m * 2` is `(x offset 5m) * 2`. Only an
+//! expression that begins with a parenthesis or with two signs continues: `x offset (5m) * 2` is
+//! `x offset ((5m) * 2)`. This is Prometheus' grammar.
 
 use super::{Parser, Result, SIGN_POWER, binding_power, span_of};
 use crate::DURATION_LEN_MAX;
-use crate::ast::{BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, NumberLiteral, Span, UnaryOp};
+use crate::ast::{
+    BinaryOp, Duration, DurationExpr, DurationExprKind, Extremum, NumberLiteral, Span, UnaryOp,
+};
 use crate::token::{Preprocessor, TokenKind};
 
 /// Counts the parts of one duration expression.
@@ -45,11 +48,19 @@ impl Parser<'_> {
                     }
                     _ => {
                         let operand = self.duration_operand(parts)?;
-                        let span = Span { start: first.start, end: operand.span.end };
+                        let span = Span {
+                            start: first.start,
+                            end: operand.span.end,
+                        };
                         match &operand.kind {
-                            DurationExprKind::Number(_) => self.signed_duration(sign, first.start, operand)?,
+                            DurationExprKind::Number(_) => {
+                                self.signed_duration(sign, first.start, operand)?
+                            }
                             // Here, Prometheus' tree keeps `+`.
-                            _ => DurationExpr { kind: DurationExprKind::Unary(sign, Box::new(operand)), span },
+                            _ => DurationExpr {
+                                kind: DurationExprKind::Unary(sign, Box::new(operand)),
+                                span,
+                            },
                         }
                     }
                 }
@@ -75,23 +86,37 @@ impl Parser<'_> {
         self.duration_operators(operand, power, parts)
     }
 
-    fn duration_operators(&mut self, mut lhs: DurationExpr, power: u8, parts: &mut Parts) -> Result<DurationExpr> {
+    fn duration_operators(
+        &mut self,
+        mut lhs: DurationExpr,
+        power: u8,
+        parts: &mut Parts,
+    ) -> Result<DurationExpr> {
         while let TokenKind::Operator(op) = self.peek()?.kind {
             // Durations have no operators that bind less strongly than addition.
-            if binding_power(op) < power.max(binding_power(BinaryOp::Add)) || op == BinaryOp::Atan2 {
+            if binding_power(op) < power.max(binding_power(BinaryOp::Add)) || op == BinaryOp::Atan2
+            {
                 break;
             }
             let operator = self.advance()?;
             self.count(parts)?;
             let right_to_left = op == BinaryOp::Pow;
             let rhs = self.duration(binding_power(op) + u8::from(!right_to_left), parts)?;
-            let by_zero = matches!(&rhs.kind, DurationExprKind::Number(literal) if literal.value == 0.0);
+            let by_zero =
+                matches!(&rhs.kind, DurationExprKind::Number(literal) if literal.value == 0.0);
             match op {
-                BinaryOp::Div if by_zero => return Err(self.error(operator.start, "division by zero")),
-                BinaryOp::Mod if by_zero => return Err(self.error(operator.start, "modulo by zero")),
+                BinaryOp::Div if by_zero => {
+                    return Err(self.error(operator.start, "division by zero"));
+                }
+                BinaryOp::Mod if by_zero => {
+                    return Err(self.error(operator.start, "modulo by zero"));
+                }
                 _ => {}
             }
-            let span = Span { start: lhs.span.start, end: rhs.span.end };
+            let span = Span {
+                start: lhs.span.start,
+                end: rhs.span.end,
+            };
             let kind = DurationExprKind::Binary(op, Box::new(lhs), Box::new(rhs));
             lhs = DurationExpr { kind, span };
         }
@@ -108,9 +133,14 @@ impl Parser<'_> {
                 let literal = self.number_literal(token)?;
                 let span = span_of(token);
                 self.in_range(&literal, span.start)?;
-                Ok(DurationExpr { kind: DurationExprKind::Number(literal), span })
+                Ok(DurationExpr {
+                    kind: DurationExprKind::Number(literal),
+                    span,
+                })
             }
-            TokenKind::Preprocessor(function) if !matches!(function, Preprocessor::Start | Preprocessor::End) => {
+            TokenKind::Preprocessor(function)
+                if !matches!(function, Preprocessor::Start | Preprocessor::End) =>
+            {
                 self.advance()?;
                 self.duration_call(function, token.start, parts)
             }
@@ -118,7 +148,12 @@ impl Parser<'_> {
         }
     }
 
-    fn duration_call(&mut self, function: Preprocessor, start: usize, parts: &mut Parts) -> Result<DurationExpr> {
+    fn duration_call(
+        &mut self,
+        function: Preprocessor,
+        start: usize,
+        parts: &mut Parts,
+    ) -> Result<DurationExpr> {
         self.expect(TokenKind::LeftParen)?;
         let kind = match function {
             Preprocessor::Step => DurationExprKind::Step,
@@ -128,11 +163,21 @@ impl Parser<'_> {
                 self.expect(TokenKind::Comma)?;
                 let rhs = Box::new(self.duration(0, parts)?);
                 let least = function == Preprocessor::MinOf;
-                DurationExprKind::Extremum(if least { Extremum::Min } else { Extremum::Max }, lhs, rhs)
+                DurationExprKind::Extremum(
+                    if least { Extremum::Min } else { Extremum::Max },
+                    lhs,
+                    rhs,
+                )
             }
         };
         self.expect(TokenKind::RightParen)?;
-        Ok(DurationExpr { kind, span: Span { start, end: self.end } })
+        Ok(DurationExpr {
+            kind,
+            span: Span {
+                start,
+                end: self.end,
+            },
+        })
     }
 
     fn duration_in_parens(&mut self, parts: &mut Parts) -> Result<DurationExpr> {
@@ -140,17 +185,31 @@ impl Parser<'_> {
         let start = self.expect(TokenKind::LeftParen)?.start;
         let inner = self.duration(0, parts)?;
         self.expect(TokenKind::RightParen)?;
-        let span = Span { start, end: self.end };
+        let span = Span {
+            start,
+            end: self.end,
+        };
         // Prometheus' tree does not distinguish one pair of parentheses from several pairs.
         Ok(match inner.kind {
             DurationExprKind::Paren(_) => inner,
-            _ => DurationExpr { kind: DurationExprKind::Paren(Box::new(inner)), span },
+            _ => DurationExpr {
+                kind: DurationExprKind::Paren(Box::new(inner)),
+                span,
+            },
         })
     }
 
     /// Applies a sign. The sign of a number becomes part of the number. Drops `+`.
-    fn signed_duration(&self, sign: UnaryOp, start: usize, mut operand: DurationExpr) -> Result<DurationExpr> {
-        let span = Span { start, end: operand.span.end };
+    fn signed_duration(
+        &self,
+        sign: UnaryOp,
+        start: usize,
+        mut operand: DurationExpr,
+    ) -> Result<DurationExpr> {
+        let span = Span {
+            start,
+            end: operand.span.end,
+        };
         if let DurationExprKind::Number(literal) = &mut operand.kind {
             if sign == UnaryOp::Minus {
                 literal.value = -literal.value;
@@ -161,7 +220,10 @@ impl Parser<'_> {
         }
         Ok(match sign {
             UnaryOp::Plus => operand,
-            UnaryOp::Minus => DurationExpr { kind: DurationExprKind::Unary(sign, Box::new(operand)), span },
+            UnaryOp::Minus => DurationExpr {
+                kind: DurationExprKind::Unary(sign, Box::new(operand)),
+                span,
+            },
         })
     }
 
@@ -178,7 +240,10 @@ impl Parser<'_> {
             return Ok(());
         }
         let start = self.peek()?.start;
-        Err(self.error(start, format!("duration expression has more than {DURATION_LEN_MAX} parts")))
+        Err(self.error(
+            start,
+            format!("duration expression has more than {DURATION_LEN_MAX} parts"),
+        ))
     }
 }
 
@@ -192,7 +257,9 @@ fn sign_of(kind: TokenKind) -> UnaryOp {
 /// Converts seconds to milliseconds. Rounds to nanoseconds first, as in Prometheus.
 fn fixed_or_expression(duration: DurationExpr) -> Duration {
     match &duration.kind {
-        DurationExprKind::Number(literal) => Duration::Fixed((literal.value * 1e9).round() as i64 / 1_000_000),
+        DurationExprKind::Number(literal) => {
+            Duration::Fixed((literal.value * 1e9).round() as i64 / 1_000_000)
+        }
         _ => Duration::Expr(Box::new(duration)),
     }
 }

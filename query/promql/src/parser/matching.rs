@@ -1,5 +1,5 @@
-//! Modifiers of binary operators: `bool`, `on`, `ignoring`, `group_left`, `fill`, ... Also label lists, which `by` and
-//! `without` use, too.
+//! Modifiers of binary operators: `bool`, `on`, `ignoring`, `group_left`, `fill`, ... Also label
+//! lists, which `by` and `without` use, too.
 
 use super::{BinaryModifiers, Context, Parser, Result};
 use crate::ast::{BinaryOp, Cardinality, ValueType, VectorMatching};
@@ -28,7 +28,10 @@ impl Parser<'_> {
         if op.is_set() && matching.cardinality == Cardinality::OneToOne {
             matching.cardinality = Cardinality::ManyToMany;
         }
-        Ok(BinaryModifiers { return_bool, matching })
+        Ok(BinaryModifiers {
+            return_bool,
+            matching,
+        })
     }
 
     fn group_modifier(&mut self, matching: &mut VectorMatching) -> Result<()> {
@@ -55,7 +58,9 @@ impl Parser<'_> {
         for _ in 0..2 {
             if matching.fill_left.is_none() && self.eat(TokenKind::Keyword(Keyword::FillLeft))? {
                 matching.fill_left = Some(self.fill_value()?);
-            } else if matching.fill_right.is_none() && self.eat(TokenKind::Keyword(Keyword::FillRight))? {
+            } else if matching.fill_right.is_none()
+                && self.eat(TokenKind::Keyword(Keyword::FillRight))?
+            {
                 matching.fill_right = Some(self.fill_value()?);
             }
         }
@@ -100,9 +105,13 @@ impl Parser<'_> {
     fn label_of_list(&mut self) -> Result<String> {
         let token = *self.peek()?;
         let is_name = token.kind.is_label_name();
-        if is_name && self.features.unquoted_utf8_names && token.kind == TokenKind::MetricIdentifier {
+        if is_name && self.features.unquoted_utf8_names && token.kind == TokenKind::MetricIdentifier
+        {
             let name = quoted(token.text(self.text));
-            return Err(self.error(token.start, format!("invalid label name for grouping: {name}")));
+            return Err(self.error(
+                token.start,
+                format!("invalid label name for grouping: {name}"),
+            ));
         }
         if is_name {
             self.advance()?;
@@ -113,8 +122,12 @@ impl Parser<'_> {
         }
         self.advance()?;
         let name = String::from_utf8(self.string_literal(token)?).map_err(|e| e.into_bytes());
-        let invalid =
-            |name: &[u8]| self.error(token.start, format!("invalid label name for grouping: {}", quoted(name)));
+        let invalid = |name: &[u8]| {
+            self.error(
+                token.start,
+                format!("invalid label name for grouping: {}", quoted(name)),
+            )
+        };
         match name {
             Ok(name) if name.is_empty() => Err(invalid(b"")),
             Ok(name) => Ok(name),
@@ -128,8 +141,8 @@ impl BinaryModifiers {
         self.matching.fill_left.is_some() || self.matching.fill_right.is_some()
     }
 
-    /// Returns the matching of two operands; `None` if one is not a vector. Invalid labels and fill values remain in
-    /// the matching, and the type checker rejects them.
+    /// Returns the matching of two operands; `None` if one is not a vector. Invalid labels and fill
+    /// values remain in the matching, and the type checker rejects them.
     pub(super) fn into_matching(self, lhs: ValueType, rhs: ValueType) -> Option<VectorMatching> {
         let vectors = lhs == ValueType::Vector && rhs == ValueType::Vector;
         let used = vectors || self.fills() || !self.matching.labels.is_empty();

@@ -19,8 +19,9 @@ pub fn parse_metric(text: &str, features: &Features) -> Result<Labels> {
     Ok(labels)
 }
 
-/// Parses the labels at the start of a description of a series: `up{job="node"} 1 2 3`. Returns the rest of the text as
-/// well. As in Prometheus' `ParseSeriesDesc`, no space may separate the name from the braces.
+/// Parses the labels at the start of a description of a series: `up{job="node"} 1 2 3`. Returns the
+/// rest of the text as well. As in Prometheus' `ParseSeriesDesc`, no space may separate the name
+/// from the braces.
 ///
 /// # Errors
 /// The first [`ParseError`](crate::ParseError).
@@ -39,12 +40,20 @@ impl Parser<'_> {
             self.advance()?;
         }
         let is_apart = is_description && name.is_some() && !self.text[self.end..].starts_with('{');
-        let mut pairs = if is_apart { Vec::new() } else { self.label_set()? };
+        let mut pairs = if is_apart {
+            Vec::new()
+        } else {
+            self.label_set()?
+        };
         if let Some(name) = name {
             pairs.retain(|(label, _)| label != METRIC_NAME);
             pairs.push((METRIC_NAME.to_owned(), name.to_owned()));
         }
-        let labels = Labels::from_pairs(pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let labels = Labels::from_pairs(
+            pairs
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+        );
         labels.map_err(|why| self.error(0, why.to_string()))
     }
 
@@ -83,7 +92,12 @@ impl Parser<'_> {
     fn text_literal(&mut self) -> Result<String> {
         let token = self.expect_in(TokenKind::String, Context::LabelValue)?;
         let bytes = self.string_literal(token)?;
-        let invalid = |_| self.error(token.start, format!("not UTF-8: {}", quoted(token.text(self.text))));
+        let invalid = |_| {
+            self.error(
+                token.start,
+                format!("not UTF-8: {}", quoted(token.text(self.text))),
+            )
+        };
         String::from_utf8(bytes).map_err(invalid)
     }
 }
@@ -94,27 +108,51 @@ mod tests {
 
     fn check(text: &str, expect: &str) {
         let parsed = parse_metric(text, &Features::default());
-        assert_eq!(parsed.map_or_else(|error| error.to_string(), |labels| labels.to_string()), expect, "{text}");
+        assert_eq!(
+            parsed.map_or_else(|error| error.to_string(), |labels| labels.to_string()),
+            expect,
+            "{text}"
+        );
     }
 
     #[test]
     fn metrics_are_parsed_as_in_prometheus() {
         check("", "{}");
-        check("sum {a='1', \"b c\"=`2`,}", "{__name__=\"sum\", a=\"1\", \"b c\"=\"2\"}");
+        check(
+            "sum {a='1', \"b c\"=`2`,}",
+            "{__name__=\"sum\", a=\"1\", \"b c\"=\"2\"}",
+        );
         check("{\"m\", a=\"\"}", "{__name__=\"m\"}");
         check("m{__name__=\"n\"}", "{__name__=\"m\"}");
         check("on", "1:1: parse error: unexpected <on>");
         check("m[5m]", "1:2: parse error: unexpected \"[\"");
-        check("m{,}", "1:3: parse error: unexpected \",\" in label set, expected identifier or \"}\"");
-        check("m{a}", "1:4: parse error: unexpected \"}\" in label set, expected \"=\"");
-        check("m{a=~'b'}", "1:4: parse error: unexpected <op:=~> in label set, expected \"=\"");
-        check("m{a=b}", "1:5: parse error: unexpected identifier \"b\" in label set, expected string");
-        check("m{a='b' c='d'}", "1:9: parse error: unexpected identifier \"c\" in label set, expected \",\" or \"}\"");
+        check(
+            "m{,}",
+            "1:3: parse error: unexpected \",\" in label set, expected identifier or \"}\"",
+        );
+        check(
+            "m{a}",
+            "1:4: parse error: unexpected \"}\" in label set, expected \"=\"",
+        );
+        check(
+            "m{a=~'b'}",
+            "1:4: parse error: unexpected <op:=~> in label set, expected \"=\"",
+        );
+        check(
+            "m{a=b}",
+            "1:5: parse error: unexpected identifier \"b\" in label set, expected string",
+        );
+        check(
+            "m{a='b' c='d'}",
+            "1:9: parse error: unexpected identifier \"c\" in label set, expected \",\" or \"}\"",
+        );
     }
 
     #[test]
     fn the_rest_of_a_description_follows_the_labels() {
-        let rest = |text| parse_description(text, &Features::default()).map(|(labels, rest)| (labels.len(), rest));
+        let rest = |text| {
+            parse_description(text, &Features::default()).map(|(labels, rest)| (labels.len(), rest))
+        };
         assert_eq!(rest("m 1 2").unwrap(), (1, " 1 2"));
         assert_eq!(rest("m{a='b'}").unwrap(), (2, ""));
         assert_eq!(rest("{a='b'} _x3").unwrap(), (1, " _x3"));

@@ -1,11 +1,12 @@
 //! The parser: from tokens to a syntax tree without type checks.
 //!
-//! This is a Pratt parser: `expression(power)` reads an operand and then all operators that bind at least as strongly
-//! as `power`. The lookahead is one token, and is read only where Prometheus' generated parser reads it, because the
-//! order of reading determines which of two errors is reported.
+//! This is a Pratt parser: `expression(power)` reads an operand and then all operators that bind at
+//! least as strongly as `power`. The lookahead is one token, and is read only where Prometheus'
+//! generated parser reads it, because the order of reading determines which of two errors is
+//! reported.
 //!
-//! Recursive functions are small, and functions that build nodes and errors are not inlined, so that 256 levels need
-//! less than a megabyte of stack.
+//! Recursive functions are small, and functions that build nodes and errors are not inlined, so
+//! that 256 levels need less than a megabyte of stack.
 
 mod call;
 mod durations;
@@ -14,7 +15,10 @@ mod metric;
 mod modifiers;
 mod selector;
 
-use super::ast::{Binary, BinaryOp, Expr, ExprKind, NumberLiteral, Span, Unary, UnaryOp, ValueType, VectorMatching};
+use super::ast::{
+    Binary, BinaryOp, Expr, ExprKind, NumberLiteral, Span, Unary, UnaryOp, ValueType,
+    VectorMatching,
+};
 use super::error::ParseError;
 use super::features::Features;
 use super::lexer::Lexer;
@@ -28,8 +32,13 @@ pub use metric::{parse_description, parse_metric};
 
 type Result<T, E = ParseError> = std::result::Result<T, E>;
 
-/// Parses an expression up to the end of the text. Also returns the charge for the memory of the tree.
-pub(super) fn parse_expression(text: &str, features: &Features, ctx: &QueryContext) -> Result<(Expr, Charge), Error> {
+/// Parses an expression up to the end of the text. Also returns the charge for the memory of the
+/// tree.
+pub(super) fn parse_expression(
+    text: &str,
+    features: &Features,
+    ctx: &QueryContext,
+) -> Result<(Expr, Charge), Error> {
     let mut parser = Parser::new(text, features, ctx)?;
     let expr = parser.whole_expression();
     match parser.interrupt {
@@ -38,9 +47,11 @@ pub(super) fn parse_expression(text: &str, features: &Features, ctx: &QueryConte
     }
 }
 
-/// Parses a selector of series as in the parameter `match[]`: `up`, `{job="node"}`, without modifiers.
+/// Parses a selector of series as in the parameter `match[]`: `up`, `{job="node"}`, without
+/// modifiers.
 ///
-/// As in Prometheus' parser, all matchers may match the empty string (`{}`). The caller may reject such a selector.
+/// As in Prometheus' parser, all matchers may match the empty string (`{}`). The caller may reject
+/// such a selector.
 ///
 /// # Errors
 /// The first [`ParseError`].
@@ -138,9 +149,13 @@ impl Context {
             Self::MatcherNext => " in label matching, expected \",\" or \"}\"",
             Self::Offset => " in offset, expected number, duration, step(), or range()",
             Self::At => " in @, expected timestamp",
-            Self::RangeStart => " in subquery or range selector, expected number, duration, step(), or range()",
+            Self::RangeStart => {
+                " in subquery or range selector, expected number, duration, step(), or range()"
+            }
             Self::RangeEnd => " in subquery or range, expected \":\" or \"]\"",
-            Self::StepStart => " in subquery selector, expected number, duration, step(), range(), or \"]\"",
+            Self::StepStart => {
+                " in subquery selector, expected number, duration, step(), range(), or \"]\""
+            }
             Self::StepEnd => " in subquery selector, expected \"]\"",
         }
     }
@@ -151,7 +166,8 @@ impl<'q> Parser<'q> {
         let size_max = features.limits.size_max.min(QUERY_SIZE_MAX);
         if text.len() > size_max {
             let size = text.len();
-            let message = format!("query of {size} bytes exceeds {size_max}, the limit of {LENGTH_FLAG}");
+            let message =
+                format!("query of {size} bytes exceeds {size_max}, the limit of {LENGTH_FLAG}");
             return Err(ParseError::new(text, 0, message).with_limit(LENGTH_FLAG));
         }
         let lexer = Lexer::new(text, features.unquoted_utf8_names);
@@ -207,7 +223,9 @@ impl<'q> Parser<'q> {
             node = match self.peek()?.kind {
                 TokenKind::LeftBracket => self.range_or_subquery(node)?,
                 TokenKind::Keyword(Keyword::Offset) => self.offset(node)?,
-                TokenKind::Keyword(Keyword::Anchored | Keyword::Smoothed) => self.extension(node)?,
+                TokenKind::Keyword(Keyword::Anchored | Keyword::Smoothed) => {
+                    self.extension(node)?
+                }
                 TokenKind::At => self.at(node)?,
                 _ => return Ok(node),
             };
@@ -231,8 +249,14 @@ impl<'q> Parser<'q> {
     fn literal(&mut self) -> Result<Node> {
         let token = self.advance()?;
         let (kind, value_type) = match token.kind {
-            TokenKind::String => (ExprKind::String(self.string_literal(token)?.into_boxed_slice()), ValueType::String),
-            _ => (ExprKind::Number(self.number_literal(token)?), ValueType::Scalar),
+            TokenKind::String => (
+                ExprKind::String(self.string_literal(token)?.into_boxed_slice()),
+                ValueType::String,
+            ),
+            _ => (
+                ExprKind::Number(self.number_literal(token)?),
+                ValueType::Scalar,
+            ),
         };
         Ok(Node::leaf(kind, value_type, span_of(token)))
     }
@@ -242,10 +266,14 @@ impl<'q> Parser<'q> {
         let name = self.advance()?;
         let next = self.peek()?.kind;
         match name.kind {
-            TokenKind::Aggregate(op) if matches!(next, TokenKind::LeftParen) || is_grouping(next) => {
+            TokenKind::Aggregate(op)
+                if matches!(next, TokenKind::LeftParen) || is_grouping(next) =>
+            {
                 self.aggregate(name, op)
             }
-            TokenKind::Identifier | TokenKind::Preprocessor(_) if next == TokenKind::LeftParen => self.call(name),
+            TokenKind::Identifier | TokenKind::Preprocessor(_) if next == TokenKind::LeftParen => {
+                self.call(name)
+            }
             _ => self.selector(Some(name)),
         }
     }
@@ -254,7 +282,13 @@ impl<'q> Parser<'q> {
     fn signed(&mut self, op: UnaryOp) -> Result<Node> {
         let start = self.advance()?.start;
         let mut node = self.expression(SIGN_POWER)?;
-        let (value_type, span) = (node.value_type, Span { start, end: node.expr.span.end });
+        let (value_type, span) = (
+            node.value_type,
+            Span {
+                start,
+                end: node.expr.span.end,
+            },
+        );
         if let ExprKind::Number(literal) = &mut node.expr.kind {
             if op == UnaryOp::Minus {
                 literal.value = -literal.value;
@@ -262,14 +296,22 @@ impl<'q> Parser<'q> {
             node.expr.span = span;
             return Ok(node);
         }
-        self.wrap(node, value_type, span, |expr| ExprKind::Unary(Unary { op, expr }))
+        self.wrap(node, value_type, span, |expr| {
+            ExprKind::Unary(Unary { op, expr })
+        })
     }
 
     fn parenthesized(&mut self) -> Result<Node> {
         let start = self.advance()?.start;
         let node = self.expression(0)?;
         self.expect(TokenKind::RightParen)?;
-        let (value_type, span) = (node.value_type, Span { start, end: self.end });
+        let (value_type, span) = (
+            node.value_type,
+            Span {
+                start,
+                end: self.end,
+            },
+        );
         self.wrap(node, value_type, span, ExprKind::Paren)
     }
 
@@ -282,15 +324,30 @@ impl<'q> Parser<'q> {
     }
 
     #[inline(never)]
-    fn build_binary(&self, lhs: Node, op: BinaryOp, modifiers: BinaryModifiers, rhs: Node) -> Result<Node> {
-        let span = Span { start: lhs.expr.span.start, end: rhs.expr.span.end };
+    fn build_binary(
+        &self,
+        lhs: Node,
+        op: BinaryOp,
+        modifiers: BinaryModifiers,
+        rhs: Node,
+    ) -> Result<Node> {
+        let span = Span {
+            start: lhs.expr.span.start,
+            end: rhs.expr.span.end,
+        };
         if modifiers.fills() && !self.features.binop_fill_modifiers {
-            return Err(self.error(span.start, "binop fill modifiers are experimental and not enabled"));
+            return Err(self.error(
+                span.start,
+                "binop fill modifiers are experimental and not enabled",
+            ));
         }
         let is_chain = lhs.chain_len > 0;
         let chain_len = lhs.chain_len + 1;
         if chain_len > CHAIN_LEN_MAX {
-            return Err(self.error(span.start, format!("expression has more than {CHAIN_LEN_MAX} operators in a row")));
+            return Err(self.error(
+                span.start,
+                format!("expression has more than {CHAIN_LEN_MAX} operators in a row"),
+            ));
         }
         let height = (rhs.height + 1).max(lhs.height + usize::from(!is_chain));
         let return_bool = modifiers.return_bool;
@@ -300,8 +357,19 @@ impl<'q> Parser<'q> {
             _ => ValueType::Vector,
         };
         let (lhs, rhs) = (lhs.expr, rhs.expr);
-        let kind = ExprKind::Binary(Binary { op, lhs, rhs, matching, return_bool });
-        self.bounded(Node { expr: Box::new(Expr { kind, span }), value_type, height, chain_len })
+        let kind = ExprKind::Binary(Binary {
+            op,
+            lhs,
+            rhs,
+            matching,
+            return_bool,
+        });
+        self.bounded(Node {
+            expr: Box::new(Expr { kind, span }),
+            value_type,
+            height,
+            chain_len,
+        })
     }
 
     /// Builds the parent of an expression.
@@ -313,29 +381,54 @@ impl<'q> Parser<'q> {
         span: Span,
         kind: impl FnOnce(Box<Expr>) -> ExprKind,
     ) -> Result<Node> {
-        let expr = Box::new(Expr { kind: kind(node.expr), span });
-        self.bounded(Node { expr, value_type, height: node.height + 1, chain_len: 0 })
+        let expr = Box::new(Expr {
+            kind: kind(node.expr),
+            span,
+        });
+        self.bounded(Node {
+            expr,
+            value_type,
+            height: node.height + 1,
+            chain_len: 0,
+        })
     }
 
     fn bounded(&self, node: Node) -> Result<Node> {
         // Modifiers such as `[5m:]` nest expressions without recursion in the parser.
-        if node.height > self.depth_max { Err(self.too_deep(node.expr.span.start)) } else { Ok(node) }
+        if node.height > self.depth_max {
+            Err(self.too_deep(node.expr.span.start))
+        } else {
+            Ok(node)
+        }
     }
 
     fn number_literal(&self, token: Token) -> Result<NumberLiteral> {
         let text = token.text(self.text);
         if token.kind == TokenKind::Duration {
             let milliseconds = duration::parse(text).map_err(|why| self.error(token.start, why))?;
-            return Ok(NumberLiteral { value: duration::seconds(milliseconds as i64), is_duration: true });
+            return Ok(NumberLiteral {
+                value: duration::seconds(milliseconds as i64),
+                is_duration: true,
+            });
         }
         let fail = |why| self.error(token.start, format!("error parsing number: {why}"));
-        Ok(NumberLiteral { value: number::parse_literal(text).map_err(fail)?, is_duration: false })
+        Ok(NumberLiteral {
+            value: number::parse_literal(text).map_err(fail)?,
+            is_duration: false,
+        })
     }
 
     fn string_literal(&self, token: Token) -> Result<Vec<u8>> {
         let text = token.text(self.text);
-        let fail =
-            || self.error(token.start, format!("error unquoting string {}: invalid syntax", quote::quoted(text)));
+        let fail = || {
+            self.error(
+                token.start,
+                format!(
+                    "error unquoting string {}: invalid syntax",
+                    quote::quoted(text)
+                ),
+            )
+        };
         quote::unquote(text).ok_or_else(fail)
     }
 
@@ -348,11 +441,17 @@ impl<'q> Parser<'q> {
 
     #[inline(never)]
     fn lex(&mut self) -> Result<Token> {
-        let token = self.lexer.next_token().map_err(|e| ParseError::new(self.text, e.offset, e.message))?;
+        let token = self
+            .lexer
+            .next_token()
+            .map_err(|e| ParseError::new(self.text, e.offset, e.message))?;
         self.n_tokens += 1;
         let is_due = self.n_tokens.is_multiple_of(CHECK_INTERVAL);
         let checked = if is_due { self.ctx.check() } else { Ok(()) };
-        let charged = checked.and_then(|()| self.charge.grow(TOKEN_SIZE + TOKEN_COPIES * (token.end - token.start)));
+        let charged = checked.and_then(|()| {
+            self.charge
+                .grow(TOKEN_SIZE + TOKEN_COPIES * (token.end - token.start))
+        });
         charged.map_err(|interrupt| {
             self.interrupt = Some(interrupt);
             self.error(token.start, "parsing was interrupted")
@@ -382,7 +481,11 @@ impl<'q> Parser<'q> {
 
     fn expect_in(&mut self, kind: TokenKind, context: Context) -> Result<Token> {
         let token = *self.peek()?;
-        if token.kind == kind { self.advance() } else { Err(self.unexpected(token, context)) }
+        if token.kind == kind {
+            self.advance()
+        } else {
+            Err(self.unexpected(token, context))
+        }
     }
 
     fn expect_end(&mut self) -> Result<()> {
@@ -390,7 +493,11 @@ impl<'q> Parser<'q> {
     }
 
     /// Calls `read` in another context.
-    fn within<T>(&mut self, context: Context, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    fn within<T>(
+        &mut self,
+        context: Context,
+        read: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         let outer = std::mem::replace(&mut self.context, context);
         let result = read(self)?;
         self.context = outer;
@@ -400,7 +507,11 @@ impl<'q> Parser<'q> {
     #[cold]
     #[inline(never)]
     fn unexpected(&self, token: Token, context: Context) -> ParseError {
-        let message = format!("unexpected {}{}", token.describe(self.text), context.describe());
+        let message = format!(
+            "unexpected {}{}",
+            token.describe(self.text),
+            context.describe()
+        );
         self.error(token.start, message)
     }
 
@@ -408,7 +519,9 @@ impl<'q> Parser<'q> {
     #[inline(never)]
     fn too_deep(&self, offset: usize) -> ParseError {
         let depth_max = self.depth_max;
-        let message = format!("expression is nested more than {depth_max} levels deep, the limit of {NESTING_FLAG}");
+        let message = format!(
+            "expression is nested more than {depth_max} levels deep, the limit of {NESTING_FLAG}"
+        );
         self.error(offset, message).with_limit(NESTING_FLAG)
     }
 
@@ -419,7 +532,12 @@ impl<'q> Parser<'q> {
 
 impl Node {
     fn leaf(kind: ExprKind, value_type: ValueType, span: Span) -> Self {
-        Self { expr: Box::new(Expr { kind, span }), value_type, height: 1, chain_len: 0 }
+        Self {
+            expr: Box::new(Expr { kind, span }),
+            value_type,
+            height: 1,
+            chain_len: 0,
+        }
     }
 }
 
@@ -434,7 +552,10 @@ fn is_grouping(kind: TokenKind) -> bool {
 }
 
 fn span_of(token: Token) -> Span {
-    Span { start: token.start, end: token.end }
+    Span {
+        start: token.start,
+        end: token.end,
+    }
 }
 
 /// Returns how strongly an operator binds.

@@ -2,7 +2,8 @@
 
 use super::{Context, Node, Parser, Result};
 use crate::ast::{
-    At, Duration, Expr, ExprKind, MatrixSelector, RangeExtension, Span, Subquery, ValueType, VectorSelector,
+    At, Duration, Expr, ExprKind, MatrixSelector, RangeExtension, Span, Subquery, ValueType,
+    VectorSelector,
 };
 use crate::token::{Keyword, Preprocessor, TokenKind};
 
@@ -27,10 +28,17 @@ impl Parser<'_> {
 
     fn range(&mut self, node: Node, bracket: usize, range: Duration) -> Result<Node> {
         let wrong = match &node.expr.kind {
-            ExprKind::Vector(selector) if selector.offset.is_some() => "no offset modifiers allowed before range",
-            ExprKind::Vector(selector) if selector.at.is_some() => "no @ modifiers allowed before range",
+            ExprKind::Vector(selector) if selector.offset.is_some() => {
+                "no offset modifiers allowed before range"
+            }
+            ExprKind::Vector(selector) if selector.at.is_some() => {
+                "no @ modifiers allowed before range"
+            }
             ExprKind::Vector(_) => {
-                let span = Span { start: node.expr.span.start, end: self.end };
+                let span = Span {
+                    start: node.expr.span.start,
+                    end: self.end,
+                };
                 let kind = |selector| ExprKind::Matrix(MatrixSelector { selector, range });
                 return self.wrap(node, ValueType::Matrix, span, kind);
             }
@@ -49,8 +57,19 @@ impl Parser<'_> {
                 (step != Duration::Fixed(0)).then_some(step)
             }
         };
-        let span = Span { start: node.expr.span.start, end: self.end };
-        let kind = |expr| ExprKind::Subquery(Subquery { expr, range, step, offset: None, at: None });
+        let span = Span {
+            start: node.expr.span.start,
+            end: self.end,
+        };
+        let kind = |expr| {
+            ExprKind::Subquery(Subquery {
+                expr,
+                range,
+                step,
+                offset: None,
+                at: None,
+            })
+        };
         self.wrap(node, ValueType::Matrix, span, kind)
     }
 
@@ -94,7 +113,12 @@ impl Parser<'_> {
                 let seconds = self.signed_number()?;
                 // As in Prometheus, seconds are compared with the limits of 64-bit milliseconds.
                 let bounded = seconds > i64::MIN as f64 && seconds < i64::MAX as f64;
-                let out_of_bounds = || format!("timestamp out of bounds for @ modifier: {}", six_digits(seconds));
+                let out_of_bounds = || {
+                    format!(
+                        "timestamp out of bounds for @ modifier: {}",
+                        six_digits(seconds)
+                    )
+                };
                 return match bounded {
                     true => Ok(At::Timestamp((seconds * 1000.0).round() as i64)),
                     false => Err(self.error(start, out_of_bounds())),
@@ -109,7 +133,10 @@ impl Parser<'_> {
 
     fn misplaced(&self, modifier: &str, start: usize) -> crate::ParseError {
         let allowed = "an instant vector selector or range vector selector or a subquery";
-        self.error(start, format!("{modifier} modifier must be preceded by {allowed}"))
+        self.error(
+            start,
+            format!("{modifier} modifier must be preceded by {allowed}"),
+        )
     }
 
     #[inline(never)]
@@ -121,13 +148,23 @@ impl Parser<'_> {
         let start = node.expr.span.start;
         let fail = |parser: &Self, why: String| Err(parser.error(start, why));
         if matches!(node.expr.kind, ExprKind::Subquery(_)) {
-            return fail(self, format!("{name} modifier is not supported for subqueries"));
+            return fail(
+                self,
+                format!("{name} modifier is not supported for subqueries"),
+            );
         }
         let Some(selector) = selector_of(&mut node.expr) else {
             return fail(self, format!("{name} modifier not implemented"));
         };
-        if selector.extension.replace(extension).is_some_and(|before| before != extension) {
-            return fail(self, "anchored and smoothed modifiers cannot be used together".to_owned());
+        if selector
+            .extension
+            .replace(extension)
+            .is_some_and(|before| before != extension)
+        {
+            return fail(
+                self,
+                "anchored and smoothed modifiers cannot be used together".to_owned(),
+            );
         }
         Ok(node)
     }

@@ -17,8 +17,21 @@ impl Parser<'_> {
         };
         let matchers = self.matchers(name)?;
         let name = name.map_or("", |name| name.text(self.text)).to_owned();
-        let kind = ExprKind::Vector(VectorSelector { name, matchers, offset: None, at: None, extension: None });
-        Ok(Node::leaf(kind, ValueType::Vector, Span { start, end: self.end }))
+        let kind = ExprKind::Vector(VectorSelector {
+            name,
+            matchers,
+            offset: None,
+            at: None,
+            extension: None,
+        });
+        Ok(Node::leaf(
+            kind,
+            ValueType::Vector,
+            Span {
+                start,
+                end: self.end,
+            },
+        ))
     }
 
     /// Parses a selector that is the whole text.
@@ -81,12 +94,18 @@ impl Parser<'_> {
 
     /// Creates the matcher that begins with a token.
     fn matcher_of(&self, token: Token, op: MatchOp, label: &str, value: &[u8]) -> Result<Matcher> {
-        Matcher::from_bytes(op, label, value).map_err(|why| self.error(token.start, why.to_string()))
+        Matcher::from_bytes(op, label, value)
+            .map_err(|why| self.error(token.start, why.to_string()))
     }
 
     /// Returns the text of a literal that is a label name. Prometheus accepts any bytes.
     fn utf8<'b>(&self, token: Token, bytes: &'b [u8]) -> Result<&'b str> {
-        let invalid = |_| self.error(token.start, format!("label name is not UTF-8: {}", quoted(bytes)));
+        let invalid = |_| {
+            self.error(
+                token.start,
+                format!("label name is not UTF-8: {}", quoted(bytes)),
+            )
+        };
         std::str::from_utf8(bytes).map_err(invalid)
     }
 }

@@ -6,8 +6,8 @@ pub(crate) mod text;
 use std::fmt::{self, Display, Formatter, Write};
 
 use crate::ast::{
-    Aggregate, At, Binary, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind, Extremum,
-    NumberLiteral, RangeExtension, Subquery, UnaryOp, VectorMatching, VectorSelector,
+    Aggregate, At, Binary, Cardinality, Duration, DurationExpr, DurationExprKind, Expr, ExprKind,
+    Extremum, NumberLiteral, RangeExtension, Subquery, UnaryOp, VectorMatching, VectorSelector,
 };
 use crate::decimal::{General, Plain};
 use crate::duration;
@@ -15,8 +15,8 @@ use crate::quote::write_quoted;
 use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
 use varve_tsdb::{MatchOp, Matcher};
 
-/// Returns the text of an expression on one line. Parsing the text gives the same tree, except for the order of
-/// matchers.
+/// Returns the text of an expression on one line. Parsing the text gives the same tree, except for
+/// the order of matchers.
 #[must_use]
 pub fn print(expr: &Expr) -> String {
     expr.to_string()
@@ -34,7 +34,9 @@ impl Display for Expr {
                 write_offset(f, selector.offset.as_ref())
             }
             ExprKind::Matrix(matrix) => {
-                let ExprKind::Vector(selector) = &matrix.selector.kind else { return matrix.selector.fmt(f) };
+                let ExprKind::Vector(selector) = &matrix.selector.kind else {
+                    return matrix.selector.fmt(f);
+                };
                 write_selector(f, selector)?;
                 write!(f, "[{}]", matrix.range)?;
                 write_extension(f, selector.extension)?;
@@ -45,7 +47,9 @@ impl Display for Expr {
                 subquery.expr.fmt(f)?;
                 write_subquery_suffix(f, subquery)
             }
-            ExprKind::Call(call) => write!(f, "{}({})", call.function.name, Separated(call.args.iter())),
+            ExprKind::Call(call) => {
+                write!(f, "{}({})", call.function.name, Separated(call.args.iter()))
+            }
             ExprKind::Aggregate(aggregate) => {
                 write_aggregate_head(f, aggregate)?;
                 match &aggregate.param {
@@ -93,7 +97,12 @@ fn write_matching(out: &mut dyn Write, matching: &VectorMatching) -> fmt::Result
         Cardinality::OneToOne | Cardinality::ManyToMany => None,
     };
     if matching.on || !matching.labels.is_empty() || group.is_some() {
-        write!(out, " {} ({})", if matching.on { "on" } else { "ignoring" }, labels(&matching.labels))?;
+        write!(
+            out,
+            " {} ({})",
+            if matching.on { "on" } else { "ignoring" },
+            labels(&matching.labels)
+        )?;
     }
     if let Some(side) = group {
         write!(out, " group_{side} ({})", labels(&matching.include))?;
@@ -114,7 +123,12 @@ pub(crate) fn write_aggregate_head(out: &mut dyn Write, aggregate: &Aggregate) -
     if !aggregate.without && aggregate.grouping.is_empty() {
         return Ok(());
     }
-    write!(out, " {} ({}) ", if aggregate.without { "without" } else { "by" }, labels(&aggregate.grouping))
+    write!(
+        out,
+        " {} ({}) ",
+        if aggregate.without { "without" } else { "by" },
+        labels(&aggregate.grouping)
+    )
 }
 
 /// Returns the text of label names.
@@ -128,10 +142,18 @@ pub fn print_label(name: &str) -> String {
     Name(name).to_string()
 }
 
-/// Returns matchers as a selector without a name before the braces, in their order: `{a="b", c!="d"}`.
+/// Returns matchers as a selector without a name before the braces, in their order:
+/// `{a="b", c!="d"}`.
 #[must_use]
 pub fn print_matchers<'a>(matchers: impl IntoIterator<Item = &'a Matcher>) -> String {
-    format!("{{{}}}", matchers.into_iter().map(matcher_text).collect::<Vec<_>>().join(", "))
+    format!(
+        "{{{}}}",
+        matchers
+            .into_iter()
+            .map(matcher_text)
+            .collect::<Vec<_>>()
+            .join(", ")
+    )
 }
 
 /// A label name, in quotes if necessary.
@@ -139,7 +161,11 @@ struct Name<'a>(&'a str);
 
 impl Display for Name<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        if is_legacy_name(self.0) { f.write_str(self.0) } else { write_quoted(f, self.0.as_bytes()) }
+        if is_legacy_name(self.0) {
+            f.write_str(self.0)
+        } else {
+            write_quoted(f, self.0.as_bytes())
+        }
     }
 }
 
@@ -150,10 +176,19 @@ fn write_selector(out: &mut dyn Write, selector: &VectorSelector) -> fmt::Result
         let name_of_metric = matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal;
         name_of_metric && matcher.value() == selector.name && !selector.name.is_empty()
     };
-    let mut matchers: Vec<_> = selector.matchers.iter().filter(|m| !is_name(m)).map(matcher_text).collect();
+    let mut matchers: Vec<_> = selector
+        .matchers
+        .iter()
+        .filter(|m| !is_name(m))
+        .map(matcher_text)
+        .collect();
     if matchers.is_empty() {
         // The second argument of `info` may have no matchers, and is valid only with braces.
-        return if selector.name.is_empty() { out.write_str("{}") } else { Ok(()) };
+        return if selector.name.is_empty() {
+            out.write_str("{}")
+        } else {
+            Ok(())
+        };
     }
     matchers.sort_unstable();
     out.write_char('{')?;
@@ -219,8 +254,12 @@ impl Display for DurationExpr {
             DurationExprKind::Unary(UnaryOp::Minus, operand) => write!(f, "-{operand}"),
             DurationExprKind::Unary(UnaryOp::Plus, operand) => operand.fmt(f),
             DurationExprKind::Binary(op, lhs, rhs) => write!(f, "{lhs} {} {rhs}", op.as_str()),
-            DurationExprKind::Extremum(Extremum::Min, lhs, rhs) => write!(f, "min_of({lhs}, {rhs})"),
-            DurationExprKind::Extremum(Extremum::Max, lhs, rhs) => write!(f, "max_of({lhs}, {rhs})"),
+            DurationExprKind::Extremum(Extremum::Min, lhs, rhs) => {
+                write!(f, "min_of({lhs}, {rhs})")
+            }
+            DurationExprKind::Extremum(Extremum::Max, lhs, rhs) => {
+                write!(f, "max_of({lhs}, {rhs})")
+            }
             DurationExprKind::Paren(inner) => write!(f, "({inner})"),
         }
     }
@@ -255,7 +294,10 @@ mod tests {
 
     #[test]
     fn printed_matchers_parse() {
-        for text in ["{a=\"b\"}", "{__name__=~\"a.*\", \"b.c\"!=\"\\\"\\\\\\n\\x01é\"}"] {
+        for text in [
+            "{a=\"b\"}",
+            "{__name__=~\"a.*\", \"b.c\"!=\"\\\"\\\\\\n\\x01é\"}",
+        ] {
             let matchers = parse_selector(text).unwrap();
             assert_eq!(print_matchers(&matchers), text);
         }

@@ -16,7 +16,8 @@ const LINE_SIZE_MAX: usize = 100;
 
 /// Maximum size of the text in bytes. If it is longer, the expression is printed on one line.
 ///
-/// In a chain of operators, each link indents all previous links, so the size is quadratic in the length of the chain.
+/// In a chain of operators, each link indents all previous links, so the size is quadratic in the
+/// length of the chain.
 const TEXT_SIZE_MAX: usize = 16 << 20;
 
 /// Returns the text of an expression like `format_query`: long parts are split into indented lines.
@@ -26,19 +27,24 @@ pub fn prettify(expr: &Expr) -> String {
     printed.map_or_else(|_unbounded| print(expr), |(text, _)| text)
 }
 
-/// Like [`prettify`], within the deadline and the memory limit of a request. Also returns the charge for the text.
+/// Like [`prettify`], within the deadline and the memory limit of a request. Also returns the
+/// charge for the text.
 ///
 /// # Errors
-/// [`Error::Context`](crate::Error::Context). [`Error::Thread`](crate::Error::Thread) for deep expressions.
+/// [`Error::Context`](crate::Error::Context). [`Error::Thread`](crate::Error::Thread) for deep
+/// expressions.
 pub fn prettify_within(ctx: &QueryContext, expr: &Expr) -> Result<(String, Charge)> {
-    deep_stack::run(ctx, deep_stack::is_deep(expr), || prettify_on_this_stack(ctx, expr))?
+    deep_stack::run(ctx, deep_stack::is_deep(expr), || {
+        prettify_on_this_stack(ctx, expr)
+    })?
 }
 
 fn prettify_on_this_stack(ctx: &QueryContext, expr: &Expr) -> Result<(String, Charge)> {
     match Text::build(TEXT_SIZE_MAX, ctx, |out| write_expr(out, expr, 0))? {
         Some(pretty) => Ok(pretty),
         None => {
-            // Without a maximum size, writing fails only because of an interrupt, which is an error above.
+            // Without a maximum size, writing fails only because of an interrupt, which is an error
+            // above.
             let plain = Text::build(usize::MAX, ctx, |out| write!(out, "{expr}"))?;
             Ok(plain.unwrap_or_else(|| (String::new(), ctx.charge())))
         }
@@ -101,16 +107,23 @@ fn write_split(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
     out.write_char(')')
 }
 
-/// Writes a chain of operators: each operator on its own line, and each link one level deeper than the next link.
+/// Writes a chain of operators: each operator on its own line, and each link one level deeper than
+/// the next link.
 fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Result {
     let (first, links) = binary.chain();
-    // The first links that together fit on a line are printed as one expression. Each link has at least 4 bytes (` +
-    // a`).
+    // The first links that together fit on a line are printed as one expression. Each link has at
+    // least 4 bytes (` + a`).
     let fits = |link: &&&Binary| {
         let exceeds = exceeds_line(&link.lhs) || exceeds_line(&link.rhs);
         !exceeds && fits_on_line_as(|out| write!(out, "{link}"))
     };
-    let (on_line, split) = links.split_at(links.iter().take(LINE_SIZE_MAX / 4).take_while(fits).count());
+    let (on_line, split) = links.split_at(
+        links
+            .iter()
+            .take(LINE_SIZE_MAX / 4)
+            .take_while(fits)
+            .count(),
+    );
     let n_split = split.len();
     match on_line.last() {
         Some(link) => {
@@ -131,7 +144,10 @@ fn write_chain(out: &mut dyn Write, binary: &Binary, level: usize) -> fmt::Resul
 
 /// Writes the operand of a sign, without blanks between sign and operand.
 fn write_operand(out: &mut dyn Write, expr: &Expr, level: usize) -> fmt::Result {
-    let mut trimmed = Trimmed { out, started: false };
+    let mut trimmed = Trimmed {
+        out,
+        started: false,
+    };
     write_expr(&mut trimmed, expr, level)
 }
 
@@ -150,20 +166,27 @@ fn fits_on_line_as(write: impl FnOnce(&mut dyn Write) -> fmt::Result) -> bool {
     write(&mut Line { size: 0 }).is_ok()
 }
 
-/// Returns `true` if an expression is certainly longer than a line. Cost: constant. Printing sorts the matchers of a
-/// selector before it writes the first one, which would be repeated at every level above the selector.
+/// Returns `true` if an expression is certainly longer than a line. Cost: constant. Printing sorts
+/// the matchers of a selector before it writes the first one, which would be repeated at every
+/// level above the selector.
 fn exceeds_line(expr: &Expr) -> bool {
     let (mut size, mut pending) = (0, vec![expr]);
     while let Some(expr) = pending.pop() {
         size += match &expr.kind {
             ExprKind::Vector(selector) => {
-                let sizes = selector.matchers.iter().map(|matcher| matcher.name().len().min(1) + matcher.value().len());
+                let sizes = selector
+                    .matchers
+                    .iter()
+                    .map(|matcher| matcher.name().len().min(1) + matcher.value().len());
                 sizes.take(LINE_SIZE_MAX + 1).sum()
             }
             ExprKind::String(bytes) => bytes.len(),
             ExprKind::Call(call) => 2 * call.args.len(),
             ExprKind::Aggregate(aggregate) => 2 * aggregate.grouping.len(),
-            ExprKind::Binary(Binary { matching: Some(matching), .. }) => matching.labels.len() + matching.include.len(),
+            ExprKind::Binary(Binary {
+                matching: Some(matching),
+                ..
+            }) => matching.labels.len() + matching.include.len(),
             _ => 1,
         };
         if size > LINE_SIZE_MAX {
@@ -182,7 +205,11 @@ struct Line {
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.size += text.len();
-        if self.size > LINE_SIZE_MAX { Err(fmt::Error) } else { Ok(()) }
+        if self.size > LINE_SIZE_MAX {
+            Err(fmt::Error)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -194,7 +221,11 @@ struct Trimmed<'a> {
 
 impl Write for Trimmed<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let text = if self.started { text } else { text.trim_start() };
+        let text = if self.started {
+            text
+        } else {
+            text.trim_start()
+        };
         self.started |= !text.is_empty();
         self.out.write_str(text)
     }

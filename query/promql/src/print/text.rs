@@ -19,10 +19,17 @@ pub(crate) struct Text {
 
 impl Text {
     pub(crate) fn new(size_max: usize, ctx: &QueryContext) -> Self {
-        Self { text: String::new(), size_max, charge: ctx.charge(), ctx: ctx.clone(), interrupt: None }
+        Self {
+            text: String::new(),
+            size_max,
+            charge: ctx.charge(),
+            ctx: ctx.clone(),
+            interrupt: None,
+        }
     }
 
-    /// Calls `write` with an empty text. Returns the text and its charge; `None` if it exceeds the maximum size.
+    /// Calls `write` with an empty text. Returns the text and its charge; `None` if it exceeds the
+    /// maximum size.
     ///
     /// # Errors
     /// [`Error::Context`](crate::Error::Context).
@@ -43,12 +50,19 @@ impl Text {
     #[cold]
     fn grow(&mut self, size: usize) -> fmt::Result {
         let capacity = size.next_power_of_two().max(64);
-        let charged = self.ctx.check().and_then(|()| self.charge.grow(2 * capacity - self.charge.size()));
+        let charged = self
+            .ctx
+            .check()
+            .and_then(|()| self.charge.grow(2 * capacity - self.charge.size()));
         match charged {
             Ok(()) => self.text.reserve_exact(capacity - self.text.len()),
             Err(interrupt) => self.interrupt = Some(interrupt),
         }
-        if self.interrupt.is_some() { Err(fmt::Error) } else { Ok(()) }
+        if self.interrupt.is_some() {
+            Err(fmt::Error)
+        } else {
+            Ok(())
+        }
     }
 }
 

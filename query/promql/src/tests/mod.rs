@@ -1,4 +1,5 @@
-//! Tests of the parser: trees, printed queries and errors of Prometheus, its test scripts, and random text.
+//! Tests of the parser: trees, printed queries and errors of Prometheus, its test scripts, and
+//! random text.
 
 mod errors;
 mod golden;
@@ -9,9 +10,11 @@ mod spans;
 use super::*;
 use crate::json::to_json;
 
-/// Returns the contents of a file in the shared directory. If it does not exist, prints that the test is skipped.
+/// Returns the contents of a file in the shared directory. If it does not exist, prints that the
+/// test is skipped.
 fn shared(path: &str) -> Option<String> {
-    let path = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")).join(path);
+    let path =
+        std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")).join(path);
     let text = std::fs::read_to_string(&path).ok();
     if text.is_none() {
         println!("skipped: there is no {}", path.display());
@@ -29,7 +32,10 @@ fn canonical(expr: &ast::Expr) -> serde_json::Value {
 fn sort_matchers(tree: &mut serde_json::Value) {
     match tree {
         serde_json::Value::Object(fields) => {
-            if let Some(matchers) = fields.get_mut("matchers").and_then(serde_json::Value::as_array_mut) {
+            if let Some(matchers) = fields
+                .get_mut("matchers")
+                .and_then(serde_json::Value::as_array_mut)
+            {
                 matchers.sort_by_key(ToString::to_string);
             }
             fields.values_mut().for_each(sort_matchers);
@@ -41,9 +47,15 @@ fn sort_matchers(tree: &mut serde_json::Value) {
 
 /// Returns the features of the language that do not turn errors about names into queries.
 fn features() -> Features {
-    Features { unquoted_utf8_names: false, ..Features::all() }
+    Features {
+        unquoted_utf8_names: false,
+        ..Features::all()
+    }
 }
 
 fn error(text: &str) -> String {
-    parse(text, &features()).map_or_else(|e| e.to_string(), |expr| format!("no error, but {}", print(&expr)))
+    parse(text, &features()).map_or_else(
+        |e| e.to_string(),
+        |expr| format!("no error, but {}", print(&expr)),
+    )
 }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Pieces of queries. `Inf` is missing here and in the queries below: as in Prometheus, it is printed with a sign,
-/// which `Inf ^ x` parses as an operator.
+/// Pieces of queries. `Inf` is missing here and in the queries below: as in Prometheus, it is
+/// printed with a sign, which `Inf ^ x` parses as an operator.
 const PIECES: &str = r#"
     x sum rate ( ) { } [ ] 5m 300 0x1f 1e3 NaN + - * / % ^ == != <= < >= > </ >/ =~ !~ = @ , : "a" 'b' `c` "\xff" "["
     # and or unless atan2 offset by without on ignoring bool group_left group_right fill fill_left fill_right anchored
@@ -27,13 +27,17 @@ fn pieces() -> Vec<&'static str> {
     PIECES.split_whitespace().chain([" ", "\n"]).collect()
 }
 
-/// Checks that parsing a text returns an error, or a tree whose printed text parses to the same tree.
+/// Checks that parsing a text returns an error, or a tree whose printed text parses to the same
+/// tree.
 fn check(text: &str) -> Result<(), TestCaseError> {
     for features in [Features::all(), Features::default()] {
         let _ = parse_selector(text);
-        let Ok(expr) = parse(text, &features) else { continue };
+        let Ok(expr) = parse(text, &features) else {
+            continue;
+        };
         for printed in [print(&expr), prettify(&expr)] {
-            let again = parse(&printed, &features).map_err(|e| TestCaseError::fail(format!("{printed}: {e}")))?;
+            let again = parse(&printed, &features)
+                .map_err(|e| TestCaseError::fail(format!("{printed}: {e}")))?;
             prop_assert_eq!(canonical(&again), canonical(&expr), "{}", printed);
         }
     }

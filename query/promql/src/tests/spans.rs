@@ -10,7 +10,9 @@ fn text(query: &str, span: Span) -> &str {
 /// Collects the texts of all nodes, parents first.
 fn spans<'q>(query: &'q str, expr: &Expr, found: &mut Vec<&'q str>) {
     found.push(text(query, expr.span));
-    expr.children().into_iter().for_each(|child| spans(query, child, found));
+    expr.children()
+        .into_iter()
+        .for_each(|child| spans(query, child, found));
 }
 
 #[test]
@@ -26,22 +28,41 @@ fn every_node_has_its_span() {
     check("a - b - c", &["a - b - c", "a - b", "a", "b", "c"]);
     check("- 5 + +5m", &["- 5 + +5m", "- 5", "+5m"]);
     check("(( a ))", &["(( a ))", "( a )", "a"]);
-    check("sum(x) by (a) > 1", &["sum(x) by (a) > 1", "sum(x) by (a)", "x", "1"]);
+    check(
+        "sum(x) by (a) > 1",
+        &["sum(x) by (a) > 1", "sum(x) by (a)", "x", "1"],
+    );
     check("topk by (a) (2, x )", &["topk by (a) (2, x )", "x", "2"]);
     check(
         "rate( x{a=\"b\"} [5m] offset 1m )",
-        &["rate( x{a=\"b\"} [5m] offset 1m )", "x{a=\"b\"} [5m] offset 1m", "x{a=\"b\"}"],
+        &[
+            "rate( x{a=\"b\"} [5m] offset 1m )",
+            "x{a=\"b\"} [5m] offset 1m",
+            "x{a=\"b\"}",
+        ],
     );
     check("x[5m:] @ end()", &["x[5m:] @ end()", "x"]);
-    check("{a=\"é\"} @ 5 > y", &["{a=\"é\"} @ 5 > y", "{a=\"é\"} @ 5", "y"]);
+    check(
+        "{a=\"é\"} @ 5 > y",
+        &["{a=\"é\"} @ 5 > y", "{a=\"é\"} @ 5", "y"],
+    );
 }
 
 #[test]
 fn duration_expressions_have_their_spans() {
     let query = "x[ (5m+1) * -step() ]";
     let expr = parse(query, &features()).unwrap();
-    let ExprKind::Matrix(matrix) = &expr.kind else { panic!("{expr:?}") };
-    let ast::Duration::Expr(range) = &matrix.range else { panic!("{expr:?}") };
-    let DurationExprKind::Binary(_, lhs, rhs) = &range.kind else { panic!("{range:?}") };
-    assert_eq!([range.span, lhs.span, rhs.span].map(|s| text(query, s)), ["(5m+1) * -step()", "(5m+1)", "-step()"]);
+    let ExprKind::Matrix(matrix) = &expr.kind else {
+        panic!("{expr:?}")
+    };
+    let ast::Duration::Expr(range) = &matrix.range else {
+        panic!("{expr:?}")
+    };
+    let DurationExprKind::Binary(_, lhs, rhs) = &range.kind else {
+        panic!("{range:?}")
+    };
+    assert_eq!(
+        [range.span, lhs.span, rhs.span].map(|s| text(query, s)),
+        ["(5m+1) * -step()", "(5m+1)", "-step()"]
+    );
 }

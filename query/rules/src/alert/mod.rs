@@ -1,6 +1,7 @@
 //! Alerts: one per alerting rule and label set.
 //!
-//! `rule` decides which alerts are pending, firing or resolved; `restore` continues alerts after a restart.
+//! `rule` decides which alerts are pending, firing or resolved; `restore` continues alerts after a
+//! restart.
 
 mod restore;
 mod rule;
@@ -87,7 +88,8 @@ pub struct Notification {
     pub annotations: Arc<Texts>,
     /// Time at which the alert began to fire.
     pub starts_at: Option<Time>,
-    /// Time at which it was resolved. For a firing alert, time at which it ends unless it is sent again.
+    /// Time at which it was resolved. For a firing alert, time at which it ends unless it is sent
+    /// again.
     pub ends_at: Time,
     /// The expression of the rule.
     pub expr: Arc<str>,
@@ -100,20 +102,23 @@ impl Alert {
         self.resolved_at.is_none()
     }
 
-    /// Returns `true` if the alert must be sent at `now`: it is resolved and was last sent as firing, or `resend_delay`
-    /// has passed since then. The time of its resolution does not matter: while a group catches up, it is in the past.
+    /// Returns `true` if the alert must be sent at `now`: it is resolved and was last sent as
+    /// firing, or `resend_delay` has passed since then. The time of its resolution does not matter:
+    /// while a group catches up, it is in the past.
     pub(crate) fn needs_sending(&self, now: Time, resend_delay: Duration) -> bool {
         if self.state == AlertState::Pending {
             return false;
         }
         match self.last_sent_at {
             None => true,
-            Some(sent) => self.resolved_at.is_some() && self.was_sent_as_firing || sent + resend_delay < now,
+            Some(sent) => {
+                self.resolved_at.is_some() && self.was_sent_as_firing || sent + resend_delay < now
+            }
         }
     }
 
-    /// Marks the alert as sent and returns its notification. A notification is valid for four evaluations or resends,
-    /// so that two may fail.
+    /// Marks the alert as sent and returns its notification. A notification is valid for four
+    /// evaluations or resends, so that two may fail.
     pub(crate) fn send(
         &mut self,
         now: Time,
@@ -127,7 +132,9 @@ impl Alert {
             labels: self.labels.clone(),
             annotations: Arc::clone(&self.annotations),
             starts_at: self.fired_at,
-            ends_at: self.resolved_at.unwrap_or(now + interval.max(resend_delay) * 4),
+            ends_at: self
+                .resolved_at
+                .unwrap_or(now + interval.max(resend_delay) * 4),
             expr: Arc::clone(expr),
         }
     }

@@ -1,13 +1,14 @@
 //! Continues alerts after a restart, from the series `ALERTS_FOR_STATE`.
 //!
-//! Without catch-up, [`restore`] works as in Prometheus 3.16: the outage does not count as pending time, and a pending
-//! alert fires only after a grace period. With catch-up no evaluation is missing, so [`Stored`] has the alerts of the
-//! last evaluation.
+//! Without catch-up, [`restore`] works as in Prometheus 3.16: the outage does not count as pending
+//! time, and a pending alert fires only after a grace period. With catch-up no evaluation is
+//! missing, so [`Stored`] has the alerts of the last evaluation.
 //!
-//! `keep_firing_for`: Prometheus 3.16 restores only alerts that match after the restart, so an alert that fires because
-//! of `keep_firing_for` is lost. With catch-up it continues: its samples show that it fires, and repeated evaluations
-//! show since when it no longer matches. A staleness marker of `ALERTS` shows that it was resolved. Without catch-up
-//! evaluations are missing, and Varve does as Prometheus does.
+//! `keep_firing_for`: Prometheus 3.16 restores only alerts that match after the restart, so an
+//! alert that fires because of `keep_firing_for` is lost. With catch-up it continues: its samples
+//! show that it fires, and repeated evaluations show since when it no longer matches. A staleness
+//! marker of `ALERTS` shows that it was resolved. Without catch-up evaluations are missing, and
+//! Varve does as Prometheus does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,19 +28,34 @@ use crate::time::{Time, as_ns};
 pub struct RestoreOptions {
     /// `--rules.alert.for-outage-tolerance`: longest outage after which alerts are restored.
     pub outage_tolerance: Duration,
-    /// `--rules.alert.for-grace-period`: minimum time between restart and firing of a pending alert.
+    /// `--rules.alert.for-grace-period`: minimum time between restart and firing of a pending
+    /// alert.
     pub grace_period: Duration,
 }
 
 /// The newest samples of series.
 pub(crate) type Newest = Vec<(Labels, Sample)>;
 
-/// Sets the time at which each alert became active, from the newest samples of `ALERTS_FOR_STATE` before the outage.
-pub(crate) fn restore(alerts: &mut Alerts, stored: &Newest, hold: Duration, now: Time, options: RestoreOptions) {
-    let stored: BTreeMap<Labels, Sample> =
-        stored.iter().map(|(labels, sample)| (with_labels(labels, [(METRIC_NAME, "")]), *sample)).collect();
+/// Sets the time at which each alert became active, from the newest samples of `ALERTS_FOR_STATE`
+/// before the outage.
+pub(crate) fn restore(
+    alerts: &mut Alerts,
+    stored: &Newest,
+    hold: Duration,
+    now: Time,
+    options: RestoreOptions,
+) {
+    let stored: BTreeMap<Labels, Sample> = stored
+        .iter()
+        .map(|(labels, sample)| (with_labels(labels, [(METRIC_NAME, "")]), *sample))
+        .collect();
     for (labels, alert) in alerts {
-        let Some(sample) = stored.get(labels).filter(|sample| !is_stale_nan(sample.value)) else { continue };
+        let Some(sample) = stored
+            .get(labels)
+            .filter(|sample| !is_stale_nan(sample.value))
+        else {
+            continue;
+        };
         if let Some(active_at) = active_at(*sample, hold, now, options.grace_period) {
             alert.active_at = active_at;
         }
@@ -79,22 +95,38 @@ impl Stored {
         let is_marker = |(_, sample): &(Labels, Sample)| is_stale_nan(sample.value);
         for_state.retain(|sample| !is_marker(sample));
         let (ended, states) = states.into_iter().partition(is_marker);
-        Self { for_state, states, ended }
+        Self {
+            for_state,
+            states,
+            ended,
+        }
     }
 
     /// Returns the active alerts. `texts` are the labels of the rule.
     pub(crate) fn alerts(&self, hold: Duration, texts: &Texts) -> Alerts {
-        let is_firing = |series: &Labels| series.get(ALERT_STATE) == Some(AlertState::Firing.name());
+        let is_firing =
+            |series: &Labels| series.get(ALERT_STATE) == Some(AlertState::Firing.name());
         let firing = self.states.iter().filter(|(series, _)| is_firing(series));
-        let firing: BTreeMap<Labels, i64> =
-            firing.map(|(series, sample)| (without_state(&labels_of(series, texts)), sample.timestamp_ms)).collect();
+        let firing: BTreeMap<Labels, i64> = firing
+            .map(|(series, sample)| {
+                (
+                    without_state(&labels_of(series, texts)),
+                    sample.timestamp_ms,
+                )
+            })
+            .collect();
         let alert = |(series, sample): &(Labels, Sample)| {
             let labels = labels_of(series, texts);
             let active_at = Time::from_seconds(sample.value as i64);
-            let is_firing =
-                firing.get(&without_state(&labels)).is_some_and(|&fired_ms| fired_ms >= sample.timestamp_ms);
+            let is_firing = firing
+                .get(&without_state(&labels))
+                .is_some_and(|&fired_ms| fired_ms >= sample.timestamp_ms);
             let alert = Alert {
-                state: if is_firing { AlertState::Firing } else { AlertState::Pending },
+                state: if is_firing {
+                    AlertState::Firing
+                } else {
+                    AlertState::Pending
+                },
                 labels: labels.clone(),
                 annotations: Arc::default(),
                 value: 0.0,
@@ -110,11 +142,14 @@ impl Stored {
         self.for_state.iter().map(alert).collect()
     }
 
-    /// Ends the alerts whose newest sample of `ALERTS` is a staleness marker: firing ones are resolved at `tick`, and
-    /// pending ones are removed.
+    /// Ends the alerts whose newest sample of `ALERTS` is a staleness marker: firing ones are
+    /// resolved at `tick`, and pending ones are removed.
     pub(crate) fn end(&self, alerts: &mut Alerts, texts: &Texts, tick: Time) {
         let keys = |stored: &Newest| -> BTreeSet<Labels> {
-            stored.iter().map(|(series, _)| without_state(&labels_of(series, texts))).collect()
+            stored
+                .iter()
+                .map(|(series, _)| without_state(&labels_of(series, texts)))
+                .collect()
         };
         let (ended, active) = (keys(&self.ended), keys(&self.states));
         // An alert that begins to fire has a marker of its pending state, and a sample.
@@ -133,12 +168,17 @@ impl Stored {
 /// Returns the labels of the alert that wrote a series.
 fn labels_of(series: &Labels, texts: &Texts) -> Labels {
     // A label whose template expands to nothing is stored as the text of the template.
-    let is_raw = |(name, text): &(&String, &String)| text.contains("{{") && series.get(name) == Some(text);
-    let raw = texts.iter().filter(is_raw).map(|(name, _)| (name.as_str(), ""));
+    let is_raw =
+        |(name, text): &(&String, &String)| text.contains("{{") && series.get(name) == Some(text);
+    let raw = texts
+        .iter()
+        .filter(is_raw)
+        .map(|(name, _)| (name.as_str(), ""));
     with_labels(series, raw.chain([(METRIC_NAME, "")]))
 }
 
-/// Returns the labels without that of the state, which replaces a label of the same name in `ALERTS`.
+/// Returns the labels without that of the state, which replaces a label of the same name in
+/// `ALERTS`.
 fn without_state(labels: &Labels) -> Labels {
     with_labels(labels, [(ALERT_STATE, "")])
 }

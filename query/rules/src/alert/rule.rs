@@ -1,4 +1,5 @@
-//! One evaluation of an alerting rule: from the result of its expression and the previous alerts to the new ones.
+//! One evaluation of an alerting rule: from the result of its expression and the previous alerts to
+//! the new ones.
 //!
 //! Pure: nothing changes if it fails. The transitions are those of Prometheus 3.16.
 
@@ -39,7 +40,8 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) tick: Time,
     /// The timestamp of the samples.
     pub(crate) timestamp_ms: i64,
-    /// `true` if `ALERTS` and `ALERTS_FOR_STATE` are written. They are not before earlier alerts are restored.
+    /// `true` if `ALERTS` and `ALERTS_FOR_STATE` are written. They are not before earlier alerts
+    /// are restored.
     pub(crate) is_restored: bool,
     /// `true` if the group is a dry run, which sends no alerts.
     pub(crate) is_dry_run: bool,
@@ -52,7 +54,8 @@ pub(crate) struct Evaluation<'a> {
 /// Returns the alerts after an evaluation, given those before it, and the samples to write.
 ///
 /// # Errors
-/// Two samples have the same labels, there are more alerts than the limit, or the deadline has passed.
+/// Two samples have the same labels, there are more alerts than the limit, or the deadline has
+/// passed.
 pub(crate) fn evaluate(
     of: &mut Evaluation<'_>,
     mut alerts: Alerts,
@@ -70,12 +73,20 @@ pub(crate) fn evaluate(
         }
     }
     alerts.retain(|of_alert, alert| of.update(alert, labels.contains(of_alert)));
-    let active = || alerts.values().filter(|alert| alert.state != AlertState::Inactive);
+    let active = || {
+        alerts
+            .values()
+            .filter(|alert| alert.state != AlertState::Inactive)
+    };
     let (n_active, limit) = (active().count(), of.source.limit);
     if limit > 0 && n_active > limit {
         return Err(limit_exceeded(limit, n_active));
     }
-    let samples = if of.is_restored { active().flat_map(|alert| of.samples(alert)).collect() } else { Vec::new() };
+    let samples = if of.is_restored {
+        active().flat_map(|alert| of.samples(alert)).collect()
+    } else {
+        Vec::new()
+    };
     Ok((alerts, samples))
 }
 
@@ -92,29 +103,42 @@ impl Evaluation<'_> {
         let mut alerts = Alerts::new();
         let limit = self.source.limit;
         for sample in result {
-            self.ctx.check().map_err(|error| format!("expanding templates: {error}"))?;
+            self.ctx
+                .check()
+                .map_err(|error| format!("expanding templates: {error}"))?;
             scheduler::pause();
-            let mut expanded: Vec<(&str, String)> = Vec::with_capacity(self.source.labels.len() + 2);
+            let mut expanded: Vec<(&str, String)> =
+                Vec::with_capacity(self.source.labels.len() + 2);
             expanded.push((METRIC_NAME, String::new()));
             for (name, template) in self.source.labels {
                 expanded.push((name, (self.expand)(template, sample)));
             }
             expanded.push((ALERT_NAME, self.source.name.to_owned()));
-            let labels = with_labels(&sample.labels, expanded.iter().map(|(name, value)| (*name, value.as_str())));
+            let labels = with_labels(
+                &sample.labels,
+                expanded.iter().map(|(name, value)| (*name, value.as_str())),
+            );
             if alerts.contains_key(&labels) {
-                return Err("vector contains metrics with the same labelset after applying alert labels".into());
+                return Err(
+                    "vector contains metrics with the same labelset after applying alert labels"
+                        .into(),
+                );
             }
             if limit > 0 && alerts.len() == limit {
                 return Err(limit_exceeded(limit, result.len()));
             }
             let annotations = self.source.annotations.iter();
-            let annotations =
-                annotations.map(|(name, template)| (name.clone(), (self.expand)(template, sample))).collect();
+            let annotations = annotations
+                .map(|(name, template)| (name.clone(), (self.expand)(template, sample)))
+                .collect();
             let alert = Alert {
                 state: AlertState::Pending,
                 labels: labels.clone(),
                 annotations: Arc::new(annotations),
-                value: sample.histogram.as_ref().map_or(sample.point.value, |_| 0.0),
+                value: sample
+                    .histogram
+                    .as_ref()
+                    .map_or(sample.point.value, |_| 0.0),
                 active_at: self.tick,
                 fired_at: None,
                 resolved_at: None,
@@ -129,7 +153,11 @@ impl Evaluation<'_> {
 
     /// Moves an alert to its next state. Returns `false` if it is forgotten.
     fn update(&self, alert: &mut Alert, is_matched: bool) -> bool {
-        let Source { hold, keep_firing_for, .. } = self.source;
+        let Source {
+            hold,
+            keep_firing_for,
+            ..
+        } = self.source;
         if is_matched {
             alert.keep_firing_since = None;
         } else if !self.keeps_firing(alert, keep_firing_for) {
@@ -140,7 +168,8 @@ impl Evaluation<'_> {
                 alert.state = AlertState::Inactive;
                 alert.resolved_at = Some(self.tick);
             }
-            // While a group catches up it sends nothing: keeps the alert until its resolution is sent.
+            // While a group catches up it sends nothing: keeps the alert until its resolution is
+            // sent.
             let is_recent = |resolved| self.tick.since(resolved) <= RESOLVED_RETENTION;
             let must_send = alert.was_sent_as_firing && !self.is_dry_run;
             return must_send || alert.resolved_at.is_none_or(is_recent);
@@ -170,15 +199,38 @@ impl Evaluation<'_> {
     fn samples(&self, alert: &Alert) -> [Output; 2] {
         let state = (ALERT_STATE, alert.state.name());
         let active_at = alert.active_at.seconds() as f64;
-        [self.sample(alert, ALERTS, Some(state), 1.0), self.sample(alert, ALERTS_FOR_STATE, None, active_at)]
+        [
+            self.sample(alert, ALERTS, Some(state), 1.0),
+            self.sample(alert, ALERTS_FOR_STATE, None, active_at),
+        ]
     }
 
-    fn sample(&self, alert: &Alert, metric: &str, state: Option<(&str, &str)>, value: f64) -> Output {
+    fn sample(
+        &self,
+        alert: &Alert,
+        metric: &str,
+        state: Option<(&str, &str)>,
+        value: f64,
+    ) -> Output {
         // As in Prometheus, a label whose template expands to nothing stays as written.
-        let own = self.source.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let own = self
+            .source
+            .labels
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
         let fixed = [(ALERT_NAME, self.source.name), (METRIC_NAME, metric)];
-        let labels = with_labels(&Labels::empty(), own.chain(alert.labels.iter()).chain(fixed).chain(state));
-        Output { labels, sample: Sample { timestamp_ms: self.timestamp_ms, value }, histogram: None }
+        let labels = with_labels(
+            &Labels::empty(),
+            own.chain(alert.labels.iter()).chain(fixed).chain(state),
+        );
+        Output {
+            labels,
+            sample: Sample {
+                timestamp_ms: self.timestamp_ms,
+                value,
+            },
+            histogram: None,
+        }
     }
 }
 
@@ -189,13 +241,19 @@ mod tests {
 
     use super::*;
 
-    /// Evaluates a rule with a label for five samples. The request is interrupted during expansion `interrupted_at`.
-    /// Returns the error and the number of expansions.
+    /// Evaluates a rule with a label for five samples. The request is interrupted during expansion
+    /// `interrupted_at`. Returns the error and the number of expansions.
     fn evaluate_five(limit: usize, interrupted_at: usize) -> (Option<String>, usize) {
         let texts = Texts::from([("l".to_owned(), "{{ $labels.a }}".to_owned())]);
         let no_time = Duration::ZERO;
-        let source =
-            Source { name: "A", hold: no_time, keep_firing_for: no_time, labels: &texts, annotations: &texts, limit };
+        let source = Source {
+            name: "A",
+            hold: no_time,
+            keep_firing_for: no_time,
+            labels: &texts,
+            annotations: &texts,
+            limit,
+        };
         let ctx = QueryContext::unbounded();
         let mut n_expansions = 0;
         let mut expand = |_: &str, _: &VectorSample| {
@@ -207,7 +265,10 @@ mod tests {
         };
         let sample = |i: usize| VectorSample {
             labels: Labels::from_pairs([("a", i.to_string().as_str())]).unwrap(),
-            point: Point { timestamp_ms: 0, value: 1.0 },
+            point: Point {
+                timestamp_ms: 0,
+                value: 1.0,
+            },
             histogram: None,
         };
         let result: Vec<VectorSample> = (0..5).map(sample).collect();
@@ -229,7 +290,10 @@ mod tests {
     fn an_evaluation_that_must_fail_expands_no_further_templates() {
         assert_eq!(evaluate_five(5, 0), (None, 10));
         // Labels of the third sample show that it is an alert of its own.
-        assert_eq!(evaluate_five(2, 0), (Some("exceeded limit of 2 with 5 alerts".to_owned()), 5));
+        assert_eq!(
+            evaluate_five(2, 0),
+            (Some("exceeded limit of 2 with 5 alerts".to_owned()), 5)
+        );
         let (error, n_expansions) = evaluate_five(0, 3);
         assert!(error.unwrap().starts_with("expanding templates: "));
         assert_eq!(n_expansions, 4);

@@ -23,14 +23,22 @@ const FIELDS_OF_MANIFESTS: [&str; 1] = ["partial_response_strategy"];
 /// # Errors
 /// All errors of the file. If there are unknown fields, only errors about these.
 pub(super) fn check(file: &RawFile, options: &Options) -> Result<RuleFile, Vec<FileError>> {
-    let mut checker = Checker { file, features: options.features, group: String::new(), errors: Vec::new() };
+    let mut checker = Checker {
+        file,
+        features: options.features,
+        group: String::new(),
+        errors: Vec::new(),
+    };
     if !options.ignore_unknown_fields {
         checker.unknown_fields();
     }
     if checker.errors.is_empty() {
         let groups = checker.groups();
         if checker.errors.is_empty() {
-            return Ok(RuleFile { manifest: file.manifest.clone(), groups });
+            return Ok(RuleFile {
+                manifest: file.manifest.clone(),
+                groups,
+            });
         }
     }
     let errors = checker.errors.into_iter();
@@ -44,7 +52,9 @@ pub(super) fn check(file: &RawFile, options: &Options) -> Result<RuleFile, Vec<F
 pub(super) fn repeated_in_manifests(files: &[RawFile]) -> Vec<FileError> {
     let (mut first, mut errors) = (BTreeMap::new(), Vec::new());
     for (f, file) in files.iter().enumerate() {
-        let Some(manifest) = &file.manifest else { continue };
+        let Some(manifest) = &file.manifest else {
+            continue;
+        };
         for (g, group) in file.groups.iter().enumerate() {
             match first.entry((manifest, &group.name)) {
                 Entry::Vacant(entry) => drop(entry.insert((f, g))),
@@ -53,8 +63,14 @@ pub(super) fn repeated_in_manifests(files: &[RawFile]) -> Vec<FileError> {
                 Entry::Occupied(entry) => {
                     // Parses the text again.
                     let position = |(f, g): (usize, usize)| files[f].locate(&group_path(g, []));
-                    let positions = [*entry.get(), (f, g)].into_iter().filter_map(position).collect();
-                    let message = format!("groupname: {} is repeated in two manifests", quoted(&group.name));
+                    let positions = [*entry.get(), (f, g)]
+                        .into_iter()
+                        .filter_map(position)
+                        .collect();
+                    let message = format!(
+                        "groupname: {} is repeated in two manifests",
+                        quoted(&group.name)
+                    );
                     errors.push(FileError::new(positions, message).within(manifest));
                 }
             }
@@ -74,17 +90,26 @@ struct Checker<'a> {
 impl Checker<'_> {
     /// Adds an error about fields.
     fn error(&mut self, paths: &[Vec<Step>], message: String) {
-        let positions = paths.iter().filter_map(|path| self.file.locate(path)).collect();
-        let prefix = if self.group.is_empty() { String::new() } else { format!("{}: ", self.group) };
-        self.errors.push(FileError::new(positions, prefix + &message));
+        let positions = paths
+            .iter()
+            .filter_map(|path| self.file.locate(path))
+            .collect();
+        let prefix = if self.group.is_empty() {
+            String::new()
+        } else {
+            format!("{}: ", self.group)
+        };
+        self.errors
+            .push(FileError::new(positions, prefix + &message));
     }
 
     fn unknown_fields(&mut self) {
         let file = self.file;
         self.unknown(&[], &file.unknown);
         for (g, group) in file.groups.iter().enumerate() {
-            let is_unknown =
-                |field: &&String| self.file.manifest.is_none() || !FIELDS_OF_MANIFESTS.contains(&field.as_str());
+            let is_unknown = |field: &&String| {
+                self.file.manifest.is_none() || !FIELDS_OF_MANIFESTS.contains(&field.as_str())
+            };
             let unknown: Vec<_> = group.unknown.iter().filter(is_unknown).cloned().collect();
             self.group = format!("group {}", quoted(&group.name));
             self.unknown(&group_path(g, []), &unknown);
@@ -109,7 +134,10 @@ impl Checker<'_> {
         for (g, raw) in file.groups.iter().enumerate() {
             self.group.clear();
             if raw.name.is_empty() {
-                self.error(&[group_path(g, [])], "Groupname must not be empty".to_owned());
+                self.error(
+                    &[group_path(g, [])],
+                    "Groupname must not be empty".to_owned(),
+                );
             }
             if !names.insert(&raw.name) {
                 let message = format!("groupname: \"{}\" is repeated in the same file", raw.name);
@@ -124,7 +152,11 @@ impl Checker<'_> {
         self.labels(&group_path(g, ["labels"]), &raw.labels);
         self.group = format!("group {}", quoted(&raw.name));
         let interval_ms = self.duration(&group_path(g, ["interval"]), "interval", &raw.interval);
-        let query_offset_ms = self.duration(&group_path(g, ["query_offset"]), "query_offset", &raw.query_offset);
+        let query_offset_ms = self.duration(
+            &group_path(g, ["query_offset"]),
+            "query_offset",
+            &raw.query_offset,
+        );
         let state = match raw.state.as_deref() {
             None | Some("active") => GroupState::Active,
             Some("dry_run") => GroupState::DryRun,
@@ -140,9 +172,18 @@ impl Checker<'_> {
             rules.extend(self.rule(&rule_path(g, r, []), raw, rule));
         }
         // Prometheus reads a negative limit as no limit, and an interval of zero as the global one.
-        let limit = raw.limit.map_or(0, |limit| usize::try_from(limit).unwrap_or(0));
+        let limit = raw
+            .limit
+            .map_or(0, |limit| usize::try_from(limit).unwrap_or(0));
         let interval_ms = interval_ms.filter(|&interval_ms| interval_ms > 0);
-        Group { name: raw.name.clone(), interval_ms, query_offset_ms, limit, state, rules }
+        Group {
+            name: raw.name.clone(),
+            interval_ms,
+            query_offset_ms,
+            limit,
+            state,
+            rules,
+        }
     }
 
     /// Returns the rule, or `None` if it has an error.
@@ -151,21 +192,44 @@ impl Checker<'_> {
         let (record, alert) = (given(&raw.record), given(&raw.alert));
         let both = [at("record"), at("alert")];
         match (record, alert) {
-            (Some(_), Some(_)) => self.error(&both, "only one of 'record' and 'alert' must be set".to_owned()),
-            (None, None) => self.error(&both[..1], "one of 'record' or 'alert' must be set".to_owned()),
+            (Some(_), Some(_)) => self.error(
+                &both,
+                "only one of 'record' and 'alert' must be set".to_owned(),
+            ),
+            (None, None) => self.error(
+                &both[..1],
+                "one of 'record' or 'alert' must be set".to_owned(),
+            ),
             _ => {}
         }
         let expr = self.expression(&at("expr"), raw);
         let for_ms = self.duration(&at("for"), "for", &raw.hold).unwrap_or(0);
-        let keep_firing_for_ms = self.duration(&at("keep_firing_for"), "keep_firing_for", &raw.keep_firing_for);
+        let keep_firing_for_ms = self.duration(
+            &at("keep_firing_for"),
+            "keep_firing_for",
+            &raw.keep_firing_for,
+        );
         let keep_firing_for_ms = keep_firing_for_ms.unwrap_or(0);
         if let Some(name) = record {
-            let has = [!raw.annotations.is_empty(), for_ms != 0, keep_firing_for_ms != 0];
-            for (field, _) in ["annotations", "for", "keep_firing_for"].iter().zip(has).filter(|(_, has)| *has) {
-                self.error(&both[..1], format!("invalid field '{field}' in recording rule"));
+            let has = [
+                !raw.annotations.is_empty(),
+                for_ms != 0,
+                keep_firing_for_ms != 0,
+            ];
+            for (field, _) in ["annotations", "for", "keep_firing_for"]
+                .iter()
+                .zip(has)
+                .filter(|(_, has)| *has)
+            {
+                self.error(
+                    &both[..1],
+                    format!("invalid field '{field}' in recording rule"),
+                );
             }
             if name.contains(['{', '}']) {
-                let message = format!("braces present in the recording rule name; should it be in expr?: {name}");
+                let message = format!(
+                    "braces present in the recording rule name; should it be in expr?: {name}"
+                );
                 self.error(&both[..1], message);
             }
         }
@@ -174,9 +238,10 @@ impl Checker<'_> {
             self.error(&[at("annotations")], "invalid annotation name: ".to_owned());
         }
         if let Some(alert) = alert {
-            for (kind, key, texts) in
-                [("label", "labels", &raw.labels), ("annotation", "annotations", &raw.annotations)]
-            {
+            for (kind, key, texts) in [
+                ("label", "labels", &raw.labels),
+                ("annotation", "annotations", &raw.annotations),
+            ] {
                 self.templates(&at(key), alert, kind, texts);
             }
         }
@@ -184,21 +249,39 @@ impl Checker<'_> {
         labels.extend(raw.labels.clone());
         let annotations = raw.annotations.clone();
         let kind = match alert {
-            Some(_) => RuleKind::Alerting(Alerting { for_ms, keep_firing_for_ms, annotations }),
+            Some(_) => RuleKind::Alerting(Alerting {
+                for_ms,
+                keep_firing_for_ms,
+                annotations,
+            }),
             None => RuleKind::Recording,
         };
-        Some(Rule { name: raw.name().to_owned(), expr: expr?, labels, kind })
+        Some(Rule {
+            name: raw.name().to_owned(),
+            expr: expr?,
+            labels,
+            kind,
+        })
     }
 
     fn expression(&mut self, path: &[Step], raw: &RawRule) -> Option<Expression> {
         let Some(text) = given(&raw.expr) else {
-            self.error(&[path.to_vec()], "field 'expr' must be set in rule".to_owned());
+            self.error(
+                &[path.to_vec()],
+                "field 'expr' must be set in rule".to_owned(),
+            );
             return None;
         };
         match parse(text, &self.features) {
-            Ok(tree) => Some(Expression { text: text.to_owned(), tree }),
+            Ok(tree) => Some(Expression {
+                text: text.to_owned(),
+                tree,
+            }),
             Err(error) => {
-                self.error(&[path.to_vec()], format!("could not parse expression: {error}"));
+                self.error(
+                    &[path.to_vec()],
+                    format!("could not parse expression: {error}"),
+                );
                 None
             }
         }
@@ -224,7 +307,10 @@ impl Checker<'_> {
     }
 
     fn labels(&mut self, path: &[Step], labels: &Texts) {
-        for name in labels.keys().filter(|name| name.is_empty() || *name == METRIC_NAME) {
+        for name in labels
+            .keys()
+            .filter(|name| name.is_empty() || *name == METRIC_NAME)
+        {
             let path = [path, &[Step::Name(name.clone())]].concat();
             self.error(&[path], format!("invalid label name: {name}"));
         }
@@ -233,14 +319,25 @@ impl Checker<'_> {
 
 /// Returns the name of a rule for messages. Rules are counted from 1.
 fn place(group: &RawGroup, rule_idx: usize, rule: &RawRule) -> String {
-    format!("group {}, rule {}, {}", quoted(&group.name), rule_idx + 1, quoted(rule.name()))
+    format!(
+        "group {}, rule {}, {}",
+        quoted(&group.name),
+        rule_idx + 1,
+        quoted(rule.name())
+    )
 }
 
 fn group_path<const N: usize>(group_idx: usize, fields: [&str; N]) -> Vec<Step> {
-    ["groups".into(), Step::Item(group_idx)].into_iter().chain(fields.map(Step::from)).collect()
+    ["groups".into(), Step::Item(group_idx)]
+        .into_iter()
+        .chain(fields.map(Step::from))
+        .collect()
 }
 
 fn rule_path<const N: usize>(group_idx: usize, rule_idx: usize, fields: [&str; N]) -> Vec<Step> {
     let path = group_path(group_idx, ["rules"]);
-    path.into_iter().chain([Step::Item(rule_idx)]).chain(fields.map(Step::from)).collect()
+    path.into_iter()
+        .chain([Step::Item(rule_idx)])
+        .chain(fields.map(Step::from))
+        .collect()
 }

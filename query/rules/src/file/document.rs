@@ -42,8 +42,15 @@ pub fn read(text: &str) -> Result<Vec<RawFile>, FileError> {
     let text: Arc<str> = text.strip_prefix('\u{feff}').unwrap_or(text).into();
     let mut files = Vec::new();
     for (number, document) in serde_yaml_ng::Deserializer::from_str(&text).enumerate() {
-        let Some(Mapped(document)) = Option::<Mapped<Document>>::deserialize(document)? else { continue };
-        Reader { text: &text, document: number, files: &mut files }.add(document, Vec::new())?;
+        let Some(Mapped(document)) = Option::<Mapped<Document>>::deserialize(document)? else {
+            continue;
+        };
+        Reader {
+            text: &text,
+            document: number,
+            files: &mut files,
+        }
+        .add(document, Vec::new())?;
     }
     Ok(files)
 }
@@ -56,7 +63,15 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn add(&mut self, document: Document, mut path: Vec<Step>) -> Result<(), FileError> {
-        let Document { kind, name, groups, spec, items, data, mut unknown } = document;
+        let Document {
+            kind,
+            name,
+            groups,
+            spec,
+            items,
+            data,
+            mut unknown,
+        } = document;
         match kind.as_str() {
             "" => {
                 unknown.retain(|key| key != "groups");
@@ -77,22 +92,47 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn push(&mut self, manifest: Option<String>, groups: Vec<RawGroup>, unknown: Vec<String>, path: Vec<Step>) {
+    fn push(
+        &mut self,
+        manifest: Option<String>,
+        groups: Vec<RawGroup>,
+        unknown: Vec<String>,
+        path: Vec<Step>,
+    ) {
         let (document, text) = (self.document, Arc::clone(self.text));
-        self.files.push(RawFile { manifest, groups, unknown, document, path, text });
+        self.files.push(RawFile {
+            manifest,
+            groups,
+            unknown,
+            document,
+            path,
+            text,
+        });
     }
 
     /// Adds the values that look like rule files.
     fn add_config_map(&mut self, name: &str, data: &Texts) -> Result<(), FileError> {
-        for (key, text) in data.iter().filter(|(key, text)| text.contains("groups:") && !key.ends_with(".json")) {
+        for (key, text) in data
+            .iter()
+            .filter(|(key, text)| text.contains("groups:") && !key.ends_with(".json"))
+        {
             let place = format!("{name}: {key}");
             let text: Arc<str> = text.as_str().into();
             let document = serde_yaml_ng::Deserializer::from_str(&text).next();
             let document = document.map_or(Ok(None), Option::<Mapped<Document>>::deserialize);
             let document = document.map_err(|error| FileError::from(error).within(&place))?;
-            let Some(Mapped(Document { groups, .. })) = document else { continue };
+            let Some(Mapped(Document { groups, .. })) = document else {
+                continue;
+            };
             let (document, path, unknown) = (0, Vec::new(), Vec::new());
-            self.files.push(RawFile { manifest: Some(place), groups, unknown, document, path, text });
+            self.files.push(RawFile {
+                manifest: Some(place),
+                groups,
+                unknown,
+                document,
+                path,
+                text,
+            });
         }
         Ok(())
     }
@@ -123,7 +163,11 @@ impl Fields for Document {
             "kind" => self.kind = values.next_value::<Text>()?.0,
             "metadata" => {
                 let Metadata { namespace, name } = next_mapping(values)?;
-                self.name = if namespace.is_empty() { name } else { format!("{namespace}/{name}") };
+                self.name = if namespace.is_empty() {
+                    name
+                } else {
+                    format!("{namespace}/{name}")
+                };
             }
             "groups" if self.kind.is_empty() => self.groups = next_mappings(values)?,
             "spec" if may_be("PrometheusRule") => self.spec = next_mapping(values)?,

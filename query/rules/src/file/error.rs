@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// An error in a rule file. Prints as `line:column: message`; an error about two fields has two positions.
+/// An error in a rule file. Prints as `line:column: message`; an error about two fields has two
+/// positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
     positions: Vec<Position>,
@@ -23,7 +24,10 @@ impl FileError {
 
     /// Returns the error with a prefix of its message. The prefix locates the text in the file.
     pub(super) fn within(self, place: &str) -> Self {
-        Self { message: format!("{place}: {}", self.message), ..self }
+        Self {
+            message: format!("{place}: {}", self.message),
+            ..self
+        }
     }
 
     /// Returns the message without positions.
@@ -38,22 +42,34 @@ impl From<serde_yaml_ng::Error> for FileError {
         let message = error.to_string();
         let position = Position::of(&error);
         // The parser appends the position, which this error prints first.
-        let suffix = position.map(|Position { line, column }| format!(" at line {line} column {column}"));
-        let message = suffix.and_then(|suffix| message.strip_suffix(&suffix)).unwrap_or(&message).to_owned();
-        Self { positions: position.into_iter().collect(), message }
+        let suffix =
+            position.map(|Position { line, column }| format!(" at line {line} column {column}"));
+        let message = suffix
+            .and_then(|suffix| message.strip_suffix(&suffix))
+            .unwrap_or(&message)
+            .to_owned();
+        Self {
+            positions: position.into_iter().collect(),
+            message,
+        }
     }
 }
 
 impl Position {
     pub(super) fn of(error: &serde_yaml_ng::Error) -> Option<Self> {
         let location = error.location()?;
-        Some(Self { line: location.line(), column: location.column() })
+        Some(Self {
+            line: location.line(),
+            column: location.column(),
+        })
     }
 }
 
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.positions.iter().try_for_each(|Position { line, column }| write!(f, "{line}:{column}: "))?;
+        self.positions
+            .iter()
+            .try_for_each(|Position { line, column }| write!(f, "{line}:{column}: "))?;
         f.write_str(&self.message)
     }
 }

@@ -1,10 +1,13 @@
 //! Positions of fields.
 //!
-//! The parser reports positions only in errors, so the text is parsed again with a visitor that fails at the field.
+//! The parser reports positions only in errors, so the text is parsed again with a visitor that
+//! fails at the field.
 
 use std::fmt;
 
-use serde::de::{self, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    self, DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 
 use super::error::Position;
 
@@ -29,7 +32,10 @@ impl From<&str> for Step {
 pub(super) fn locate(text: &str, document: usize, path: &[Step]) -> Option<Position> {
     (0..=path.len()).rev().find_map(|len| {
         let document = serde_yaml_ng::Deserializer::from_str(text).nth(document)?;
-        Seek(&path[..len]).deserialize(document).err().and_then(|error| Position::of(&error))
+        Seek(&path[..len])
+            .deserialize(document)
+            .err()
+            .and_then(|error| Position::of(&error))
     })
 }
 
@@ -61,7 +67,10 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let (first, rest) = self.0.split_first().expect("`deserialize` calls `deserialize_map` only for a key");
+        let (first, rest) = self
+            .0
+            .split_first()
+            .expect("`deserialize` calls `deserialize_map` only for a key");
         let name = match first {
             Step::Name(name) => Some(name.as_str()),
             _ => None,
@@ -76,7 +85,9 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        let Some((Step::Item(wanted), rest)) = self.0.split_first() else { return Err(A::Error::custom("found")) };
+        let Some((Step::Item(wanted), rest)) = self.0.split_first() else {
+            return Err(A::Error::custom("found"));
+        };
         for _ in 0..*wanted {
             items.next_element::<IgnoredAny>()?;
         }
@@ -107,6 +118,10 @@ impl<'de> Visitor<'de> for Key<'_> {
     }
 
     fn visit_str<E: de::Error>(self, key: &str) -> Result<String, E> {
-        if self.fails_at == Some(key) { Err(E::custom("found")) } else { Ok(key.to_owned()) }
+        if self.fails_at == Some(key) {
+            Err(E::custom("found"))
+        } else {
+            Ok(key.to_owned())
+        }
     }
 }

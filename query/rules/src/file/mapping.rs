@@ -1,14 +1,16 @@
-//! Mappings with the rules of Go's YAML: a repeated key is an error, and `<<` merges other mappings.
+//! Mappings with the rules of Go's YAML: a repeated key is an error, and `<<` merges other
+//! mappings.
 //!
-//! Prometheus reads rule files with version 3 of that library ([`Mapped`]), and unit tests with version 2
-//! ([`InOrder`]).
+//! Prometheus reads rule files with version 3 of that library ([`Mapped`]), and unit tests with
+//! version 2 ([`InOrder`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{
-    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
+    Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess,
+    Unexpected, Visitor,
 };
 
 use super::Texts;
@@ -33,7 +35,9 @@ pub(super) struct Mapped<M>(pub(super) M);
 
 impl<'de, M: Mapping> Deserialize<'de> for Mapped<M> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(MappingVisitor(PhantomData)).map(Self)
+        deserializer
+            .deserialize_map(MappingVisitor(PhantomData))
+            .map(Self)
     }
 }
 
@@ -73,7 +77,9 @@ struct OneOrMany<M>(Vec<M>);
 
 impl<'de, M: Mapping> Deserialize<'de> for OneOrMany<M> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OneOrManyVisitor(PhantomData)).map(Self)
+        deserializer
+            .deserialize_any(OneOrManyVisitor(PhantomData))
+            .map(Self)
     }
 }
 
@@ -99,15 +105,18 @@ impl<'de, M: Mapping> Visitor<'de> for OneOrManyVisitor<M> {
     }
 }
 
-/// Reads fields in the order of the text: the last value of a field counts, whether `<<` has merged it or not. Null
-/// changes nothing. A name that a map has already is an error.
+/// Reads fields in the order of the text: the last value of a field counts, whether `<<` has merged
+/// it or not. Null changes nothing. A name that a map has already is an error.
 pub(crate) struct InOrder<'a, F>(pub(crate) &'a mut F);
 
 impl<'de, F: Fields> DeserializeSeed<'de> for InOrder<'_, F> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(InOrderVisitor { fields: self.0, is_merged: false })
+        deserializer.deserialize_any(InOrderVisitor {
+            fields: self.0,
+            is_merged: false,
+        })
     }
 }
 
@@ -137,14 +146,21 @@ impl<'de, F: Fields> Visitor<'de> for InOrderVisitor<'_, F> {
     }
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
-        if self.is_merged { Err(E::invalid_type(Unexpected::Unit, &self)) } else { Ok(()) }
+        if self.is_merged {
+            Err(E::invalid_type(Unexpected::Unit, &self))
+        } else {
+            Ok(())
+        }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = BTreeSet::new();
         while let Some(Text(key)) = map.next_key()? {
             if key == "<<" {
-                map.next_value_seed(InOrderVisitor { fields: &mut *self.fields, is_merged: true })?;
+                map.next_value_seed(InOrderVisitor {
+                    fields: &mut *self.fields,
+                    is_merged: true,
+                })?;
                 continue;
             }
             if seen.contains(&key) {
@@ -160,7 +176,10 @@ impl<'de, F: Fields> Visitor<'de> for InOrderVisitor<'_, F> {
         if !self.is_merged {
             return Err(A::Error::invalid_type(Unexpected::Seq, &self));
         }
-        while items.next_element_seed(InOrder(&mut *self.fields))?.is_some() {}
+        while items
+            .next_element_seed(InOrder(&mut *self.fields))?
+            .is_some()
+        {}
         Ok(())
     }
 }
@@ -177,9 +196,14 @@ impl<'de, F: Fields + Default> Deserialize<'de> for Ordered<F> {
     }
 }
 
-/// Reads the sequence of mappings that is the next value. Null is an empty sequence, and a mapping without fields.
-pub(crate) fn next_ordered<'de, F: Fields + Default, A: MapAccess<'de>>(values: &mut A) -> Result<Vec<F>, A::Error> {
-    let items = values.next_value::<Option<Vec<Ordered<F>>>>()?.unwrap_or_default();
+/// Reads the sequence of mappings that is the next value. Null is an empty sequence, and a mapping
+/// without fields.
+pub(crate) fn next_ordered<'de, F: Fields + Default, A: MapAccess<'de>>(
+    values: &mut A,
+) -> Result<Vec<F>, A::Error> {
+    let items = values
+        .next_value::<Option<Vec<Ordered<F>>>>()?
+        .unwrap_or_default();
     Ok(items.into_iter().map(|Ordered(fields)| fields).collect())
 }
 
@@ -222,7 +246,11 @@ impl Visitor<'_> for IntegerVisitor {
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<Integer, E> {
         let is_in_range = number.abs() < i64::MAX as f64;
-        if is_in_range { Ok(Integer(number as i64)) } else { Err(E::invalid_value(Unexpected::Float(number), &self)) }
+        if is_in_range {
+            Ok(Integer(number as i64))
+        } else {
+            Err(E::invalid_value(Unexpected::Float(number), &self))
+        }
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Integer, E> {
@@ -240,8 +268,9 @@ pub(crate) enum Number {
     Float(f64),
 }
 
-/// Parses a number with `_`, or with a leading zero: `1_000`, `010` (octal), `08`. Serde passes these as strings,
-/// quoted or not, so a quoted one counts as a number. Any other string was quoted, and stays a text.
+/// Parses a number with `_`, or with a leading zero: `1_000`, `010` (octal), `08`. Serde passes
+/// these as strings, quoted or not, so a quoted one counts as a number. Any other string was
+/// quoted, and stays a text.
 pub(crate) fn number(text: &str) -> Option<Number> {
     let plain = text.replace('_', "");
     let unsigned = plain.strip_prefix(['+', '-']).unwrap_or(&plain);
@@ -254,11 +283,16 @@ pub(crate) fn number(text: &str) -> Option<Number> {
         let digits = unsigned.strip_prefix(prefix)?;
         Some(i64::from_str_radix(digits, radix)).filter(|_| !digits.starts_with(['+', '-']))
     };
-    let integer = radix("0x", 16).or_else(|| radix("0o", 8)).or_else(|| radix("0b", 2)).or_else(|| radix("0", 8));
+    let integer = radix("0x", 16)
+        .or_else(|| radix("0o", 8))
+        .or_else(|| radix("0b", 2))
+        .or_else(|| radix("0", 8));
     match integer.or_else(|| Some(unsigned.parse())) {
-        Some(Ok(integer)) => {
-            Some(Number::Integer(if plain.starts_with('-') { integer.wrapping_neg() } else { integer }))
-        }
+        Some(Ok(integer)) => Some(Number::Integer(if plain.starts_with('-') {
+            integer.wrapping_neg()
+        } else {
+            integer
+        })),
         _ => plain.parse().ok().map(Number::Float),
     }
 }
@@ -283,14 +317,27 @@ impl Mapping for Texts {
 }
 
 /// Reads the mapping that is the next value. Null is a mapping without keys.
-pub(super) fn next_mapping<'de, M: Mapping, A: MapAccess<'de>>(values: &mut A) -> Result<M, A::Error> {
-    Ok(values.next_value::<Option<Mapped<M>>>()?.map_or_else(M::default, |Mapped(mapping)| mapping))
+pub(super) fn next_mapping<'de, M: Mapping, A: MapAccess<'de>>(
+    values: &mut A,
+) -> Result<M, A::Error> {
+    Ok(values
+        .next_value::<Option<Mapped<M>>>()?
+        .map_or_else(M::default, |Mapped(mapping)| mapping))
 }
 
-/// Reads the sequence of mappings that is the next value. Null is an empty sequence, and as in Go no item of one.
-pub(super) fn next_mappings<'de, M: Mapping, A: MapAccess<'de>>(values: &mut A) -> Result<Vec<M>, A::Error> {
-    let items = values.next_value::<Option<Vec<Option<Mapped<M>>>>>()?.unwrap_or_default();
-    Ok(items.into_iter().flatten().map(|Mapped(mapping)| mapping).collect())
+/// Reads the sequence of mappings that is the next value. Null is an empty sequence, and as in Go
+/// no item of one.
+pub(super) fn next_mappings<'de, M: Mapping, A: MapAccess<'de>>(
+    values: &mut A,
+) -> Result<Vec<M>, A::Error> {
+    let items = values
+        .next_value::<Option<Vec<Option<Mapped<M>>>>>()?
+        .unwrap_or_default();
+    Ok(items
+        .into_iter()
+        .flatten()
+        .map(|Mapped(mapping)| mapping)
+        .collect())
 }
 
 /// Reads and drops the next value.

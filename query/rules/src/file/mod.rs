@@ -1,14 +1,16 @@
 //! Rule files: from YAML to groups with parsed expressions.
 //!
-//! Used by the server, `varve check rules`, `varve test rules` and `varve advise`. Reads Prometheus' rule files,
-//! PrometheusRule manifests, lists of them, and ConfigMaps whose values are rule files.
+//! Used by the server, `varve check rules`, `varve test rules` and `varve advise`. Reads
+//! Prometheus' rule files, PrometheusRule manifests, lists of them, and ConfigMaps whose values are
+//! rule files.
 //!
 //! ```text
 //! text -> read (document, raw: YAML only) -> RawFile -> check -> RuleFile
 //! ```
 //!
 //! Invariants
-//! 1. [`parse`] accepts a file of Prometheus if and only if Prometheus does, and reports all errors with positions.
+//! 1. [`parse`] accepts a file of Prometheus if and only if Prometheus does, and reports all errors
+//!    with positions.
 //! 2. The labels of a [`Rule`] include the labels of its group.
 
 mod check;
@@ -82,7 +84,8 @@ pub struct Rule {
     pub name: String,
     /// The expression.
     pub expr: Expression,
-    /// The labels of the group, overridden by the labels of the rule. Templates in an alerting rule.
+    /// The labels of the group, overridden by the labels of the rule. Templates in an alerting
+    /// rule.
     pub labels: Texts,
     /// Fields that only one kind of rule has.
     pub kind: RuleKind,
@@ -145,7 +148,11 @@ pub fn parse(text: &str, options: &Options) -> Result<Parsed, Vec<FileError>> {
             Err(found) => errors.extend(found),
         }
     }
-    if errors.is_empty() { Ok(parsed) } else { Err(errors) }
+    if errors.is_empty() {
+        Ok(parsed)
+    } else {
+        Err(errors)
+    }
 }
 
 #[cfg(test)]

@@ -42,7 +42,9 @@ impl RawRule {
     /// Returns the name of the alert or of the metric.
     #[must_use]
     pub fn name(&self) -> &str {
-        given(&self.alert).or(given(&self.record)).unwrap_or_default()
+        given(&self.alert)
+            .or(given(&self.record))
+            .unwrap_or_default()
     }
 }
 
@@ -59,7 +61,11 @@ impl Fields for RawGroup {
             "name" => self.name = values.next_value::<Text>()?.0,
             "interval" => self.interval = values.next_value()?,
             "query_offset" => self.query_offset = values.next_value()?,
-            "limit" => self.limit = values.next_value::<Option<Integer>>()?.map(|Integer(limit)| limit),
+            "limit" => {
+                self.limit = values
+                    .next_value::<Option<Integer>>()?
+                    .map(|Integer(limit)| limit)
+            }
             "state" => self.state = values.next_value()?,
             "labels" => self.labels = next_mapping(values)?,
             "rules" => self.rules = next_mappings(values)?,

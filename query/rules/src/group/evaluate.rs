@@ -61,7 +61,13 @@ struct Ran {
 
 impl Group {
     /// Evaluates all rules at `tick`. Waits for an evaluation that is running.
-    pub fn evaluate(&self, tick: Time, mode: Mode, storage: &dyn Storage, settings: &Settings) -> Iteration {
+    pub fn evaluate(
+        &self,
+        tick: Time,
+        mode: Mode,
+        storage: &dyn Storage,
+        settings: &Settings,
+    ) -> Iteration {
         let _running = self.running.lock();
         if self.is_stopped() {
             return Iteration::default();
@@ -69,7 +75,15 @@ impl Group {
         let (started, clock) = (storage.now(), Instant::now());
         let offset = self.query_offset(settings);
         let scans = storage.shared_scans(&self.scan_plan, (tick - offset).ms());
-        let run = Run { group: self, tick, offset, mode, scans, storage, settings };
+        let run = Run {
+            group: self,
+            tick,
+            offset,
+            mode,
+            scans,
+            storage,
+            settings,
+        };
         let durations = Mutex::new(Vec::with_capacity(self.rules.len()));
         let totals = Mutex::new((0, 0));
         for batch in &self.batches {
@@ -90,8 +104,11 @@ impl Group {
                 None => batch.iter().for_each(evaluate),
             }
             // Later rules read what these have written.
-            let is_written =
-                |matchers: &[Matcher]| batch.iter().any(|&idx| may_read(&[matchers], &self.rules[idx].definition));
+            let is_written = |matchers: &[Matcher]| {
+                batch
+                    .iter()
+                    .any(|&idx| may_read(&[matchers], &self.rules[idx].definition))
+            };
             run.scans.iter().for_each(|scans| scans.end(is_written));
         }
         let rules = durations.into_inner();
@@ -100,7 +117,10 @@ impl Group {
             run.write_stale();
         }
         let (n_samples, n_failures) = totals.into_inner();
-        let iteration = Iteration { duration: clock.elapsed(), rules };
+        let iteration = Iteration {
+            duration: clock.elapsed(),
+            rules,
+        };
         let is_first = {
             let status = &mut self.state.lock().status;
             let is_first = status.last_tick.is_none();
@@ -115,22 +135,27 @@ impl Group {
             status.n_failures += n_failures;
             is_first
         };
-        // Not after the first evaluation: alerts may depend on recording rules that are not written yet.
+        // Not after the first evaluation: alerts may depend on recording rules that are not written
+        // yet.
         if !is_first && self.state.lock().restores {
             self.restore(storage, settings);
         }
         iteration
     }
 
-    /// Sends firing alerts again while the group catches up. Otherwise Alertmanager would resolve them. Omits alerts
-    /// that `keep_firing_for` no longer keeps: Alertmanager may have resolved them.
+    /// Sends firing alerts again while the group catches up. Otherwise Alertmanager would resolve
+    /// them. Omits alerts that `keep_firing_for` no longer keeps: Alertmanager may have resolved
+    /// them.
     pub fn resend(&self, now: Time, storage: &dyn Storage, settings: &Settings) {
         for rule in &self.rules {
-            let RuleKind::Alerting(alerting) = &rule.definition.kind else { continue };
+            let RuleKind::Alerting(alerting) = &rule.definition.kind else {
+                continue;
+            };
             let keep_firing_for = duration(alerting.keep_firing_for_ms);
             let has_ended = |since| now.is_past(since, keep_firing_for);
-            let fires =
-                |alert: &Alert| alert.state == AlertState::Firing && !alert.keep_firing_since.is_some_and(has_ended);
+            let fires = |alert: &Alert| {
+                alert.state == AlertState::Firing && !alert.keep_firing_since.is_some_and(has_ended)
+            };
             self.send(rule, now, &fires, storage, settings);
         }
     }
@@ -150,8 +175,11 @@ impl Group {
         let (resend_delay, interval) = (settings.resend_delay, self.schedule.interval());
         let due = {
             let alerts = &mut rule.state.lock().alerts;
-            let due = alerts.values_mut().filter(|alert| selects(alert) && alert.needs_sending(now, resend_delay));
-            due.map(|alert| alert.send(now, resend_delay, interval, &rule.expr)).collect::<Vec<_>>()
+            let due = alerts
+                .values_mut()
+                .filter(|alert| selects(alert) && alert.needs_sending(now, resend_delay));
+            due.map(|alert| alert.send(now, resend_delay, interval, &rule.expr))
+                .collect::<Vec<_>>()
         };
         if !due.is_empty() {
             storage.notify(due);
@@ -164,20 +192,26 @@ impl Run<'_> {
         (self.tick - self.offset).ms()
     }
 
-    /// Evaluates a rule. Returns `true` if it failed. A panic is a failure of this rule; as in Prometheus, a rejected
-    /// sample is none.
+    /// Evaluates a rule. Returns `true` if it failed. A panic is a failure of this rule; as in
+    /// Prometheus, a rejected sample is none.
     fn rule(&self, rule: &Rule) -> (EvaluationRecord, bool) {
         let (started, clock) = (self.storage.now(), Instant::now());
         let _background = self.storage.start_background();
         let ran = catch_unwind(AssertUnwindSafe(|| self.try_rule(rule)));
-        let ran = ran.unwrap_or_else(|_logged_by_the_hook| Err(Failure::new("the evaluation panicked")));
+        let ran =
+            ran.unwrap_or_else(|_logged_by_the_hook| Err(Failure::new("the evaluation panicked")));
         let is_failure = ran.is_err();
         if is_failure {
-            // A failed evaluation resolves no alert. Firing alerts are sent again with their last annotations.
+            // A failed evaluation resolves no alert. Firing alerts are sent again with their last
+            // annotations.
             self.send(rule);
         }
         let (answer, n_results, error) = match ran {
-            Ok(Ran { answer, n_results, rejected }) => (answer, n_results, rejected),
+            Ok(Ran {
+                answer,
+                n_results,
+                rejected,
+            }) => (answer, n_results, rejected),
             Err(failure) => (Answer::default(), 0, Some(failure.message)),
         };
         let record = EvaluationRecord {
@@ -194,11 +228,17 @@ impl Run<'_> {
     }
 
     pub(super) fn query<'q>(&'q self, rule: &'q Rule) -> Query<'q> {
-        Query { expr: &rule.expr, timestamp_ms: self.timestamp_ms(), scans: self.scans.as_ref() }
+        Query {
+            expr: &rule.expr,
+            timestamp_ms: self.timestamp_ms(),
+            scans: self.scans.as_ref(),
+        }
     }
 
     fn try_rule(&self, rule: &Rule) -> Result<Ran, Failure> {
-        let mut answer = self.storage.query(&self.group.of(&rule.definition.name), &self.query(rule))?;
+        let mut answer = self
+            .storage
+            .query(&self.group.of(&rule.definition.name), &self.query(rule))?;
         let result = std::mem::take(&mut answer.samples);
         let (kind, outputs, series) = match &rule.definition.kind {
             RuleKind::Recording => {
@@ -220,14 +260,25 @@ impl Run<'_> {
         } else {
             self.write(rule, kind, outputs, series)?
         };
-        Ok(Ran { answer, n_results, rejected })
+        Ok(Ran {
+            answer,
+            n_results,
+            rejected,
+        })
     }
 
-    fn alerting(&self, rule: &Rule, alerting: &Alerting, result: &[VectorSample]) -> Result<Vec<Output>, Failure> {
-        // Each sample becomes an alert, so too many samples fail before their templates are expanded.
+    fn alerting(
+        &self,
+        rule: &Rule,
+        alerting: &Alerting,
+        result: &[VectorSample],
+    ) -> Result<Vec<Output>, Failure> {
+        // Each sample becomes an alert, so too many samples fail before their templates are
+        // expanded.
         rule.check_n_alerts(result.len()).map_err(Failure::new)?;
         let previous = rule.state.lock().alerts.clone();
-        let evaluate = |evaluation: &mut alert::Evaluation<'_>| alert::evaluate(evaluation, previous, result);
+        let evaluate =
+            |evaluation: &mut alert::Evaluation<'_>| alert::evaluate(evaluation, previous, result);
         let (alerts, outputs) = self.with_templates(rule, alerting, evaluate)?;
         rule.set_alerts(alerts).map_err(Failure::new)?;
         self.send(rule);
@@ -244,7 +295,8 @@ impl Run<'_> {
         let definition = &rule.definition;
         let memory = MemoryBudget::new("memory of templates", TEMPLATES_SIZE_MAX);
         let ctx = QueryContext::new(self.group.schedule.interval(), memory);
-        let mut expand = |template: &str, sample: &VectorSample| self.expand(rule, &ctx, template, sample);
+        let mut expand =
+            |template: &str, sample: &VectorSample| self.expand(rule, &ctx, template, sample);
         let mut evaluation = alert::Evaluation {
             source: Source {
                 name: &definition.name,
@@ -267,12 +319,13 @@ impl Run<'_> {
     /// Sends the alerts that are due.
     fn send(&self, rule: &Rule) {
         if self.mode == Mode::Live {
-            self.group.send(rule, self.tick, &|_| true, self.storage, self.settings);
+            self.group
+                .send(rule, self.tick, &|_| true, self.storage, self.settings);
         }
     }
 
-    /// Writes the samples of a rule, whose series are `written`, and staleness markers for series that it no longer
-    /// writes. Returns the reason for the first rejection.
+    /// Writes the samples of a rule, whose series are `written`, and staleness markers for series
+    /// that it no longer writes. Returns the reason for the first rejection.
     fn write(
         &self,
         rule: &Rule,
@@ -281,16 +334,29 @@ impl Run<'_> {
         mut written: BTreeSet<Labels>,
     ) -> Result<Option<String>, Failure> {
         let n_outputs = outputs.len();
-        let vanished: Vec<Labels> = rule.state.lock().written.difference(&written).cloned().collect();
-        outputs.extend(vanished.into_iter().map(|labels| stale(labels, self.timestamp_ms())));
+        let vanished: Vec<Labels> = rule
+            .state
+            .lock()
+            .written
+            .difference(&written)
+            .cloned()
+            .collect();
+        outputs.extend(
+            vanished
+                .into_iter()
+                .map(|labels| stale(labels, self.timestamp_ms())),
+        );
         if outputs.is_empty() {
             return Ok(None);
         }
-        let rejected = self.storage.append(&self.group.of(&rule.definition.name), kind, &outputs)?;
-        // Another rule may write a series that this one no longer writes. The evaluation before an outage is repeated:
-        // its samples may be in the store, computed from less data.
-        let is_failure =
-            |rejected: &&Rejected| rejected.idx < n_outputs && !(rejected.is_duplicate && self.mode == Mode::CatchUp);
+        let rejected =
+            self.storage
+                .append(&self.group.of(&rule.definition.name), kind, &outputs)?;
+        // Another rule may write a series that this one no longer writes. The evaluation before an
+        // outage is repeated: its samples may be in the store, computed from less data.
+        let is_failure = |rejected: &&Rejected| {
+            rejected.idx < n_outputs && !(rejected.is_duplicate && self.mode == Mode::CatchUp)
+        };
         let failed: Vec<&Rejected> = rejected.iter().filter(is_failure).collect();
         let state = &mut rule.state.lock();
         for rejected in &failed {
@@ -315,31 +381,68 @@ impl Run<'_> {
             return;
         }
         let _background = self.storage.start_background();
-        let outputs: Vec<Output> = series.iter().map(|labels| stale(labels.clone(), self.timestamp_ms())).collect();
-        if self.storage.append(&self.group.of(""), OutputKind::Alerts, &outputs).is_err() {
+        let outputs: Vec<Output> = series
+            .iter()
+            .map(|labels| stale(labels.clone(), self.timestamp_ms()))
+            .collect();
+        if self
+            .storage
+            .append(&self.group.of(""), OutputKind::Alerts, &outputs)
+            .is_err()
+        {
             self.group.state.lock().stale = series;
         }
     }
 
-    /// Expands a label or annotation. If that fails, returns the error as the text, as in Prometheus.
+    /// Expands a label or annotation. If that fails, returns the error as the text, as in
+    /// Prometheus.
     fn expand(&self, rule: &Rule, ctx: &QueryContext, text: &str, sample: &VectorSample) -> String {
-        let Some(template) = rule.template(text) else { return text.to_owned() };
+        let Some(template) = rule.template(text) else {
+            return text.to_owned();
+        };
         let from = self.group.of(&rule.definition.name);
         let timestamp_ms = self.tick.ms();
         let query = |expr: &str| {
-            let answer = self.storage.query(&from, &Query { expr, timestamp_ms, scans: None });
-            answer.map(|answer| answer.samples).map_err(|failure| failure.message)
+            let answer = self.storage.query(
+                &from,
+                &Query {
+                    expr,
+                    timestamp_ms,
+                    scans: None,
+                },
+            );
+            answer
+                .map(|answer| answer.samples)
+                .map_err(|failure| failure.message)
         };
-        let Settings { external_labels, external_url, .. } = self.settings;
-        let environment = Environment { ctx, timestamp_ms, external_labels, external_url, query: &query };
+        let Settings {
+            external_labels,
+            external_url,
+            ..
+        } = self.settings;
+        let environment = Environment {
+            ctx,
+            timestamp_ms,
+            external_labels,
+            external_url,
+            query: &query,
+        };
         let expanded = template.expand(&environment, sample);
-        self.storage.note_expansion(&from, expanded.as_ref().err().map(String::as_str));
+        self.storage
+            .note_expansion(&from, expanded.as_ref().err().map(String::as_str));
         expanded.unwrap_or_else(|error| error_text(&error))
     }
 }
 
 /// Returns a staleness marker.
 pub(super) fn stale(labels: Labels, timestamp_ms: i64) -> Output {
-    let sample = Sample { timestamp_ms, value: f64::from_bits(STALE_NAN_BITS) };
-    Output { labels, sample, histogram: None }
+    let sample = Sample {
+        timestamp_ms,
+        value: f64::from_bits(STALE_NAN_BITS),
+    };
+    Output {
+        labels,
+        sample,
+        histogram: None,
+    }
 }

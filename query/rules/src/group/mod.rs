@@ -1,10 +1,11 @@
 //! A group of rules: its definition, its schedule and its state.
 //!
-//! `evaluate` runs one evaluation, `dependencies` finds the rules that may run at the same time, `reload` carries state
-//! over to a changed group, `restart` loads the state before a restart.
+//! `evaluate` runs one evaluation, `dependencies` finds the rules that may run at the same time,
+//! `reload` carries state over to a changed group, `restart` loads the state before a restart.
 //!
 //! Invariants
-//! 1. A group runs one evaluation at a time: [`Group::evaluate`] holds `running`, as does [`Group::continue_from`].
+//! 1. A group runs one evaluation at a time: [`Group::evaluate`] holds `running`, as does
+//!    [`Group::continue_from`].
 //! 2. A failed evaluation of a rule changes none of its alerts.
 //!
 //! Threads: the lock of a rule's state is held only to read or replace it, never during a query.
@@ -76,8 +77,8 @@ pub struct Group {
 struct State {
     /// `true` if alerts of an earlier process must still be restored.
     restores: bool,
-    /// Series of rules that a reload has removed, or that several rules may have written before a restart. They end
-    /// after the next evaluation unless a rule writes them.
+    /// Series of rules that a reload has removed, or that several rules may have written before a
+    /// restart. They end after the next evaluation unless a rule writes them.
     stale: Vec<Labels>,
     status: GroupStatus,
 }
@@ -122,18 +123,26 @@ impl Group {
         restores: bool,
         alerts_max: &Arc<AlertsMax>,
     ) -> Self {
-        let interval = definition.interval_ms.filter(|&ms| ms > 0).map_or(default_interval, duration);
+        let interval = definition
+            .interval_ms
+            .filter(|&ms| ms > 0)
+            .map_or(default_interval, duration);
         let rule = |rule: &file::Rule| Rule::new(rule.clone(), !restores, Arc::clone(alerts_max));
         Self {
             schedule: Schedule::new(&file, &definition.name, interval),
             batches: dependencies::batches(&definition.rules),
-            scan_plan: Arc::new(ScanPlan::new(definition.rules.iter().map(|rule| &rule.expr.tree))),
+            scan_plan: Arc::new(ScanPlan::new(
+                definition.rules.iter().map(|rule| &rule.expr.tree),
+            )),
             rules: definition.rules.iter().map(rule).collect(),
             file,
             definition,
             running: Mutex::default(),
             is_stopped: AtomicBool::new(false),
-            state: Mutex::new(State { restores, ..State::default() }),
+            state: Mutex::new(State {
+                restores,
+                ..State::default()
+            }),
         }
     }
 
@@ -158,7 +167,9 @@ impl Group {
     /// Returns the query offset.
     #[must_use]
     pub fn query_offset(&self, settings: &Settings) -> Duration {
-        self.definition.query_offset_ms.map_or(settings.query_offset, duration)
+        self.definition
+            .query_offset_ms
+            .map_or(settings.query_offset, duration)
     }
 
     /// Returns `true` if rules are evaluated, but nothing is written or sent.
@@ -197,7 +208,11 @@ impl Group {
     }
 
     fn of<'a>(&'a self, rule: &'a str) -> RuleRef<'a> {
-        RuleRef { file: &self.file, group: self.name(), rule }
+        RuleRef {
+            file: &self.file,
+            group: self.name(),
+            rule,
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use crate::rule::Rule;
 use crate::storage::{Failure, Output, OutputKind, RuleRef, Storage};
 use crate::time::Time;
 
-/// The series of a removed group. They end two intervals later, so that a renamed group can continue them.
+/// The series of a removed group. They end two intervals later, so that a renamed group can
+/// continue them.
 #[derive(Debug)]
 pub struct RemovedGroup {
     /// Time at which the staleness markers are due.
@@ -29,16 +30,26 @@ impl Group {
     pub fn is_same(&self, other: &Self) -> bool {
         let settings = |group: &Self| {
             let definition = &group.definition;
-            (group.schedule, definition.limit, definition.query_offset_ms, definition.state)
+            (
+                group.schedule,
+                definition.limit,
+                definition.query_offset_ms,
+                definition.state,
+            )
         };
         settings(self) == settings(other)
             && self.rules.len() == other.rules.len()
-            && self.rules.iter().zip(&other.rules).all(|(a, b)| is_same_rule(a, b))
+            && self
+                .rules
+                .iter()
+                .zip(&other.rules)
+                .all(|(a, b)| is_same_rule(a, b))
     }
 
-    /// Takes over the state of the group before a reload, which must be stopped: alerts, written series, evaluations.
-    /// Two rules are the same if they have the same kind, name and labels. If several have, they are paired in order.
-    /// The series of other rules end at the next evaluation.
+    /// Takes over the state of the group before a reload, which must be stopped: alerts, written
+    /// series, evaluations. Two rules are the same if they have the same kind, name and labels. If
+    /// several have, they are paired in order. The series of other rules end at the next
+    /// evaluation.
     pub fn carry_over(&self, from: &Self) {
         let mut old: BTreeMap<(bool, &str, &Texts), Vec<&Rule>> = BTreeMap::new();
         for rule in from.rules.iter().rev() {
@@ -52,14 +63,21 @@ impl Group {
         let (mut state, old_state) = (self.state.lock(), from.state.lock());
         state.restores = old_state.restores;
         state.stale = old_state.stale.clone();
-        state.stale.extend(old.into_values().flatten().flat_map(|rule| rule.state.lock().written.clone()));
+        state.stale.extend(
+            old.into_values()
+                .flatten()
+                .flat_map(|rule| rule.state.lock().written.clone()),
+        );
         state.status = old_state.status;
     }
 
     /// Returns the series of a removed group, which must be stopped.
     #[must_use]
     pub fn removed(&self, now: Time, settings: &Settings) -> RemovedGroup {
-        let written = self.rules.iter().flat_map(|rule| rule.state.lock().written.clone());
+        let written = self
+            .rules
+            .iter()
+            .flat_map(|rule| rule.state.lock().written.clone());
         RemovedGroup {
             due: now + self.schedule.interval() * REMOVAL_INTERVALS,
             file: self.file.clone(),
@@ -79,26 +97,44 @@ impl RemovedGroup {
     /// # Errors
     /// The store failed.
     pub fn end_series(&self, storage: &dyn Storage) -> Result<(), Failure> {
-        let range = TimeRange { start_ms: self.timestamp_ms + 1, end_ms: i64::MAX };
+        let range = TimeRange {
+            start_ms: self.timestamp_ms + 1,
+            end_ms: i64::MAX,
+        };
         let metrics: BTreeSet<&str> = self.series.iter().map(Labels::metric_name).collect();
         let mut continued = BTreeSet::new();
         for metric in metrics {
             let newest = storage.newest(&[Matcher::equal(METRIC_NAME, metric)], range)?;
             continued.extend(newest.into_iter().map(|(labels, _)| labels));
         }
-        let ending = self.series.iter().filter(|labels| !continued.contains(*labels));
-        let outputs: Vec<Output> = ending.map(|labels| stale(labels.clone(), self.timestamp_ms)).collect();
+        let ending = self
+            .series
+            .iter()
+            .filter(|labels| !continued.contains(*labels));
+        let outputs: Vec<Output> = ending
+            .map(|labels| stale(labels.clone(), self.timestamp_ms))
+            .collect();
         if outputs.is_empty() {
             return Ok(());
         }
-        let from = RuleRef { file: &self.file, group: &self.group, rule: "" };
-        storage.append(&from, OutputKind::Alerts, &outputs).map(drop)
+        let from = RuleRef {
+            file: &self.file,
+            group: &self.group,
+            rule: "",
+        };
+        storage
+            .append(&from, OutputKind::Alerts, &outputs)
+            .map(drop)
     }
 }
 
 /// Returns what a rule keeps over a reload.
 fn identity(rule: &Rule) -> (bool, &str, &Texts) {
-    (rule.is_alerting(), &rule.definition.name, &rule.definition.labels)
+    (
+        rule.is_alerting(),
+        &rule.definition.name,
+        &rule.definition.labels,
+    )
 }
 
 fn is_same_rule(a: &Rule, b: &Rule) -> bool {
@@ -106,7 +142,8 @@ fn is_same_rule(a: &Rule, b: &Rule) -> bool {
     let is_same_kind = match (&of_a.kind, &of_b.kind) {
         (RuleKind::Recording, RuleKind::Recording) => true,
         (RuleKind::Alerting(a), RuleKind::Alerting(b)) => {
-            (a.for_ms, a.keep_firing_for_ms, &a.annotations) == (b.for_ms, b.keep_firing_for_ms, &b.annotations)
+            (a.for_ms, a.keep_firing_for_ms, &a.annotations)
+                == (b.for_ms, b.keep_firing_for_ms, &b.annotations)
         }
         _ => false,
     };

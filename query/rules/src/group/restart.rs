@@ -1,4 +1,5 @@
-//! State of a group after a restart: restored as in Prometheus, or continued from the last evaluation.
+//! State of a group after a restart: restored as in Prometheus, or continued from the last
+//! evaluation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,20 +15,30 @@ use crate::rule::Rule;
 use crate::storage::{Failure, Storage};
 use crate::time::Time;
 
-/// Number of intervals before an evaluation in which the alerts of that evaluation have a sample, unless they ended.
+/// Number of intervals before an evaluation in which the alerts of that evaluation have a sample,
+/// unless they ended.
 const CONTINUED_INTERVALS: u32 = 5;
 
 impl Group {
     /// Restores the times at which alerts became active.
     pub(super) fn restore(&self, storage: &dyn Storage, settings: &Settings) {
         let (now, clock) = (storage.now(), Instant::now());
-        let range = TimeRange { start_ms: (now - settings.restore.outage_tolerance).ms(), end_ms: now.ms() };
+        let range = TimeRange {
+            start_ms: (now - settings.restore.outage_tolerance).ms(),
+            end_ms: now.ms(),
+        };
         for rule in &self.rules {
             if let RuleKind::Alerting(alerting) = &rule.definition.kind {
                 // As in Prometheus, alerts that cannot be restored start again.
                 if let Ok(stored) = storage.newest(&rule.matchers(ALERTS_FOR_STATE), range) {
                     let hold = duration(alerting.for_ms);
-                    alert::restore(&mut rule.state.lock().alerts, &stored, hold, now, settings.restore);
+                    alert::restore(
+                        &mut rule.state.lock().alerts,
+                        &stored,
+                        hold,
+                        now,
+                        settings.restore,
+                    );
                 }
             }
             rule.state.lock().is_restored = true;
@@ -37,8 +48,8 @@ impl Group {
         state.status.last_restore = clock.elapsed();
     }
 
-    /// Returns the newest evaluation at most `longest` before `now` whose samples the store has. Its samples may be
-    /// incomplete.
+    /// Returns the newest evaluation at most `longest` before `now` whose samples the store has.
+    /// Its samples may be incomplete.
     ///
     /// # Errors
     /// The store could not be read.
@@ -50,13 +61,22 @@ impl Group {
         settings: &Settings,
     ) -> Result<Option<Time>, Failure> {
         let offset = self.query_offset(settings);
-        let range = TimeRange { start_ms: (now - longest - offset).ms(), end_ms: (now - offset).ms() };
+        let range = TimeRange {
+            start_ms: (now - longest - offset).ms(),
+            end_ms: (now - offset).ms(),
+        };
         let mut newest = None;
         for rule in &self.rules {
-            let metric = if rule.is_alerting() { ALERTS_FOR_STATE } else { &rule.definition.name };
+            let metric = if rule.is_alerting() {
+                ALERTS_FOR_STATE
+            } else {
+                &rule.definition.name
+            };
             let stored = storage.newest(&rule.matchers(metric), range)?;
             let tick = |(_, sample): &(Labels, Sample)| {
-                let tick = self.schedule.at_or_before(Time::from_ms(sample.timestamp_ms + 1) + offset);
+                let tick = self
+                    .schedule
+                    .at_or_before(Time::from_ms(sample.timestamp_ms + 1) + offset);
                 ((tick - offset).ms() == sample.timestamp_ms).then_some(tick)
             };
             newest = newest.max(stored.iter().filter_map(tick).max());
@@ -64,10 +84,11 @@ impl Group {
         Ok(newest)
     }
 
-    /// Loads the alerts that were active at `last`, so that the evaluations after it continue from them. A failed
-    /// evaluation writes no samples, so alerts may be some intervals older. Also applies the changes of the evaluation
-    /// at `newest`, which will be repeated, so that alerts that are sent meanwhile have the right state. Does nothing
-    /// if the group is stopped: then a reload may have moved its alerts to a successor.
+    /// Loads the alerts that were active at `last`, so that the evaluations after it continue from
+    /// them. A failed evaluation writes no samples, so alerts may be some intervals older. Also
+    /// applies the changes of the evaluation at `newest`, which will be repeated, so that alerts
+    /// that are sent meanwhile have the right state. Does nothing if the group is stopped: then a
+    /// reload may have moved its alerts to a successor.
     ///
     /// # Errors
     /// The store could not be read.
@@ -83,7 +104,14 @@ impl Group {
             return Ok(());
         }
         let deadline = Instant::now() + self.schedule.interval();
-        let continuation = Continuation { group: self, last, newest, storage, settings, deadline };
+        let continuation = Continuation {
+            group: self,
+            last,
+            newest,
+            storage,
+            settings,
+            deadline,
+        };
         let mut shared = BTreeSet::new();
         for rule in &self.rules {
             if let RuleKind::Alerting(alerting) = &rule.definition.kind {
@@ -101,9 +129,15 @@ impl Group {
     /// Returns the matchers of the other alerting rules of the same name.
     fn other_matchers(&self, rule: &Rule) -> Vec<Vec<Matcher>> {
         let is_other = |other: &&Rule| {
-            other.is_alerting() && other.definition.name == rule.definition.name && !std::ptr::eq(*other, rule)
+            other.is_alerting()
+                && other.definition.name == rule.definition.name
+                && !std::ptr::eq(*other, rule)
         };
-        self.rules.iter().filter(is_other).map(Rule::label_matchers).collect()
+        self.rules
+            .iter()
+            .filter(is_other)
+            .map(Rule::label_matchers)
+            .collect()
     }
 }
 
@@ -119,20 +153,28 @@ struct Continuation<'a> {
 }
 
 impl Continuation<'_> {
-    /// Loads the alerts and the series of a rule. Returns the series that other rules may have written as well.
+    /// Loads the alerts and the series of a rule. Returns the series that other rules may have
+    /// written as well.
     fn load(&self, rule: &Rule, alerting: &Alerting) -> Result<BTreeSet<Labels>, Failure> {
         let (hold, texts) = (duration(alerting.for_ms), &rule.definition.labels);
         let others = self.group.other_matchers(rule);
         let mut stored = self.stored(rule, self.last)?;
-        let series = stored.for_state.iter().chain(&stored.states).map(|(labels, _)| labels.clone());
-        let (shared, written) = series.partition::<BTreeSet<_>, _>(|labels| is_any(&others, labels));
-        // Any of these rules may have a shared alert. Without its state it is pending: it fires again at once if it
-        // matches, and no other rule sends it as resolved.
+        let series = stored
+            .for_state
+            .iter()
+            .chain(&stored.states)
+            .map(|(labels, _)| labels.clone());
+        let (shared, written) =
+            series.partition::<BTreeSet<_>, _>(|labels| is_any(&others, labels));
+        // Any of these rules may have a shared alert. Without its state it is pending: it fires
+        // again at once if it matches, and no other rule sends it as resolved.
         stored.states.retain(|(labels, _)| !shared.contains(labels));
         let mut alerts = stored.alerts(hold, texts);
         if self.newest > self.last {
             let mut newer = self.stored(rule, self.newest)?;
-            newer.for_state.retain(|(labels, _)| !is_any(&others, labels));
+            newer
+                .for_state
+                .retain(|(labels, _)| !is_any(&others, labels));
             for (labels, alert) in newer.alerts(hold, texts) {
                 alerts.entry(labels).or_insert(alert);
             }
@@ -146,29 +188,40 @@ impl Continuation<'_> {
 
     /// Returns what the store has of the alerts of a rule up to an evaluation.
     fn stored(&self, rule: &Rule, end: Time) -> Result<Stored, Failure> {
-        let (offset, interval) = (self.group.query_offset(self.settings), self.group.schedule.interval());
+        let (offset, interval) = (
+            self.group.query_offset(self.settings),
+            self.group.schedule.interval(),
+        );
         let start = self.last - offset - interval * CONTINUED_INTERVALS;
-        let range = TimeRange { start_ms: start.ms(), end_ms: (end - offset).ms() };
+        let range = TimeRange {
+            start_ms: start.ms(),
+            end_ms: (end - offset).ms(),
+        };
         let newest = |metric| self.storage.newest(&rule.matchers(metric), range);
         Ok(Stored::new(newest(ALERTS_FOR_STATE)?, newest(ALERTS)?))
     }
 
-    /// Sets the annotations and values of firing alerts as their last match had them, and the time since which they
-    /// fire only because of `keep_firing_for`. Repeats the evaluations before the restart, newest first, until each
-    /// alert has matched. Ends early if an evaluation fails, if those of all rules take longer than the interval of the
-    /// group, or if the group or the server stops. Then alerts fire longer, and their annotations are empty until they
-    /// match.
+    /// Sets the annotations and values of firing alerts as their last match had them, and the time
+    /// since which they fire only because of `keep_firing_for`. Repeats the evaluations before the
+    /// restart, newest first, until each alert has matched. Ends early if an evaluation fails, if
+    /// those of all rules take longer than the interval of the group, or if the group or the server
+    /// stops. Then alerts fire longer, and their annotations are empty until they match.
     fn recall(&self, rule: &Rule, alerting: &Alerting, alerts: &mut Alerts) {
         let keep_firing_for = duration(alerting.keep_firing_for_ms);
         let (mut tick, interval) = (self.newest, self.group.schedule.interval());
-        let mut left: BTreeMap<&Labels, &mut Alert> =
-            alerts.iter_mut().filter(|(_, alert)| alert.state == AlertState::Firing).collect();
+        let mut left: BTreeMap<&Labels, &mut Alert> = alerts
+            .iter_mut()
+            .filter(|(_, alert)| alert.state == AlertState::Firing)
+            .collect();
         let is_stopping = || self.group.is_stopped() || self.storage.is_stopping();
         while !left.is_empty() && Instant::now() < self.deadline && !is_stopping() {
-            let Ok(matched) = self.matched(rule, alerting, tick) else { return };
+            let Ok(matched) = self.matched(rule, alerting, tick) else {
+                return;
+            };
             left.retain(|labels, alert| match matched.get(*labels) {
                 Some(found) => {
-                    (alert.annotations, alert.value) = (Arc::clone(&found.annotations), found.value);
+                    (alert.annotations, alert.value) =
+                        (Arc::clone(&found.annotations), found.value);
                     false
                 }
                 None => {
@@ -185,17 +238,33 @@ impl Continuation<'_> {
 
     /// Returns the alerts that match at an evaluation.
     fn matched(&self, rule: &Rule, alerting: &Alerting, tick: Time) -> Result<Alerts, Failure> {
-        let &Self { group, storage, settings, .. } = self;
+        let &Self {
+            group,
+            storage,
+            settings,
+            ..
+        } = self;
         let offset = group.query_offset(settings);
-        let run = Run { group, tick, offset, mode: Mode::CatchUp, scans: None, storage, settings };
+        let run = Run {
+            group,
+            tick,
+            offset,
+            mode: Mode::CatchUp,
+            scans: None,
+            storage,
+            settings,
+        };
         let _background = storage.start_background();
         let answer = storage.query(&group.of(&rule.definition.name), &run.query(rule))?;
-        run.with_templates(rule, alerting, |evaluation| evaluation.matched(&answer.samples))
+        run.with_templates(rule, alerting, |evaluation| {
+            evaluation.matched(&answer.samples)
+        })
     }
 }
 
 /// Returns `true` if a series passes all matchers of a rule.
 fn is_any(rules: &[Vec<Matcher>], series: &Labels) -> bool {
-    let passes = |matcher: &Matcher| matcher.matches(series.get(matcher.name()).unwrap_or_default());
+    let passes =
+        |matcher: &Matcher| matcher.matches(series.get(matcher.name()).unwrap_or_default());
     rules.iter().any(|matchers| matchers.iter().all(passes))
 }

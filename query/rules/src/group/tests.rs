@@ -25,8 +25,8 @@ const T0: i64 = 1_000_000;
 /// The result of an expression.
 type Outcome = Result<Vec<(&'static str, f64)>, &'static str>;
 
-/// A store in memory. The value of an expression is what a test sets. Otherwise the expression is a metric name, and
-/// its value is what rules have written at that time.
+/// A store in memory. The value of an expression is what a test sets. Otherwise the expression is a
+/// metric name, and its value is what rules have written at that time.
 #[derive(Default)]
 struct Fake {
     now: Mutex<Time>,
@@ -57,22 +57,46 @@ impl Fake {
     /// Takes what was written, as `name{…} value@seconds`.
     fn take_written(&self) -> Vec<String> {
         let print = |(labels, sample): &(Labels, Sample)| {
-            let value = if is_stale_nan(sample.value) { "stale".to_owned() } else { sample.value.to_string() };
-            let own: Vec<String> =
-                labels.iter().filter(|(n, _)| *n != METRIC_NAME).map(|(n, v)| format!("{n}={v}")).collect();
-            format!("{}{{{}}} {value}@{}", labels.metric_name(), own.join(","), sample.timestamp_ms / 1000 - T0)
+            let value = if is_stale_nan(sample.value) {
+                "stale".to_owned()
+            } else {
+                sample.value.to_string()
+            };
+            let own: Vec<String> = labels
+                .iter()
+                .filter(|(n, _)| *n != METRIC_NAME)
+                .map(|(n, v)| format!("{n}={v}"))
+                .collect();
+            format!(
+                "{}{{{}}} {value}@{}",
+                labels.metric_name(),
+                own.join(","),
+                sample.timestamp_ms / 1000 - T0
+            )
         };
-        std::mem::take(&mut *self.written.lock()).iter().map(print).collect()
+        std::mem::take(&mut *self.written.lock())
+            .iter()
+            .map(print)
+            .collect()
     }
 
     /// Takes what was sent, as `value of the label a: start..end`.
     fn take_sent(&self) -> Vec<String> {
         let seconds = |time: Time| time.seconds() - T0;
         let print = |alert: &Notification| {
-            let start = alert.starts_at.map_or("none".to_owned(), |start| seconds(start).to_string());
-            format!("{}: {start}..{}", alert.labels.get("a").unwrap_or_default(), seconds(alert.ends_at))
+            let start = alert
+                .starts_at
+                .map_or("none".to_owned(), |start| seconds(start).to_string());
+            format!(
+                "{}: {start}..{}",
+                alert.labels.get("a").unwrap_or_default(),
+                seconds(alert.ends_at)
+            )
         };
-        std::mem::take(&mut *self.sent.lock()).iter().map(print).collect()
+        std::mem::take(&mut *self.sent.lock())
+            .iter()
+            .map(print)
+            .collect()
     }
 }
 
@@ -85,11 +109,27 @@ impl Storage for Fake {
         Some(scheduler::start_background(Arc::new(count)))
     }
 
-    fn query(&self, _: &RuleRef<'_>, &Query { expr, timestamp_ms, .. }: &Query<'_>) -> Result<Answer, Failure> {
-        let sample = |labels, value| VectorSample { labels, point: Point { timestamp_ms, value }, histogram: None };
+    fn query(
+        &self,
+        _: &RuleRef<'_>,
+        &Query {
+            expr, timestamp_ms, ..
+        }: &Query<'_>,
+    ) -> Result<Answer, Failure> {
+        let sample = |labels, value| VectorSample {
+            labels,
+            point: Point {
+                timestamp_ms,
+                value,
+            },
+            histogram: None,
+        };
         let outcome = self.outcomes.lock().get(expr).cloned();
         let samples: Vec<VectorSample> = match outcome {
-            Some(Ok(series)) => series.iter().map(|(text, value)| sample(labels(text), *value)).collect(),
+            Some(Ok(series)) => series
+                .iter()
+                .map(|(text, value)| sample(labels(text), *value))
+                .collect(),
             Some(Err("panic")) => panic!("as the test wants"),
             Some(Err("slow")) => {
                 // Longer than the time between two yields.
@@ -99,30 +139,62 @@ impl Storage for Fake {
             Some(Err(message)) => return Err(Failure::new(message)),
             None => {
                 let written = self.written.lock();
-                let of_metric = written
-                    .iter()
-                    .filter(|(labels, sample)| labels.metric_name() == expr && sample.timestamp_ms == timestamp_ms);
-                of_metric.map(|(labels, written)| sample(labels.clone(), written.value)).collect()
+                let of_metric = written.iter().filter(|(labels, sample)| {
+                    labels.metric_name() == expr && sample.timestamp_ms == timestamp_ms
+                });
+                of_metric
+                    .map(|(labels, written)| sample(labels.clone(), written.value))
+                    .collect()
             }
         };
-        Ok(Answer { n_series: samples.len() as u64, n_samples: 3, peak_bytes: 100, samples })
+        Ok(Answer {
+            n_series: samples.len() as u64,
+            n_samples: 3,
+            peak_bytes: 100,
+            samples,
+        })
     }
 
-    fn append(&self, _: &RuleRef<'_>, _: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+    fn append(
+        &self,
+        _: &RuleRef<'_>,
+        _: OutputKind,
+        samples: &[Output],
+    ) -> Result<Vec<Rejected>, Failure> {
         let denied = self.rejected.lock();
         let is_denied = |output: &Output| denied.contains(&output.labels.metric_name());
         let stored = samples.iter().filter(|output| !is_denied(output));
-        self.written.lock().extend(stored.map(|output| (output.labels.clone(), output.sample)));
-        let rejects = samples.iter().enumerate().filter(|(_, output)| is_denied(output));
+        self.written
+            .lock()
+            .extend(stored.map(|output| (output.labels.clone(), output.sample)));
+        let rejects = samples
+            .iter()
+            .enumerate()
+            .filter(|(_, output)| is_denied(output));
         let is_duplicate = *self.are_duplicates.lock();
-        let reason = if is_duplicate { "duplicate sample" } else { "too old sample" };
-        Ok(rejects.map(|(idx, _)| Rejected { idx, reason: reason.into(), is_duplicate }).collect())
+        let reason = if is_duplicate {
+            "duplicate sample"
+        } else {
+            "too old sample"
+        };
+        Ok(rejects
+            .map(|(idx, _)| Rejected {
+                idx,
+                reason: reason.into(),
+                is_duplicate,
+            })
+            .collect())
     }
 
-    fn newest(&self, matchers: &[Matcher], range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
+    fn newest(
+        &self,
+        matchers: &[Matcher],
+        range: TimeRange,
+    ) -> Result<Vec<(Labels, Sample)>, Failure> {
         let mut newest = BTreeMap::new();
         for (labels, sample) in self.written.lock().iter() {
-            let passes = |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).unwrap_or_default());
+            let passes =
+                |matcher: &Matcher| matcher.matches(labels.get(matcher.name()).unwrap_or_default());
             if range.contains(sample.timestamp_ms) && matchers.iter().all(passes) {
                 newest.insert(labels.clone(), *sample);
             }
@@ -147,7 +219,10 @@ fn settings() -> Settings {
     Settings {
         query_offset: Duration::ZERO,
         resend_delay: Duration::from_secs(60),
-        restore: RestoreOptions { outage_tolerance: Duration::from_secs(3600), grace_period: Duration::from_secs(600) },
+        restore: RestoreOptions {
+            outage_tolerance: Duration::from_secs(3600),
+            grace_period: Duration::from_secs(600),
+        },
         external_labels: file::Texts::new(),
         external_url: "http://varve".into(),
         threads: NonZero::new(2).map(Threads::new),
@@ -156,7 +231,11 @@ fn settings() -> Settings {
 
 fn parse(text: &str) -> Vec<(Arc<str>, file::RuleFile)> {
     let parsed = file::parse(text, &file::Options::default()).unwrap();
-    parsed.files.into_iter().map(|file| (Arc::from("f"), file)).collect()
+    parsed
+        .files
+        .into_iter()
+        .map(|file| (Arc::from("f"), file))
+        .collect()
 }
 
 /// Returns the groups of a file; the default interval is a minute.
@@ -185,12 +264,21 @@ fn evaluate(group: &Group, fake: &Fake, seconds: i64) {
 /// Returns the alerts of the first rule: the value of the label a, and the state.
 fn states(group: &Group) -> String {
     let alerts = group.rules[0].status().alerts;
-    let print = |alert: &crate::Alert| format!("{}:{}", alert.labels.get("a").unwrap_or_default(), alert.state.name());
+    let print = |alert: &crate::Alert| {
+        format!(
+            "{}:{}",
+            alert.labels.get("a").unwrap_or_default(),
+            alert.state.name()
+        )
+    };
     alerts.iter().map(print).collect::<Vec<_>>().join(" ")
 }
 
 fn error(group: &Group, idx: usize) -> Option<String> {
-    group.rules[idx].status().last().and_then(|last| last.error.clone())
+    group.rules[idx]
+        .status()
+        .last()
+        .and_then(|last| last.error.clone())
 }
 
 #[test]
@@ -202,13 +290,22 @@ fn a_recording_rule_writes_its_result_and_ends_series_that_vanish() {
     assert_eq!(fake.take_written(), ["r{a=1,x=y} 5@0", "r{a=2,x=y} 6@0"]);
     fake.set("e", Ok(vec![("m a=2", 7.0)]));
     evaluate(&group, &fake, MINUTE);
-    assert_eq!(fake.take_written(), ["r{a=2,x=y} 7@60", "r{a=1,x=y} stale@60"]);
+    assert_eq!(
+        fake.take_written(),
+        ["r{a=2,x=y} 7@60", "r{a=1,x=y} stale@60"]
+    );
     evaluate(&group, &fake, 2 * MINUTE);
     assert_eq!(fake.take_written(), ["r{a=2,x=y} 7@120"]);
     fake.set("e", Ok(vec![("a a=1", 1.0), ("b a=1", 1.0)]));
     evaluate(&group, &fake, 3 * MINUTE);
-    assert_eq!(error(&group, 0).unwrap(), "vector contains metrics with the same labelset after applying rule labels");
-    assert!(fake.take_written().is_empty(), "a failed evaluation ends no series");
+    assert_eq!(
+        error(&group, 0).unwrap(),
+        "vector contains metrics with the same labelset after applying rule labels"
+    );
+    assert!(
+        fake.take_written().is_empty(),
+        "a failed evaluation ends no series"
+    );
 }
 
 #[test]
@@ -218,10 +315,17 @@ fn a_long_evaluation_lets_other_work_run_before_its_result_is_written() {
     for (rule, n_yields) in [("{record: r, expr: e}", 1), ("{alert: A, expr: e}", 2)] {
         let group = group(rule);
         evaluate(&group, &fake, 0);
-        assert_eq!((error(&group, 0), fake.n_yields.load(Ordering::Relaxed)), (None, n_yields));
+        assert_eq!(
+            (error(&group, 0), fake.n_yields.load(Ordering::Relaxed)),
+            (None, n_yields)
+        );
     }
     scheduler::pause();
-    assert_eq!(fake.n_yields.load(Ordering::Relaxed), 2, "this thread is no longer in the background");
+    assert_eq!(
+        fake.n_yields.load(Ordering::Relaxed),
+        2,
+        "this thread is no longer in the background"
+    );
 }
 
 #[test]
@@ -241,7 +345,10 @@ fn the_query_offset_moves_samples_but_not_alert_times() {
     evaluate(&group, &fake, 0);
     assert_eq!(
         fake.take_written(),
-        ["ALERTS{a=1,alertname=A,alertstate=firing} 1@-30", "ALERTS_FOR_STATE{a=1,alertname=A} 1000000@-30"]
+        [
+            "ALERTS{a=1,alertname=A,alertstate=firing} 1@-30",
+            "ALERTS_FOR_STATE{a=1,alertname=A} 1000000@-30"
+        ]
     );
     assert_eq!(fake.take_sent(), ["1: 0..240"]);
 }
@@ -281,7 +388,13 @@ fn an_alert_is_pending_then_firing_then_resolved() {
             .map(|line| line.replace(",alertname=A", ""))
             .collect::<Vec<_>>()
     };
-    assert_eq!(of(1), ["ALERTS{a=1,alertstate=pending,s=x} stale@60", "ALERTS_FOR_STATE{a=1,s=x} stale@60"]);
+    assert_eq!(
+        of(1),
+        [
+            "ALERTS{a=1,alertstate=pending,s=x} stale@60",
+            "ALERTS_FOR_STATE{a=1,s=x} stale@60"
+        ]
+    );
     assert_eq!(
         of(4),
         [
@@ -304,7 +417,14 @@ fn keep_firing_for_delays_the_end() {
         (5, false, "1:firing"),
         (6, false, "1:inactive"),
     ] {
-        fake.set("e", if matches { Ok(vec![("m a=1", 5.0)]) } else { Ok(vec![]) });
+        fake.set(
+            "e",
+            if matches {
+                Ok(vec![("m a=1", 5.0)])
+            } else {
+                Ok(vec![])
+            },
+        );
         evaluate(&group, &fake, minute * MINUTE);
         assert_eq!(states(&group), expect, "minute {minute}");
     }
@@ -324,13 +444,26 @@ fn a_failed_evaluation_resolves_nothing_and_firing_alerts_are_sent_again() {
             evaluate(&group, &fake, minute * MINUTE);
         }
         assert_eq!(states(&group), "1:firing");
-        let ends: Vec<String> = (1..=5).map(|i| format!("1: 0..{}", i * 2 * MINUTE + 240)).collect();
+        let ends: Vec<String> = (1..=5)
+            .map(|i| format!("1: 0..{}", i * 2 * MINUTE + 240))
+            .collect();
         assert_eq!(fake.take_sent(), ends);
         let status = group.rules[0].status();
         assert_eq!(status.health, Health::Bad);
-        assert!(error(&group, 0).unwrap().contains(if failure == "panic" { "panicked" } else { "boom" }));
-        assert_eq!((group.status().n_evaluations, group.status().n_failures), (22, 10));
-        let n_recorded = fake.take_written().iter().filter(|line| line.starts_with("r{")).count();
+        assert!(error(&group, 0).unwrap().contains(if failure == "panic" {
+            "panicked"
+        } else {
+            "boom"
+        }));
+        assert_eq!(
+            (group.status().n_evaluations, group.status().n_failures),
+            (22, 10)
+        );
+        let n_recorded = fake
+            .take_written()
+            .iter()
+            .filter(|line| line.starts_with("r{"))
+            .count();
         assert_eq!(n_recorded, 11, "the other rule is evaluated");
     }
 }
@@ -344,11 +477,20 @@ fn limits_fail_the_evaluation_and_change_no_alert() {
     fake.set("e", Ok(vec![("m a=1", 5.0), ("m a=2", 5.0)]));
     evaluate(&group, &fake, MINUTE);
     assert_eq!(states(&group), "1:firing");
-    assert_eq!(error(&group, 0).unwrap(), "exceeded limit of 1 with 2 alerts");
-    assert_eq!(error(&group, 1).unwrap(), "exceeded limit of 1 with 2 series");
+    assert_eq!(
+        error(&group, 0).unwrap(),
+        "exceeded limit of 1 with 2 alerts"
+    );
+    assert_eq!(
+        error(&group, 1).unwrap(),
+        "exceeded limit of 1 with 2 series"
+    );
     fake.set("e", Ok(vec![("x a=1", 5.0), ("y a=1", 5.0)]));
     evaluate(&group, &fake, 2 * MINUTE);
-    assert_eq!(error(&group, 0).unwrap(), "vector contains metrics with the same labelset after applying alert labels");
+    assert_eq!(
+        error(&group, 0).unwrap(),
+        "vector contains metrics with the same labelset after applying alert labels"
+    );
 }
 
 #[test]
@@ -364,10 +506,21 @@ fn all_rules_together_have_a_maximum_of_alerts() {
     fake.set("e", Ok(vec![("m a=1", 5.0), ("m a=2", 5.0)]));
     evaluate(&group, &fake, MINUTE);
     let errors: Vec<String> = (0..2).filter_map(|idx| error(&group, idx)).collect();
-    assert_eq!(errors, ["4 alerts of all rules exceed the limit of 3 (--rules.alerts-max)"]);
+    assert_eq!(
+        errors,
+        ["4 alerts of all rules exceed the limit of 3 (--rules.alerts-max)"]
+    );
     assert_eq!(alerts_max.used(), 3);
-    let (reloaded, _) = set_of(&set, &text.replace("name: g,", "name: g, interval: 2m,"), &alerts_max);
-    assert_eq!(alerts_max.used(), 3, "alerts that another rule takes over count once");
+    let (reloaded, _) = set_of(
+        &set,
+        &text.replace("name: g,", "name: g, interval: 2m,"),
+        &alerts_max,
+    );
+    assert_eq!(
+        alerts_max.used(),
+        3,
+        "alerts that another rule takes over count once"
+    );
     drop((set, group));
     assert_eq!(alerts_max.used(), 3);
     drop(reloaded);
@@ -377,14 +530,18 @@ fn all_rules_together_have_a_maximum_of_alerts() {
 #[test]
 fn too_many_alerts_fail_before_their_templates_are_expanded() {
     let fake = Fake::default();
-    let text = "groups: [{name: g, rules: [{alert: A, expr: e, labels: {l: '{{ query \"q\" | len }}'}}]}]";
+    let text =
+        "groups: [{name: g, rules: [{alert: A, expr: e, labels: {l: '{{ query \"q\" | len }}'}}]}]";
     let (set, _) = set_of(&RuleSet::default(), text, &Arc::new(AlertsMax::new(1)));
     let group = set.groups().next().unwrap();
     fake.set("e", Ok(vec![("m a=1", 5.0), ("m a=2", 5.0)]));
     // An expansion would end the evaluation with another error.
     fake.set("q", Err("panic"));
     evaluate(group, &fake, 0);
-    assert_eq!(error(group, 0).unwrap(), "2 alerts of all rules exceed the limit of 1 (--rules.alerts-max)");
+    assert_eq!(
+        error(group, 0).unwrap(),
+        "2 alerts of all rules exceed the limit of 1 (--rules.alerts-max)"
+    );
 }
 
 #[test]
@@ -396,7 +553,11 @@ fn rejected_samples_are_an_error_but_rejected_markers_are_not() {
     fake.rejected.lock().push("r");
     evaluate(&group, &fake, MINUTE);
     assert_eq!(error(&group, 0).unwrap(), "too old sample");
-    assert_eq!(group.status().n_failures, 0, "as in Prometheus, the evaluation itself has succeeded");
+    assert_eq!(
+        group.status().n_failures,
+        0,
+        "as in Prometheus, the evaluation itself has succeeded"
+    );
     fake.set("e", Ok(vec![]));
     evaluate(&group, &fake, 2 * MINUTE);
     assert_eq!(error(&group, 0), None);
@@ -435,7 +596,11 @@ fn only_duplicates_are_no_failure_of_a_repeated_evaluation() {
         let group = group("{record: r, expr: e}");
         fake.set("e", Ok(vec![("m a=1", 5.0)]));
         group.evaluate(Time::from_seconds(T0), mode, &fake, &settings());
-        assert_eq!(error(&group, 0).as_deref(), expect, "{mode:?} {is_duplicate}");
+        assert_eq!(
+            error(&group, 0).as_deref(),
+            expect,
+            "{mode:?} {is_duplicate}"
+        );
     }
 }
 
@@ -451,8 +616,18 @@ fn labels_and_annotations_are_expanded_and_an_error_fails_no_rule() {
     evaluate(&group, &fake, 0);
     let alert = group.rules[0].status().alerts.remove(0);
     assert_eq!(alert.labels.get("l"), Some("a is 1"));
-    assert_eq!((alert.annotations["x"].as_str(), alert.annotations["q"].as_str()), ("5 |http://varve", "9"));
-    assert!(alert.annotations["bad"].starts_with("<error expanding template: "), "{}", alert.annotations["bad"]);
+    assert_eq!(
+        (
+            alert.annotations["x"].as_str(),
+            alert.annotations["q"].as_str()
+        ),
+        ("5 |http://varve", "9")
+    );
+    assert!(
+        alert.annotations["bad"].starts_with("<error expanding template: "),
+        "{}",
+        alert.annotations["bad"]
+    );
     assert_eq!(error(&group, 0), None);
 }
 
@@ -462,7 +637,10 @@ fn a_dry_run_writes_and_sends_nothing_and_a_catch_up_sends_nothing() {
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
     let dry = group_with("state: dry_run,", "{alert: A, expr: e}");
     evaluate(&dry, &fake, 0);
-    assert_eq!((states(&dry).as_str(), fake.take_written().len()), ("1:firing", 0));
+    assert_eq!(
+        (states(&dry).as_str(), fake.take_written().len()),
+        ("1:firing", 0)
+    );
     assert!(fake.take_sent().is_empty());
     let group = group("{alert: A, expr: e}");
     group.evaluate(Time::from_seconds(T0), Mode::CatchUp, &fake, &settings());
@@ -481,7 +659,10 @@ fn the_newest_evaluations_and_the_costs_are_kept() {
     }
     let status = group.rules[0].status();
     assert_eq!(status.evaluations.len(), EVALUATIONS_KEPT);
-    assert_eq!(status.evaluations[0].tick, Time::from_seconds(T0 + 5 * MINUTE));
+    assert_eq!(
+        status.evaluations[0].tick,
+        Time::from_seconds(T0 + 5 * MINUTE)
+    );
     assert_eq!((status.costs.n_samples, status.costs.bytes), (75, 2500));
     assert!(status.has_matched && !group.rules[1].status().has_matched);
 }

@@ -33,7 +33,11 @@ pub(super) fn print_alerts(alerts: &[AlertTexts]) -> String {
         return "[]".to_owned();
     }
     let print = |(i, alert): (usize, &AlertTexts)| {
-        let texts = format!("\nLabels:{}\nAnnotations:{}", print_texts(&alert.labels), print_texts(&alert.annotations));
+        let texts = format!(
+            "\nLabels:{}\nAnnotations:{}",
+            print_texts(&alert.labels),
+            print_texts(&alert.annotations)
+        );
         format!("{i}:{}", indented(&texts, "  "))
     };
     let alerts: Vec<_> = alerts.iter().enumerate().map(print).collect();
@@ -48,7 +52,10 @@ fn print_texts(texts: &Texts) -> String {
             format!("{}={}", quoted(name), quoted(text))
         }
     };
-    format!("{{{}}}", texts.iter().map(pair).collect::<Vec<_>>().join(", "))
+    format!(
+        "{{{}}}",
+        texts.iter().map(pair).collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// Indents all lines except the first.
@@ -59,16 +66,33 @@ pub(super) fn indented(text: &str, indent: &str) -> String {
 /// Returns the lines that only one of two texts has, with `-` and `+`.
 pub(super) fn print_difference(expected: &str, found: &str) -> String {
     let (expected, found): (Vec<_>, Vec<_>) = (expected.lines().collect(), found.lines().collect());
-    let missing = expected.iter().filter(|line| !found.contains(line)).map(|line| format!("- {}", line.trim()));
-    let added = found.iter().filter(|line| !expected.contains(line)).map(|line| format!("+ {}", line.trim()));
+    let missing = expected
+        .iter()
+        .filter(|line| !found.contains(line))
+        .map(|line| format!("- {}", line.trim()));
+    let added = found
+        .iter()
+        .filter(|line| !expected.contains(line))
+        .map(|line| format!("+ {}", line.trim()));
     missing.chain(added).collect::<Vec<_>>().join("\n")
 }
 
 impl ParsedSample {
     pub(super) fn of(sample: VectorSample) -> Self {
-        let histogram = sample.histogram.map(|histogram| histogram.test_expression()).unwrap_or_default();
-        let value = if histogram.is_empty() { sample.point.value } else { 0.0 };
-        Self { labels: sample.labels, value, histogram }
+        let histogram = sample
+            .histogram
+            .map(|histogram| histogram.test_expression())
+            .unwrap_or_default();
+        let value = if histogram.is_empty() {
+            sample.point.value
+        } else {
+            0.0
+        };
+        Self {
+            labels: sample.labels,
+            value,
+            histogram,
+        }
     }
 
     /// Parses an expected sample.
@@ -77,20 +101,35 @@ impl ParsedSample {
     /// The labels or the histogram are malformed.
     pub(super) fn parse(expected: &ExpectedSample, features: &Features) -> Result<Self, String> {
         let failed = |error| format!("labels {}: {error}", quoted(&expected.labels));
-        let labels = parse_metric(&expected.labels, features).map_err(|error| failed(error.to_string()))?;
+        let labels =
+            parse_metric(&expected.labels, features).map_err(|error| failed(error.to_string()))?;
         let mut histogram = String::new();
         if !expected.histogram.is_empty() {
             let sequence = parse(&format!(" {}", expected.histogram)).map_err(failed)?;
             match &sequence.values[..] {
                 [Some(Item::Histogram(literal))] => {
-                    histogram = varve_query::histogram::FloatHistogram::from(&literal.histogram).test_expression();
+                    histogram = varve_query::histogram::FloatHistogram::from(&literal.histogram)
+                        .test_expression();
                 }
-                [_] => return Err(failed(format!("expected histogram, got {}", expected.histogram))),
+                [_] => {
+                    return Err(failed(format!(
+                        "expected histogram, got {}",
+                        expected.histogram
+                    )));
+                }
                 values => return Err(failed(format!("expected 1 value, got {}", values.len()))),
             }
         }
-        let value = if histogram.is_empty() { expected.value } else { 0.0 };
-        Ok(Self { labels, value, histogram })
+        let value = if histogram.is_empty() {
+            expected.value
+        } else {
+            0.0
+        };
+        Ok(Self {
+            labels,
+            value,
+            histogram,
+        })
     }
 }
 
@@ -102,7 +141,8 @@ pub(super) fn sort(samples: &mut [ParsedSample]) {
 /// Returns `true` if the samples are the same. With `is_fuzzy`, values may be neighboring floats.
 pub(super) fn are_equal(expected: &[ParsedSample], found: &[ParsedSample], is_fuzzy: bool) -> bool {
     let is_equal = |(a, b): (&ParsedSample, &ParsedSample)| {
-        let neighbors = is_fuzzy && (a.value.next_up() == b.value || a.value.next_down() == b.value);
+        let neighbors =
+            is_fuzzy && (a.value.next_up() == b.value || a.value.next_down() == b.value);
         a.labels == b.labels && a.histogram == b.histogram && (a.value == b.value || neighbors)
     };
     expected.len() == found.len() && expected.iter().zip(found).all(is_equal)
@@ -114,7 +154,11 @@ pub(super) fn print_samples(samples: &[ParsedSample]) -> String {
         return "nil".to_owned();
     }
     let print = |sample: &ParsedSample| match sample.histogram.as_str() {
-        "" => format!("{} {}", sample.labels, scientific(sample.value).replace('e', "E")),
+        "" => format!(
+            "{} {}",
+            sample.labels,
+            scientific(sample.value).replace('e', "E")
+        ),
         histogram => format!("{} {histogram}", sample.labels),
     };
     samples.iter().map(print).collect::<Vec<_>>().join(", ")

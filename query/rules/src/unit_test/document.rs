@@ -76,7 +76,8 @@ impl TestFile {
         // As in Prometheus, further documents are ignored.
         let document = serde_yaml_ng::Deserializer::from_str(text).next();
         let file = document.map_or_else(|| Ok(Ordered(Self::default())), Ordered::deserialize);
-        file.map(|Ordered(file)| file).map_err(|error| error.to_string())
+        file.map(|Ordered(file)| file)
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -187,14 +188,18 @@ fn unknown<T, E: Error>(key: &str) -> Result<T, E> {
 }
 
 fn next_texts<'de, A: MapAccess<'de>>(values: &mut A) -> Result<Vec<String>, A::Error> {
-    let texts = values.next_value::<Option<Vec<Text>>>()?.unwrap_or_default();
+    let texts = values
+        .next_value::<Option<Vec<Text>>>()?
+        .unwrap_or_default();
     Ok(texts.into_iter().map(|Text(text)| text).collect())
 }
 
 /// Reads a duration in milliseconds. Null is 0.
 fn next_duration<'de, A: MapAccess<'de>>(values: &mut A) -> Result<i64, A::Error> {
     let text = values.next_value::<Option<String>>()?;
-    text.map_or(Ok(0), |text| parse_duration(&text).map_err(A::Error::custom))
+    text.map_or(Ok(0), |text| {
+        parse_duration(&text).map_err(A::Error::custom)
+    })
 }
 
 /// A scalar as serde reads it.

@@ -19,15 +19,23 @@ pub struct Literal {
 }
 
 impl Literal {
-    /// Returns the histogram with the counter reset hint that Prometheus' storage computes when it appends the
-    /// histogram after `before`. Varve stores the hint of the sender.
+    /// Returns the histogram with the counter reset hint that Prometheus' storage computes when it
+    /// appends the histogram after `before`. Varve stores the hint of the sender.
     #[must_use]
     pub fn appended_after(&self, before: Option<&Histogram>) -> Histogram {
         let mut histogram = self.histogram.clone();
-        if matches!(histogram.reset_hint, ResetHint::Unknown | ResetHint::NoReset) {
+        if matches!(
+            histogram.reset_hint,
+            ResetHint::Unknown | ResetHint::NoReset
+        ) {
             let counter = before.filter(|before| before.reset_hint != ResetHint::Gauge);
-            let continues = |before| FloatHistogram::from(&histogram).continues(&FloatHistogram::from(before));
-            let known = if counter.is_some_and(continues) { ResetHint::NoReset } else { ResetHint::Unknown };
+            let continues =
+                |before| FloatHistogram::from(&histogram).continues(&FloatHistogram::from(before));
+            let known = if counter.is_some_and(continues) {
+                ResetHint::NoReset
+            } else {
+                ResetHint::Unknown
+            };
             histogram.reset_hint = known;
         }
         histogram
@@ -76,7 +84,8 @@ impl Fields {
             // As in Prometheus, the higher bits are lost.
             "schema" => {
                 let schema = scanner.integer()? as i32;
-                self.histogram.schema = i8::try_from(schema).map_err(|_| format!("invalid schema {schema}"))?;
+                self.histogram.schema =
+                    i8::try_from(schema).map_err(|_| format!("invalid schema {schema}"))?;
             }
             "count" => self.count = scanner.histogram_number()?,
             "sum" => self.histogram.sum = scanner.histogram_number()?,
@@ -95,12 +104,27 @@ impl Fields {
     }
 
     fn literal(self) -> Literal {
-        let Self { mut histogram, hint, count, zero_count, sides: [positive, negative], offsets } = self;
+        let Self {
+            mut histogram,
+            hint,
+            count,
+            zero_count,
+            sides: [positive, negative],
+            offsets,
+        } = self;
         histogram.positive_spans = span(offsets[0], &positive);
         histogram.negative_spans = span(offsets[1], &negative);
-        histogram.counts = HistogramCounts::Float { count, zero_count, positive, negative };
+        histogram.counts = HistogramCounts::Float {
+            count,
+            zero_count,
+            positive,
+            negative,
+        };
         histogram.reset_hint = hint.unwrap_or_default();
-        Literal { histogram, has_hint: hint.is_some() }
+        Literal {
+            histogram,
+            has_hint: hint.is_some(),
+        }
     }
 }
 
@@ -126,7 +150,11 @@ fn list(scanner: &mut Scanner<'_>) -> Result<Vec<f64>, String> {
 #[must_use]
 pub fn span(offset: i32, counts: &[f64]) -> Vec<BucketSpan> {
     let length = counts.len() as u32;
-    if length == 0 { Vec::new() } else { vec![BucketSpan { offset, length }] }
+    if length == 0 {
+        Vec::new()
+    } else {
+        vec![BucketSpan { offset, length }]
+    }
 }
 
 fn hint(text: &str) -> Result<ResetHint, String> {

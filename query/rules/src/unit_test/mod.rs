@@ -4,8 +4,8 @@
 //! text -> TestFile -> run: load samples (sequence), evaluate groups (store), compare alerts and samples
 //! ```
 //!
-//! Used by `varve test rules`. Groups are evaluated by the code of the server, against a [`Db`] that the caller opens.
-//! Evaluation order, verdicts and messages are those of promtool 3.16.
+//! Used by `varve test rules`. Groups are evaluated by the code of the server, against a [`Db`]
+//! that the caller opens. Evaluation order, verdicts and messages are those of promtool 3.16.
 
 mod compare;
 mod document;
@@ -59,25 +59,51 @@ impl TestFile {
     ///
     /// # Errors
     /// The order of evaluation names a group twice.
-    pub fn run(&self, rule_files: &[(String, String)], settings: &Settings<'_>) -> Result<Vec<TestResult>, String> {
+    pub fn run(
+        &self,
+        rule_files: &[(String, String)],
+        settings: &Settings<'_>,
+    ) -> Result<Vec<TestResult>, String> {
         let mut order = BTreeMap::new();
         for (name, position) in self.group_eval_order.iter().zip(0..) {
             if order.insert(name.as_str(), position).is_some() {
                 return Err(format!("group name repeated in evaluation order: {name}"));
             }
         }
-        let interval_ms = if self.evaluation_interval == 0 { EVALUATION_INTERVAL_MS } else { self.evaluation_interval };
+        let interval_ms = if self.evaluation_interval == 0 {
+            EVALUATION_INTERVAL_MS
+        } else {
+            self.evaluation_interval
+        };
         let is_selected = |group: &&TestGroup| (settings.selects)(&group.name);
-        let results = self.tests.iter().enumerate().filter(|(_, group)| is_selected(group)).map(|(i, group)| {
-            let name = if group.name.is_empty() { format!("unnamed#{i}") } else { group.name.clone() };
-            let context =
-                run::Context { order: &order, interval_ms, is_fuzzy: self.fuzzy_compare, rule_files, settings };
-            let (failures, dump) = match run::run(group, &context) {
-                Ok(outcome) => outcome,
-                Err(failures) => (failures, None),
-            };
-            TestResult { name, failures, dump }
-        });
+        let results = self
+            .tests
+            .iter()
+            .enumerate()
+            .filter(|(_, group)| is_selected(group))
+            .map(|(i, group)| {
+                let name = if group.name.is_empty() {
+                    format!("unnamed#{i}")
+                } else {
+                    group.name.clone()
+                };
+                let context = run::Context {
+                    order: &order,
+                    interval_ms,
+                    is_fuzzy: self.fuzzy_compare,
+                    rule_files,
+                    settings,
+                };
+                let (failures, dump) = match run::run(group, &context) {
+                    Ok(outcome) => outcome,
+                    Err(failures) => (failures, None),
+                };
+                TestResult {
+                    name,
+                    failures,
+                    dump,
+                }
+            });
         Ok(results.collect())
     }
 }

@@ -10,7 +10,9 @@ use varve_promql::duration::print_duration;
 use varve_promql::quote::quoted;
 use varve_query::{Engine, EngineOptions, Value};
 
-use super::compare::{self, AlertTexts, ParsedSample, indented, print_alerts, print_difference, print_samples};
+use super::compare::{
+    self, AlertTexts, ParsedSample, indented, print_alerts, print_difference, print_samples,
+};
 use super::sequence;
 use super::store::{Input, Store};
 use super::{AlertTest, ExprTest, Settings, TestGroup};
@@ -39,11 +41,18 @@ const EVALUATIONS_MAX: i64 = 10_000_000;
 ///
 /// # Errors
 /// The failures, if the group cannot run to its end.
-pub(super) fn run(test: &TestGroup, context: &Context<'_>) -> Result<(Vec<String>, Option<String>), Vec<String>> {
+pub(super) fn run(
+    test: &TestGroup,
+    context: &Context<'_>,
+) -> Result<(Vec<String>, Option<String>), Vec<String>> {
     let mut run = Run::new(test, context)?;
     let mut failures = Vec::new();
     run.evaluate_rules(&mut failures)?;
-    failures.extend(test.promql_expr_test.iter().filter_map(|test| run.check_expr(test).err()));
+    failures.extend(
+        test.promql_expr_test
+            .iter()
+            .filter_map(|test| run.check_expr(test).err()),
+    );
     let dump = context.settings.debug.then(|| run.dump());
     Ok((failures, dump))
 }
@@ -60,7 +69,11 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(test: &'a TestGroup, context: &'a Context<'a>) -> Result<Self, Vec<String>> {
         let one = |error: String| vec![error];
-        let interval_ms = if test.interval == 0 { context.interval_ms } else { test.interval };
+        let interval_ms = if test.interval == 0 {
+            context.interval_ms
+        } else {
+            test.interval
+        };
         let start_ms = match &test.start_timestamp {
             None => 0,
             Some(text) => (context.settings.parse_time)(text).map_err(one)?,
@@ -79,25 +92,52 @@ impl<'a> Run<'a> {
         let settings = group::Settings {
             query_offset: Duration::ZERO,
             resend_delay: Duration::ZERO,
-            restore: RestoreOptions { outage_tolerance: Duration::ZERO, grace_period: Duration::ZERO },
+            restore: RestoreOptions {
+                outage_tolerance: Duration::ZERO,
+                grace_period: Duration::ZERO,
+            },
             external_labels: test.external_labels.clone(),
             external_url: test.external_url.clone(),
             threads: None,
         };
         let groups = groups(context, Duration::from_millis(interval_ms.max(1) as u64))?;
-        let store = Store { db, engine, start_ms, interval_ms, series };
-        Ok(Self { test, context, store, groups, settings, start_ms })
+        let store = Store {
+            db,
+            engine,
+            start_ms,
+            interval_ms,
+            series,
+        };
+        Ok(Self {
+            test,
+            context,
+            store,
+            groups,
+            settings,
+            start_ms,
+        })
     }
 
     /// Evaluates all groups at all times, and checks alerts at the times of their tests.
     fn evaluate_rules(&mut self, failures: &mut Vec<String>) -> Result<(), Vec<String>> {
         let alert_times = self.test.alert_rule_test.iter().map(|test| test.eval_time);
         let times: BTreeSet<i64> = alert_times.clone().collect();
-        let last_ms =
-            alert_times.chain(self.test.promql_expr_test.iter().map(|test| test.eval_time)).max().unwrap_or(0);
-        if let Some(unnamed) = self.test.alert_rule_test.iter().find(|test| test.alertname.is_empty()) {
+        let last_ms = alert_times
+            .chain(self.test.promql_expr_test.iter().map(|test| test.eval_time))
+            .max()
+            .unwrap_or(0);
+        if let Some(unnamed) = self
+            .test
+            .alert_rule_test
+            .iter()
+            .find(|test| test.alertname.is_empty())
+        {
             let group = &self.test.name;
-            let group = if group.is_empty() { String::new() } else { format!(" (in TestGroup {group})") };
+            let group = if group.is_empty() {
+                String::new()
+            } else {
+                format!(" (in TestGroup {group})")
+            };
             let time = print_duration(unnamed.eval_time);
             return Err(vec![format!(
                 "an item under alert_rule_test misses required attribute alertname at eval_time {time}{group}"
@@ -119,7 +159,11 @@ impl<'a> Run<'a> {
                 return Err(std::mem::take(failures));
             }
             for &time_ms in times.range(after_ms..after_ms + interval_ms) {
-                let tests = self.test.alert_rule_test.iter().filter(|test| test.eval_time == time_ms);
+                let tests = self
+                    .test
+                    .alert_rule_test
+                    .iter()
+                    .filter(|test| test.eval_time == time_ms);
                 failures.extend(tests.filter_map(|test| self.check_alerts(test).err()));
             }
         }
@@ -130,12 +174,20 @@ impl<'a> Run<'a> {
     fn evaluate_groups(&self, now_ms: i64) -> Vec<String> {
         let mut errors = Vec::new();
         for group in &self.groups {
-            group.evaluate(Time::from_ms(now_ms), Mode::Live, &self.store, &self.settings);
+            group.evaluate(
+                Time::from_ms(now_ms),
+                Mode::Live,
+                &self.store,
+                &self.settings,
+            );
             for rule in &group.rules {
                 if let Some(error) = rule.last_error() {
                     let time = Duration::from_millis(now_ms.max(0) as u64);
                     let time = varve_template::print_duration(time);
-                    errors.push(format!("    rule: {}, time: {time}, err: {error}", rule.definition.name));
+                    errors.push(format!(
+                        "    rule: {}, time: {time}, err: {error}",
+                        rule.definition.name
+                    ));
                 }
             }
         }
@@ -144,18 +196,28 @@ impl<'a> Run<'a> {
 
     fn check_alerts(&self, test: &AlertTest) -> Result<(), String> {
         let rules = self.groups.iter().flat_map(|group| &group.rules);
-        let rules = rules.filter(|rule| rule.is_alerting() && rule.definition.name == test.alertname);
-        let firing = rules.flat_map(|rule| rule.status().alerts).filter(|alert| alert.state == AlertState::Firing);
+        let rules =
+            rules.filter(|rule| rule.is_alerting() && rule.definition.name == test.alertname);
+        let firing = rules
+            .flat_map(|rule| rule.status().alerts)
+            .filter(|alert| alert.state == AlertState::Firing);
         let mut found: Vec<_> = firing
             .map(|alert| AlertTexts {
-                labels: alert.labels.iter().map(|(name, text)| (name.to_owned(), text.to_owned())).collect(),
+                labels: alert
+                    .labels
+                    .iter()
+                    .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                    .collect(),
                 annotations: (*alert.annotations).clone(),
             })
             .collect();
         let expect = |alert: &super::ExpectedAlert| {
             let mut labels = alert.exp_labels.clone();
             labels.insert(ALERT_NAME.to_owned(), test.alertname.clone());
-            AlertTexts { labels, annotations: alert.exp_annotations.clone() }
+            AlertTexts {
+                labels,
+                annotations: alert.exp_annotations.clone(),
+            }
         };
         let mut expected: Vec<_> = test.exp_alerts.iter().map(expect).collect();
         found.sort();
@@ -163,24 +225,46 @@ impl<'a> Run<'a> {
         if found == expected {
             return Ok(());
         }
-        let name = if self.test.name.is_empty() { String::new() } else { format!("    name: {},\n", self.test.name) };
-        let [expected, found] =
-            [print_alerts(&expected), print_alerts(&found)].map(|text| indented(&text, "            "));
-        let place = format!("{name}    alertname: {}, time: {}, \n", test.alertname, print_duration(test.eval_time));
+        let name = if self.test.name.is_empty() {
+            String::new()
+        } else {
+            format!("    name: {},\n", self.test.name)
+        };
+        let [expected, found] = [print_alerts(&expected), print_alerts(&found)]
+            .map(|text| indented(&text, "            "));
+        let place = format!(
+            "{name}    alertname: {}, time: {}, \n",
+            test.alertname,
+            print_duration(test.eval_time)
+        );
         Err(if self.context.settings.diff {
-            place + &format!("        diff: {}", indented(&print_difference(&expected, &found), "            "))
+            place
+                + &format!(
+                    "        diff: {}",
+                    indented(&print_difference(&expected, &found), "            ")
+                )
         } else {
             place + &format!("        exp:{expected}, \n        got:{found}")
         })
     }
 
     fn check_expr(&self, test: &ExprTest) -> Result<(), String> {
-        let place = format!("    expr: {}, time: {},", quoted(&test.expr), print_duration(test.eval_time));
+        let place = format!(
+            "    expr: {}, time: {},",
+            quoted(&test.expr),
+            print_duration(test.eval_time)
+        );
         let failed = |error| format!("{place} err: {error}");
-        let found = self.store.evaluate(&test.expr, self.start_ms + test.eval_time).map_err(failed)?;
+        let found = self
+            .store
+            .evaluate(&test.expr, self.start_ms + test.eval_time)
+            .map_err(failed)?;
         let mut found: Vec<_> = found.into_iter().map(ParsedSample::of).collect();
         let features = &self.context.settings.features;
-        let expected = test.exp_samples.iter().map(|expected| ParsedSample::parse(expected, features));
+        let expected = test
+            .exp_samples
+            .iter()
+            .map(|expected| ParsedSample::parse(expected, features));
         let expected = expected.collect::<Result<Vec<_>, _>>();
         let mut expected = expected.map_err(failed)?;
         compare::sort(&mut found);
@@ -188,13 +272,20 @@ impl<'a> Run<'a> {
         if compare::are_equal(&expected, &found, self.context.is_fuzzy) {
             return Ok(());
         }
-        Err(format!("{place}\n        exp: {}\n        got: {}", print_samples(&expected), print_samples(&found)))
+        Err(format!(
+            "{place}\n        exp: {}\n        got: {}",
+            print_samples(&expected),
+            print_samples(&found)
+        ))
     }
 
     /// Returns all samples of input series and rules.
     fn dump(&self) -> String {
         let times = self.test.alert_rule_test.iter().map(|test| test.eval_time);
-        let last_ms = times.chain(self.test.promql_expr_test.iter().map(|test| test.eval_time)).max().unwrap_or(0);
+        let last_ms = times
+            .chain(self.test.promql_expr_test.iter().map(|test| test.eval_time))
+            .max()
+            .unwrap_or(0);
         let range_ms = (last_ms / 1000 + 1) * 1000;
         let expr = format!("{{__name__=~\".+\"}}[{}]", print_duration(range_ms));
         let mut out = String::new();
@@ -213,31 +304,66 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Returns the input series. As in promtool, each is a line of a text that ends at an empty line or a comment. Of
-/// several series with the same labels, the last one counts.
+/// Returns the input series. As in promtool, each is a line of a text that ends at an empty line or
+/// a comment. Of several series with the same labels, the last one counts.
 fn inputs(test: &TestGroup) -> Result<Vec<Input>, String> {
-    let text: String = test.input_series.iter().map(|input| format!("{} {}\n", input.series, input.values)).collect();
-    let lines = text.split('\n').map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with('#'));
+    let text: String = test
+        .input_series
+        .iter()
+        .map(|input| format!("{} {}\n", input.series, input.values))
+        .collect();
+    let lines = text
+        .split('\n')
+        .map(str::trim)
+        .take_while(|line| !line.is_empty() && !line.starts_with('#'));
     let input = |line| {
-        let (labels, sequence) = sequence::parse_series(line).map_err(|error| format!("{line}: {error}"))?;
-        Ok((labels.clone(), Input { labels, sequence, next: 0, last: None }))
+        let (labels, sequence) =
+            sequence::parse_series(line).map_err(|error| format!("{line}: {error}"))?;
+        Ok((
+            labels.clone(),
+            Input {
+                labels,
+                sequence,
+                next: 0,
+                last: None,
+            },
+        ))
     };
-    let inputs = lines.map(input).collect::<Result<BTreeMap<_, _>, String>>()?;
+    let inputs = lines
+        .map(input)
+        .collect::<Result<BTreeMap<_, _>, String>>()?;
     Ok(inputs.into_values().collect())
 }
 
 /// Returns the groups of all rule files, in the order of evaluation.
 fn groups(context: &Context<'_>, interval: Duration) -> Result<Vec<Group>, Vec<String>> {
-    let Settings { features, ignore_unknown_fields, .. } = *context.settings;
-    let options = file::Options { features, ignore_unknown_fields };
+    let Settings {
+        features,
+        ignore_unknown_fields,
+        ..
+    } = *context.settings;
+    let options = file::Options {
+        features,
+        ignore_unknown_fields,
+    };
     let alerts_max = Arc::new(AlertsMax::new(usize::MAX));
     let mut groups = Vec::new();
     for (name, text) in context.rule_files {
         let parsed = file::parse(text, &options);
-        let parsed =
-            parsed.map_err(|errors| errors.iter().map(|error| format!("{name}: {error}")).collect::<Vec<_>>())?;
+        let parsed = parsed.map_err(|errors| {
+            errors
+                .iter()
+                .map(|error| format!("{name}: {error}"))
+                .collect::<Vec<_>>()
+        })?;
         for group in parsed.files.into_iter().flat_map(|file| file.groups) {
-            groups.push(Group::new(name.as_str().into(), group, interval, false, &alerts_max));
+            groups.push(Group::new(
+                name.as_str().into(),
+                group,
+                interval,
+                false,
+                &alerts_max,
+            ));
         }
     }
     groups.sort_by_key(|group| context.order.get(group.name()).copied().unwrap_or(0));

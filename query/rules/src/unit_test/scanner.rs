@@ -65,7 +65,8 @@ impl<'t> Scanner<'t> {
 
     fn unsigned(&mut self) -> Result<usize, String> {
         let text = self.digits()?;
-        text.parse().map_err(|_| format!("not a number of repetitions or an index: {text}"))
+        text.parse()
+            .map_err(|_| format!("not a number of repetitions or an index: {text}"))
     }
 
     /// Reads a number with an optional sign.
@@ -84,14 +85,21 @@ impl<'t> Scanner<'t> {
         if self.0.starts_with('.') {
             return Err(self.unexpected("a digit"));
         }
-        self.number().map(|number| if is_negative { -number } else { number })
+        self.number()
+            .map(|number| if is_negative { -number } else { number })
     }
 
     /// Reads a number without sign, `Inf` or `NaN`.
     fn number(&mut self) -> Result<f64, String> {
         let word = self.word();
-        let is_named = ["inf", "nan"].iter().any(|name| word.eq_ignore_ascii_case(name));
-        let text = if is_named { self.take(word.len()) } else { self.digits()? };
+        let is_named = ["inf", "nan"]
+            .iter()
+            .any(|name| word.eq_ignore_ascii_case(name));
+        let text = if is_named {
+            self.take(word.len())
+        } else {
+            self.digits()?
+        };
         parse_literal(text)
     }
 
@@ -109,7 +117,9 @@ impl<'t> Scanner<'t> {
         }
         // A number of repetitions may follow.
         match bytes.get(len) {
-            Some(next) if next.is_ascii_alphanumeric() && *next != b'x' => Err(self.unexpected("a number")),
+            Some(next) if next.is_ascii_alphanumeric() && *next != b'x' => {
+                Err(self.unexpected("a number"))
+            }
             _ => Ok(self.take(len)),
         }
     }

@@ -34,8 +34,8 @@ const VALUES_MAX: usize = 10_000_000;
 /// # Errors
 /// The first error of the text.
 pub fn parse_series(text: &str) -> Result<(Labels, Sequence), String> {
-    let (labels, values) =
-        varve_promql::parse_description(text, &Features::all()).map_err(|error| error.to_string())?;
+    let (labels, values) = varve_promql::parse_description(text, &Features::all())
+        .map_err(|error| error.to_string())?;
     Ok((labels, parse(values)?))
 }
 
@@ -67,8 +67,15 @@ impl Sequence {
             return self.extend(n, || Ok(None));
         }
         let is_stale = scanner.eat_word("stale");
-        let mut value = if is_stale { f64::from_bits(STALE_NAN_BITS) } else { scanner.signed_number()? };
-        let step = scanner.is_signed().then(|| scanner.signed_number()).transpose()?;
+        let mut value = if is_stale {
+            f64::from_bits(STALE_NAN_BITS)
+        } else {
+            scanner.signed_number()?
+        };
+        let step = scanner
+            .is_signed()
+            .then(|| scanner.signed_number())
+            .transpose()?;
         let n = n_values(scanner, step.is_some())?;
         self.extend(n, || {
             let item = Item::Float(value);
@@ -88,25 +95,45 @@ impl Sequence {
             false => None,
         };
         let n = n_values(scanner, step.is_some())?;
-        let (from, to) = (first.histogram.schema, step.as_ref().map_or(i8::MAX, |step| step.histogram.schema));
+        let (from, to) = (
+            first.histogram.schema,
+            step.as_ref().map_or(i8::MAX, |step| step.histogram.schema),
+        );
         if from > to && n > 1 {
-            return Err(format!("error combining histograms: cannot merge from schema {to} to {from}"));
+            return Err(format!(
+                "error combining histograms: cannot merge from schema {to} to {from}"
+            ));
         }
         let has_hint = step.as_ref().map_or(first.has_hint, |step| step.has_hint);
         let step = step.map(|step| FloatHistogram::from(&step.histogram));
         let (mut value, mut is_first) = (FloatHistogram::from(&first.histogram), true);
         self.extend(n, || {
             if let Some(step) = step.as_ref().filter(|_| !is_first) {
-                let combined = if plus { value.add(step) } else { value.subtract(step) };
+                let combined = if plus {
+                    value.add(step)
+                } else {
+                    value.subtract(step)
+                };
                 combined.map_err(|error| error.to_string())?;
             }
-            let histogram = if is_first { first.histogram.clone() } else { value.to_stored() };
+            let histogram = if is_first {
+                first.histogram.clone()
+            } else {
+                value.to_stored()
+            };
             is_first = is_first && step.is_none();
-            Ok(Some(Item::Histogram(Box::new(Literal { histogram, has_hint }))))
+            Ok(Some(Item::Histogram(Box::new(Literal {
+                histogram,
+                has_hint,
+            }))))
         })
     }
 
-    fn extend(&mut self, n: usize, mut next: impl FnMut() -> Result<Option<Item>, String>) -> Result<(), String> {
+    fn extend(
+        &mut self,
+        n: usize,
+        mut next: impl FnMut() -> Result<Option<Item>, String>,
+    ) -> Result<(), String> {
         if n > VALUES_MAX - self.values.len() {
             return Err(format!("a series has more than {VALUES_MAX} values"));
         }
@@ -117,7 +144,8 @@ impl Sequence {
     }
 }
 
-/// Reads the repetitions after a value, which a step needs. Returns the number of values, the first one included.
+/// Reads the repetitions after a value, which a step needs. Returns the number of values, the first
+/// one included.
 fn n_values(scanner: &mut Scanner<'_>, has_step: bool) -> Result<usize, String> {
     match scanner.repetitions()? {
         Some(n) => Ok(n.saturating_add(1)),
@@ -136,10 +164,17 @@ mod tests {
             None => "_".to_owned(),
             Some(Item::Float(value)) if value.to_bits() == STALE_NAN_BITS => "stale".to_owned(),
             Some(Item::Float(value)) => value.to_string(),
-            Some(Item::Histogram(literal)) => FloatHistogram::from(&literal.histogram).test_expression(),
+            Some(Item::Histogram(literal)) => {
+                FloatHistogram::from(&literal.histogram).test_expression()
+            }
         };
         match parse(&format!(" {text}")) {
-            Ok(sequence) => sequence.values.iter().map(print).collect::<Vec<_>>().join(" "),
+            Ok(sequence) => sequence
+                .values
+                .iter()
+                .map(print)
+                .collect::<Vec<_>>()
+                .join(" "),
             Err(error) => error,
         }
     }
@@ -148,15 +183,27 @@ mod tests {
     fn values_are_parsed_as_in_promtool() {
         for (text, expect) in [
             ("", ""),
-            ("1 -1  +1.5 .5 5. 010 08 1_000 1e3", "1 -1 1.5 0.5 5 8 8 1000 1000"),
+            (
+                "1 -1  +1.5 .5 5. 010 08 1_000 1e3",
+                "1 -1 1.5 0.5 5 8 8 1000 1000",
+            ),
             ("Inf -inf NaN stale _", "inf -inf NaN stale _"),
             ("1x2 _x2 stalex", "unexpected \"stalex\", expected a number"),
             ("1x2 _x2 _x0 _", "1 1 1 _ _ _"),
-            ("1+1x2 -1-.5x1 1e1+1x1 stale+1x1", "1 2 3 -1 -1.5 10 11 stale NaN"),
+            (
+                "1+1x2 -1-.5x1 1e1+1x1 stale+1x1",
+                "1 2 3 -1 -1.5 10 11 stale NaN",
+            ),
             ("{{}}x1", "{{}} {{}}"),
-            ("{{count:1}}+{{count:2}}x2", "{{count:1}} {{count:3}} {{count:5}}"),
+            (
+                "{{count:1}}+{{count:2}}x2",
+                "{{count:1}} {{count:3}} {{count:5}}",
+            ),
             ("{{count:3}}-{{count:1}}x1", "{{count:3}} {{count:2}}"),
-            ("{{schema:1}}+{{}}x2", "error combining histograms: cannot merge from schema 0 to 1"),
+            (
+                "{{schema:1}}+{{}}x2",
+                "error combining histograms: cannot merge from schema 0 to 1",
+            ),
             ("1x99999999", "a series has more than 10000000 values"),
         ] {
             assert_eq!(values(text), expect, "{text}");
@@ -196,7 +243,10 @@ mod tests {
     #[test]
     fn a_series_has_labels_and_values() {
         let (labels, sequence) = parse_series("m{a=\"b\"} 1 2").unwrap();
-        assert_eq!((labels.to_string().as_str(), sequence.values.len()), ("{__name__=\"m\", a=\"b\"}", 2));
+        assert_eq!(
+            (labels.to_string().as_str(), sequence.values.len()),
+            ("{__name__=\"m\", a=\"b\"}", 2)
+        );
         for invalid in ["m[5m] 1", "m {a=\"b\"} 1", "m{a!=\"b\"} 1", "m-x 1", "1"] {
             assert!(parse_series(invalid).is_err(), "{invalid}");
         }

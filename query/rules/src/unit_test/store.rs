@@ -42,7 +42,10 @@ impl Store {
             if input.labels.is_empty() && input.sequence.values.iter().any(Option::is_some) {
                 return Err("empty labelset".to_owned());
             }
-            let handle = self.db.series(&input.labels).map_err(|error| error.to_string())?;
+            let handle = self
+                .db
+                .series(&input.labels)
+                .map_err(|error| error.to_string())?;
             while let Some(value) = input.sequence.values.get(input.next) {
                 let timestamp_ms = self.start_ms + input.next as i64 * self.interval_ms;
                 if timestamp_ms > until_ms {
@@ -52,11 +55,21 @@ impl Store {
                 match value {
                     None => {}
                     &Some(Item::Float(value)) => {
-                        batch.push(handle, Sample { timestamp_ms, value }, 0);
+                        batch.push(
+                            handle,
+                            Sample {
+                                timestamp_ms,
+                                value,
+                            },
+                            0,
+                        );
                         input.last = None;
                     }
                     Some(Item::Histogram(literal)) => {
-                        literal.histogram.validate().map_err(|error| error.to_string())?;
+                        literal
+                            .histogram
+                            .validate()
+                            .map_err(|error| error.to_string())?;
                         let histogram = Arc::new(literal.appended_after(input.last.as_deref()));
                         batch.push_histogram(handle, timestamp_ms, Arc::clone(&histogram), 0);
                         input.last = Some(histogram);
@@ -64,43 +77,83 @@ impl Store {
                 }
             }
         }
-        self.db.append(&mut batch).map_err(|error| error.to_string())?;
-        batch.rejected().first().map_or(Ok(()), |rejected| Err(rejected.reason.to_string()))
+        self.db
+            .append(&mut batch)
+            .map_err(|error| error.to_string())?;
+        batch
+            .rejected()
+            .first()
+            .map_or(Ok(()), |rejected| Err(rejected.reason.to_string()))
     }
 
     /// Evaluates an expression at one time.
     ///
     /// # Errors
     /// The query failed, or its value is neither a vector nor a scalar.
-    pub(super) fn evaluate(&self, expr: &str, timestamp_ms: i64) -> Result<Vec<VectorSample>, String> {
+    pub(super) fn evaluate(
+        &self,
+        expr: &str,
+        timestamp_ms: i64,
+    ) -> Result<Vec<VectorSample>, String> {
         match self.value(expr, timestamp_ms)? {
             Value::Vector(samples) => Ok(samples),
-            Value::Scalar(point) => Ok(vec![VectorSample { labels: Labels::empty(), point, histogram: None }]),
+            Value::Scalar(point) => Ok(vec![VectorSample {
+                labels: Labels::empty(),
+                point,
+                histogram: None,
+            }]),
             _ => Err("rule result is not a vector or scalar".to_owned()),
         }
     }
 
     pub(super) fn value(&self, expr: &str, timestamp_ms: i64) -> Result<Value, String> {
         let request = Request::new(expr, Times::Instant(timestamp_ms));
-        let result = self.engine.run(&self.db, &QueryContext::unbounded(), &request);
-        result.map(|result| result.value).map_err(|error| error.to_string())
+        let result = self
+            .engine
+            .run(&self.db, &QueryContext::unbounded(), &request);
+        result
+            .map(|result| result.value)
+            .map_err(|error| error.to_string())
     }
 }
 
 impl Storage for Store {
     fn query(&self, _from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
-        let samples = self.evaluate(query.expr, query.timestamp_ms).map_err(Failure::new)?;
-        Ok(Answer { samples, ..Answer::default() })
+        let samples = self
+            .evaluate(query.expr, query.timestamp_ms)
+            .map_err(Failure::new)?;
+        Ok(Answer {
+            samples,
+            ..Answer::default()
+        })
     }
 
-    fn append(&self, _from: &RuleRef<'_>, _kind: OutputKind, samples: &[Output]) -> Result<Vec<Rejected>, Failure> {
+    fn append(
+        &self,
+        _from: &RuleRef<'_>,
+        _kind: OutputKind,
+        samples: &[Output],
+    ) -> Result<Vec<Rejected>, Failure> {
         let mut batch = WriteBatch::default();
         let failed = |error: varve_tsdb::Error| Failure::new(error.to_string());
-        for (idx, Output { labels, sample, histogram }) in (0..).zip(samples) {
+        for (
+            idx,
+            Output {
+                labels,
+                sample,
+                histogram,
+            },
+        ) in (0..).zip(samples)
+        {
             let handle = self.db.series(labels).map_err(failed)?;
             match histogram {
                 Some(histogram) => {
-                    batch.push_histogram(handle, sample.timestamp_ms, Arc::new(histogram.to_stored()), idx);
+                    batch.push_histogram(
+                        handle,
+                        sample.timestamp_ms,
+                        Arc::new(histogram.to_stored()),
+                        idx,
+                    );
                 }
                 None => batch.push(handle, *sample, idx),
             }
@@ -114,7 +167,11 @@ impl Storage for Store {
         Ok(rejected.collect())
     }
 
-    fn newest(&self, _matchers: &[Matcher], _range: TimeRange) -> Result<Vec<(Labels, Sample)>, Failure> {
+    fn newest(
+        &self,
+        _matchers: &[Matcher],
+        _range: TimeRange,
+    ) -> Result<Vec<(Labels, Sample)>, Failure> {
         Ok(Vec::new())
     }
 

@@ -1,14 +1,14 @@
 //! Waiting for data: finds out when all samples up to an evaluation time have arrived.
 //!
-//! Each sender reports its progress with every request: the oldest and the newest timestamp. They yield its
-//! newest sample, its arrival lag, and the interval at which it sends newer samples. Reasons:
-//! docs/decisions/rules/0017-rules-wait-for-data.md.
+//! Each sender reports its progress with every request: the oldest and the newest timestamp. They
+//! yield its newest sample, its arrival lag, and the interval at which it sends newer samples.
+//! Reasons: docs/decisions/rules/0017-rules-wait-for-data.md.
 //!
 //! A sender has delivered time `t` if
-//! 1. it has sent a sample at `t` or later, or its next sample is due after `t`: at `t`, its newest sample is younger
-//!    than its usual interval;
-//! 2. its usual arrival lag (p99) has passed since `t`, because other connections of the sender may be slower. The
-//!    backlog of a sender that starts or returns says nothing about its usual lag.
+//! 1. it has sent a sample at `t` or later, or its next sample is due after `t`: at `t`, its newest
+//!    sample is younger than its usual interval;
+//! 2. its usual arrival lag (p99) has passed since `t`, because other connections of the sender may
+//!    be slower. The backlog of a sender that starts or returns says nothing about its usual lag.
 //!
 //! A sender that is silent for two intervals, of the group or its own, does not count.
 
@@ -23,11 +23,14 @@ use parking_lot::Mutex;
 use crate::time::Time;
 use quantile::Quantiles;
 
-/// Maximum number of observed senders. Above it, the sender that has been silent longest is evicted.
+/// Maximum number of observed senders. Above it, the sender that has been silent longest is
+/// evicted.
 pub const SENDERS_MAX: usize = 1_000;
-/// A request whose oldest sample is older than this refills a gap. It says nothing about the usual lag.
+/// A request whose oldest sample is older than this refills a gap. It says nothing about the usual
+/// lag.
 const LAG_MAX: Duration = Duration::from_secs(60);
-/// A sender that was silent for longer than this, and for two of its intervals, has a backlog when it returns.
+/// A sender that was silent for longer than this, and for two of its intervals, has a backlog when
+/// it returns.
 const PAUSE_MIN: Duration = Duration::from_secs(5);
 /// A longer pause between newest samples is an outage. It says nothing about the usual interval.
 const INTERVAL_MAX: Duration = Duration::from_secs(300);
@@ -48,7 +51,8 @@ struct Sender {
     last_arrival: Time,
     /// The first request, and the first one after each pause. Older samples have waited for it.
     resumed: Time,
-    /// The last request with a sample that is older than `resumed`. Older samples may have waited behind the backlog.
+    /// The last request with a sample that is older than `resumed`. Older samples may have waited
+    /// behind the backlog.
     drained: Time,
     lags: Quantiles,
     /// Differences between successive newest timestamps, each weighted by its length.
@@ -92,7 +96,10 @@ impl Senders {
             return sender.note(now, Time::from_ms(oldest_ms), Time::from_ms(newest_ms));
         }
         if senders.len() == SENDERS_MAX {
-            let silent = senders.iter().min_by_key(|(_, sender)| sender.last_arrival).map(|(name, _)| Arc::clone(name));
+            let silent = senders
+                .iter()
+                .min_by_key(|(_, sender)| sender.last_arrival)
+                .map(|(name, _)| Arc::clone(name));
             if let Some(silent) = silent {
                 senders.remove(&silent);
             }
@@ -102,25 +109,40 @@ impl Senders {
         senders.insert(Arc::from(name), sender);
     }
 
-    /// Returns the readiness of the data for an evaluation at `tick`, for a group with this interval.
+    /// Returns the readiness of the data for an evaluation at `tick`, for a group with this
+    /// interval.
     #[must_use]
     pub fn readiness(&self, tick: Time, now: Time, interval: Duration) -> Readiness {
         let mut ready_at = tick;
-        for sender in self.by_name.lock().values().filter(|sender| sender.is_live(now, interval)) {
+        for sender in self
+            .by_name
+            .lock()
+            .values()
+            .filter(|sender| sender.is_live(now, interval))
+        {
             if !sender.has_delivered(tick) {
                 return Readiness::Unknown;
             }
             ready_at = ready_at.max(tick + sender.lag);
         }
-        if ready_at <= now { Readiness::Ready } else { Readiness::At(ready_at) }
+        if ready_at <= now {
+            Readiness::Ready
+        } else {
+            Readiness::At(ready_at)
+        }
     }
 
-    /// Returns `true` if no sender is refilling a gap, that is, if each live one has sent recent samples. `interval` is
-    /// that of the group.
+    /// Returns `true` if no sender is refilling a gap, that is, if each live one has sent recent
+    /// samples. `interval` is that of the group.
     #[must_use]
     pub fn have_refilled(&self, now: Time, interval: Duration) -> bool {
-        let is_recent = |sender: &Sender| now.since(sender.newest) <= sender.lag + sender.interval + BACKLOG_MAX;
-        self.by_name.lock().values().all(|sender| is_recent(sender) || !sender.is_live(now, interval))
+        let is_recent = |sender: &Sender| {
+            now.since(sender.newest) <= sender.lag + sender.interval + BACKLOG_MAX
+        };
+        self.by_name
+            .lock()
+            .values()
+            .all(|sender| is_recent(sender) || !sender.is_live(now, interval))
     }
 
     /// Returns the progress of all senders, by name.
@@ -156,7 +178,9 @@ impl Sender {
     fn note(&mut self, now: Time, oldest: Time, newest: Time) {
         // A timestamp in the future does not show that everything before it has arrived.
         let newest = newest.min(now);
-        if !self.interval.is_zero() && now.since(self.last_arrival) > PAUSE_MIN.max(self.interval * SILENT_INTERVALS) {
+        if !self.interval.is_zero()
+            && now.since(self.last_arrival) > PAUSE_MIN.max(self.interval * SILENT_INTERVALS)
+        {
             (self.resumed, self.drained) = (now, now);
         }
         if oldest < self.resumed {
@@ -169,7 +193,8 @@ impl Sender {
         }
         let interval = newest.since(self.newest);
         if !interval.is_zero() && interval <= INTERVAL_MAX {
-            self.intervals.add(now, interval, interval.as_millis() as u64);
+            self.intervals
+                .add(now, interval, interval.as_millis() as u64);
             self.interval = self.intervals.get(0.9).unwrap_or_default();
         }
         self.newest = self.newest.max(newest);

@@ -21,7 +21,11 @@ pub(super) struct Quantiles {
 
 impl Quantiles {
     pub(super) fn new(now: Time) -> Self {
-        Self { current: [0; BUCKETS], previous: [0; BUCKETS], since: now }
+        Self {
+            current: [0; BUCKETS],
+            previous: [0; BUCKETS],
+            since: now,
+        }
     }
 
     /// Adds a duration with a weight.
@@ -49,7 +53,11 @@ impl Quantiles {
 
 fn bucket(duration: Duration) -> usize {
     let ratio = duration.as_secs_f64() * 1000.0 / FIRST_BOUND_MS;
-    if ratio <= 1.0 { 0 } else { (ratio.ln() / GROWTH.ln()).ceil().min(BUCKETS as f64 - 1.0) as usize }
+    if ratio <= 1.0 {
+        0
+    } else {
+        (ratio.ln() / GROWTH.ln()).ceil().min(BUCKETS as f64 - 1.0) as usize
+    }
 }
 
 #[cfg(test)]
@@ -63,7 +71,9 @@ mod tests {
         assert_eq!(lags.get(0.99), None);
         (0..98).for_each(|_| lags.add(at(1), Duration::from_millis(500), 1));
         (0..2).for_each(|_| lags.add(at(1), Duration::from_secs(20), 1));
-        let near = |q: Duration, expect: f64| assert!((expect..=expect * 1.1).contains(&q.as_secs_f64()), "{q:?}");
+        let near = |q: Duration, expect: f64| {
+            assert!((expect..=expect * 1.1).contains(&q.as_secs_f64()), "{q:?}")
+        };
         near(lags.get(0.5).unwrap(), 0.5);
         near(lags.get(0.99).unwrap(), 20.0);
         lags.add(at(302), Duration::from_secs(1), 1);

@@ -10,31 +10,43 @@ use super::value::{Basic, Value};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Calls a function with arguments of its types. `and` and `or` are evaluated elsewhere, because they skip arguments.
+/// Calls a function with arguments of its types. `and` and `or` are evaluated elsewhere, because
+/// they skip arguments.
 pub(crate) fn call(name: &str, args: &[Value]) -> Result<Value> {
     match (name, args) {
         ("print", _) => Ok(Value::string(sprint(args))),
         ("println", _) => Ok(Value::string(sprintln(args))),
-        ("printf", [format, args @ ..]) => Ok(Value::string(sprintf(format.as_str().unwrap_or_default(), args))),
+        ("printf", [format, args @ ..]) => Ok(Value::string(sprintf(
+            format.as_str().unwrap_or_default(),
+            args,
+        ))),
         ("html", _) => Ok(Value::string(html_escaped(&text_of(args)))),
         ("js", _) => Ok(Value::string(js_escaped(&text_of(args)))),
         ("urlquery", _) => Ok(Value::string(query_escaped(&text_of(args)))),
         ("not", [value]) => Ok(Value::Bool(!value.is_true())),
         ("len", [value]) => length(value).map(|len| Value::Int(len as i64)),
         ("index", [Value::Nil, ..]) => Err("index of untyped nil".to_owned()),
-        ("index", [value, keys @ ..]) => keys.iter().try_fold(value.clone(), |value, key| index(&value, key)),
+        ("index", [value, keys @ ..]) => keys
+            .iter()
+            .try_fold(value.clone(), |value, key| index(&value, key)),
         ("slice", [value, bounds @ ..]) => slice(value, bounds),
         ("eq", [value, others @ ..]) => equals_any(value, others).map(Value::Bool),
         ("ne", [a, b]) => equals_any(a, std::slice::from_ref(b)).map(|equal| Value::Bool(!equal)),
         ("lt", [a, b]) => compare(a, b).map(|order| Value::Bool(order == Some(Ordering::Less))),
-        ("le", [a, b]) => compare(a, b).map(|order| Value::Bool(order.is_some_and(Ordering::is_le))),
+        ("le", [a, b]) => {
+            compare(a, b).map(|order| Value::Bool(order.is_some_and(Ordering::is_le)))
+        }
         // As in Go, each is the negation of its opposite, even for NaN.
-        ("gt", [a, b]) => compare(a, b).map(|order| Value::Bool(!order.is_some_and(Ordering::is_le))),
+        ("gt", [a, b]) => {
+            compare(a, b).map(|order| Value::Bool(!order.is_some_and(Ordering::is_le)))
+        }
         ("ge", [a, b]) => compare(a, b).map(|order| Value::Bool(order != Some(Ordering::Less))),
         ("call", [Value::Nil, ..]) => Err("call of nil".to_owned()),
-        ("call", [value, ..]) => {
-            Err(format!("non-function {} of type {}", sprint(std::slice::from_ref(value)), value.type_name()))
-        }
+        ("call", [value, ..]) => Err(format!(
+            "non-function {} of type {}",
+            sprint(std::slice::from_ref(value)),
+            value.type_name()
+        )),
         _ => Err(format!("{name} is not a function")),
     }
 }
@@ -48,7 +60,9 @@ pub(crate) fn printable(value: &Value) -> Value {
     match value {
         Value::Nil => Value::string("<no value>"),
         // Without the `&` of a pointer.
-        Value::Sample(_) => Value::string(sprint(std::slice::from_ref(value)).trim_start_matches('&')),
+        Value::Sample(_) => {
+            Value::string(sprint(std::slice::from_ref(value)).trim_start_matches('&'))
+        }
         value => value.clone(),
     }
 }
@@ -75,19 +89,30 @@ fn index(value: &Value, key: &Value) -> Result<Value> {
         Value::Labels(_) | Value::Args(_) => match key {
             Value::String(key) => Ok(value.entry(key).unwrap_or(Value::Nil)),
             Value::Nil => Err("value is nil; should be of type string".to_owned()),
-            key => Err(format!("value has type {}; should be string", key.type_name())),
+            key => Err(format!(
+                "value has type {}; should be string",
+                key.type_name()
+            )),
         },
         Value::Vector(samples) => {
             let idx = checked_index(key, samples.len())?;
-            let sample = samples.get(idx).ok_or("reflect: slice index out of range")?;
+            let sample = samples
+                .get(idx)
+                .ok_or("reflect: slice index out of range")?;
             Ok(Value::Sample(sample.clone().into()))
         }
         Value::String(text) | Value::Html(text) => {
             let idx = checked_index(key, text.len())?;
-            let byte = text.as_bytes().get(idx).ok_or("reflect: string index out of range")?;
+            let byte = text
+                .as_bytes()
+                .get(idx)
+                .ok_or("reflect: string index out of range")?;
             Ok(Value::Byte(*byte))
         }
-        value => Err(format!("can't index item of type {}", element_type_name(value))),
+        value => Err(format!(
+            "can't index item of type {}",
+            element_type_name(value)
+        )),
     }
 }
 
@@ -99,7 +124,10 @@ fn checked_index(key: &Value, len: usize) -> Result<usize> {
             let idx = usize::try_from(number).ok().filter(|&idx| idx <= len);
             idx.ok_or_else(|| format!("index out of range: {number}"))
         }
-        _ => Err(format!("cannot index slice/array with type {}", key.type_name())),
+        _ => Err(format!(
+            "cannot index slice/array with type {}",
+            key.type_name()
+        )),
     }
 }
 
@@ -108,7 +136,12 @@ fn slice(value: &Value, bounds: &[Value]) -> Result<Value> {
         Value::Nil => return Err("slice of untyped nil".to_owned()),
         Value::String(text) | Value::Html(text) => text.len(),
         Value::Vector(samples) => samples.len(),
-        value => return Err(format!("can't slice item of type {}", element_type_name(value))),
+        value => {
+            return Err(format!(
+                "can't slice item of type {}",
+                element_type_name(value)
+            ));
+        }
     };
     if bounds.len() > 3 {
         return Err(format!("too many slice indexes: {}", bounds.len()));
@@ -116,8 +149,14 @@ fn slice(value: &Value, bounds: &[Value]) -> Result<Value> {
     if bounds.len() == 3 && value.as_str().is_some() {
         return Err("cannot 3-index slice a string".to_owned());
     }
-    let bounds = bounds.iter().map(|bound| checked_index(bound, len)).collect::<Result<Vec<_>>>()?;
-    let (start, end) = (bounds.first().copied().unwrap_or(0), bounds.get(1).copied().unwrap_or(len));
+    let bounds = bounds
+        .iter()
+        .map(|bound| checked_index(bound, len))
+        .collect::<Result<Vec<_>>>()?;
+    let (start, end) = (
+        bounds.first().copied().unwrap_or(0),
+        bounds.get(1).copied().unwrap_or(len),
+    );
     let capacity = bounds.get(2).copied().unwrap_or(len);
     for (low, high) in [(start, end), (end, capacity)] {
         if low > high {
@@ -146,15 +185,21 @@ fn equals_any(value: &Value, others: &[Value]) -> Result<bool> {
 
 fn equals(a: &Value, b: &Value) -> Result<bool> {
     match (a.basic(), b.basic()) {
-        (Some(a_type), Some(b_type)) if a_type == b_type || are_integers(a_type, b_type) => Ok(match (a, b) {
-            (Value::Bool(a), Value::Bool(b)) => a == b,
-            (Value::Float(a), Value::Float(b)) => a == b,
-            _ => (a.as_int(), a.as_str()) == (b.as_int(), b.as_str()),
-        }),
+        (Some(a_type), Some(b_type)) if a_type == b_type || are_integers(a_type, b_type) => {
+            Ok(match (a, b) {
+                (Value::Bool(a), Value::Bool(b)) => a == b,
+                (Value::Float(a), Value::Float(b)) => a == b,
+                _ => (a.as_int(), a.as_str()) == (b.as_int(), b.as_str()),
+            })
+        }
         (None, None) => match (a, b) {
             (Value::Nil, _) | (_, Value::Nil) => Ok(matches!((a, b), (Value::Nil, Value::Nil))),
             (Value::Sample(a), Value::Sample(b)) => Ok(Rc::ptr_eq(a, b)),
-            _ => Err(format!("non-comparable type {}: {}", sprint(std::slice::from_ref(b)), b.type_name())),
+            _ => Err(format!(
+                "non-comparable type {}: {}",
+                sprint(std::slice::from_ref(b)),
+                b.type_name()
+            )),
         },
         _ if matches!(a, Value::Nil) || matches!(b, Value::Nil) => Ok(false),
         _ => Err(incompatible(a, b)),
@@ -162,11 +207,17 @@ fn equals(a: &Value, b: &Value) -> Result<bool> {
 }
 
 fn are_integers(a: Basic, b: Basic) -> bool {
-    [a, b].iter().all(|basic| matches!(basic, Basic::Int | Basic::Uint))
+    [a, b]
+        .iter()
+        .all(|basic| matches!(basic, Basic::Int | Basic::Uint))
 }
 
 fn incompatible(a: &Value, b: &Value) -> String {
-    format!("incompatible types for comparison: {} and {}", a.type_name(), b.type_name())
+    format!(
+        "incompatible types for comparison: {} and {}",
+        a.type_name(),
+        b.type_name()
+    )
 }
 
 /// Returns the order of two values; `None` if one is NaN.
@@ -180,7 +231,9 @@ fn compare(a: &Value, b: &Value) -> Result<Option<Ordering>> {
     match (a, b) {
         (Value::Bool(_), _) => Err("invalid type for comparison".to_owned()),
         (Value::Float(a), Value::Float(b)) => Ok(a.partial_cmp(b)),
-        _ => Ok(Some((a.as_int(), a.as_str()).cmp(&(b.as_int(), b.as_str())))),
+        _ => Ok(Some(
+            (a.as_int(), a.as_str()).cmp(&(b.as_int(), b.as_str())),
+        )),
     }
 }
 
@@ -220,7 +273,9 @@ pub fn query_escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                out.push(char::from(byte))
+            }
             b' ' => out.push('+'),
             byte => out.push_str(&format!("%{byte:02X}")),
         }

@@ -24,7 +24,9 @@ pub(crate) fn execute(
     environment: &Environment<'_>,
     data: Value,
 ) -> Result<String> {
-    let root = trees.get(name).ok_or_else(|| format!("template: {name}: no such template"))?;
+    let root = trees
+        .get(name)
+        .ok_or_else(|| format!("template: {name}: no such template"))?;
     let mut run = Run {
         parse_name: name,
         text,
@@ -72,12 +74,19 @@ enum Flow {
 
 impl<'a> Run<'a> {
     fn error<T>(&self, message: impl Display) -> Result<T> {
-        let Some((start, node)) = self.at else { return Err(format!("template: {}: {message}", self.parse_name)) };
+        let Some((start, node)) = self.at else {
+            return Err(format!("template: {}: {message}", self.parse_name));
+        };
         let before = &self.text[..start];
         let line = 1 + before.matches('\n').count();
-        let column = before.rfind('\n').map_or(before.len(), |newline| before.len() - newline - 1);
+        let column = before
+            .rfind('\n')
+            .map_or(before.len(), |newline| before.len() - newline - 1);
         let template = quoted(self.template);
-        Err(format!("template: {}:{line}:{column}: executing {template} at <{node}>: {message}", self.parse_name))
+        Err(format!(
+            "template: {}:{line}:{column}: executing {template} at <{node}>: {message}",
+            self.parse_name
+        ))
     }
 
     fn step(&mut self) -> Result<()> {
@@ -112,7 +121,9 @@ impl<'a> Run<'a> {
 
     fn nested<T>(&mut self, run: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == DEPTH_MAX {
-            return self.error(format_args!("exceeded maximum template depth ({DEPTH_MAX})"));
+            return self.error(format_args!(
+                "exceeded maximum template depth ({DEPTH_MAX})"
+            ));
         }
         self.depth += 1;
         let result = run(self);
@@ -175,16 +186,23 @@ impl<'a> Run<'a> {
                     if branch.pipe.variables.len() > 1 =>
                 {
                     let text = print::sprint(&[builtins::printable(&value)]);
-                    return self.error(format_args!("can't use {text} to iterate over more than one variable"));
+                    return self.error(format_args!(
+                        "can't use {text} to iterate over more than one variable"
+                    ));
                 }
                 Value::Int(n) | Value::Int64(n) if i < *n => (Value::Nil, Value::Int(i)),
                 Value::Byte(n) if i < i64::from(*n) => (Value::Nil, Value::Byte(i as u8)),
-                Value::Duration(time::Duration { nanos, .. }) if i < *nanos => {
-                    (Value::Nil, Value::Duration(time::Duration { nanos: i, is_pointer: false }))
-                }
-                Value::Vector(samples) if (i as usize) < samples.len() => {
-                    (Value::Int(i), Value::Sample(samples[i as usize].clone().into()))
-                }
+                Value::Duration(time::Duration { nanos, .. }) if i < *nanos => (
+                    Value::Nil,
+                    Value::Duration(time::Duration {
+                        nanos: i,
+                        is_pointer: false,
+                    }),
+                ),
+                Value::Vector(samples) if (i as usize) < samples.len() => (
+                    Value::Int(i),
+                    Value::Sample(samples[i as usize].clone().into()),
+                ),
                 Value::Labels(labels) => match labels.iter().nth(i as usize) {
                     Some((name, text)) => (Value::string(name), Value::string(text)),
                     None => break,
@@ -213,17 +231,28 @@ impl<'a> Run<'a> {
         Ok(flow)
     }
 
-    fn iteration(&mut self, pipe: &'a Pipe, list: &'a [Node], index: Value, element: Value) -> Result<Flow> {
+    fn iteration(
+        &mut self,
+        pipe: &'a Pipe,
+        list: &'a [Node],
+        index: Value,
+        element: Value,
+    ) -> Result<Flow> {
         let mark = self.variables.len();
         let values = match pipe.variables.len() {
             2 => vec![index, element.clone()],
             n => vec![element.clone(); n],
         };
         if pipe.assigns {
-            pipe.variables.iter().zip(values).try_for_each(|(name, value)| self.assign(name, value))?;
+            pipe.variables
+                .iter()
+                .zip(values)
+                .try_for_each(|(name, value)| self.assign(name, value))?;
         } else {
             let declared = self.variables[mark - values.len()..].iter_mut();
-            declared.zip(values).for_each(|((_, variable), value)| *variable = value);
+            declared
+                .zip(values)
+                .for_each(|((_, variable), value)| *variable = value);
         }
         let flow = self.list(&element, list)?;
         self.variables.truncate(mark);
@@ -231,7 +260,12 @@ impl<'a> Run<'a> {
     }
 
     fn assign(&mut self, name: &str, value: Value) -> Result<()> {
-        match self.variables.iter_mut().rev().find(|(variable, _)| *variable == name) {
+        match self
+            .variables
+            .iter_mut()
+            .rev()
+            .find(|(variable, _)| *variable == name)
+        {
             Some((_, variable)) => *variable = value,
             None => return self.error(format_args!("undefined variable: {name}")),
         }
@@ -243,7 +277,10 @@ impl<'a> Run<'a> {
             return self.error(format_args!("template {} not defined", quoted(name)));
         };
         let dot = pipe.map_or(Ok(Value::Nil), |pipe| self.pipe(dot, pipe))?;
-        let outer = (self.template, std::mem::replace(&mut self.variables, vec![("$", dot.clone())]));
+        let outer = (
+            self.template,
+            std::mem::replace(&mut self.variables, vec![("$", dot.clone())]),
+        );
         self.template = name;
         self.list(&dot, tree)?;
         (self.template, self.variables) = outer;
@@ -270,13 +307,20 @@ impl<'a> Run<'a> {
 
     /// Evaluates a command. `last` is the value of the command before it.
     fn command(&mut self, dot: &Value, command: &'a Command, last: Option<Value>) -> Result<Value> {
-        let (first, args) = command.args.split_first().expect("a command has an operand");
+        let (first, args) = command
+            .args
+            .split_first()
+            .expect("a command has an operand");
         match &first.kind {
             OperandKind::Function(name) => {
                 return self.function(dot, first, (command.start, command), name, args, last);
             }
-            OperandKind::Field(_) | OperandKind::Chain(..) => return self.fields(dot, first, args, last),
-            OperandKind::Variable(_, fields) if !fields.is_empty() => return self.fields(dot, first, args, last),
+            OperandKind::Field(_) | OperandKind::Chain(..) => {
+                return self.fields(dot, first, args, last);
+            }
+            OperandKind::Variable(_, fields) if !fields.is_empty() => {
+                return self.fields(dot, first, args, last);
+            }
             OperandKind::Pipe(_) => {}
             _ => self.at = Some((first.start, first)),
         }
@@ -301,7 +345,9 @@ impl<'a> Run<'a> {
                 self.number(number)
             }
             OperandKind::Pipe(pipe) => self.pipe(dot, pipe),
-            OperandKind::Function(name) => self.function(dot, operand, (operand.start, operand), name, &[], None),
+            OperandKind::Function(name) => {
+                self.function(dot, operand, (operand.start, operand), name, &[], None)
+            }
             OperandKind::Field(_) | OperandKind::Chain(..) | OperandKind::Variable(..) => {
                 self.fields(dot, operand, &[], None)
             }
@@ -310,7 +356,9 @@ impl<'a> Run<'a> {
 
     fn number(&self, number: &Number) -> Result<Value> {
         match number {
-            Number { float: Some(float), .. } if number.is_float_literal() => Ok(Value::Float(*float)),
+            Number {
+                float: Some(float), ..
+            } if number.is_float_literal() => Ok(Value::Float(*float)),
             Number { int: Some(int), .. } => Ok(Value::Int(*int)),
             Number { text, .. } => self.error(format_args!("{text} overflows int")),
         }
@@ -334,7 +382,11 @@ impl<'a> Run<'a> {
             return self.short_circuit(dot, name == "or", args, last);
         }
         let values = self.args(dot, signature, args, last)?;
-        self.called(whole, name, functions::call(self.environment, name, &values))
+        self.called(
+            whole,
+            name,
+            functions::call(self.environment, name, &values),
+        )
     }
 
     /// Checks and counts the result of a call.
@@ -348,19 +400,33 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn check_n_args(&self, name: &str, signature: Signature, n_args: usize, has_last: bool) -> Result<()> {
+    fn check_n_args(
+        &self,
+        name: &str,
+        signature: Signature,
+        n_args: usize,
+        has_last: bool,
+    ) -> Result<()> {
         let (n, n_fixed) = (n_args + usize::from(has_last), signature.fixed.len());
         match signature.variadic {
-            Some(_) if n < n_fixed => {
-                self.error(format_args!("wrong number of args for {name}: want at least {n_fixed} got {n_args}"))
-            }
-            None if n != n_fixed => self.error(format_args!("wrong number of args for {name}: want {n_fixed} got {n}")),
+            Some(_) if n < n_fixed => self.error(format_args!(
+                "wrong number of args for {name}: want at least {n_fixed} got {n_args}"
+            )),
+            None if n != n_fixed => self.error(format_args!(
+                "wrong number of args for {name}: want {n_fixed} got {n}"
+            )),
             _ => Ok(()),
         }
     }
 
     /// Returns the first argument whose truth equals `stops`, else the last argument.
-    fn short_circuit(&mut self, dot: &Value, stops: bool, args: &'a [Operand], last: Option<Value>) -> Result<Value> {
+    fn short_circuit(
+        &mut self,
+        dot: &Value,
+        stops: bool,
+        args: &'a [Operand],
+        last: Option<Value>,
+    ) -> Result<Value> {
         let mut value = Value::Nil;
         for arg in args {
             value = self.arg(dot, Type::Reflect, arg)?;
@@ -380,11 +446,17 @@ impl<'a> Run<'a> {
     ) -> Result<Vec<Value>> {
         let mut values = Vec::with_capacity(args.len() + 1);
         for (i, arg) in args.iter().enumerate() {
-            let arg_type = signature.type_of(i).expect("the number of arguments is checked");
+            let arg_type = signature
+                .type_of(i)
+                .expect("the number of arguments is checked");
             values.push(self.arg(dot, arg_type, arg)?);
         }
         if let (Some(last), Some(arg_type)) = (last, signature.type_of(args.len())) {
-            values.push(arg_type.convert(last).or_else(|message| self.error(message))?);
+            values.push(
+                arg_type
+                    .convert(last)
+                    .or_else(|message| self.error(message))?,
+            );
         }
         Ok(values)
     }
@@ -394,34 +466,63 @@ impl<'a> Run<'a> {
         self.at = Some((arg.start, arg));
         match (&arg.kind, arg_type) {
             (OperandKind::Nil, _) if arg_type.has_nil() => Ok(Value::Nil),
-            (OperandKind::Nil, _) => self.error(format_args!("cannot assign nil to {}", arg_type.name())),
-            (OperandKind::Bool(_) | OperandKind::Number(_) | OperandKind::String { .. }, Type::Any | Type::Reflect) => {
-                self.operand(dot, arg)
+            (OperandKind::Nil, _) => {
+                self.error(format_args!("cannot assign nil to {}", arg_type.name()))
             }
+            (
+                OperandKind::Bool(_) | OperandKind::Number(_) | OperandKind::String { .. },
+                Type::Any | Type::Reflect,
+            ) => self.operand(dot, arg),
             (OperandKind::String { value, .. }, Type::String) => Ok(Value::string(value.as_str())),
             (OperandKind::Number(Number { int: Some(int), .. }), Type::Int) => Ok(Value::Int(*int)),
-            (OperandKind::Number(Number { int: Some(nanos), .. }), Type::Duration) => {
-                Ok(Value::Duration(time::Duration { nanos: *nanos, is_pointer: false }))
+            (
+                OperandKind::Number(Number {
+                    int: Some(nanos), ..
+                }),
+                Type::Duration,
+            ) => Ok(Value::Duration(time::Duration {
+                nanos: *nanos,
+                is_pointer: false,
+            })),
+            (OperandKind::Bool(_) | OperandKind::Number(_) | OperandKind::String { .. }, _) => {
+                match arg_type {
+                    Type::String => self.error(format_args!("expected string; found {arg}")),
+                    Type::Int | Type::Duration => {
+                        self.error(format_args!("expected integer; found {arg}"))
+                    }
+                    _ => self.error(format_args!(
+                        "can't handle {arg} for arg of type {}",
+                        arg_type.name()
+                    )),
+                }
             }
-            (OperandKind::Bool(_) | OperandKind::Number(_) | OperandKind::String { .. }, _) => match arg_type {
-                Type::String => self.error(format_args!("expected string; found {arg}")),
-                Type::Int | Type::Duration => self.error(format_args!("expected integer; found {arg}")),
-                _ => self.error(format_args!("can't handle {arg} for arg of type {}", arg_type.name())),
-            },
             _ => {
                 let value = self.nested(|run| run.operand(dot, arg))?;
-                arg_type.convert(value).or_else(|message| self.error(message))
+                arg_type
+                    .convert(value)
+                    .or_else(|message| self.error(message))
             }
         }
     }
 
     /// Evaluates a chain of fields. The last one may be a method with arguments.
-    fn fields(&mut self, dot: &Value, node: &'a Operand, args: &'a [Operand], last: Option<Value>) -> Result<Value> {
+    fn fields(
+        &mut self,
+        dot: &Value,
+        node: &'a Operand,
+        args: &'a [Operand],
+        last: Option<Value>,
+    ) -> Result<Value> {
         self.at = Some((node.start, node));
         let (mut value, fields) = match &node.kind {
             OperandKind::Field(fields) => (dot.clone(), fields),
             OperandKind::Variable(name, fields) => {
-                match self.variables.iter().rev().find(|(variable, _)| variable == name) {
+                match self
+                    .variables
+                    .iter()
+                    .rev()
+                    .find(|(variable, _)| variable == name)
+                {
                     Some((_, value)) => (value.clone(), fields),
                     None => return self.error(format_args!("undefined variable: {name}")),
                 }
@@ -433,19 +534,30 @@ impl<'a> Run<'a> {
                 self.at = Some((operand.start, &**operand));
                 (self.nested(|run| run.operand(dot, operand))?, fields)
             }
-            _ => return self.error(format_args!("can't evaluate command {}", quoted(node.to_string()))),
+            _ => {
+                return self.error(format_args!(
+                    "can't evaluate command {}",
+                    quoted(node.to_string())
+                ));
+            }
         };
         let mut is_interface = false;
         let mut last = last;
         for (i, name) in fields.iter().enumerate() {
             let is_last = i + 1 == fields.len();
-            let (args, last) = if is_last { (args, last.take()) } else { (&[][..], None) };
-            (value, is_interface) = self.field(dot, (value, is_interface), name, node, args, last)?;
+            let (args, last) = if is_last {
+                (args, last.take())
+            } else {
+                (&[][..], None)
+            };
+            (value, is_interface) =
+                self.field(dot, (value, is_interface), name, node, args, last)?;
         }
         Ok(value)
     }
 
-    /// Returns a field, the value of a key, or the result of a method, and whether its type is an interface.
+    /// Returns a field, the value of a key, or the result of a method, and whether its type is an
+    /// interface.
     fn field(
         &mut self,
         dot: &Value,
@@ -456,13 +568,27 @@ impl<'a> Run<'a> {
         last: Option<Value>,
     ) -> Result<(Value, bool)> {
         if let Some(fixed) = time::method(&receiver, name) {
-            let signature = Signature { fixed, variadic: None };
+            let signature = Signature {
+                fixed,
+                variadic: None,
+            };
             self.check_n_args(name, signature, args.len(), last.is_some())?;
             let values = self.args(dot, signature, args, last)?;
-            return Ok((self.called((node.start, node), name, time::call(&receiver, name, &values))?, false));
+            return Ok((
+                self.called(
+                    (node.start, node),
+                    name,
+                    time::call(&receiver, name, &values),
+                )?,
+                false,
+            ));
         }
         let has_args = !args.is_empty() || last.is_some();
-        let type_name = if is_interface { "interface {}" } else { receiver.type_name() };
+        let type_name = if is_interface {
+            "interface {}"
+        } else {
+            receiver.type_name()
+        };
         let field = match (&receiver, name) {
             (Value::Nil, _) if is_interface => {
                 return self.error(format_args!("nil pointer evaluating interface {{}}.{name}"));
@@ -474,19 +600,31 @@ impl<'a> Run<'a> {
             (Value::Labels(_), _) => receiver.entry(name).map(|value| (value, false)),
             (Value::Args(_), _) => receiver.entry(name).map(|value| (value, true)),
             (Value::Data(data), "Labels") => Some((Value::Labels(data.labels.clone()), false)),
-            (Value::Data(data), "ExternalLabels") => Some((Value::Labels(data.external_labels.clone()), false)),
-            (Value::Data(data), "ExternalURL") => Some((Value::String(Rc::clone(&data.external_url)), false)),
+            (Value::Data(data), "ExternalLabels") => {
+                Some((Value::Labels(data.external_labels.clone()), false))
+            }
+            (Value::Data(data), "ExternalURL") => {
+                Some((Value::String(Rc::clone(&data.external_url)), false))
+            }
             (Value::Data(data), "Value") => Some((data.value.clone(), true)),
-            (Value::Sample(sample), "Labels") => Some((Value::Labels(sample.labels.clone()), false)),
+            (Value::Sample(sample), "Labels") => {
+                Some((Value::Labels(sample.labels.clone()), false))
+            }
             (Value::Sample(sample), "Value") => Some((Value::of_sample(sample), true)),
-            (Value::Histogram(histogram), "Count") => Some((Value::Float(histogram.count()), false)),
+            (Value::Histogram(histogram), "Count") => {
+                Some((Value::Float(histogram.count()), false))
+            }
             (Value::Histogram(histogram), "Sum") => Some((Value::Float(histogram.sum()), false)),
             _ => None,
         };
         match field {
-            Some(_) if has_args => self.error(format_args!("{name} has arguments but cannot be invoked as function")),
+            Some(_) if has_args => self.error(format_args!(
+                "{name} has arguments but cannot be invoked as function"
+            )),
             Some(field) => Ok(field),
-            None => self.error(format_args!("can't evaluate field {name} in type {type_name}")),
+            None => self.error(format_args!(
+                "can't evaluate field {name} in type {type_name}"
+            )),
         }
     }
 }

@@ -39,16 +39,16 @@ pub(crate) fn signature(name: &str) -> Option<Signature> {
     use Type::{Any, Reflect, Sample, String, Vector};
     let (fixed, variadic): (&[Type], _) = match name {
         "now" | "pathPrefix" | "externalURL" => (&[], None),
-        "query" | "safeHtml" | "title" | "toUpper" | "toLower" | "graphLink" | "tableLink" | "stripPort"
-        | "stripDomain" | "parseDuration" | "urlQueryEscape" => (&[String], None),
+        "query" | "safeHtml" | "title" | "toUpper" | "toLower" | "graphLink" | "tableLink"
+        | "stripPort" | "stripDomain" | "parseDuration" | "urlQueryEscape" => (&[String], None),
         "first" => (&[Vector], None),
         "label" => (&[String, Sample], None),
         "value" | "strvalue" => (&[Sample], None),
         "sortByLabel" => (&[String, Vector], None),
         "match" => (&[String, String], None),
         "reReplaceAll" => (&[String, String, String], None),
-        "humanize" | "humanize1024" | "humanizeDuration" | "humanizePercentage" | "humanizeTimestamp" | "toTime"
-        | "toDuration" => (&[Any], None),
+        "humanize" | "humanize1024" | "humanizeDuration" | "humanizePercentage"
+        | "humanizeTimestamp" | "toTime" | "toDuration" => (&[Any], None),
         "args" | "html" | "js" | "print" | "println" | "urlquery" => (&[], Some(Any)),
         "printf" => (&[String], Some(Any)),
         "and" | "or" | "call" | "index" | "slice" | "eq" => (&[Reflect], Some(Reflect)),
@@ -68,17 +68,30 @@ pub(crate) fn call(environment: &Environment<'_>, name: &str, args: &[Value]) ->
     let string = |text: String| Ok(Value::string(text));
     match (name, args) {
         ("query", _) => (environment.query)(text(0)).map(|samples| Value::Vector(samples.into())),
-        ("first", [Value::Vector(samples)]) if !samples.is_empty() => Ok(Value::Sample(samples[0].clone().into())),
-        ("first", _) => Err("first() called on vector with no elements".to_owned()),
-        ("label", [label, Value::Sample(sample)]) => {
-            string(sample.labels.get(label.as_str().unwrap_or_default()).unwrap_or("").to_owned())
+        ("first", [Value::Vector(samples)]) if !samples.is_empty() => {
+            Ok(Value::Sample(samples[0].clone().into()))
         }
+        ("first", _) => Err("first() called on vector with no elements".to_owned()),
+        ("label", [label, Value::Sample(sample)]) => string(
+            sample
+                .labels
+                .get(label.as_str().unwrap_or_default())
+                .unwrap_or("")
+                .to_owned(),
+        ),
         ("value", [Value::Sample(sample)]) => Ok(Value::of_sample(sample)),
-        ("strvalue", [Value::Sample(sample)]) => string(sample.labels.get("__value__").unwrap_or("").to_owned()),
+        ("strvalue", [Value::Sample(sample)]) => {
+            string(sample.labels.get("__value__").unwrap_or("").to_owned())
+        }
         ("label" | "value" | "strvalue", _) => Err(NIL_SAMPLE.to_owned()),
         ("sortByLabel", [_, Value::Vector(samples)]) => {
             let mut sorted = samples.to_vec();
-            sorted.sort_by(|a, b| a.labels.get(text(0)).unwrap_or("").cmp(b.labels.get(text(0)).unwrap_or("")));
+            sorted.sort_by(|a, b| {
+                a.labels
+                    .get(text(0))
+                    .unwrap_or("")
+                    .cmp(b.labels.get(text(0)).unwrap_or(""))
+            });
             Ok(Value::Vector(sorted.into()))
         }
         ("sortByLabel", _) => Ok(Value::Vector(Rc::new([]))),
@@ -90,20 +103,38 @@ pub(crate) fn call(environment: &Environment<'_>, name: &str, args: &[Value]) ->
         ("toUpper", _) => string(map_chars(text(0), char::to_uppercase)),
         ("toLower", _) => string(map_chars(text(0), char::to_lowercase)),
         ("title", _) => string(title(text(0))),
-        ("graphLink", _) => string(format!("/graph?g0.expr={}&g0.tab=0", query_escaped(text(0)))),
-        ("tableLink", _) => string(format!("/graph?g0.expr={}&g0.tab=1", query_escaped(text(0)))),
+        ("graphLink", _) => string(format!(
+            "/graph?g0.expr={}&g0.tab=0",
+            query_escaped(text(0))
+        )),
+        ("tableLink", _) => string(format!(
+            "/graph?g0.expr={}&g0.tab=1",
+            query_escaped(text(0))
+        )),
         ("urlQueryEscape", _) => string(query_escaped(text(0))),
-        ("stripPort", _) => string(split_host_port(text(0)).map_or(text(0), |(host, _)| host).to_owned()),
+        ("stripPort", _) => string(
+            split_host_port(text(0))
+                .map_or(text(0), |(host, _)| host)
+                .to_owned(),
+        ),
         ("stripDomain", _) => string(strip_domain(text(0))),
         ("match", _) => matches(environment, text(0), text(1)).map(Value::Bool),
-        ("reReplaceAll", _) => replace_all(environment, text(0), text(1), text(2)).map(Value::string),
+        ("reReplaceAll", _) => {
+            replace_all(environment, text(0), text(1), text(2)).map(Value::string)
+        }
         ("parseDuration", _) => {
-            let (sign, text) = text(0).strip_prefix('-').map_or((1, text(0)), |text| (-1, text));
+            let (sign, text) = text(0)
+                .strip_prefix('-')
+                .map_or((1, text(0)), |text| (-1, text));
             Ok(Value::Float((sign * parse_duration(text)?) as f64 / 1000.0))
         }
         ("humanize", [value]) => to_float(value).and_then(|number| string(humanize(number))),
-        ("humanize1024", [value]) => to_float(value).and_then(|number| string(humanize_1024(number))),
-        ("humanizeDuration", [value]) => to_float(value).and_then(|number| string(humanize_duration(number))),
+        ("humanize1024", [value]) => {
+            to_float(value).and_then(|number| string(humanize_1024(number)))
+        }
+        ("humanizeDuration", [value]) => {
+            to_float(value).and_then(|number| string(humanize_duration(number)))
+        }
         ("humanizePercentage", [value]) => {
             to_float(value).and_then(|number| string(significant(number * 100.0, 4) + "%"))
         }
@@ -117,7 +148,10 @@ pub(crate) fn call(environment: &Environment<'_>, name: &str, args: &[Value]) ->
             // As in Go on amd64, numbers out of range become the lowest integer.
             let is_in_range = nanos >= i64::MIN as f64 && nanos < i64::MAX as f64;
             let nanos = if is_in_range { nanos as i64 } else { i64::MIN };
-            Ok(Value::Duration(Duration { nanos, is_pointer: true }))
+            Ok(Value::Duration(Duration {
+                nanos,
+                is_pointer: true,
+            }))
         }
         _ => builtins::call(name, args),
     }
@@ -127,9 +161,10 @@ fn to_float(value: &Value) -> Result<f64> {
     match value {
         Value::Float(number) => Ok(*number),
         Value::Int(number) | Value::Int64(number) => Ok(*number as f64),
-        Value::Duration(Duration { nanos, is_pointer: false }) => {
-            Ok((nanos / 1_000_000_000) as f64 + (nanos % 1_000_000_000) as f64 / 1e9)
-        }
+        Value::Duration(Duration {
+            nanos,
+            is_pointer: false,
+        }) => Ok((nanos / 1_000_000_000) as f64 + (nanos % 1_000_000_000) as f64 / 1e9),
         Value::String(text) => number::parse_float(text),
         value => Err(format!("can't convert {} to float", value.type_name())),
     }
@@ -142,10 +177,15 @@ fn to_time(seconds: f64) -> Result<Time> {
     let nanos = seconds * 1e9;
     if nanos.abs() > i64::MAX as f64 {
         let seconds = General(seconds);
-        return Err(format!("{seconds} cannot be represented as a nanoseconds timestamp since it overflows int64"));
+        return Err(format!(
+            "{seconds} cannot be represented as a nanoseconds timestamp since it overflows int64"
+        ));
     }
     let milliseconds = nanos as i64 / 1_000_000;
-    Ok(Time { nanos: i128::from(milliseconds) * 1_000_000, is_pointer: true })
+    Ok(Time {
+        nanos: i128::from(milliseconds) * 1_000_000,
+        is_pointer: true,
+    })
 }
 
 /// Divides or multiplies by 1000 until a prefix fits. Returns the number and the prefix.
@@ -196,13 +236,26 @@ fn humanize_duration(seconds: f64) -> String {
         return significant(seconds, 4);
     }
     if seconds.abs() < 1.0 {
-        let (number, prefix) = if seconds == 0.0 { (seconds, "") } else { with_prefix(seconds) };
+        let (number, prefix) = if seconds == 0.0 {
+            (seconds, "")
+        } else {
+            with_prefix(seconds)
+        };
         return format!("{}{prefix}s", significant(number, 4));
     }
     // What does not fit becomes the least integer, as in Go on most machines.
-    let whole = if seconds.abs() < i64::MAX as f64 { seconds.abs() as i64 } else { i64::MIN };
+    let whole = if seconds.abs() < i64::MAX as f64 {
+        seconds.abs() as i64
+    } else {
+        i64::MIN
+    };
     let sign = if seconds < 0.0 { "-" } else { "" };
-    let (s, m, h, d) = (whole % 60, whole / 60 % 60, whole / 3600 % 24, whole / 86_400);
+    let (s, m, h, d) = (
+        whole % 60,
+        whole / 60 % 60,
+        whole / 3600 % 24,
+        whole / 86_400,
+    );
     match (d, h, m) {
         (0, 0, 0) => format!("{sign}{}s", significant(seconds.abs(), 4)),
         (0, 0, _) => format!("{sign}{m}m {s}s"),
@@ -215,14 +268,21 @@ fn humanize_duration(seconds: f64) -> String {
 fn map_chars<I: Iterator<Item = char>>(text: &str, convert: impl Fn(char) -> I) -> String {
     let single = |c: char| {
         let mut converted = convert(c);
-        converted.next().filter(|_| converted.next().is_none()).unwrap_or(c)
+        converted
+            .next()
+            .filter(|_| converted.next().is_none())
+            .unwrap_or(c)
     };
     text.chars().map(single).collect()
 }
 
 /// Converts the first letter of each word to upper case.
 fn title(text: &str) -> String {
-    let (mut out, mut is_inside, mut chars) = (String::with_capacity(text.len()), false, text.chars().peekable());
+    let (mut out, mut is_inside, mut chars) = (
+        String::with_capacity(text.len()),
+        false,
+        text.chars().peekable(),
+    );
     while let Some(c) = chars.next() {
         let joins = |c| matches!(c, '\'' | '.' | ':' | '\u{2019}' | '\u{b7}');
         if !is_inside && c.is_alphabetic() {
@@ -260,7 +320,9 @@ fn split_host_port(text: &str) -> Option<(&str, &str)> {
 fn strip_domain(text: &str) -> String {
     let (host, port) = split_host_port(text).unwrap_or((text, ""));
     let is_address = host.parse::<IpAddr>().is_ok()
-        || host.split_once('%').is_some_and(|(address, zone)| address.parse::<Ipv6Addr>().is_ok() && !zone.is_empty());
+        || host
+            .split_once('%')
+            .is_some_and(|(address, zone)| address.parse::<Ipv6Addr>().is_ok() && !zone.is_empty());
     if is_address {
         return text.to_owned();
     }
@@ -275,17 +337,31 @@ fn strip_domain(text: &str) -> String {
 /// Returns `true` if a part of the text matches.
 fn matches(environment: &Environment<'_>, pattern: &str, text: &str) -> Result<bool> {
     Regexp::parse(pattern).map_err(|error| error.to_string())?;
-    let anywhere = Regexp::parse(&format!("(?s:.*)(?-s:{pattern})(?s:.*)")).map_err(|error| error.to_string())?;
-    anywhere.is_match_in(environment.ctx, text).map_err(|error| error.to_string())
+    let anywhere = Regexp::parse(&format!("(?s:.*)(?-s:{pattern})(?s:.*)"))
+        .map_err(|error| error.to_string())?;
+    anywhere
+        .is_match_in(environment.ctx, text)
+        .map_err(|error| error.to_string())
 }
 
-fn replace_all(environment: &Environment<'_>, pattern: &str, replacement: &str, text: &str) -> Result<String> {
+fn replace_all(
+    environment: &Environment<'_>,
+    pattern: &str,
+    replacement: &str,
+    text: &str,
+) -> Result<String> {
     // Prometheus panics here. This is the text of the panic.
     let invalid = |error: RegexpError| format!("regexp: Compile({}): {error}", backquoted(pattern));
     let rewrite = Rewrite::parse_anywhere(pattern, replacement).map_err(invalid)?;
-    rewrite.replace_all_in(environment.ctx, text, SIZE_MAX).map_err(|error| error.to_string())
+    rewrite
+        .replace_all_in(environment.ctx, text, SIZE_MAX)
+        .map_err(|error| error.to_string())
 }
 
 fn backquoted(text: &str) -> String {
-    if text.contains('`') { quoted(text) } else { format!("`{text}`") }
+    if text.contains('`') {
+        quoted(text)
+    } else {
+        format!("`{text}`")
+    }
 }

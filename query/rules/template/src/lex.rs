@@ -109,13 +109,23 @@ pub(crate) struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, at: 0, start: 0, is_inside_action: false, paren_depth: 0 }
+        Self {
+            text,
+            at: 0,
+            start: 0,
+            is_inside_action: false,
+            paren_depth: 0,
+        }
     }
 
     /// Returns the next token. After an error or the end, it is always the end.
     pub(crate) fn next(&mut self) -> Token<'a> {
         self.start = self.at;
-        if self.is_inside_action { self.inside_action() } else { self.outside() }
+        if self.is_inside_action {
+            self.inside_action()
+        } else {
+            self.outside()
+        }
     }
 
     fn rest(&self) -> &'a str {
@@ -137,11 +147,19 @@ impl<'a> Lexer<'a> {
     }
 
     fn token(&mut self, kind: Kind) -> Token<'a> {
-        Token { kind, start: self.start, text: self.text[self.start..self.at].into() }
+        Token {
+            kind,
+            start: self.start,
+            text: self.text[self.start..self.at].into(),
+        }
     }
 
     fn error(&mut self, message: impl Into<Cow<'a, str>>) -> Token<'a> {
-        let token = Token { kind: Kind::Error, start: self.start, text: message.into() };
+        let token = Token {
+            kind: Kind::Error,
+            start: self.start,
+            text: message.into(),
+        };
         (self.at, self.is_inside_action) = (self.text.len(), false);
         token
     }
@@ -151,15 +169,27 @@ impl<'a> Lexer<'a> {
             self.start = self.at;
             let Some(len) = self.rest().find(LEFT_DELIM) else {
                 self.at = self.text.len();
-                return self.token(if self.start == self.at { Kind::End } else { Kind::Text });
+                return self.token(if self.start == self.at {
+                    Kind::End
+                } else {
+                    Kind::Text
+                });
             };
             let delim_end = self.at + len + LEFT_DELIM.len();
             let trims = has_left_trim_marker(&self.text[delim_end..]);
             let text = &self.rest()[..len];
-            let text = if trims { text.trim_end_matches(SPACES) } else { text };
+            let text = if trims {
+                text.trim_end_matches(SPACES)
+            } else {
+                text
+            };
             self.at += len;
             if !text.is_empty() {
-                return Token { kind: Kind::Text, start: self.start, text: text.into() };
+                return Token {
+                    kind: Kind::Text,
+                    start: self.start,
+                    text: text.into(),
+                };
             }
             self.start = self.at;
             self.at = delim_end;
@@ -178,7 +208,9 @@ impl<'a> Lexer<'a> {
 
     /// Skips a comment. Returns an error if it is malformed.
     fn comment(&mut self) -> Option<Token<'a>> {
-        let Some(len) = self.rest()[2..].find("*/") else { return Some(self.error("unclosed comment")) };
+        let Some(len) = self.rest()[2..].find("*/") else {
+            return Some(self.error("unclosed comment"));
+        };
         self.at += 2 + len + 2;
         match self.right_delim_len() {
             Some((len, trims)) => self.close_action(len, trims),
@@ -190,11 +222,14 @@ impl<'a> Lexer<'a> {
     /// Returns the length of a right delimiter, and whether it trims.
     fn right_delim_len(&self) -> Option<(usize, bool)> {
         let rest = self.rest();
-        let trimming = rest.strip_prefix(SPACES).and_then(|rest| rest.strip_prefix('-'));
+        let trimming = rest
+            .strip_prefix(SPACES)
+            .and_then(|rest| rest.strip_prefix('-'));
         if trimming.is_some_and(|rest| rest.starts_with(RIGHT_DELIM)) {
             return Some((2 + RIGHT_DELIM.len(), true));
         }
-        rest.starts_with(RIGHT_DELIM).then_some((RIGHT_DELIM.len(), false))
+        rest.starts_with(RIGHT_DELIM)
+            .then_some((RIGHT_DELIM.len(), false))
     }
 
     fn close_action(&mut self, len: usize, trims: bool) {
@@ -211,11 +246,17 @@ impl<'a> Lexer<'a> {
                 return self.error("unclosed left paren");
             }
             let start = self.at + len - RIGHT_DELIM.len();
-            let token = Token { kind: Kind::RightDelim, start, text: RIGHT_DELIM.into() };
+            let token = Token {
+                kind: Kind::RightDelim,
+                start,
+                text: RIGHT_DELIM.into(),
+            };
             self.close_action(len, trims);
             return token;
         }
-        let Some(c) = self.bump() else { return self.error("unclosed action") };
+        let Some(c) = self.bump() else {
+            return self.error("unclosed action");
+        };
         match c {
             ' ' | '\t' | '\r' | '\n' => self.space(),
             '=' => self.token(Kind::Assign),
@@ -232,7 +273,9 @@ impl<'a> Lexer<'a> {
                 None => self.error("unterminated raw quoted string"),
             },
             '$' => self.field_or_variable(Kind::Variable),
-            '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => self.field_or_variable(Kind::Field),
+            '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) => {
+                self.field_or_variable(Kind::Field)
+            }
             '.' | '+' | '-' | '0'..='9' => {
                 self.at -= 1;
                 self.number()
@@ -248,7 +291,10 @@ impl<'a> Lexer<'a> {
                 self.token(Kind::RightParen)
             }
             '!'..='~' => self.token(Kind::Char),
-            _ => self.error(format!("unrecognized character in action: {}", code_point(c))),
+            _ => self.error(format!(
+                "unrecognized character in action: {}",
+                code_point(c)
+            )),
         }
     }
 
@@ -289,10 +335,18 @@ impl<'a> Lexer<'a> {
 
     fn field_or_variable(&mut self, kind: Kind) -> Token<'a> {
         if self.is_at_terminator() {
-            return self.token(if kind == Kind::Field { Kind::Keyword(Keyword::Dot) } else { kind });
+            return self.token(if kind == Kind::Field {
+                Kind::Keyword(Keyword::Dot)
+            } else {
+                kind
+            });
         }
         self.skip_while(is_alphanumeric);
-        if self.is_at_terminator() { self.token(kind) } else { self.bad_character() }
+        if self.is_at_terminator() {
+            self.token(kind)
+        } else {
+            self.bad_character()
+        }
     }
 
     fn bad_character(&mut self) -> Token<'a> {
@@ -301,7 +355,8 @@ impl<'a> Lexer<'a> {
     }
 
     fn is_at_terminator(&self) -> bool {
-        let is_terminator = |c: char| SPACES.contains(&c) || matches!(c, '.' | ',' | '|' | ':' | ')' | '(');
+        let is_terminator =
+            |c: char| SPACES.contains(&c) || matches!(c, '.' | ',' | '|' | ':' | ')' | '(');
         self.peek().is_none_or(is_terminator) || self.rest().starts_with(RIGHT_DELIM)
     }
 
@@ -334,7 +389,10 @@ impl<'a> Lexer<'a> {
         }
         self.accept(|c| c == 'i');
         // Complex numbers end in another sign and number.
-        if self.accept(|c| is_alphanumeric(c) || matches!(c, '+' | '-')).is_some() {
+        if self
+            .accept(|c| is_alphanumeric(c) || matches!(c, '+' | '-'))
+            .is_some()
+        {
             let text = quoted(&self.text[self.start..self.at]);
             return self.error(format!("bad number syntax: {text}"));
         }
@@ -343,7 +401,8 @@ impl<'a> Lexer<'a> {
 }
 
 fn has_left_trim_marker(text: &str) -> bool {
-    text.strip_prefix('-').is_some_and(|rest| rest.starts_with(SPACES))
+    text.strip_prefix('-')
+        .is_some_and(|rest| rest.starts_with(SPACES))
 }
 
 fn is_alphanumeric(c: char) -> bool {

@@ -1,16 +1,18 @@
-//! Templates in labels and annotations of alerts: Go's `text/template` with the functions and variables of Prometheus.
+//! Templates in labels and annotations of alerts: Go's `text/template` with the functions and
+//! variables of Prometheus.
 //!
 //! ```text
 //! text -> lex -> parse (node) -> execute (functions, builtins, print, time: over values) -> text
 //! ```
 //!
 //! Invariants
-//! 1. Output and error messages equal those of Prometheus. docs/decisions/rules/0018-templates.md lists the
-//!    differences.
-//! 2. Nesting, steps, output and the memory of values are bounded. Steps check the deadline of the request.
+//! 1. Output and error messages equal those of Prometheus. docs/decisions/rules/0018-templates.md
+//!    lists the differences.
+//! 2. Nesting, steps, output and the memory of values are bounded. Steps check the deadline of the
+//!    request.
 //!
-//! Used by `varve-rules`. The crate knows no rules, no HTTP and no clock: the caller passes the sample, the time and
-//! the function that evaluates queries.
+//! Used by `varve-rules`. The crate knows no rules, no HTTP and no clock: the caller passes the
+//! sample, the time and the function that evaluates queries.
 #![forbid(unsafe_code)]
 
 mod builtins;
@@ -78,7 +80,11 @@ impl Template {
     pub fn new(alert: &str, text: &str) -> Self {
         let name = format!("__alert_{alert}");
         if !text.contains("{{") {
-            return Self { name, text: text.to_owned(), trees: None };
+            return Self {
+                name,
+                text: text.to_owned(),
+                trees: None,
+            };
         }
         let text = VARIABLES.to_owned() + text;
         let trees = Some(parse::parse(&name, &text));
@@ -91,11 +97,16 @@ impl Template {
         self.trees.as_ref()?.as_ref().err().map(String::as_str)
     }
 
-    /// Executes the template for an alert. The sample has the labels and the value of the alert's expression.
+    /// Executes the template for an alert. The sample has the labels and the value of the alert's
+    /// expression.
     ///
     /// # Errors
     /// Prometheus' message. [`error_text`] formats it as the text of the label or annotation.
-    pub fn expand(&self, environment: &Environment<'_>, sample: &VectorSample) -> Result<String, String> {
+    pub fn expand(
+        &self,
+        environment: &Environment<'_>,
+        sample: &VectorSample,
+    ) -> Result<String, String> {
         let Self { name, text, trees } = self;
         let trees = match trees {
             None => return Ok(text.clone()),
@@ -115,7 +126,9 @@ impl Template {
 
 /// Converts external labels, which the configuration has checked.
 fn labels(texts: &BTreeMap<String, String>) -> Labels {
-    let pairs = texts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+    let pairs = texts
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()));
     Labels::from_pairs(pairs).unwrap_or_default()
 }
 
@@ -128,7 +141,11 @@ pub fn error_text(error: &str) -> String {
 /// Prints a duration as Go does: `1h30m0s`.
 pub fn print_duration(duration: std::time::Duration) -> String {
     let nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-    time::Duration { nanos, is_pointer: false }.to_string()
+    time::Duration {
+        nanos,
+        is_pointer: false,
+    }
+    .to_string()
 }
 
 #[cfg(test)]

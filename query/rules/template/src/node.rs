@@ -96,9 +96,18 @@ impl Number {
     /// Go's message. Complex numbers are not supported.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.ends_with('i') {
-            return Err(format!("complex numbers are not supported: {}", quoted(text)));
+            return Err(format!(
+                "complex numbers are not supported: {}",
+                quoted(text)
+            ));
         }
-        let literal = |int, float| Ok(Self { text: text.to_owned(), int, float });
+        let literal = |int, float| {
+            Ok(Self {
+                text: text.to_owned(),
+                int,
+                float,
+            })
+        };
         let (sign, digits) = match text.strip_prefix(['+', '-']) {
             Some(digits) => (&text[..1], digits),
             None => ("", text),
@@ -120,7 +129,9 @@ impl Number {
             return literal(None, Some(unsigned as f64));
         }
         match number::parse_float(text) {
-            Ok(_) if !text.contains(['.', 'e', 'E', 'p', 'P']) => Err(format!("integer overflow: {}", quoted(text))),
+            Ok(_) if !text.contains(['.', 'e', 'E', 'p', 'P']) => {
+                Err(format!("integer overflow: {}", quoted(text)))
+            }
             Ok(float) if float.is_finite() => {
                 let float = if sign == "-" { -f64::abs(float) } else { float };
                 let int = float as i64;
@@ -132,7 +143,10 @@ impl Number {
 
     /// Returns `true` if the literal is a float where any type is allowed.
     pub(crate) fn is_float_literal(&self) -> bool {
-        let text = self.text.trim_start_matches(['+', '-']).to_ascii_lowercase();
+        let text = self
+            .text
+            .trim_start_matches(['+', '-'])
+            .to_ascii_lowercase();
         let is_hex = text.starts_with("0x") && !text.contains('p');
         !is_hex && !self.text.starts_with('\'') && self.text.contains(['.', 'e', 'E', 'p', 'P'])
     }
@@ -146,8 +160,13 @@ impl Display for Node {
             NodeKind::If(branch) => branch.write(f, "if"),
             NodeKind::With(branch) => branch.write(f, "with"),
             NodeKind::Range(branch) => branch.write(f, "range"),
-            NodeKind::Template { name, pipe: None } => write!(f, "{{{{template {}}}}}", quoted(name)),
-            NodeKind::Template { name, pipe: Some(pipe) } => write!(f, "{{{{template {} {pipe}}}}}", quoted(name)),
+            NodeKind::Template { name, pipe: None } => {
+                write!(f, "{{{{template {}}}}}", quoted(name))
+            }
+            NodeKind::Template {
+                name,
+                pipe: Some(pipe),
+            } => write!(f, "{{{{template {} {pipe}}}}}", quoted(name)),
             NodeKind::Break => f.write_str("{{break}}"),
             NodeKind::Continue => f.write_str("{{continue}}"),
             NodeKind::End => f.write_str("{{end}}"),
@@ -194,8 +213,9 @@ fn write_list(f: &mut fmt::Formatter<'_>, items: &[impl Display], separator: &st
 
 impl Display for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields =
-            |f: &mut fmt::Formatter<'_>, fields: &[String]| fields.iter().try_for_each(|field| write!(f, ".{field}"));
+        let fields = |f: &mut fmt::Formatter<'_>, fields: &[String]| {
+            fields.iter().try_for_each(|field| write!(f, ".{field}"))
+        };
         match &self.kind {
             OperandKind::Function(name) => f.write_str(name),
             OperandKind::Dot => f.write_str("."),

@@ -59,7 +59,11 @@ struct Scope {
 
 impl Default for Scope {
     fn default() -> Self {
-        Self { variables: vec!["$".to_owned()], range_depth: 0, action_start: None }
+        Self {
+            variables: vec!["$".to_owned()],
+            range_depth: 0,
+            action_start: None,
+        }
     }
 }
 
@@ -94,11 +98,19 @@ impl<'a> Parser<'a> {
     }
 
     fn line(&self, start: usize) -> usize {
-        1 + self.text.as_bytes()[..start].iter().filter(|&&b| b == b'\n').count()
+        1 + self.text.as_bytes()[..start]
+            .iter()
+            .filter(|&&b| b == b'\n')
+            .count()
     }
 
     fn error<T>(&self, message: impl AsRef<str>) -> Result<T> {
-        Err(format!("template: {}:{}: {}", self.name, self.line(self.last_start), message.as_ref()))
+        Err(format!(
+            "template: {}:{}: {}",
+            self.name,
+            self.line(self.last_start),
+            message.as_ref()
+        ))
     }
 
     fn unexpected<T>(&self, token: &Token<'_>, context: &str) -> Result<T> {
@@ -107,20 +119,30 @@ impl<'a> Parser<'a> {
         }
         let started = self.scope.action_start.map(|start| self.line(start));
         let started = started.filter(|&line| line != self.line(token.start));
-        let what = if token.text.ends_with(" action") { "" } else { " in action" };
+        let what = if token.text.ends_with(" action") {
+            ""
+        } else {
+            " in action"
+        };
         let extra = started.map(|line| format!("{what} started at {}:{line}", self.name));
         self.error(format!("{token}{}", extra.unwrap_or_default()))
     }
 
     fn expect(&mut self, kind: Kind, context: &str) -> Result<Token<'a>> {
         let token = self.next_non_space();
-        if token.kind == kind { Ok(token) } else { self.unexpected(&token, context) }
+        if token.kind == kind {
+            Ok(token)
+        } else {
+            self.unexpected(&token, context)
+        }
     }
 
     /// Runs a parser one level deeper.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.nesting == NESTING_MAX {
-            return self.error(format!("more than {NESTING_MAX} nested actions and parentheses"));
+            return self.error(format!(
+                "more than {NESTING_MAX} nested actions and parentheses"
+            ));
         }
         self.nesting += 1;
         let parsed = parse(self);
@@ -132,7 +154,10 @@ impl<'a> Parser<'a> {
         if self.trees.get(&name).is_none_or(|old| is_empty(old)) {
             self.trees.insert(name, tree);
         } else if !is_empty(&tree) {
-            return self.error(format!("template: multiple definition of template {}", quoted(name)));
+            return self.error(format!(
+                "template: multiple definition of template {}",
+                quoted(name)
+            ));
         }
         Ok(())
     }
@@ -196,7 +221,10 @@ impl<'a> Parser<'a> {
     fn text_or_action(&mut self) -> Result<Node> {
         let token = self.next_non_space();
         match token.kind {
-            Kind::Text => Ok(Node { start: token.start, kind: NodeKind::Text(token.text.into_owned()) }),
+            Kind::Text => Ok(Node {
+                start: token.start,
+                kind: NodeKind::Text(token.text.into_owned()),
+            }),
             Kind::LeftDelim => {
                 self.scope.action_start = Some(token.start);
                 let node = self.nested(Self::action);
@@ -218,20 +246,32 @@ impl<'a> Parser<'a> {
             Kind::Keyword(Keyword::Continue) => self.jump(start, NodeKind::Continue),
             Kind::Keyword(Keyword::Else) => {
                 let start = self.peek_non_space().start;
-                if !matches!(self.peek_non_space().kind, Kind::Keyword(Keyword::If | Keyword::With)) {
+                if !matches!(
+                    self.peek_non_space().kind,
+                    Kind::Keyword(Keyword::If | Keyword::With)
+                ) {
                     self.expect(Kind::RightDelim, "else")?;
                 }
-                Ok(Node { start, kind: NodeKind::Else })
+                Ok(Node {
+                    start,
+                    kind: NodeKind::Else,
+                })
             }
-            Kind::Keyword(Keyword::End) => {
-                Ok(Node { start: self.expect(Kind::RightDelim, "end")?.start, kind: NodeKind::End })
+            Kind::Keyword(Keyword::End) => Ok(Node {
+                start: self.expect(Kind::RightDelim, "end")?.start,
+                kind: NodeKind::End,
+            }),
+            Kind::Keyword(keyword @ (Keyword::If | Keyword::Range | Keyword::With)) => {
+                self.branch(keyword)
             }
-            Kind::Keyword(keyword @ (Keyword::If | Keyword::Range | Keyword::With)) => self.branch(keyword),
             Kind::Keyword(Keyword::Template) => self.template(),
             _ => {
                 self.ahead.push(token);
                 let pipe = self.pipeline("command", Kind::RightDelim)?;
-                Ok(Node { start, kind: NodeKind::Action(pipe) })
+                Ok(Node {
+                    start,
+                    kind: NodeKind::Action(pipe),
+                })
             }
         }
     }
@@ -274,7 +314,14 @@ impl<'a> Parser<'a> {
             }
         }
         self.scope.variables.truncate(n_variables);
-        let (start, branch) = (pipe.start, Branch { pipe, list, otherwise });
+        let (start, branch) = (
+            pipe.start,
+            Branch {
+                pipe,
+                list,
+                otherwise,
+            },
+        );
         let kind = match keyword {
             Keyword::If => NodeKind::If(branch),
             Keyword::With => NodeKind::With(branch),
@@ -290,7 +337,10 @@ impl<'a> Parser<'a> {
         let outer = std::mem::take(&mut self.scope);
         self.body(name.clone(), "block clause")?;
         self.scope = outer;
-        Ok(Node { start: token.start, kind: NodeKind::Template { name, pipe } })
+        Ok(Node {
+            start: token.start,
+            kind: NodeKind::Template { name, pipe },
+        })
     }
 
     fn template(&mut self) -> Result<Node> {
@@ -302,11 +352,18 @@ impl<'a> Parser<'a> {
             self.ahead.push(next);
             pipe = Some(self.pipeline("template clause", Kind::RightDelim)?);
         }
-        Ok(Node { start: token.start, kind: NodeKind::Template { name, pipe } })
+        Ok(Node {
+            start: token.start,
+            kind: NodeKind::Template { name, pipe },
+        })
     }
 
     fn template_name(&mut self, token: &Token<'_>, context: &str) -> Result<String> {
-        if token.kind == Kind::String { self.unquoted(&token.text) } else { self.unexpected(token, context) }
+        if token.kind == Kind::String {
+            self.unquoted(&token.text)
+        } else {
+            self.unexpected(token, context)
+        }
     }
 
     fn unquoted(&self, literal: &str) -> Result<String> {
@@ -318,7 +375,12 @@ impl<'a> Parser<'a> {
 
     fn pipeline(&mut self, context: &str, end: Kind) -> Result<Pipe> {
         let start = self.peek_non_space().start;
-        let mut pipe = Pipe { start, assigns: false, variables: Vec::new(), commands: Vec::new() };
+        let mut pipe = Pipe {
+            start,
+            assigns: false,
+            variables: Vec::new(),
+            commands: Vec::new(),
+        };
         while self.peek_non_space().kind == Kind::Variable {
             if !self.declaration(context, &mut pipe)? {
                 break;
@@ -343,7 +405,11 @@ impl<'a> Parser<'a> {
     fn declaration(&mut self, context: &str, pipe: &mut Pipe) -> Result<bool> {
         let variable = self.next();
         let after = self.next();
-        let next = if after.kind == Kind::Space { self.next_non_space() } else { after.clone() };
+        let next = if after.kind == Kind::Space {
+            self.next_non_space()
+        } else {
+            after.clone()
+        };
         let is_comma = next.kind == Kind::Char && next.text == ",";
         if !is_comma && !matches!(next.kind, Kind::Assign | Kind::Declare) {
             self.ahead.push(next);
@@ -374,10 +440,16 @@ impl<'a> Parser<'a> {
         }
         let is_value = |command: &Command| {
             use OperandKind::{Bool, Dot, Nil, Number, String};
-            matches!(command.args[0].kind, Bool(_) | Dot | Nil | Number(_) | String { .. })
+            matches!(
+                command.args[0].kind,
+                Bool(_) | Dot | Nil | Number(_) | String { .. }
+            )
         };
         match pipe.commands.iter().skip(1).position(is_value) {
-            Some(i) => self.error(format!("non executable command in pipeline stage {}", i + 2)),
+            Some(i) => self.error(format!(
+                "non executable command in pipeline stage {}",
+                i + 2
+            )),
             None => Ok(()),
         }
     }
@@ -405,7 +477,9 @@ impl<'a> Parser<'a> {
 
     /// Parses a term and the fields after it. Returns `None` if the next token starts none.
     fn operand(&mut self) -> Result<Option<Operand>> {
-        let Some(term) = self.term()? else { return Ok(None) };
+        let Some(term) = self.term()? else {
+            return Ok(None);
+        };
         if self.peek().kind != Kind::Field {
             return Ok(Some(term));
         }
@@ -420,7 +494,12 @@ impl<'a> Parser<'a> {
             OperandKind::Function(_) | OperandKind::Pipe(_) | OperandKind::Chain(..) => {
                 OperandKind::Chain(Box::new(term), fields)
             }
-            _ => return self.error(format!("unexpected . after term {}", quoted(term.to_string()))),
+            _ => {
+                return self.error(format!(
+                    "unexpected . after term {}",
+                    quoted(term.to_string())
+                ));
+            }
         };
         Ok(Some(Operand { start, kind }))
     }
@@ -442,18 +521,27 @@ impl<'a> Parser<'a> {
             Kind::Field => OperandKind::Field(vec![text[1..].to_owned()]),
             Kind::Bool => OperandKind::Bool(text == "true"),
             Kind::CharConstant => OperandKind::Number(self.character(text)?),
-            Kind::Number => OperandKind::Number(Number::parse(text).or_else(|message| self.error(message))?),
+            Kind::Number => {
+                OperandKind::Number(Number::parse(text).or_else(|message| self.error(message))?)
+            }
             Kind::LeftParen => {
                 let context = "parenthesized pipeline";
                 OperandKind::Pipe(self.nested(|parser| parser.pipeline(context, Kind::RightParen))?)
             }
-            Kind::String => OperandKind::String { value: self.unquoted(text)?, literal: text.to_owned() },
+            Kind::String => OperandKind::String {
+                value: self.unquoted(text)?,
+                literal: text.to_owned(),
+            },
             _ => {
                 self.ahead.push(token);
                 return Ok(None);
             }
         };
-        let start = if let OperandKind::Pipe(pipe) = &kind { pipe.start } else { token.start };
+        let start = if let OperandKind::Pipe(pipe) = &kind {
+            pipe.start
+        } else {
+            token.start
+        };
         Ok(Some(Operand { start, kind }))
     }
 
@@ -463,7 +551,11 @@ impl<'a> Parser<'a> {
         match (chars.next(), chars.next()) {
             (Some(c), None) => {
                 let code = i64::from(u32::from(c));
-                Ok(Number { text: literal.to_owned(), int: Some(code), float: Some(code as f64) })
+                Ok(Number {
+                    text: literal.to_owned(),
+                    int: Some(code),
+                    float: Some(code as f64),
+                })
             }
             _ => self.error(format!("malformed character constant: {literal}")),
         }
@@ -472,11 +564,15 @@ impl<'a> Parser<'a> {
 
 fn starts_operand(kind: Kind) -> bool {
     use Kind::{Bool, CharConstant, Field, Identifier, LeftParen, Number, String, Variable};
-    matches!(kind, Bool | CharConstant | Field | Identifier | LeftParen | Number | String | Variable)
-        || matches!(kind, Kind::Keyword(Keyword::Dot | Keyword::Nil))
+    matches!(
+        kind,
+        Bool | CharConstant | Field | Identifier | LeftParen | Number | String | Variable
+    ) || matches!(kind, Kind::Keyword(Keyword::Dot | Keyword::Nil))
 }
 
 /// Returns `true` if a template contains only white space.
 fn is_empty(nodes: &[Node]) -> bool {
-    nodes.iter().all(|node| matches!(&node.kind, NodeKind::Text(text) if text.trim_matches(SPACES).is_empty()))
+    nodes.iter().all(
+        |node| matches!(&node.kind, NodeKind::Text(text) if text.trim_matches(SPACES).is_empty()),
+    )
 }

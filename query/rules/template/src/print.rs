@@ -30,14 +30,23 @@ pub(crate) fn sprint(values: &[Value]) -> String {
 
 /// Formats values with spaces between them and a new line at the end.
 pub(crate) fn sprintln(values: &[Value]) -> String {
-    let texts: Vec<_> = values.iter().map(|value| sprint(std::slice::from_ref(value))).collect();
+    let texts: Vec<_> = values
+        .iter()
+        .map(|value| sprint(std::slice::from_ref(value)))
+        .collect();
     texts.join(" ") + "\n"
 }
 
 /// Formats values by a format with verbs.
 pub(crate) fn sprintf(format: &str, args: &[Value]) -> String {
     let mut printer = Printer::default();
-    let mut verbs = Verbs { rest: format, args, arg: 0, is_reordered: false, is_good: true };
+    let mut verbs = Verbs {
+        rest: format,
+        args,
+        arg: 0,
+        is_reordered: false,
+        is_good: true,
+    };
     while let Some((text, rest)) = verbs.rest.split_once('%')
         && printer.out.len() <= SIZE_MAX
     {
@@ -53,7 +62,9 @@ pub(crate) fn sprintf(format: &str, args: &[Value]) -> String {
             arg => format!("{}={}", arg.type_name(), sprint(std::slice::from_ref(arg))),
         });
         let extra: Vec<_> = extra.collect();
-        printer.out.push_str(&format!("%!(EXTRA {})", extra.join(", ")));
+        printer
+            .out
+            .push_str(&format!("%!(EXTRA {})", extra.join(", ")));
     }
     printer.out
 }
@@ -61,7 +72,11 @@ pub(crate) fn sprintf(format: &str, args: &[Value]) -> String {
 /// Formats a float with a number of significant digits: `%.4g`.
 pub(crate) fn significant(value: f64, n_digits: usize) -> String {
     let text = float(value, 'g', Some(n_digits));
-    if value.is_infinite() { text } else { text.trim_start_matches('+').to_owned() }
+    if value.is_infinite() {
+        text
+    } else {
+        text.trim_start_matches('+').to_owned()
+    }
 }
 
 /// Reads a format.
@@ -102,7 +117,9 @@ impl Verbs<'_> {
             self.is_good &= !after_index;
             after_index = self.index();
             if self.take('*') {
-                printer.flags.precision = self.int().and_then(|precision| usize::try_from(precision).ok());
+                printer.flags.precision = self
+                    .int()
+                    .and_then(|precision| usize::try_from(precision).ok());
                 if printer.flags.precision.is_none() {
                     printer.out.push_str("%!(BADPREC)");
                 }
@@ -137,15 +154,24 @@ impl Verbs<'_> {
     }
 
     fn number(&mut self) -> Option<usize> {
-        let len = self.rest.len() - self.rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let len = self.rest.len()
+            - self
+                .rest
+                .trim_start_matches(|c: char| c.is_ascii_digit())
+                .len();
         let (digits, rest) = self.rest.split_at(len);
         self.rest = rest;
-        digits.parse().ok().filter(|&number| number <= WIDTH_MAX as usize)
+        digits
+            .parse()
+            .ok()
+            .filter(|&number| number <= WIDTH_MAX as usize)
     }
 
     /// Reads an argument index, `[2]`, and returns `true` if there is one.
     fn index(&mut self) -> bool {
-        let Some(rest) = self.rest.strip_prefix('[') else { return false };
+        let Some(rest) = self.rest.strip_prefix('[') else {
+            return false;
+        };
         self.is_reordered = true;
         let Some((index, rest)) = rest.split_once(']') else {
             self.is_good = false;
@@ -164,7 +190,9 @@ impl Verbs<'_> {
     fn int(&mut self) -> Option<i64> {
         let value = self.args.get(self.arg)?;
         self.arg += 1;
-        value.as_int().filter(|number| (-WIDTH_MAX..=WIDTH_MAX).contains(number))
+        value
+            .as_int()
+            .filter(|number| (-WIDTH_MAX..=WIDTH_MAX).contains(number))
     }
 }
 
@@ -203,18 +231,33 @@ impl Printer {
             (_, 'T') => self.pad(value.type_name()),
             (Value::Nil, 'v') => self.pad("<nil>"),
             (Value::Bool(value), 't' | 'v') => self.pad(&value.to_string()),
-            (Value::Float(value), 'v' | 'g' | 'G' | 'e' | 'E' | 'f' | 'F') => self.float(*value, verb),
-            (Value::String(text) | Value::Html(text), 'v' | 's' | 'q' | 'x' | 'X') => self.string(text, verb),
-            (Value::Time(time), 'v' | 's' | 'q' | 'x' | 'X') => self.string(&time.to_string(), verb),
-            (Value::Duration(duration), 'v' | 's' | 'q' | 'x' | 'X') => self.string(&duration.to_string(), verb),
+            (Value::Float(value), 'v' | 'g' | 'G' | 'e' | 'E' | 'f' | 'F') => {
+                self.float(*value, verb)
+            }
+            (Value::String(text) | Value::Html(text), 'v' | 's' | 'q' | 'x' | 'X') => {
+                self.string(text, verb)
+            }
+            (Value::Time(time), 'v' | 's' | 'q' | 'x' | 'X') => {
+                self.string(&time.to_string(), verb)
+            }
+            (Value::Duration(duration), 'v' | 's' | 'q' | 'x' | 'X') => {
+                self.string(&duration.to_string(), verb)
+            }
             (Value::Named { name, .. }, 'v' | 's' | 'q' | 'x' | 'X') => self.string(name, verb),
-            (Value::Histogram(histogram), 'v' | 's' | 'q' | 'x' | 'X') => self.string(&histogram.to_string(), verb),
+            (Value::Histogram(histogram), 'v' | 's' | 'q' | 'x' | 'X') => {
+                self.string(&histogram.to_string(), verb)
+            }
             (Value::Labels(labels), _) => {
-                let entries = labels.iter().map(|(name, text)| (name.to_owned(), Value::string(text)));
+                let entries = labels
+                    .iter()
+                    .map(|(name, text)| (name.to_owned(), Value::string(text)));
                 self.map(entries.collect(), verb, depth);
             }
             (Value::Args(values), _) => {
-                let entries = values.iter().enumerate().map(|(i, value)| (format!("arg{i}"), value.clone()));
+                let entries = values
+                    .iter()
+                    .enumerate()
+                    .map(|(i, value)| (format!("arg{i}"), value.clone()));
                 let mut entries: Vec<_> = entries.collect();
                 entries.sort_by(|(a, _), (b, _)| a.cmp(b));
                 self.map(entries, verb, depth);
@@ -285,13 +328,33 @@ impl Printer {
     }
 
     fn sample(&mut self, sample: &VectorSample, verb: char, depth: usize) {
-        self.fields(&[Value::Labels(sample.labels.clone()), Value::of_sample(sample)], verb, depth);
+        self.fields(
+            &[
+                Value::Labels(sample.labels.clone()),
+                Value::of_sample(sample),
+            ],
+            verb,
+            depth,
+        );
     }
 
     fn pad(&mut self, text: &str) {
-        let n_missing = self.flags.width.unwrap_or(0).saturating_sub(text.chars().count());
-        let fill = if self.flags.zero && !self.flags.minus { "0" } else { " " }.repeat(n_missing);
-        let (before, after) = if self.flags.minus { ("", fill.as_str()) } else { (fill.as_str(), "") };
+        let n_missing = self
+            .flags
+            .width
+            .unwrap_or(0)
+            .saturating_sub(text.chars().count());
+        let fill = if self.flags.zero && !self.flags.minus {
+            "0"
+        } else {
+            " "
+        }
+        .repeat(n_missing);
+        let (before, after) = if self.flags.minus {
+            ("", fill.as_str())
+        } else {
+            (fill.as_str(), "")
+        };
         self.out.push_str(&[before, text, after].concat());
     }
 
@@ -305,16 +368,32 @@ impl Printer {
     fn string(&mut self, text: &str, verb: char) {
         if matches!(verb, 'x' | 'X') {
             let n_bytes = self.flags.precision.unwrap_or(text.len()).min(text.len());
-            let hex: Vec<_> = text.as_bytes()[..n_bytes].iter().map(|byte| format!("{byte:02x}")).collect();
-            let prefix = if self.flags.sharp && n_bytes > 0 { "0x" } else { "" };
-            let separator = if self.flags.space { format!(" {prefix}") } else { String::new() };
+            let hex: Vec<_> = text.as_bytes()[..n_bytes]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            let prefix = if self.flags.sharp && n_bytes > 0 {
+                "0x"
+            } else {
+                ""
+            };
+            let separator = if self.flags.space {
+                format!(" {prefix}")
+            } else {
+                String::new()
+            };
             let hex = prefix.to_owned() + &hex.join(&separator);
             return self.pad(&if verb == 'X' { hex.to_uppercase() } else { hex });
         }
-        let end = self.flags.precision.and_then(|n_chars| text.char_indices().nth(n_chars));
+        let end = self
+            .flags
+            .precision
+            .and_then(|n_chars| text.char_indices().nth(n_chars));
         let text = &text[..end.map_or(text.len(), |(end, _)| end)];
         match verb {
-            'q' if self.flags.sharp && !text.contains(['`', '\n', '\r']) => self.pad(&format!("`{text}`")),
+            'q' if self.flags.sharp && !text.contains(['`', '\n', '\r']) => {
+                self.pad(&format!("`{text}`"))
+            }
             'q' if self.flags.plus => self.pad(&ascii(&quoted(text))),
             'q' => self.pad(&quoted(text)),
             'v' if self.flags.sharp => self.pad(&quoted(text)),
@@ -323,7 +402,10 @@ impl Printer {
     }
 
     fn int(&mut self, number: i64, verb: char) {
-        let code = u32::try_from(number).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
+        let code = u32::try_from(number)
+            .ok()
+            .and_then(char::from_u32)
+            .unwrap_or(char::REPLACEMENT_CHARACTER);
         match verb {
             'c' => return self.pad(&code.to_string()),
             'q' => return self.pad(&quoted_char(Some(code))),
@@ -349,21 +431,30 @@ impl Printer {
         let zeros = match (self.flags.precision, self.flags.width) {
             (Some(0), _) if number == 0 => return self.pad_spaces(""),
             (Some(precision), _) => precision,
-            (None, Some(width)) if self.flags.zero && !self.flags.minus => width.saturating_sub(sign.len()),
+            (None, Some(width)) if self.flags.zero && !self.flags.minus => {
+                width.saturating_sub(sign.len())
+            }
             _ => 0,
         };
         digits = "0".repeat(zeros.saturating_sub(digits.len())) + &digits;
-        let has_prefix = (self.flags.sharp && !(verb == 'o' && digits.starts_with('0'))) || verb == 'O';
+        let has_prefix =
+            (self.flags.sharp && !(verb == 'o' && digits.starts_with('0'))) || verb == 'O';
         self.pad_spaces(&[sign, if has_prefix { prefix } else { "" }, &digits].concat());
     }
 
     fn float(&mut self, value: f64, verb: char) {
-        let precision = self.flags.precision.or(if matches!(verb, 'v' | 'g' | 'G') { None } else { Some(6) });
+        let precision = self.flags.precision.or(if matches!(verb, 'v' | 'g' | 'G') {
+            None
+        } else {
+            Some(6)
+        });
         let text = float(value, verb, precision);
         let shows_plus = self.flags.plus && verb != 'v';
         let (sign, digits) = match text.split_at(1) {
             ("-", digits) => ("-", digits),
-            ("+", digits) if shows_plus || (value.is_infinite() && !self.flags.space) => ("+", digits),
+            ("+", digits) if shows_plus || (value.is_infinite() && !self.flags.space) => {
+                ("+", digits)
+            }
             ("+", digits) if self.flags.space => (" ", digits),
             ("+", digits) => ("", digits),
             _ => ("", text.as_str()),
@@ -389,12 +480,21 @@ pub fn scientific(value: f64) -> String {
     }
 }
 
-/// Formats a float as Go's `strconv`, with a sign. Without a precision, as many digits as necessary.
+/// Formats a float as Go's `strconv`, with a sign. Without a precision, as many digits as
+/// necessary.
 fn float(value: f64, verb: char, precision: Option<usize>) -> String {
     let magnitude = value.abs();
-    let sign = if value.is_sign_negative() && !value.is_nan() { "-" } else { "+" };
+    let sign = if value.is_sign_negative() && !value.is_nan() {
+        "-"
+    } else {
+        "+"
+    };
     if !value.is_finite() {
-        return if value.is_nan() { "+NaN".to_owned() } else { format!("{sign}Inf") };
+        return if value.is_nan() {
+            "+NaN".to_owned()
+        } else {
+            format!("{sign}Inf")
+        };
     }
     let precision = precision.map(|precision| precision.min(FLOAT_DIGITS_MAX));
     let text = match (verb.to_ascii_lowercase(), precision) {
@@ -404,7 +504,9 @@ fn float(value: f64, verb: char, precision: Option<usize>) -> String {
         (_, Some(precision)) => {
             let n_digits = precision.max(1);
             let scientific = format!("{magnitude:.*e}", n_digits - 1);
-            let (mantissa, exponent) = scientific.split_once('e').expect("the format has an exponent");
+            let (mantissa, exponent) = scientific
+                .split_once('e')
+                .expect("the format has an exponent");
             let exponent: i32 = exponent.parse().expect("the exponent is a number");
             let trim = |text: &str| match text.contains('.') {
                 true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -413,11 +515,18 @@ fn float(value: f64, verb: char, precision: Option<usize>) -> String {
             if exponent < -4 || exponent >= n_digits as i32 {
                 with_exponent(&format!("{}e{exponent}", trim(mantissa)))
             } else {
-                trim(&format!("{magnitude:.*}", (n_digits as i32 - 1 - exponent) as usize))
+                trim(&format!(
+                    "{magnitude:.*}",
+                    (n_digits as i32 - 1 - exponent) as usize
+                ))
             }
         }
     };
-    let text = if matches!(verb, 'E' | 'G') { text.to_uppercase() } else { text };
+    let text = if matches!(verb, 'E' | 'G') {
+        text.to_uppercase()
+    } else {
+        text
+    };
     [sign, &text].concat()
 }
 
@@ -435,5 +544,9 @@ fn ascii(text: &str) -> String {
 fn with_exponent(text: &str) -> String {
     let (mantissa, exponent) = text.split_once('e').expect("the text has an exponent");
     let exponent: i32 = exponent.parse().expect("the exponent is a number");
-    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.unsigned_abs())
+    format!(
+        "{mantissa}e{}{:02}",
+        if exponent < 0 { '-' } else { '+' },
+        exponent.unsigned_abs()
+    )
 }

@@ -8,12 +8,20 @@ use super::*;
 
 fn sample(labels: &[(&str, &str)], value: f64) -> VectorSample {
     let labels = Labels::from_pairs(labels.iter().copied()).unwrap();
-    VectorSample { labels, point: Point { timestamp_ms: 60_000, value }, histogram: None }
+    VectorSample {
+        labels,
+        point: Point {
+            timestamp_ms: 60_000,
+            value,
+        },
+        histogram: None,
+    }
 }
 
 /// The series `q` of the cases.
 fn query(expr: &str) -> Result<Vec<VectorSample>, String> {
-    let [a, b] = [("a", 1.5), ("b", 2.0)].map(|(l, value)| sample(&[("__name__", "q"), ("l", l)], value));
+    let [a, b] =
+        [("a", 1.5), ("b", 2.0)].map(|(l, value)| sample(&[("__name__", "q"), ("l", l)], value));
     match expr {
         "q" | "sort_desc(q)" => Ok(vec![b, a]),
         "sort(q)" => Ok(vec![a, b]),
@@ -26,12 +34,19 @@ fn expand_within(ctx: &QueryContext, text: &str) -> Result<String, String> {
     let environment = Environment {
         ctx,
         timestamp_ms: 60_000,
-        external_labels: &[("region", "eu"), ("zone", "z1")].map(|(name, text)| (name.into(), text.into())).into(),
+        external_labels: &[("region", "eu"), ("zone", "z1")]
+            .map(|(name, text)| (name.into(), text.into()))
+            .into(),
         external_url: "https://prom.example.com/path/x",
         query: &query,
     };
     let instance = ("instance", "node-1.example.com:9100");
-    let labels = [("__name__", "m"), instance, ("job", "a b"), ("num", "12345.678")];
+    let labels = [
+        ("__name__", "m"),
+        instance,
+        ("job", "a b"),
+        ("num", "12345.678"),
+    ];
     Template::new("A", text).expand(&environment, &sample(&labels, 1_234_567.891))
 }
 
@@ -43,14 +58,23 @@ fn expand(text: &str) -> Result<String, String> {
 #[test]
 fn templates_expand_as_in_prometheus() {
     let mut wrong = Vec::new();
-    for case in include_str!("cases.txt").lines().filter(|line| !line.starts_with('#')) {
+    for case in include_str!("cases.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+    {
         let (text, expect) = case.rsplit_once(" => ").unwrap();
         let (found, expect) = match unquote(expect).filter(|_| expect.starts_with('"')) {
             Some(expect) => {
                 let found = expand(text).unwrap_or_else(|error| error_text(&error));
                 (found, String::from_utf8(expect).unwrap())
             }
-            None => (Template::new("A", text).parse_error().unwrap_or_default().to_owned(), expect.to_owned()),
+            None => (
+                Template::new("A", text)
+                    .parse_error()
+                    .unwrap_or_default()
+                    .to_owned(),
+                expect.to_owned(),
+            ),
         };
         if found != expect {
             wrong.push(format!("{text}\n  found  {found}\n  expect {expect}"));
@@ -61,13 +85,19 @@ fn templates_expand_as_in_prometheus() {
 
 #[test]
 fn the_path_of_the_external_url_is_available() {
-    assert_eq!(expand("{{ pathPrefix }} {{ externalURL }}").unwrap(), "/path/x https://prom.example.com/path/x");
+    assert_eq!(
+        expand("{{ pathPrefix }} {{ externalURL }}").unwrap(),
+        "/path/x https://prom.example.com/path/x"
+    );
 }
 
 #[test]
 fn a_text_that_does_not_parse_fails_when_it_is_expanded() {
     let error = expand("{{ up").unwrap_err();
-    assert_eq!(error, "error parsing template __alert_A: template: __alert_A:1: function \"up\" not defined");
+    assert_eq!(
+        error,
+        "error parsing template __alert_A: template: __alert_A:1: function \"up\" not defined"
+    );
 }
 
 #[test]
@@ -77,7 +107,10 @@ fn every_limit_ends_the_execution() {
         assert!(error.ends_with(expect), "{error}");
     };
     check("{{ range 10000000 }}{{ end }}", "more than 1000000 steps");
-    check("{{ range 10000000 }}xxxxxxxxxx{{ end }}", "output of more than 1048576 bytes");
+    check(
+        "{{ range 10000000 }}xxxxxxxxxx{{ end }}",
+        "output of more than 1048576 bytes",
+    );
     let doubling = "{{ $x := \"0123456789\" }}{{ range 100 }}{{ $x = print $x $x }}{{ end }}";
     check(doubling, "values of more than 16777216 bytes");
     check(
@@ -88,7 +121,10 @@ fn every_limit_ends_the_execution() {
         "{{ define \"t\" }}{{ template \"t\" }}{{ end }}{{ template \"t\" }}",
         "exceeded maximum template depth (400)",
     );
-    check("{{ reReplaceAll \"\" (printf \"%1000000d\" 1) (printf \"%1000000d\" 1) }}", "16777216");
+    check(
+        "{{ reReplaceAll \"\" (printf \"%1000000d\" 1) (printf \"%1000000d\" 1) }}",
+        "16777216",
+    );
     let actions = "{{ if 1 }}".repeat(101) + &"{{ end }}".repeat(101);
     let parens = format!("{{{{ {}1{} }}}}", "(".repeat(100), ")".repeat(100));
     for text in [actions, parens] {
@@ -101,5 +137,8 @@ fn every_limit_ends_the_execution() {
 fn a_deadline_ends_the_execution() {
     let ctx = QueryContext::new(Duration::ZERO, MemoryBudget::new("query memory", 1 << 20));
     let error = expand_within(&ctx, "{{ range 100000 }}{{ end }}").unwrap_err();
-    assert!(error.ends_with(&ctx.check().unwrap_err().to_string()), "{error}");
+    assert!(
+        error.ends_with(&ctx.check().unwrap_err().to_string()),
+        "{error}"
+    );
 }

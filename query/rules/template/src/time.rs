@@ -41,7 +41,15 @@ const MONTHS: [&str; 12] = [
     "November",
     "December",
 ];
-const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const WEEKDAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
 
 /// Returns the parameters of a method of a value.
 pub(crate) fn method(receiver: &Value, name: &str) -> Option<&'static [Type]> {
@@ -52,15 +60,20 @@ pub(crate) fn method(receiver: &Value, name: &str) -> Option<&'static [Type]> {
         (Value::Time(_), "AddDate") => Some(&[Type::Int, Type::Int, Type::Int]),
         (
             Value::Time(_),
-            "Unix" | "UnixMilli" | "UnixMicro" | "UnixNano" | "Year" | "Month" | "Day" | "Hour" | "Minute" | "Second"
-            | "Nanosecond" | "YearDay" | "Weekday" | "IsZero" | "UTC" | "Local",
+            "Unix" | "UnixMilli" | "UnixMicro" | "UnixNano" | "Year" | "Month" | "Day" | "Hour"
+            | "Minute" | "Second" | "Nanosecond" | "YearDay" | "Weekday" | "IsZero" | "UTC"
+            | "Local",
         ) => Some(&[]),
         (Value::Duration(_), "Round" | "Truncate") => Some(&[Type::Duration]),
         (
             Value::Duration(_),
-            "Hours" | "Minutes" | "Seconds" | "Milliseconds" | "Microseconds" | "Nanoseconds" | "Abs",
+            "Hours" | "Minutes" | "Seconds" | "Milliseconds" | "Microseconds" | "Nanoseconds"
+            | "Abs",
         ) => Some(&[]),
-        (Value::Time(_) | Value::Duration(_) | Value::Named { .. } | Value::Histogram(_), "String") => Some(&[]),
+        (
+            Value::Time(_) | Value::Duration(_) | Value::Named { .. } | Value::Histogram(_),
+            "String",
+        ) => Some(&[]),
         _ => None,
     }
 }
@@ -73,13 +86,18 @@ pub(crate) fn call(receiver: &Value, name: &str, args: &[Value]) -> Result<Value
     match receiver {
         Value::Time(time) => time.call(name, args),
         Value::Duration(duration) => Ok(duration.call(name, args)),
-        _ => Ok(Value::string(super::print::sprint(std::slice::from_ref(receiver)))),
+        _ => Ok(Value::string(super::print::sprint(std::slice::from_ref(
+            receiver,
+        )))),
     }
 }
 
 impl Time {
     fn value(nanos: i128) -> Value {
-        Value::Time(Self { nanos, is_pointer: false })
+        Value::Time(Self {
+            nanos,
+            is_pointer: false,
+        })
     }
 
     fn seconds(self) -> i64 {
@@ -98,7 +116,11 @@ impl Time {
         let civil = self.civil();
         let since = |unit: i128| Value::Int64(self.nanos.div_euclid(unit) as i64);
         let nanos = args.first().and_then(Value::as_int).unwrap_or(0);
-        let other = if let Some(Value::Time(other)) = args.first() { *other } else { self };
+        let other = if let Some(Value::Time(other)) = args.first() {
+            *other
+        } else {
+            self
+        };
         Ok(match name {
             "Format" => Value::string(self.format(args[0].as_str().unwrap_or_default())),
             "String" => Value::string(self.to_string()),
@@ -119,7 +141,10 @@ impl Time {
             "Add" => Self::value(self.nanos + i128::from(nanos)),
             "Sub" => {
                 let difference = (self.nanos - other.nanos).clamp(i64::MIN.into(), i64::MAX.into());
-                Value::Duration(Duration { nanos: difference as i64, is_pointer: false })
+                Value::Duration(Duration {
+                    nanos: difference as i64,
+                    is_pointer: false,
+                })
             }
             "After" => Value::Bool(self.nanos > other.nanos),
             "Before" => Value::Bool(self.nanos < other.nanos),
@@ -127,7 +152,11 @@ impl Time {
             "Compare" => Value::Int(self.nanos.cmp(&other.nanos) as i64),
             "Round" | "Truncate" if nanos > 0 => {
                 let past = (self.nanos + EPOCH_SECONDS * SECOND).rem_euclid(nanos.into());
-                let up = if name == "Round" && 2 * past >= i128::from(nanos) { i128::from(nanos) } else { 0 };
+                let up = if name == "Round" && 2 * past >= i128::from(nanos) {
+                    i128::from(nanos)
+                } else {
+                    0
+                };
                 Self::value(self.nanos - past + up)
             }
             "AddDate" => self.add_date(args)?,
@@ -143,9 +172,12 @@ impl Time {
         }
         let civil = self.civil();
         let months = (civil.year + years) * 12 + civil.month - 1 + months;
-        let day = days_before(months.div_euclid(12), months.rem_euclid(12) + 1) + civil.day - 1 + days;
+        let day =
+            days_before(months.div_euclid(12), months.rem_euclid(12) + 1) + civil.day - 1 + days;
         let time_of_day = self.nanos.rem_euclid(i128::from(DAY_SECONDS) * SECOND);
-        Ok(Self::value(i128::from(day) * i128::from(DAY_SECONDS) * SECOND + time_of_day))
+        Ok(Self::value(
+            i128::from(day) * i128::from(DAY_SECONDS) * SECOND + time_of_day,
+        ))
     }
 
     /// Formats by an example: Go's layout of 2 January 2006, 15:04:05.
@@ -157,7 +189,10 @@ impl Time {
                 rest = &rest[len..];
                 continue;
             }
-            match ELEMENTS.iter().find(|(element, _)| starts_with_element(rest, element)) {
+            match ELEMENTS
+                .iter()
+                .find(|(element, _)| starts_with_element(rest, element))
+            {
                 Some((element, text)) => {
                     out.push_str(&text(&civil));
                     rest = &rest[element.len()..];
@@ -171,18 +206,33 @@ impl Time {
         out
     }
 
-    /// Returns the length and the text of a fraction of a second, `.000` or `.999`, at the start of a layout.
+    /// Returns the length and the text of a fraction of a second, `.000` or `.999`, at the start of
+    /// a layout.
     fn fraction(self, rest: &str) -> Option<(usize, String)> {
         let point = rest.chars().next().filter(|c| matches!(c, '.' | ','))?;
-        let digit = rest[1..].chars().next().filter(|c| matches!(c, '0' | '9'))?;
+        let digit = rest[1..]
+            .chars()
+            .next()
+            .filter(|c| matches!(c, '0' | '9'))?;
         let n_digits = rest[1..].len() - rest[1..].trim_start_matches(digit).len();
         if rest[1 + n_digits..].starts_with(|c: char| c.is_ascii_digit()) {
             return None;
         }
         let all = format!("{:09}", self.nanosecond());
         let digits = &all[..n_digits.min(9)];
-        let digits = if digit == '9' { digits.trim_end_matches('0') } else { digits };
-        Some((1 + n_digits, if digits.is_empty() { String::new() } else { format!("{point}{digits}") }))
+        let digits = if digit == '9' {
+            digits.trim_end_matches('0')
+        } else {
+            digits
+        };
+        Some((
+            1 + n_digits,
+            if digits.is_empty() {
+                String::new()
+            } else {
+                format!("{point}{digits}")
+            },
+        ))
     }
 }
 
@@ -215,8 +265,12 @@ const ELEMENTS: [Element; 31] = [
     ("15", |civil| format!("{:02}", civil.hour)),
     ("__2", |civil| format!("{:3}", civil.year_day)),
     ("_2", |civil| format!("{:2}", civil.day)),
-    ("PM", |civil| if civil.hour < 12 { "AM" } else { "PM" }.to_owned()),
-    ("pm", |civil| if civil.hour < 12 { "am" } else { "pm" }.to_owned()),
+    ("PM", |civil| {
+        if civil.hour < 12 { "AM" } else { "PM" }.to_owned()
+    }),
+    ("pm", |civil| {
+        if civil.hour < 12 { "am" } else { "pm" }.to_owned()
+    }),
     ("1", |civil| civil.month.to_string()),
     ("2", |civil| civil.day.to_string()),
     ("3", |civil| hour12(civil).to_string()),
@@ -237,7 +291,9 @@ fn hour12(civil: &Civil) -> i64 {
 }
 
 fn starts_with_element(layout: &str, element: &str) -> bool {
-    let Some(after) = layout.strip_prefix(element) else { return false };
+    let Some(after) = layout.strip_prefix(element) else {
+        return false;
+    };
     match element {
         // Before a lower-case letter it is a part of a word.
         "Jan" | "Mon" => !after.starts_with(|c: char| c.is_ascii_lowercase()),
@@ -255,9 +311,16 @@ impl std::fmt::Display for Time {
 impl Duration {
     fn call(self, name: &str, args: &[Value]) -> Value {
         let unit = args.first().and_then(Value::as_int).unwrap_or(0);
-        let value = |nanos| Value::Duration(Self { nanos, is_pointer: false });
+        let value = |nanos| {
+            Value::Duration(Self {
+                nanos,
+                is_pointer: false,
+            })
+        };
         // Whole units and rest are divided separately, as in Go.
-        let float = |unit: i64| Value::Float((self.nanos / unit) as f64 + (self.nanos % unit) as f64 / unit as f64);
+        let float = |unit: i64| {
+            Value::Float((self.nanos / unit) as f64 + (self.nanos % unit) as f64 / unit as f64)
+        };
         match name {
             "Hours" => float(3_600_000_000_000),
             "Minutes" => float(60_000_000_000),
@@ -269,7 +332,11 @@ impl Duration {
             "Truncate" if unit > 0 => value(self.nanos - self.nanos % unit),
             "Round" if unit > 0 => {
                 let past = self.nanos % unit;
-                let up = if past.abs() >= unit - past.abs() { unit * past.signum() } else { 0 };
+                let up = if past.abs() >= unit - past.abs() {
+                    unit * past.signum()
+                } else {
+                    0
+                };
                 value((self.nanos - past).saturating_add(up))
             }
             "String" => Value::string(self.to_string()),
@@ -285,7 +352,11 @@ impl std::fmt::Display for Duration {
         let fraction = |unit: u64| {
             let digits = format!("{:0width$}", nanos % unit, width = unit.ilog10() as usize);
             let digits = digits.trim_end_matches('0');
-            if digits.is_empty() { String::new() } else { format!(".{digits}") }
+            if digits.is_empty() {
+                String::new()
+            } else {
+                format!(".{digits}")
+            }
         };
         match nanos {
             0 => f.write_str("0s"),
@@ -306,12 +377,23 @@ impl std::fmt::Display for Duration {
 }
 
 fn named(type_name: &'static str, names: &[&'static str], idx: i64, number: i64) -> Value {
-    Value::Named { type_name, name: names[idx as usize], number }
+    Value::Named {
+        type_name,
+        name: names[idx as usize],
+        number,
+    }
 }
 
 /// Returns the number of days from the epoch to the first day of a month.
 fn days_before(year: i64, month: i64) -> i64 {
     // Years are counted from March, so that a leap day is the last day of its year.
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 - 719_468
+    let (year, month) = if month <= 2 {
+        (year - 1, month + 9)
+    } else {
+        (year, month - 3)
+    };
+    year * 365 + year.div_euclid(4) - year.div_euclid(100)
+        + year.div_euclid(400)
+        + (153 * month + 2) / 5
+        - 719_468
 }

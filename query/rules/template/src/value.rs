@@ -83,7 +83,10 @@ impl Type {
 
     /// Returns `true` if nil is a value of the type.
     pub(crate) fn has_nil(self) -> bool {
-        matches!(self, Self::Any | Self::Reflect | Self::Vector | Self::Sample)
+        matches!(
+            self,
+            Self::Any | Self::Reflect | Self::Vector | Self::Sample
+        )
     }
 
     /// Converts a value to the type.
@@ -100,12 +103,20 @@ impl Type {
             | (Self::Sample, value @ Value::Sample(_))
             | (Self::Int, value @ Value::Int(_)) => Ok(value),
             (Self::Duration, Value::Duration(Duration { nanos, .. })) => {
-                Ok(Value::Duration(Duration { nanos, is_pointer: false }))
+                Ok(Value::Duration(Duration {
+                    nanos,
+                    is_pointer: false,
+                }))
             }
-            (Self::Time, Value::Time(Time { nanos, .. })) => Ok(Value::Time(Time { nanos, is_pointer: false })),
+            (Self::Time, Value::Time(Time { nanos, .. })) => Ok(Value::Time(Time {
+                nanos,
+                is_pointer: false,
+            })),
             (_, value) => {
                 let (expected, got) = (self.name(), value.type_name());
-                Err(format!("wrong type for value; expected {expected}; got {got}"))
+                Err(format!(
+                    "wrong type for value; expected {expected}; got {got}"
+                ))
             }
         }
     }
@@ -149,9 +160,13 @@ impl Value {
             Self::Args(_) => "map[string]interface {}",
             Self::Vector(_) => "template.queryResult",
             Self::Sample(_) => "*template.sample",
-            Self::Time(Time { is_pointer: true, .. }) => "*time.Time",
+            Self::Time(Time {
+                is_pointer: true, ..
+            }) => "*time.Time",
             Self::Time(_) => "time.Time",
-            Self::Duration(Duration { is_pointer: true, .. }) => "*time.Duration",
+            Self::Duration(Duration {
+                is_pointer: true, ..
+            }) => "*time.Duration",
             Self::Duration(_) => "time.Duration",
             Self::Named { type_name, .. } => type_name,
             Self::Histogram(_) => "*histogram.FloatHistogram",
@@ -213,9 +228,15 @@ impl Value {
         match self {
             Self::Labels(labels) => Some(Self::string(labels.get(key).unwrap_or(""))),
             Self::Args(values) => {
-                let idx = key.strip_prefix("arg").and_then(|idx| idx.parse::<usize>().ok());
+                let idx = key
+                    .strip_prefix("arg")
+                    .and_then(|idx| idx.parse::<usize>().ok());
                 let idx = idx.filter(|idx| format!("arg{idx}") == key);
-                Some(idx.and_then(|idx| values.get(idx)).cloned().unwrap_or(Self::Nil))
+                Some(
+                    idx.and_then(|idx| values.get(idx))
+                        .cloned()
+                        .unwrap_or(Self::Nil),
+                )
             }
             _ => None,
         }

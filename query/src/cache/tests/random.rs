@@ -1,5 +1,6 @@
-//! Random queries, with late samples, deletes, imports, retention and restarts in between: a cached result equals an
-//! uncached one. `VARVE_CACHE_CASES` sets the number of compared queries, `VARVE_CACHE_SEED` the seed.
+//! Random queries, with late samples, deletes, imports, retention and restarts in between: a cached
+//! result equals an uncached one. `VARVE_CACHE_CASES` sets the number of compared queries,
+//! `VARVE_CACHE_SEED` the seed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -109,7 +110,14 @@ impl World {
         };
         let db = Db::open(self.dir.path(), options).unwrap();
         let matchers = vec![Matcher::new(MatchOp::Regexp, "i", ".*[13579]").unwrap()];
-        db.set_retention(Some(6 * HOUR_MS), None, vec![RetentionRule { matchers, time_ms: Some(2 * HOUR_MS) }]);
+        db.set_retention(
+            Some(6 * HOUR_MS),
+            None,
+            vec![RetentionRule {
+                matchers,
+                time_ms: Some(2 * HOUR_MS),
+            }],
+        );
         self.db = Some(db);
         // Small enough for evictions.
         self.engine = engine(self.random.pick(&[1 << 18, 1 << 22]));
@@ -129,13 +137,31 @@ impl World {
     fn push(&mut self, batch: &mut WriteBatch, metric: &str, i: u64, timestamp_ms: i64) {
         let handle = self.db().series(&labels(metric, i)).unwrap();
         if self.random.one_in(40) {
-            batch.push(handle, Sample { timestamp_ms, value: f64::from_bits(STALE_NAN_BITS) }, 0);
+            batch.push(
+                handle,
+                Sample {
+                    timestamp_ms,
+                    value: f64::from_bits(STALE_NAN_BITS),
+                },
+                0,
+            );
         } else if metric == "h" {
             let histogram = self.histogram(timestamp_ms);
             batch.push_histogram(handle, timestamp_ms, Arc::new(histogram), 0);
         } else {
-            let value = if metric.starts_with('c') { (timestamp_ms / 700) as f64 } else { self.value() };
-            batch.push(handle, Sample { timestamp_ms, value }, 0);
+            let value = if metric.starts_with('c') {
+                (timestamp_ms / 700) as f64
+            } else {
+                self.value()
+            };
+            batch.push(
+                handle,
+                Sample {
+                    timestamp_ms,
+                    value,
+                },
+                0,
+            );
         }
     }
 
@@ -144,14 +170,26 @@ impl World {
         let n = (timestamp_ms / 1000 % 100_000) as u64;
         let positive = vec![n / self.random.pick(&[1, 1, 1, 1, 3]), n * 2];
         let (count, zero_count) = (positive.iter().sum(), 0);
-        let reset_hint =
-            self.random.pick(&[ResetHint::Unknown, ResetHint::Unknown, ResetHint::NoReset, ResetHint::Gauge]);
+        let reset_hint = self.random.pick(&[
+            ResetHint::Unknown,
+            ResetHint::Unknown,
+            ResetHint::NoReset,
+            ResetHint::Gauge,
+        ]);
         Histogram {
             reset_hint,
             schema: self.random.pick(&[0, 0, 0, 1]),
             sum: self.value(),
-            counts: HistogramCounts::Integer { count, zero_count, positive, negative: Vec::new() },
-            positive_spans: vec![BucketSpan { offset: 1, length: 2 }],
+            counts: HistogramCounts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative: Vec::new(),
+            },
+            positive_spans: vec![BucketSpan {
+                offset: 1,
+                length: 2,
+            }],
             ..Histogram::default()
         }
     }
@@ -177,7 +215,10 @@ impl World {
         let mut batch = WriteBatch::default();
         let metric = self.random.pick(&METRICS);
         for _ in 0..=self.random.below(3) {
-            let (i, age_ms) = (self.random.below(60), self.random.below(HOUR_MS as u64 + 60_000) as i64);
+            let (i, age_ms) = (
+                self.random.below(60),
+                self.random.below(HOUR_MS as u64 + 60_000) as i64,
+            );
             self.push(&mut batch, metric, i, self.now_ms - age_ms);
         }
         self.db().append(&mut batch).unwrap();
@@ -185,7 +226,10 @@ impl World {
 
     fn past_range(&mut self) -> TimeRange {
         let start_ms = self.now_ms - self.random.below(4 * HOUR_MS as u64) as i64;
-        TimeRange { start_ms, end_ms: start_ms + self.random.below(HOUR_MS as u64) as i64 }
+        TimeRange {
+            start_ms,
+            end_ms: start_ms + self.random.below(HOUR_MS as u64) as i64,
+        }
     }
 
     fn delete(&mut self) {
@@ -194,7 +238,10 @@ impl World {
         let matchers = match self.random.below(3) {
             0 => vec![Matcher::equal("g", group)],
             1 => vec![Matcher::equal("__name__", self.random.pick(&METRICS))],
-            _ => vec![Matcher::equal("__name__", self.random.pick(&METRICS)), Matcher::equal("g", group)],
+            _ => vec![
+                Matcher::equal("__name__", self.random.pick(&METRICS)),
+                Matcher::equal("g", group),
+            ],
         };
         self.db().delete(matchers, range).unwrap();
     }
@@ -206,22 +253,35 @@ impl World {
         let range = self.past_range();
         let window_end_ms = range.start_ms.div_euclid(window_ms) * window_ms + window_ms;
         for timestamp_ms in (range.start_ms..range.end_ms.min(window_end_ms)).step_by(17_000) {
-            samples.push(Sample { timestamp_ms, value: self.value() });
+            samples.push(Sample {
+                timestamp_ms,
+                value: self.value(),
+            });
         }
         let dir = self.dir.path().join("import");
         std::fs::create_dir_all(&dir).unwrap();
         let fs: Arc<dyn Fs> = Arc::new(RealFs);
         self.n_imports += 1;
         let pairs: BTreeSet<_> = labels.iter().collect();
-        let mut writer = ImportWriter::create(&fs, &dir, self.n_imports, range.start_ms, pairs).unwrap();
-        writer.add(&labels.iter().collect::<Vec<_>>(), &samples).unwrap();
+        let mut writer =
+            ImportWriter::create(&fs, &dir, self.n_imports, range.start_ms, pairs).unwrap();
+        writer
+            .add(&labels.iter().collect::<Vec<_>>(), &samples)
+            .unwrap();
         writer.finish().unwrap();
         self.db().import().unwrap();
     }
 
     fn selector(&mut self) -> String {
         let metric = self.random.pick(&METRICS);
-        let matchers = self.random.pick(&["", "", "", "{g=\"g1\"}", "{pod!~\"p[12].*\"}", "{pod=\"none\"}"]);
+        let matchers = self.random.pick(&[
+            "",
+            "",
+            "",
+            "{g=\"g1\"}",
+            "{pod!~\"p[12].*\"}",
+            "{pod=\"none\"}",
+        ]);
         match self.random.below(30) {
             0 => format!("{{__name__=~\"{metric}|a\",pod!=\"p3\"}}"),
             _ => format!("{metric}{matchers}"),
@@ -244,49 +304,105 @@ impl World {
                 0 => format!("timestamp({}{})", self.selector(), self.shift()),
                 1..=3 => format!("{}{}", self.selector(), self.shift()),
                 _ => {
-                    let function = self.random.pick(&["rate", "increase", "delta", "sum_over_time", "max_over_time"]);
-                    let other = self.random.pick(&["last_over_time", "count_over_time", "deriv", "changes"]);
+                    let function = self.random.pick(&[
+                        "rate",
+                        "increase",
+                        "delta",
+                        "sum_over_time",
+                        "max_over_time",
+                    ]);
+                    let other = self.random.pick(&[
+                        "last_over_time",
+                        "count_over_time",
+                        "deriv",
+                        "changes",
+                    ]);
                     let function = self.random.pick(&[function, other, "rate"]);
                     // A rate of a metric that is not called a counter has an annotation.
-                    let selector = if self.random.one_in(4) { self.selector() } else { "c_total".to_owned() };
-                    format!("{function}({selector}[{}]{})", self.random.pick(&RANGES), self.shift())
+                    let selector = if self.random.one_in(4) {
+                        self.selector()
+                    } else {
+                        "c_total".to_owned()
+                    };
+                    format!(
+                        "{function}({selector}[{}]{})",
+                        self.random.pick(&RANGES),
+                        self.shift()
+                    )
                 }
             };
         }
-        let by = self.random.pick(&["", "by (g) ", "by (pod) ", "without (pod) ", "by (g, le) "]);
-        let on = self.random.pick(&["on (pod) ", "on (pod, g) ", "ignoring (le) ", "", "on (g) "]);
+        let by = self
+            .random
+            .pick(&["", "by (g) ", "by (pod) ", "without (pod) ", "by (g, le) "]);
+        let on = self
+            .random
+            .pick(&["on (pod) ", "on (pod, g) ", "ignoring (le) ", "", "on (g) "]);
         let operator = self.random.pick(&["+", "/", "*", ">", "== bool", "-"]);
         match self.random.below(20) {
             0..=5 => {
-                let op = self.random.pick(&["sum", "avg", "count", "min", "max", "stddev", "group", "sum", "sum"]);
+                let op = self.random.pick(&[
+                    "sum", "avg", "count", "min", "max", "stddev", "group", "sum", "sum",
+                ]);
                 format!("{op} {by}({})", self.vector(depth - 1))
             }
             6 => format!("quantile {by}(0.5, {})", self.vector(depth - 1)),
             7 => {
-                let op = self.random.pick(&["topk", "bottomk", "limitk", "limit_ratio"]);
+                let op = self
+                    .random
+                    .pick(&["topk", "bottomk", "limitk", "limit_ratio"]);
                 let param = if op == "limit_ratio" { "0.5" } else { "2" };
                 format!("{op} {by}({param}, {})", self.vector(depth - 1))
             }
-            8 | 9 => format!("{} {operator} {on}{}", self.vector(depth - 1), self.vector(depth - 1)),
+            8 | 9 => format!(
+                "{} {operator} {on}{}",
+                self.vector(depth - 1),
+                self.vector(depth - 1)
+            ),
             10 | 11 => {
-                let left = self.random.pick(&["group_left", "group_left (g)", "group_right"]);
-                format!("{} * on (pod) {left} {}", self.vector(depth - 1), self.vector(depth - 1))
+                let left = self
+                    .random
+                    .pick(&["group_left", "group_left (g)", "group_right"]);
+                format!(
+                    "{} * on (pod) {left} {}",
+                    self.vector(depth - 1),
+                    self.vector(depth - 1)
+                )
             }
             12 => {
                 let set = self.random.pick(&["and", "or", "unless"]);
-                format!("{} {set} {on}{}", self.vector(depth - 1), self.vector(depth - 1))
+                format!(
+                    "{} {set} {on}{}",
+                    self.vector(depth - 1),
+                    self.vector(depth - 1)
+                )
             }
             13 => format!("2 {operator} {}", self.vector(depth - 1)).replace("== bool", "+"),
             14 => {
-                let function = self.random.pick(&["histogram_quantile(0.9, ", "histogram_count(", "histogram_sum("]);
+                let function = self.random.pick(&[
+                    "histogram_quantile(0.9, ",
+                    "histogram_count(",
+                    "histogram_sum(",
+                ]);
                 format!("{function}sum by (le, g) ({}))", self.vector(depth - 1))
             }
-            15 => format!("label_replace({}, \"x\", \"$1\", \"pod\", \"p(.).*\")", self.vector(depth - 1)),
+            15 => format!(
+                "label_replace({}, \"x\", \"$1\", \"pod\", \"p(.).*\")",
+                self.vector(depth - 1)
+            ),
             16 => {
                 let steps = self.random.pick(&["10m:1m", "10m:", "3m:5m", "7m:90s"]);
-                format!("max_over_time(({})[{steps}]{})", self.vector(depth - 1), self.shift())
+                format!(
+                    "max_over_time(({})[{steps}]{})",
+                    self.vector(depth - 1),
+                    self.shift()
+                )
             }
-            17 => format!("{}({})", self.random.pick(&["abs", "absent", "sort", "-"]), self.vector(depth - 1)),
+            17 => format!(
+                "{}({})",
+                self.random.pick(&["abs", "absent", "sort", "-"]),
+                self.vector(depth - 1)
+            ),
             18 => format!("{} + scalar({})", self.vector(depth - 1), self.vector(0)),
             _ => format!("count_values {by}(\"v\", {})", self.vector(depth - 1)),
         }
@@ -295,8 +411,17 @@ impl World {
     fn panel(&mut self) -> Panel {
         let depth = self.random.below(4) as u32;
         let step_ms = self.random.pick(&[10_000, 15_000, 60_000, 120_000]);
-        let phase_ms = if self.random.one_in(3) { self.random.below(step_ms as u64) as i64 } else { 0 };
-        Panel { query: self.vector(depth), step_ms, phase_ms, n_steps: self.random.pick(&[1, 3, 20, 61, 121]) }
+        let phase_ms = if self.random.one_in(3) {
+            self.random.below(step_ms as u64) as i64
+        } else {
+            0
+        };
+        Panel {
+            query: self.vector(depth),
+            step_ms,
+            phase_ms,
+            n_steps: self.random.pick(&[1, 3, 20, 61, 121]),
+        }
     }
 
     /// Returns a panel, and the times to evaluate it at: mostly up to now.
@@ -311,13 +436,25 @@ impl World {
         let at = self.random.below(self.panels.len() as u64) as usize;
         let behind = self.random.pick(&[0, 0, 0, 0, 1, 3, 40]);
         let length = self.random.pick(&[0, 0, 0, 0, 5, -7]);
-        let &Panel { step_ms, phase_ms, n_steps, .. } = &self.panels[at];
+        let &Panel {
+            step_ms,
+            phase_ms,
+            n_steps,
+            ..
+        } = &self.panels[at];
         let end_ms = (self.now_ms.div_euclid(step_ms) - behind) * step_ms + phase_ms;
         if n_steps == 1 {
             return (at, crate::Times::Instant(end_ms));
         }
         let start_ms = end_ms - (n_steps + length).max(1) * step_ms;
-        (at, crate::Times::Range { start_ms, end_ms, step_ms })
+        (
+            at,
+            crate::Times::Range {
+                start_ms,
+                end_ms,
+                step_ms,
+            },
+        )
     }
 
     /// Changes the store, or compares a query. Returns `true` if it compared one.
@@ -344,22 +481,45 @@ impl World {
         let (at, times) = self.query();
         let request = Request::new(&self.panels[at].query, times);
         let ctx = QueryContext::unbounded();
-        let cached = self.engine.run(self.db(), &ctx, &Request { use_cache: true, ..request.clone() });
+        let cached = self.engine.run(
+            self.db(),
+            &ctx,
+            &Request {
+                use_cache: true,
+                ..request.clone()
+            },
+        );
         let uncached = self.engine.run(self.db(), &ctx, &request);
         if !are_same(&cached, &uncached) {
             let (cached, uncached) = (print(&cached), print(&uncached));
-            let differs = cached.bytes().zip(uncached.bytes()).take_while(|(a, b)| a == b).count().saturating_sub(300);
+            let differs = cached
+                .bytes()
+                .zip(uncached.bytes())
+                .take_while(|(a, b)| a == b)
+                .count()
+                .saturating_sub(300);
             let part = |text: &str| text.chars().skip(differs).take(900).collect::<String>();
             let mut report = String::new();
-            writeln!(report, "{} at {times:?}, from byte {differs}:", request.query).unwrap();
-            writeln!(report, "  cached: {}\nuncached: {}", part(&cached), part(&uncached)).unwrap();
+            writeln!(
+                report,
+                "{} at {times:?}, from byte {differs}:",
+                request.query
+            )
+            .unwrap();
+            writeln!(
+                report,
+                "  cached: {}\nuncached: {}",
+                part(&cached),
+                part(&uncached)
+            )
+            .unwrap();
             panic!("{report}");
         }
     }
 }
 
-/// Prints histograms. A response does not have the hint that no counter was reset, which depends on the start of the
-/// evaluation: the first sample has no predecessor.
+/// Prints histograms. A response does not have the hint that no counter was reset, which depends on
+/// the start of the evaluation: the first sample has no predecessor.
 fn without_hints(printed: &impl std::fmt::Debug) -> String {
     format!("{printed:?}").replace("NoReset", "Unknown")
 }
@@ -373,13 +533,16 @@ fn are_same(a: &Result<QueryResult, Error>, b: &Result<QueryResult, Error>) -> b
     };
     let is_same = |a: f64, b: f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     let is_same_matrix = |a: &[Arc<MatrixSeries>], b: &[Arc<MatrixSeries>]| {
-        let is_same_point = |(a, b): (&Point, &Point)| a.timestamp_ms == b.timestamp_ms && is_same(a.value, b.value);
+        let is_same_point = |(a, b): (&Point, &Point)| {
+            a.timestamp_ms == b.timestamp_ms && is_same(a.value, b.value)
+        };
         let is_same_series = |(a, b): (&Arc<MatrixSeries>, &Arc<MatrixSeries>)| {
             a.labels == b.labels
                 && a.points.len() == b.points.len()
                 && a.points.iter().zip(&b.points).all(is_same_point)
                 && a.histograms.len() == b.histograms.len()
-                && (a.histograms.is_empty() || without_hints(&a.histograms) == without_hints(&b.histograms))
+                && (a.histograms.is_empty()
+                    || without_hints(&a.histograms) == without_hints(&b.histograms))
         };
         a.len() == b.len() && a.iter().zip(b).all(is_same_series)
     };
@@ -394,8 +557,12 @@ fn are_same(a: &Result<QueryResult, Error>, b: &Result<QueryResult, Error>) -> b
 
 #[test]
 fn cached_results_equal_uncached_ones() {
-    let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
-    let (cases, seed) = (number("VARVE_CACHE_CASES", CASES), number("VARVE_CACHE_SEED", 7));
+    let number =
+        |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let (cases, seed) = (
+        number("VARVE_CACHE_CASES", CASES),
+        number("VARVE_CACHE_SEED", 7),
+    );
     let (mut n_compared, mut found) = (0, CacheStats::default());
     for part in 0.. {
         // A new store from time to time keeps each one small.
@@ -424,5 +591,8 @@ fn cached_results_equal_uncached_ones() {
     }
     println!("{n_compared} queries with seed {seed}: {found:?}");
     // Otherwise the test compares nothing.
-    assert!(found.n_hits > cases / 200 && found.n_partial_hits > cases / 100, "{found:?}");
+    assert!(
+        found.n_hits > cases / 200 && found.n_partial_hits > cases / 100,
+        "{found:?}"
+    );
 }

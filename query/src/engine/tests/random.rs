@@ -1,5 +1,5 @@
-//! Random and mutated queries, evaluated on one thread and on several. Checks that none panics, that the results are
-//! equal, and that all memory is released.
+//! Random and mutated queries, evaluated on one thread and on several. Checks that none panics,
+//! that the results are equal, and that all memory is released.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,16 @@ const LEAVES: &[&str] = &[
     "vector(time())",
 ];
 
-const SCALARS: &[&str] = &["1", "0.5", "-Inf", "NaN", "time()", "scalar(sum(m))", "scalar(m{i=\"3\"})", "2 ^ 3"];
+const SCALARS: &[&str] = &[
+    "1",
+    "0.5",
+    "-Inf",
+    "NaN",
+    "time()",
+    "scalar(sum(m))",
+    "scalar(m{i=\"3\"})",
+    "2 ^ 3",
+];
 
 /// Query templates: `V` stands for a vector, `S` for a scalar.
 const TEMPLATES: &[&str] = &[
@@ -64,19 +73,24 @@ fn any_query() -> impl Strategy<Value = String> {
     leaf.prop_recursive(4, 24, 3, |inner| {
         let scalars = prop::collection::vec(prop::sample::select(SCALARS), 2);
         let inner = prop::collection::vec(inner, 2);
-        (prop::sample::select(TEMPLATES), inner, scalars).prop_map(|(template, vectors, scalars)| {
-            let (mut vectors, mut scalars) = (vectors.iter(), scalars.iter());
-            let fill = |text: &str| match text {
-                "V" => format!("({})", vectors.next().expect("at most two")),
-                "S" => (*scalars.next().expect("at most two")).to_owned(),
-                other => other.to_owned(),
-            };
-            let pieces = template.split_inclusive(|c: char| !c.is_alphanumeric()).flat_map(|piece| {
-                let (word, rest) = piece.split_at(piece.trim_end_matches(|c: char| !c.is_alphanumeric()).len());
-                [word, rest]
-            });
-            pieces.map(fill).collect()
-        })
+        (prop::sample::select(TEMPLATES), inner, scalars).prop_map(
+            |(template, vectors, scalars)| {
+                let (mut vectors, mut scalars) = (vectors.iter(), scalars.iter());
+                let fill = |text: &str| match text {
+                    "V" => format!("({})", vectors.next().expect("at most two")),
+                    "S" => (*scalars.next().expect("at most two")).to_owned(),
+                    other => other.to_owned(),
+                };
+                let pieces = template
+                    .split_inclusive(|c: char| !c.is_alphanumeric())
+                    .flat_map(|piece| {
+                        let (word, rest) = piece
+                            .split_at(piece.trim_end_matches(|c: char| !c.is_alphanumeric()).len());
+                        [word, rest]
+                    });
+                pieces.map(fill).collect()
+            },
+        )
     })
 }
 
@@ -101,7 +115,9 @@ fn result_of(parallelism: usize, query: &str, times: Times) -> (String, usize) {
     let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
     let request = Request::new(query, times);
     let printed = match engines[usize::from(parallelism > 1)].run(db, &ctx, &request) {
-        Ok(QueryResult { value, annotations, .. }) => {
+        Ok(QueryResult {
+            value, annotations, ..
+        }) => {
             format!("{value:?} {:?}", annotations.all().collect::<Vec<_>>())
         }
         // Peak memory, and so the outcome, depends on the number of threads.
@@ -114,9 +130,22 @@ fn result_of(parallelism: usize, query: &str, times: Times) -> (String, usize) {
 }
 
 fn check(query: &str) -> Result<(), TestCaseError> {
-    for times in [Times::Instant(50_000), Times::Range { start_ms: 20_000, end_ms: 60_000, step_ms: 4000 }] {
+    for times in [
+        Times::Instant(50_000),
+        Times::Range {
+            start_ms: 20_000,
+            end_ms: 60_000,
+            step_ms: 4000,
+        },
+    ] {
         let (one, many) = (result_of(1, query, times), result_of(3, query, times));
-        prop_assert!(one.1 == 0 && many.1 == 0, "{}: {} and {} bytes are held", query, one.1, many.1);
+        prop_assert!(
+            one.1 == 0 && many.1 == 0,
+            "{}: {} and {} bytes are held",
+            query,
+            one.1,
+            many.1
+        );
         prop_assert!(
             one.0 == many.0 || [&one.0, &many.0].contains(&&"limit".to_owned()),
             "{}: {:?} {:?}",

@@ -17,37 +17,55 @@ impl Evaluator<'_> {
     /// `count_values("label", v)`
     pub(super) fn count_values(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let label = value_label(aggregate)?;
-        let is_in_key = |name: &str| is_grouping(aggregate, name) || (!aggregate.without && name == label);
-        let mut counts = Counts { groups: HashMap::new(), columns: Vec::new() };
+        let is_in_key =
+            |name: &str| is_grouping(aggregate, name) || (!aggregate.without && name == label);
+        let mut counts = Counts {
+            groups: HashMap::new(),
+            columns: Vec::new(),
+        };
         let limits = self.limits.clone();
         let mut charge = limits.ctx.charge();
-        self.each_input(&aggregate.expr, grid, (&LabelHint::All, false), 1, &mut |series| {
-            let mut last: Option<(u64, usize)> = None;
-            for (step, value) in series.column.iter() {
-                let histogram = series.column.histogram(step);
-                let group = match last {
-                    // Fast path: the same value as at the previous step.
-                    Some((bits, group)) if bits == value.to_bits() && histogram.is_none() => group,
-                    _ => {
-                        limits.check()?;
-                        let text =
-                            histogram.map_or_else(|| Plain(value).to_string(), |histogram| histogram.to_string());
-                        let labels = series.labels.with(&label, &text).filter(is_in_key);
-                        if !counts.groups.contains_key(&labels) {
-                            charge.grow(Column::size(grid.n_steps) + 2 * labels.size())?;
+        self.each_input(
+            &aggregate.expr,
+            grid,
+            (&LabelHint::All, false),
+            1,
+            &mut |series| {
+                let mut last: Option<(u64, usize)> = None;
+                for (step, value) in series.column.iter() {
+                    let histogram = series.column.histogram(step);
+                    let group = match last {
+                        // Fast path: the same value as at the previous step.
+                        Some((bits, group)) if bits == value.to_bits() && histogram.is_none() => {
+                            group
                         }
-                        counts.group(labels, grid.n_steps)
-                    }
-                };
-                last = histogram.is_none().then_some((value.to_bits(), group));
-                counts.count(group, step);
-            }
-            Ok(())
-        })?;
+                        _ => {
+                            limits.check()?;
+                            let text = histogram.map_or_else(
+                                || Plain(value).to_string(),
+                                |histogram| histogram.to_string(),
+                            );
+                            let labels = series.labels.with(&label, &text).filter(is_in_key);
+                            if !counts.groups.contains_key(&labels) {
+                                charge.grow(Column::size(grid.n_steps) + 2 * labels.size())?;
+                            }
+                            counts.group(labels, grid.n_steps)
+                        }
+                    };
+                    last = histogram.is_none().then_some((value.to_bits(), group));
+                    counts.count(group, step);
+                }
+                Ok(())
+            },
+        )?;
         let mut vector = self.limits.vector();
         for (labels, column) in counts.columns {
             self.limits.check()?;
-            vector.push(Series { labels, drop_name: false, column })?;
+            vector.push(Series {
+                labels,
+                drop_name: false,
+                column,
+            })?;
         }
         Ok(vector)
     }
@@ -78,12 +96,17 @@ impl Counts {
 /// Returns the name of the label that receives the values.
 fn value_label(aggregate: &Aggregate) -> Result<String> {
     let Some(PlanKind::String(text)) = aggregate.param.as_ref().map(|param| &param.kind) else {
-        return Err(Error::Execution("count_values needs the name of a label".into()));
+        return Err(Error::Execution(
+            "count_values needs the name of a label".into(),
+        ));
     };
     match std::str::from_utf8(text) {
         Ok(label) if !label.is_empty() => Ok(label.to_owned()),
         _ => {
-            let printed = varve_promql::print(&Expr { kind: ExprKind::String(text.clone()), span: Span::default() });
+            let printed = varve_promql::print(&Expr {
+                kind: ExprKind::String(text.clone()),
+                span: Span::default(),
+            });
             Err(Error::Execution(format!("invalid label name {printed}")))
         }
     }

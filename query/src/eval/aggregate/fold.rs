@@ -18,7 +18,8 @@ pub(super) struct Fold {
     histograms: Option<Box<HistogramFold>>,
 }
 
-/// The state of the floats: one element per step, meaningless for steps that are not in `Fold::seen`.
+/// The state of the floats: one element per step, meaningless for steps that are not in
+/// `Fold::seen`.
 enum State {
     Sum(Vec<KahanSum>),
     Avg(Vec<Mean>),
@@ -40,7 +41,11 @@ struct Variance {
 
 impl Variance {
     fn new(first: f64) -> Self {
-        Self { count: 1.0, mean: first, squares: if first.is_finite() { 0.0 } else { f64::NAN } }
+        Self {
+            count: 1.0,
+            mean: first,
+            squares: if first.is_finite() { 0.0 } else { f64::NAN },
+        }
     }
 
     fn add(&mut self, value: f64) {
@@ -69,7 +74,12 @@ impl Fold {
             AggregateOp::Stdvar => State::Stdvar(vec![Variance::new(0.0); n_steps]),
             _ => return Err(Error::Execution(format!("{} is not a fold", op.as_str()))),
         };
-        Ok(Self { op, seen: StepSet::empty(n_steps), state, histograms: None })
+        Ok(Self {
+            op,
+            seen: StepSet::empty(n_steps),
+            state,
+            histograms: None,
+        })
     }
 
     /// Returns the size of a group in bytes.
@@ -84,7 +94,12 @@ impl Fold {
     }
 
     /// Adds a series.
-    pub(super) fn add(&mut self, series: &Series, annotations: &mut AnnotationList, limits: &Limits) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        series: &Series,
+        annotations: &mut AnnotationList,
+        limits: &Limits,
+    ) -> Result<()> {
         // Fast path: only floats.
         if series.column.histograms.is_empty() {
             self.add_floats(&series.column);
@@ -97,12 +112,20 @@ impl Fold {
             }
             AggregateOp::Sum | AggregateOp::Avg => {
                 let new = || Box::new(HistogramFold::new(self.op, limits));
-                self.histograms.get_or_insert_with(new).add(series, &self.seen, annotations, limits)?;
+                self.histograms.get_or_insert_with(new).add(
+                    series,
+                    &self.seen,
+                    annotations,
+                    limits,
+                )?;
                 self.add_floats(&floats_of(&series.column));
             }
             _ => {
                 if series.column.histograms().next().is_some() {
-                    annotations.add(Annotation::HistogramIgnored(self.op.as_str()), Span::default());
+                    annotations.add(
+                        Annotation::HistogramIgnored(self.op.as_str()),
+                        Span::default(),
+                    );
                 }
                 self.add_floats(&floats_of(&series.column));
             }
@@ -114,7 +137,9 @@ impl Fold {
     fn add_floats(&mut self, column: &Column) {
         let Self { seen, state, .. } = self;
         match state {
-            State::Sum(sums) => each(column, seen, sums, KahanSum::new, |sum, value| *sum = sum.plus(value)),
+            State::Sum(sums) => each(column, seen, sums, KahanSum::new, |sum, value| {
+                *sum = sum.plus(value)
+            }),
             State::Avg(means) => each(column, seen, means, Mean::new, Mean::add),
             State::Count(counts) => each(column, seen, counts, |_| 1.0, |count, _| *count += 1.0),
             State::Min(bests) => each_best(column, seen, bests, |value, best| value < best),
@@ -129,15 +154,23 @@ impl Fold {
     /// Returns the result as a column.
     pub(super) fn finish(self, annotations: &mut AnnotationList) -> Column {
         let values = match self.state {
-            // iter(), not into_iter(): collecting in place would keep the larger allocation of the state.
+            // iter(), not into_iter(): collecting in place would keep the larger allocation of the
+            // state.
             State::Sum(sums) => sums.iter().map(|sum| sum.total()).collect(),
             State::Avg(means) => means.iter().map(|mean| mean.finish()).collect(),
             State::Count(values) | State::Min(values) | State::Max(values) => values,
             State::Group(n_steps) => vec![1.0; n_steps],
-            State::Stddev(variances) => variances.iter().map(|s| (s.squares / s.count).sqrt()).collect(),
+            State::Stddev(variances) => variances
+                .iter()
+                .map(|s| (s.squares / s.count).sqrt())
+                .collect(),
             State::Stdvar(variances) => variances.iter().map(|s| s.squares / s.count).collect(),
         };
-        let mut column = Column { values, present: self.seen, histograms: Vec::new() };
+        let mut column = Column {
+            values,
+            present: self.seen,
+            histograms: Vec::new(),
+        };
         if let Some(histograms) = self.histograms {
             histograms.finish(&mut column, annotations);
         }
@@ -147,12 +180,23 @@ impl Fold {
 
 /// Returns a column with only the floats.
 fn floats_of(column: &Column) -> Column {
-    Column { values: column.values.clone(), present: column.float_steps().into_owned(), histograms: Vec::new() }
+    Column {
+        values: column.values.clone(),
+        present: column.float_steps().into_owned(),
+        histograms: Vec::new(),
+    }
 }
 
-/// Updates the state of each step at which the column has a value. The first value of a step sets it to `start(value)`.
+/// Updates the state of each step at which the column has a value. The first value of a step sets
+/// it to `start(value)`.
 #[inline]
-fn each<S>(column: &Column, seen: &mut StepSet, states: &mut [S], start: impl Fn(f64) -> S, add: impl Fn(&mut S, f64)) {
+fn each<S>(
+    column: &Column,
+    seen: &mut StepSet,
+    states: &mut [S],
+    start: impl Fn(f64) -> S,
+    add: impl Fn(&mut S, f64),
+) {
     for (step, value) in column.iter() {
         if seen.contains(step) {
             add(&mut states[step], value);
@@ -165,7 +209,12 @@ fn each<S>(column: &Column, seen: &mut StepSet, states: &mut [S], start: impl Fn
 
 /// Updates the best value of each step. Any value is better than NaN.
 #[inline]
-fn each_best(column: &Column, seen: &mut StepSet, bests: &mut [f64], is_better: impl Fn(f64, f64) -> bool) {
+fn each_best(
+    column: &Column,
+    seen: &mut StepSet,
+    bests: &mut [f64],
+    is_better: impl Fn(f64, f64) -> bool,
+) {
     each(
         column,
         seen,
@@ -186,7 +235,10 @@ mod tests {
 
     fn check(op: AggregateOp, series: &[&[Option<f64>]], expect: &[Option<f64>]) {
         let mut fold = Fold::new(op, expect.len()).unwrap();
-        let limits = Limits { ctx: varve_tsdb::QueryContext::unbounded(), samples: SampleLimit::new(1) };
+        let limits = Limits {
+            ctx: varve_tsdb::QueryContext::unbounded(),
+            samples: SampleLimit::new(1),
+        };
         let mut annotations = AnnotationList::default();
         for values in series {
             let mut column = Column::absent(values.len());
@@ -195,7 +247,11 @@ mod tests {
                     column.set(step, *value);
                 }
             });
-            let series = Series { labels: varve_tsdb::Labels::empty(), drop_name: false, column };
+            let series = Series {
+                labels: varve_tsdb::Labels::empty(),
+                drop_name: false,
+                column,
+            };
             fold.add(&series, &mut annotations, &limits).unwrap();
         }
         let column = fold.finish(&mut annotations);
@@ -215,10 +271,19 @@ mod tests {
 
     #[test]
     fn any_value_is_better_than_nan() {
-        let series: &[&[_]] = &[&[Some(f64::NAN)], &[Some(2.0)], &[Some(1.0)], &[Some(f64::NAN)]];
+        let series: &[&[_]] = &[
+            &[Some(f64::NAN)],
+            &[Some(2.0)],
+            &[Some(1.0)],
+            &[Some(f64::NAN)],
+        ];
         check(AggregateOp::Min, series, &[Some(1.0)]);
         check(AggregateOp::Max, series, &[Some(2.0)]);
         check(AggregateOp::Sum, series, &[Some(f64::NAN)]);
-        check(AggregateOp::Stddev, &[&[Some(f64::INFINITY)]], &[Some(f64::NAN)]);
+        check(
+            AggregateOp::Stddev,
+            &[&[Some(f64::INFINITY)]],
+            &[Some(f64::NAN)],
+        );
     }
 }

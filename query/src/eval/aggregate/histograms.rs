@@ -31,7 +31,8 @@ struct Step {
 
 #[derive(Default)]
 enum State {
-    /// The step has a float and a histogram, and the float came first. Histograms are not aggregated.
+    /// The step has a float and a histogram, and the float came first. Histograms are not
+    /// aggregated.
     #[default]
     Mixed,
     Sum(HistogramSum),
@@ -42,16 +43,21 @@ enum State {
     },
 }
 
-/// Copies of a step that are charged: two in the map of steps, whose nodes may be half empty, and one in the list of
-/// results.
+/// Copies of a step that are charged: two in the map of steps, whose nodes may be half empty, and
+/// one in the list of results.
 const CHARGED_STEP_COPIES: usize = 3;
 
 impl HistogramFold {
     pub(super) fn new(op: AggregateOp, limits: &Limits) -> Self {
-        Self { op, steps: BTreeMap::new(), charge: limits.ctx.charge() }
+        Self {
+            op,
+            steps: BTreeMap::new(),
+            charge: limits.ctx.charge(),
+        }
     }
 
-    /// Adds the histograms of a series. `floats` are the steps at which the group already has a float.
+    /// Adds the histograms of a series. `floats` are the steps at which the group already has a
+    /// float.
     pub(super) fn add(
         &mut self,
         series: &Series,
@@ -66,14 +72,24 @@ impl HistogramFold {
                     known.record_hint(histogram);
                     let added = known.state.add(histogram, series, annotations);
                     if added.is_none() {
-                        known.state = State::Incompatible { had_floats: floats.contains(step) };
+                        known.state = State::Incompatible {
+                            had_floats: floats.contains(step),
+                        };
                     }
                     self.charge.grow(added.unwrap_or(0))?;
                 }
                 None => {
-                    let state = if floats.contains(step) { State::Mixed } else { State::new(self.op, histogram) };
-                    let mut new = Step { state, ..Step::default() };
-                    self.charge.grow(CHARGED_STEP_COPIES * size_of::<Step>() + new.state.size())?;
+                    let state = if floats.contains(step) {
+                        State::Mixed
+                    } else {
+                        State::new(self.op, histogram)
+                    };
+                    let mut new = Step {
+                        state,
+                        ..Step::default()
+                    };
+                    self.charge
+                        .grow(CHARGED_STEP_COPIES * size_of::<Step>() + new.state.size())?;
                     new.record_hint(histogram);
                     self.steps.insert(step, new);
                 }
@@ -85,7 +101,15 @@ impl HistogramFold {
     /// Writes the results to `column`, which holds the results of the floats.
     pub(super) fn finish(self, column: &mut Column, annotations: &mut AnnotationList) {
         let floats = column.present.clone();
-        for (step, Step { state, has_reset, has_no_reset }) in self.steps {
+        for (
+            step,
+            Step {
+                state,
+                has_reset,
+                has_no_reset,
+            },
+        ) in self.steps
+        {
             column.present.remove(step);
             let mut result = match state {
                 State::Incompatible { had_floats: false } => continue,
@@ -100,7 +124,10 @@ impl HistogramFold {
             result.compact();
             column.push_histogram(step, Arc::new(result));
             if has_reset && has_no_reset {
-                annotations.add(Annotation::CounterResetCollision(HistogramOperation::Aggregation), Span::default());
+                annotations.add(
+                    Annotation::CounterResetCollision(HistogramOperation::Aggregation),
+                    Span::default(),
+                );
             }
         }
     }
@@ -131,9 +158,14 @@ impl State {
         }
     }
 
-    /// Adds a histogram. Returns the number of bytes by which the state grows, or `None` if the histograms are
-    /// incompatible.
-    fn add(&mut self, histogram: &FloatHistogram, series: &Series, annotations: &mut AnnotationList) -> Option<usize> {
+    /// Adds a histogram. Returns the number of bytes by which the state grows, or `None` if the
+    /// histograms are incompatible.
+    fn add(
+        &mut self,
+        histogram: &FloatHistogram,
+        series: &Series,
+        annotations: &mut AnnotationList,
+    ) -> Option<usize> {
         let before = self.size();
         let added = match self {
             Self::Mixed | Self::Incompatible { .. } => return Some(0),
@@ -141,15 +173,23 @@ impl State {
             Self::Mean(mean) => mean.add(histogram),
         };
         match added {
-            Ok(Combined { custom_bounds_reconciled, .. }) => {
+            Ok(Combined {
+                custom_bounds_reconciled,
+                ..
+            }) => {
                 if custom_bounds_reconciled {
-                    annotations
-                        .add(Annotation::CustomBoundsReconciled(HistogramOperation::Aggregation), Span::default());
+                    annotations.add(
+                        Annotation::CustomBoundsReconciled(HistogramOperation::Aggregation),
+                        Span::default(),
+                    );
                 }
                 Some(self.size().saturating_sub(before))
             }
             Err(MixedSchemas) => {
-                annotations.add(SeriesAnnotation::MixedSchemas.of_metric(series.labels.metric_name()), Span::default());
+                annotations.add(
+                    SeriesAnnotation::MixedSchemas.of_metric(series.labels.metric_name()),
+                    Span::default(),
+                );
                 None
             }
         }

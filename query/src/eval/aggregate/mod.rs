@@ -1,8 +1,8 @@
 //! Aggregations across series.
 //!
-//! `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` and `count_values` fold one series at a time into
-//! their groups and hold only the groups. `topk`, `bottomk`, `limitk` and `limit_ratio` hold the series selected so
-//! far; `quantile` holds the values of each step.
+//! `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` and `count_values` fold one
+//! series at a time into their groups and hold only the groups. `topk`, `bottomk`, `limitk` and
+//! `limit_ratio` hold the series selected so far; `quantile` holds the values of each step.
 
 mod count_values;
 mod fold;
@@ -18,7 +18,9 @@ use varve_tsdb::labels::{LabelHint, METRIC_NAME};
 use crate::annotations::{Annotation, AnnotationList};
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::columns::{GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, SharedSets, Vector};
+use crate::eval::columns::{
+    GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, SharedSets, Vector,
+};
 use crate::eval::grid::Grid;
 use crate::plan::{Aggregate, Order, Plan, PlanKind, contains_name, is_name_label};
 use fold::Fold;
@@ -33,17 +35,24 @@ struct Groups<'a> {
 
 impl<'a> Groups<'a> {
     fn new(aggregate: &'a Aggregate) -> Self {
-        Self { aggregate, keys: GroupingKeys::default(), known: SharedSets::default() }
+        Self {
+            aggregate,
+            keys: GroupingKeys::default(),
+            known: SharedSets::default(),
+        }
     }
 
     /// Returns the index of the group of a series, and `true` if the group is new.
     fn intern(&mut self, labels: &Labels) -> (usize, bool) {
-        // Fast path: if only the grouping labels were read, series of a group often share one label set.
+        // Fast path: if only the grouping labels were read, series of a group often share one label
+        // set.
         if let Some(group) = self.known.get(labels) {
             return (group, false);
         }
         let aggregate = self.aggregate;
-        let (group, is_new) = self.keys.intern(labels, |name| is_grouping(aggregate, name));
+        let (group, is_new) = self
+            .keys
+            .intern(labels, |name| is_grouping(aggregate, name));
         self.known.insert(labels, group);
         (group, is_new)
     }
@@ -57,30 +66,47 @@ impl<'a> Groups<'a> {
 /// Returns `true` if a label is part of the grouping key.
 fn is_grouping(aggregate: &Aggregate, name: &str) -> bool {
     let named = contains_name(&aggregate.grouping, name);
-    if aggregate.without { !is_name_label(name) && !named } else { named }
+    if aggregate.without {
+        !is_name_label(name) && !named
+    } else {
+        named
+    }
 }
 
-/// Returns the labels that aggregations need: the grouping labels, and the metric name, which functions use. Counting
-/// all series needs none.
+/// Returns the labels that aggregations need: the grouping labels, and the metric name, which
+/// functions use. Counting all series needs none.
 fn labels_for(aggregates: &[&Aggregate]) -> LabelHint {
-    if aggregates.iter().map(|aggregate| aggregate.grouping.len()).sum::<usize>() > HINT_NAMES_MAX {
+    if aggregates
+        .iter()
+        .map(|aggregate| aggregate.grouping.len())
+        .sum::<usize>()
+        > HINT_NAMES_MAX
+    {
         return LabelHint::All;
     }
     match aggregates {
         all if all.iter().all(|aggregate| counts_all(aggregate)) => LabelHint::None,
-        [alone] if alone.without => {
-            LabelHint::Without(alone.grouping.iter().filter(|name| *name != METRIC_NAME).cloned().collect())
-        }
+        [alone] if alone.without => LabelHint::Without(
+            alone
+                .grouping
+                .iter()
+                .filter(|name| *name != METRIC_NAME)
+                .cloned()
+                .collect(),
+        ),
         all if all.iter().any(|aggregate| aggregate.without) => LabelHint::All,
         all => {
-            let names = all.iter().flat_map(|aggregate| &aggregate.grouping).cloned();
+            let names = all
+                .iter()
+                .flat_map(|aggregate| &aggregate.grouping)
+                .cloned();
             LabelHint::With(names.chain([METRIC_NAME.to_owned()]).collect())
         }
     }
 }
 
-/// Returns `true` if an aggregation has one group, and its result depends neither on the order nor on the values of the
-/// series.
+/// Returns `true` if an aggregation has one group, and its result depends neither on the order nor
+/// on the values of the series.
 fn counts_all(aggregate: &Aggregate) -> bool {
     let is_count = matches!(aggregate.op, AggregateOp::Count | AggregateOp::Group);
     is_count && aggregate.grouping.is_empty() && !aggregate.without
@@ -88,18 +114,25 @@ fn counts_all(aggregate: &Aggregate) -> bool {
 
 impl Evaluator<'_> {
     /// Evaluates the aggregation of `plan`.
-    pub(super) fn aggregate(&mut self, plan: &Plan, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
+    pub(super) fn aggregate(
+        &mut self,
+        plan: &Plan,
+        aggregate: &Aggregate,
+        grid: Grid,
+    ) -> Result<Vector> {
         match aggregate.op {
             AggregateOp::CountValues => self.count_values(aggregate, grid),
             AggregateOp::Quantile => self.quantile(aggregate, grid),
-            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => self.top_k(aggregate, plan.span, grid),
+            AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => {
+                self.top_k(aggregate, plan.span, grid)
+            }
             AggregateOp::LimitRatio => self.limit_ratio(aggregate, grid),
             _ => self.fold(plan, aggregate, grid),
         }
     }
 
-    /// Folds a stream of series into groups. Computes other folds of the same input in the same pass and shares their
-    /// results.
+    /// Folds a stream of series into groups. Computes other folds of the same input in the same
+    /// pass and shares their results.
     fn fold(&mut self, plan: &Plan, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let mut together = self.subexpressions.folds_of_same_input(plan, aggregate);
         together.retain(|(class, ..)| !self.shared.contains(*class));
@@ -107,42 +140,63 @@ impl Evaluator<'_> {
         let aggregates: Vec<_> = aggregates.flatten().collect();
         let hint = labels_for(&aggregates);
         let is_sorted = self.sorts_input_of(&aggregates);
-        let mut folds: Vec<_> = aggregates.into_iter().map(|aggregate| Folds::new(aggregate, grid)).collect();
+        let mut folds: Vec<_> = aggregates
+            .into_iter()
+            .map(|aggregate| Folds::new(aggregate, grid))
+            .collect();
         let (limits, snapshot) = (self.limits.clone(), self.side_effects_snapshot());
         let mut charge = limits.ctx.charge();
         let n_uses = folds.len();
-        self.each_input(&aggregate.expr, grid, (&hint, is_sorted), n_uses, &mut |series| {
-            folds.iter_mut().try_for_each(|folds| folds.add(&series, &mut charge, &limits))
-        })?;
+        self.each_input(
+            &aggregate.expr,
+            grid,
+            (&hint, is_sorted),
+            n_uses,
+            &mut |series| {
+                folds
+                    .iter_mut()
+                    .try_for_each(|folds| folds.add(&series, &mut charge, &limits))
+            },
+        )?;
         let mut own = None;
         let side_effects_of_input = self.side_effects_since(&snapshot);
         for (folds, (class, n_uses, other)) in folds.into_iter().zip(together) {
             let (vector, annotations) = folds.finish(&limits)?;
             if std::ptr::eq(other, plan) {
-                annotations.into_iter().for_each(|(annotation, span)| self.annotations.add(annotation, span));
+                annotations
+                    .into_iter()
+                    .for_each(|(annotation, span)| self.annotations.add(annotation, span));
                 own = Some(vector);
             } else if let Some(other_aggregate) = aggregate_of(other) {
-                let side_effects =
-                    side_effects_of_input.relocated(&aggregate.expr, &other_aggregate.expr, &annotations);
+                let side_effects = side_effects_of_input.relocated(
+                    &aggregate.expr,
+                    &other_aggregate.expr,
+                    &annotations,
+                );
                 self.share(class, n_uses, other, vector, side_effects);
             }
         }
         Ok(own.unwrap_or_else(|| self.limits.vector()))
     }
 
-    /// Returns `true` if the common input of `aggregates` must be sorted, because a result depends on its order.
-    /// Otherwise a step of a range query would depend on which other steps are evaluated. Steps of instant queries are
-    /// not joined.
+    /// Returns `true` if the common input of `aggregates` must be sorted, because a result depends
+    /// on its order. Otherwise a step of a range query would depend on which other steps are
+    /// evaluated. Steps of instant queries are not joined.
     fn sorts_input_of(&self, aggregates: &[&Aggregate]) -> bool {
         let step_ms = self.settings.subquery_step_ms;
-        let depends = aggregates.iter().find(|aggregate| aggregate.depends_on_order());
-        self.is_range_query && depends.is_some_and(|aggregate| aggregate.expr.order(step_ms) == Some(Order::Any))
+        let depends = aggregates
+            .iter()
+            .find(|aggregate| aggregate.depends_on_order());
+        self.is_range_query
+            && depends.is_some_and(|aggregate| aggregate.expr.order(step_ms) == Some(Order::Any))
     }
 
     /// Evaluates the parameter of an aggregation.
     fn param(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<(Scalars, ParamRange)> {
-        let param =
-            aggregate.param.as_ref().ok_or_else(|| Error::Execution("the aggregation has no parameter".into()))?;
+        let param = aggregate
+            .param
+            .as_ref()
+            .ok_or_else(|| Error::Execution("the aggregation has no parameter".into()))?;
         let values = self.scalar(param, grid)?;
         let range = ParamRange::of(&values);
         Ok((values, range))
@@ -150,7 +204,11 @@ impl Evaluator<'_> {
 }
 
 fn aggregate_of(plan: &Plan) -> Option<&Aggregate> {
-    if let PlanKind::Aggregate(aggregate) = &plan.kind { Some(aggregate) } else { None }
+    if let PlanKind::Aggregate(aggregate) = &plan.kind {
+        Some(aggregate)
+    } else {
+        None
+    }
 }
 
 /// The groups of a fold.
@@ -164,7 +222,12 @@ struct Folds<'a> {
 
 impl<'a> Folds<'a> {
     fn new(aggregate: &'a Aggregate, grid: Grid) -> Self {
-        Self { groups: Groups::new(aggregate), grid, folds: Vec::new(), annotations: AnnotationList::default() }
+        Self {
+            groups: Groups::new(aggregate),
+            grid,
+            folds: Vec::new(),
+            annotations: AnnotationList::default(),
+        }
     }
 
     fn add(&mut self, series: &Series, charge: &mut Charge, limits: &Limits) -> Result<()> {
@@ -184,11 +247,24 @@ impl<'a> Folds<'a> {
     fn finish(mut self, limits: &Limits) -> Result<(Vector, Vec<(Annotation, Span)>)> {
         let span = self.groups.aggregate.expr.span;
         let mut vector = limits.vector();
-        for (labels, (fold, drop_name)) in self.groups.keys.into_labels().into_iter().zip(self.folds) {
+        for (labels, (fold, drop_name)) in
+            self.groups.keys.into_labels().into_iter().zip(self.folds)
+        {
             limits.check()?;
-            vector.push(Series { labels, drop_name, column: fold.finish(&mut self.annotations) })?;
+            vector.push(Series {
+                labels,
+                drop_name,
+                column: fold.finish(&mut self.annotations),
+            })?;
         }
-        Ok((vector, self.annotations.into_list().into_iter().map(|(annotation, _)| (annotation, span)).collect()))
+        Ok((
+            vector,
+            self.annotations
+                .into_list()
+                .into_iter()
+                .map(|(annotation, _)| (annotation, span))
+                .collect(),
+        ))
     }
 }
 
@@ -204,8 +280,14 @@ impl ParamRange {
     fn of(values: &[f64]) -> Self {
         let any_nan = values.iter().any(|value| value.is_nan());
         // NaN propagates, as in Go's `math.Max` and `math.Min`.
-        let max = values.iter().copied().fold(f64::MIN, crate::math::float::max);
-        let min = values.iter().copied().fold(f64::MAX, crate::math::float::min);
+        let max = values
+            .iter()
+            .copied()
+            .fold(f64::MIN, crate::math::float::max);
+        let min = values
+            .iter()
+            .copied()
+            .fold(f64::MAX, crate::math::float::min);
         Self { min, max, any_nan }
     }
 

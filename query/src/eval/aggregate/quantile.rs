@@ -25,35 +25,58 @@ impl Evaluator<'_> {
         let mut charge = self.limits.ctx.charge();
         let mut ignored_histograms = false;
         let is_sorted = self.sorts_input_of(&[aggregate]);
-        self.each_input(&aggregate.expr, grid, (&hint, is_sorted), 1, &mut |mut series| {
-            if !series.column.histograms.is_empty() {
-                ignored_histograms |= series.column.histograms().next().is_some();
-                series.column.keep_floats();
-            }
-            if series.column.present.is_empty() {
-                return Ok(());
-            }
-            let (group, is_new) = groups.intern(&series.labels);
-            if is_new {
-                charge.grow(grid.n_steps * size_of::<Vec<f64>>() + GroupingKeys::size(groups.labels(group)))?;
-                values.push(Values { by_step: vec![Vec::new(); grid.n_steps], drop_name: false });
-            }
-            // A growing list may have a capacity of twice its length.
-            charge.grow(series.column.present.count() * 2 * size_of::<f64>())?;
-            let Values { by_step, drop_name } = &mut values[group];
-            series.column.iter().for_each(|(step, value)| by_step[step].push(value));
-            *drop_name |= series.drop_name;
-            Ok(())
-        })?;
+        self.each_input(
+            &aggregate.expr,
+            grid,
+            (&hint, is_sorted),
+            1,
+            &mut |mut series| {
+                if !series.column.histograms.is_empty() {
+                    ignored_histograms |= series.column.histograms().next().is_some();
+                    series.column.keep_floats();
+                }
+                if series.column.present.is_empty() {
+                    return Ok(());
+                }
+                let (group, is_new) = groups.intern(&series.labels);
+                if is_new {
+                    charge.grow(
+                        grid.n_steps * size_of::<Vec<f64>>()
+                            + GroupingKeys::size(groups.labels(group)),
+                    )?;
+                    values.push(Values {
+                        by_step: vec![Vec::new(); grid.n_steps],
+                        drop_name: false,
+                    });
+                }
+                // A growing list may have a capacity of twice its length.
+                charge.grow(series.column.present.count() * 2 * size_of::<f64>())?;
+                let Values { by_step, drop_name } = &mut values[group];
+                series
+                    .column
+                    .iter()
+                    .for_each(|(step, value)| by_step[step].push(value));
+                *drop_name |= series.drop_name;
+                Ok(())
+            },
+        )?;
         if ignored_histograms {
-            self.annotations.add(Annotation::HistogramIgnored(aggregate.op.as_str()), aggregate.expr.span);
+            self.annotations.add(
+                Annotation::HistogramIgnored(aggregate.op.as_str()),
+                aggregate.expr.span,
+            );
         }
         for q in range.outside(0.0, 1.0) {
-            let span = aggregate.param.as_ref().map_or_else(Default::default, |param| param.span);
+            let span = aggregate
+                .param
+                .as_ref()
+                .map_or_else(Default::default, |param| param.span);
             self.annotations.add(Annotation::InvalidQuantile(q), span);
         }
         let mut vector = self.limits.vector();
-        for (labels, Values { by_step, drop_name }) in groups.keys.into_labels().into_iter().zip(values) {
+        for (labels, Values { by_step, drop_name }) in
+            groups.keys.into_labels().into_iter().zip(values)
+        {
             let mut column = self.limits.column(grid.n_steps)?;
             for ((step, mut values), &q) in by_step.into_iter().enumerate().zip(quantiles.iter()) {
                 self.limits.check()?;
@@ -61,7 +84,11 @@ impl Evaluator<'_> {
                     column.set(step, quantile_of(q, &mut values));
                 }
             }
-            vector.push(Series { labels, drop_name, column })?;
+            vector.push(Series {
+                labels,
+                drop_name,
+                column,
+            })?;
         }
         Ok(vector)
     }

@@ -1,10 +1,11 @@
-//! `topk`, `bottomk`, `limitk`, `limit_ratio`: select series of each group without changing their values.
+//! `topk`, `bottomk`, `limitk`, `limit_ratio`: select series of each group without changing their
+//! values.
 //!
-//! A series becomes absent at the steps that do not select it; no value is copied. A series that no step selects any
-//! more is dropped before the remaining input is read.
+//! A series becomes absent at the steps that do not select it; no value is copied. A series that no
+//! step selects any more is dropped before the remaining input is read.
 //!
-//! A group needs heaps only from its `k + 1`th series on. Most groups of `topk by (cluster, namespace, pod) (1, …)` have
-//! one series.
+//! A group needs heaps only from its `k + 1`th series on. Most groups of
+//! `topk by (cluster, namespace, pod) (1, …)` have one series.
 
 use varve_promql::ast::{AggregateOp, Span};
 use varve_promql::decimal::General;
@@ -27,33 +28,52 @@ const INTEGER_MAX: f64 = 9_223_372_036_854_775_807.0;
 
 impl Evaluator<'_> {
     /// `topk(k, v)`, `bottomk(k, v)`, `limitk(k, v)`
-    pub(super) fn top_k(&mut self, aggregate: &Aggregate, span: Span, grid: Grid) -> Result<Vector> {
+    pub(super) fn top_k(
+        &mut self,
+        aggregate: &Aggregate,
+        span: Span,
+        grid: Grid,
+    ) -> Result<Vector> {
         let (ks, range) = self.param(aggregate, grid)?;
         let valid = check_range(range);
         let limits = self.limits.clone();
         let mut selection = TopK::new(aggregate, ks, range, &limits);
-        self.each_input(&aggregate.expr, grid, (&LabelHint::All, false), 1, &mut |series| {
-            if range.max < 1.0 || valid.is_err() { Ok(()) } else { selection.offer(series) }
-        })?;
+        self.each_input(
+            &aggregate.expr,
+            grid,
+            (&LabelHint::All, false),
+            1,
+            &mut |series| {
+                if range.max < 1.0 || valid.is_err() {
+                    Ok(())
+                } else {
+                    selection.offer(series)
+                }
+            },
+        )?;
         if range.max < 1.0 {
             return Ok(self.limits.vector());
         }
         valid?;
         if selection.ignored_histograms {
-            self.annotations.add(Annotation::HistogramIgnored(aggregate.op.as_str()), span);
+            self.annotations
+                .add(Annotation::HistogramIgnored(aggregate.op.as_str()), span);
         }
-        if selection.has_tie() && aggregate.expr.order(self.settings.subquery_step_ms) != Some(Order::Fixed) {
+        if selection.has_tie()
+            && aggregate.expr.order(self.settings.subquery_step_ms) != Some(Order::Fixed)
+        {
             self.is_order_fixed = false;
         }
         selection.finish(&limits)
     }
 
-    /// `limit_ratio(r, v)`: selects the series whose hash is in the first part of the hash space, or in the last part
-    /// if the ratio is negative.
+    /// `limit_ratio(r, v)`: selects the series whose hash is in the first part of the hash space,
+    /// or in the last part if the ratio is negative.
     pub(super) fn limit_ratio(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
         let (ratios, range) = self.param(aggregate, grid)?;
         let limits = self.limits.clone();
-        let (mut selected, mut held, mut charge) = (limits.vector(), limits.samples.held(), limits.ctx.charge());
+        let (mut selected, mut held, mut charge) =
+            (limits.vector(), limits.samples.held(), limits.ctx.charge());
         let (mut groups, mut group_of) = (Groups::new(aggregate), Vec::new());
         self.each_series(&aggregate.expr, grid, &mut |mut series| {
             limits.check()?;
@@ -63,7 +83,13 @@ impl Evaluator<'_> {
                 charge.grow(GroupingKeys::size(groups.labels(group)))?;
             }
             let offset = sampling_offset(&series.labels);
-            let is_selected = |ratio: f64| if ratio >= 0.0 { offset < ratio } else { offset >= 1.0 + ratio };
+            let is_selected = |ratio: f64| {
+                if ratio >= 0.0 {
+                    offset < ratio
+                } else {
+                    offset >= 1.0 + ratio
+                }
+            };
             series.column.present.retain(|step| {
                 let ratio = ratios[step].clamp(-1.0, 1.0);
                 ratio != 0.0 && is_selected(ratio)
@@ -84,9 +110,13 @@ impl Evaluator<'_> {
         if range.any_nan {
             return Err(Error::Execution("Ratio value is NaN".into()));
         }
-        let span = aggregate.param.as_ref().map_or_else(Default::default, |param| param.span);
+        let span = aggregate
+            .param
+            .as_ref()
+            .map_or_else(Default::default, |param| param.span);
         for ratio in range.outside(-1.0, 1.0) {
-            self.annotations.add(Annotation::InvalidRatio(ratio, ratio.signum()), span);
+            self.annotations
+                .add(Annotation::InvalidRatio(ratio, ratio.signum()), span);
         }
         if grid.n_steps == 1 {
             let order = order_of_limit_ratio(&selected, &group_of);
@@ -96,17 +126,21 @@ impl Evaluator<'_> {
     }
 }
 
-/// Fails if the parameter of `topk`, `bottomk` or `limitk` is not a valid number of series at every step.
+/// Fails if the parameter of `topk`, `bottomk` or `limitk` is not a valid number of series at every
+/// step.
 fn check_range(range: ParamRange) -> Result<()> {
     if range.any_nan {
         return Err(Error::Execution("Parameter value is NaN".into()));
     }
-    for (bad, what, value) in
-        [(range.min <= -INTEGER_MAX, "underflows", range.min), (range.max >= INTEGER_MAX, "overflows", range.max)]
-    {
+    for (bad, what, value) in [
+        (range.min <= -INTEGER_MAX, "underflows", range.min),
+        (range.max >= INTEGER_MAX, "overflows", range.max),
+    ] {
         if bad {
             let value = General(value);
-            return Err(Error::Execution(format!("Scalar value {value} {what} int64")));
+            return Err(Error::Execution(format!(
+                "Scalar value {value} {what} int64"
+            )));
         }
     }
     Ok(())
@@ -116,7 +150,8 @@ fn check_range(range: ParamRange) -> Result<()> {
 struct TopK<'a> {
     groups: Groups<'a>,
     ks: Scalars,
-    /// The smallest `k` of all steps: every step selects all series of a group that has at most this many.
+    /// The smallest `k` of all steps: every step selects all series of a group that has at most
+    /// this many.
     k_min: usize,
     op: AggregateOp,
     /// The selected series of each group.
@@ -149,7 +184,11 @@ impl<'a> TopK<'a> {
         Self {
             groups: Groups::new(aggregate),
             ks,
-            k_min: if range.min < 1.0 { 0 } else { range.min as usize },
+            k_min: if range.min < 1.0 {
+                0
+            } else {
+                range.min as usize
+            },
             op: aggregate.op,
             selected: Vec::new(),
             series: Vec::new(),
@@ -163,18 +202,24 @@ impl<'a> TopK<'a> {
     fn offer(&mut self, mut series: Series) -> Result<()> {
         self.limits.check()?;
         if self.op != AggregateOp::Limitk && !series.column.histograms.is_empty() {
-            self.ignored_histograms |= series.column.histograms().any(|(step, _)| self.ks[step] >= 1.0);
+            self.ignored_histograms |= series
+                .column
+                .histograms()
+                .any(|(step, _)| self.ks[step] >= 1.0);
             series.column.keep_floats();
         }
         let (group, is_new) = self.groups.intern(&series.labels);
         if is_new {
-            self.charge.grow(size_of::<GroupSelection>() + GroupingKeys::size(self.groups.labels(group)))?;
+            self.charge.grow(
+                size_of::<GroupSelection>() + GroupingKeys::size(self.groups.labels(group)),
+            )?;
             self.selected.push(GroupSelection::All(Vec::new()));
         }
         if series.column.present.is_empty() {
             return Ok(());
         }
-        // With its entries in `series` and in a list of members: a list may have twice the capacity that it needs.
+        // With its entries in `series` and in a list of members: a list may have twice the capacity
+        // that it needs.
         let size = series_size(&series) + 6 * size_of::<usize>();
         self.charge.grow(size)?;
         let at = self.series.len();
@@ -182,14 +227,20 @@ impl<'a> TopK<'a> {
             // Fast path: every step selects all series of the group.
             if members.len() < self.k_min {
                 members.push(at);
-                self.series.push(Some(Selected { series: Box::new(series), n_uses: 0 }));
+                self.series.push(Some(Selected {
+                    series: Box::new(series),
+                    n_uses: 0,
+                }));
                 return Ok(());
             }
             self.build_heaps(group)?;
         }
         match self.offer_to_heaps(group, at, &series)? {
             0 => self.charge.shrink(size),
-            n_uses => self.series.push(Some(Selected { series: Box::new(series), n_uses })),
+            n_uses => self.series.push(Some(Selected {
+                series: Box::new(series),
+                n_uses,
+            })),
         }
         Ok(())
     }
@@ -215,7 +266,9 @@ impl<'a> TopK<'a> {
     fn offer_to_heaps(&mut self, group: usize, at: usize, series: &Series) -> Result<usize> {
         let mut n_uses = 0;
         for (step, value) in series.column.iter() {
-            let GroupSelection::Heaps(heaps) = &mut self.selected[group] else { break };
+            let GroupSelection::Heaps(heaps) = &mut self.selected[group] else {
+                break;
+            };
             match heaps[step].offer(Entry { value, at }) {
                 Offer::Rejected => continue,
                 Offer::Added => self.charge.grow(2 * size_of::<Entry>())?,
@@ -226,10 +279,13 @@ impl<'a> TopK<'a> {
         Ok(n_uses)
     }
 
-    /// Records that a heap no longer contains the series at index `at`. Drops the series if that was the last heap.
+    /// Records that a heap no longer contains the series at index `at`. Drops the series if that
+    /// was the last heap.
     fn release(&mut self, at: usize) {
         // The series being offered is not stored yet, and is at most once in each heap.
-        let Some(selected) = &mut self.series[at] else { return };
+        let Some(selected) = &mut self.series[at] else {
+            return;
+        };
         selected.n_uses -= 1;
         if selected.n_uses == 0 {
             self.charge.shrink(series_size(&selected.series));
@@ -237,23 +293,31 @@ impl<'a> TopK<'a> {
         }
     }
 
-    /// Returns `true` if the order of the series has decided which of several equal values are selected. A group without
-    /// heaps excludes no series.
+    /// Returns `true` if the order of the series has decided which of several equal values are
+    /// selected. A group without heaps excludes no series.
     fn has_tie(&self) -> bool {
-        self.selected.iter().any(|of| matches!(of, GroupSelection::Heaps(heaps) if heaps.iter().any(Heap::has_tie)))
+        self.selected
+            .iter()
+            .any(|of| matches!(of, GroupSelection::Heaps(heaps) if heaps.iter().any(Heap::has_tie)))
     }
 
-    /// Returns the selected series, present at the steps that selected them. If there is a single step, they are in
-    /// heap order.
+    /// Returns the selected series, present at the steps that selected them. If there is a single
+    /// step, they are in heap order.
     fn finish(mut self, limits: &Limits) -> Result<Vector> {
         let n_steps = self.ks.len();
         for group in 0..self.selected.len() {
             // Several series of a single step are returned in the order of a heap.
-            if n_steps == 1 && matches!(&self.selected[group], GroupSelection::All(members) if members.len() > 1) {
+            if n_steps == 1
+                && matches!(&self.selected[group], GroupSelection::All(members) if members.len() > 1)
+            {
                 self.build_heaps(group)?;
             }
         }
-        let in_heaps = self.series.iter_mut().flatten().filter(|selected| selected.n_uses > 0);
+        let in_heaps = self
+            .series
+            .iter_mut()
+            .flatten()
+            .filter(|selected| selected.n_uses > 0);
         in_heaps.for_each(|selected| selected.series.column.present = StepSet::empty(n_steps));
         let mut order = Vec::new();
         for of_group in &mut self.selected {
@@ -284,29 +348,45 @@ impl<'a> TopK<'a> {
             }
         }
         if n_steps == 1 {
-            reorder(&mut vector, &order.iter().map(|&at| indexes[at]).collect::<Vec<_>>());
+            reorder(
+                &mut vector,
+                &order.iter().map(|&at| indexes[at]).collect::<Vec<_>>(),
+            );
         }
         Ok(vector)
     }
 }
 
-/// Returns the indexes of the selected series of a single step in the order of Prometheus' heaps, group by group.
+/// Returns the indexes of the selected series of a single step in the order of Prometheus' heaps,
+/// group by group.
 fn order_of_limit_ratio(selected: &Vector, group_of: &[usize]) -> Vec<usize> {
     let n_groups = group_of.iter().map(|&group| group + 1).max().unwrap_or(0);
-    let mut heaps: Vec<_> = (0..n_groups).map(|_| Heap::new(AggregateOp::LimitRatio, usize::MAX)).collect();
+    let mut heaps: Vec<_> = (0..n_groups)
+        .map(|_| Heap::new(AggregateOp::LimitRatio, usize::MAX))
+        .collect();
     for (at, (series, &group)) in selected.series.iter().zip(group_of).enumerate() {
         if let Some(value) = series.column.get(0) {
             heaps[group].offer(Entry { value, at });
         }
     }
-    heaps.iter().flat_map(|heap| heap.entries.iter().map(|entry| entry.at)).collect()
+    heaps
+        .iter()
+        .flat_map(|heap| heap.entries.iter().map(|entry| entry.at))
+        .collect()
 }
 
-/// Moves the series at the indexes in `order` to the front, in this order. All other series have no values.
+/// Moves the series at the indexes in `order` to the front, in this order. All other series have no
+/// values.
 fn reorder(vector: &mut Vector, order: &[usize]) {
     let mut ranks = vec![usize::MAX; vector.series.len()];
-    order.iter().enumerate().for_each(|(rank, &series)| ranks[series] = rank);
-    let mut series: Vec<_> = std::mem::take(&mut vector.series).into_iter().zip(ranks).collect();
+    order
+        .iter()
+        .enumerate()
+        .for_each(|(rank, &series)| ranks[series] = rank);
+    let mut series: Vec<_> = std::mem::take(&mut vector.series)
+        .into_iter()
+        .zip(ranks)
+        .collect();
     series.sort_by_key(|&(_, rank)| rank);
     vector.series = series.into_iter().map(|(series, _)| series).collect();
 }
@@ -327,8 +407,8 @@ enum Offer {
     Replaced(usize),
 }
 
-/// A heap of the best `k` candidates, worst first. The algorithm is that of Go's `container/heap`, because it
-/// determines which of several equal candidates remain.
+/// A heap of the best `k` candidates, worst first. The algorithm is that of Go's `container/heap`,
+/// because it determines which of several equal candidates remain.
 struct Heap {
     op: AggregateOp,
     k: usize,
@@ -339,7 +419,12 @@ struct Heap {
 
 impl Heap {
     fn new(op: AggregateOp, k: usize) -> Self {
-        Self { op, k, entries: Vec::new(), best_excluded: None }
+        Self {
+            op,
+            k,
+            entries: Vec::new(),
+            best_excluded: None,
+        }
     }
 
     /// Returns `true` if an excluded value equals the worst value of the heap.
@@ -353,7 +438,10 @@ impl Heap {
     }
 
     fn exclude(&mut self, value: f64) {
-        if self.best_excluded.is_none_or(|best| self.worse(best, value)) {
+        if self
+            .best_excluded
+            .is_none_or(|best| self.worse(best, value))
+        {
             self.best_excluded = Some(value);
         }
     }
@@ -370,7 +458,9 @@ impl Heap {
         }
         if self.k > 0 && self.op != AggregateOp::Limitk {
             let Entry { value: worst, at } = self.entries[0];
-            if self.worse(worst, entry.value) && !worst.is_nan() || (worst.is_nan() && !entry.value.is_nan()) {
+            if self.worse(worst, entry.value) && !worst.is_nan()
+                || (worst.is_nan() && !entry.value.is_nan())
+            {
                 self.entries[0] = entry;
                 self.down();
                 self.exclude(worst);
@@ -388,7 +478,8 @@ impl Heap {
             AggregateOp::Bottomk => Direction::Ascending,
             _ => return &self.entries,
         };
-        self.entries.sort_by(|a, b| compare(a.value, b.value, direction));
+        self.entries
+            .sort_by(|a, b| compare(a.value, b.value, direction));
         &self.entries
     }
 
@@ -415,7 +506,10 @@ impl Heap {
     fn down(&mut self) {
         let mut at = 0;
         while let Some(left) = self.entries.get(2 * at + 1) {
-            let right = self.entries.get(2 * at + 2).filter(|right| self.worse(right.value, left.value));
+            let right = self
+                .entries
+                .get(2 * at + 2)
+                .filter(|right| self.worse(right.value, left.value));
             let child = 2 * at + 1 + usize::from(right.is_some());
             if !self.worse(self.entries[child].value, self.entries[at].value) {
                 break;
@@ -435,14 +529,26 @@ mod tests {
         for (at, &value) in values.iter().enumerate() {
             heap.offer(Entry { value, at });
         }
-        assert_eq!(heap.sorted().iter().map(|entry| entry.at).collect::<Vec<_>>(), expect, "{op:?} {values:?}");
+        assert_eq!(
+            heap.sorted()
+                .iter()
+                .map(|entry| entry.at)
+                .collect::<Vec<_>>(),
+            expect,
+            "{op:?} {values:?}"
+        );
     }
 
     #[test]
     fn the_best_values_are_selected_and_nan_is_never_better() {
         check(AggregateOp::Topk, 2, &[1.0, 3.0, 2.0], &[1, 2]);
         check(AggregateOp::Bottomk, 2, &[1.0, 3.0, 2.0], &[0, 2]);
-        check(AggregateOp::Topk, 2, &[f64::NAN, 1.0, f64::NAN, 0.0], &[1, 3]);
+        check(
+            AggregateOp::Topk,
+            2,
+            &[f64::NAN, 1.0, f64::NAN, 0.0],
+            &[1, 3],
+        );
         check(AggregateOp::Topk, 5, &[f64::NAN, 1.0], &[1, 0]);
         check(AggregateOp::Topk, 0, &[1.0], &[]);
     }
@@ -463,7 +569,10 @@ mod tests {
             for (op, sign) in [(AggregateOp::Topk, 1.0), (AggregateOp::Bottomk, -1.0)] {
                 let mut heap = Heap::new(op, 2);
                 for (at, &value) in values.iter().enumerate() {
-                    heap.offer(Entry { value: sign * value, at });
+                    heap.offer(Entry {
+                        value: sign * value,
+                        at,
+                    });
                 }
                 assert_eq!(heap.has_tie(), expect, "{op:?} {values:?}");
             }

@@ -1,11 +1,12 @@
 //! Vector matching: arithmetic, comparison and trimming operators between two vectors.
 //!
-//! Series match if their *signatures* are equal: the labels of `on`, or all labels except those of `ignoring`. The
-//! "one" side is the left side with `group_right`, otherwise the right side. No two of its series with the same
-//! signature may have a value at the same step.
+//! Series match if their *signatures* are equal: the labels of `on`, or all labels except those of
+//! `ignoring`. The "one" side is the left side with `group_right`, otherwise the right side. No two
+//! of its series with the same signature may have a value at the same step.
 //!
-//! Prometheus matches series at each step. This implementation combines a pair of series for all steps at once, and
-//! uses sets of steps to find which series are present and whether a match is allowed.
+//! Prometheus matches series at each step. This implementation combines a pair of series for all
+//! steps at once, and uses sets of steps to find which series are present and whether a match is
+//! allowed.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
@@ -25,7 +26,11 @@ use crate::plan::{Link, contains_name, is_name_label};
 /// Returns `true` if a label is part of the signature.
 pub(super) fn is_of_signature(matching: &VectorMatching, name: &str) -> bool {
     let named = contains_name(&matching.labels, name);
-    if matching.on { named } else { !is_name_label(name) && !named }
+    if matching.on {
+        named
+    } else {
+        !is_name_label(name) && !named
+    }
 }
 
 /// Returns the signature of a label set.
@@ -48,26 +53,38 @@ struct Groups {
     _charge: Charge,
 }
 
-/// Returns the matching of two vectors, and the labels of the "many" side that a consumer of the labels in `hint`
-/// needs. Returns `None` if the consumer may need any label. Error messages contain no labels of the "many" side.
-pub(super) fn labels_of_many<'p>(link: &'p Link, hint: &LabelHint) -> Option<(&'p VectorMatching, LabelHint)> {
+/// Returns the matching of two vectors, and the labels of the "many" side that a consumer of the
+/// labels in `hint` needs. Returns `None` if the consumer may need any label. Error messages
+/// contain no labels of the "many" side.
+pub(super) fn labels_of_many<'p>(
+    link: &'p Link,
+    hint: &LabelHint,
+) -> Option<(&'p VectorMatching, LabelHint)> {
     let matching = link.matching.as_ref()?;
     let names = match hint {
         LabelHint::With(names) => &names[..],
         LabelHint::None => &[],
         LabelHint::All | LabelHint::Without(_) => return None,
     };
-    let VectorMatching { cardinality, labels, on, include, fill_left, fill_right } = matching;
+    let VectorMatching {
+        cardinality,
+        labels,
+        on,
+        include,
+        fill_left,
+        fill_right,
+    } = matching;
     let is_simple = *on && include.is_empty() && fill_left.is_none() && fill_right.is_none();
     if labels.len() + names.len() > HINT_NAMES_MAX {
         return None;
     }
     let names = labels.iter().chain(names).cloned().collect();
-    (is_simple && *cardinality != Cardinality::ManyToMany).then_some((matching, LabelHint::With(names)))
+    (is_simple && *cardinality != Cardinality::ManyToMany)
+        .then_some((matching, LabelHint::With(names)))
 }
 
-/// Applies an operator to two vectors. If `has_partial_labels`, labels of the "many" side were not read, so distinct
-/// series may have equal labels.
+/// Applies an operator to two vectors. If `has_partial_labels`, labels of the "many" side were not
+/// read, so distinct series may have equal labels.
 pub(super) fn combine(
     link: &Link,
     matching: &VectorMatching,
@@ -79,8 +96,13 @@ pub(super) fn combine(
 ) -> Result<Vector> {
     let is_swapped = matching.cardinality == Cardinality::OneToMany;
     let (many, one) = if is_swapped { (rhs, lhs) } else { (lhs, rhs) };
-    // Series that differ only in labels that are removed with the name can be told apart only by all labels.
-    let has_name_labels = |series: &Series| NAME_LABELS.iter().any(|name| series.labels.get(name).is_some());
+    // Series that differ only in labels that are removed with the name can be told apart only by
+    // all labels.
+    let has_name_labels = |series: &Series| {
+        NAME_LABELS
+            .iter()
+            .any(|name| series.labels.get(name).is_some())
+    };
     let has_partial_labels = has_partial_labels && !many.series.iter().any(has_name_labels);
     let mut join = Join {
         link,
@@ -100,13 +122,24 @@ pub(super) fn combine(
     for group in &groups.list {
         join.group(group, &many, &one)?;
     }
-    // Distinct series of the "many" side have distinct results unless a label of theirs is replaced.
-    let is_replaced = |series: &Series| matching.include.iter().any(|name| series.labels.get(name).is_some());
+    // Distinct series of the "many" side have distinct results unless a label of theirs is
+    // replaced.
+    let is_replaced = |series: &Series| {
+        matching
+            .include
+            .iter()
+            .any(|name| series.labels.get(name).is_some())
+    };
     // The series of a whole range query are sorted by labels at the end.
     let is_query = link.span == evaluator.query_span;
-    evaluator.is_order_fixed &= is_query || matching.include.is_empty() || !many.series.iter().any(is_replaced);
+    evaluator.is_order_fixed &=
+        is_query || matching.include.is_empty() || !many.series.iter().any(is_replaced);
     join.sort();
-    let Join { mut out, annotations, .. } = join;
+    let Join {
+        mut out,
+        annotations,
+        ..
+    } = join;
     annotations.add_to(&mut evaluator.annotations, link.span);
     if !has_partial_labels {
         out.merge_same_labels()?;
@@ -114,7 +147,8 @@ pub(super) fn combine(
     Ok(out)
 }
 
-/// Returns the steps at which results are possible: without a fill value, those at which both sides have a series.
+/// Returns the steps at which results are possible: without a fill value, those at which both sides
+/// have a series.
 fn active_steps(
     many: &Vector,
     one: &Vector,
@@ -137,23 +171,36 @@ fn active_steps(
 }
 
 /// Groups the series of both sides by signature, in order of appearance.
-fn group(many: &Vector, one: &Vector, matching: &VectorMatching, limits: &Limits) -> Result<Groups> {
+fn group(
+    many: &Vector,
+    one: &Vector,
+    matching: &VectorMatching,
+    limits: &Limits,
+) -> Result<Groups> {
     let (mut list, mut charge) = (Vec::<Group>::new(), limits.ctx.charge());
     let mut keys = GroupingKeys::default();
     for (vector, is_many) in [(many, true), (one, false)] {
         for (at, series) in vector.series.iter().enumerate() {
             limits.check()?;
-            let (group, is_new) = keys.intern(&series.labels, |name| is_of_signature(matching, name));
+            let (group, is_new) =
+                keys.intern(&series.labels, |name| is_of_signature(matching, name));
             if is_new {
                 charge.grow(GroupingKeys::size(&keys.labels()[group]) + 2 * size_of::<Group>())?;
                 list.push(Group::default());
             }
             charge.grow(2 * size_of::<usize>())?;
             let group = &mut list[group];
-            if is_many { group.many.push(at) } else { group.one.push(at) }
+            if is_many {
+                group.many.push(at)
+            } else {
+                group.one.push(at)
+            }
         }
     }
-    Ok(Groups { list, _charge: charge })
+    Ok(Groups {
+        list,
+        _charge: charge,
+    })
 }
 
 /// The state of an operator between two vectors.
@@ -175,8 +222,8 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// Fails if two series of the "one" side have the same signature and a value at the same step. Reports the two of
-    /// the earliest such step.
+    /// Fails if two series of the "one" side have the same signature and a value at the same step.
+    /// Reports the two of the earliest such step.
     fn check_one_side(&self, groups: &Groups, one: &Vector) -> Result<()> {
         let mut earliest: Option<(usize, usize, usize)> = None;
         for group in groups.list.iter().filter(|group| group.one.len() > 1) {
@@ -187,13 +234,22 @@ impl Join<'_> {
                 if let Some(step) = seen.intersection(&present).first()
                     && earliest.is_none_or(|(known, ..)| step < known)
                 {
-                    let other = group.one.iter().find(|&&other| one.series[other].column.present.contains(step));
-                    earliest = Some((step, at, *other.expect("the step was seen in a series of the group")));
+                    let other = group
+                        .one
+                        .iter()
+                        .find(|&&other| one.series[other].column.present.contains(step));
+                    earliest = Some((
+                        step,
+                        at,
+                        *other.expect("the step was seen in a series of the group"),
+                    ));
                 }
                 seen.union_with(&present);
             }
         }
-        let Some((_, a, b)) = earliest else { return Ok(()) };
+        let Some((_, a, b)) = earliest else {
+            return Ok(());
+        };
         let (a, b) = (&one.series[a].labels, &one.series[b].labels);
         let side = if self.is_swapped { "left" } else { "right" };
         let mut printed = [a.to_string(), b.to_string()];
@@ -209,11 +265,23 @@ impl Join<'_> {
 
     /// Combines all series of one signature.
     fn group(&mut self, group: &Group, many: &Vector, one: &Vector) -> Result<()> {
-        let VectorMatching { fill_left, fill_right, .. } = *self.matching;
-        let (fill_many, fill_one) = if self.is_swapped { (fill_right, fill_left) } else { (fill_left, fill_right) };
-        let mut matched_steps = MatchedSteps { steps: HashMap::new(), charge: self.limits.ctx.charge() };
+        let VectorMatching {
+            fill_left,
+            fill_right,
+            ..
+        } = *self.matching;
+        let (fill_many, fill_one) = if self.is_swapped {
+            (fill_right, fill_left)
+        } else {
+            (fill_left, fill_right)
+        };
+        let mut matched_steps = MatchedSteps {
+            steps: HashMap::new(),
+            charge: self.limits.ctx.charge(),
+        };
         let mut matched = StepSet::empty(self.n_steps);
-        // At most one series per step: `check_one_side` rejects series that overlap at active steps.
+        // At most one series per step: `check_one_side` rejects series that overlap at active
+        // steps.
         let is_active = |at: &&usize| one.series[**at].column.present.overlaps(&self.active);
         let active: Vec<_> = group.one.iter().filter(is_active).collect();
         for &index in &group.many {
@@ -238,7 +306,12 @@ impl Join<'_> {
                 let mut alone = o.column.present.clone();
                 alone.subtract(&matched);
                 let m = self.filled(&o.labels, fill);
-                self.pair((&m, o), alone, many.series.len() + index, &mut matched_steps)?;
+                self.pair(
+                    (&m, o),
+                    alone,
+                    many.series.len() + index,
+                    &mut matched_steps,
+                )?;
             }
         }
         Ok(())
@@ -247,11 +320,15 @@ impl Join<'_> {
     /// Returns the series that replaces a missing one: the value `fill` at every step.
     fn filled(&self, labels: &Labels, fill: f64) -> Series {
         let column = Column::full(vec![fill; self.n_steps]);
-        Series { labels: signature(labels, self.matching), drop_name: false, column }
+        Series {
+            labels: signature(labels, self.matching),
+            drop_name: false,
+            column,
+        }
     }
 
-    /// Combines two series at `steps`. Returns the steps that have a result, ignoring the filter of a comparison.
-    /// `order` is the position of the pair in Prometheus' order of evaluation.
+    /// Combines two series at `steps`. Returns the steps that have a result, ignoring the filter of
+    /// a comparison. `order` is the position of the pair in Prometheus' order of evaluation.
     fn pair(
         &mut self,
         (many, one): (&Series, &Series),
@@ -263,29 +340,48 @@ impl Join<'_> {
             return Ok(steps);
         }
         let labels = self.result_labels(&many.labels, &one.labels);
-        let (lhs, rhs) = if self.is_swapped { (&one.column, &many.column) } else { (&many.column, &one.column) };
-        let Link { op, return_bool, .. } = *self.link;
-        // Fast path: floats only.
-        let (column, combined) = if lhs.histograms.is_empty() && rhs.histograms.is_empty() && !is_trim(op) {
-            (floats(op, return_bool, lhs, rhs, steps.clone()), steps)
+        let (lhs, rhs) = if self.is_swapped {
+            (&one.column, &many.column)
         } else {
-            let mut column = Column::absent(self.n_steps);
-            let outcome = |step| operators::combine(op, element(lhs, step), element(rhs, step));
-            let annotate = |step, annotation| self.annotations.add(step, order, annotation);
-            let combined = combine_steps(&steps, return_bool, outcome, annotate, &self.limits, &mut column)?;
-            (column, combined)
+            (&many.column, &one.column)
         };
+        let Link {
+            op, return_bool, ..
+        } = *self.link;
+        // Fast path: floats only.
+        let (column, combined) =
+            if lhs.histograms.is_empty() && rhs.histograms.is_empty() && !is_trim(op) {
+                (floats(op, return_bool, lhs, rhs, steps.clone()), steps)
+            } else {
+                let mut column = Column::absent(self.n_steps);
+                let outcome = |step| operators::combine(op, element(lhs, step), element(rhs, step));
+                let annotate = |step, annotation| self.annotations.add(step, order, annotation);
+                let combined = combine_steps(
+                    &steps,
+                    return_bool,
+                    outcome,
+                    annotate,
+                    &self.limits,
+                    &mut column,
+                )?;
+                (column, combined)
+            };
         if !self.has_partial_labels || self.matching.cardinality == Cardinality::OneToOne {
             matched_steps.add(self.matching.cardinality, &labels, &combined, self.n_steps)?;
         }
-        self.out.push(Series { labels, drop_name: return_bool, column })?;
+        self.out.push(Series {
+            labels,
+            drop_name: return_bool,
+            column,
+        })?;
         // A result without values is not pushed.
         self.order.resize(self.out.series.len(), order);
         Ok(combined)
     }
 
-    /// Sorts the results by the position of their pairs, so that a sum over them does not depend on how the series of
-    /// the "many" side are grouped. The results of a one-to-one match stay as they are.
+    /// Sorts the results by the position of their pairs, so that a sum over them does not depend on
+    /// how the series of the "many" side are grouped. The results of a one-to-one match stay as
+    /// they are.
     fn sort(&mut self) {
         if self.matching.cardinality == Cardinality::OneToOne || self.order.is_sorted() {
             return;
@@ -296,23 +392,40 @@ impl Join<'_> {
         self.out.series = sorted.into_iter().map(|(_, series)| series).collect();
     }
 
-    /// Returns the labels of the result: the labels of the "many" side, reduced to the signature for one-to-one
-    /// matches.
+    /// Returns the labels of the result: the labels of the "many" side, reduced to the signature
+    /// for one-to-one matches.
     fn result_labels(&self, many: &Labels, one: &Labels) -> Labels {
-        let VectorMatching { cardinality, labels: names, on, include, .. } = self.matching;
-        let unnamed =
-            (self.link.return_bool && !self.is_name_removal_delayed) || arithmetic::drops_metric_name(self.link.op);
+        let VectorMatching {
+            cardinality,
+            labels: names,
+            on,
+            include,
+            ..
+        } = self.matching;
+        let unnamed = (self.link.return_bool && !self.is_name_removal_delayed)
+            || arithmetic::drops_metric_name(self.link.op);
         let one_to_one = *cardinality == Cardinality::OneToOne;
-        let keeps =
-            |name: &str| !(unnamed && is_name_label(name)) && (!one_to_one || contains_name(names, name) == *on);
+        let keeps = |name: &str| {
+            !(unnamed && is_name_label(name)) && (!one_to_one || contains_name(names, name) == *on)
+        };
         if include.is_empty() {
             // Fast path: no label is removed.
             let is_whole = many.iter().all(|(name, _)| keeps(name));
-            return if is_whole { many.clone() } else { many.filter(keeps) };
+            return if is_whole {
+                many.clone()
+            } else {
+                many.filter(keeps)
+            };
         }
-        let mut included = one.iter().filter(|(name, _)| contains_name(include, name)).peekable();
+        let mut included = one
+            .iter()
+            .filter(|(name, _)| contains_name(include, name))
+            .peekable();
         let mut result = LabelsBuilder::with_capacity(many.size());
-        for (name, value) in many.iter().filter(|(name, _)| keeps(name) && !contains_name(include, name)) {
+        for (name, value) in many
+            .iter()
+            .filter(|(name, _)| keeps(name) && !contains_name(include, name))
+        {
             while let Some((before, value)) = included.next_if(|(included, _)| *included < name) {
                 result.push(before, value);
             }
@@ -325,13 +438,19 @@ impl Join<'_> {
 
 /// Combines the floats of two columns at `steps`.
 fn floats(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: StepSet) -> Column {
-    let mut column = Column { values: lhs.values.clone(), present: steps, histograms: Vec::new() };
+    let mut column = Column {
+        values: lhs.values.clone(),
+        present: steps,
+        histograms: Vec::new(),
+    };
     if let Some(compare) = arithmetic::comparison(op) {
         if return_bool {
             arithmetic::apply_to_scalars(op, &mut column.values, &rhs.values);
         } else {
             let values = &column.values;
-            column.present.retain(|step| compare(values[step], rhs.values[step]));
+            column
+                .present
+                .retain(|step| compare(values[step], rhs.values[step]));
         }
     } else {
         arithmetic::apply(op, &mut column.values, &rhs.values, false);
@@ -339,7 +458,8 @@ fn floats(op: BinaryOp, return_bool: bool, lhs: &Column, rhs: &Column, steps: St
     column
 }
 
-/// The steps at which a signature has results: one set if the match is one-to-one, otherwise one per label set.
+/// The steps at which a signature has results: one set if the match is one-to-one, otherwise one
+/// per label set.
 struct MatchedSteps {
     steps: HashMap<Option<Labels>, StepSet>,
     /// The memory of `steps`, unless the match is one-to-one.
@@ -348,16 +468,29 @@ struct MatchedSteps {
 
 impl MatchedSteps {
     /// Adds the steps of a result. Fails if one of the steps already has a result.
-    fn add(&mut self, cardinality: Cardinality, labels: &Labels, steps: &StepSet, n_steps: usize) -> Result<()> {
+    fn add(
+        &mut self,
+        cardinality: Cardinality,
+        labels: &Labels,
+        steps: &StepSet,
+        n_steps: usize,
+    ) -> Result<()> {
         let (key, rule) = match cardinality {
-            Cardinality::OneToOne => (None, "many-to-one matching must be explicit (group_left/group_right)"),
-            _ => (Some(labels.clone()), "grouping labels must ensure unique matches"),
+            Cardinality::OneToOne => (
+                None,
+                "many-to-one matching must be explicit (group_left/group_right)",
+            ),
+            _ => (
+                Some(labels.clone()),
+                "grouping labels must ensure unique matches",
+            ),
         };
-        let size = labels.size() + StepSet::size(n_steps) + 2 * size_of::<(Option<Labels>, StepSet)>();
+        let size =
+            labels.size() + StepSet::size(n_steps) + 2 * size_of::<(Option<Labels>, StepSet)>();
         match self.steps.entry(key) {
-            Entry::Occupied(known) if known.get().overlaps(steps) => {
-                Err(Error::Execution(format!("multiple matches for labels: {rule}")))
-            }
+            Entry::Occupied(known) if known.get().overlaps(steps) => Err(Error::Execution(
+                format!("multiple matches for labels: {rule}"),
+            )),
             Entry::Occupied(mut known) => {
                 known.get_mut().union_with(steps);
                 Ok(())

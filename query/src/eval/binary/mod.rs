@@ -22,9 +22,15 @@ enum Operand {
 }
 
 impl Evaluator<'_> {
-    /// Evaluates a chain of operators that returns a vector, from left to right. The result may lack labels that are
-    /// not in `hint`; the labels of its series are then not necessarily unique.
-    pub(super) fn chain_of_vectors(&mut self, chain: &Chain, grid: Grid, hint: &LabelHint) -> Result<Vector> {
+    /// Evaluates a chain of operators that returns a vector, from left to right. The result may
+    /// lack labels that are not in `hint`; the labels of its series are then not necessarily
+    /// unique.
+    pub(super) fn chain_of_vectors(
+        &mut self,
+        chain: &Chain,
+        grid: Grid,
+        hint: &LabelHint,
+    ) -> Result<Vector> {
         if let [link] = &chain.links[..]
             && let Some(vector) = self.narrow_join(&chain.first, link, grid, hint)?
         {
@@ -45,7 +51,9 @@ impl Evaluator<'_> {
                 (Operand::Scalar(lhs), Operand::Vector(rhs)) => {
                     Operand::Vector(self.vector_and_scalar(link, rhs, lhs, true)?)
                 }
-                (Operand::Vector(lhs), Operand::Vector(rhs)) => Operand::Vector(self.vectors(link, lhs, rhs, grid)?),
+                (Operand::Vector(lhs), Operand::Vector(rhs)) => {
+                    Operand::Vector(self.vectors(link, lhs, rhs, grid)?)
+                }
             };
         }
         match lhs {
@@ -54,20 +62,36 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Joins two vectors if all series of the "many" side have one metric name. Reads only the signature labels of that
-    /// side and the labels in `hint`. Returns `None` if the join may need other labels.
-    fn narrow_join(&mut self, first: &Plan, link: &Link, grid: Grid, hint: &LabelHint) -> Result<Option<Vector>> {
-        let Some((matching, hint)) = matching::labels_of_many(link, hint) else { return Ok(None) };
+    /// Joins two vectors if all series of the "many" side have one metric name. Reads only the
+    /// signature labels of that side and the labels in `hint`. Returns `None` if the join may need
+    /// other labels.
+    fn narrow_join(
+        &mut self,
+        first: &Plan,
+        link: &Link,
+        grid: Grid,
+        hint: &LabelHint,
+    ) -> Result<Option<Vector>> {
+        let Some((matching, hint)) = matching::labels_of_many(link, hint) else {
+            return Ok(None);
+        };
         let swapped = matching.cardinality == Cardinality::OneToMany;
-        let (many, is_vector) =
-            (if swapped { &link.rhs } else { first }, |plan: &Plan| plan.value_type == ValueType::Vector);
+        let (many, is_vector) = (if swapped { &link.rhs } else { first }, |plan: &Plan| {
+            plan.value_type == ValueType::Vector
+        });
         if !is_vector(first) || !is_vector(&link.rhs) || !self.reads_one_metric(many) {
             return Ok(None);
         }
         // The left side is always evaluated first.
         let (lhs, rhs) = match swapped {
-            false => (self.narrow_vector(many, grid, &hint)?, self.vector(&link.rhs, grid)?),
-            true => (self.vector(first, grid)?, self.narrow_vector(many, grid, &hint)?),
+            false => (
+                self.narrow_vector(many, grid, &hint)?,
+                self.vector(&link.rhs, grid)?,
+            ),
+            true => (
+                self.vector(first, grid)?,
+                self.narrow_vector(many, grid, &hint)?,
+            ),
         };
         matching::combine(link, matching, lhs, rhs, grid.n_steps, true, self).map(Some)
     }
@@ -80,13 +104,31 @@ impl Evaluator<'_> {
     }
 
     /// Applies an operator to a vector and a scalar. The scalar is the left operand if `swapped`.
-    fn vector_and_scalar(&mut self, link: &Link, vector: Vector, scalar: Scalars, swapped: bool) -> Result<Vector> {
-        let kind = StageKind::WithScalar { link, scalar, swapped };
-        self.apply_stage(vector, &Stage { id: usize::MAX, kind })
+    fn vector_and_scalar(
+        &mut self,
+        link: &Link,
+        vector: Vector,
+        scalar: Scalars,
+        swapped: bool,
+    ) -> Result<Vector> {
+        let kind = StageKind::WithScalar {
+            link,
+            scalar,
+            swapped,
+        };
+        self.apply_stage(
+            vector,
+            &Stage {
+                id: usize::MAX,
+                kind,
+            },
+        )
     }
 
     fn vectors(&mut self, link: &Link, lhs: Vector, rhs: Vector, grid: Grid) -> Result<Vector> {
-        let Some(matching) = &link.matching else { return Err(Error::mistyped(ValueType::Vector)) };
+        let Some(matching) = &link.matching else {
+            return Err(Error::mistyped(ValueType::Vector));
+        };
         if matching.cardinality == Cardinality::ManyToMany {
             return set::combine(link.op, lhs, rhs, matching, grid.n_steps, &self.limits);
         }

@@ -17,12 +17,28 @@ pub(super) fn combine(
     limits: &Limits,
 ) -> Result<Vector> {
     match op {
-        BinaryOp::And => keep_matched(&mut lhs, &presence(&rhs, matching, n_steps, limits)?, matching, true, limits)?,
-        BinaryOp::Unless => {
-            keep_matched(&mut lhs, &presence(&rhs, matching, n_steps, limits)?, matching, false, limits)?
-        }
+        BinaryOp::And => keep_matched(
+            &mut lhs,
+            &presence(&rhs, matching, n_steps, limits)?,
+            matching,
+            true,
+            limits,
+        )?,
+        BinaryOp::Unless => keep_matched(
+            &mut lhs,
+            &presence(&rhs, matching, n_steps, limits)?,
+            matching,
+            false,
+            limits,
+        )?,
         _ => {
-            keep_matched(&mut rhs, &presence(&lhs, matching, n_steps, limits)?, matching, false, limits)?;
+            keep_matched(
+                &mut rhs,
+                &presence(&lhs, matching, n_steps, limits)?,
+                matching,
+                false,
+                limits,
+            )?;
             lhs.append(rhs)?;
             lhs.merge_same_labels()?;
         }
@@ -38,23 +54,35 @@ struct Presence {
     steps: Vec<StepSet>,
 }
 
-fn presence(vector: &Vector, matching: &VectorMatching, n_steps: usize, limits: &Limits) -> Result<Presence> {
+fn presence(
+    vector: &Vector,
+    matching: &VectorMatching,
+    n_steps: usize,
+    limits: &Limits,
+) -> Result<Presence> {
     let mut charge = limits.ctx.charge();
     let (mut signatures, mut steps) = (GroupingKeys::default(), Vec::new());
     for series in &vector.series {
         limits.check()?;
-        let (signature, is_new) = signatures.intern(&series.labels, |name| is_of_signature(matching, name));
+        let (signature, is_new) =
+            signatures.intern(&series.labels, |name| is_of_signature(matching, name));
         if is_new {
-            charge.grow(GroupingKeys::size(&signatures.labels()[signature]) + StepSet::size(n_steps))?;
+            charge.grow(
+                GroupingKeys::size(&signatures.labels()[signature]) + StepSet::size(n_steps),
+            )?;
             steps.push(StepSet::empty(n_steps));
         }
         steps[signature].union_with(&series.column.present);
     }
-    Ok(Presence { _charge: charge, signatures, steps })
+    Ok(Presence {
+        _charge: charge,
+        signatures,
+        steps,
+    })
 }
 
-/// Keeps the values of each series at the steps at which its signature is present on the other side (`matched`), or at
-/// the steps at which it is not.
+/// Keeps the values of each series at the steps at which its signature is present on the other side
+/// (`matched`), or at the steps at which it is not.
 fn keep_matched(
     vector: &mut Vector,
     other: &Presence,
@@ -65,7 +93,9 @@ fn keep_matched(
     for series in &mut vector.series {
         limits.check()?;
         let present = &mut series.column.present;
-        let signature = other.signatures.get(&series.labels, |name| is_of_signature(matching, name));
+        let signature = other
+            .signatures
+            .get(&series.labels, |name| is_of_signature(matching, name));
         match signature.map(|signature| &other.steps[signature]) {
             Some(steps) if matched => present.intersect_with(steps),
             Some(steps) => present.subtract(steps),

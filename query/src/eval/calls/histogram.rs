@@ -1,8 +1,9 @@
-//! `histogram_quantile` and related functions, for native and for classic histograms. A classic histogram is a set of
-//! series that differ only in `le`.
+//! `histogram_quantile` and related functions, for native and for classic histograms. A classic
+//! histogram is a set of series that differ only in `le`.
 //!
-//! Series are grouped, and their bounds parsed and sorted, once for all steps. Each step then collects the counts of
-//! its buckets. If a step has a native and a classic histogram of the same name and labels, both are skipped.
+//! Series are grouped, and their bounds parsed and sorted, once for all steps. Each step then
+//! collects the counts of its buckets. If a step has a native and a classic histogram of the same
+//! name and labels, both are skipped.
 
 use std::sync::Arc;
 
@@ -57,13 +58,27 @@ struct Histograms {
 /// Moves the native histograms out of a vector. The floats remain.
 fn take_native(vector: &mut Vector, charge: &mut Charge, limits: &Limits) -> Result<Vec<Native>> {
     let mut native = Vec::new();
-    for series in vector.series.iter_mut().filter(|series| !series.column.histograms.is_empty()) {
+    for series in vector
+        .series
+        .iter_mut()
+        .filter(|series| !series.column.histograms.is_empty())
+    {
         limits.check()?;
         let n_histograms = series.column.histograms.len();
-        charge.grow(2 * size_of::<Native>() + n_histograms * size_of::<(usize, Arc<FloatHistogram>)>())?;
+        charge.grow(
+            2 * size_of::<Native>() + n_histograms * size_of::<(usize, Arc<FloatHistogram>)>(),
+        )?;
         let mut steps = Vec::with_capacity(n_histograms);
-        steps.extend(series.column.histograms().map(|(step, histogram)| (step, Arc::clone(histogram))));
-        native.push(Native { labels: series.labels.clone(), steps });
+        steps.extend(
+            series
+                .column
+                .histograms()
+                .map(|(step, histogram)| (step, Arc::clone(histogram))),
+        );
+        native.push(Native {
+            labels: series.labels.clone(),
+            steps,
+        });
         series.column.keep_floats();
     }
     vector.drop_empty();
@@ -74,7 +89,11 @@ impl Classic {
     /// Collects the buckets at a step into `buckets`.
     fn at(&self, vector: &Vector, step: usize, buckets: &mut Vec<Bucket>) {
         buckets.clear();
-        if self.conflicting.as_ref().is_some_and(|conflicting| conflicting.contains(step)) {
+        if self
+            .conflicting
+            .as_ref()
+            .is_some_and(|conflicting| conflicting.contains(step))
+        {
             return;
         }
         let present = self.buckets.iter().filter_map(|&(upper, at)| {
@@ -93,7 +112,9 @@ impl Evaluator<'_> {
         self.check_quantiles(&quantiles, args[0].span)?;
         let histograms = self.histograms(vector, args[1].span, grid)?;
         let mut out = self.limits.vector();
-        self.each_quantile(&histograms, &quantiles, &|_| true, grid, &mut |series| out.push(series))?;
+        self.each_quantile(&histograms, &quantiles, &|_| true, grid, &mut |series| {
+            out.push(series)
+        })?;
         self.without_names(out)
     }
 
@@ -101,19 +122,35 @@ impl Evaluator<'_> {
     pub(super) fn histogram_quantiles(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
         let label = string_arg(&args[1])?;
         let vector = self.vector(&args[0], grid)?;
-        let quantiles = args[2..].iter().map(|arg| self.scalar(arg, grid)).collect::<Result<Vec<_>>>()?;
-        args[2..].iter().zip(&quantiles).try_for_each(|(arg, quantiles)| self.check_quantiles(quantiles, arg.span))?;
+        let quantiles = args[2..]
+            .iter()
+            .map(|arg| self.scalar(arg, grid))
+            .collect::<Result<Vec<_>>>()?;
+        args[2..]
+            .iter()
+            .zip(&quantiles)
+            .try_for_each(|(arg, quantiles)| self.check_quantiles(quantiles, arg.span))?;
         let histograms = self.histograms(vector, args[0].span, grid)?;
         let (limits, mut out) = (self.limits.clone(), self.limits.vector());
         let delayed = self.settings.features.delayed_name_removal;
         for (at, of_steps) in quantiles.iter().enumerate() {
             // Each histogram and step is reported once, whatever the number of quantiles.
-            let is_reported = |step: usize| !quantiles[..at].iter().any(|earlier| is_valid(earlier[step]));
-            self.each_quantile(&histograms, of_steps, &is_reported, grid, &mut |mut series| {
-                // First drops the name: the label that is set next may be the name.
-                series.drop_name(delayed);
-                split_by_quantile(&series, of_steps, label, &limits, &mut out)
-            })?;
+            let is_reported = |step: usize| {
+                !quantiles[..at]
+                    .iter()
+                    .any(|earlier| is_valid(earlier[step]))
+            };
+            self.each_quantile(
+                &histograms,
+                of_steps,
+                &is_reported,
+                grid,
+                &mut |mut series| {
+                    // First drops the name: the label that is set next may be the name.
+                    series.drop_name(delayed);
+                    split_by_quantile(&series, of_steps, label, &limits, &mut out)
+                },
+            )?;
         }
         out.merge_same_labels()?;
         Ok(out)
@@ -126,20 +163,24 @@ impl Evaluator<'_> {
         let histograms = self.histograms(vector, args[2].span, grid)?;
         let mut out = self.limits.vector();
         for native in &histograms.native {
-            let fraction = |step, histogram: &FloatHistogram| histogram.fraction(lower[step], upper[step]);
+            let fraction =
+                |step, histogram: &FloatHistogram| histogram.fraction(lower[step], upper[step]);
             out.push(self.map_native(native, histograms.span, grid, fraction)?)?;
         }
         for classic in &histograms.classic {
             let fraction = |step, buckets: &mut Vec<Bucket>| {
-                (classic_histogram::fraction(lower[step], upper[step], buckets), None)
+                (
+                    classic_histogram::fraction(lower[step], upper[step], buckets),
+                    None,
+                )
             };
             out.push(self.map_classic(classic, &histograms, grid, fraction)?)?;
         }
         self.without_names(out)
     }
 
-    /// Computes a quantile of each histogram at every step and passes the resulting series to `sink`. Adds infos about
-    /// raised buckets at the steps for which `is_reported` returns `true`.
+    /// Computes a quantile of each histogram at every step and passes the resulting series to
+    /// `sink`. Adds infos about raised buckets at the steps for which `is_reported` returns `true`.
     fn each_quantile(
         &mut self,
         histograms: &Histograms,
@@ -149,7 +190,8 @@ impl Evaluator<'_> {
         sink: Sink<'_>,
     ) -> Result<()> {
         for native in &histograms.native {
-            let quantile = |step: usize, histogram: &FloatHistogram| histogram.quantile(quantiles[step]);
+            let quantile =
+                |step: usize, histogram: &FloatHistogram| histogram.quantile(quantiles[step]);
             sink(self.map_native(native, histograms.span, grid, quantile)?)?;
         }
         for classic in &histograms.classic {
@@ -162,8 +204,8 @@ impl Evaluator<'_> {
         Ok(())
     }
 
-    /// Adds warnings about quantiles outside of [0, 1]. Called after all arguments are evaluated, so that of equal
-    /// annotations the outermost position is reported.
+    /// Adds warnings about quantiles outside of [0, 1]. Called after all arguments are evaluated,
+    /// so that of equal annotations the outermost position is reported.
     fn check_quantiles(&mut self, quantiles: &[f64], span: Span) -> Result<()> {
         let mut before = None;
         for &q in quantiles.iter().filter(|q| !is_valid(**q)) {
@@ -191,10 +233,20 @@ impl Evaluator<'_> {
             column.set(*step, value);
             if let Some(effect) = effect {
                 let metric_name = self.known_name(&native.labels);
-                self.annotations.add(Annotation::NanObservations { metric_name, effect }, span);
+                self.annotations.add(
+                    Annotation::NanObservations {
+                        metric_name,
+                        effect,
+                    },
+                    span,
+                );
             }
         }
-        Ok(Series { labels: native.labels.clone(), drop_name: true, column })
+        Ok(Series {
+            labels: native.labels.clone(),
+            drop_name: true,
+            column,
+        })
     }
 
     /// Computes a number for a classic histogram at every step.
@@ -216,18 +268,33 @@ impl Evaluator<'_> {
             }
             let (value, raised) = compute(step, &mut buckets);
             column.set(step, value);
-            if let Some(Raised { bounds, difference_max }) = raised {
+            if let Some(Raised {
+                bounds,
+                difference_max,
+            }) = raised
+            {
                 let times_ms = (grid.time_ms(step), grid.time_ms(step));
                 let metric_name = self.known_name(&classic.labels);
-                let forced = ForcedMonotonicity { metric_name, times_ms, bounds, difference_max, n_histograms: 1 };
-                self.annotations.add(Annotation::ForcedMonotonicity(forced), histograms.span);
+                let forced = ForcedMonotonicity {
+                    metric_name,
+                    times_ms,
+                    bounds,
+                    difference_max,
+                    n_histograms: 1,
+                };
+                self.annotations
+                    .add(Annotation::ForcedMonotonicity(forced), histograms.span);
             }
         }
-        Ok(Series { labels: classic.labels.clone(), drop_name: true, column })
+        Ok(Series {
+            labels: classic.labels.clone(),
+            drop_name: true,
+            column,
+        })
     }
 
-    /// Groups series into histograms, in order of appearance. Adds warnings about series without a valid `le`. Drops
-    /// steps that have both a classic and a native histogram.
+    /// Groups series into histograms, in order of appearance. Adds warnings about series without a
+    /// valid `le`. Drops steps that have both a classic and a native histogram.
     fn histograms(&mut self, mut vector: Vector, span: Span, grid: Grid) -> Result<Histograms> {
         let (mut classic, mut charge): (Vec<Classic>, _) = (Vec::new(), self.limits.ctx.charge());
         let mut native = take_native(&mut vector, &mut charge, &self.limits)?;
@@ -237,7 +304,13 @@ impl Evaluator<'_> {
             let label = series.labels.get(BUCKET_LABEL).unwrap_or("");
             let Some(upper) = parse_bound(label) else {
                 let metric_name = self.known_name(&series.labels);
-                self.annotations.add(Annotation::BadBucketLabel { metric_name, label: label.into() }, span);
+                self.annotations.add(
+                    Annotation::BadBucketLabel {
+                        metric_name,
+                        label: label.into(),
+                    },
+                    span,
+                );
                 continue;
             };
             let (group, is_new) = groups.intern(&series.labels, |name| name != BUCKET_LABEL);
@@ -245,36 +318,56 @@ impl Evaluator<'_> {
             if is_new {
                 let labels = groups.labels()[group].clone();
                 charge.grow(GroupingKeys::size(&labels) + 2 * size_of::<Classic>())?;
-                classic.push(Classic { labels, buckets: Vec::new(), conflicting: None });
+                classic.push(Classic {
+                    labels,
+                    buckets: Vec::new(),
+                    conflicting: None,
+                });
             }
             classic[group].buckets.push((upper, at));
         }
         for histogram in &mut classic {
             self.limits.check()?;
             histogram.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // Counts of buckets with equal bounds are added in the order of their series. With three or more, the order
-            // can change the sum.
-            self.is_order_fixed &= histogram.buckets.windows(3).all(|equal| equal[0].0 != equal[2].0);
+            // Counts of buckets with equal bounds are added in the order of their series. With
+            // three or more, the order can change the sum.
+            self.is_order_fixed &= histogram
+                .buckets
+                .windows(3)
+                .all(|equal| equal[0].0 != equal[2].0);
         }
         for native in &mut native {
             if let Some(group) = groups.get(&native.labels, |_| true)
                 && drop_conflicts(&mut classic[group], native, &vector, grid, &self.limits)?
             {
                 let metric_name = self.known_name(&native.labels);
-                self.annotations.add(Annotation::ClassicAndNative(metric_name), span);
+                self.annotations
+                    .add(Annotation::ClassicAndNative(metric_name), span);
             }
         }
-        Ok(Histograms { vector, classic, native, span, _charge: charge })
+        Ok(Histograms {
+            vector,
+            classic,
+            native,
+            span,
+            _charge: charge,
+        })
     }
 
-    /// Returns the metric name if it is still known, that is, with delayed name removal; otherwise an empty string.
+    /// Returns the metric name if it is still known, that is, with delayed name removal; otherwise
+    /// an empty string.
     fn known_name(&self, labels: &Labels) -> String {
         let delayed = self.settings.features.delayed_name_removal;
-        if delayed { labels.metric_name().to_owned() } else { String::new() }
+        if delayed {
+            labels.metric_name().to_owned()
+        } else {
+            String::new()
+        }
     }
 }
 
-/// Drops the steps that have both a classic and a native histogram. Returns `true` if there are such steps.
+/// Drops the steps that have both a classic and a native histogram. Returns `true` if there are
+/// such steps.
 fn drop_conflicts(
     classic: &mut Classic,
     native: &mut Native,
@@ -291,14 +384,22 @@ fn drop_conflicts(
             conflicting.insert(*step);
         }
     }
-    native.steps.retain(|(step, _)| !conflicting.contains(*step));
+    native
+        .steps
+        .retain(|(step, _)| !conflicting.contains(*step));
     let any = !conflicting.is_empty();
     classic.conflicting = Some(conflicting);
     Ok(any)
 }
 
 /// Splits a series by the quantile of each step, and adds the quantile as a label.
-fn split_by_quantile(series: &Series, quantiles: &[f64], label: &str, limits: &Limits, out: &mut Vector) -> Result<()> {
+fn split_by_quantile(
+    series: &Series,
+    quantiles: &[f64],
+    label: &str,
+    limits: &Limits,
+    out: &mut Vector,
+) -> Result<()> {
     let (mut split, mut index_of): (Vec<Series>, _) = (Vec::new(), HashMap::new());
     let mut charge = limits.ctx.charge();
     for (step, value) in series.column.iter() {
@@ -310,7 +411,11 @@ fn split_by_quantile(series: &Series, quantiles: &[f64], label: &str, limits: &L
             charge.grow(series_size(series))?;
             let labels = series.labels.with(label, &decimal::open_metrics(quantile));
             let column = Column::absent(quantiles.len());
-            split.push(Series { labels, drop_name: series.drop_name, column });
+            split.push(Series {
+                labels,
+                drop_name: series.drop_name,
+                column,
+            });
         }
         split[at].column.set(step, value);
     }
@@ -323,7 +428,9 @@ fn is_valid(quantile: f64) -> bool {
 
 /// Parses the upper bound of a bucket. NaN is no bound.
 fn parse_bound(text: &str) -> Option<f64> {
-    number::parse_float(text).ok().filter(|bound| !bound.is_nan())
+    number::parse_float(text)
+        .ok()
+        .filter(|bound| !bound.is_nan())
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! `info(v, {...})`: adds labels of info series, such as `target_info`, to the series of the same job and instance.
+//! `info(v, {...})`: adds labels of info series, such as `target_info`, to the series of the same
+//! job and instance.
 //!
-//! The info series of a base series is the candidate with the newest sample, so it may change from step to step. Few
-//! combinations occur; the labels of each combination are built once.
+//! The info series of a base series is the candidate with the newest sample, so it may change from
+//! step to step. Few combinations occur; the labels of each combination are built once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +28,8 @@ const VALUE_COPIES: usize = 8;
 /// The default info metric.
 const TARGET_INFO: &str = "target_info";
 
-/// Info series by job and instance, then by metric name. Their values are the timestamps of their samples.
+/// Info series by job and instance, then by metric name. Their values are the timestamps of their
+/// samples.
 type Candidates<'a> = HashMap<Labels, BTreeMap<&'a str, Vec<&'a Series>>>;
 
 impl Evaluator<'_> {
@@ -36,8 +38,16 @@ impl Evaluator<'_> {
         let base = self.vector(&args[0], grid)?;
         let filter = Filter::of(args.get(1));
         // Compiled under the limits of the request: the selection below uses them too.
-        filter.names.iter().try_for_each(|matcher| matcher.compile(&self.limits.ctx))?;
-        let is_info = |series: &Series| filter.names.iter().all(|m| m.matches(series.labels.metric_name()));
+        filter
+            .names
+            .iter()
+            .try_for_each(|matcher| matcher.compile(&self.limits.ctx))?;
+        let is_info = |series: &Series| {
+            filter
+                .names
+                .iter()
+                .all(|m| m.matches(series.labels.metric_name()))
+        };
         let others = base.series.iter().filter(|series| !is_info(series));
         let shift = info_shift(&args[0]).unwrap_or(Shift::NONE);
         let infos = self.info_series(others, &filter, shift, grid)?;
@@ -49,15 +59,26 @@ impl Evaluator<'_> {
                 out.push(series.clone())?;
                 continue;
             }
-            let candidates = candidates.get(&identity(&series.labels)).into_iter().flat_map(BTreeMap::values);
-            enrich(series, &candidates.collect::<Vec<_>>(), &filter, grid, &self.limits, &mut out)?;
+            let candidates = candidates
+                .get(&identity(&series.labels))
+                .into_iter()
+                .flat_map(BTreeMap::values);
+            enrich(
+                series,
+                &candidates.collect::<Vec<_>>(),
+                &filter,
+                grid,
+                &self.limits,
+                &mut out,
+            )?;
         }
         out.merge_same_labels()?;
         Ok(out)
     }
 
-    /// Selects the info series that have the job and instance of one of the given series. Their values are the
-    /// timestamps of their samples. Series that lack one of the labels are joined to info series that lack it, too.
+    /// Selects the info series that have the job and instance of one of the given series. Their
+    /// values are the timestamps of their samples. Series that lack one of the labels are joined to
+    /// info series that lack it, too.
     fn info_series<'s>(
         &mut self,
         series: impl Iterator<Item = &'s Series>,
@@ -71,7 +92,9 @@ impl Evaluator<'_> {
         for series in series {
             self.limits.check()?;
             let found = IDENTIFYING.map(|name| series.labels.get(name));
-            let values = values_by_presence.entry(found.map(|value| value.is_some())).or_default();
+            let values = values_by_presence
+                .entry(found.map(|value| value.is_some()))
+                .or_default();
             for (value, values) in found.into_iter().zip(values) {
                 let Some(value) = value else { continue };
                 if values.insert(value) {
@@ -82,7 +105,8 @@ impl Evaluator<'_> {
         let mut infos = self.limits.vector();
         values_by_presence.remove(&[false, false]);
         for values in values_by_presence.into_values() {
-            let mut matchers: Vec<Matcher> = filter.names.iter().chain(&filter.data).cloned().collect();
+            let mut matchers: Vec<Matcher> =
+                filter.names.iter().chain(&filter.data).cloned().collect();
             for (name, values) in IDENTIFYING.iter().zip(&values) {
                 self.limits.check()?;
                 let any: Vec<_> = values.iter().map(|value| Regexp::escape(value)).collect();
@@ -93,7 +117,13 @@ impl Evaluator<'_> {
                 matchers.push(matcher.map_err(|error| Error::Execution(error.to_string()))?);
             }
             let n_written = matchers.len();
-            let selector = Selector { matchers, shift, extension: None, n_written, skip_buckets: false };
+            let selector = Selector {
+                matchers,
+                shift,
+                extension: None,
+                n_written,
+                skip_buckets: false,
+            };
             self.each_info(&selector, grid, &mut |series| infos.push(series))?;
         }
         Ok(infos)
@@ -115,16 +145,28 @@ impl Filter {
             Some(PlanKind::Selector(selector)) => selector.matchers.clone(),
             _ => Vec::new(),
         };
-        let (mut names, data): (Vec<_>, Vec<_>) = matchers.into_iter().partition(|m| m.name() == METRIC_NAME);
+        let (mut names, data): (Vec<_>, Vec<_>) =
+            matchers.into_iter().partition(|m| m.name() == METRIC_NAME);
         if names.is_empty() {
             names.push(Matcher::equal(METRIC_NAME, TARGET_INFO));
-        } else if !names.iter().any(|m| matches!(m.op(), MatchOp::Equal | MatchOp::Regexp)) {
-            // The name matchers only exclude names: start from all metrics whose names end in `_info`.
+        } else if !names
+            .iter()
+            .any(|m| matches!(m.op(), MatchOp::Equal | MatchOp::Regexp))
+        {
+            // The name matchers only exclude names: start from all metrics whose names end in
+            // `_info`.
             let any_info = Matcher::new(MatchOp::Regexp, METRIC_NAME, ".+_info");
             names.insert(0, any_info.expect("the pattern is a constant"));
         }
-        let data_names = data.iter().map(|matcher| matcher.name().to_owned()).collect();
-        Self { names, data, data_names }
+        let data_names = data
+            .iter()
+            .map(|matcher| matcher.name().to_owned())
+            .collect();
+        Self {
+            names,
+            data,
+            data_names,
+        }
     }
 
     /// Returns `true` if the label `name` of info series is added to the result.
@@ -148,12 +190,18 @@ fn candidates<'a>(infos: &'a Vector, limits: &Limits) -> Result<(Candidates<'a>,
         limits.check()?;
         let identity = identity(&series.labels);
         charge.grow(2 * (VALUE_SIZE + identity.size()))?;
-        candidates.entry(identity).or_default().entry(series.labels.metric_name()).or_default().push(series);
+        candidates
+            .entry(identity)
+            .or_default()
+            .entry(series.labels.metric_name())
+            .or_default()
+            .push(series);
     }
     Ok((candidates, charge))
 }
 
-/// Adds the labels of info series to a series. Appends one series for each combination of info series that occurs.
+/// Adds the labels of info series to a series. Appends one series for each combination of info
+/// series that occurs.
 fn enrich(
     series: &Series,
     infos: &[&Vec<&Series>],
@@ -171,12 +219,19 @@ fn enrich(
             chosen.push(newest(candidates, step)?);
         }
         if !results.contains_key(&chosen) {
-            let selected = chosen.iter().zip(infos).filter_map(|(at, infos)| at.map(|at| infos[at]));
+            let selected = chosen
+                .iter()
+                .zip(infos)
+                .filter_map(|(at, infos)| at.map(|at| infos[at]));
             let labels = added_labels(series, selected, filter)?;
             charge.grow(Column::size(grid.n_steps) + 2 * size_of_val(&*chosen))?;
             let result = labels.map(|labels| {
                 let column = Column::absent(grid.n_steps);
-                Series { labels, drop_name: series.drop_name, column }
+                Series {
+                    labels,
+                    drop_name: series.drop_name,
+                    column,
+                }
             });
             results.insert(chosen.clone(), result);
         }
@@ -200,13 +255,21 @@ fn enrich(
 fn newest(candidates: &[&Series], step: usize) -> Result<Option<usize>> {
     let mut best: Option<(usize, f64)> = None;
     for (at, series) in candidates.iter().enumerate() {
-        let Some(time) = series.column.get(step) else { continue };
+        let Some(time) = series.column.get(step) else {
+            continue;
+        };
         match best {
             Some((_, known)) if known > time => {}
             Some((other, known)) if known == time => {
-                let (a, b, time_ms) = (&candidates[other].labels, &series.labels, (time * 1000.0).round());
+                let (a, b, time_ms) = (
+                    &candidates[other].labels,
+                    &series.labels,
+                    (time * 1000.0).round(),
+                );
                 let conflict = format!("existing {a} @ {time_ms}, new {b} @ {time_ms}");
-                return Err(Error::Execution(format!("found duplicate series for info metric: {conflict}")));
+                return Err(Error::Execution(format!(
+                    "found duplicate series for info metric: {conflict}"
+                )));
             }
             _ => best = Some((at, time)),
         }
@@ -214,7 +277,8 @@ fn newest(candidates: &[&Series], step: usize) -> Result<Option<usize>> {
     Ok(best.map(|(at, _)| at))
 }
 
-/// Returns the labels of a series and the added labels of its info series; `None` if the filter drops the series.
+/// Returns the labels of a series and the added labels of its info series; `None` if the filter
+/// drops the series.
 fn added_labels<'a>(
     series: &Series,
     infos: impl Iterator<Item = &'a Series>,
@@ -237,5 +301,7 @@ fn added_labels<'a>(
         return Ok(None);
     }
     let labels = Labels::from_pairs(series.labels.iter().chain(added));
-    labels.map(Some).map_err(|error| Error::Execution(error.to_string()))
+    labels
+        .map(Some)
+        .map_err(|error| Error::Execution(error.to_string()))
 }

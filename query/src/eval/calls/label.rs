@@ -16,8 +16,11 @@ impl Evaluator<'_> {
     pub(super) fn label_replace(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
         let [dst, src] = [label_arg(&args[1])?, label_arg(&args[3])?];
         let [template, pattern] = [string_arg(&args[2])?, string_arg(&args[4])?];
-        let invalid = |what: &str, text: &str| Error::Execution(format!("invalid {what} in label_replace(): {text}"));
-        let rewrite = Rewrite::parse(pattern, template).map_err(|_| invalid("regular expression", pattern))?;
+        let invalid = |what: &str, text: &str| {
+            Error::Execution(format!("invalid {what} in label_replace(): {text}"))
+        };
+        let rewrite = Rewrite::parse(pattern, template)
+            .map_err(|_| invalid("regular expression", pattern))?;
         let dst = dst.filter(|dst| !dst.is_empty());
         let dst = dst.ok_or_else(|| invalid("destination label name", &printed(&args[1])))?;
         let ctx = self.limits.ctx.clone();
@@ -25,15 +28,25 @@ impl Evaluator<'_> {
         self.relabeled(&args[0], grid, dst, |labels, charge| {
             let value = src.and_then(|src| labels.get(src)).unwrap_or("");
             // Each reference expands to at most the whole value.
-            charge.grow(template.len().saturating_add(n_references.saturating_mul(value.len())))?;
+            charge.grow(
+                template
+                    .len()
+                    .saturating_add(n_references.saturating_mul(value.len())),
+            )?;
             Ok(rewrite.apply_in(&ctx, value)?)
         })
     }
 
     /// `label_join(v, dst, separator, src, ...)`
     pub(super) fn label_join(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
-        let sources = args[3..].iter().map(|arg| joined_label("source", arg)).collect::<Result<Vec<_>>>()?;
-        let (dst, separator) = (joined_label("destination", &args[1])?, string_arg(&args[2])?);
+        let sources = args[3..]
+            .iter()
+            .map(|arg| joined_label("source", arg))
+            .collect::<Result<Vec<_>>>()?;
+        let (dst, separator) = (
+            joined_label("destination", &args[1])?,
+            string_arg(&args[2])?,
+        );
         let limits = self.limits.clone();
         self.relabeled(&args[0], grid, dst, |labels, charge| {
             charge.grow(sources.len() * size_of::<&str>())?;
@@ -43,13 +56,18 @@ impl Evaluator<'_> {
                 Ok(labels.get(source).unwrap_or(""))
             };
             let values = sources.iter().map(value_of).collect::<Result<Vec<_>>>()?;
-            charge.grow(values.iter().map(|value| value.len() + separator.len()).sum())?;
+            charge.grow(
+                values
+                    .iter()
+                    .map(|value| value.len() + separator.len())
+                    .sum(),
+            )?;
             Ok(Some(values.join(separator)))
         })
     }
 
-    /// Evaluates a vector, and sets the label `dst` of each series to the result of `value` for its labels. `value`
-    /// must charge its result before building it.
+    /// Evaluates a vector, and sets the label `dst` of each series to the result of `value` for its
+    /// labels. `value` must charge its result before building it.
     fn relabeled(
         &mut self,
         arg: &Plan,
@@ -62,7 +80,8 @@ impl Evaluator<'_> {
             self.limits.check()?;
             let mut charge = self.limits.ctx.charge();
             if let Some(value) = value(&series.labels, &mut charge)? {
-                // The new set is built twice, in a buffer and in its final form, before the value is dropped.
+                // The new set is built twice, in a buffer and in its final form, before the value
+                // is dropped.
                 charge.grow(2 * (series.labels.size() + value.len()))?;
                 series.labels = series.labels.with(dst, &value);
                 series.drop_name &= dst != METRIC_NAME;
@@ -76,16 +95,26 @@ impl Evaluator<'_> {
 
 /// Returns a label name argument of `label_join`.
 fn joined_label<'p>(what: &str, arg: &'p Plan) -> Result<&'p str> {
-    let invalid = || Error::Execution(format!("invalid {what} label name in label_join(): {}", printed(arg)));
-    label_arg(arg)?.filter(|name| !name.is_empty()).ok_or_else(invalid)
+    let invalid = || {
+        Error::Execution(format!(
+            "invalid {what} label name in label_join(): {}",
+            printed(arg)
+        ))
+    };
+    label_arg(arg)?
+        .filter(|name| !name.is_empty())
+        .ok_or_else(invalid)
 }
 
-/// Returns a string argument that becomes a label value. Fails if it is not UTF-8, because label values are.
+/// Returns a string argument that becomes a label value. Fails if it is not UTF-8, because label
+/// values are.
 pub(super) fn string_arg(arg: &Plan) -> Result<&str> {
-    label_arg(arg)?.ok_or_else(|| Error::Unsupported(format!("string is not UTF-8: {}", printed(arg))))
+    label_arg(arg)?
+        .ok_or_else(|| Error::Unsupported(format!("string is not UTF-8: {}", printed(arg))))
 }
 
-/// Returns a string argument that is a label name; `None` if it is not UTF-8, as no label has such a name.
+/// Returns a string argument that is a label name; `None` if it is not UTF-8, as no label has such
+/// a name.
 fn label_arg(arg: &Plan) -> Result<Option<&str>> {
     match &arg.kind {
         PlanKind::String(text) => Ok(std::str::from_utf8(text).ok()),

@@ -27,8 +27,12 @@ fn map_floats<'p>(f: impl Fn(usize, f64) -> f64 + Send + Sync + 'p) -> StageKind
 }
 
 fn map(column: &mut Column, f: impl Fn(usize, f64) -> f64) {
-    let Column { values, present, .. } = column;
-    present.iter().for_each(|step| values[step] = f(step, values[step]));
+    let Column {
+        values, present, ..
+    } = column;
+    present
+        .iter()
+        .for_each(|step| values[step] = f(step, values[step]));
 }
 
 impl Evaluator<'_> {
@@ -38,7 +42,10 @@ impl Evaluator<'_> {
         match call.implementation {
             Implementation::OverRange(_) => self.materialize(plan, grid),
             Implementation::PerSeries(SeriesFunction::Calendar(part)) if args.is_empty() => {
-                let values = grid.times_ms().map(|time_ms| part(&Civil::of_seconds(time_ms / 1000))).collect();
+                let values = grid
+                    .times_ms()
+                    .map(|time_ms| part(&Civil::of_seconds(time_ms / 1000)))
+                    .collect();
                 self.single(Labels::empty(), Column::full(values))
             }
             Implementation::PerSeries(_) => self.staged(plan, grid),
@@ -54,22 +61,34 @@ impl Evaluator<'_> {
                 self.ones_except(&present, absent_labels(&args[0])?, grid)
             }
             Implementation::Sort(direction) => self.sort(plan, &args[0], direction, grid),
-            Implementation::SortByLabel(direction) => self.sort_by_label(plan, args, direction, grid),
+            Implementation::SortByLabel(direction) => {
+                self.sort_by_label(plan, args, direction, grid)
+            }
             Implementation::LabelReplace => self.label_replace(args, grid),
             Implementation::LabelJoin => self.label_join(args, grid),
             Implementation::HistogramQuantile => self.histogram_quantile(args, grid),
             Implementation::HistogramQuantiles => self.histogram_quantiles(args, grid),
             Implementation::HistogramFraction => self.histogram_fraction(args, grid),
             Implementation::Info => self.info(args, grid),
-            Implementation::Time | Implementation::Pi | Implementation::Scalar | Implementation::Extremum(_) => {
+            Implementation::Time
+            | Implementation::Pi
+            | Implementation::Scalar
+            | Implementation::Extremum(_) => {
                 Err(Error::mistyped(varve_promql::ast::ValueType::Vector))
             }
         }
     }
 
-    /// Returns the stage of a function that computes each series independently; `None` for other functions.
-    pub(super) fn call_stage<'p>(&mut self, call: &'p Call, grid: Grid) -> Result<Option<StageKind<'p>>> {
-        let Implementation::PerSeries(function) = call.implementation else { return Ok(None) };
+    /// Returns the stage of a function that computes each series independently; `None` for other
+    /// functions.
+    pub(super) fn call_stage<'p>(
+        &mut self,
+        call: &'p Call,
+        grid: Grid,
+    ) -> Result<Option<StageKind<'p>>> {
+        let Implementation::PerSeries(function) = call.implementation else {
+            return Ok(None);
+        };
         let args = &call.args;
         Ok(Some(match function {
             SeriesFunction::Map(f) => map_floats(move |_, value| f(value)),
@@ -77,21 +96,31 @@ impl Evaluator<'_> {
                 map_floats(move |_, value| part(&Civil::of_seconds(float::to_i64(value))))
             }
             SeriesFunction::Round => {
-                let nearest = args.get(1).map(|nearest| self.scalar(nearest, grid)).transpose()?;
+                let nearest = args
+                    .get(1)
+                    .map(|nearest| self.scalar(nearest, grid))
+                    .transpose()?;
                 map_floats(move |step, value| {
                     // Multiplying by the inverse has smaller rounding errors: 1/0.1 is exact.
                     let inverse = 1.0 / nearest.as_ref().map_or(1.0, |nearest| nearest[step]);
                     (value * inverse + 0.5).floor() / inverse
                 })
             }
-            SeriesFunction::Clamp { min, max } => {
-                self.clamp(min.and_then(|min| args.get(min)), max.and_then(|max| args.get(max)), grid)?
-            }
+            SeriesFunction::Clamp { min, max } => self.clamp(
+                min.and_then(|min| args.get(min)),
+                max.and_then(|max| args.get(max)),
+                grid,
+            )?,
             SeriesFunction::MapHistograms(f) => StageKind::Histograms(f),
         }))
     }
 
-    fn clamp<'p>(&mut self, min: Option<&Plan>, max: Option<&Plan>, grid: Grid) -> Result<StageKind<'p>> {
+    fn clamp<'p>(
+        &mut self,
+        min: Option<&Plan>,
+        max: Option<&Plan>,
+        grid: Grid,
+    ) -> Result<StageKind<'p>> {
         let mut bound = |plan: Option<&Plan>, default: f64| match plan {
             Some(plan) => self.scalar(plan, grid),
             None => self.constant(default, grid),
@@ -100,26 +129,44 @@ impl Evaluator<'_> {
         let max = bound(max, f64::INFINITY)?;
         Ok(StageKind::Floats(Box::new(move |column| {
             // Drops the steps at which the maximum is less than the minimum; NaN is not less.
-            column.present.retain(|step| max[step].partial_cmp(&min[step]) != Some(Ordering::Less));
-            map(column, |step, value| float::max(min[step], float::min(max[step], value)));
+            column
+                .present
+                .retain(|step| max[step].partial_cmp(&min[step]) != Some(Ordering::Less));
+            map(column, |step, value| {
+                float::max(min[step], float::min(max[step], value))
+            });
         })))
     }
 
     /// Returns a vector of one series.
     fn single(&self, labels: Labels, column: Column) -> Result<Vector> {
         let mut vector = self.limits.vector();
-        vector.push(Series { labels, drop_name: false, column })?;
+        vector.push(Series {
+            labels,
+            drop_name: false,
+            column,
+        })?;
         Ok(vector)
     }
 
-    /// Returns the timestamps of the samples of a selector; for any other argument, the times of the steps.
+    /// Returns the timestamps of the samples of a selector; for any other argument, the times of
+    /// the steps.
     fn timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
         let PlanKind::Selector(selector) = &arg.unwrap_step_invariant().kind else {
             let mut vector = self.vector(arg, grid)?;
             // The timestamp of a histogram is a float, like that of a float.
-            vector.series.iter_mut().for_each(|series| series.column.histograms.clear());
+            vector
+                .series
+                .iter_mut()
+                .for_each(|series| series.column.histograms.clear());
             let kind = map_floats(|step, _| grid.time_ms(step) as f64 / 1000.0);
-            return self.apply_stage(vector, &Stage { id: usize::MAX, kind });
+            return self.apply_stage(
+                vector,
+                &Stage {
+                    id: usize::MAX,
+                    kind,
+                },
+            );
         };
         let mut vector = self.limits.vector();
         let mut push = |series| vector.push(series);
@@ -127,8 +174,8 @@ impl Evaluator<'_> {
         self.without_names(vector)
     }
 
-    /// Returns the start timestamps of the samples of a selector. Returns no values if the feature is off, and
-    /// for any other argument.
+    /// Returns the start timestamps of the samples of a selector. Returns no values if the feature
+    /// is off, and for any other argument.
     fn start_timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
         let is_on = self.settings.features.use_start_timestamps;
         let PlanKind::Selector(selector) = &arg.unwrap_step_invariant().kind else {
@@ -136,7 +183,13 @@ impl Evaluator<'_> {
         };
         let mut vector = self.limits.vector();
         let mut push = |series| if is_on { vector.push(series) } else { Ok(()) };
-        self.each_timestamp(arg.id, selector, SampleField::StartTimestamp, grid, &mut push)?;
+        self.each_timestamp(
+            arg.id,
+            selector,
+            SampleField::StartTimestamp,
+            grid,
+            &mut push,
+        )?;
         self.without_names(vector)
     }
 
@@ -159,15 +212,19 @@ impl Evaluator<'_> {
 
 /// Returns the labels that the matchers of a selector fix; none for any other argument.
 ///
-/// As in Prometheus, a label with several matchers is skipped. Matchers are in the order in which Prometheus' index
-/// sorts them: matchers that only exclude series are last.
+/// As in Prometheus, a label with several matchers is skipped. Matchers are in the order in which
+/// Prometheus' index sorts them: matchers that only exclude series are last.
 fn absent_labels(arg: &Plan) -> Result<Labels> {
     let matchers = match &arg.unwrap_step_invariant().kind {
         PlanKind::Selector(selector) => &selector.matchers,
         PlanKind::Range(range) => &range.selector.matchers,
         _ => return Ok(Labels::empty()),
     };
-    let required: HashSet<_> = matchers.iter().filter(|matcher| !matcher.matches_empty()).map(Matcher::name).collect();
+    let required: HashSet<_> = matchers
+        .iter()
+        .filter(|matcher| !matcher.matches_empty())
+        .map(Matcher::name)
+        .collect();
     let excludes = |matcher: &&Matcher| {
         let negative = matches!(matcher.op(), MatchOp::NotEqual | MatchOp::NotRegexp);
         !required.contains(&matcher.name()) || (negative && matcher.matches_empty())
@@ -176,9 +233,16 @@ fn absent_labels(arg: &Plan) -> Result<Labels> {
     // Labels for which an equality matcher was found.
     let mut seen = HashSet::new();
     let (last, first): (Vec<_>, Vec<_>) = matchers.iter().partition(excludes);
-    for matcher in first.into_iter().chain(last).filter(|matcher| !is_name_label(matcher.name())) {
+    for matcher in first
+        .into_iter()
+        .chain(last)
+        .filter(|matcher| !is_name_label(matcher.name()))
+    {
         let is_first_equal = matcher.op() == MatchOp::Equal && seen.insert(matcher.name());
-        value_of.insert(matcher.name(), if is_first_equal { matcher.value() } else { "" });
+        value_of.insert(
+            matcher.name(),
+            if is_first_equal { matcher.value() } else { "" },
+        );
     }
     Labels::from_pairs(value_of).map_err(|error| Error::Execution(error.to_string()))
 }

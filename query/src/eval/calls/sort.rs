@@ -16,9 +16,15 @@ use crate::functions::sort::{compare, natural_order};
 use crate::plan::Plan;
 
 impl Evaluator<'_> {
-    /// Sorts by value, NaN last in either direction, and drops histograms. With several steps it does not sort: the
-    /// series of a range query are in label order.
-    pub(super) fn sort(&mut self, plan: &Plan, arg: &Plan, direction: Direction, grid: Grid) -> Result<Vector> {
+    /// Sorts by value, NaN last in either direction, and drops histograms. With several steps it
+    /// does not sort: the series of a range query are in label order.
+    pub(super) fn sort(
+        &mut self,
+        plan: &Plan,
+        arg: &Plan,
+        direction: Direction,
+        grid: Grid,
+    ) -> Result<Vector> {
         let mut vector = self.vector(arg, grid)?;
         self.warn_if_range(plan, grid);
         vector.keep_floats();
@@ -51,35 +57,53 @@ impl Evaluator<'_> {
             let of_label = |(name, value)| Some((*ranks.get(name)?, value));
             let mut key: Vec<(usize, &str)> = series.labels.iter().filter_map(of_label).collect();
             key.sort_unstable();
-            charge.grow(2 * key.len() * size_of::<(usize, Box<str>)>() + series.labels.size() + size_of::<Key>())?;
-            keyed.push((key.into_iter().map(|(rank, value)| (rank, value.into())).collect::<Key>(), series));
+            charge.grow(
+                2 * key.len() * size_of::<(usize, Box<str>)>()
+                    + series.labels.size()
+                    + size_of::<Key>(),
+            )?;
+            keyed.push((
+                key.into_iter()
+                    .map(|(rank, value)| (rank, value.into()))
+                    .collect::<Key>(),
+                series,
+            ));
         }
         sort_by(&mut keyed, &self.limits, |(a_key, a), (b_key, b)| {
             let order = compare_keys(a_key, b_key).then_with(|| a.labels.cmp(&b.labels));
-            if direction == Direction::Ascending { order } else { order.reverse() }
+            if direction == Direction::Ascending {
+                order
+            } else {
+                order.reverse()
+            }
         })?;
         vector.series = keyed.into_iter().map(|(_, series)| series).collect();
         Ok(vector)
     }
 
-    /// Adds the warning that sorting has no effect on a range query. Called after the argument is evaluated, so that of
-    /// nested functions the outermost is reported.
+    /// Adds the warning that sorting has no effect on a range query. Called after the argument is
+    /// evaluated, so that of nested functions the outermost is reported.
     fn warn_if_range(&mut self, plan: &Plan, grid: Grid) {
         if grid.start_ms != grid.end_ms {
-            self.annotations.add(Annotation::SortInRangeQuery, plan.span);
+            self.annotations
+                .add(Annotation::SortInRangeQuery, plan.span);
         }
     }
 }
 
-/// The labels of a series by which it is sorted: their position among the arguments, ascending, and their values.
+/// The labels of a series by which it is sorted: their position among the arguments, ascending, and
+/// their values.
 type Key = Box<[(usize, Box<str>)]>;
 
-/// Compares keys in natural order of the values; a missing label is first. Cost: linear in the labels of the series,
-/// not in the number of arguments.
+/// Compares keys in natural order of the values; a missing label is first. Cost: linear in the
+/// labels of the series, not in the number of arguments.
 fn compare_keys(a: &Key, b: &Key) -> Ordering {
     let by_label = a.iter().zip(b).map(|((a_rank, a), (b_rank, b))| {
-        // The series whose label comes first among the arguments has a label that the other one lacks.
+        // The series whose label comes first among the arguments has a label that the other one
+        // lacks.
         b_rank.cmp(a_rank).then_with(|| natural_order(a, b))
     });
-    by_label.fold(Ordering::Equal, Ordering::then).then_with(|| a.len().cmp(&b.len()))
+    by_label
+        .fold(Ordering::Equal, Ordering::then)
+        .then_with(|| a.len().cmp(&b.len()))
 }

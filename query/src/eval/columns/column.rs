@@ -1,12 +1,13 @@
 //! A column: the values of one series at the steps of a grid.
 //!
-//! A bitmap marks the steps that have a value. No float can mark missing values, because every NaN is a valid value.
-//! Histograms are in a separate list, which is empty for nearly all series.
+//! A bitmap marks the steps that have a value. No float can mark missing values, because every NaN
+//! is a valid value. Histograms are in a separate list, which is empty for nearly all series.
 //!
 //! Invariants
 //! 1. A column has one value for each step of its grid.
 //! 2. The values and histograms of absent steps are arbitrary. Kernels may compute with them.
-//! 3. Histograms ascend by step, at most one per step. The float at the step of a histogram is arbitrary.
+//! 3. Histograms ascend by step, at most one per step. The float at the step of a histogram is
+//!    arbitrary.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,31 +26,43 @@ pub(crate) struct Column {
     pub(crate) histograms: Vec<(usize, Arc<FloatHistogram>)>,
 }
 
-/// Size of an entry of a list of histograms that grows: the old and the new list exist at the same time.
+/// Size of an entry of a list of histograms that grows: the old and the new list exist at the same
+/// time.
 pub(crate) const HISTOGRAM_ENTRY_SIZE: usize = 3 * size_of::<(usize, Arc<FloatHistogram>)>();
 
 impl Column {
     /// Creates a column without values.
     pub(crate) fn absent(n_steps: usize) -> Self {
-        Self { values: vec![0.0; n_steps], present: StepSet::empty(n_steps), histograms: Vec::new() }
+        Self {
+            values: vec![0.0; n_steps],
+            present: StepSet::empty(n_steps),
+            histograms: Vec::new(),
+        }
     }
 
     /// Creates a column with a value at every step.
     pub(crate) fn full(values: Vec<f64>) -> Self {
         let present = StepSet::full(values.len());
-        Self { values, present, histograms: Vec::new() }
+        Self {
+            values,
+            present,
+            histograms: Vec::new(),
+        }
     }
 
     /// Creates a column of `n_steps` steps that repeats the value of the first step of `first`.
     pub(crate) fn repeated(first: &Self, n_steps: usize) -> Self {
         let mut column = Self::full(vec![first.values[0]; n_steps]);
         if let Some(histogram) = first.histogram(0) {
-            column.histograms.extend((0..n_steps).map(|step| (step, Arc::clone(histogram))));
+            column
+                .histograms
+                .extend((0..n_steps).map(|step| (step, Arc::clone(histogram))));
         }
         column
     }
 
-    /// Returns the float at a step, or `None` if there is none. The column must not have histograms.
+    /// Returns the float at a step, or `None` if there is none. The column must not have
+    /// histograms.
     #[inline]
     pub(crate) fn get(&self, step: usize) -> Option<f64> {
         self.present.contains(step).then(|| self.values[step])
@@ -62,7 +75,10 @@ impl Column {
         if self.histograms.is_empty() || !self.present.contains(step) {
             return None;
         }
-        let at = self.histograms.binary_search_by_key(&step, |(step, _)| *step).ok()?;
+        let at = self
+            .histograms
+            .binary_search_by_key(&step, |(step, _)| *step)
+            .ok()?;
         Some(&self.histograms[at].1)
     }
 
@@ -85,13 +101,18 @@ impl Column {
 
     /// Removes all histograms.
     pub(crate) fn keep_floats(&mut self) {
-        self.histograms.drain(..).for_each(|(step, _)| self.present.remove(step));
+        self.histograms
+            .drain(..)
+            .for_each(|(step, _)| self.present.remove(step));
     }
 
     /// Appends a histogram. `step` must be after all other histograms. Before, the caller charges
     /// [`HISTOGRAM_ENTRY_SIZE`].
     pub(crate) fn push_histogram(&mut self, step: usize, histogram: Arc<FloatHistogram>) {
-        debug_assert!(self.histograms.last().is_none_or(|(last, _)| *last < step), "histograms ascend by step");
+        debug_assert!(
+            self.histograms.last().is_none_or(|(last, _)| *last < step),
+            "histograms ascend by step"
+        );
         self.set(step, 0.0);
         self.histograms.push((step, histogram));
     }
@@ -111,11 +132,15 @@ impl Column {
 
     /// Returns the number of values. A histogram counts by its size, as in Prometheus.
     pub(crate) fn n_samples(&self) -> usize {
-        let more: usize = self.histograms().map(|(_, histogram)| histogram.n_samples() - 1).sum();
+        let more: usize = self
+            .histograms()
+            .map(|(_, histogram)| histogram.n_samples() - 1)
+            .sum();
         self.present.count() + more
     }
 
-    /// Returns the size of the histograms in bytes. A histogram that adjacent steps share counts once.
+    /// Returns the size of the histograms in bytes. A histogram that adjacent steps share counts
+    /// once.
     pub(crate) fn histograms_size(&self) -> usize {
         let mut size = self.histograms.len() * size_of::<(usize, Arc<FloatHistogram>)>();
         let mut before: Option<&Arc<FloatHistogram>> = None;
@@ -143,9 +168,15 @@ impl Column {
     /// Copies the values of another column to the steps that have no value.
     pub(crate) fn fill_from(&mut self, other: &Self) {
         if !(self.histograms.is_empty() && other.histograms.is_empty()) {
-            let Self { present, histograms, .. } = self;
+            let Self {
+                present,
+                histograms,
+                ..
+            } = self;
             histograms.retain(|(step, _)| present.contains(*step));
-            let new = other.histograms().filter(|(step, _)| !present.contains(*step));
+            let new = other
+                .histograms()
+                .filter(|(step, _)| !present.contains(*step));
             histograms.extend(new.map(|(step, histogram)| (step, Arc::clone(histogram))));
             histograms.sort_by_key(|(step, _)| *step);
         }
@@ -169,12 +200,20 @@ mod tests {
     #[test]
     fn histograms_are_values_beside_the_floats() {
         let histogram = |sum: f64| Arc::new(FloatHistogram::of_sum(sum));
-        let sums = |column: &Column| column.histograms().map(|(step, h)| (step, h.sum)).collect::<Vec<_>>();
+        let sums = |column: &Column| {
+            column
+                .histograms()
+                .map(|(step, h)| (step, h.sum))
+                .collect::<Vec<_>>()
+        };
         let mut column = Column::absent(4);
         column.set(0, 1.0);
         column.push_histogram(2, histogram(2.0));
         column.push_histogram(3, histogram(3.0));
-        assert_eq!((column.n_samples(), sums(&column)), (1 + 2 * 11, vec![(2, 2.0), (3, 3.0)]));
+        assert_eq!(
+            (column.n_samples(), sums(&column)),
+            (1 + 2 * 11, vec![(2, 2.0), (3, 3.0)])
+        );
         assert_eq!(column.float_steps().iter().collect::<Vec<_>>(), [0]);
         // A float set at the step of an absent histogram does not make the histogram present again.
         column.present.remove(3);
@@ -182,7 +221,10 @@ mod tests {
         other.push_histogram(1, histogram(4.0));
         other.set(3, 5.0);
         column.fill_from(&other);
-        assert_eq!((sums(&column), column.histogram(3).is_none()), (vec![(1, 4.0), (2, 2.0)], true));
+        assert_eq!(
+            (sums(&column), column.histogram(3).is_none()),
+            (vec![(1, 4.0), (2, 2.0)], true)
+        );
         column.keep_floats();
         assert_eq!(column.iter().collect::<Vec<_>>(), [(0, 1.0), (3, 5.0)]);
         assert_eq!(Column::repeated(&other, 3).present.count(), 3);

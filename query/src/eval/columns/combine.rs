@@ -14,18 +14,23 @@ use crate::plan::Link;
 
 /// Returns the value of a column at a step that has one.
 pub(crate) fn element(column: &Column, step: usize) -> Element<'_> {
-    column.histogram(step).map_or_else(|| Element::Float(column.values[step]), Element::Histogram)
+    column
+        .histogram(step)
+        .map_or_else(|| Element::Float(column.values[step]), Element::Histogram)
 }
 
-/// The annotations of an operator. As in Prometheus, only the last annotation of each step is reported.
+/// The annotations of an operator. As in Prometheus, only the last annotation of each step is
+/// reported.
 #[derive(Debug, Default)]
 pub(crate) struct OperatorAnnotations {
-    /// The last annotation of each step, and the position of its series in Prometheus' order of evaluation.
+    /// The last annotation of each step, and the position of its series in Prometheus' order of
+    /// evaluation.
     last: BTreeMap<usize, (usize, Annotation)>,
 }
 
 impl OperatorAnnotations {
-    /// Adds an annotation about the series at position `order`, unless the step has one of a later series.
+    /// Adds an annotation about the series at position `order`, unless the step has one of a later
+    /// series.
     pub(crate) fn add(&mut self, step: usize, order: usize, annotation: Annotation) {
         if self.last.get(&step).is_none_or(|(last, _)| *last <= order) {
             self.last.insert(step, (order, annotation));
@@ -49,8 +54,9 @@ impl OperatorAnnotations {
     }
 }
 
-/// Combines two values at each of `steps`. With `return_bool` the result is 0 or 1. Returns the steps that have a
-/// result, ignoring the filter of a comparison. The caller charges `out` if it stores it.
+/// Combines two values at each of `steps`. With `return_bool` the result is 0 or 1. Returns the
+/// steps that have a result, ignoring the filter of a comparison. The caller charges `out` if it
+/// stores it.
 pub(crate) fn combine_steps(
     steps: &StepSet,
     return_bool: bool,
@@ -63,7 +69,11 @@ pub(crate) fn combine_steps(
     let mut combined = steps.clone();
     for step in steps.iter() {
         limits.check()?;
-        let Outcome { value, holds, annotation } = outcome(step);
+        let Outcome {
+            value,
+            holds,
+            annotation,
+        } = outcome(step);
         if let Some(annotation) = annotation {
             annotate(step, annotation);
         }
@@ -81,13 +91,14 @@ pub(crate) fn combine_steps(
     Ok(combined)
 }
 
-/// Returns `true` if the metric name does not describe the result of an operator, so that it is dropped.
+/// Returns `true` if the metric name does not describe the result of an operator, so that it is
+/// dropped.
 pub(crate) fn drops_metric_name(link: &Link) -> bool {
     arithmetic::drops_metric_name(link.op) || link.return_bool
 }
 
-/// Applies an operator to the column of the `order`-th series and a scalar. The scalar is the left operand if
-/// `swapped`.
+/// Applies an operator to the column of the `order`-th series and a scalar. The scalar is the left
+/// operand if `swapped`.
 pub(crate) fn with_scalar(
     link: &Link,
     column: &mut Column,
@@ -105,14 +116,23 @@ pub(crate) fn with_scalar(
     let mut result = limits.column(scalar.len())?;
     let outcome = |step| element_and_scalar(link.op, column, step, scalar[step], swapped);
     let annotate = |step, annotation| annotations.add(step, order, annotation);
-    combine_steps(&column.present, link.return_bool, outcome, annotate, limits, &mut result)?;
+    combine_steps(
+        &column.present,
+        link.return_bool,
+        outcome,
+        annotate,
+        limits,
+        &mut result,
+    )?;
     *column = result;
     Ok(())
 }
 
 /// Applies an operator to the floats of a column and a scalar.
 fn column_and_scalar(link: &Link, column: &mut Column, scalar: &[f64], swapped: bool) {
-    let Column { values, present, .. } = column;
+    let Column {
+        values, present, ..
+    } = column;
     let Some(compare) = arithmetic::comparison(link.op) else {
         return arithmetic::apply(link.op, values, scalar, swapped);
     };
@@ -129,7 +149,13 @@ fn column_and_scalar(link: &Link, column: &mut Column, scalar: &[f64], swapped: 
 }
 
 /// Applies an operator to a value and a scalar. A comparison returns the value on either side.
-fn element_and_scalar(op: BinaryOp, column: &Column, step: usize, scalar: f64, swapped: bool) -> Outcome {
+fn element_and_scalar(
+    op: BinaryOp,
+    column: &Column,
+    step: usize,
+    scalar: f64,
+    swapped: bool,
+) -> Outcome {
     let (value, scalar) = (element(column, step), Element::Float(scalar));
     if !swapped {
         return operators::combine(op, value, scalar);

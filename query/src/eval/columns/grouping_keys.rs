@@ -7,8 +7,8 @@ use std::hash::{BuildHasher, Hasher};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use varve_tsdb::Labels;
 
-/// Maximum number of labels in a hint to the store, which compares each label with all of them. With more labels, all
-/// labels are read.
+/// Maximum number of labels in a hint to the store, which compares each label with all of them.
+/// With more labels, all labels are read.
 pub(crate) const HINT_NAMES_MAX: usize = 64;
 
 /// Interned keys, indexed in order of appearance.
@@ -21,7 +21,8 @@ pub(crate) struct GroupingKeys {
 }
 
 impl GroupingKeys {
-    /// Returns the index of the key with the labels selected by `keep`, and `true` if the key is new.
+    /// Returns the index of the key with the labels selected by `keep`, and `true` if the key is
+    /// new.
     pub(crate) fn intern(&mut self, labels: &Labels, keep: impl Fn(&str) -> bool) -> (usize, bool) {
         let hash = hash(&self.hasher, labels, &keep);
         if let Some(index) = self.find(hash, labels, &keep) {
@@ -29,11 +30,13 @@ impl GroupingKeys {
         }
         let index = self.labels.len();
         self.labels.push(labels.filter(&keep));
-        self.table.insert_unique(hash, (hash, index), |&(hash, _)| hash);
+        self.table
+            .insert_unique(hash, (hash, index), |&(hash, _)| hash);
         (index, true)
     }
 
-    /// Returns the index of the key with the labels selected by `keep`, or `None` if the key is unknown.
+    /// Returns the index of the key with the labels selected by `keep`, or `None` if the key is
+    /// unknown.
     pub(crate) fn get(&self, labels: &Labels, keep: impl Fn(&str) -> bool) -> Option<usize> {
         self.find(hash(&self.hasher, labels, &keep), labels, &keep)
     }
@@ -54,7 +57,8 @@ impl GroupingKeys {
     }
 
     fn find(&self, hash: u64, labels: &Labels, keep: &impl Fn(&str) -> bool) -> Option<usize> {
-        let is_it = |&(of, index): &(u64, usize)| of == hash && is_key(&self.labels[index], labels, keep);
+        let is_it =
+            |&(of, index): &(u64, usize)| of == hash && is_key(&self.labels[index], labels, keep);
         self.table.find(hash, is_it).map(|&(_, index)| index)
     }
 }
@@ -62,13 +66,17 @@ impl GroupingKeys {
 /// Returns `true` if `key` has exactly the labels of `labels` that `keep` selects.
 fn is_key(key: &Labels, labels: &Labels, keep: &impl Fn(&str) -> bool) -> bool {
     let mut kept = labels.packed_pairs().filter(|(name, _)| keep(name));
-    kept.try_fold(key.as_packed(), |rest, (_, pair)| rest.strip_prefix(pair)).is_some_and(str::is_empty)
+    kept.try_fold(key.as_packed(), |rest, (_, pair)| rest.strip_prefix(pair))
+        .is_some_and(str::is_empty)
 }
 
 fn hash(hasher: &DefaultHashBuilder, labels: &Labels, keep: &impl Fn(&str) -> bool) -> u64 {
     let mut state = hasher.build_hasher();
     // A packed pair contains its lengths, so it needs no separator.
-    labels.packed_pairs().filter(|(name, _)| keep(name)).for_each(|(_, pair)| state.write(pair.as_bytes()));
+    labels
+        .packed_pairs()
+        .filter(|(name, _)| keep(name))
+        .for_each(|(_, pair)| state.write(pair.as_bytes()));
     state.finish()
 }
 
@@ -78,7 +86,9 @@ mod tests {
 
     #[test]
     fn label_sets_with_equal_keys_share_an_index() {
-        let labels = |text: &str| Labels::from_pairs(text.split(',').filter_map(|pair| pair.split_once('='))).unwrap();
+        let labels = |text: &str| {
+            Labels::from_pairs(text.split(',').filter_map(|pair| pair.split_once('='))).unwrap()
+        };
         let by = |name: &str| name == "a" || name == "b";
         let mut keys = GroupingKeys::default();
         let mut intern = |text: &str| keys.intern(&labels(text), by);
@@ -87,11 +97,25 @@ mod tests {
         assert_eq!(intern("a=1,c=2"), (0, false));
         assert_eq!(intern("c=2"), (2, true));
         assert_eq!(
-            (0..100).map(|i| intern(&format!("a={i},b=2,d={i}")).0).collect::<Vec<_>>(),
+            (0..100)
+                .map(|i| intern(&format!("a={i},b=2,d={i}")).0)
+                .collect::<Vec<_>>(),
             (3..103).collect::<Vec<_>>()
         );
         assert_eq!(keys.labels()[1], labels("b=1"));
-        assert_eq!((keys.get(&labels("a=1,z=1"), by), keys.get(&labels("a=7"), by)), (Some(0), None));
-        assert_eq!((keys.get(&labels("a=1,b=1"), by), keys.get(&labels("a=7,b=2"), by)), (None, Some(10)));
+        assert_eq!(
+            (
+                keys.get(&labels("a=1,z=1"), by),
+                keys.get(&labels("a=7"), by)
+            ),
+            (Some(0), None)
+        );
+        assert_eq!(
+            (
+                keys.get(&labels("a=1,b=1"), by),
+                keys.get(&labels("a=7,b=2"), by)
+            ),
+            (None, Some(10))
+        );
     }
 }

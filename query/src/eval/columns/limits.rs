@@ -24,7 +24,11 @@ pub(crate) struct SampleLimit {
 
 impl SampleLimit {
     pub(crate) fn new(max: usize) -> Self {
-        Self { held: Arc::default(), peak: Arc::default(), max }
+        Self {
+            held: Arc::default(),
+            peak: Arc::default(),
+            max,
+        }
     }
 
     /// Returns the peak number of samples held at once.
@@ -34,7 +38,10 @@ impl SampleLimit {
 
     /// Returns a guard that counts no samples yet.
     pub(crate) fn held(&self) -> HeldSamples {
-        HeldSamples { limit: self.clone(), n_samples: 0 }
+        HeldSamples {
+            limit: self.clone(),
+            n_samples: 0,
+        }
     }
 
     /// Fails if `n_samples` more would exceed the limit.
@@ -69,7 +76,11 @@ impl HeldSamples {
         self.n_samples += n_samples;
         let after = before.saturating_add(n_samples);
         peak.fetch_max(after, Ordering::Relaxed);
-        if after > *max { Err(Error::too_many_samples()) } else { Ok(()) }
+        if after > *max {
+            Err(Error::too_many_samples())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -87,10 +98,11 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Fails if the request was interrupted or its deadline has passed. Lets other requests run first.
+    /// Fails if the request was interrupted or its deadline has passed. Lets other requests run
+    /// first.
     pub(crate) fn check(&self) -> Result<()> {
-        // Called once per series, so both share one reading of the clock. If the deadline passes during the pause, the
-        // next check fails.
+        // Called once per series, so both share one reading of the clock. If the deadline passes
+        // during the pause, the next check fails.
         let now = Instant::now();
         scheduler::pause_at(now);
         Ok(self.ctx.check_at(now)?)

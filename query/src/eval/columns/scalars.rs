@@ -21,7 +21,10 @@ impl Scalars {
     /// [`Error::Limit`](crate::Error::Limit) if the query exceeds its memory limit.
     pub(crate) fn constant(value: f64, n_steps: usize, limits: &Limits) -> Result<Self> {
         let charge = limits.charge_column(n_steps)?;
-        Ok(Self { values: vec![value; n_steps], _charge: charge })
+        Ok(Self {
+            values: vec![value; n_steps],
+            _charge: charge,
+        })
     }
 
     /// Returns the numbers and releases their charge. The caller must charge them.

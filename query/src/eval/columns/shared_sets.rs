@@ -1,14 +1,16 @@
 //! A small cache by label set, for label sets that series share in memory.
 //!
-//! If an aggregation reads only a few labels, thousands of series share a few dozen sets. Values that depend only on the
-//! labels are then computed once per set, and found without reading the labels. At most 64 sets stay in memory longer.
+//! If an aggregation reads only a few labels, thousands of series share a few dozen sets. Values
+//! that depend only on the labels are then computed once per set, and found without reading the
+//! labels. At most 64 sets stay in memory longer.
 
 use varve_tsdb::Labels;
 
 /// Number of slots. The address of a set selects its slot.
 const SLOTS: usize = 64;
 
-/// The cache; see the module documentation. Each entry keeps its set, so that no other set gets its address.
+/// The cache; see the module documentation. Each entry keeps its set, so that no other set gets its
+/// address.
 #[derive(Debug)]
 pub(crate) struct SharedSets<T> {
     slots: Vec<Option<(Labels, T)>>,
@@ -54,12 +56,21 @@ mod tests {
         let (one, equal) = (labels("1"), labels("1"));
         assert_eq!(sets.get(&one), None);
         sets.insert(&one, 1);
-        assert_eq!((sets.get(&one), sets.get(&one.clone()), sets.get(&equal)), (Some(1), Some(1), None));
+        assert_eq!(
+            (sets.get(&one), sets.get(&one.clone()), sets.get(&equal)),
+            (Some(1), Some(1), None)
+        );
         // More sets than slots: none is taken for another, and at most one per slot is kept.
         let many: Vec<_> = (0..10 * SLOTS).map(|i| labels(&i.to_string())).collect();
-        many.iter().enumerate().for_each(|(i, set)| sets.insert(set, i));
+        many.iter()
+            .enumerate()
+            .for_each(|(i, set)| sets.insert(set, i));
         let found: Vec<_> = many.iter().map(|set| sets.get(set)).enumerate().collect();
-        assert!(found.iter().all(|&(i, value)| value.is_none_or(|value| value == i)));
+        assert!(
+            found
+                .iter()
+                .all(|&(i, value)| value.is_none_or(|value| value == i))
+        );
         assert!((1..=SLOTS).contains(&found.iter().filter(|(_, value)| value.is_some()).count()));
     }
 }

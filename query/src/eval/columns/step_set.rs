@@ -10,7 +10,10 @@ pub(crate) struct StepSet {
 impl StepSet {
     /// Creates an empty set for a grid of `len` steps.
     pub(crate) fn empty(len: usize) -> Self {
-        Self { words: vec![0; len.div_ceil(64)], len }
+        Self {
+            words: vec![0; len.div_ceil(64)],
+            len,
+        }
     }
 
     /// Returns the size of a set for `len` steps in bytes.
@@ -20,7 +23,10 @@ impl StepSet {
 
     /// Creates a set of all `len` steps.
     pub(crate) fn full(len: usize) -> Self {
-        let mut set = Self { words: vec![!0; len.div_ceil(64)], len };
+        let mut set = Self {
+            words: vec![!0; len.div_ceil(64)],
+            len,
+        };
         if let Some(last) = set.words.last_mut()
             && !len.is_multiple_of(64)
         {
@@ -100,7 +106,10 @@ impl StepSet {
 
     /// Returns the number of steps.
     pub(crate) fn count(&self) -> usize {
-        self.words.iter().map(|word| word.count_ones() as usize).sum()
+        self.words
+            .iter()
+            .map(|word| word.count_ones() as usize)
+            .sum()
     }
 
     /// Returns the first step.
@@ -142,7 +151,10 @@ mod tests {
     fn sets_span_several_words() {
         let a = steps(130, &[0, 63, 64, 129]);
         assert_eq!(a.iter().collect::<Vec<_>>(), [0, 63, 64, 129]);
-        assert_eq!((a.count(), a.first(), a.contains(64), a.contains(65)), (4, Some(0), true, false));
+        assert_eq!(
+            (a.count(), a.first(), a.contains(64), a.contains(65)),
+            (4, Some(0), true, false)
+        );
         let b = steps(130, &[63, 100]);
         assert_eq!(a.intersection(&b), steps(130, &[63]));
         let mut c = a.clone();
@@ -157,7 +169,10 @@ mod tests {
     #[test]
     fn a_full_set_ends_with_the_last_step() {
         for len in [0, 1, 63, 64, 65, 128] {
-            assert_eq!((StepSet::full(len).count(), StepSet::full(len).iter().last()), (len, len.checked_sub(1)));
+            assert_eq!(
+                (StepSet::full(len).count(), StepSet::full(len).iter().last()),
+                (len, len.checked_sub(1))
+            );
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. Every series of a vector has at least one value. Operators drop series that lose all values.
-//! 2. The size of a vector is charged to the memory of the request. Its values count as samples held by the query.
+//! 2. The size of a vector is charged to the memory of the request. Its values count as samples
+//!    held by the query.
 
 use hashbrown::HashMap;
 use varve_tsdb::context::Charge;
@@ -24,7 +25,12 @@ pub(crate) struct Vector {
 impl Limits {
     /// Returns an empty vector.
     pub(crate) fn vector(&self) -> Vector {
-        Vector { series: Vec::new(), ctx: self.ctx.clone(), charge: self.ctx.charge(), held: self.samples.held() }
+        Vector {
+            series: Vec::new(),
+            ctx: self.ctx.clone(),
+            charge: self.ctx.charge(),
+            held: self.samples.held(),
+        }
     }
 }
 
@@ -84,28 +90,39 @@ impl Vector {
     /// Removes all histograms, and the series that have no floats.
     pub(crate) fn keep_floats(&mut self) {
         // Fast path: no series has histograms.
-        if self.series.iter().all(|series| series.column.histograms.is_empty()) {
+        if self
+            .series
+            .iter()
+            .all(|series| series.column.histograms.is_empty())
+        {
             return;
         }
-        self.series.iter_mut().for_each(|series| series.column.keep_floats());
+        self.series
+            .iter_mut()
+            .for_each(|series| series.column.keep_floats());
         self.drop_empty();
     }
 
     /// Drops series without values.
     pub(crate) fn drop_empty(&mut self) {
-        self.series.retain(|series| !series.column.present.is_empty());
+        self.series
+            .retain(|series| !series.column.present.is_empty());
     }
 
     /// Changes the labels of every series, and charges their growth.
     ///
     /// # Errors
     /// The first error of `change`; [`Error::Limit`] if the query exceeds its memory limit.
-    pub(crate) fn update_labels(&mut self, mut change: impl FnMut(&mut Series) -> Result<()>) -> Result<()> {
+    pub(crate) fn update_labels(
+        &mut self,
+        mut change: impl FnMut(&mut Series) -> Result<()>,
+    ) -> Result<()> {
         for series in &mut self.series {
             self.ctx.check()?;
             let before = series.labels.size();
             change(series)?;
-            self.charge.grow(series.labels.size().saturating_sub(before))?;
+            self.charge
+                .grow(series.labels.size().saturating_sub(before))?;
         }
         Ok(())
     }
@@ -120,8 +137,12 @@ impl Vector {
             return Ok(());
         }
         let mut charge = self.ctx.charge();
-        charge.grow(self.series.len() * (size_of::<(&Labels, usize)>() * 2 + size_of::<usize>() * 2))?;
-        let Some(first_of) = self.first_of_labels()? else { return Ok(()) };
+        charge.grow(
+            self.series.len() * (size_of::<(&Labels, usize)>() * 2 + size_of::<usize>() * 2),
+        )?;
+        let Some(first_of) = self.first_of_labels()? else {
+            return Ok(());
+        };
         let series = std::mem::take(&mut self.series);
         let mut index_of = Vec::with_capacity(series.len());
         for (at, next) in series.into_iter().enumerate() {
@@ -142,7 +163,8 @@ impl Vector {
         Ok(())
     }
 
-    /// Returns for every series the index of the first series with the same labels; `None` if all label sets differ.
+    /// Returns for every series the index of the first series with the same labels; `None` if all
+    /// label sets differ.
     fn first_of_labels(&self) -> Result<Option<Vec<usize>>> {
         let mut known = HashMap::with_capacity(self.series.len());
         let mut first_of = Vec::with_capacity(self.series.len());

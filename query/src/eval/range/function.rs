@@ -30,7 +30,8 @@ pub(super) struct RangeEvaluation<'p> {
     pub(super) by_type_label: bool,
     /// The metric name of all series, if there is only one. Their labels may then lack it.
     pub(super) metric_name: Option<&'p str>,
-    /// Series have all labels, so that dropping the names can produce duplicates that must be detected.
+    /// Series have all labels, so that dropping the names can produce duplicates that must be
+    /// detected.
     pub(super) has_all_labels: bool,
     pub(super) windows: Windows,
     pub(super) limits: Limits,
@@ -65,7 +66,11 @@ impl RangeEvaluation<'_> {
         let mut samples = RangeSamples::new(self.limits.ctx.charge(), self.reads_starts);
         varve_tsdb::select::Series::try_for_each(batch, |series| {
             samples.read(series, skip_buckets)?;
-            let input = Input { labels: series.labels(), drop_name: false, samples: &samples };
+            let input = Input {
+                labels: series.labels(),
+                drop_name: false,
+                samples: &samples,
+            };
             self.evaluate(&input, true, out)?;
             for (at, sibling) in siblings.iter().enumerate() {
                 out.produce_sibling(at, |out| sibling.evaluate(&input, true, out));
@@ -74,18 +79,36 @@ impl RangeEvaluation<'_> {
         })
     }
 
-    pub(super) fn evaluate_columns(&self, batch: &[Series], inner: Grid, out: &mut Batch<'_>) -> Result<()> {
+    pub(super) fn evaluate_columns(
+        &self,
+        batch: &[Series],
+        inner: Grid,
+        out: &mut Batch<'_>,
+    ) -> Result<()> {
         let mut samples = RangeSamples::new(self.limits.ctx.charge(), false);
-        for Series { labels, drop_name, column } in batch {
+        for Series {
+            labels,
+            drop_name,
+            column,
+        } in batch
+        {
             self.limits.check()?;
             samples.read_column(column, inner)?;
-            self.evaluate(&Input { labels, drop_name: *drop_name, samples: &samples }, false, out)?;
+            self.evaluate(
+                &Input {
+                    labels,
+                    drop_name: *drop_name,
+                    samples: &samples,
+                },
+                false,
+                out,
+            )?;
         }
         Ok(())
     }
 
-    /// Computes the result for one series. If `is_stored`, its samples count as needed by this function; the samples of
-    /// a subquery are counted by its selectors.
+    /// Computes the result for one series. If `is_stored`, its samples count as needed by this
+    /// function; the samples of a subquery are counted by its selectors.
     fn evaluate(&self, input: &Input<'_>, is_stored: bool, out: &mut Batch<'_>) -> Result<()> {
         if is_stored {
             out.sample_stats.add_series();
@@ -100,7 +123,11 @@ impl RangeEvaluation<'_> {
         {
             out.annotations.add(annotation, self.spans.range);
         }
-        let mut series = Series { labels: input.labels.clone(), drop_name: input.drop_name, column };
+        let mut series = Series {
+            labels: input.labels.clone(),
+            drop_name: input.drop_name,
+            column,
+        };
         if input.drop_name || !self.function.keeps_name {
             if self.delayed || self.has_all_labels {
                 series.drop_name(self.delayed);
@@ -108,7 +135,8 @@ impl RangeEvaluation<'_> {
                 out.drop_shared_name(&mut series);
             }
             if !self.delayed && self.has_all_labels {
-                out.renamed.push((input.labels.clone(), series.labels.clone()));
+                out.renamed
+                    .push((input.labels.clone(), series.labels.clone()));
             }
         }
         out.push(series)
@@ -120,63 +148,74 @@ impl RangeEvaluation<'_> {
         let mut annotations = SeriesAnnotations::default();
         let (mut window_len_max, mut n_visited) = (0, 0);
         let mut params = [0.0; 2];
-        let Kernels { floats, histograms, sliding } = self.kernels;
-        let mut sliding = sliding.map(|kind| SlidingRate::new(kind, seconds(self.windows.range_ms)));
-        self.windows.slide(input.samples, |step, window, n_before| {
-            for (param, values) in params.iter_mut().zip(&self.params) {
-                *param = values[step];
-            }
-            self.check_params(params, window, &mut out.annotations)?;
-            n_visited += window.values.len() + 1;
-            if n_visited > CHECK_INTERVAL {
-                n_visited = 0;
-                self.limits.check()?;
-            }
-            if is_stored {
-                count_window(window, step, n_before, &mut out.sample_stats);
-            }
-            // Fast path: only floats.
-            if window.histograms.is_empty() {
-                // Some kernels sort a copy of the window.
-                charge.grow(2 * size_of::<f64>() * window.values.len().saturating_sub(window_len_max))?;
-                window_len_max = window_len_max.max(window.values.len());
-                if self.checks_starts && starts_overlap(window) {
-                    annotations.add(SeriesAnnotation::StartTimestampsOverlap(1));
+        let Kernels {
+            floats,
+            histograms,
+            sliding,
+        } = self.kernels;
+        let mut sliding =
+            sliding.map(|kind| SlidingRate::new(kind, seconds(self.windows.range_ms)));
+        self.windows
+            .slide(input.samples, |step, window, n_before| {
+                for (param, values) in params.iter_mut().zip(&self.params) {
+                    *param = values[step];
                 }
-                let value = match &mut sliding {
-                    Some(sliding) => sliding.value(window),
-                    None => floats(window, &params[..self.params.len()]),
-                };
-                if let Some(value) = value {
-                    column.set(step, value);
+                self.check_params(params, window, &mut out.annotations)?;
+                n_visited += window.values.len() + 1;
+                if n_visited > CHECK_INTERVAL {
+                    n_visited = 0;
+                    self.limits.check()?;
                 }
-                return Ok(());
-            }
-            // A window of histograms may take as long as a whole series of floats.
-            self.limits.check()?;
-            window_len_max = window_len_max.max(n_samples_of(window));
-            match histograms {
-                Some(kernel) => match kernel(window, &mut annotations) {
-                    Some(SampleValue::Float(value)) => column.set(step, value),
-                    Some(SampleValue::Histogram(histogram)) => {
-                        charge.grow(histogram.size() + HISTOGRAM_ENTRY_SIZE)?;
-                        column.push_histogram(step, histogram);
+                if is_stored {
+                    count_window(window, step, n_before, &mut out.sample_stats);
+                }
+                // Fast path: only floats.
+                if window.histograms.is_empty() {
+                    // Some kernels sort a copy of the window.
+                    charge.grow(
+                        2 * size_of::<f64>() * window.values.len().saturating_sub(window_len_max),
+                    )?;
+                    window_len_max = window_len_max.max(window.values.len());
+                    if self.checks_starts && starts_overlap(window) {
+                        annotations.add(SeriesAnnotation::StartTimestampsOverlap(1));
                     }
-                    None => {}
-                },
-                None if window.values.is_empty() => {}
-                None => {
-                    annotations.add(SeriesAnnotation::HistogramsIgnored);
-                    if let Some(value) = floats(window, &params[..self.params.len()]) {
+                    let value = match &mut sliding {
+                        Some(sliding) => sliding.value(window),
+                        None => floats(window, &params[..self.params.len()]),
+                    };
+                    if let Some(value) = value {
                         column.set(step, value);
                     }
+                    return Ok(());
                 }
-            }
-            Ok(())
-        })?;
+                // A window of histograms may take as long as a whole series of floats.
+                self.limits.check()?;
+                window_len_max = window_len_max.max(n_samples_of(window));
+                match histograms {
+                    Some(kernel) => match kernel(window, &mut annotations) {
+                        Some(SampleValue::Float(value)) => column.set(step, value),
+                        Some(SampleValue::Histogram(histogram)) => {
+                            charge.grow(histogram.size() + HISTOGRAM_ENTRY_SIZE)?;
+                            column.push_histogram(step, histogram);
+                        }
+                        None => {}
+                    },
+                    None if window.values.is_empty() => {}
+                    None => {
+                        annotations.add(SeriesAnnotation::HistogramsIgnored);
+                        if let Some(value) = floats(window, &params[..self.params.len()]) {
+                            column.set(step, value);
+                        }
+                    }
+                }
+                Ok(())
+            })?;
         self.limits.samples.check(window_len_max)?;
         for annotation in annotations.list {
-            out.annotations.add(annotation.of_metric(self.name(input.labels)), self.spans.first);
+            out.annotations.add(
+                annotation.of_metric(self.name(input.labels)),
+                self.spans.first,
+            );
         }
         Ok(column)
     }
@@ -193,15 +232,24 @@ impl RangeEvaluation<'_> {
         }
         if self.by_type_label {
             let type_label = labels.get("__type__").unwrap_or("");
-            let annotation =
-                || Annotation::PossibleNonCounterLabel { metric_name: name.into(), type_label: type_label.into() };
+            let annotation = || Annotation::PossibleNonCounterLabel {
+                metric_name: name.into(),
+                type_label: type_label.into(),
+            };
             return (!matches!(type_label, "counter" | "histogram")).then(annotation);
         }
-        let counter = ["_total", "_sum", "_count", "_bucket"].iter().any(|suffix| name.ends_with(suffix));
+        let counter = ["_total", "_sum", "_count", "_bucket"]
+            .iter()
+            .any(|suffix| name.ends_with(suffix));
         (!counter).then(|| Annotation::PossibleNonCounter(name.into()))
     }
 
-    fn check_params(&self, params: [f64; 2], window: &Window<'_>, annotations: &mut AnnotationList) -> Result<()> {
+    fn check_params(
+        &self,
+        params: [f64; 2],
+        window: &Window<'_>,
+        annotations: &mut AnnotationList,
+    ) -> Result<()> {
         match self.function.params {
             Params::Any => Ok(()),
             Params::Quantile => {
@@ -213,7 +261,10 @@ impl RangeEvaluation<'_> {
             Params::Strategy => {
                 let strategy = params[0];
                 if !window.values.is_empty() && over_time::integral_rule(&params).is_none() {
-                    annotations.add(Annotation::InvalidIntegralStrategy(strategy), self.spans.quantile);
+                    annotations.add(
+                        Annotation::InvalidIntegralStrategy(strategy),
+                        self.spans.quantile,
+                    );
                 }
                 Ok(())
             }
@@ -227,7 +278,9 @@ fn check_factors([smoothing, trend]: [f64; 2]) -> Result<()> {
     for (name, factor, symbol) in [("smoothing", smoothing, "sf"), ("trend", trend, "tf")] {
         if factor <= 0.0 || factor >= 1.0 {
             let bounds = format!("0 < {symbol} < 1");
-            return Err(Error::Execution(format!("invalid {name} factor. Expected: {bounds}, got: {factor:.6}")));
+            return Err(Error::Execution(format!(
+                "invalid {name} factor. Expected: {bounds}, got: {factor:.6}"
+            )));
         }
     }
     Ok(())

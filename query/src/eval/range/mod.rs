@@ -1,7 +1,8 @@
 //! Functions over ranges: `rate(x[5m])`, `max_over_time(rate(x[1m])[1h:])`.
 //!
-//! Each series is decoded once. The windows of the steps slide along its floats, which are two columns, and its
-//! histograms, which are in a separate list. The kernels are in [`crate::functions`].
+//! Each series is decoded once. The windows of the steps slide along its floats, which are two
+//! columns, and its histograms, which are in a separate list. The kernels are in
+//! [`crate::functions`].
 
 mod duplicate_labels;
 mod function;
@@ -56,23 +57,45 @@ impl Evaluator<'_> {
                 let set = self.select_range(range, function.windows, grid, pipeline.hints())?;
                 function.has_all_labels &= set.has_all_labels();
                 let skip_buckets = range.selector.skip_buckets;
-                let produce =
-                    |batch: Vec<_>, out: &mut Batch<'_>| function.evaluate_stored(&batch, skip_buckets, &others, out);
+                let produce = |batch: Vec<_>, out: &mut Batch<'_>| {
+                    function.evaluate_stored(&batch, skip_buckets, &others, out)
+                };
                 let check = |batch: &mut Batch<'_>| {
                     let sibling_batches = batch.siblings.drain(..);
-                    siblings.iter_mut().zip(sibling_batches).for_each(|(sibling, batch)| sibling.add(batch));
+                    siblings
+                        .iter_mut()
+                        .zip(sibling_batches)
+                        .for_each(|(sibling, batch)| sibling.add(batch));
                     duplicates.check(&batch.renamed)
                 };
-                self.run(plan.id, &pipeline, batches(set, batch_len(grid.n_steps)), produce, check, sink)?;
-                siblings.into_iter().for_each(|sibling| self.share_materialized(sibling.materializer));
+                self.run(
+                    plan.id,
+                    &pipeline,
+                    batches(set, batch_len(grid.n_steps)),
+                    produce,
+                    check,
+                    sink,
+                )?;
+                siblings
+                    .into_iter()
+                    .for_each(|sibling| self.share_materialized(sibling.materializer));
                 Ok(())
             }
             PlanKind::Subquery(subquery) => {
                 let (inner, vector) = self.subquery(subquery, grid)?;
                 let mut batches = vector.series.chunks(batch_len(grid.n_steps));
-                let produce = |batch: &[Series], out: &mut Batch<'_>| function.evaluate_columns(batch, inner, out);
+                let produce = |batch: &[Series], out: &mut Batch<'_>| {
+                    function.evaluate_columns(batch, inner, out)
+                };
                 let check = |batch: &mut Batch<'_>| duplicates.check(&batch.renamed);
-                self.run(plan.id, &pipeline, || Ok(batches.next()), produce, check, sink)
+                self.run(
+                    plan.id,
+                    &pipeline,
+                    || Ok(batches.next()),
+                    produce,
+                    check,
+                    sink,
+                )
             }
             _ => Err(Error::mistyped(ValueType::Matrix)),
         }
@@ -84,24 +107,35 @@ impl Evaluator<'_> {
             return Err(Error::mistyped(ValueType::Vector));
         };
         let arg = range_arg(call)?;
-        let params: Vec<_> = call.args.iter().filter(|param| param.value_type != ValueType::Matrix).collect();
+        let params: Vec<_> = call
+            .args
+            .iter()
+            .filter(|param| param.value_type != ValueType::Matrix)
+            .collect();
         let features = self.settings.features;
         Ok(RangeEvaluation {
             function,
             kernels: kernels_for(&function, arg, call.function.name)?,
-            params: params.iter().map(|param| self.scalar(param, grid)).collect::<Result<_>>()?,
+            params: params
+                .iter()
+                .map(|param| self.scalar(param, grid))
+                .collect::<Result<_>>()?,
             reads_starts: features.use_start_timestamps && uses_starts(call.function.name),
             checks_starts: function.needs_counter && extension_of(arg).is_none(),
             delayed: features.delayed_name_removal,
             by_type_label: features.type_and_unit_labels,
-            metric_name: arg.range_selector().and_then(|range| range.selector.metric_name()),
+            metric_name: arg
+                .range_selector()
+                .and_then(|range| range.selector.metric_name()),
             has_all_labels: true,
             windows: self.windows(arg, grid),
             limits: self.limits.clone(),
             spans: Spans {
                 range: span_of_range(arg),
                 first: span_of_range(&call.args[0]),
-                quantile: params.first().map_or_else(Span::default, |param| param.span),
+                quantile: params
+                    .first()
+                    .map_or_else(Span::default, |param| param.span),
             },
         })
     }
@@ -115,7 +149,12 @@ impl Evaluator<'_> {
         hints: SelectHints,
     ) -> Result<Selected> {
         let (before_ms, after_ms) = windows.margins_ms;
-        self.select(&range.selector, grid, (range.range_ms.saturating_add(before_ms), after_ms), hints)
+        self.select(
+            &range.selector,
+            grid,
+            (range.range_ms.saturating_add(before_ms), after_ms),
+            hints,
+        )
     }
 
     /// Returns the steps at which any series has a sample in its window.
@@ -146,16 +185,32 @@ impl Evaluator<'_> {
     fn windows(&self, arg: &Plan, grid: Grid) -> Windows {
         let lookback_ms = self.settings.lookback_ms;
         let (shift, range_ms, extension) = match &arg.kind {
-            PlanKind::Range(range) => (range.selector.shift, range.range_ms, range.selector.extension),
+            PlanKind::Range(range) => (
+                range.selector.shift,
+                range.range_ms,
+                range.selector.extension,
+            ),
             PlanKind::Subquery(subquery) => (subquery.shift, subquery.range_ms, None),
-            _ => (Shift { offset_ms: 0, at_ms: None }, 0, None),
+            _ => (
+                Shift {
+                    offset_ms: 0,
+                    at_ms: None,
+                },
+                0,
+                None,
+            ),
         };
         let margins_ms = match extension {
             None => (0, 0),
             Some(RangeExtension::Anchored) => (lookback_ms, 0),
             Some(RangeExtension::Smoothed) => (lookback_ms, lookback_ms),
         };
-        Windows { grid, shift, range_ms, margins_ms }
+        Windows {
+            grid,
+            shift,
+            range_ms,
+            margins_ms,
+        }
     }
 
     /// Passes to `sink`, for each series, the samples that the windows of `grid` may contain.
@@ -168,11 +223,17 @@ impl Evaluator<'_> {
         let mut samples = RangeSamples::new(self.limits.ctx.charge(), false);
         match &arg.kind {
             PlanKind::Range(range) => {
-                for series in self.select_range(range, self.windows(arg, grid), grid, SelectHints::default())? {
+                for series in
+                    self.select_range(range, self.windows(arg, grid), grid, SelectHints::default())?
+                {
                     let series = series?;
                     self.limits.check()?;
                     samples.read(&series, range.selector.skip_buckets)?;
-                    sink(Input { labels: series.labels(), drop_name: false, samples: &samples })?;
+                    sink(Input {
+                        labels: series.labels(),
+                        drop_name: false,
+                        samples: &samples,
+                    })?;
                 }
                 Ok(())
             }
@@ -181,7 +242,11 @@ impl Evaluator<'_> {
                 for series in &vector.series {
                     self.limits.check()?;
                     samples.read_column(&series.column, inner)?;
-                    sink(Input { labels: &series.labels, drop_name: series.drop_name, samples: &samples })?;
+                    sink(Input {
+                        labels: &series.labels,
+                        drop_name: series.drop_name,
+                        samples: &samples,
+                    })?;
                 }
                 Ok(())
             }
@@ -217,13 +282,19 @@ impl Evaluator<'_> {
                 let n_points = points.len() + n_samples_of(window) - window.values.len();
                 n_samples += n_points;
                 held.grow(n_points)?;
-                let histograms_size: usize = histograms.iter().map(|point| point.histogram.size()).sum();
-                let size = points.len() * size_of::<Point>() + histograms.len() * size_of::<HistogramPoint>();
+                let histograms_size: usize =
+                    histograms.iter().map(|point| point.histogram.size()).sum();
+                let size = points.len() * size_of::<Point>()
+                    + histograms.len() * size_of::<HistogramPoint>();
                 // The capacity of the result may be twice its length.
                 let series_size = MatrixSeries::FIXED_SIZE + size_of::<Arc<MatrixSeries>>();
                 charge.grow(size + histograms_size + input.labels.size() + series_size)?;
                 if !(points.is_empty() && histograms.is_empty()) {
-                    result.push(Arc::new(MatrixSeries { labels: input.labels.clone(), points, histograms }));
+                    result.push(Arc::new(MatrixSeries {
+                        labels: input.labels.clone(),
+                        points,
+                        histograms,
+                    }));
                 }
                 Ok(())
             })
@@ -231,14 +302,23 @@ impl Evaluator<'_> {
         self.sample_stats.add_all(&sample_stats);
         self.sample_stats.add(0, n_samples);
         self.profile.record_time(plan.id, started);
-        self.profile.record_output(plan.id, OutputCount { n_series: result.len(), n_samples });
+        self.profile.record_output(
+            plan.id,
+            OutputCount {
+                n_series: result.len(),
+                n_samples,
+            },
+        );
         Ok(result)
     }
 }
 
 /// Returns the range argument of a function.
 fn range_arg(call: &Call) -> Result<&Plan> {
-    call.args.iter().find(|arg| arg.value_type == ValueType::Matrix).ok_or_else(|| Error::mistyped(ValueType::Matrix))
+    call.args
+        .iter()
+        .find(|arg| arg.value_type == ValueType::Matrix)
+        .ok_or_else(|| Error::mistyped(ValueType::Matrix))
 }
 
 /// Returns `true` if a function uses start timestamps.
@@ -266,15 +346,18 @@ fn reject_extension(arg: &Plan, name: &str) -> Result<()> {
         Some(RangeExtension::Anchored) => ("anchored", ANCHORED),
         Some(RangeExtension::Smoothed) => ("smoothed", SMOOTHED),
     };
-    Err(Error::Execution(format!("{modifier} modifier can only be used with: {functions} - not with {name}")))
+    Err(Error::Execution(format!(
+        "{modifier} modifier can only be used with: {functions} - not with {name}"
+    )))
 }
 
 fn extension_of(arg: &Plan) -> Option<RangeExtension> {
-    arg.range_selector().and_then(|range| range.selector.extension)
+    arg.range_selector()
+        .and_then(|range| range.selector.extension)
 }
 
-/// Returns the position for annotations about a range. For a subquery it is the start of the query: Prometheus loses
-/// the position because it replaces the subquery by its samples.
+/// Returns the position for annotations about a range. For a subquery it is the start of the query:
+/// Prometheus loses the position because it replaces the subquery by its samples.
 fn span_of_range(arg: &Plan) -> Span {
     match arg.kind {
         PlanKind::Subquery(_) => Span::default(),
@@ -283,7 +366,10 @@ fn span_of_range(arg: &Plan) -> Span {
 }
 
 fn points_of(timestamps_ms: &[i64], values: &[f64]) -> Vec<Point> {
-    let point = |(&timestamp_ms, &value)| Point { timestamp_ms, value };
+    let point = |(&timestamp_ms, &value)| Point {
+        timestamp_ms,
+        value,
+    };
     timestamps_ms.iter().zip(values).map(point).collect()
 }
 
@@ -292,13 +378,24 @@ fn extended_points(window: &Window<'_>, extension: RangeExtension) -> Result<Vec
     let is_smoothed = extension == RangeExtension::Smoothed;
     if !window.histograms.is_empty() {
         let modifier = if is_smoothed { "smoothed" } else { "anchored" };
-        return Err(Error::Execution(format!("{modifier} modifier is not supported with histograms")));
+        return Err(Error::Execution(format!(
+            "{modifier} modifier is not supported with histograms"
+        )));
     }
     let Some(Boundaries { left, inner, right }) = boundaries(window, is_smoothed, false) else {
         return Ok(Vec::new());
     };
-    let mut points = vec![Point { timestamp_ms: window.start_ms, value: left.value }];
-    points.extend(points_of(&window.timestamps_ms[inner.clone()], &window.values[inner]));
-    points.push(Point { timestamp_ms: window.end_ms, value: right.value });
+    let mut points = vec![Point {
+        timestamp_ms: window.start_ms,
+        value: left.value,
+    }];
+    points.extend(points_of(
+        &window.timestamps_ms[inner.clone()],
+        &window.values[inner],
+    ));
+    points.push(Point {
+        timestamp_ms: window.end_ms,
+        value: right.value,
+    });
     Ok(points)
 }

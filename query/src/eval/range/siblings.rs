@@ -1,12 +1,12 @@
 //! Siblings: functions over the same range in one query, which one pass over its series computes.
 //!
-//! Example: `max_over_time(x[1h]) - min_over_time(x[1h])`. The first function reads the series, and computes the second
-//! function, its sibling, from the same samples. The result of the sibling is stored until its use. Scans that several
-//! queries share are in `eval/select/shared_scans.rs`.
+//! Example: `max_over_time(x[1h]) - min_over_time(x[1h])`. The first function reads the series, and
+//! computes the second function, its sibling, from the same samples. The result of the sibling is
+//! stored until its use. Scans that several queries share are in `eval/select/shared_scans.rs`.
 //!
 //! Invariants
-//! 1. A sibling that fails or exceeds its limit is dropped, and evaluated separately at its use. Errors, annotations
-//!    and statistics are always those of a separate evaluation.
+//! 1. A sibling that fails or exceeds its limit is dropped, and evaluated separately at its use.
+//!    Errors, annotations and statistics are always those of a separate evaluation.
 //! 2. A function takes part in a scan of siblings at most once.
 
 use super::duplicate_labels::DuplicateLabels;
@@ -34,7 +34,9 @@ impl Sibling<'_> {
 impl<'a> Evaluator<'a> {
     /// Returns the other functions over the range of `source` that are computed in its scan.
     fn scan_siblings(&self, source: &Plan) -> Vec<(usize, &'a Plan)> {
-        let PlanKind::Call(call) = &source.kind else { return Vec::new() };
+        let PlanKind::Call(call) = &source.kind else {
+            return Vec::new();
+        };
         // Only some functions need start timestamps, so their samples are read differently.
         if self.settings.features.use_start_timestamps {
             return Vec::new();
@@ -43,33 +45,70 @@ impl<'a> Evaluator<'a> {
         if self.shared.scanned.contains(&own) {
             return Vec::new();
         }
-        let is_pending = |class| class != own && !self.shared.contains(class) && !self.shared.scanned.contains(&class);
-        let others = self.subexpressions.functions_of_same_range(call).iter().copied();
-        others.filter(|(class, plan)| is_pending(*class) && has_constant_params(plan)).collect()
+        let is_pending = |class| {
+            class != own && !self.shared.contains(class) && !self.shared.scanned.contains(&class)
+        };
+        let others = self
+            .subexpressions
+            .functions_of_same_range(call)
+            .iter()
+            .copied();
+        others
+            .filter(|(class, plan)| is_pending(*class) && has_constant_params(plan))
+            .collect()
     }
 
-    /// Starts the siblings of a function. Returns their evaluations and the receivers of their results.
-    pub(super) fn start_siblings(&mut self, source: &Plan, grid: Grid) -> (Vec<RangeEvaluation<'a>>, Vec<Sibling<'a>>) {
+    /// Starts the siblings of a function. Returns their evaluations and the receivers of their
+    /// results.
+    pub(super) fn start_siblings(
+        &mut self,
+        source: &Plan,
+        grid: Grid,
+    ) -> (Vec<RangeEvaluation<'a>>, Vec<Sibling<'a>>) {
         let plans = self.scan_siblings(source);
-        self.shared.scanned.extend(plans.iter().map(|(class, _)| class));
+        self.shared
+            .scanned
+            .extend(plans.iter().map(|(class, _)| class));
         if !plans.is_empty() {
-            self.shared.scanned.insert(self.subexpressions.uses(source).0);
+            self.shared
+                .scanned
+                .insert(self.subexpressions.uses(source).0);
         }
         // A sibling that cannot be started is evaluated, and fails, at its use.
-        plans.into_iter().filter_map(|(_, plan)| self.start_sibling(plan, grid).transpose()?.ok()).unzip()
+        plans
+            .into_iter()
+            .filter_map(|(_, plan)| self.start_sibling(plan, grid).transpose()?.ok())
+            .unzip()
     }
 
-    fn start_sibling(&mut self, plan: &'a Plan, grid: Grid) -> Result<Option<(RangeEvaluation<'a>, Sibling<'a>)>> {
-        let PlanKind::Call(call) = &plan.kind else { return Ok(None) };
-        let size_max = if self.subexpressions.needs_all_series(plan) { usize::MAX } else { OPTIONAL_RESULT_SIZE_MAX };
+    fn start_sibling(
+        &mut self,
+        plan: &'a Plan,
+        grid: Grid,
+    ) -> Result<Option<(RangeEvaluation<'a>, Sibling<'a>)>> {
+        let PlanKind::Call(call) = &plan.kind else {
+            return Ok(None);
+        };
+        let size_max = if self.subexpressions.needs_all_series(plan) {
+            usize::MAX
+        } else {
+            OPTIONAL_RESULT_SIZE_MAX
+        };
         let evaluation = self.range_evaluation(call, grid)?;
         let materializer = self.materializer_of(plan, size_max, grid.n_steps);
         let duplicates = DuplicateLabels::new(self.limits.ctx.charge());
-        Ok(Some((evaluation, Sibling { duplicates, materializer })))
+        Ok(Some((
+            evaluation,
+            Sibling {
+                duplicates,
+                materializer,
+            },
+        )))
     }
 }
 
-/// Returns `true` if all arguments except the range are constants, so that evaluating them early has no side effects.
+/// Returns `true` if all arguments except the range are constants, so that evaluating them early
+/// has no side effects.
 fn has_constant_params(plan: &Plan) -> bool {
     let is_constant = |arg: &Plan| matches!(arg.kind, PlanKind::Number(_) | PlanKind::Range(_));
     matches!(&plan.kind, PlanKind::Call(Call { args, .. }) if args.iter().all(is_constant))

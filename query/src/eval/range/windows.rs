@@ -20,8 +20,9 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Calls `visit` with each step whose window has samples, in order of time. Also passes the number of floats and
-    /// histograms shared with the window of the previous step, or `None` if the windows are equal.
+    /// Calls `visit` with each step whose window has samples, in order of time. Also passes the
+    /// number of floats and histograms shared with the window of the previous step, or `None` if
+    /// the windows are equal.
     #[inline]
     pub(super) fn slide(
         &self,
@@ -30,7 +31,8 @@ impl Windows {
     ) -> Result<()> {
         let (timestamps_ms, values) = (&samples.floats.timestamps_ms, &samples.floats.values);
         let range_seconds = seconds(self.range_ms);
-        // `decrease` is the index of the last float before `to` that is less than its predecessor, or 0.
+        // `decrease` is the index of the last float before `to` that is less than its predecessor,
+        // or 0.
         let (mut from, mut to, mut decrease) = (0, 0, 0);
         let (mut from_histogram, mut to_histogram) = (0, 0);
         for (step, eval_ms) in self.grid.times_ms().enumerate() {
@@ -48,14 +50,23 @@ impl Windows {
             while from < to && timestamps_ms[from] <= first_ms {
                 from += 1;
             }
-            while samples.histograms.get(to_histogram).is_some_and(|sample| sample.timestamp_ms <= last_ms) {
+            while samples
+                .histograms
+                .get(to_histogram)
+                .is_some_and(|sample| sample.timestamp_ms <= last_ms)
+            {
                 to_histogram += 1;
             }
-            while from_histogram < to_histogram && samples.histograms[from_histogram].timestamp_ms <= first_ms {
+            while from_histogram < to_histogram
+                && samples.histograms[from_histogram].timestamp_ms <= first_ms
+            {
                 from_histogram += 1;
             }
             if from < to || from_histogram < to_histogram {
-                let known = (to_before.saturating_sub(from), to_histogram_before.saturating_sub(from_histogram));
+                let known = (
+                    to_before.saturating_sub(from),
+                    to_histogram_before.saturating_sub(from_histogram),
+                );
                 let n_before = (step == 0 || self.shift.at_ms.is_none()).then_some(known);
                 let window = Window {
                     timestamps_ms: &timestamps_ms[from..to],
@@ -78,13 +89,17 @@ impl Windows {
 
 /// Returns the number of samples in a window. A histogram counts by its size.
 pub(super) fn n_samples_of(window: &Window<'_>) -> usize {
-    let n_histogram_samples: usize = window.histograms.iter().map(|sample| sample.histogram.n_samples()).sum();
+    let n_histogram_samples: usize = window
+        .histograms
+        .iter()
+        .map(|sample| sample.histogram.n_samples())
+        .sum();
     window.values.len() + n_histogram_samples
 }
 
-/// Counts the samples of a window for a step. All samples count as queryable. Samples count as read unless they are
-/// among the first `n_before` floats and histograms, which the previous window has too; if `n_before` is `None`, no
-/// sample counts as read.
+/// Counts the samples of a window for a step. All samples count as queryable. Samples count as read
+/// unless they are among the first `n_before` floats and histograms, which the previous window has
+/// too; if `n_before` is `None`, no sample counts as read.
 pub(super) fn count_window(
     window: &Window<'_>,
     step: usize,
@@ -93,7 +108,9 @@ pub(super) fn count_window(
 ) {
     if sample_stats.is_on() {
         let n_new = n_before.map_or(0, |(floats, histograms)| {
-            let n_histogram_samples = window.histograms[histograms..].iter().map(|sample| sample.histogram.n_samples());
+            let n_histogram_samples = window.histograms[histograms..]
+                .iter()
+                .map(|sample| sample.histogram.n_samples());
             window.values.len() - floats + n_histogram_samples.sum::<usize>()
         });
         sample_stats.add_window(step, n_samples_of(window), n_new);

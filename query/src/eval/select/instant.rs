@@ -35,20 +35,37 @@ impl InstantSelection {
             samples.clear();
             series.read(&mut samples)?;
             if self.field == SampleField::InfoTimestamp && !samples.histograms.is_empty() {
-                let text = format!("this should be an info metric, with float samples: {}", series.labels());
+                let text = format!(
+                    "this should be an info metric, with float samples: {}",
+                    series.labels()
+                );
                 return Err(Error::Execution(text));
             }
             let column = self.column(&samples, limits)?;
             out.sample_stats.add_series();
             out.sample_stats.add_column(&column);
-            out.push(Series { labels: series.labels().clone(), drop_name: false, column })
+            out.push(Series {
+                labels: series.labels().clone(),
+                drop_name: false,
+                column,
+            })
         })
     }
 
     fn column(&self, samples: &SampleColumns, limits: &Limits) -> Result<Column> {
-        let Self { shift, grid, lookback_ms, .. } = *self;
+        let Self {
+            shift,
+            grid,
+            lookback_ms,
+            ..
+        } = *self;
         let mut column = limits.column(grid.n_steps)?;
-        let latest = LatestSamples { samples, shift, grid, lookback_ms };
+        let latest = LatestSamples {
+            samples,
+            shift,
+            grid,
+            lookback_ms,
+        };
         let seconds = |time_ms: i64| time_ms as f64 / 1000.0;
         match self.field {
             // Fast path: a series of floats.
@@ -59,26 +76,35 @@ impl InstantSelection {
             SampleField::Timestamp | SampleField::InfoTimestamp => {
                 latest.each(|step, at| column.set(step, seconds(samples.timestamps_ms[at])));
             }
-            SampleField::StartTimestamp => latest.each(|step, at| column.set(step, seconds(samples.start_ms(at)))),
+            SampleField::StartTimestamp => {
+                latest.each(|step, at| column.set(step, seconds(samples.start_ms(at))))
+            }
         }
         Ok(column)
     }
 }
 
 /// Sets the values of a series that has histograms.
-fn set_values(latest: &LatestSamples<'_>, skip_buckets: bool, column: &mut Column, limits: &Limits) -> Result<()> {
+fn set_values(
+    latest: &LatestSamples<'_>,
+    skip_buckets: bool,
+    column: &mut Column,
+    limits: &Limits,
+) -> Result<()> {
     let mut charge = limits.ctx.charge();
     let read = from_storage::read(latest.samples, skip_buckets, &mut charge)?;
     charge.grow(latest.grid.n_steps * HISTOGRAM_ENTRY_SIZE)?;
-    latest.each(|step, at| match read.binary_search_by_key(&at, |(index, _)| *index as usize) {
-        Ok(found) => column.push_histogram(step, Arc::clone(&read[found].1)),
-        Err(_) => column.set(step, latest.samples.values[at]),
-    });
+    latest.each(
+        |step, at| match read.binary_search_by_key(&at, |(index, _)| *index as usize) {
+            Ok(found) => column.push_histogram(step, Arc::clone(&read[found].1)),
+            Err(_) => column.set(step, latest.samples.values[at]),
+        },
+    );
     Ok(())
 }
 
-/// Finds for each step the latest sample in `(t - lookback, t]`. A step has no sample if the latest one is a staleness
-/// marker.
+/// Finds for each step the latest sample in `(t - lookback, t]`. A step has no sample if the latest
+/// one is a staleness marker.
 struct LatestSamples<'a> {
     samples: &'a SampleColumns,
     shift: Shift,
@@ -90,15 +116,23 @@ impl LatestSamples<'_> {
     /// Calls `found` with each step that has a sample, and with the index of the sample.
     #[inline]
     fn each(&self, mut found: impl FnMut(usize, usize)) {
-        let SampleColumns { timestamps_ms, values, .. } = self.samples;
+        let SampleColumns {
+            timestamps_ms,
+            values,
+            ..
+        } = self.samples;
         let mut after = 0;
         for (step, time_ms) in self.grid.times_ms().enumerate() {
             let time_ms = self.shift.apply(time_ms);
             while timestamps_ms.get(after).is_some_and(|&t| t <= time_ms) {
                 after += 1;
             }
-            let Some(at) = after.checked_sub(1) else { continue };
-            if timestamps_ms[at] > time_ms.saturating_sub(self.lookback_ms) && !is_stale_nan(values[at]) {
+            let Some(at) = after.checked_sub(1) else {
+                continue;
+            };
+            if timestamps_ms[at] > time_ms.saturating_sub(self.lookback_ms)
+                && !is_stale_nan(values[at])
+            {
                 found(step, at);
             }
         }
@@ -113,40 +147,97 @@ mod tests {
 
     fn samples(list: &[(i64, f64)]) -> SampleColumns {
         let mut samples = SampleColumns::default();
-        list.iter().for_each(|&(timestamp_ms, value)| samples.push(Sample { timestamp_ms, value }));
+        list.iter().for_each(|&(timestamp_ms, value)| {
+            samples.push(Sample {
+                timestamp_ms,
+                value,
+            })
+        });
         samples
     }
 
     fn check(list: &[(i64, f64)], shift: Shift, grid: Grid, expect: &[Option<f64>]) {
         let (samples, mut column) = (samples(list), Column::absent(grid.n_steps));
-        let latest = LatestSamples { samples: &samples, shift, grid, lookback_ms: 10 };
+        let latest = LatestSamples {
+            samples: &samples,
+            shift,
+            grid,
+            lookback_ms: 10,
+        };
         latest.each(|step, at| column.set(step, samples.values[at]));
-        assert_eq!((0..grid.n_steps).map(|step| column.get(step)).collect::<Vec<_>>(), expect);
+        assert_eq!(
+            (0..grid.n_steps)
+                .map(|step| column.get(step))
+                .collect::<Vec<_>>(),
+            expect
+        );
     }
 
-    const NOW: Shift = Shift { offset_ms: 0, at_ms: None };
+    const NOW: Shift = Shift {
+        offset_ms: 0,
+        at_ms: None,
+    };
 
     #[test]
     fn a_sample_as_old_as_the_lookback_delta_is_excluded() {
         let grid = Grid::new(0, 30, 5);
-        check(&[(5, 1.0), (20, 2.0)], NOW, grid, &[None, Some(1.0), Some(1.0), None, Some(2.0), Some(2.0), None]);
+        check(
+            &[(5, 1.0), (20, 2.0)],
+            NOW,
+            grid,
+            &[None, Some(1.0), Some(1.0), None, Some(2.0), Some(2.0), None],
+        );
     }
 
     #[test]
     fn only_a_staleness_marker_ends_a_series() {
         let stale = f64::from_bits(STALE_NAN_BITS);
-        check(&[(1, 1.0), (2, stale), (4, 3.0)], NOW, Grid::new(1, 4, 1), &[Some(1.0), None, None, Some(3.0)]);
+        check(
+            &[(1, 1.0), (2, stale), (4, 3.0)],
+            NOW,
+            Grid::new(1, 4, 1),
+            &[Some(1.0), None, None, Some(3.0)],
+        );
         let (samples, mut found) = (samples(&[(1, f64::NAN)]), false);
-        LatestSamples { samples: &samples, shift: NOW, grid: Grid::instant(1), lookback_ms: 10 }
-            .each(|_, _| found = true);
+        LatestSamples {
+            samples: &samples,
+            shift: NOW,
+            grid: Grid::instant(1),
+            lookback_ms: 10,
+        }
+        .each(|_, _| found = true);
         assert!(found);
     }
 
     #[test]
     fn offset_and_at_shift_the_evaluation_time() {
         let list = [(0, 1.0), (10, 2.0)];
-        check(&list, Shift { offset_ms: 5, at_ms: None }, Grid::new(0, 20, 10), &[None, Some(1.0), Some(2.0)]);
-        check(&list, Shift { offset_ms: -10, at_ms: None }, Grid::new(0, 0, 10), &[Some(2.0)]);
-        check(&list, Shift { offset_ms: 1, at_ms: Some(10) }, Grid::new(90, 100, 10), &[Some(1.0), Some(1.0)]);
+        check(
+            &list,
+            Shift {
+                offset_ms: 5,
+                at_ms: None,
+            },
+            Grid::new(0, 20, 10),
+            &[None, Some(1.0), Some(2.0)],
+        );
+        check(
+            &list,
+            Shift {
+                offset_ms: -10,
+                at_ms: None,
+            },
+            Grid::new(0, 0, 10),
+            &[Some(2.0)],
+        );
+        check(
+            &list,
+            Shift {
+                offset_ms: 1,
+                at_ms: Some(10),
+            },
+            Grid::new(90, 100, 10),
+            &[Some(1.0), Some(1.0)],
+        );
     }
 }

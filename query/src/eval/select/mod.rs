@@ -46,17 +46,29 @@ impl Evaluator<'_> {
         sink: Sink<'_>,
     ) -> Result<()> {
         match selector.extension {
-            Some(RangeExtension::Smoothed) => self.each_smoothed(plan, selector, pipeline, grid, sink),
-            // As in Prometheus, an instant selector ignores `anchored`.
-            Some(RangeExtension::Anchored) | None => {
-                self.each_latest(plan.id, selector, selector.shift, SampleField::Value, pipeline, grid, sink)
+            Some(RangeExtension::Smoothed) => {
+                self.each_smoothed(plan, selector, pipeline, grid, sink)
             }
+            // As in Prometheus, an instant selector ignores `anchored`.
+            Some(RangeExtension::Anchored) | None => self.each_latest(
+                plan.id,
+                selector,
+                selector.shift,
+                SampleField::Value,
+                pipeline,
+                grid,
+                sink,
+            ),
         }
     }
 
-    /// Streams for every series and step the latest sample within the lookback delta, unless it is a staleness marker.
-    /// `shift` determines the time at which to look; the selector's own shift determines which samples are read.
-    #[expect(clippy::too_many_arguments, reason = "what to select, which field of it, and where it goes")]
+    /// Streams for every series and step the latest sample within the lookback delta, unless it is
+    /// a staleness marker. `shift` determines the time at which to look; the selector's own shift
+    /// determines which samples are read.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what to select, which field of it, and where it goes"
+    )]
     fn each_latest(
         &mut self,
         id: usize,
@@ -69,19 +81,40 @@ impl Evaluator<'_> {
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
         // A single step whose time is the end of the selection needs only the newest sample.
-        let only_newest = grid.n_steps == 1 && shift == selector.shift && field != SampleField::InfoTimestamp;
-        let hints = SelectHints { only_newest, ..pipeline.hints() };
+        let only_newest =
+            grid.n_steps == 1 && shift == selector.shift && field != SampleField::InfoTimestamp;
+        let hints = SelectHints {
+            only_newest,
+            ..pipeline.hints()
+        };
         let set = self.select(selector, grid, (lookback_ms, 0), hints)?;
-        let batch_len = if only_newest { LATEST_BATCH_SERIES } else { batch_len(grid.n_steps) };
-        let selection = InstantSelection { field, shift, grid, lookback_ms, skip_buckets: selector.skip_buckets };
+        let batch_len = if only_newest {
+            LATEST_BATCH_SERIES
+        } else {
+            batch_len(grid.n_steps)
+        };
+        let selection = InstantSelection {
+            field,
+            shift,
+            grid,
+            lookback_ms,
+            skip_buckets: selector.skip_buckets,
+        };
         let produce = |batch: Vec<varve_tsdb::select::Series>, out: &mut Batch<'_>| {
             selection.produce(&batch, &pipeline.limits, out)
         };
-        self.run(id, pipeline, batches(set, batch_len), produce, |_| Ok(()), sink)
+        self.run(
+            id,
+            pipeline,
+            batches(set, batch_len),
+            produce,
+            |_| Ok(()),
+            sink,
+        )
     }
 
-    /// Selects the samples that the steps may read: from `before_ms` before the first step, excluded, to `after_ms`
-    /// after the last step.
+    /// Selects the samples that the steps may read: from `before_ms` before the first step,
+    /// excluded, to `after_ms` after the last step.
     pub(super) fn select(
         &self,
         selector: &Selector,
@@ -90,8 +123,15 @@ impl Evaluator<'_> {
         hints: SelectHints,
     ) -> Result<Selected> {
         let range = TimeRange {
-            start_ms: selector.shift.apply(grid.start_ms).saturating_sub(before_ms).saturating_add(1),
-            end_ms: selector.shift.apply(grid.last_ms()).saturating_add(after_ms),
+            start_ms: selector
+                .shift
+                .apply(grid.start_ms)
+                .saturating_sub(before_ms)
+                .saturating_add(1),
+            end_ms: selector
+                .shift
+                .apply(grid.last_ms())
+                .saturating_add(after_ms),
         };
         let ctx = &self.limits.ctx;
         // Fast path: no external labels.
@@ -101,25 +141,38 @@ impl Evaluator<'_> {
             {
                 return Ok(shared);
             }
-            return Ok(Selected::Own(Box::new(self.db.select_with(ctx, &selector.matchers, range, hints)?)));
+            return Ok(Selected::Own(Box::new(self.db.select_with(
+                ctx,
+                &selector.matchers,
+                range,
+                hints,
+            )?)));
         }
         let (mut matchers, mut is_selected) = (Vec::with_capacity(selector.matchers.len()), true);
         for matcher in &selector.matchers {
-            match self.external_labels.iter().find(|(name, _)| name == matcher.name()) {
+            match self
+                .external_labels
+                .iter()
+                .find(|(name, _)| name == matcher.name())
+            {
                 Some((_, value)) => is_selected &= matcher.matches_in(ctx, value)?,
                 None => matchers.push(matcher.clone()),
             }
         }
         if !is_selected {
             // No series has two names.
-            matchers = ["a", "b"].map(|name| Matcher::equal(METRIC_NAME, name)).into();
+            matchers = ["a", "b"]
+                .map(|name| Matcher::equal(METRIC_NAME, name))
+                .into();
         }
         let set = self.db.select_with(ctx, &matchers, range, hints)?;
-        Ok(Selected::Own(Box::new(set.with_labels(Arc::clone(&self.external_labels)))))
+        Ok(Selected::Own(Box::new(
+            set.with_labels(Arc::clone(&self.external_labels)),
+        )))
     }
 
-    /// Streams timestamps or start timestamps of the samples of a plain selector, as `timestamp(selector)` does. `id`
-    /// is the expression id of the selector.
+    /// Streams timestamps or start timestamps of the samples of a plain selector, as
+    /// `timestamp(selector)` does. `id` is the expression id of the selector.
     pub(super) fn each_timestamp(
         &mut self,
         id: usize,
@@ -130,7 +183,10 @@ impl Evaluator<'_> {
     ) -> Result<()> {
         // With `@`, Prometheus ignores the offset here but still applies it when selecting samples.
         let shift = match selector.shift.at_ms {
-            Some(_) => Shift { offset_ms: 0, ..selector.shift },
+            Some(_) => Shift {
+                offset_ms: 0,
+                ..selector.shift
+            },
             None => selector.shift,
         };
         let pipeline = self.pipeline(Vec::new(), grid);
@@ -138,8 +194,21 @@ impl Evaluator<'_> {
     }
 
     /// Streams the timestamps of the samples of info series.
-    pub(super) fn each_info(&mut self, selector: &Selector, grid: Grid, sink: Sink<'_>) -> Result<()> {
+    pub(super) fn each_info(
+        &mut self,
+        selector: &Selector,
+        grid: Grid,
+        sink: Sink<'_>,
+    ) -> Result<()> {
         let pipeline = self.pipeline(Vec::new(), grid);
-        self.each_latest(usize::MAX, selector, selector.shift, SampleField::InfoTimestamp, &pipeline, grid, sink)
+        self.each_latest(
+            usize::MAX,
+            selector,
+            selector.shift,
+            SampleField::InfoTimestamp,
+            &pipeline,
+            grid,
+            sink,
+        )
     }
 }

@@ -1,5 +1,5 @@
-//! The samples of one series in the form that range functions read: floats in two columns, histograms in a separate
-//! list.
+//! The samples of one series in the form that range functions read: floats in two columns,
+//! histograms in a separate list.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ use crate::histogram::from_storage;
 pub(in crate::eval) struct RangeSamples {
     /// The floats.
     pub(in crate::eval) floats: SampleColumns,
-    /// Start timestamps of the floats, 0 if unknown. Empty if start timestamps are not read, or if none is known.
+    /// Start timestamps of the floats, 0 if unknown. Empty if start timestamps are not read, or if
+    /// none is known.
     pub(in crate::eval) starts_ms: Vec<i64>,
     /// The histograms, ascending by time.
     pub(in crate::eval) histograms: Vec<HistogramSample>,
@@ -32,21 +33,36 @@ impl RangeSamples {
     /// Creates an empty buffer that charges histograms to `charge`.
     pub(in crate::eval) fn new(charge: Charge, reads_starts: bool) -> Self {
         let (floats, starts_ms, histograms) = (SampleColumns::default(), Vec::new(), Vec::new());
-        Self { floats, starts_ms, reads_starts, histograms, charge }
+        Self {
+            floats,
+            starts_ms,
+            reads_starts,
+            histograms,
+            charge,
+        }
     }
 
     /// Reads a series. With `skip_buckets`, reads histograms without their buckets.
-    pub(in crate::eval) fn read(&mut self, series: &varve_tsdb::select::Series, skip_buckets: bool) -> Result<()> {
+    pub(in crate::eval) fn read(
+        &mut self,
+        series: &varve_tsdb::select::Series,
+        skip_buckets: bool,
+    ) -> Result<()> {
         self.clear();
         series.read(&mut self.floats)?;
         if self.reads_starts && !self.floats.starts_ms.is_empty() {
             self.charge.grow(self.floats.len() * size_of::<i64>())?;
-            self.starts_ms.extend((0..self.floats.len()).map(|at| self.floats.start_ms(at)));
+            self.starts_ms
+                .extend((0..self.floats.len()).map(|at| self.floats.start_ms(at)));
         }
         if !self.floats.histograms.is_empty() {
             self.split_histograms(skip_buckets)?;
         }
-        let SampleColumns { timestamps_ms, values, .. } = &mut self.floats;
+        let SampleColumns {
+            timestamps_ms,
+            values,
+            ..
+        } = &mut self.floats;
         if values.iter().any(|&value| is_stale_nan(value)) {
             let keep = |at: usize| !is_stale_nan(values[at]);
             retain_indexes(timestamps_ms, keep);
@@ -56,27 +72,40 @@ impl RangeSamples {
         Ok(())
     }
 
-    /// Reads the values of a subquery from a column. Clears counter reset hints, because there may be samples between
-    /// the steps.
+    /// Reads the values of a subquery from a column. Clears counter reset hints, because there may
+    /// be samples between the steps.
     pub(in crate::eval) fn read_column(&mut self, column: &Column, grid: Grid) -> Result<()> {
         self.clear();
         let n_floats = column.float_steps().count();
         // The lists may have more capacity, from the series before.
-        self.charge.grow(n_floats.max(self.floats.values.capacity()) * (size_of::<i64>() + size_of::<f64>()))?;
+        self.charge.grow(
+            n_floats.max(self.floats.values.capacity()) * (size_of::<i64>() + size_of::<f64>()),
+        )?;
         self.floats.timestamps_ms.reserve_exact(n_floats);
         self.floats.values.reserve_exact(n_floats);
-        for step in column.float_steps().iter().filter(|&step| !is_stale_nan(column.values[step])) {
+        for step in column
+            .float_steps()
+            .iter()
+            .filter(|&step| !is_stale_nan(column.values[step]))
+        {
             self.floats.timestamps_ms.push(grid.time_ms(step));
             self.floats.values.push(column.values[step]);
         }
         self.reserve_histograms(column.histograms.len())?;
-        for (step, histogram) in column.histograms().filter(|(_, histogram)| !is_stale_nan(histogram.sum)) {
+        for (step, histogram) in column
+            .histograms()
+            .filter(|(_, histogram)| !is_stale_nan(histogram.sum))
+        {
             let mut histogram = Arc::clone(histogram);
             if matches!(histogram.reset_hint, ResetHint::Reset | ResetHint::NoReset) {
                 self.charge.grow(histogram.size())?;
                 Arc::make_mut(&mut histogram).reset_hint = ResetHint::Unknown;
             }
-            self.histograms.push(HistogramSample { timestamp_ms: grid.time_ms(step), start_ms: 0, histogram });
+            self.histograms.push(HistogramSample {
+                timestamp_ms: grid.time_ms(step),
+                start_ms: 0,
+                histogram,
+            });
         }
         Ok(())
     }
@@ -91,7 +120,8 @@ impl RangeSamples {
     /// Charges and allocates a list of `n` histograms.
     fn reserve_histograms(&mut self, n: usize) -> Result<()> {
         // The list may have more capacity, from the series before.
-        self.charge.grow(n.max(self.histograms.capacity()) * size_of::<HistogramSample>())?;
+        self.charge
+            .grow(n.max(self.histograms.capacity()) * size_of::<HistogramSample>())?;
         self.histograms.reserve_exact(n);
         Ok(())
     }
@@ -99,14 +129,30 @@ impl RangeSamples {
     /// Moves the histograms from the columns to their list.
     fn split_histograms(&mut self, skip_buckets: bool) -> Result<()> {
         self.reserve_histograms(self.floats.histograms.len())?;
-        let Self { floats, starts_ms, histograms, charge, .. } = self;
+        let Self {
+            floats,
+            starts_ms,
+            histograms,
+            charge,
+            ..
+        } = self;
         let read = from_storage::read(floats, skip_buckets, charge)?;
-        for (index, histogram) in read.iter().filter(|(_, histogram)| !is_stale_nan(histogram.sum)) {
+        for (index, histogram) in read
+            .iter()
+            .filter(|(_, histogram)| !is_stale_nan(histogram.sum))
+        {
             let timestamp_ms = floats.timestamps_ms[*index as usize];
             let start_ms = starts_ms.get(*index as usize).copied().unwrap_or(0);
-            histograms.push(HistogramSample { timestamp_ms, start_ms, histogram: histogram.clone() });
+            histograms.push(HistogramSample {
+                timestamp_ms,
+                start_ms,
+                histogram: histogram.clone(),
+            });
         }
-        let is_float = |at: usize| read.binary_search_by_key(&at, |(index, _)| *index as usize).is_err();
+        let is_float = |at: usize| {
+            read.binary_search_by_key(&at, |(index, _)| *index as usize)
+                .is_err()
+        };
         retain_indexes(&mut floats.timestamps_ms, is_float);
         retain_indexes(&mut floats.values, is_float);
         retain_indexes(starts_ms, is_float);

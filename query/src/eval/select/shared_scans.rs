@@ -1,13 +1,15 @@
 //! Scans that several instant queries with the same timestamp share: the rules of a group.
 //!
-//! [`ScanPlan`] finds selectors with equal matchers in several expressions, whatever their offsets and ranges. The
-//! series of equal matchers are scanned once, over all times that the queries need. A query reads its part.
+//! [`ScanPlan`] finds selectors with equal matchers in several expressions, whatever their offsets
+//! and ranges. The series of equal matchers are scanned once, over all times that the queries need.
+//! A query reads its part.
 //!
 //! Invariants
-//! 1. A query gets the same samples as from a scan of its own, unless a sample was appended after the shared scan. The
-//!    caller ends scans that read what it appends ([`SharedScans::end`]). Only queries with the same restriction
-//!    ([`QueryContext::restrict`]) share scans.
-//! 2. A shared scan is charged to the context of all queries. If that fails, queries scan on their own.
+//! 1. A query gets the same samples as from a scan of its own, unless a sample was appended after
+//!    the shared scan. The caller ends scans that read what it appends ([`SharedScans::end`]). Only
+//!    queries with the same restriction ([`QueryContext::restrict`]) share scans.
+//! 2. A shared scan is charged to the context of all queries. If that fails, queries scan on their
+//!    own.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -27,7 +29,8 @@ pub struct ScanPlan {
     by_matchers: HashMap<String, PlannedScan>,
 }
 
-/// The scan of equal matchers. Its times are those that the uses need, relative to the time of the query.
+/// The scan of equal matchers. Its times are those that the uses need, relative to the time of the
+/// query.
 #[derive(Debug, Clone)]
 struct PlannedScan {
     matchers: Vec<Matcher>,
@@ -67,7 +70,12 @@ struct Scan {
 #[derive(Debug)]
 pub(in crate::eval) enum Selected {
     Own(Box<SeriesSet>),
-    Shared { series: Arc<[Series]>, next: usize, ctx: QueryContext, range: TimeRange },
+    Shared {
+        series: Arc<[Series]>,
+        next: usize,
+        ctx: QueryContext,
+        range: TimeRange,
+    },
 }
 
 impl ScanPlan {
@@ -78,7 +86,14 @@ impl ScanPlan {
         for expr in exprs {
             // A deep expression, or an expression that cannot be planned, has no scans to share.
             if !deep_stack::is_deep(expr)
-                && let Ok(plan) = plan::build(expr, &QueryTimes { start_ms: 0, end_ms: 0, step_ms: 0 })
+                && let Ok(plan) = plan::build(
+                    expr,
+                    &QueryTimes {
+                        start_ms: 0,
+                        end_ms: 0,
+                        step_ms: 0,
+                    },
+                )
             {
                 found.add(&plan, (0, 0));
             }
@@ -91,14 +106,25 @@ impl ScanPlan {
     fn add(&mut self, plan: &Plan, times: (i64, i64)) {
         match &plan.kind {
             PlanKind::Selector(selector) => self.add_selector(selector, times, None),
-            PlanKind::Range(range) => self.add_selector(&range.selector, times, Some(range.range_ms)),
+            PlanKind::Range(range) => {
+                self.add_selector(&range.selector, times, Some(range.range_ms))
+            }
             PlanKind::Subquery(subquery) if subquery.shift.at_ms.is_some() => {}
             PlanKind::Subquery(subquery) => {
                 let offset_ms = subquery.shift.offset_ms;
-                let start_ms = times.0.saturating_sub(offset_ms).saturating_sub(subquery.range_ms);
-                self.add(&subquery.expr, (start_ms, times.1.saturating_sub(offset_ms)));
+                let start_ms = times
+                    .0
+                    .saturating_sub(offset_ms)
+                    .saturating_sub(subquery.range_ms);
+                self.add(
+                    &subquery.expr,
+                    (start_ms, times.1.saturating_sub(offset_ms)),
+                );
             }
-            _ => plan.children().into_iter().for_each(|child| self.add(child, times)),
+            _ => plan
+                .children()
+                .into_iter()
+                .for_each(|child| self.add(child, times)),
         }
     }
 
@@ -108,34 +134,61 @@ impl ScanPlan {
             return;
         }
         let offset_ms = selector.shift.offset_ms;
-        let (start_ms, end_ms) = (times.0.saturating_sub(offset_ms), times.1.saturating_sub(offset_ms));
+        let (start_ms, end_ms) = (
+            times.0.saturating_sub(offset_ms),
+            times.1.saturating_sub(offset_ms),
+        );
         let matchers = &selector.matchers;
-        let planned = self.by_matchers.entry(key(matchers)).or_insert_with(|| PlannedScan {
-            matchers: matchers.clone(),
-            n_uses: 0,
-            start_ms: i64::MAX,
-            lookback_start_ms: i64::MAX,
-            end_ms: i64::MIN,
-            lookahead_end_ms: i64::MIN,
-            only_newest: true,
-        });
+        let planned = self
+            .by_matchers
+            .entry(key(matchers))
+            .or_insert_with(|| PlannedScan {
+                matchers: matchers.clone(),
+                n_uses: 0,
+                start_ms: i64::MAX,
+                lookback_start_ms: i64::MAX,
+                end_ms: i64::MIN,
+                lookahead_end_ms: i64::MIN,
+                only_newest: true,
+            });
         let looks_back = range_ms.is_none() || selector.extension.is_some();
         let looks_ahead = selector.extension == Some(RangeExtension::Smoothed);
         let is_first_or_same = planned.n_uses == 0 || planned.end_ms == end_ms;
-        planned.only_newest &= range_ms.is_none() && start_ms == end_ms && !looks_ahead && is_first_or_same;
+        planned.only_newest &=
+            range_ms.is_none() && start_ms == end_ms && !looks_ahead && is_first_or_same;
         planned.n_uses += 1;
-        let earliest = if looks_back { &mut planned.lookback_start_ms } else { &mut planned.start_ms };
+        let earliest = if looks_back {
+            &mut planned.lookback_start_ms
+        } else {
+            &mut planned.start_ms
+        };
         *earliest = (*earliest).min(start_ms.saturating_sub(range_ms.unwrap_or(0)));
-        let latest = if looks_ahead { &mut planned.lookahead_end_ms } else { &mut planned.end_ms };
+        let latest = if looks_ahead {
+            &mut planned.lookahead_end_ms
+        } else {
+            &mut planned.end_ms
+        };
         *latest = (*latest).max(end_ms);
     }
 }
 
 impl SharedScans {
-    /// Creates the scans of the queries at `time_ms`. They are charged to `ctx`, whose deadline should be later than
-    /// the deadlines of all queries.
-    pub(crate) fn new(plan: Arc<ScanPlan>, ctx: QueryContext, time_ms: i64, lookback_ms: i64) -> Self {
-        Self { plan, ctx, time_ms, lookback_ms, by_matchers: Mutex::default(), n_scans: AtomicU64::new(0) }
+    /// Creates the scans of the queries at `time_ms`. They are charged to `ctx`, whose deadline
+    /// should be later than the deadlines of all queries.
+    pub(crate) fn new(
+        plan: Arc<ScanPlan>,
+        ctx: QueryContext,
+        time_ms: i64,
+        lookback_ms: i64,
+    ) -> Self {
+        Self {
+            plan,
+            ctx,
+            time_ms,
+            lookback_ms,
+            by_matchers: Mutex::default(),
+            n_scans: AtomicU64::new(0),
+        }
     }
 
     /// Returns the number of selections from the store so far.
@@ -147,10 +200,16 @@ impl SharedScans {
     /// Ends the scans whose selector passes `reads`: later queries scan again.
     pub fn end(&self, reads: impl Fn(&[Matcher]) -> bool) {
         let mut scans = self.by_matchers.lock();
-        scans.retain(|key, _| self.plan.by_matchers.get(key).is_none_or(|planned| !reads(&planned.matchers)));
+        scans.retain(|key, _| {
+            self.plan
+                .by_matchers
+                .get(key)
+                .is_none_or(|planned| !reads(&planned.matchers))
+        });
     }
 
-    /// Returns the series of a selector from a shared scan. Returns `None` if the query must scan on its own.
+    /// Returns the series of a selector from a shared scan. Returns `None` if the query must scan
+    /// on its own.
     pub(in crate::eval) fn select(
         &self,
         db: &Db,
@@ -160,14 +219,29 @@ impl SharedScans {
         only_newest: bool,
     ) -> Option<Selected> {
         let is_same_restriction = key(ctx.restriction()) == key(self.ctx.restriction());
-        let found = if is_same_restriction { self.find(db, selector, range, only_newest) } else { None };
+        let found = if is_same_restriction {
+            self.find(db, selector, range, only_newest)
+        } else {
+            None
+        };
         if found.is_none() {
             self.n_scans.fetch_add(1, Ordering::Relaxed);
         }
-        Some(Selected::Shared { series: found?, next: 0, ctx: ctx.clone(), range })
+        Some(Selected::Shared {
+            series: found?,
+            next: 0,
+            ctx: ctx.clone(),
+            range,
+        })
     }
 
-    fn find(&self, db: &Db, selector: &Selector, range: TimeRange, only_newest: bool) -> Option<Arc<[Series]>> {
+    fn find(
+        &self,
+        db: &Db,
+        selector: &Selector,
+        range: TimeRange,
+        only_newest: bool,
+    ) -> Option<Arc<[Series]>> {
         let key = key(&selector.matchers[..selector.n_written]);
         let planned = self.plan.by_matchers.get(&key)?;
         let whole = planned.at(self.time_ms, self.lookback_ms);
@@ -178,19 +252,31 @@ impl SharedScans {
         }
         let scan = {
             let mut scans = self.by_matchers.lock();
-            let new = || Arc::new(Scan { series: OnceLock::new(), n_uses_left: AtomicUsize::new(planned.n_uses) });
+            let new = || {
+                Arc::new(Scan {
+                    series: OnceLock::new(),
+                    n_uses_left: AtomicUsize::new(planned.n_uses),
+                })
+            };
             let scan = Arc::clone(scans.entry_ref(key.as_str()).or_insert_with(new));
             if scan.n_uses_left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 scans.remove(&key);
             }
             scan
         };
-        scan.series.get_or_init(|| self.scan(db, planned, whole)).clone()
+        scan.series
+            .get_or_init(|| self.scan(db, planned, whole))
+            .clone()
     }
 
     fn scan(&self, db: &Db, planned: &PlannedScan, range: TimeRange) -> Option<Arc<[Series]>> {
-        let hints = SelectHints { only_newest: planned.only_newest, ..SelectHints::default() };
-        let set = db.select_with(&self.ctx, &planned.matchers, range, hints).ok()?;
+        let hints = SelectHints {
+            only_newest: planned.only_newest,
+            ..SelectHints::default()
+        };
+        let set = db
+            .select_with(&self.ctx, &planned.matchers, range, hints)
+            .ok()?;
         let series = set.collect::<Result<Arc<[Series]>, _>>().ok()?;
         self.n_scans.fetch_add(1, Ordering::Relaxed);
         Some(series)
@@ -200,8 +286,12 @@ impl SharedScans {
 impl PlannedScan {
     /// Returns the range of a scan for queries at `time_ms`.
     fn at(&self, time_ms: i64, lookback_ms: i64) -> TimeRange {
-        let start_ms = self.start_ms.min(self.lookback_start_ms.saturating_sub(lookback_ms));
-        let end_ms = self.end_ms.max(self.lookahead_end_ms.saturating_add(lookback_ms));
+        let start_ms = self
+            .start_ms
+            .min(self.lookback_start_ms.saturating_sub(lookback_ms));
+        let end_ms = self
+            .end_ms
+            .max(self.lookahead_end_ms.saturating_add(lookback_ms));
         TimeRange {
             start_ms: time_ms.saturating_add(start_ms).saturating_add(1),
             end_ms: time_ms.saturating_add(end_ms),
@@ -233,7 +323,12 @@ impl Iterator for Selected {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             Self::Own(set) => set.next(),
-            Self::Shared { series, next, ctx, range } => {
+            Self::Shared {
+                series,
+                next,
+                ctx,
+                range,
+            } => {
                 let found = series.get(*next)?;
                 *next += 1;
                 Some(found.within(ctx, *range))
@@ -244,8 +339,14 @@ impl Iterator for Selected {
 
 /// Returns the matchers as a key. Lists of the same matchers, in any order, have equal keys.
 fn key(matchers: &[Matcher]) -> String {
-    let part =
-        |matcher: &Matcher| format!("{:?}{}\0{}", matcher.op(), matcher.name(), matcher.value_bytes().escape_ascii());
+    let part = |matcher: &Matcher| {
+        format!(
+            "{:?}{}\0{}",
+            matcher.op(),
+            matcher.name(),
+            matcher.value_bytes().escape_ascii()
+        )
+    };
     let mut parts: Vec<_> = matchers.iter().map(part).collect();
     parts.sort_unstable();
     parts.join("\n")

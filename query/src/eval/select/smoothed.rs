@@ -41,7 +41,12 @@ impl Evaluator<'_> {
                 }
                 let mut annotations = SeriesAnnotations::default();
                 for (step, time_ms) in grid.times_ms().enumerate() {
-                    match value_at(&samples, selector.shift.apply(time_ms), lookback_ms, &mut annotations) {
+                    match value_at(
+                        &samples,
+                        selector.shift.apply(time_ms),
+                        lookback_ms,
+                        &mut annotations,
+                    ) {
                         Some(SampleValue::Float(value)) => column.set(step, value),
                         Some(SampleValue::Histogram(histogram)) => {
                             charge.grow(histogram.size())?;
@@ -51,14 +56,28 @@ impl Evaluator<'_> {
                     }
                 }
                 let name = series.labels().metric_name();
-                annotations.list.into_iter().for_each(|note| out.annotations.add(note.of_metric(name), plan.span));
+                annotations
+                    .list
+                    .into_iter()
+                    .for_each(|note| out.annotations.add(note.of_metric(name), plan.span));
                 // As in Prometheus, the samples of smoothed selectors are not counted.
                 out.sample_stats.add_series();
-                out.push(Series { labels: series.labels().clone(), drop_name: false, column })?;
+                out.push(Series {
+                    labels: series.labels().clone(),
+                    drop_name: false,
+                    column,
+                })?;
             }
             Ok(())
         };
-        self.run(plan.id, pipeline, batches(set, batch_len(grid.n_steps)), produce, |_| Ok(()), sink)
+        self.run(
+            plan.id,
+            pipeline,
+            batches(set, batch_len(grid.n_steps)),
+            produce,
+            |_| Ok(()),
+            sink,
+        )
     }
 }
 
@@ -74,14 +93,22 @@ fn value_at(
     if samples.histograms.is_empty() {
         return float();
     }
-    let (earliest_ms, latest_ms) = (time_ms.saturating_sub(lookback_ms), time_ms.saturating_add(lookback_ms));
-    let from = samples.histograms.partition_point(|sample| sample.timestamp_ms <= earliest_ms);
-    let to = samples.histograms.partition_point(|sample| sample.timestamp_ms <= latest_ms);
+    let (earliest_ms, latest_ms) = (
+        time_ms.saturating_sub(lookback_ms),
+        time_ms.saturating_add(lookback_ms),
+    );
+    let from = samples
+        .histograms
+        .partition_point(|sample| sample.timestamp_ms <= earliest_ms);
+    let to = samples
+        .histograms
+        .partition_point(|sample| sample.timestamp_ms <= latest_ms);
     if from == to {
         return float();
     }
     let floats = &samples.floats.timestamps_ms;
-    if floats.partition_point(|&t| t <= earliest_ms) != floats.partition_point(|&t| t <= latest_ms) {
+    if floats.partition_point(|&t| t <= earliest_ms) != floats.partition_point(|&t| t <= latest_ms)
+    {
         annotations.add(SeriesAnnotation::MixedFloatsHistograms);
         return None;
     }
@@ -89,8 +116,8 @@ fn value_at(
     Some(SampleValue::Histogram(histogram))
 }
 
-/// Returns the histogram at a time: an exact sample, an interpolation between two samples, or the last sample before
-/// the time.
+/// Returns the histogram at a time: an exact sample, an interpolation between two samples, or the
+/// last sample before the time.
 fn histogram_at(
     samples: &[HistogramSample],
     time_ms: i64,
@@ -112,7 +139,9 @@ fn histogram_at(
         annotations.add(SeriesAnnotation::MixedSchemas);
         return None;
     }
-    let is_counter = [before, after].iter().any(|sample| sample.histogram.reset_hint != ResetHint::Gauge);
+    let is_counter = [before, after]
+        .iter()
+        .any(|sample| sample.histogram.reset_hint != ResetHint::Gauge);
     match interpolate(before, after, time_ms, is_counter, annotations) {
         Ok(histogram) => Some(Arc::new(histogram)),
         Err(MixedSchemas) => {
@@ -122,10 +151,13 @@ fn histogram_at(
     }
 }
 
-/// Returns the float at a time: an exact sample, an interpolation between two samples, or the last sample before the
-/// time.
+/// Returns the float at a time: an exact sample, an interpolation between two samples, or the last
+/// sample before the time.
 fn float_at(samples: &SampleColumns, time_ms: i64, lookback_ms: i64) -> Option<f64> {
-    let (earliest_ms, latest_ms) = (time_ms.saturating_sub(lookback_ms), time_ms.saturating_add(lookback_ms));
+    let (earliest_ms, latest_ms) = (
+        time_ms.saturating_sub(lookback_ms),
+        time_ms.saturating_add(lookback_ms),
+    );
     let from = samples.timestamps_ms.partition_point(|&t| t <= earliest_ms);
     let to = samples.timestamps_ms.partition_point(|&t| t <= latest_ms);
     let (timestamps_ms, values) = (&samples.timestamps_ms[from..to], &samples.values[from..to]);
@@ -150,8 +182,14 @@ mod tests {
     #[test]
     fn smoothed_values_lie_between_samples() {
         let mut list = SampleColumns::default();
-        list.push(Sample { timestamp_ms: 0, value: 0.0 });
-        list.push(Sample { timestamp_ms: 10, value: 10.0 });
+        list.push(Sample {
+            timestamp_ms: 0,
+            value: 0.0,
+        });
+        list.push(Sample {
+            timestamp_ms: 10,
+            value: 10.0,
+        });
         let at = |time_ms| float_at(&list, time_ms, 20);
         assert_eq!(
             [at(-1), at(0), at(4), at(10), at(15), at(30)],

@@ -1,14 +1,16 @@
-//! Streaming: passes series from a source through a pipeline of stages to the operator that consumes them.
+//! Streaming: passes series from a source through a pipeline of stages to the operator that
+//! consumes them.
 //!
-//! A source (a selector or range function) produces series in batches, on all threads. Operators that compute each
-//! series independently, such as `abs` or `* 8`, are stages of the same pipeline and run on the same threads. For an
-//! operator that consumes one series at a time, such as an aggregation, the query holds only a few batches and the
-//! operator's state. Operators that need all series at once (joins, sorts) are pipeline breakers: they materialize the
-//! stream into a vector.
+//! A source (a selector or range function) produces series in batches, on all threads. Operators
+//! that compute each series independently, such as `abs` or `* 8`, are stages of the same pipeline
+//! and run on the same threads. For an operator that consumes one series at a time, such as an
+//! aggregation, the query holds only a few batches and the operator's state. Operators that need
+//! all series at once (joins, sorts) are pipeline breakers: they materialize the stream into a
+//! vector.
 //!
 //! Invariants
-//! 1. Series leave the pipeline in ascending order of their labels in the store, unless [`LabelHint::None`] is
-//!    requested.
+//! 1. Series leave the pipeline in ascending order of their labels in the store, unless
+//!    [`LabelHint::None`] is requested.
 //! 2. A batch is charged until its series have been consumed.
 
 mod materialize;
@@ -32,9 +34,9 @@ use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, PlanKind};
 
 impl Evaluator<'_> {
-    /// Returns the source of an expression, or `None` if its series cannot be streamed. They can be streamed if all
-    /// operators between source and expression compute each series independently, and cannot give the same labels to
-    /// two series.
+    /// Returns the source of an expression, or `None` if its series cannot be streamed. They can be
+    /// streamed if all operators between source and expression compute each series independently,
+    /// and cannot give the same labels to two series.
     pub(super) fn source<'p>(&self, plan: &'p Plan) -> Option<&'p Plan> {
         let mut source = plan;
         while let Some(input) = source.streamed_input() {
@@ -53,17 +55,22 @@ impl Evaluator<'_> {
         }
         let untouched = std::ptr::eq(source, plan) || self.settings.features.delayed_name_removal;
         let is_source = match &source.kind {
-            PlanKind::Selector(selector) => untouched || selector.metric_name().is_some() && !self.has_name_labels(),
+            PlanKind::Selector(selector) => {
+                untouched || selector.metric_name().is_some() && !self.has_name_labels()
+            }
             PlanKind::Call(call) => call.is_over_range() && (untouched || !call.keeps_name()),
             _ => false,
         };
         is_source.then_some(source)
     }
 
-    /// Returns `true` if a range function reads several metrics, whose series may get the same labels without their
-    /// names. As in Prometheus, these are merged if they have no values at the same step.
+    /// Returns `true` if a range function reads several metrics, whose series may get the same
+    /// labels without their names. As in Prometheus, these are merged if they have no values at the
+    /// same step.
     pub(super) fn merges_series(&self, source: &Plan) -> bool {
-        let PlanKind::Call(call) = &source.kind else { return false };
+        let PlanKind::Call(call) = &source.kind else {
+            return false;
+        };
         let is_delayed = self.settings.features.delayed_name_removal;
         let drops_name = call.is_over_range() && !call.keeps_name() && !is_delayed;
         drops_name && (!source.reads_one_metric() || self.has_name_labels())
@@ -78,16 +85,31 @@ impl Evaluator<'_> {
         n_uses: usize,
         sink: Sink<'_>,
     ) -> Result<()> {
-        let source = self.source(plan).ok_or_else(|| Error::mistyped(ValueType::Vector))?;
+        let source = self
+            .source(plan)
+            .ok_or_else(|| Error::mistyped(ValueType::Vector))?;
         let stages = self.stages(plan, source, grid)?;
-        let materialize = self.materialization(source, if std::ptr::eq(source, plan) { n_uses } else { 1 });
+        let materialize = self.materialization(
+            source,
+            if std::ptr::eq(source, plan) {
+                n_uses
+            } else {
+                1
+            },
+        );
         let labels = match materialize {
             None => self.source_labels(source, &stages, hint),
             Some(_) => LabelHint::All,
         };
-        let pipeline = Pipeline { labels, materialize, ..self.pipeline(stages, grid) };
+        let pipeline = Pipeline {
+            labels,
+            materialize,
+            ..self.pipeline(stages, grid)
+        };
         match &source.kind {
-            PlanKind::Selector(selector) => self.each_selected(source, selector, &pipeline, grid, sink),
+            PlanKind::Selector(selector) => {
+                self.each_selected(source, selector, &pipeline, grid, sink)
+            }
             PlanKind::Call(call) => self.each_over_range(source, call, pipeline, grid, sink),
             _ => Err(Error::mistyped(ValueType::Vector)),
         }
@@ -98,9 +120,16 @@ impl Evaluator<'_> {
         self.materialize_with_labels(plan, grid, &LabelHint::All)
     }
 
-    fn materialize_with_labels(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
+    fn materialize_with_labels(
+        &mut self,
+        plan: &Plan,
+        grid: Grid,
+        hint: &LabelHint,
+    ) -> Result<Vector> {
         let mut vector = self.limits.vector();
-        self.stream(plan, grid, hint, usize::MAX, &mut |series| vector.push(series))?;
+        self.stream(plan, grid, hint, usize::MAX, &mut |series| {
+            vector.push(series)
+        })?;
         if self.merges_series(plan) {
             vector.merge_same_labels()?;
         }
@@ -108,7 +137,12 @@ impl Evaluator<'_> {
     }
 
     /// Collects the series of an expression that has a source, with only the labels in `hint`.
-    pub(super) fn narrow_vector(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
+    pub(super) fn narrow_vector(
+        &mut self,
+        plan: &Plan,
+        grid: Grid,
+        hint: &LabelHint,
+    ) -> Result<Vector> {
         self.limits.check()?;
         self.profiled(plan, |evaluator| match grid.n_steps {
             0 => Ok(evaluator.limits.vector()),
@@ -121,8 +155,11 @@ impl Evaluator<'_> {
         if self.source(plan).is_some() {
             return self.materialize(plan, grid);
         }
-        let input = plan.streamed_input().ok_or_else(|| Error::mistyped(ValueType::Vector))?;
-        // Operands are evaluated from left to right, because the last position of equal annotations is reported.
+        let input = plan
+            .streamed_input()
+            .ok_or_else(|| Error::mistyped(ValueType::Vector))?;
+        // Operands are evaluated from left to right, because the last position of equal annotations
+        // is reported.
         let (vector, stages) = if begins_with_scalar(plan) {
             let stages = self.own_stages(plan, grid)?;
             (self.vector(input, grid)?, stages)
@@ -130,7 +167,9 @@ impl Evaluator<'_> {
             let vector = self.vector(input, grid)?;
             (vector, self.own_stages(plan, grid)?)
         };
-        stages.iter().try_fold(vector, |vector, stage| self.apply_stage(vector, stage))
+        stages
+            .iter()
+            .try_fold(vector, |vector, stage| self.apply_stage(vector, stage))
     }
 
     /// Applies a stage to all series of a vector, and merges series whose labels become equal.
@@ -151,11 +190,18 @@ impl Evaluator<'_> {
     /// Charges a vector again if it has histograms, because their size may have changed.
     fn recharged(&self, vector: Vector) -> Result<Vector> {
         // Fast path: the size of floats is unchanged.
-        if vector.series.iter().all(|series| series.column.histograms.is_empty()) {
+        if vector
+            .series
+            .iter()
+            .all(|series| series.column.histograms.is_empty())
+        {
             return Ok(vector);
         }
         let mut out = self.limits.vector();
-        vector.series.into_iter().try_for_each(|series| out.push(series))?;
+        vector
+            .series
+            .into_iter()
+            .try_for_each(|series| out.push(series))?;
         Ok(out)
     }
 
@@ -163,7 +209,9 @@ impl Evaluator<'_> {
     fn stages<'p>(&mut self, plan: &'p Plan, source: &Plan, grid: Grid) -> Result<Vec<Stage<'p>>> {
         let (mut stages, mut at) = (Vec::new(), plan);
         while !std::ptr::eq(at, source) {
-            let Some(input) = at.streamed_input() else { break };
+            let Some(input) = at.streamed_input() else {
+                break;
+            };
             let mut own = self.own_stages(at, grid)?;
             own.append(&mut stages);
             (stages, at) = (own, input);
@@ -175,17 +223,30 @@ impl Evaluator<'_> {
     fn own_stages<'p>(&mut self, plan: &'p Plan, grid: Grid) -> Result<Vec<Stage<'p>>> {
         let id = plan.id;
         match &plan.kind {
-            PlanKind::Sign(UnaryOp::Minus, _) => Ok(vec![Stage { id, kind: StageKind::Negate }]),
-            PlanKind::Call(call) => {
-                Ok(self.call_stage(call, grid)?.map(|kind| Stage { id, kind }).into_iter().collect())
-            }
+            PlanKind::Sign(UnaryOp::Minus, _) => Ok(vec![Stage {
+                id,
+                kind: StageKind::Negate,
+            }]),
+            PlanKind::Call(call) => Ok(self
+                .call_stage(call, grid)?
+                .map(|kind| Stage { id, kind })
+                .into_iter()
+                .collect()),
             PlanKind::Chain(chain) => {
                 let swapped = chain.first.value_type == ValueType::Scalar;
                 let mut stages = Vec::with_capacity(chain.links.len());
                 for (at, link) in chain.links.iter().enumerate() {
                     let swapped = swapped && at == 0;
-                    let scalar = self.scalar(if swapped { &chain.first } else { &link.rhs }, grid)?;
-                    stages.push(Stage { id, kind: StageKind::WithScalar { link, scalar, swapped } });
+                    let scalar =
+                        self.scalar(if swapped { &chain.first } else { &link.rhs }, grid)?;
+                    stages.push(Stage {
+                        id,
+                        kind: StageKind::WithScalar {
+                            link,
+                            scalar,
+                            swapped,
+                        },
+                    });
                 }
                 Ok(stages)
             }
@@ -207,38 +268,44 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Returns the labels that a source must read if its consumer needs the labels in `hint`: all labels, if series may
-    /// be distinct only by other labels.
+    /// Returns the labels that a source must read if its consumer needs the labels in `hint`: all
+    /// labels, if series may be distinct only by other labels.
     fn source_labels(&self, source: &Plan, stages: &[Stage<'_>], hint: &LabelHint) -> LabelHint {
-        let has_one_name = !self.settings.features.delayed_name_removal && source.reads_one_metric();
+        let has_one_name =
+            !self.settings.features.delayed_name_removal && source.reads_one_metric();
         let drops_name = stages.iter().any(Stage::drops_name);
-        let is_plain =
-            stages.is_empty() && matches!(&source.kind, PlanKind::Selector(selector) if selector.extension.is_none());
+        let is_plain = stages.is_empty()
+            && matches!(&source.kind, PlanKind::Selector(selector) if selector.extension.is_none());
         let (keeps_names, needs_name) = match &source.kind {
-            PlanKind::Selector(selector) => (!drops_name, !drops_name || selector.extension.is_some()),
+            PlanKind::Selector(selector) => {
+                (!drops_name, !drops_name || selector.extension.is_some())
+            }
             PlanKind::Call(call) => (false, call.keeps_name() && !drops_name),
             _ => (false, true),
         };
         match hint {
             _ if !(keeps_names || has_one_name) || self.has_name_labels() => LabelHint::All,
             // Annotations are in the order of the series.
-            LabelHint::None if !is_plain && needs_name => LabelHint::With(vec![METRIC_NAME.to_owned()]),
+            LabelHint::None if !is_plain && needs_name => {
+                LabelHint::With(vec![METRIC_NAME.to_owned()])
+            }
             LabelHint::None if !is_plain => LabelHint::With(Vec::new()),
             hint if needs_name => hint.clone(),
             hint => without_metric_name(hint),
         }
     }
 
-    /// Returns `true` if no other expression shares the result of `plan`, and all its series have the same metric name.
-    /// Its series are then distinct even if only some labels are read.
+    /// Returns `true` if no other expression shares the result of `plan`, and all its series have
+    /// the same metric name. Its series are then distinct even if only some labels are read.
     pub(super) fn reads_one_metric(&self, plan: &Plan) -> bool {
-        let is_plain = !self.settings.features.delayed_name_removal && self.subexpressions.uses(plan).1 <= 1;
+        let is_plain =
+            !self.settings.features.delayed_name_removal && self.subexpressions.uses(plan).1 <= 1;
         is_plain && self.source(plan).is_some_and(Plan::reads_one_metric) && !self.has_name_labels()
     }
 
-    /// Runs a pipeline: computes the series of batches on all threads, and passes them to `sink` in order. `source` is
-    /// the id of the expression that `produce` evaluates. `check` is called with each batch before its series are
-    /// consumed.
+    /// Runs a pipeline: computes the series of batches on all threads, and passes them to `sink` in
+    /// order. `source` is the id of the expression that `produce` evaluates. `check` is called with
+    /// each batch before its series are consumed.
     pub(super) fn run<B: Send>(
         &mut self,
         source: usize,
@@ -250,9 +317,15 @@ impl Evaluator<'_> {
     ) -> Result<()> {
         let workers = self.workers.clone();
         let mut annotations = AnnotationList::default();
-        let mut stage_annotations: Vec<_> = pipeline.stages.iter().map(|_| OperatorAnnotations::default()).collect();
+        let mut stage_annotations: Vec<_> = pipeline
+            .stages
+            .iter()
+            .map(|_| OperatorAnnotations::default())
+            .collect();
         let mut outputs = vec![OutputCount::default(); pipeline.stages.len() + 1];
-        let mut materializer = pipeline.materialize.map(|target| self.materializer(target, pipeline.n_steps));
+        let mut materializer = pipeline
+            .materialize
+            .map(|target| self.materializer(target, pipeline.n_steps));
         let work = |input| {
             pipeline.limits.check()?;
             let mut batch = Batch::new(pipeline)?;
@@ -268,16 +341,28 @@ impl Evaluator<'_> {
             }
             annotations.merge(std::mem::take(&mut batch.annotations));
             self.sample_stats.add_all(&batch.sample_stats);
-            stage_annotations.iter_mut().zip(batch.stage_annotations).for_each(|(all, added)| all.extend(added));
-            outputs.iter_mut().zip(&batch.outputs).for_each(|(all, added)| all.add(*added));
+            stage_annotations
+                .iter_mut()
+                .zip(batch.stage_annotations)
+                .for_each(|(all, added)| all.extend(added));
+            outputs
+                .iter_mut()
+                .zip(&batch.outputs)
+                .for_each(|(all, added)| all.add(*added));
             batch.series.into_iter().try_for_each(&mut *sink)
         })?;
-        materializer.into_iter().for_each(|materializer| self.share_materialized(materializer));
+        materializer
+            .into_iter()
+            .for_each(|materializer| self.share_materialized(materializer));
         annotations.add_to(&mut self.annotations);
-        let ids = [source].into_iter().chain(pipeline.stages.iter().map(|stage| stage.id));
-        ids.zip(outputs).for_each(|(id, output)| self.profile.record_output(id, output));
+        let ids = [source]
+            .into_iter()
+            .chain(pipeline.stages.iter().map(|stage| stage.id));
+        ids.zip(outputs)
+            .for_each(|(id, output)| self.profile.record_output(id, output));
         let annotated_stages = pipeline.stages.iter().zip(stage_annotations);
-        annotated_stages.for_each(|(stage, annotations)| stage.annotate(annotations, &mut self.annotations));
+        annotated_stages
+            .for_each(|(stage, annotations)| stage.annotate(annotations, &mut self.annotations));
         Ok(())
     }
 }
@@ -292,9 +377,19 @@ fn without_metric_name(hint: &LabelHint) -> LabelHint {
     match hint {
         LabelHint::All => LabelHint::All,
         LabelHint::None => LabelHint::None,
-        LabelHint::With(names) => LabelHint::With(names.iter().filter(|name| *name != METRIC_NAME).cloned().collect()),
-        LabelHint::Without(names) => {
-            LabelHint::Without(names.iter().cloned().chain([METRIC_NAME.to_owned()]).collect())
-        }
+        LabelHint::With(names) => LabelHint::With(
+            names
+                .iter()
+                .filter(|name| *name != METRIC_NAME)
+                .cloned()
+                .collect(),
+        ),
+        LabelHint::Without(names) => LabelHint::Without(
+            names
+                .iter()
+                .cloned()
+                .chain([METRIC_NAME.to_owned()])
+                .collect(),
+        ),
     }
 }

@@ -15,7 +15,8 @@ use crate::eval::profile::OutputCount;
 use crate::eval::sample_stats::StepSampleStats;
 use crate::eval::select::Selected;
 
-/// Maximum number of series in a batch. Waking a thread costs as much as computing a few dozen series.
+/// Maximum number of series in a batch. Waking a thread costs as much as computing a few dozen
+/// series.
 const BATCH_SERIES_MAX: usize = 256;
 /// Maximum number of values in a batch of more than one series.
 const BATCH_VALUES_MAX: usize = 1 << 14;
@@ -66,7 +67,11 @@ pub(in crate::eval) struct Pipeline<'p> {
 impl Pipeline<'_> {
     /// Returns the parts of the data that a selection may omit.
     pub(in crate::eval) fn hints(&self) -> SelectHints {
-        SelectHints { only_newest: false, labels: self.labels.clone(), whole_where: &NAME_LABELS }
+        SelectHints {
+            only_newest: false,
+            labels: self.labels.clone(),
+            whole_where: &NAME_LABELS,
+        }
     }
 
     /// Adds a pipeline without stages for each sibling. Their series need all labels.
@@ -115,12 +120,20 @@ impl<'w> Batch<'w> {
             unnamed: SharedSets::default(),
             annotations: AnnotationList::default(),
             sample_stats: pipeline.sample_stats.empty(pipeline.n_steps),
-            stage_annotations: pipeline.stages.iter().map(|_| OperatorAnnotations::default()).collect(),
+            stage_annotations: pipeline
+                .stages
+                .iter()
+                .map(|_| OperatorAnnotations::default())
+                .collect(),
             outputs: vec![OutputCount::default(); pipeline.stages.len() + 1],
             n_pushed: 0,
             source_series: Vec::new(),
             uncharged: 0,
-            siblings: pipeline.siblings.iter().map(|sibling| Self::new(sibling).map(Some)).collect::<Result<_>>()?,
+            siblings: pipeline
+                .siblings
+                .iter()
+                .map(|sibling| Self::new(sibling).map(Some))
+                .collect::<Result<_>>()?,
             charge,
         })
     }
@@ -135,7 +148,11 @@ impl<'w> Batch<'w> {
     }
 
     /// Produces the batch of the `at`-th sibling. A sibling that fails is dropped.
-    pub(in crate::eval) fn produce_sibling(&mut self, at: usize, produce: impl FnOnce(&mut Self) -> Result<()>) {
+    pub(in crate::eval) fn produce_sibling(
+        &mut self,
+        at: usize,
+        produce: impl FnOnce(&mut Self) -> Result<()>,
+    ) {
         if let Some(Some(sibling)) = self.siblings.get_mut(at)
             && produce(sibling).is_err()
         {
@@ -143,8 +160,8 @@ impl<'w> Batch<'w> {
         }
     }
 
-    /// Removes the metric name. Series that shared a label set share one afterwards, so aggregations find their group
-    /// without reading labels.
+    /// Removes the metric name. Series that shared a label set share one afterwards, so
+    /// aggregations find their group without reading labels.
     pub(in crate::eval) fn drop_shared_name(&mut self, series: &mut Series) {
         series.drop_name = true;
         if let Some(unnamed) = self.unnamed.get(&series.labels) {
@@ -158,7 +175,11 @@ impl<'w> Batch<'w> {
 
     /// Takes the unchanged series of the source, with copies of their annotations and statistics.
     pub(super) fn source_output(&mut self) -> (Vec<Series>, AnnotationList, StepSampleStats) {
-        (std::mem::take(&mut self.source_series), self.annotations.clone(), self.sample_stats.clone())
+        (
+            std::mem::take(&mut self.source_series),
+            self.annotations.clone(),
+            self.sample_stats.clone(),
+        )
     }
 
     /// Returns the series, the annotations and the sample statistics.
@@ -168,7 +189,12 @@ impl<'w> Batch<'w> {
 
     /// Passes a series of the source through the stages. Drops the series if it has no values.
     pub(in crate::eval) fn push(&mut self, mut series: Series) -> Result<()> {
-        let Pipeline { stages, limits, delayed, .. } = self.pipeline;
+        let Pipeline {
+            stages,
+            limits,
+            delayed,
+            ..
+        } = self.pipeline;
         self.n_pushed += 1;
         if self.n_pushed.is_multiple_of(SERIES_BETWEEN_PAUSES) {
             scheduler::pause();
@@ -179,7 +205,13 @@ impl<'w> Batch<'w> {
         }
         for (at, stage) in stages.iter().enumerate() {
             self.count_output(at, &series);
-            stage.apply(&mut series, self.n_pushed, &mut self.stage_annotations[at], limits, *delayed)?;
+            stage.apply(
+                &mut series,
+                self.n_pushed,
+                &mut self.stage_annotations[at],
+                limits,
+                *delayed,
+            )?;
             if series.column.present.is_empty() {
                 return Ok(());
             }
@@ -208,7 +240,10 @@ impl<'w> Batch<'w> {
 
     fn count_output(&mut self, at: usize, series: &Series) {
         if self.pipeline.sample_stats.is_on() {
-            self.outputs[at].add(OutputCount { n_series: 1, n_samples: series.column.n_samples() });
+            self.outputs[at].add(OutputCount {
+                n_series: 1,
+                n_samples: series.column.n_samples(),
+            });
         }
     }
 }

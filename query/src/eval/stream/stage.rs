@@ -25,7 +25,11 @@ pub(in crate::eval) enum StageKind<'p> {
     /// Unary minus.
     Negate,
     /// A binary operator with a scalar. The scalar is the left operand if `swapped`.
-    WithScalar { link: &'p Link, scalar: Scalars, swapped: bool },
+    WithScalar {
+        link: &'p Link,
+        scalar: Scalars,
+        swapped: bool,
+    },
 }
 
 impl Stage<'_> {
@@ -38,7 +42,11 @@ impl Stage<'_> {
     }
 
     /// Adds the annotations of the stage to those of the query.
-    pub(super) fn annotate(&self, stage_annotations: OperatorAnnotations, annotations: &mut Annotations) {
+    pub(super) fn annotate(
+        &self,
+        stage_annotations: OperatorAnnotations,
+        annotations: &mut Annotations,
+    ) {
         if let StageKind::WithScalar { link, .. } = &self.kind {
             stage_annotations.add_to(annotations, link.span);
         }
@@ -60,12 +68,27 @@ impl Stage<'_> {
             }
             StageKind::Histograms(f) => {
                 let mut floats = limits.column(series.column.values.len())?;
-                series.column.histograms().for_each(|(step, histogram)| floats.set(step, f(histogram)));
+                series
+                    .column
+                    .histograms()
+                    .for_each(|(step, histogram)| floats.set(step, f(histogram)));
                 series.column = floats;
             }
             StageKind::Negate => negate(&mut series.column),
-            StageKind::WithScalar { link, scalar, swapped } => {
-                with_scalar(link, &mut series.column, scalar, *swapped, order, annotations, limits)?;
+            StageKind::WithScalar {
+                link,
+                scalar,
+                swapped,
+            } => {
+                with_scalar(
+                    link,
+                    &mut series.column,
+                    scalar,
+                    *swapped,
+                    order,
+                    annotations,
+                    limits,
+                )?;
             }
         }
         if self.drops_name() {

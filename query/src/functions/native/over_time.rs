@@ -34,22 +34,44 @@ pub(in super::super) fn last(window: &Window<'_>, _: &mut SeriesAnnotations) -> 
 }
 
 pub(in super::super) fn ts_of_first(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
-    window.merged().next().and_then(|(times, _)| float(times.timestamp_ms as f64 / 1000.0))
+    window
+        .merged()
+        .next()
+        .and_then(|(times, _)| float(times.timestamp_ms as f64 / 1000.0))
 }
 
 pub(in super::super) fn ts_of_last(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
     let last_histogram_ms = window.histograms.last().map(|sample| sample.timestamp_ms);
-    float(window.timestamps_ms.last().copied().max(last_histogram_ms)? as f64 / 1000.0)
+    float(
+        window
+            .timestamps_ms
+            .last()
+            .copied()
+            .max(last_histogram_ms)? as f64
+            / 1000.0,
+    )
 }
 
 pub(in super::super) fn sum(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
     let start = |first: &FloatHistogram| HistogramSum::new(first.clone());
-    combined(window, annotations, start, HistogramSum::add, HistogramSum::finish)
+    combined(
+        window,
+        annotations,
+        start,
+        HistogramSum::add,
+        HistogramSum::finish,
+    )
 }
 
 pub(in super::super) fn avg(window: &Window<'_>, annotations: &mut SeriesAnnotations) -> Value {
     let start = |first: &FloatHistogram| HistogramMean::new(first.clone());
-    combined(window, annotations, start, HistogramMean::add, HistogramMean::finish)
+    combined(
+        window,
+        annotations,
+        start,
+        HistogramMean::add,
+        HistogramMean::finish,
+    )
 }
 
 /// Combines all histograms of a window. Returns `None` for a mix of floats and histograms.
@@ -76,20 +98,33 @@ fn combined<S>(
             }
         }
     }
-    let any = |hint: ResetHint| window.histograms.iter().any(|sample| sample.histogram.reset_hint == hint);
+    let any = |hint: ResetHint| {
+        window
+            .histograms
+            .iter()
+            .any(|sample| sample.histogram.reset_hint == hint)
+    };
     if any(ResetHint::Reset) && any(ResetHint::NoReset) {
-        own.add(SeriesAnnotation::CounterResetCollision(HistogramOperation::Aggregation));
+        own.add(SeriesAnnotation::CounterResetCollision(
+            HistogramOperation::Aggregation,
+        ));
     }
     annotations.extend(own);
     Some(SampleValue::Histogram(Arc::new(finish(state))))
 }
 
 pub(in super::super) fn changes(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
-    float(count_pairs(window, i64::MIN, |(_, before), (_, value)| differ(before, value))?)
+    float(count_pairs(window, i64::MIN, |(_, before), (_, value)| {
+        differ(before, value)
+    })?)
 }
 
 pub(in super::super) fn changes_anchored(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
-    float(count_pairs(window, window.start_ms, |(_, before), (_, value)| differ(before, value))?)
+    float(count_pairs(
+        window,
+        window.start_ms,
+        |(_, before), (_, value)| differ(before, value),
+    )?)
 }
 
 pub(in super::super) fn resets(window: &Window<'_>, _: &mut SeriesAnnotations) -> Value {
@@ -100,14 +135,16 @@ pub(in super::super) fn resets_anchored(window: &Window<'_>, _: &mut SeriesAnnot
     float(count_pairs(window, window.start_ms, is_reset)?)
 }
 
-/// Returns `true` if two values differ. Ignores empty buckets: Prometheus adds some because all histograms of a chunk
-/// have the same buckets.
+/// Returns `true` if two values differ. Ignores empty buckets: Prometheus adds some because all
+/// histograms of a chunk have the same buckets.
 fn differ(before: &SampleValue, value: &SampleValue) -> bool {
     match (before, value) {
         (SampleValue::Float(before), SampleValue::Float(value)) => {
             value != before && !(value.is_nan() && before.is_nan())
         }
-        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => !value.eq_compacted(before),
+        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => {
+            !value.eq_compacted(before)
+        }
         _ => true,
     }
 }
@@ -115,15 +152,21 @@ fn differ(before: &SampleValue, value: &SampleValue) -> bool {
 fn is_reset(before: &Timed, value: &Timed) -> bool {
     let is_value_reset = match (&before.1, &value.1) {
         (SampleValue::Float(before), SampleValue::Float(value)) => value < before,
-        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => value.detect_reset(before),
+        (SampleValue::Histogram(before), SampleValue::Histogram(value)) => {
+            value.detect_reset(before)
+        }
         _ => true,
     };
     is_value_reset || before.0.is_reset_before(value.0)
 }
 
-/// Counts the pairs of adjacent samples for which `counts` returns `true`, from the last sample at or before `start_ms`
-/// on. Returns `None` if there is no later sample.
-fn count_pairs(window: &Window<'_>, start_ms: i64, counts: impl Fn(&Timed, &Timed) -> bool) -> Option<f64> {
+/// Counts the pairs of adjacent samples for which `counts` returns `true`, from the last sample at
+/// or before `start_ms` on. Returns `None` if there is no later sample.
+fn count_pairs(
+    window: &Window<'_>,
+    start_ms: i64,
+    counts: impl Fn(&Timed, &Timed) -> bool,
+) -> Option<f64> {
     let (mut before, mut n_pairs, mut any) = (None, 0.0, false);
     for value in window.merged() {
         if value.0.timestamp_ms > start_ms {

@@ -20,8 +20,8 @@ pub(in super::super) fn idelta(window: &Window<'_>, annotations: &mut SeriesAnno
     last_change(window, false, annotations)
 }
 
-/// Applies `change` to a window of histograms. Returns `None` if the window also has floats, or mixes exponential and
-/// custom buckets.
+/// Applies `change` to a window of histograms. Returns `None` if the window also has floats, or
+/// mixes exponential and custom buckets.
 fn unmixed(
     window: &Window<'_>,
     annotations: &mut SeriesAnnotations,
@@ -40,14 +40,16 @@ fn unmixed(
     }
 }
 
-/// Returns the change from the first to the last histogram, extrapolated to the ends of the range as for floats. A
-/// counter is extrapolated at most back to a count of 0.
+/// Returns the change from the first to the last histogram, extrapolated to the ends of the range
+/// as for floats. A counter is extrapolated at most back to a count of 0.
 pub(in super::super) fn extrapolated(
     window: &Window<'_>,
     kind: RateKind,
     annotations: &mut SeriesAnnotations,
 ) -> Value {
-    unmixed(window, annotations, |annotations| extrapolated_change(window, kind, annotations))
+    unmixed(window, annotations, |annotations| {
+        extrapolated_change(window, kind, annotations)
+    })
 }
 
 fn extrapolated_change(
@@ -55,7 +57,9 @@ fn extrapolated_change(
     kind: RateKind,
     annotations: &mut SeriesAnnotations,
 ) -> Result<Option<FloatHistogram>, MixedSchemas> {
-    let [first, rest @ ..] = window.histograms else { return Ok(None) };
+    let [first, rest @ ..] = window.histograms else {
+        return Ok(None);
+    };
     let last = rest.last().unwrap_or(first);
     let mut between = None;
     if !rest.is_empty() {
@@ -65,7 +69,8 @@ fn extrapolated_change(
         between = Some(change?);
     }
     if kind.is_counter
-        && let Some(factor) = factor_from_start(window, kind, first.times(), last.timestamp_ms, rest.len())
+        && let Some(factor) =
+            factor_from_start(window, kind, first.times(), last.timestamp_ms, rest.len())
     {
         let mut since_start = match between {
             None => FloatHistogram::clone(&first.histogram),
@@ -77,15 +82,23 @@ fn extrapolated_change(
         since_start.multiply(factor);
         return Ok(Some(since_start));
     }
-    let Some(mut change) = between else { return Ok(None) };
+    let Some(mut change) = between else {
+        return Ok(None);
+    };
     let times_ms = (first.timestamp_ms, last.timestamp_ms);
-    let factor = extrapolation(window, kind, times_ms, rest.len(), (first.histogram.count, change.count));
+    let factor = extrapolation(
+        window,
+        kind,
+        times_ms,
+        rest.len(),
+        (first.histogram.count, change.count),
+    );
     change.multiply(factor);
     Ok(Some(change))
 }
 
-/// Returns the difference of the last and the first histogram. For counters, adds the value before each reset between
-/// the two. There must be at least two histograms.
+/// Returns the difference of the last and the first histogram. For counters, adds the value before
+/// each reset between the two. There must be at least two histograms.
 fn change(
     samples: &[HistogramSample],
     is_counter: bool,
@@ -99,18 +112,30 @@ fn change(
     // After a reset, neither the value nor the buckets of the first histogram affect the result.
     let second = &samples[1].histogram;
     let reset_at_once = is_counter && is_reset(&samples[0], &samples[1], first);
-    let start = if reset_at_once { Arc::new(second.without_observations()) } else { Arc::clone(first) };
+    let start = if reset_at_once {
+        Arc::new(second.without_observations())
+    } else {
+        Arc::clone(first)
+    };
     let inner = &samples[1..samples.len() - 1];
-    let others = inner.iter().map(|sample| &sample.histogram).filter(|_| is_counter);
+    let others = inner
+        .iter()
+        .map(|sample| &sample.histogram)
+        .filter(|_| is_counter);
     if last.is_custom() != start.is_custom() {
         return Err(MixedSchemas);
     }
-    if others.clone().any(|other| other.is_custom() != start.is_custom()) {
+    if others
+        .clone()
+        .any(|other| other.is_custom() != start.is_custom())
+    {
         // As in Prometheus, this annotation replaces all others.
         annotations.list.clear();
         return Err(MixedSchemas);
     }
-    let schema = others.map(|other| other.schema()).fold(last.schema().min(start.schema()), i8::min);
+    let schema = others
+        .map(|other| other.schema())
+        .fold(last.schema().min(start.schema()), i8::min);
     let mut change = FloatHistogram::clone(last).in_schema(schema);
     annotations.add_combined(change.subtract(&start)?, Subtraction);
     if is_counter {
@@ -127,7 +152,10 @@ fn change(
             }
             before = &pair[1].histogram;
         }
-    } else if [first, last].iter().any(|histogram| histogram.reset_hint != ResetHint::Gauge) {
+    } else if [first, last]
+        .iter()
+        .any(|histogram| histogram.reset_hint != ResetHint::Gauge)
+    {
         annotations.add(SeriesAnnotation::NotGauge);
     }
     change.reset_hint = ResetHint::Gauge;
@@ -135,13 +163,14 @@ fn change(
     Ok(change)
 }
 
-/// Returns `true` if a counter was reset between two samples. `before` replaces the value of the first sample.
+/// Returns `true` if a counter was reset between two samples. `before` replaces the value of the
+/// first sample.
 fn is_reset(first: &HistogramSample, second: &HistogramSample, before: &FloatHistogram) -> bool {
     first.times().is_reset_before(second.times()) || second.histogram.detect_reset(before)
 }
 
-/// Returns the change between the last two samples. With `is_rate` (`irate`), the series is a counter, and the result
-/// is per second.
+/// Returns the change between the last two samples. With `is_rate` (`irate`), the series is a
+/// counter, and the result is per second.
 fn last_change(window: &Window<'_>, is_rate: bool, annotations: &mut SeriesAnnotations) -> Value {
     let floats = window.timestamps_ms.len().saturating_sub(2);
     let histograms = window.histograms.len().saturating_sub(2);
@@ -153,13 +182,23 @@ fn last_change(window: &Window<'_>, is_rate: bool, annotations: &mut SeriesAnnot
         ..*window
     };
     let merged: Vec<_> = tail.merged().collect();
-    let [.., (before_at, before), (last_at, last)] = &merged[..] else { return None };
+    let [.., (before_at, before), (last_at, last)] = &merged[..] else {
+        return None;
+    };
     let seconds = (last_at.timestamp_ms - before_at.timestamp_ms) as f64 / 1000.0;
     let reset = is_rate && before_at.is_reset_before(*last_at);
     match (before, last) {
         (SampleValue::Float(before), SampleValue::Float(last)) => {
-            let change = if reset { *last } else { instant_change(*before, *last, is_rate) };
-            Some(SampleValue::Float(if is_rate { change / seconds } else { change }))
+            let change = if reset {
+                *last
+            } else {
+                instant_change(*before, *last, is_rate)
+            };
+            Some(SampleValue::Float(if is_rate {
+                change / seconds
+            } else {
+                change
+            }))
         }
         (SampleValue::Histogram(before), SampleValue::Histogram(last)) => {
             let mut change = last_change_of_histograms(before, last, is_rate, reset, annotations)?;
@@ -182,7 +221,10 @@ fn last_change_of_histograms(
     reset: bool,
     annotations: &mut SeriesAnnotations,
 ) -> Option<FloatHistogram> {
-    let n_gauges = [before, last].iter().filter(|histogram| histogram.reset_hint == ResetHint::Gauge).count();
+    let n_gauges = [before, last]
+        .iter()
+        .filter(|histogram| histogram.reset_hint == ResetHint::Gauge)
+        .count();
     if is_rate && n_gauges > 0 {
         annotations.add(SeriesAnnotation::NotCounter);
     }
@@ -204,15 +246,17 @@ fn last_change_of_histograms(
     Some(change)
 }
 
-/// Returns the change between the ends of an `anchored` or `smoothed` range. The values at the ends are derived from
-/// the samples around them.
+/// Returns the change between the ends of an `anchored` or `smoothed` range. The values at the ends
+/// are derived from the samples around them.
 pub(in super::super) fn extended(
     window: &Window<'_>,
     kind: RateKind,
     smoothed: bool,
     annotations: &mut SeriesAnnotations,
 ) -> Value {
-    unmixed(window, annotations, |annotations| extended_change(window, kind, smoothed, annotations))
+    unmixed(window, annotations, |annotations| {
+        extended_change(window, kind, smoothed, annotations)
+    })
 }
 
 fn extended_change(
@@ -221,29 +265,63 @@ fn extended_change(
     smoothed: bool,
     annotations: &mut SeriesAnnotations,
 ) -> Result<Option<FloatHistogram>, MixedSchemas> {
-    let Window { histograms: samples, start_ms, end_ms, .. } = *window;
+    let Window {
+        histograms: samples,
+        start_ms,
+        end_ms,
+        ..
+    } = *window;
     let last = samples.len() - 1;
-    let first = samples[..last].partition_point(|sample| sample.timestamp_ms <= start_ms).saturating_sub(1);
-    let last = if smoothed { samples[..last].partition_point(|sample| sample.timestamp_ms < end_ms) } else { last };
-    if samples[last].timestamp_ms <= start_ms || (smoothed && samples[first].timestamp_ms > end_ms) {
+    let first = samples[..last]
+        .partition_point(|sample| sample.timestamp_ms <= start_ms)
+        .saturating_sub(1);
+    let last = if smoothed {
+        samples[..last].partition_point(|sample| sample.timestamp_ms < end_ms)
+    } else {
+        last
+    };
+    if samples[last].timestamp_ms <= start_ms || (smoothed && samples[first].timestamp_ms > end_ms)
+    {
         return Ok(None);
     }
     check_schemas(&samples[first..=last], kind.is_counter, annotations)?;
     let left = match smoothed && samples[first].timestamp_ms < start_ms {
-        true => interpolate(&samples[first], &samples[first + 1], start_ms, kind.is_counter, annotations)?,
+        true => interpolate(
+            &samples[first],
+            &samples[first + 1],
+            start_ms,
+            kind.is_counter,
+            annotations,
+        )?,
         false => FloatHistogram::clone(&samples[first].histogram),
     };
     let right = match smoothed && last > 0 && samples[last].timestamp_ms > end_ms {
-        true => interpolate(&samples[last - 1], &samples[last], end_ms, kind.is_counter, annotations)?,
+        true => interpolate(
+            &samples[last - 1],
+            &samples[last],
+            end_ms,
+            kind.is_counter,
+            annotations,
+        )?,
         false => FloatHistogram::clone(&samples[last].histogram),
     };
-    if !kind.is_counter && [&left, &right].iter().any(|end| end.reset_hint != ResetHint::Gauge) {
+    if !kind.is_counter
+        && [&left, &right]
+            .iter()
+            .any(|end| end.reset_hint != ResetHint::Gauge)
+    {
         annotations.add(SeriesAnnotation::NotGauge);
     }
     let mut change = right.clone();
     annotations.add_combined(change.subtract(&left)?, Subtraction);
     if kind.is_counter
-        && let Some(lost) = lost_in_resets(window, (first, last), (&left, &right), smoothed, annotations)?
+        && let Some(lost) = lost_in_resets(
+            window,
+            (first, last),
+            (&left, &right),
+            smoothed,
+            annotations,
+        )?
     {
         annotations.add_combined(change.add(&lost)?, Addition);
     }
@@ -271,8 +349,8 @@ fn check_schemas(
     Ok(())
 }
 
-/// Returns the interpolated histogram at a time between two samples. If a counter was reset between the samples, it
-/// starts at 0.
+/// Returns the interpolated histogram at a time between two samples. If a counter was reset between
+/// the samples, it starts at 0.
 pub(crate) fn interpolate(
     from: &HistogramSample,
     to: &HistogramSample,
@@ -287,7 +365,8 @@ pub(crate) fn interpolate(
     if time_ms == to.timestamp_ms {
         return Ok(result);
     }
-    let fraction = (time_ms - from.timestamp_ms) as f64 / (to.timestamp_ms - from.timestamp_ms) as f64;
+    let fraction =
+        (time_ms - from.timestamp_ms) as f64 / (to.timestamp_ms - from.timestamp_ms) as f64;
     if is_counter && to.histogram.detect_reset(&from.histogram) {
         result.multiply(fraction);
         return Ok(result);
@@ -298,8 +377,8 @@ pub(crate) fn interpolate(
     Ok(result)
 }
 
-/// Returns the values before each reset between the ends of the range. `left` and `right` are the values at the ends;
-/// they replace the samples `first` and `last`.
+/// Returns the values before each reset between the ends of the range. `left` and `right` are the
+/// values at the ends; they replace the samples `first` and `last`.
 fn lost_in_resets(
     window: &Window<'_>,
     (first, last): (usize, usize),
@@ -312,7 +391,9 @@ fn lost_in_resets(
     // The interpolation at the left end accounts for a reset right after it.
     if smoothed
         && samples[first].timestamp_ms < window.start_ms
-        && samples[first + 1].histogram.detect_reset(&samples[first].histogram)
+        && samples[first + 1]
+            .histogram
+            .detect_reset(&samples[first].histogram)
     {
         before = &samples[first + 1].histogram;
         from += 1;

@@ -1,10 +1,11 @@
-//! Bit packing: integers of one width, lowest bit first. Eight integers take as many bytes as one has bits.
+//! Bit packing: integers of one width, lowest bit first. Eight integers take as many bytes as one
+//! has bits.
 //!
-//! The width is a constant inside the kernels, so that the compiler unrolls groups of eight and folds all shifts.
+//! The width is a constant inside the kernels, so that the compiler unrolls groups of eight and
+//! folds all shifts.
 
-/// The maximum width of integers that can begin at any bit of a byte and still be loaded in one word. Wider integers
-/// take
-/// [`WIDTH_FULL`] bits.
+/// The maximum width of integers that can begin at any bit of a byte and still be loaded in one
+/// word. Wider integers take [`WIDTH_FULL`] bits.
 pub(super) const WIDTH_MAX: u32 = 56;
 
 /// The width of integers wider than [`WIDTH_MAX`].
@@ -46,7 +47,8 @@ pub(super) fn pack(integers: &[i64], width: u32, dst: &mut Vec<u8>) {
     dst.truncate(end);
 }
 
-/// Unpacks `dst.len()` integers from the front of `src`. Other bytes may follow. Missing bytes count as zero.
+/// Unpacks `dst.len()` integers from the front of `src`. Other bytes may follow. Missing bytes
+/// count as zero.
 pub(super) fn unpack(src: &[u8], width: u32, dst: &mut [i64]) {
     macro_rules! by_width {
         ($($width:literal)*) => {
@@ -100,7 +102,9 @@ fn unpack_group<const WIDTH: usize>(bytes: &[u8], group: &mut [i64; GROUP]) {
     let bytes = &bytes[..WIDTH + WORD_SIZE];
     for (i, integer) in group.iter_mut().enumerate() {
         let bit = i * WIDTH;
-        let word = bytes[bit / 8..bit / 8 + WORD_SIZE].try_into().expect("the range has the size of a word");
+        let word = bytes[bit / 8..bit / 8 + WORD_SIZE]
+            .try_into()
+            .expect("the range has the size of a word");
         *integer = (u64::from_le_bytes(word) >> (bit % 8) & ((1 << WIDTH) - 1)).cast_signed();
     }
 }
@@ -114,7 +118,13 @@ mod tests {
     fn unpack_slowly(src: &[u8], width: u32, n: usize) -> Vec<i64> {
         let bit = |at: usize| u64::from(src.get(at / 8).map_or(0, |byte| byte >> (at % 8) & 1));
         let width = width as usize;
-        (0..n).map(|i| (0..width).fold(0, |sum, b| sum | bit(i * width + b) << b).cast_signed()).collect()
+        (0..n)
+            .map(|i| {
+                (0..width)
+                    .fold(0, |sum, b| sum | bit(i * width + b) << b)
+                    .cast_signed()
+            })
+            .collect()
     }
 
     fn widths() -> impl Strategy<Value = u32> {

@@ -1,5 +1,5 @@
-//! Planner of the patched frame-of-reference encoding (PFOR): base, bit width and number of patches of an integer
-//! column.
+//! Planner of the patched frame-of-reference encoding (PFOR): base, bit width and number of patches
+//! of an integer column.
 //!
 //! Costs are estimated from a histogram of widths; there is no trial encoding.
 
@@ -28,24 +28,40 @@ const PROBES: usize = 16;
 const OUTLIER_SHARE: usize = 8;
 
 impl Plan {
-    /// Returns the cheaper of two plans: with the smallest integer as base, or with the smallest one that is not an
-    /// outlier.
+    /// Returns the cheaper of two plans: with the smallest integer as base, or with the smallest
+    /// one that is not an outlier.
     pub(super) fn new(integers: &[i64]) -> Self {
-        let Some(&min) = integers.iter().min() else { return Self { base: 0, width: 0, n_patches: 0, cost: 0 } };
+        let Some(&min) = integers.iter().min() else {
+            return Self {
+                base: 0,
+                width: 0,
+                n_patches: 0,
+                cost: 0,
+            };
+        };
         let plan = Self::with_base(integers, min);
         match usual_min(integers).filter(|&usual| usual > min && plan.width > 0) {
             // Counter resets are low outliers among the steps of a counter.
-            Some(usual) => std::cmp::min_by_key(plan, Self::with_base(integers, usual), |plan| plan.cost),
+            Some(usual) => {
+                std::cmp::min_by_key(plan, Self::with_base(integers, usual), |plan| plan.cost)
+            }
             None => plan,
         }
     }
 
     fn with_base(integers: &[i64], base: i64) -> Self {
-        let mut widths = Widths { non_negative: [0; 65], negative: [0; 65] };
+        let mut widths = Widths {
+            non_negative: [0; 65],
+            negative: [0; 65],
+        };
         for &integer in integers {
             let residual = integer.wrapping_sub(base);
             let width = 64 - (residual ^ (residual >> 63)).leading_zeros();
-            let counts = if residual >= 0 { &mut widths.non_negative } else { &mut widths.negative };
+            let counts = if residual >= 0 {
+                &mut widths.non_negative
+            } else {
+                &mut widths.negative
+            };
             counts[width as usize] += 1;
         }
         widths.plan(integers.len(), base)
@@ -71,7 +87,12 @@ const PATCH_BIT: usize = BYTE / 7;
 impl Widths {
     fn plan(&self, n: usize, base: i64) -> Plan {
         let mut n_patches = self.negative.iter().sum::<u32>() as usize;
-        let mut best = Plan { base, width: WIDTH_FULL, n_patches: 0, cost: n * BIT * WIDTH_FULL as usize };
+        let mut best = Plan {
+            base,
+            width: WIDTH_FULL,
+            n_patches: 0,
+            cost: n * BIT * WIDTH_FULL as usize,
+        };
         let widest = |counts: &[u32; 65]| counts.iter().rposition(|&count| count > 0).unwrap_or(0);
         // Number of residuals wider than `width`, and their excess bits in total.
         let (mut n_wider, mut excess) = (0, 0);
@@ -81,21 +102,31 @@ impl Widths {
                 n_wider += (self.non_negative[width + 1] + self.negative[width + 1]) as usize;
                 excess += n_wider;
             }
-            let patches = if n_patches > 0 { PATCHES + n_patches * PATCH + excess * PATCH_BIT } else { 0 };
+            let patches = if n_patches > 0 {
+                PATCHES + n_patches * PATCH + excess * PATCH_BIT
+            } else {
+                0
+            };
             // Narrower widths only need more patches.
             if patches >= best.cost {
                 break;
             }
             let cost = n * BIT * width + patches;
             if cost < best.cost && width <= WIDTH_MAX as usize {
-                best = Plan { base, width: width as u32, n_patches, cost };
+                best = Plan {
+                    base,
+                    width: width as u32,
+                    n_patches,
+                    cost,
+                };
             }
         }
         best
     }
 }
 
-/// Estimates from a sample the smallest integer that is not a low outlier. Returns `None` if the arithmetic overflows.
+/// Estimates from a sample the smallest integer that is not a low outlier. Returns `None` if the
+/// arithmetic overflows.
 fn usual_min(integers: &[i64]) -> Option<i64> {
     let mut probes = [0; PROBES];
     let stride = integers.len().div_ceil(PROBES);
@@ -105,8 +136,15 @@ fn usual_min(integers: &[i64]) -> Option<i64> {
     }
     let probes = &mut probes[..n_probes];
     probes.sort_unstable();
-    let (low, high) = (probes[n_probes / OUTLIER_SHARE], probes[n_probes - 1 - n_probes / OUTLIER_SHARE]);
+    let (low, high) = (
+        probes[n_probes / OUTLIER_SHARE],
+        probes[n_probes - 1 - n_probes / OUTLIER_SHARE],
+    );
     let spread = high.checked_sub(low)?;
     let threshold = low.checked_sub(spread.checked_mul(2)?)?;
-    integers.iter().copied().filter(|&integer| integer >= threshold).min()
+    integers
+        .iter()
+        .copied()
+        .filter(|&integer| integer >= threshold)
+        .min()
 }

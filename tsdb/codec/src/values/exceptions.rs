@@ -1,4 +1,5 @@
-//! Exceptions: values that are stored separately from the columns of a row, so that the columns stay narrow.
+//! Exceptions: values that are stored separately from the columns of a row, so that the columns
+//! stay narrow.
 //!
 //! ```text
 //! each     varint: code + 8 * number of values between the exception before (or the start of the row) and this one
@@ -19,7 +20,8 @@ pub(super) struct Exception {
 const CODE_BITS: u32 = 3;
 const CODE_MASK: u64 = (1 << CODE_BITS) - 1;
 
-/// The doubles with codes from 1: the staleness marker, the NaNs of Go and of processors, infinities, minus zero.
+/// The doubles with codes from 1: the staleness marker, the NaNs of Go and of processors,
+/// infinities, minus zero.
 const CODED: [u64; 6] = [
     0x7ff0_0000_0000_0002,
     0x7ff8_0000_0000_0001,
@@ -40,13 +42,19 @@ pub(super) fn split(values: &[f64], regular: &mut Vec<f64>, exceptions: &mut Vec
     regular.clear();
     exceptions.clear();
     // Fast path: no exceptions.
-    if !values.iter().fold(false, |any, &value| any | is_exceptional(value)) {
+    if !values
+        .iter()
+        .fold(false, |any, &value| any | is_exceptional(value))
+    {
         return regular.extend_from_slice(values);
     }
     let mut gap = 0;
     for &value in values {
         if is_exceptional(value) {
-            exceptions.push(Exception { gap, bits: value.to_bits() });
+            exceptions.push(Exception {
+                gap,
+                bits: value.to_bits(),
+            });
             gap = 0;
         } else {
             regular.push(value);
@@ -81,7 +89,12 @@ pub(super) fn take_bits(src: &mut &[u8], code: u8) -> Option<u64> {
 }
 
 /// Appends `regular` with the next `n_exceptions` values of `src` inserted at their positions.
-pub(super) fn merge(src: &mut &[u8], mut regular: &[f64], n_exceptions: usize, dst: &mut Vec<f64>) -> Option<()> {
+pub(super) fn merge(
+    src: &mut &[u8],
+    mut regular: &[f64],
+    n_exceptions: usize,
+    dst: &mut Vec<f64>,
+) -> Option<()> {
     for _ in 0..n_exceptions {
         let head = take_u64(src)?;
         let bits = take_bits(src, (head & CODE_MASK) as u8)?;

@@ -13,7 +13,8 @@
 //! A decimal is m / 10^e, rounded once. Ulps are the steps from the decimal to the actual double.
 //!
 //! Invariants
-//! 1. Decoding restores every bit: the encoder verifies each decimal with the function that decodes it.
+//! 1. Decoding restores every bit: the encoder verifies each decimal with the function that decodes
+//!    it.
 //! 2. A row is decoded from its bytes and its number of values, and ends on a byte.
 //! 3. For any input, decoding appends either exactly that many values or none.
 
@@ -57,7 +58,11 @@ impl ValueEncoder {
     /// # Panics
     /// If there are no values, or more.
     pub fn encode(&mut self, values: &[f64], dst: &mut Vec<u8>) {
-        assert!((1..=ROW_SAMPLES_MAX).contains(&values.len()), "a row has 1 to 960 values, not {}", values.len());
+        assert!(
+            (1..=ROW_SAMPLES_MAX).contains(&values.len()),
+            "a row has 1 to 960 values, not {}",
+            values.len()
+        );
         let first = values[0].to_bits();
         if values.iter().all(|value| value.to_bits() == first) {
             return encode_constant(values[0], dst);
@@ -95,7 +100,11 @@ impl ValueEncoder {
         let rival = dst.len();
         put_tag(BITS, 0, &self.exceptions, dst);
         self.column.clear();
-        self.column.extend(self.regular.iter().map(|value| value.to_bits().cast_signed()));
+        self.column.extend(
+            self.regular
+                .iter()
+                .map(|value| value.to_bits().cast_signed()),
+        );
         self.integers.encode(&self.column, dst);
         if rival > start && dst.len() - rival >= rival - start {
             dst.truncate(rival);
@@ -117,7 +126,11 @@ fn encode_constant(value: f64, dst: &mut Vec<u8>) {
 }
 
 fn put_tag(form: u8, parameter: u8, exceptions: &[Exception], dst: &mut Vec<u8>) {
-    let flag = if exceptions.is_empty() { 0 } else { HAS_EXCEPTIONS };
+    let flag = if exceptions.is_empty() {
+        0
+    } else {
+        HAS_EXCEPTIONS
+    };
     dst.push(form | flag | parameter << PARAMETER_SHIFT);
     if flag != 0 {
         put_u64(dst, exceptions.len() as u64);
@@ -126,7 +139,8 @@ fn put_tag(form: u8, parameter: u8, exceptions: &[Exception], dst: &mut Vec<u8>)
 
 /// Decodes a row of `n` values from the front of `src` and appends them to `dst`.
 ///
-/// Returns `None`, and `dst` is unchanged, if the bytes are not such a row or `n` is not in 1..=[`ROW_SAMPLES_MAX`].
+/// Returns `None`, and `dst` is unchanged, if the bytes are not such a row or `n` is not in
+/// 1..=[`ROW_SAMPLES_MAX`].
 #[must_use]
 pub fn decode_values(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()> {
     if !(1..=ROW_SAMPLES_MAX).contains(&n) {
@@ -154,12 +168,21 @@ fn decode_row(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()> {
             dst.resize(dst.len() + n, value);
         }
         // Fast path: no exceptions.
-        form @ (DECIMALS | DECIMALS_AND_ULPS | BITS) => decode_columns(src, form, parameter, n, dst)?,
+        form @ (DECIMALS | DECIMALS_AND_ULPS | BITS) => {
+            decode_columns(src, form, parameter, n, dst)?
+        }
         form if form & HAS_EXCEPTIONS != 0 => {
-            let n_exceptions =
-                usize::try_from(take_u64(src)?).ok().filter(|n_exceptions| (1..=n).contains(n_exceptions))?;
+            let n_exceptions = usize::try_from(take_u64(src)?)
+                .ok()
+                .filter(|n_exceptions| (1..=n).contains(n_exceptions))?;
             let mut regular = Vec::with_capacity(n - n_exceptions);
-            decode_columns(src, form & FORM_MASK, parameter, n - n_exceptions, &mut regular)?;
+            decode_columns(
+                src,
+                form & FORM_MASK,
+                parameter,
+                n - n_exceptions,
+                &mut regular,
+            )?;
             exceptions::merge(src, &regular, n_exceptions, dst)?;
         }
         _ => return None,
@@ -168,7 +191,13 @@ fn decode_row(src: &mut &[u8], n: usize, dst: &mut Vec<f64>) -> Option<()> {
 }
 
 /// Appends the `n` values in the columns of a form.
-fn decode_columns(src: &mut &[u8], form: u8, parameter: u8, n: usize, dst: &mut Vec<f64>) -> Option<()> {
+fn decode_columns(
+    src: &mut &[u8],
+    form: u8,
+    parameter: u8,
+    n: usize,
+    dst: &mut Vec<f64>,
+) -> Option<()> {
     // Zeroing a buffer of 960 integers costs more than decoding 20 integers.
     match n {
         0..=64 => decode_into(src, form, parameter, &mut [0; 64][..n], dst),
@@ -178,7 +207,13 @@ fn decode_columns(src: &mut &[u8], form: u8, parameter: u8, n: usize, dst: &mut 
     }
 }
 
-fn decode_into(src: &mut &[u8], form: u8, parameter: u8, column: &mut [i64], dst: &mut Vec<f64>) -> Option<()> {
+fn decode_into(
+    src: &mut &[u8],
+    form: u8,
+    parameter: u8,
+    column: &mut [i64],
+    dst: &mut Vec<f64>,
+) -> Option<()> {
     decode_integers(src, column)?;
     match form {
         DECIMALS => Exponent::from_code(parameter).append_doubles(column, dst),
@@ -188,7 +223,11 @@ fn decode_into(src: &mut &[u8], form: u8, parameter: u8, column: &mut [i64], dst
             decode_integers(src, column)?;
             decimal::add_ulps(&mut dst[start..], column);
         }
-        BITS if parameter == 0 => dst.extend(column.iter().map(|&bits| f64::from_bits(bits.cast_unsigned()))),
+        BITS if parameter == 0 => dst.extend(
+            column
+                .iter()
+                .map(|&bits| f64::from_bits(bits.cast_unsigned())),
+        ),
         _ => return None,
     }
     Some(())

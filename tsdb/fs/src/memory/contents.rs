@@ -35,7 +35,12 @@ enum Write {
 impl Contents {
     /// A file whose contents survive a power cut.
     pub(super) fn lasting(data: Vec<u8>, bad: Vec<Range<u64>>) -> Self {
-        Self { synced: data.clone(), data, bad, ..Self::default() }
+        Self {
+            synced: data.clone(),
+            data,
+            bad,
+            ..Self::default()
+        }
     }
 
     pub(super) fn data(&self) -> &[u8] {
@@ -52,7 +57,10 @@ impl Contents {
 
     pub(super) fn append(&mut self, bytes: &[u8]) {
         self.data.extend_from_slice(bytes);
-        self.writes.push(Write::Append { bytes: bytes.to_vec(), doubtful: false });
+        self.writes.push(Write::Append {
+            bytes: bytes.to_vec(),
+            doubtful: false,
+        });
     }
 
     pub(super) fn resize(&mut self, size: usize) {
@@ -83,12 +91,18 @@ impl Contents {
 
     pub(super) fn edit(&mut self, edit: impl FnOnce(&mut Vec<u8>)) {
         edit(&mut self.data);
-        *self = Self::lasting(std::mem::take(&mut self.data), std::mem::take(&mut self.bad));
+        *self = Self::lasting(
+            std::mem::take(&mut self.data),
+            std::mem::take(&mut self.bad),
+        );
     }
 
     /// Fails if a byte of the range is on a bad sector.
     pub(super) fn check_readable(&self, range: Range<u64>) -> io::Result<()> {
-        let hit = self.bad.iter().any(|bad| bad.start < range.end && range.start < bad.end);
+        let hit = self
+            .bad
+            .iter()
+            .any(|bad| bad.start < range.end && range.start < bad.end);
         if hit { Err(broken()) } else { Ok(()) }
     }
 
@@ -126,12 +140,16 @@ impl Contents {
         let piece_size = if rng.one_in(2) { 512 } else { 4096 };
         for range in unsure {
             for piece in range.start / piece_size..range.end.div_ceil(piece_size) {
-                let lost = range.start.max(piece * piece_size)..range.end.min((piece + 1) * piece_size);
+                let lost =
+                    range.start.max(piece * piece_size)..range.end.min((piece + 1) * piece_size);
                 match rng.below(4) {
                     0 => data[lost].fill(0),
-                    1 => data[lost.clone()].iter_mut().zip(lost).for_each(|(byte, at)| {
-                        *byte = self.synced.get(at).copied().unwrap_or(0);
-                    }),
+                    1 => data[lost.clone()]
+                        .iter_mut()
+                        .zip(lost)
+                        .for_each(|(byte, at)| {
+                            *byte = self.synced.get(at).copied().unwrap_or(0);
+                        }),
                     _ => {}
                 }
             }
@@ -157,9 +175,10 @@ impl Write {
     /// Returns a prefix of an append.
     fn cut(&self, rng: &mut Rng) -> Option<Self> {
         match self {
-            Self::Append { bytes, doubtful } => {
-                Some(Self::Append { bytes: bytes[..rng.share_of(bytes.len())].to_vec(), doubtful: *doubtful })
-            }
+            Self::Append { bytes, doubtful } => Some(Self::Append {
+                bytes: bytes[..rng.share_of(bytes.len())].to_vec(),
+                doubtful: *doubtful,
+            }),
             Self::Resize(_) => None,
         }
     }
@@ -167,6 +186,8 @@ impl Write {
 
 /// Clips ranges to the size of the file.
 fn clip(ranges: &mut Vec<Range<usize>>, size: usize) {
-    ranges.iter_mut().for_each(|range| range.end = range.end.min(size));
+    ranges
+        .iter_mut()
+        .for_each(|range| range.end = range.end.min(size));
     ranges.retain(|range| range.start < range.end);
 }

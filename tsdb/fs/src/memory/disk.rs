@@ -36,7 +36,11 @@ pub(super) struct Disk {
 
 #[derive(Debug)]
 pub(super) enum Node {
-    File { contents: Contents, n_links: usize, n_open: usize },
+    File {
+        contents: Contents,
+        n_links: usize,
+        n_open: usize,
+    },
     Dir,
 }
 
@@ -50,7 +54,9 @@ pub(super) struct Change {
 impl Change {
     /// Iterates over the entries that it changes.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.clears.iter().chain(self.sets.iter().map(|(entry, _)| entry))
+        self.clears
+            .iter()
+            .chain(self.sets.iter().map(|(entry, _)| entry))
     }
 
     pub(super) fn apply(&self, entries: &mut Entries) {
@@ -65,7 +71,11 @@ impl Change {
 
 impl Node {
     pub(super) fn file(contents: Contents) -> Self {
-        Self::File { contents, n_links: 0, n_open: 0 }
+        Self::File {
+            contents,
+            n_links: 0,
+            n_open: 0,
+        }
     }
 }
 
@@ -85,7 +95,9 @@ impl Disk {
 
     /// Returns the node at a path.
     pub(super) fn find(&self, path: &Path) -> io::Result<NodeId> {
-        names(path)?.into_iter().try_fold(ROOT, |dir, name| self.lookup(dir, name))
+        names(path)?
+            .into_iter()
+            .try_fold(ROOT, |dir, name| self.lookup(dir, name))
     }
 
     pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
@@ -94,22 +106,30 @@ impl Disk {
         for name in names(path)? {
             dir = match self.lookup(dir, name) {
                 Ok(node) => node,
-                Err(error) if error.kind() == ErrorKind::NotFound => self.run("create directory", path, |disk| {
-                    let made = disk.add(Node::Dir);
-                    disk.change(None, Some(((dir, name.to_owned()), made)));
-                    Ok(made)
-                })?,
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    self.run("create directory", path, |disk| {
+                        let made = disk.add(Node::Dir);
+                        disk.change(None, Some(((dir, name.to_owned()), made)));
+                        Ok(made)
+                    })?
+                }
                 Err(error) => return Err(error),
             };
         }
-        if self.is_dir(dir) { Ok(()) } else { Err(ErrorKind::AlreadyExists.into()) }
+        if self.is_dir(dir) {
+            Ok(())
+        } else {
+            Err(ErrorKind::AlreadyExists.into())
+        }
     }
 
     pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         self.faults.check_alive()?;
         let dir = self.find(dir)?;
         self.check_dir(dir)?;
-        Ok(names_in(&self.entries, dir).map(|(name, _)| name.to_owned()).collect())
+        Ok(names_in(&self.entries, dir)
+            .map(|(name, _)| name.to_owned())
+            .collect())
     }
 
     pub(super) fn create(&mut self, path: &Path) -> io::Result<NodeId> {
@@ -190,13 +210,17 @@ impl Disk {
         })
     }
 
-    /// Makes the changes in a directory durable, and those they depend on: earlier ones of the same names.
+    /// Makes the changes in a directory durable, and those they depend on: earlier ones of the same
+    /// names.
     fn make_last(&mut self, dir: NodeId) {
         let mut needed: HashSet<Entry> = HashSet::new();
         let mut lasting = Vec::new();
         let mut waiting = Vec::new();
         for change in std::mem::take(&mut self.changes).into_iter().rev() {
-            if change.entries().any(|entry| entry.0 == dir || needed.contains(entry)) {
+            if change
+                .entries()
+                .any(|entry| entry.0 == dir || needed.contains(entry))
+            {
                 needed.extend(change.entries().cloned());
                 lasting.push(change);
             } else {
@@ -212,17 +236,29 @@ impl Disk {
 
     /// Removes unreachable files and directories.
     fn sweep(&mut self) {
-        let waiting = self.changes.iter().filter_map(|change| change.sets.as_ref()).map(|(_, node)| node);
-        let mut used: BTreeSet<_> = waiting.chain(self.entries.values()).chain(self.synced.values()).copied().collect();
+        let waiting = self
+            .changes
+            .iter()
+            .filter_map(|change| change.sets.as_ref())
+            .map(|(_, node)| node);
+        let mut used: BTreeSet<_> = waiting
+            .chain(self.entries.values())
+            .chain(self.synced.values())
+            .copied()
+            .collect();
         used.insert(ROOT);
         let is_open = |node: &Node| matches!(node, Node::File { n_open: 1.., .. });
-        self.nodes.retain(|id, node| used.contains(id) || is_open(node));
+        self.nodes
+            .retain(|id, node| used.contains(id) || is_open(node));
     }
 
     /// Makes a change, which is not durable yet.
     fn change(&mut self, clears: Option<Entry>, sets: Option<(Entry, NodeId)>) {
         let change = Change { clears, sets };
-        let gone: Vec<_> = change.entries().filter_map(|entry| self.entries.get(entry).copied()).collect();
+        let gone: Vec<_> = change
+            .entries()
+            .filter_map(|entry| self.entries.get(entry).copied())
+            .collect();
         change.apply(&mut self.entries);
         if let Some((_, node)) = &change.sets {
             self.add_links(*node, 1);
@@ -233,7 +269,9 @@ impl Disk {
 
     fn add_links(&mut self, node: NodeId, n: isize) {
         if let Some(Node::File { n_links, .. }) = self.nodes.get_mut(&node) {
-            *n_links = n_links.checked_add_signed(n).expect("each link is counted once");
+            *n_links = n_links
+                .checked_add_signed(n)
+                .expect("each link is counted once");
             if n < 0 {
                 self.give_room_of(node);
             }
@@ -256,7 +294,10 @@ impl Disk {
 
     fn lookup(&self, dir: NodeId, name: &str) -> io::Result<NodeId> {
         self.check_dir(dir)?;
-        self.entries.get(&(dir, name.to_owned())).copied().ok_or_else(|| ErrorKind::NotFound.into())
+        self.entries
+            .get(&(dir, name.to_owned()))
+            .copied()
+            .ok_or_else(|| ErrorKind::NotFound.into())
     }
 
     fn is_dir(&self, node: NodeId) -> bool {
@@ -264,7 +305,11 @@ impl Disk {
     }
 
     fn check_dir(&self, node: NodeId) -> io::Result<()> {
-        if self.is_dir(node) { Ok(()) } else { Err(ErrorKind::NotADirectory.into()) }
+        if self.is_dir(node) {
+            Ok(())
+        } else {
+            Err(ErrorKind::NotADirectory.into())
+        }
     }
 
     fn check_empty(&self, node: NodeId) -> io::Result<()> {
@@ -287,7 +332,9 @@ impl Disk {
     fn entry(&self, path: &Path) -> io::Result<Entry> {
         let names = names(path)?;
         let (name, above) = names.split_last().ok_or(ErrorKind::InvalidInput)?;
-        let dir = above.iter().try_fold(ROOT, |dir, name| self.lookup(dir, name))?;
+        let dir = above
+            .iter()
+            .try_fold(ROOT, |dir, name| self.lookup(dir, name))?;
         self.check_dir(dir)?;
         Ok((dir, (*name).to_owned()))
     }
@@ -441,7 +488,12 @@ impl Disk {
 
     /// Frees the space of a file without names that is not open.
     fn give_room_of(&mut self, node: NodeId) {
-        if let Some(Node::File { contents, n_links: 0, n_open: 0 }) = self.nodes.get(&node) {
+        if let Some(Node::File {
+            contents,
+            n_links: 0,
+            n_open: 0,
+        }) = self.nodes.get(&node)
+        {
             self.faults.give_room(contents.size());
         }
     }
@@ -450,7 +502,9 @@ impl Disk {
 /// Iterates over the names in a directory, sorted, with their nodes.
 pub(super) fn names_in(entries: &Entries, dir: NodeId) -> impl Iterator<Item = (&str, NodeId)> {
     let from_first = entries.range((dir, String::new())..);
-    from_first.take_while(move |((parent, _), _)| *parent == dir).map(|((_, name), node)| (name.as_str(), *node))
+    from_first
+        .take_while(move |((parent, _), _)| *parent == dir)
+        .map(|((_, name), node)| (name.as_str(), *node))
 }
 
 /// Returns the components of a path.

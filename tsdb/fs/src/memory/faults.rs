@@ -11,10 +11,11 @@ pub enum Fault {
     Fails(io::ErrorKind),
     /// It has no effect, because the process has too many open files.
     OutOfFiles,
-    /// An append writes the first half of its bytes, any other operation completes; then it returns an I/O error.
+    /// An append writes the first half of its bytes, any other operation completes; then it returns
+    /// an I/O error.
     Cut,
-    /// The process dies: an append may still write the first half of its bytes; nothing else happens, and every later
-    /// operation and read fails as well.
+    /// The process dies: an append may still write the first half of its bytes; nothing else
+    /// happens, and every later operation and read fails as well.
     Dies,
 }
 
@@ -26,7 +27,8 @@ pub(super) struct Faults {
     pub(super) sync_fails: bool,
     /// Reads of files whose names begin with this block.
     pub(super) blocked_files: Option<String>,
-    /// Opens of files whose names begin with this fail, because the process has too many open files.
+    /// Opens of files whose names begin with this fail, because the process has too many open
+    /// files.
     pub(super) unopened_files: Option<String>,
     /// By index of the operation.
     pub(super) at: BTreeMap<u64, Fault>,
@@ -51,15 +53,27 @@ impl Faults {
 
     /// Fails if the process has died.
     pub(super) fn check_alive(&self) -> io::Result<()> {
-        if self.dead { Err(io::Error::other("the process has died")) } else { Ok(()) }
+        if self.dead {
+            Err(io::Error::other("the process has died"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Counts an operation and returns its fault.
-    pub(super) fn count(&mut self, operation: &'static str, path: &Path) -> io::Result<Option<Fault>> {
+    pub(super) fn count(
+        &mut self,
+        operation: &'static str,
+        path: &Path,
+    ) -> io::Result<Option<Fault>> {
         self.check_alive()?;
         let fault = self.at.remove(&self.n_operations);
         if let Some(fault) = fault {
-            self.failed = Some(format!("operation {}, {operation} {}: {fault:?}", self.n_operations, path.display()));
+            self.failed = Some(format!(
+                "operation {}, {operation} {}: {fault:?}",
+                self.n_operations,
+                path.display()
+            ));
             self.dead = fault == Fault::Dies;
         }
         self.n_operations += 1;
@@ -74,7 +88,11 @@ impl Faults {
     /// Fails if the file cannot be opened.
     pub(super) fn check_open(&self, path: &Path) -> io::Result<()> {
         self.check_alive()?;
-        if begins_with(path, self.unopened_files.as_deref()) { Err(Fault::OutOfFiles.error()) } else { Ok(()) }
+        if begins_with(path, self.unopened_files.as_deref()) {
+            Err(Fault::OutOfFiles.error())
+        } else {
+            Ok(())
+        }
     }
 
     /// Allocates space for as many of `size` bytes as fit.
@@ -104,7 +122,10 @@ impl Fault {
 
 /// Returns `true` if there is a prefix, and the name of a file begins with it.
 fn begins_with(path: &Path, prefix: Option<&str>) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or_default();
     prefix.is_some_and(|prefix| name.starts_with(prefix))
 }
 

@@ -1,22 +1,26 @@
-//! A disk in memory that fails or blocks on command and loses in a power cut everything a disk may lose.
+//! A disk in memory that fails or blocks on command and loses in a power cut everything a disk may
+//! lose.
 //!
-//! Used by the crash tests of the store. [`MemFs::crash`] returns the disk after a power cut and leaves the original
-//! unchanged, so that one history can be continued with many outcomes. The possible outcomes are all that POSIX allows,
-//! which is more than any real file system does:
+//! Used by the crash tests of the store. [`MemFs::crash`] returns the disk after a power cut and
+//! leaves the original unchanged, so that one history can be continued with many outcomes. The
+//! possible outcomes are all that POSIX allows, which is more than any real file system does:
 //!
-//! 1. *Contents.* Of the writes to a file since its last sync any number may have happened, the last of them in part;
-//!    whole pieces of 512 or 4,096 bytes may be zero or unchanged. Truncating a file is a write. Files are independent:
-//!    a later write to one may survive while an earlier one to another is lost.
-//! 2. *Entries.* Each create, rename, link and unlink in a directory since its last sync may have happened or not,
-//!    independently; only changes of the same name keep their order. The entry of a directory is an entry like others:
-//!    without it everything below is lost. Syncing a file does not sync its entry.
-//! 3. *Renames* are atomic: both names are as before or both as after, also across directories, where the sync of
-//!    either makes the rename durable.
-//! 4. *A failed sync* drops what it was to write: a later successful sync does not bring it to the disk. What a failed
-//!    sync of a directory was to cover waits for the next one.
+//! 1. *Contents.* Of the writes to a file since its last sync any number may have happened, the
+//!    last of them in part; whole pieces of 512 or 4,096 bytes may be zero or unchanged. Truncating
+//!    a file is a write. Files are independent: a later write to one may survive while an earlier
+//!    one to another is lost.
+//! 2. *Entries.* Each create, rename, link and unlink in a directory since its last sync may have
+//!    happened or not, independently; only changes of the same name keep their order. The entry of
+//!    a directory is an entry like others: without it everything below is lost. Syncing a file does
+//!    not sync its entry.
+//! 3. *Renames* are atomic: both names are as before or both as after, also across directories,
+//!    where the sync of either makes the rename durable.
+//! 4. *A failed sync* drops what it was to write: a later successful sync does not bring it to the
+//!    disk. What a failed sync of a directory was to cover waits for the next one.
 //!
-//! Without faults and power cuts it behaves as [`RealFs`](super::RealFs), as a test verifies. It has no `.` and `..`,
-//! no symbolic links and no permissions; relative paths begin at the root, which always exists.
+//! Without faults and power cuts it behaves as [`RealFs`](super::RealFs), as a test verifies. It
+//! has no `.` and `..`, no symbolic links and no permissions; relative paths begin at the root,
+//! which always exists.
 //!
 //! Threads: one lock around everything.
 
@@ -54,7 +58,8 @@ impl MemFs {
         Self::with(Disk::new())
     }
 
-    /// Sets the free space in bytes. Truncating a file, or removing one that is not open, frees space.
+    /// Sets the free space in bytes. Truncating a file, or removing one that is not open, frees
+    /// space.
     pub fn set_room(&self, size: u64) {
         self.disk.lock().faults.room = size;
     }
@@ -64,22 +69,24 @@ impl MemFs {
         self.disk.lock().faults.sync_fails = fails;
     }
 
-    /// Makes positional reads of files whose names begin with `prefix` block until this is called again; with `None`,
-    /// none block. Opening such a file, and reading its size or header, does not block.
+    /// Makes positional reads of files whose names begin with `prefix` block until this is called
+    /// again; with `None`, none block. Opening such a file, and reading its size or header, does
+    /// not block.
     pub fn set_blocked_files(&self, prefix: Option<&str>) {
         self.disk.lock().faults.blocked_files = prefix.map(str::to_owned);
         self.unblocked.notify_all();
     }
 
-    /// Makes opens for reading of files whose names begin with `prefix` fail, because the process has too many open
-    /// files, until this is called again; with `None`, none fail.
+    /// Makes opens for reading of files whose names begin with `prefix` fail, because the process
+    /// has too many open files, until this is called again; with `None`, none fail.
     pub fn set_out_of_files(&self, prefix: Option<&str>) {
         self.disk.lock().faults.unopened_files = prefix.map(str::to_owned);
     }
 
-    /// Makes the operation with an index fail. Operations are creates, appends, truncates, syncs, renames, links and
-    /// removes of files, creates, syncs and removes of directories, counted together from 0. [`Fs::truncate`] counts as
-    /// two, a truncate and a sync; [`Fs::create_dir`] as one per created directory.
+    /// Makes the operation with an index fail. Operations are creates, appends, truncates, syncs,
+    /// renames, links and removes of files, creates, syncs and removes of directories, counted
+    /// together from 0. [`Fs::truncate`] counts as two, a truncate and a sync; [`Fs::create_dir`]
+    /// as one per created directory.
     pub fn fail_at(&self, operation: u64, fault: Fault) {
         self.disk.lock().faults.at.insert(operation, fault);
     }
@@ -96,8 +103,8 @@ impl MemFs {
         self.disk.lock().faults.failed.clone()
     }
 
-    /// Returns the disk after a power cut now: its contents are durable, nothing is open or locked, space is unlimited
-    /// and no fault is set; bad sectors remain.
+    /// Returns the disk after a power cut now: its contents are durable, nothing is open or locked,
+    /// space is unlimited and no fault is set; bad sectors remain.
     #[must_use]
     pub fn crash(&self, cut: PowerCut) -> Self {
         Self::with(self.disk.lock().crash(cut))
@@ -114,8 +121,8 @@ impl MemFs {
         Ok(())
     }
 
-    /// Changes a file that may be open, as a failing disk or an administrator does. No operation is counted; the result
-    /// is durable.
+    /// Changes a file that may be open, as a failing disk or an administrator does. No operation is
+    /// counted; the result is durable.
     ///
     /// # Errors
     /// `NotFound` if the file does not exist.
@@ -127,11 +134,18 @@ impl MemFs {
     }
 
     fn with(disk: Disk) -> Self {
-        Self { disk: Arc::new(Mutex::new(disk)), unblocked: Arc::default() }
+        Self {
+            disk: Arc::new(Mutex::new(disk)),
+            unblocked: Arc::default(),
+        }
     }
 
     fn handle(&self, node: NodeId, path: &Path) -> Arc<MemFile> {
-        Arc::new(MemFile { fs: self.clone(), node, path: path.to_owned() })
+        Arc::new(MemFile {
+            fs: self.clone(),
+            node,
+            path: path.to_owned(),
+        })
     }
 }
 
@@ -193,7 +207,10 @@ impl Fs for MemFs {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {
         let node = self.disk.lock().lock(path)?;
-        Ok(Box::new(MemLock { fs: self.clone(), node }))
+        Ok(Box::new(MemLock {
+            fs: self.clone(),
+            node,
+        }))
     }
 }
 
@@ -228,7 +245,9 @@ impl ReadFile for MemFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let mut disk = self.fs.disk.lock();
         let size = offset.saturating_add(buf.len() as u64);
-        self.fs.unblocked.wait_while(&mut disk, |disk| disk.faults.is_blocked(&self.path, size));
+        self.fs
+            .unblocked
+            .wait_while(&mut disk, |disk| disk.faults.is_blocked(&self.path, size));
         disk.read_at(self.node, buf, offset)
     }
 }

@@ -21,8 +21,16 @@ pub(super) struct Rng {
 
 impl Rng {
     pub(super) fn new(cut: PowerCut) -> Self {
-        let PowerCut::Seeded(seed) = cut else { return Self { state: 0, kept_of_4: 0 } };
-        let mut rng = Self { state: seed, kept_of_4: 0 };
+        let PowerCut::Seeded(seed) = cut else {
+            return Self {
+                state: 0,
+                kept_of_4: 0,
+            };
+        };
+        let mut rng = Self {
+            state: seed,
+            kept_of_4: 0,
+        };
         rng.kept_of_4 = rng.below(5) as u64;
         rng
     }

@@ -22,7 +22,9 @@ fn write(fs: &dyn Fs, name: &str, bytes: &str, synced: bool) -> io::Result<()> {
 }
 
 fn read(fs: &dyn Fs, name: &str) -> Option<String> {
-    fs.read(path(name), 1 << 20).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    fs.read(path(name), 1 << 20)
+        .ok()
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Lists everything below a directory: `name=contents` of files, `name/` of directories.
@@ -31,7 +33,12 @@ fn tree(fs: &dyn Fs, dir: &Path) -> String {
     for name in fs.list(dir).unwrap() {
         let path = dir.join(&name);
         match fs.read(&path, 1 << 20) {
-            Ok(bytes) => write!(text, "{name}={} ", String::from_utf8_lossy(&bytes).replace('\0', "0")).unwrap(),
+            Ok(bytes) => write!(
+                text,
+                "{name}={} ",
+                String::from_utf8_lossy(&bytes).replace('\0', "0")
+            )
+            .unwrap(),
             Err(_) => write!(text, "{name}/ {}", tree(fs, &path)).unwrap(),
         }
     }
@@ -44,9 +51,17 @@ fn outcome(fs: &MemFs, cut: PowerCut) -> String {
 
 /// The possible outcomes of a power cut that the seeds find; includes the extremes.
 fn outcomes(fs: &MemFs) -> BTreeSet<String> {
-    let found: BTreeSet<_> = (0..SEEDS).map(|seed| outcome(fs, PowerCut::Seeded(seed))).collect();
-    assert!(found.contains(&outcome(fs, PowerCut::KeepsAll)), "{found:?}");
-    assert!(found.contains(&outcome(fs, PowerCut::LosesAll)), "{found:?}");
+    let found: BTreeSet<_> = (0..SEEDS)
+        .map(|seed| outcome(fs, PowerCut::Seeded(seed)))
+        .collect();
+    assert!(
+        found.contains(&outcome(fs, PowerCut::KeepsAll)),
+        "{found:?}"
+    );
+    assert!(
+        found.contains(&outcome(fs, PowerCut::LosesAll)),
+        "{found:?}"
+    );
     found
 }
 
@@ -99,14 +114,26 @@ fn unsynced_pieces_in_the_middle_may_be_lost_and_synced_ones_never() {
     file.append(&[b'b'; 9000]).unwrap();
     let (mut holes, mut sizes) = (BTreeSet::new(), BTreeSet::new());
     for seed in 0..300 {
-        let left = fs.crash(PowerCut::Seeded(seed)).read(path("/log"), 1 << 20).unwrap();
+        let left = fs
+            .crash(PowerCut::Seeded(seed))
+            .read(path("/log"), 1 << 20)
+            .unwrap();
         assert!(left[..700].iter().all(|&byte| byte == b'a'), "seed {seed}");
-        assert!(left[700..].iter().all(|&byte| byte == b'b' || byte == 0), "seed {seed}");
+        assert!(
+            left[700..].iter().all(|&byte| byte == b'b' || byte == 0),
+            "seed {seed}"
+        );
         sizes.insert(left.len());
         holes.extend((1..left.len()).filter(|&at| left[at - 1] != 0 && left[at] == 0));
     }
-    assert!(sizes.len() > 50 && sizes.contains(&700) && sizes.contains(&9700), "{sizes:?}");
-    assert!(holes.len() > 10 && holes.iter().all(|at| *at == 700 || at % 512 == 0), "{holes:?}");
+    assert!(
+        sizes.len() > 50 && sizes.contains(&700) && sizes.contains(&9700),
+        "{sizes:?}"
+    );
+    assert!(
+        holes.len() > 10 && holes.iter().all(|at| *at == 700 || at % 512 == 0),
+        "{holes:?}"
+    );
 }
 
 #[test]
@@ -135,18 +162,38 @@ fn an_unsynced_truncation_may_be_undone_and_later_writes_may_survive_in_part() {
     write(&fs, "/log", "abc", true).unwrap();
     fs.sync_dir(path("/")).unwrap();
     fs.truncate(path("/log"), 1).unwrap();
-    assert_eq!(outcomes(&fs), BTreeSet::from(["log=a".to_owned()]), "a truncation through the directory is synced");
+    assert_eq!(
+        outcomes(&fs),
+        BTreeSet::from(["log=a".to_owned()]),
+        "a truncation through the directory is synced"
+    );
 }
 
 #[test]
 fn entries_survive_or_are_lost_independently() {
-    let create_two = |fs: &MemFs| write(fs, "/a", "2", true).and_then(|()| write(fs, "/b", "3", true));
-    check(create_two, &["old=1", "a=2 old=1", "b=3 old=1", "a=2 b=3 old=1"]);
-    check(|fs| create_two(fs).and_then(|()| fs.sync_dir(path("/"))), &["a=2 b=3 old=1"]);
-    check(|fs| fs.remove(path("/old")), &["old=1", ""]);
-    check(|fs| fs.remove(path("/old")).and_then(|()| fs.sync_dir(path("/"))), &[""]);
+    let create_two =
+        |fs: &MemFs| write(fs, "/a", "2", true).and_then(|()| write(fs, "/b", "3", true));
     check(
-        |fs| fs.hard_link(path("/old"), path("/new")).and_then(|()| fs.remove(path("/old"))),
+        create_two,
+        &["old=1", "a=2 old=1", "b=3 old=1", "a=2 b=3 old=1"],
+    );
+    check(
+        |fs| create_two(fs).and_then(|()| fs.sync_dir(path("/"))),
+        &["a=2 b=3 old=1"],
+    );
+    check(|fs| fs.remove(path("/old")), &["old=1", ""]);
+    check(
+        |fs| {
+            fs.remove(path("/old"))
+                .and_then(|()| fs.sync_dir(path("/")))
+        },
+        &[""],
+    );
+    check(
+        |fs| {
+            fs.hard_link(path("/old"), path("/new"))
+                .and_then(|()| fs.remove(path("/old")))
+        },
         &["old=1", "new=1 old=1", "new=1", ""],
     );
 }
@@ -155,15 +202,24 @@ fn entries_survive_or_are_lost_independently() {
 fn a_rename_is_atomic() {
     let rename = |fs: &MemFs| fs.rename(path("/old"), path("/new"));
     check(rename, &["old=1", "new=1"]);
-    check(|fs| rename(fs).and_then(|()| fs.sync_dir(path("/"))), &["new=1"]);
+    check(
+        |fs| rename(fs).and_then(|()| fs.sync_dir(path("/"))),
+        &["new=1"],
+    );
     let replace = |fs: &MemFs| {
         write(fs, "/spare", "2", true)?;
         fs.sync_dir(path("/"))?;
         fs.rename(path("/spare"), path("/old"))
     };
     check(replace, &["old=1 spare=2", "old=2"]);
-    check(|fs| replace(fs).and_then(|()| write(fs, "/spare", "3", true)), &["old=1 spare=2", "old=2", "old=2 spare=3"]);
-    check(|fs| rename(fs).and_then(|()| fs.rename(path("/new"), path("/old"))), &["old=1", "new=1"]);
+    check(
+        |fs| replace(fs).and_then(|()| write(fs, "/spare", "3", true)),
+        &["old=1 spare=2", "old=2", "old=2 spare=3"],
+    );
+    check(
+        |fs| rename(fs).and_then(|()| fs.rename(path("/new"), path("/old"))),
+        &["old=1", "new=1"],
+    );
 }
 
 #[test]
@@ -201,12 +257,20 @@ fn without_the_entry_of_a_directory_everything_below_is_lost() {
         fs.sync_dir(path("/dir/sub"))
     };
     check(fill, &["old=1", "dir/ old=1", "dir/ sub/ a=2 old=1"]);
-    check(|fs| fill(fs).and_then(|()| fs.sync_dir(path("/dir"))), &["old=1", "dir/ sub/ a=2 old=1"]);
-    check(|fs| fill(fs).and_then(|()| fs.sync_dir(path("/"))), &["dir/ old=1", "dir/ sub/ a=2 old=1"]);
+    check(
+        |fs| fill(fs).and_then(|()| fs.sync_dir(path("/dir"))),
+        &["old=1", "dir/ sub/ a=2 old=1"],
+    );
+    check(
+        |fs| fill(fs).and_then(|()| fs.sync_dir(path("/"))),
+        &["dir/ old=1", "dir/ sub/ a=2 old=1"],
+    );
     check(
         |fs| {
             fill(fs)?;
-            ["/", "/dir"].iter().try_for_each(|dir| fs.sync_dir(path(dir)))?;
+            ["/", "/dir"]
+                .iter()
+                .try_for_each(|dir| fs.sync_dir(path(dir)))?;
             fs.remove(path("/dir/sub/a"))?;
             fs.remove_dir(path("/dir/sub"))
         },
@@ -237,7 +301,13 @@ fn bytes_of_a_failed_sync_may_be_lost_whatever_later_syncs_return() {
 
 /// Replaces `/old`, omitting one step.
 fn replace(fs: &dyn Fs, skipped_step: usize) -> io::Result<()> {
-    let step = |number: usize, act: &dyn Fn() -> io::Result<()>| if number == skipped_step { Ok(()) } else { act() };
+    let step = |number: usize, act: &dyn Fn() -> io::Result<()>| {
+        if number == skipped_step {
+            Ok(())
+        } else {
+            act()
+        }
+    };
     step(0, &|| match fs.remove(path("/spare")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
@@ -250,10 +320,15 @@ fn replace(fs: &dyn Fs, skipped_step: usize) -> io::Result<()> {
     step(2, &|| fs.sync_dir(path("/")))
 }
 
-/// Runs the replacement with each failing operation and each kind of fault, cuts the power, and counts wrong outcomes.
+/// Runs the replacement with each failing operation and each kind of fault, cuts the power, and
+/// counts wrong outcomes.
 fn failures_of_replace(skipped_step: usize) -> usize {
     let mut n_wrong = 0;
-    for fault in [Fault::Fails(io::ErrorKind::StorageFull), Fault::Cut, Fault::Dies] {
+    for fault in [
+        Fault::Fails(io::ErrorKind::StorageFull),
+        Fault::Cut,
+        Fault::Dies,
+    ] {
         for at in 0.. {
             let fs = MemFs::new();
             write(&fs, "/old", "old contents", true).unwrap();
@@ -292,7 +367,10 @@ fn a_chosen_operation_fails_and_is_reported() {
     fs.fail_at(4, Fault::Cut);
     fs.fail_at(6, Fault::Dies);
     let file = fs.create(path("/a")).unwrap();
-    assert_eq!(file.append(b"12").unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(
+        file.append(b"12").unwrap_err().kind(),
+        io::ErrorKind::StorageFull
+    );
     file.append(b"34").unwrap();
     assert!(file.append(b"5678").is_err());
     assert_eq!(read(&fs, "/a").unwrap(), "3456", "half of a cut append");
@@ -321,7 +399,10 @@ fn a_full_disk_writes_what_fits_and_removals_free_space() {
     write(&fs, "/reserve", "1234", true).unwrap();
     fs.set_room(3);
     let file = fs.create(path("/a")).unwrap();
-    assert_eq!(file.append(b"abcd").unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(
+        file.append(b"abcd").unwrap_err().kind(),
+        io::ErrorKind::StorageFull
+    );
     assert_eq!(read(&fs, "/a").unwrap(), "abc");
     file.truncate(2).unwrap();
     file.append(b"x").unwrap();
@@ -330,7 +411,10 @@ fn a_full_disk_writes_what_fits_and_removals_free_space() {
     file.append(b"1234").unwrap();
     assert!(file.append(b"5").is_err());
     fs.remove(path("/a")).unwrap();
-    assert!(write(&fs, "/b", "1", false).is_err(), "a file that is open keeps its room");
+    assert!(
+        write(&fs, "/b", "1", false).is_err(),
+        "a file that is open keeps its room"
+    );
     fs.remove(path("/b")).unwrap();
     drop(file);
     write(&fs, "/b", "1234567", false).unwrap();
@@ -345,19 +429,33 @@ fn bad_sectors_and_files_truncated_while_open_fail_only_affected_reads() {
     fs.set_bad_sector(path("/a"), 4..6).unwrap();
     let file = fs.open(path("/a")).unwrap();
     let mut buf = [0; 4];
-    for (offset, expected) in
-        [(0, None), (1, Some(None)), (5, Some(None)), (6, None), (7, Some(Some(io::ErrorKind::UnexpectedEof)))]
-    {
+    for (offset, expected) in [
+        (0, None),
+        (1, Some(None)),
+        (5, Some(None)),
+        (6, None),
+        (7, Some(Some(io::ErrorKind::UnexpectedEof))),
+    ] {
         let error = file.read_at(&mut buf, offset).err();
-        assert_eq!(error.is_some(), expected.is_some(), "offset {offset}: {error:?}");
+        assert_eq!(
+            error.is_some(),
+            expected.is_some(),
+            "offset {offset}: {error:?}"
+        );
         if let (Some(error), Some(Some(kind))) = (error, expected) {
             assert_eq!(error.kind(), kind, "offset {offset}");
         }
     }
-    assert!(fs.crash(PowerCut::KeepsAll).read(path("/a"), 100).is_err(), "bad sectors stay");
+    assert!(
+        fs.crash(PowerCut::KeepsAll).read(path("/a"), 100).is_err(),
+        "bad sectors stay"
+    );
     fs.edit(path("/a"), |bytes| bytes.truncate(3)).unwrap();
     assert_eq!(file.size().unwrap(), 3);
-    assert_eq!(file.read_at(&mut buf, 0).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    assert_eq!(
+        file.read_at(&mut buf, 0).unwrap_err().kind(),
+        io::ErrorKind::UnexpectedEof
+    );
     assert_eq!(outcome(&fs, PowerCut::LosesAll), "a=012");
 }
 
@@ -365,10 +463,16 @@ fn bad_sectors_and_files_truncated_while_open_fail_only_affected_reads() {
 fn a_lock_is_exclusive_until_it_is_dropped_or_the_power_is_cut() {
     let dir = tempfile::tempdir().unwrap();
     let mem = MemFs::new();
-    let disks: [(&dyn Fs, PathBuf); 2] = [(&RealFs, dir.path().join("lock")), (&mem, PathBuf::from("/lock"))];
+    let disks: [(&dyn Fs, PathBuf); 2] = [
+        (&RealFs, dir.path().join("lock")),
+        (&mem, PathBuf::from("/lock")),
+    ];
     for (fs, path) in disks {
         let held = fs.lock(&path).unwrap();
-        assert_eq!(fs.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(
+            fs.lock(&path).unwrap_err().kind(),
+            io::ErrorKind::WouldBlock
+        );
         drop(held);
         drop(fs.lock(&path).unwrap());
     }
@@ -429,7 +533,11 @@ struct Bench {
 
 impl Bench {
     fn new(fs: Arc<dyn Fs>, root: PathBuf) -> Self {
-        Self { fs, root, open: vec![None; PATHS.len()] }
+        Self {
+            fs,
+            root,
+            open: vec![None; PATHS.len()],
+        }
     }
 
     /// Runs a step and returns its error. A file is appended to through the handle that created it.

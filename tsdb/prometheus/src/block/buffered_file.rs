@@ -22,7 +22,10 @@ pub(crate) struct BufferedFile {
 
 impl fmt::Debug for BufferedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BufferedFile").field("path", &self.path).field("position", &self.position()).finish()
+        f.debug_struct("BufferedFile")
+            .field("path", &self.path)
+            .field("position", &self.position())
+            .finish()
     }
 }
 
@@ -30,7 +33,13 @@ impl BufferedFile {
     pub(crate) fn create(fs: &dyn Fs, path: &Path) -> Result<Self> {
         let file = fs.create(path).map_err(Error::io("create", path))?;
         let buffer = Vec::with_capacity(BUFFER_SIZE);
-        Ok(Self { path: path.to_owned(), file, buffer, flushed: 0, hasher: Box::new(Xxh3::new()) })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            buffer,
+            flushed: 0,
+            hasher: Box::new(Xxh3::new()),
+        })
     }
 
     /// Returns the current offset.
@@ -40,7 +49,11 @@ impl BufferedFile {
 
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= BUFFER_SIZE { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= BUFFER_SIZE {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Pads with zeros up to a multiple of `align`.
@@ -58,7 +71,9 @@ impl BufferedFile {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.file.append(&self.buffer).map_err(Error::io("write", &self.path))?;
+        self.file
+            .append(&self.buffer)
+            .map_err(Error::io("write", &self.path))?;
         self.hasher.update(&self.buffer);
         self.flushed += self.buffer.len() as u64;
         self.buffer.clear();

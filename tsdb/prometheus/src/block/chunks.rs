@@ -5,7 +5,8 @@
 //! u8      version 1; then three zeros
 //! chunks  varint size of the data, u8 encoding, data, u32 CRC-32C of encoding and data
 //! ```
-//! The index refers to a chunk by the index of its file in the upper 32 bits and its offset in the lower.
+//! The index refers to a chunk by the index of its file in the upper 32 bits and its offset in the
+//! lower.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,18 +41,39 @@ impl ChunkWriter {
     pub(super) fn create(fs: &Arc<dyn Fs>, dir: &Path, segment_size_max: u64) -> Result<Self> {
         fs.create_dir(dir).map_err(Error::io("create", dir))?;
         let (fs, dir) = (Arc::clone(fs), dir.to_owned());
-        Ok(Self { fs, dir, segment_size_max, open: None, finished: Vec::new(), chunk_size_max: 0 })
+        Ok(Self {
+            fs,
+            dir,
+            segment_size_max,
+            open: None,
+            finished: Vec::new(),
+            chunk_size_max: 0,
+        })
     }
 
     /// Appends framed chunks that end at `ends`. Calls `each` with the index and the ref of each.
-    pub(super) fn add(&mut self, bytes: &[u8], ends: &[usize], mut each: impl FnMut(usize, u64)) -> Result<()> {
+    pub(super) fn add(
+        &mut self,
+        bytes: &[u8],
+        ends: &[usize],
+        mut each: impl FnMut(usize, u64),
+    ) -> Result<()> {
         let starts = std::iter::once(0).chain(ends.iter().copied());
-        let sizes = starts.clone().zip(ends).map(|(start, end)| (end - start) as u64);
+        let sizes = starts
+            .clone()
+            .zip(ends)
+            .map(|(start, end)| (end - start) as u64);
         self.chunk_size_max = sizes.fold(self.chunk_size_max, u64::max);
         // Fast path: all of them fit the same file.
         if bytes.len() as u64 <= self.room() {
-            let first = if bytes.is_empty() { 0 } else { self.append(bytes)? };
-            starts.zip(0..ends.len()).for_each(|(start, i)| each(i, first + start as u64));
+            let first = if bytes.is_empty() {
+                0
+            } else {
+                self.append(bytes)?
+            };
+            starts
+                .zip(0..ends.len())
+                .for_each(|(start, i)| each(i, first + start as u64));
             return Ok(());
         }
         for (i, (start, &end)) in starts.zip(ends).enumerate() {
@@ -62,15 +84,19 @@ impl ChunkWriter {
 
     /// Returns the number of bytes that fit the open file.
     fn room(&self) -> u64 {
-        let position = self.open.as_ref().map_or(HEADER_SIZE, BufferedFile::position);
+        let position = self
+            .open
+            .as_ref()
+            .map_or(HEADER_SIZE, BufferedFile::position);
         self.segment_size_max.saturating_sub(position)
     }
 
     /// Appends bytes to the open file, or to the next one if they do not fit.
     fn append(&mut self, bytes: &[u8]) -> Result<u64> {
         let size = bytes.len() as u64;
-        let is_full =
-            |open: &BufferedFile| open.position() > HEADER_SIZE && open.position() + size > self.segment_size_max;
+        let is_full = |open: &BufferedFile| {
+            open.position() > HEADER_SIZE && open.position() + size > self.segment_size_max
+        };
         if let Some(full) = self.open.take_if(|open| is_full(open)) {
             self.finished.push(full.finish()?);
         }
@@ -93,7 +119,9 @@ impl ChunkWriter {
         if let Some(open) = self.open.take() {
             self.finished.push(open.finish()?);
         }
-        self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
+        self.fs
+            .sync_dir(&self.dir)
+            .map_err(Error::io("sync", &self.dir))?;
         let name = |(i, (size, hash))| (format!("chunks/{:06}", i + 1), size, hash);
         Ok(self.finished.into_iter().enumerate().map(name).collect())
     }

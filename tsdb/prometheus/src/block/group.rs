@@ -1,8 +1,8 @@
 //! Series that are prepared for a block in parallel.
 //!
-//! Chunks are framed first. [`BlockWriter::write_chunks`](super::BlockWriter::write_chunks) writes them and assigns
-//! their refs. Then the index entries can be encoded, and [`BlockWriter::add_entries`](super::BlockWriter::add_entries)
-//! writes them.
+//! Chunks are framed first. [`BlockWriter::write_chunks`](super::BlockWriter::write_chunks) writes
+//! them and assigns their refs. Then the index entries can be encoded, and
+//! [`BlockWriter::add_entries`](super::BlockWriter::add_entries) writes them.
 
 use super::chunks::frame;
 use super::index::{IndexedChunk, SERIES_ALIGN, put_entry};
@@ -36,10 +36,20 @@ pub(crate) struct IndexEntries {
 impl SeriesGroup {
     /// Appends a chunk of the unfinished series. Chunks ascend in time.
     pub(crate) fn push<B: AsRef<[u8]>>(&mut self, chunk: &Chunk<B>) {
-        let &Chunk { encoding, min_ms, max_ms, n_samples, ref bytes } = chunk;
+        let &Chunk {
+            encoding,
+            min_ms,
+            max_ms,
+            n_samples,
+            ref bytes,
+        } = chunk;
         frame(encoding, bytes.as_ref(), &mut self.bytes);
         self.ends.push(self.bytes.len());
-        self.chunks.push(IndexedChunk { min_ms, max_ms, name: 0 });
+        self.chunks.push(IndexedChunk {
+            min_ms,
+            max_ms,
+            name: 0,
+        });
         self.open.add(encoding, n_samples);
     }
 
@@ -59,17 +69,28 @@ impl SeriesGroup {
         self.open = BlockStats::default();
     }
 
-    /// Encodes the entries of the index. `labels` returns the labels of a series of the group as symbols.
+    /// Encodes the entries of the index. `labels` returns the labels of a series of the group as
+    /// symbols.
     pub(crate) fn entries<L>(&self, labels: impl Fn(usize) -> L) -> IndexEntries
     where
         L: ExactSizeIterator<Item = (u32, u32)>,
     {
         let (mut entries, mut entry, mut start) = (IndexEntries::default(), Vec::new(), 0);
         for (i, &end) in self.series.iter().enumerate() {
-            entries.bytes.resize(entries.bytes.len().next_multiple_of(SERIES_ALIGN as usize), 0);
+            entries.bytes.resize(
+                entries.bytes.len().next_multiple_of(SERIES_ALIGN as usize),
+                0,
+            );
             // A group is far smaller than the 64 GiB that the offset can address.
-            entries.starts.push((entries.bytes.len() / SERIES_ALIGN as usize) as u32);
-            put_entry(&mut entries.bytes, &mut entry, labels(i), &self.chunks[start..end]);
+            entries
+                .starts
+                .push((entries.bytes.len() / SERIES_ALIGN as usize) as u32);
+            put_entry(
+                &mut entries.bytes,
+                &mut entry,
+                labels(i),
+                &self.chunks[start..end],
+            );
             start = end;
         }
         entries

@@ -1,6 +1,7 @@
 //! Merges blocks into one stream of series in label order.
 //!
-//! Used by tools that print a whole data directory. Memory: the indexes of all blocks, and the samples of one series.
+//! Used by tools that print a whole data directory. Memory: the indexes of all blocks, and the
+//! samples of one series.
 
 use varve_fs::damage::DamageReport;
 use varve_tsdb::{SampleColumns, TimeRange};
@@ -21,15 +22,20 @@ pub struct MergedSeries<'a> {
 }
 
 impl<'a> MergedBlocks<'a> {
-    /// Creates a cursor before the first series. If two samples have the same timestamp, the sample of the earlier
-    /// block wins.
-    pub fn new(blocks: impl IntoIterator<Item = &'a BlockReader>, damage: &mut DamageReport) -> Self {
+    /// Creates a cursor before the first series. If two samples have the same timestamp, the sample
+    /// of the earlier block wins.
+    pub fn new(
+        blocks: impl IntoIterator<Item = &'a BlockReader>,
+        damage: &mut DamageReport,
+    ) -> Self {
         let begin = |block: &'a BlockReader| {
             let mut cursor = block.cursor();
             let first = cursor.next(damage);
             (cursor, first)
         };
-        Self { blocks: blocks.into_iter().map(begin).collect() }
+        Self {
+            blocks: blocks.into_iter().map(begin).collect(),
+        }
     }
 
     /// Returns the next series. Skips and reports damage.
@@ -38,7 +44,10 @@ impl<'a> MergedBlocks<'a> {
         let labels = heads.map(BlockSeries::labels).min()?.to_vec();
         let mut parts = Vec::new();
         for (cursor, series) in &mut self.blocks {
-            if series.as_ref().is_some_and(|series| series.labels() == labels) {
+            if series
+                .as_ref()
+                .is_some_and(|series| series.labels() == labels)
+            {
                 parts.extend(std::mem::replace(series, cursor.next(damage)));
             }
         }
@@ -86,27 +95,54 @@ mod tests {
         let mut writer = BlockWriter::create(fs, out, "x", &symbols).unwrap();
         for (name, times_ms) in series {
             let samples = times_ms.iter().map(|&time| (time, value));
-            writer.add([("a", *name)].into_iter(), &encoded(samples)).unwrap();
+            writer
+                .add([("a", *name)].into_iter(), &encoded(samples))
+                .unwrap();
         }
-        let meta = writer.finish(Description { max_ms: value as i64, ..Description::default() }).unwrap();
-        BlockReader::open(&**fs, &out.join(meta.ulid.to_string()), &mut DamageReport::default()).unwrap()
+        let meta = writer
+            .finish(Description {
+                max_ms: value as i64,
+                ..Description::default()
+            })
+            .unwrap();
+        BlockReader::open(
+            &**fs,
+            &out.join(meta.ulid.to_string()),
+            &mut DamageReport::default(),
+        )
+        .unwrap()
     }
 
     #[test]
     fn merged_series_are_in_label_order_and_the_first_block_wins() {
         let fs: Arc<dyn Fs> = Arc::new(MemFs::default());
-        let blocks =
-            [block(&fs, &[("b", &[1, 3]), ("d", &[5])], 1.0), block(&fs, &[("b", &[2, 3, 9]), ("c", &[7])], 2.0)];
+        let blocks = [
+            block(&fs, &[("b", &[1, 3]), ("d", &[5])], 1.0),
+            block(&fs, &[("b", &[2, 3, 9]), ("c", &[7])], 2.0),
+        ];
         let mut damage = DamageReport::default();
         let mut merged = MergedBlocks::new(&blocks, &mut damage);
-        let (mut found, range) = (Vec::new(), TimeRange { start_ms: 2, end_ms: 8 });
+        let (mut found, range) = (
+            Vec::new(),
+            TimeRange {
+                start_ms: 2,
+                end_ms: 8,
+            },
+        );
         while let Some(series) = merged.next(&mut damage) {
             let mut columns = SampleColumns::default();
             series.read(range, &mut columns, &mut damage);
-            let samples: Vec<_> = columns.iter().map(|sample| (sample.timestamp_ms, sample.value)).collect();
+            let samples: Vec<_> = columns
+                .iter()
+                .map(|sample| (sample.timestamp_ms, sample.value))
+                .collect();
             found.push((series.labels()[0].1, samples));
         }
-        let expect = [("b", vec![(2, 2.0), (3, 1.0)]), ("c", vec![(7, 2.0)]), ("d", vec![(5, 1.0)])];
+        let expect = [
+            ("b", vec![(2, 2.0), (3, 1.0)]),
+            ("c", vec![(7, 2.0)]),
+            ("d", vec![(5, 1.0)]),
+        ];
         assert_eq!(found, expect);
         assert_eq!(damage.n_damaged(), 0);
     }

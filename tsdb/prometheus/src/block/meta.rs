@@ -9,9 +9,13 @@ use crate::chunk::Encoding;
 pub const META_SIZE_MAX: u64 = 16 << 20;
 /// Compaction hint of a block of out-of-order samples.
 pub const FROM_OUT_OF_ORDER: &str = "from-out-of-order";
-/// Compaction hints of blocks that do not have all in-order samples of their time range: of out-of-order samples, of
-/// stale series, and of selected series.
-const PARTIAL: [&str; 3] = [FROM_OUT_OF_ORDER, "from-stale-series", "from-selected-series"];
+/// Compaction hints of blocks that do not have all in-order samples of their time range: of
+/// out-of-order samples, of stale series, and of selected series.
+const PARTIAL: [&str; 3] = [
+    FROM_OUT_OF_ORDER,
+    "from-stale-series",
+    "from-selected-series",
+];
 
 /// Content of `meta.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,7 +60,11 @@ impl BlockStats {
     pub(super) fn add(&mut self, encoding: Encoding, n_samples: u32) {
         self.n_chunks += 1;
         self.n_samples += u64::from(n_samples);
-        *if encoding.is_float() { &mut self.n_floats } else { &mut self.n_histograms } += u64::from(n_samples);
+        *if encoding.is_float() {
+            &mut self.n_floats
+        } else {
+            &mut self.n_histograms
+        } += u64::from(n_samples);
     }
 
     /// Adds statistics of other chunks and series.
@@ -80,7 +88,8 @@ pub struct ThanosMeta {
     pub series_size_max: u64,
     /// Size in bytes of the largest chunk in a chunk file. 0 if unknown.
     pub chunk_size_max: u64,
-    /// Resolution in milliseconds of a downsampled block. 0 for a block of samples as they were written.
+    /// Resolution in milliseconds of a downsampled block. 0 for a block of samples as they were
+    /// written.
     pub resolution_ms: u64,
 }
 
@@ -92,7 +101,9 @@ impl BlockMeta {
         let compaction = &json["compaction"];
         let strings = |value: &Value| -> Vec<String> {
             let strings = value.as_array().into_iter().flatten();
-            strings.filter_map(|text| text.as_str().map(str::to_owned)).collect()
+            strings
+                .filter_map(|text| text.as_str().map(str::to_owned))
+                .collect()
         };
         let stat = |name: &str| json["stats"][name].as_u64().unwrap_or(0);
         (json["version"].as_u64() == Some(1)).then_some(())?;
@@ -108,18 +119,26 @@ impl BlockMeta {
                 n_chunks: stat("numChunks"),
                 n_tombstones: stat("numTombstones"),
             },
-            level: compaction["level"].as_u64().and_then(|level| u32::try_from(level).ok()).unwrap_or(0),
-            sources: strings(&compaction["sources"]).iter().filter_map(|text| Ulid::parse(text)).collect(),
+            level: compaction["level"]
+                .as_u64()
+                .and_then(|level| u32::try_from(level).ok())
+                .unwrap_or(0),
+            sources: strings(&compaction["sources"])
+                .iter()
+                .filter_map(|text| Ulid::parse(text))
+                .collect(),
             hints: strings(&compaction["hints"]),
             thanos: parse_thanos(&json["thanos"]),
         })
     }
 
-    /// Returns `true` if in-order samples of the time range of the block may be elsewhere, so that its end does not
-    /// limit which new samples Prometheus accepts.
+    /// Returns `true` if in-order samples of the time range of the block may be elsewhere, so that
+    /// its end does not limit which new samples Prometheus accepts.
     #[must_use]
     pub fn is_partial(&self) -> bool {
-        self.hints.iter().any(|hint| PARTIAL.contains(&hint.as_str()))
+        self.hints
+            .iter()
+            .any(|hint| PARTIAL.contains(&hint.as_str()))
     }
 
     /// Serializes the description.
@@ -156,22 +175,57 @@ impl BlockMeta {
 
 fn parse_thanos(json: &Value) -> Option<ThanosMeta> {
     let labels = json.get("labels")?.as_object()?;
-    let labels = labels.iter().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
-    let file = |file: &Value| Some((file["rel_path"].as_str()?.to_owned(), file["size_bytes"].as_u64().unwrap_or(0)));
-    let files = json["files"].as_array().into_iter().flatten().filter_map(file).collect();
+    let labels = labels
+        .iter()
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect();
+    let file = |file: &Value| {
+        Some((
+            file["rel_path"].as_str()?.to_owned(),
+            file["size_bytes"].as_u64().unwrap_or(0),
+        ))
+    };
+    let files = json["files"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(file)
+        .collect();
     let size = |name: &str| json["index_stats"][name].as_u64().unwrap_or(0);
     let (series_size_max, chunk_size_max) = (size("series_max_size"), size("chunk_max_size"));
     let resolution_ms = json["downsample"]["resolution"].as_u64().unwrap_or(0);
-    Some(ThanosMeta { labels, files, series_size_max, chunk_size_max, resolution_ms })
+    Some(ThanosMeta {
+        labels,
+        files,
+        series_size_max,
+        chunk_size_max,
+        resolution_ms,
+    })
 }
 
 fn thanos_json(thanos: &ThanosMeta) -> Value {
-    let labels: Map<_, _> = thanos.labels.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let labels: Map<_, _> = thanos
+        .labels
+        .iter()
+        .map(|(name, value)| (name.clone(), json!(value)))
+        .collect();
     let size = |path: &str, size: &u64| {
-        if path == "meta.json" { json!({"rel_path": path}) } else { json!({"rel_path": path, "size_bytes": size}) }
+        if path == "meta.json" {
+            json!({"rel_path": path})
+        } else {
+            json!({"rel_path": path, "size_bytes": size})
+        }
     };
-    let files: Vec<_> = thanos.files.iter().map(|(path, bytes)| size(path, bytes)).collect();
-    let segments: Vec<_> = thanos.files.iter().filter_map(|(path, _)| path.strip_prefix("chunks/")).collect();
+    let files: Vec<_> = thanos
+        .files
+        .iter()
+        .map(|(path, bytes)| size(path, bytes))
+        .collect();
+    let segments: Vec<_> = thanos
+        .files
+        .iter()
+        .filter_map(|(path, _)| path.strip_prefix("chunks/"))
+        .collect();
     json!({
         "version": 1,
         "labels": labels,
@@ -193,7 +247,14 @@ mod tests {
             ulid: Ulid::new(5, 7),
             min_ms: -3,
             max_ms: 9,
-            stats: BlockStats { n_samples: 3, n_floats: 2, n_histograms: 1, n_series: 2, n_chunks: 2, n_tombstones: 0 },
+            stats: BlockStats {
+                n_samples: 3,
+                n_floats: 2,
+                n_histograms: 1,
+                n_series: 2,
+                n_chunks: 2,
+                n_tombstones: 0,
+            },
             level: 1,
             sources: vec![Ulid::new(5, 7)],
             hints: vec![FROM_OUT_OF_ORDER.to_owned()],
@@ -206,14 +267,31 @@ mod tests {
             }),
         };
         assert_eq!(BlockMeta::parse(&meta.to_json()), Some(meta.clone()));
-        for (hint, expect) in PARTIAL.map(|hint| (hint, true)).into_iter().chain([("other", false)]) {
-            assert_eq!(BlockMeta { hints: vec![hint.to_owned()], ..meta.clone() }.is_partial(), expect, "{hint}");
+        for (hint, expect) in PARTIAL
+            .map(|hint| (hint, true))
+            .into_iter()
+            .chain([("other", false)])
+        {
+            assert_eq!(
+                BlockMeta {
+                    hints: vec![hint.to_owned()],
+                    ..meta.clone()
+                }
+                .is_partial(),
+                expect,
+                "{hint}"
+            );
         }
     }
 
     #[test]
     fn invalid_descriptions_are_rejected() {
-        for bad in ["", "{}", "[1]", r#"{"version":2,"ulid":"00000000010000000000000002","minTime":1,"maxTime":2}"#] {
+        for bad in [
+            "",
+            "{}",
+            "[1]",
+            r#"{"version":2,"ulid":"00000000010000000000000002","minTime":1,"maxTime":2}"#,
+        ] {
             assert_eq!(BlockMeta::parse(bad.as_bytes()), None, "{bad}");
         }
     }

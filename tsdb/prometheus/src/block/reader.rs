@@ -53,7 +53,11 @@ impl BlockReader {
     /// [`Error::Io`] if the directory cannot be listed.
     pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<PathBuf>> {
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
-        Ok(names.iter().filter(|name| Ulid::parse(name).is_some()).map(|name| dir.join(name)).collect())
+        Ok(names
+            .iter()
+            .filter(|name| Ulid::parse(name).is_some())
+            .map(|name| dir.join(name))
+            .collect())
     }
 
     /// Returns the size of the index and the chunks of the block in the directory `dir`.
@@ -67,9 +71,15 @@ impl BlockReader {
     /// [`Error::Io`]; [`Error::Corrupt`] if it is invalid.
     pub fn read_meta(fs: &dyn Fs, dir: &Path) -> Result<BlockMeta> {
         let path = dir.join("meta.json");
-        let json = fs.read(&path, META_SIZE_MAX).map_err(Error::io("read", &path))?;
+        let json = fs
+            .read(&path, META_SIZE_MAX)
+            .map_err(Error::io("read", &path))?;
         let reason = || "not a description of a block".to_owned();
-        BlockMeta::parse(&json).ok_or_else(|| Error::Corrupt { path, offset: 0, reason: reason() })
+        BlockMeta::parse(&json).ok_or_else(|| Error::Corrupt {
+            path,
+            offset: 0,
+            reason: reason(),
+        })
     }
 
     /// Opens the block in the directory `dir`. Reports damage that does not prevent reading series.
@@ -80,7 +90,12 @@ impl BlockReader {
         let meta = Self::read_meta(fs, dir)?;
         let index = IndexReader::open(fs, dir, damage)?;
         let segments = open_segments(fs, &dir.join("chunks"), damage)?;
-        Ok(Self { meta, index, segments, tombstones: tombstones::read(fs, dir, damage) })
+        Ok(Self {
+            meta,
+            index,
+            segments,
+            tombstones: tombstones::read(fs, dir, damage),
+        })
     }
 
     /// Returns the description.
@@ -92,7 +107,11 @@ impl BlockReader {
     /// Returns a cursor before the first series.
     #[must_use]
     pub fn cursor(&self) -> BlockCursor<'_> {
-        BlockCursor { block: self, at: self.index.start(), last: None }
+        BlockCursor {
+            block: self,
+            at: self.index.start(),
+            last: None,
+        }
     }
 
     /// Reads the whole block and reports damage. Returns the number of readable samples.
@@ -101,7 +120,9 @@ impl BlockReader {
         let (mut n_samples, mut columns, mut cursor) = (0, SampleColumns::default(), self.cursor());
         while let Some(series) = cursor.next(damage) {
             columns.clear();
-            series.read_chunks(TimeRange::ALL, &mut columns, |chunk, reason| self.report(chunk, reason, damage));
+            series.read_chunks(TimeRange::ALL, &mut columns, |chunk, reason| {
+                self.report(chunk, reason, damage)
+            });
             n_samples += columns.len() as u64;
         }
         n_samples
@@ -109,13 +130,18 @@ impl BlockReader {
 
     /// Reads a chunk, or reports why it cannot be read.
     fn read_chunk(&self, chunk: &IndexedChunk, damage: &mut DamageReport) -> Option<Chunk> {
-        self.try_read_chunk(chunk).map_err(|reason| self.report(chunk, reason, damage)).ok()
+        self.try_read_chunk(chunk)
+            .map_err(|reason| self.report(chunk, reason, damage))
+            .ok()
     }
 
     fn report(&self, chunk: &IndexedChunk, reason: String, damage: &mut DamageReport) {
         let (segment, offset) = locate(chunk);
         let missing = || PathBuf::from(format!("chunks/{:06}", segment + 1));
-        let path = self.segments.get(segment).map_or_else(missing, |(path, _)| path.clone());
+        let path = self
+            .segments
+            .get(segment)
+            .map_or_else(missing, |(path, _)| path.clone());
         damage.push(&path, offset, DamageKind::Corrupt, reason);
     }
 
@@ -125,38 +151,63 @@ impl BlockReader {
         let size = file.size().map_err(|error| error.to_string())?;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; CHUNK_SIZE_GUESS.min(left)];
-        file.read_at(&mut bytes, offset).map_err(|error| error.to_string())?;
+        file.read_at(&mut bytes, offset)
+            .map_err(|error| error.to_string())?;
         let mut src = Cursor::new(&bytes);
         let data_size = src.uvarint().and_then(|size| usize::try_from(size).ok());
         let start = bytes.len() - src.len();
-        let whole = data_size.and_then(|size| size.checked_add(start + 1 + CRC_SIZE)).filter(|&whole| whole <= left);
+        let whole = data_size
+            .and_then(|size| size.checked_add(start + 1 + CRC_SIZE))
+            .filter(|&whole| whole <= left);
         let whole = whole.ok_or("chunk exceeds its file")?;
-        debug_assert!(start < CHUNK_HEADER_SIZE_MAX, "a varint has at most ten bytes");
+        debug_assert!(
+            start < CHUNK_HEADER_SIZE_MAX,
+            "a varint has at most ten bytes"
+        );
         if whole > bytes.len() {
             bytes.resize(whole, 0);
-            file.read_at(&mut bytes, offset).map_err(|error| error.to_string())?;
+            file.read_at(&mut bytes, offset)
+                .map_err(|error| error.to_string())?;
         }
         let (data, checksum) = bytes[start..whole].split_at(whole - start - CRC_SIZE);
         if crc32c::crc32c(data).to_be_bytes() != checksum {
             return Err("checksum mismatch of a chunk".to_owned());
         }
-        let encoding = Encoding::from_code(data[0]).ok_or_else(|| format!("unknown chunk encoding {}", data[0]))?;
-        let n_samples = chunk::n_samples(encoding, &data[1..]).map_err(|error| error.to_string())?;
+        let encoding = Encoding::from_code(data[0])
+            .ok_or_else(|| format!("unknown chunk encoding {}", data[0]))?;
+        let n_samples =
+            chunk::n_samples(encoding, &data[1..]).map_err(|error| error.to_string())?;
         let IndexedChunk { min_ms, max_ms, .. } = *chunk;
-        Ok(Chunk { encoding, min_ms, max_ms, n_samples, bytes: data[1..].to_vec() })
+        Ok(Chunk {
+            encoding,
+            min_ms,
+            max_ms,
+            n_samples,
+            bytes: data[1..].to_vec(),
+        })
     }
 }
 
 /// Returns the index of the chunk segment file of a chunk, and its offset there.
 fn locate(chunk: &IndexedChunk) -> (usize, u64) {
-    ((chunk.name >> 32) as usize, chunk.name & u64::from(u32::MAX))
+    (
+        (chunk.name >> 32) as usize,
+        chunk.name & u64::from(u32::MAX),
+    )
 }
 
 impl<'a> BlockCursor<'a> {
-    /// Returns the next series in label order. Skips and reports series that are damaged or out of order.
+    /// Returns the next series in label order. Skips and reports series that are damaged or out of
+    /// order.
     pub fn next(&mut self, damage: &mut DamageReport) -> Option<BlockSeries<'a>> {
-        let series = self.block.index.next(&mut self.at, &mut self.last, damage)?;
-        Some(BlockSeries { block: self.block, series })
+        let series = self
+            .block
+            .index
+            .next(&mut self.at, &mut self.last, damage)?;
+        Some(BlockSeries {
+            block: self.block,
+            series,
+        })
     }
 }
 
@@ -169,13 +220,19 @@ impl<'a> BlockSeries<'a> {
 
     /// Returns the time ranges of the chunks according to the index.
     pub fn chunk_ranges(&self) -> impl Iterator<Item = TimeRange> + '_ {
-        self.series.chunks.iter().map(|chunk| TimeRange { start_ms: chunk.min_ms, end_ms: chunk.max_ms })
+        self.series.chunks.iter().map(|chunk| TimeRange {
+            start_ms: chunk.min_ms,
+            end_ms: chunk.max_ms,
+        })
     }
 
     /// Returns first timestamp, last timestamp and ref of each chunk.
     #[cfg(test)]
     pub(super) fn chunk_refs(&self) -> impl Iterator<Item = (i64, i64, u64)> + '_ {
-        self.series.chunks.iter().map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.name))
+        self.series
+            .chunks
+            .iter()
+            .map(|chunk| (chunk.min_ms, chunk.max_ms, chunk.name))
     }
 
     /// Returns `true` if a chunk overlaps a range.
@@ -185,24 +242,41 @@ impl<'a> BlockSeries<'a> {
 
     /// Reads the chunks, with their times according to the index. Skips and reports damaged ones.
     pub fn chunks(&self, damage: &mut DamageReport) -> Vec<Chunk> {
-        self.series.chunks.iter().filter_map(|chunk| self.block.read_chunk(chunk, damage)).collect()
+        self.series
+            .chunks
+            .iter()
+            .filter_map(|chunk| self.block.read_chunk(chunk, damage))
+            .collect()
     }
 
-    /// Appends the samples to empty columns, with tombstones applied. Reports damage. Of two samples with the same
-    /// timestamp, the one of the earlier chunk wins.
+    /// Appends the samples to empty columns, with tombstones applied. Reports damage. Of two
+    /// samples with the same timestamp, the one of the earlier chunk wins.
     pub fn read(&self, dst: &mut SampleColumns, damage: &mut DamageReport) {
         self.read_range(TimeRange::ALL, dst, damage);
     }
 
-    /// Like [`BlockSeries::read`], from the chunks that overlap a range. Does not cut their samples to the range.
-    pub(crate) fn read_range(&self, range: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
-        self.read_chunks(range, dst, |chunk, reason| self.block.report(chunk, reason, damage));
+    /// Like [`BlockSeries::read`], from the chunks that overlap a range. Does not cut their samples
+    /// to the range.
+    pub(crate) fn read_range(
+        &self,
+        range: TimeRange,
+        dst: &mut SampleColumns,
+        damage: &mut DamageReport,
+    ) {
+        self.read_chunks(range, dst, |chunk, reason| {
+            self.block.report(chunk, reason, damage)
+        });
         self.remove_deleted(dst);
     }
 
-    /// Like [`BlockSeries::read_range`], but reports only damaged chunks that start in the range. A caller that reads
-    /// all windows of a block reports each damaged chunk once.
-    pub(crate) fn read_window(&self, window: TimeRange, dst: &mut SampleColumns, damage: &mut DamageReport) {
+    /// Like [`BlockSeries::read_range`], but reports only damaged chunks that start in the range. A
+    /// caller that reads all windows of a block reports each damaged chunk once.
+    pub(crate) fn read_window(
+        &self,
+        window: TimeRange,
+        dst: &mut SampleColumns,
+        damage: &mut DamageReport,
+    ) {
         self.read_chunks(window, dst, |chunk, reason| {
             if window.contains(chunk.min_ms) {
                 self.block.report(chunk, reason, damage);
@@ -211,14 +285,24 @@ impl<'a> BlockSeries<'a> {
         self.remove_deleted(dst);
     }
 
-    fn read_chunks(&self, range: TimeRange, dst: &mut SampleColumns, mut report: impl FnMut(&IndexedChunk, String)) {
+    fn read_chunks(
+        &self,
+        range: TimeRange,
+        dst: &mut SampleColumns,
+        mut report: impl FnMut(&IndexedChunk, String),
+    ) {
         let mut columns = SampleColumns::default();
-        let of_range = |chunk: &&IndexedChunk| chunk.min_ms <= range.end_ms && range.start_ms <= chunk.max_ms;
+        let of_range =
+            |chunk: &&IndexedChunk| chunk.min_ms <= range.end_ms && range.start_ms <= chunk.max_ms;
         for chunk in self.series.chunks.iter().filter(of_range) {
             columns.clear();
-            let decoded = self.block.try_read_chunk(chunk).and_then(|Chunk { encoding, bytes, .. }| {
-                chunk::decode(encoding, &bytes, &mut columns).map_err(|error| error.to_string())
-            });
+            let decoded = self.block.try_read_chunk(chunk).and_then(
+                |Chunk {
+                     encoding, bytes, ..
+                 }| {
+                    chunk::decode(encoding, &bytes, &mut columns).map_err(|error| error.to_string())
+                },
+            );
             if let Err(reason) = decoded {
                 report(chunk, reason);
             }
@@ -233,13 +317,18 @@ impl<'a> BlockSeries<'a> {
     }
 
     fn tombstones(&self) -> &'a [TimeRange] {
-        // Version 2 counts offsets in postings and tombstones in units of 16 bytes, version 1 in bytes.
+        // Version 2 counts offsets in postings and tombstones in units of 16 bytes, version 1 in
+        // bytes.
         let name = self.block.index.postings_name(self.series.offset);
         self.block.tombstones.get(&name).map_or(&[], Vec::as_slice)
     }
 }
 
-fn open_segments(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Vec<(PathBuf, Arc<dyn ReadFile>)>> {
+fn open_segments(
+    fs: &dyn Fs,
+    dir: &Path,
+    damage: &mut DamageReport,
+) -> Result<Vec<(PathBuf, Arc<dyn ReadFile>)>> {
     let mut segments = Vec::new();
     for name in fs.list(dir).map_err(Error::io("list", dir))? {
         if !name.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -248,10 +337,16 @@ fn open_segments(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<V
         let path = dir.join(&name);
         let file = fs.open(&path).map_err(Error::io("open", &path))?;
         let mut header = [0; HEADER_SIZE as usize];
-        let is_sound =
-            file.read_at(&mut header, 0).is_ok() && header[..4] == MAGIC.to_be_bytes() && header[4] == VERSION;
+        let is_sound = file.read_at(&mut header, 0).is_ok()
+            && header[..4] == MAGIC.to_be_bytes()
+            && header[4] == VERSION;
         if !is_sound {
-            damage.push(&path, 0, DamageKind::Corrupt, "not the header of a chunk file");
+            damage.push(
+                &path,
+                0,
+                DamageKind::Corrupt,
+                "not the header of a chunk file",
+            );
         }
         segments.push((path, file));
     }

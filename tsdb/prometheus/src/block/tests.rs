@@ -18,13 +18,29 @@ fn write(out: &Path, segment_size_max: u64) -> BlockMeta {
 /// As [`write`], with external labels.
 fn write_with(out: &Path, segment_size_max: u64, external_labels: &[(&str, &str)]) -> BlockMeta {
     let symbols = ["", "__name__", "a", "b", "job", "up"];
-    let mut writer = BlockWriter::with_segment_size(&testing::fs(), out, "test", &symbols, segment_size_max).unwrap();
+    let mut writer =
+        BlockWriter::with_segment_size(&testing::fs(), out, "test", &symbols, segment_size_max)
+            .unwrap();
     for (labels, n) in [(&[][..], 1), (&[("job", "a")], 500), (&[("job", "b")], 130)] {
-        let labels = [("__name__", "up")].into_iter().chain(labels.iter().copied());
-        writer.add(labels, &encoded((0..n).map(|i| (i * 1000, i as f64)))).unwrap();
+        let labels = [("__name__", "up")]
+            .into_iter()
+            .chain(labels.iter().copied());
+        writer
+            .add(labels, &encoded((0..n).map(|i| (i * 1000, i as f64))))
+            .unwrap();
     }
-    let external_labels = external_labels.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-    writer.finish(Description { min_ms: 0, max_ms: 500_000, external_labels, ..Description::default() }).unwrap()
+    let external_labels = external_labels
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    writer
+        .finish(Description {
+            min_ms: 0,
+            max_ms: 500_000,
+            external_labels,
+            ..Description::default()
+        })
+        .unwrap()
 }
 
 fn read(dir: &Path) -> (Samples, DamageReport) {
@@ -40,14 +56,30 @@ fn lens(series: &Samples) -> Vec<usize> {
 fn a_block_round_trips_and_is_reproducible() {
     let out = tempfile::tempdir().unwrap();
     let meta = write(out.path(), CHUNK_SEGMENT_SIZE_MAX);
-    assert_eq!((meta.stats.n_samples, meta.stats.n_series, meta.stats.n_chunks), (631, 3, 8));
+    assert_eq!(
+        (
+            meta.stats.n_samples,
+            meta.stats.n_series,
+            meta.stats.n_chunks
+        ),
+        (631, 3, 8)
+    );
     let dir = out.path().join(meta.ulid.to_string());
     let (series, damage) = read(&dir);
     assert_eq!((lens(&series), damage.n_damaged()), (vec![500, 130, 1], 0));
     let samples = &series[r#"[("__name__", "up"), ("job", "a")]"#];
-    assert!(samples.iter().map(|(&time, &bits)| (time, bits)).eq((0..500).map(|i| (i * 1000, (i as f64).to_bits()))));
+    assert!(
+        samples
+            .iter()
+            .map(|(&time, &bits)| (time, bits))
+            .eq((0..500).map(|i| (i * 1000, (i as f64).to_bits())))
+    );
     assert_eq!(write(out.path(), CHUNK_SEGMENT_SIZE_MAX), meta);
-    assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 1, "no second block, nothing unfinished");
+    assert_eq!(
+        std::fs::read_dir(out.path()).unwrap().count(),
+        1,
+        "no second block, nothing unfinished"
+    );
 }
 
 #[test]
@@ -62,13 +94,20 @@ fn a_finished_block_survives_a_power_cut_whatever_operation_of_an_earlier_run_fa
         let write = || {
             let mut writer = BlockWriter::create(&shared, out, "test", &["a", "b"])?;
             writer.add([("a", "b")].into_iter(), &encoded([(0, 1.0)]))?;
-            writer.finish(Description { min_ms: 0, max_ms: 1, ..Description::default() })
+            writer.finish(Description {
+                min_ms: 0,
+                max_ms: 1,
+                ..Description::default()
+            })
         };
         let earlier = write();
         let Some(failed) = fs.failed() else { break };
         let ulid = write().unwrap().ulid.to_string();
         let names = fs.crash(PowerCut::LosesAll).list(out).unwrap();
-        assert!(names.contains(&ulid), "{failed}, then {earlier:?}: {names:?}");
+        assert!(
+            names.contains(&ulid),
+            "{failed}, then {earlier:?}: {names:?}"
+        );
     }
 }
 
@@ -76,17 +115,40 @@ fn a_finished_block_survives_a_power_cut_whatever_operation_of_an_earlier_run_fa
 fn blocks_of_replicas_have_their_own_names_and_the_sizes_that_thanos_needs() {
     let out = tempfile::tempdir().unwrap();
     let write = |labels: &[(&str, &str)]| write_with(out.path(), CHUNK_SEGMENT_SIZE_MAX, labels);
-    let blocks = [&[][..], &[("a", "x")], &[("a", "y")], &[("a", "x"), ("b", "x")], &[("b", "x")]].map(write);
+    let blocks = [
+        &[][..],
+        &[("a", "x")],
+        &[("a", "y")],
+        &[("a", "x"), ("b", "x")],
+        &[("b", "x")],
+    ]
+    .map(write);
     let names: std::collections::BTreeSet<_> = blocks.iter().map(|meta| meta.ulid).collect();
     assert_eq!(names.len(), blocks.len());
     let thanos = blocks[1].thanos.as_ref().unwrap();
-    let size = |path: &str| out.path().join(blocks[1].ulid.to_string()).join(path).metadata().unwrap().len();
+    let size = |path: &str| {
+        out.path()
+            .join(blocks[1].ulid.to_string())
+            .join(path)
+            .metadata()
+            .unwrap()
+            .len()
+    };
     for (path, bytes) in thanos.files.iter().filter(|(path, _)| path != "meta.json") {
         assert_eq!(size(path), *bytes, "{path}");
     }
-    // The largest series has five chunks. Prometheus' chunks of 120 such floats take some 100 bytes or more.
-    assert!((16..200).contains(&thanos.series_size_max), "{}", thanos.series_size_max);
-    assert!((60..size("chunks/000001") / 3).contains(&thanos.chunk_size_max), "{}", thanos.chunk_size_max);
+    // The largest series has five chunks. Prometheus' chunks of 120 such floats take some 100 bytes
+    // or more.
+    assert!(
+        (16..200).contains(&thanos.series_size_max),
+        "{}",
+        thanos.series_size_max
+    );
+    assert!(
+        (60..size("chunks/000001") / 3).contains(&thanos.chunk_size_max),
+        "{}",
+        thanos.chunk_size_max
+    );
 }
 
 #[test]
@@ -102,7 +164,9 @@ fn chunks_continue_in_the_next_file() {
 #[test]
 fn damage_costs_only_what_is_damaged() {
     let out = tempfile::tempdir().unwrap();
-    let dir = out.path().join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
+    let dir = out
+        .path()
+        .join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
     let (whole, _) = read(&dir);
     for file in ["index", "chunks/000001"] {
         let path = dir.join(file);
@@ -114,9 +178,16 @@ fn damage_costs_only_what_is_damaged() {
             let (series, damage) = read(&dir);
             // Postings are not read, and padding has no meaning.
             assert!(series == whole || damage.n_damaged() > 0, "{file} {at}");
-            assert!(n_samples(&series) + 121 >= 631 || file == "index", "{file} {at}: {series:?}");
+            assert!(
+                n_samples(&series) + 121 >= 631 || file == "index",
+                "{file} {at}: {series:?}"
+            );
             for (labels, samples) in &series {
-                let is_sound = |whole: &_| samples.iter().all(|(time, bits)| BTreeMap::get(whole, time) == Some(bits));
+                let is_sound = |whole: &_| {
+                    samples
+                        .iter()
+                        .all(|(time, bits)| BTreeMap::get(whole, time) == Some(bits))
+                };
                 assert!(whole.get(labels).is_none_or(is_sound), "{file} {at}");
             }
             std::fs::write(&path, &bytes[..at]).unwrap();
@@ -135,7 +206,11 @@ fn recorded_blocks_are_read() {
     for dir in blocks {
         let mut damage = DamageReport::default();
         let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
-        assert_eq!(block.verify(&mut damage), block.meta().stats.n_samples, "{dir:?}");
+        assert_eq!(
+            block.verify(&mut damage),
+            block.meta().stats.n_samples,
+            "{dir:?}"
+        );
         assert_eq!(damage.entries(), []);
     }
 }
@@ -143,15 +218,20 @@ fn recorded_blocks_are_read() {
 /// Labels of a series, and first timestamp, last timestamp and ref of each of its chunks.
 type Indexed<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, i64, u64)]);
 
-/// Writes an index of version 1 for chunks in one file: it refers to symbols and series by unaligned offsets. Source:
-/// Prometheus `tsdb/docs/format/index.md` and the readers of `tsdb/index/index.go`.
+/// Writes an index of version 1 for chunks in one file: it refers to symbols and series by
+/// unaligned offsets. Source: Prometheus `tsdb/docs/format/index.md` and the readers of
+/// `tsdb/index/index.go`.
 fn write_v1(path: &Path, series: &[Indexed<'_>]) {
     let section = |dst: &mut Vec<u8>, content: &[u8]| {
         dst.extend_from_slice(&(content.len() as u32).to_be_bytes());
         dst.extend_from_slice(content);
         dst.extend_from_slice(&crc32c::crc32c(content).to_be_bytes());
     };
-    let mut strings: Vec<&str> = series.iter().flat_map(|it| it.0).flat_map(|&(name, value)| [name, value]).collect();
+    let mut strings: Vec<&str> = series
+        .iter()
+        .flat_map(|it| it.0)
+        .flat_map(|&(name, value)| [name, value])
+        .collect();
     strings.sort_unstable();
     strings.dedup();
     let mut index = 0xbaaa_d700_u32.to_be_bytes().to_vec();
@@ -172,7 +252,10 @@ fn write_v1(path: &Path, series: &[Indexed<'_>]) {
         all.extend_from_slice(&(index.len() as u32).to_be_bytes());
         let mut entry = Vec::new();
         put_u64(&mut entry, labels.len() as u64);
-        labels.iter().flat_map(|(name, value)| [name, value]).for_each(|text| put_u64(&mut entry, names[text]));
+        labels
+            .iter()
+            .flat_map(|(name, value)| [name, value])
+            .for_each(|text| put_u64(&mut entry, names[text]));
         put_u64(&mut entry, chunks.len() as u64);
         let (first, mut before) = (chunks[0], chunks[0]);
         put_i64(&mut entry, first.0);
@@ -195,8 +278,18 @@ fn write_v1(path: &Path, series: &[Indexed<'_>]) {
     table.extend_from_slice(&[2, 0, 0]);
     put_u64(&mut table, postings_offset);
     section(&mut index, &table);
-    let offsets = [symbols_offset, series_offset, postings_offset, table_offset, postings_offset, table_offset];
-    let contents: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_be_bytes()).collect();
+    let offsets = [
+        symbols_offset,
+        series_offset,
+        postings_offset,
+        table_offset,
+        postings_offset,
+        table_offset,
+    ];
+    let contents: Vec<u8> = offsets
+        .iter()
+        .flat_map(|offset| offset.to_be_bytes())
+        .collect();
     index.extend_from_slice(&contents);
     index.extend_from_slice(&crc32c::crc32c(&contents).to_be_bytes());
     std::fs::write(path, index).unwrap();
@@ -205,16 +298,24 @@ fn write_v1(path: &Path, series: &[Indexed<'_>]) {
 #[test]
 fn an_index_of_version_1_is_read() {
     let out = tempfile::tempdir().unwrap();
-    let dir = out.path().join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
+    let dir = out
+        .path()
+        .join(write(out.path(), CHUNK_SEGMENT_SIZE_MAX).ulid.to_string());
     let (whole, _) = read(&dir);
     // The same series and chunks as in the index of version 2.
     let mut damage = DamageReport::default();
     let block = BlockReader::open(&RealFs, &dir, &mut damage).unwrap();
     let (mut series, mut cursor) = (Vec::new(), block.cursor());
     while let Some(found) = cursor.next(&mut damage) {
-        series.push((found.labels().to_vec(), found.chunk_refs().collect::<Vec<_>>()));
+        series.push((
+            found.labels().to_vec(),
+            found.chunk_refs().collect::<Vec<_>>(),
+        ));
     }
-    let series: Vec<_> = series.iter().map(|(labels, chunks)| (&labels[..], &chunks[..])).collect();
+    let series: Vec<_> = series
+        .iter()
+        .map(|(labels, chunks)| (&labels[..], &chunks[..]))
+        .collect();
     write_v1(&dir.join("index"), &series);
     let (found, damage) = read(&dir);
     assert_eq!(damage.entries(), []);

@@ -27,14 +27,20 @@ pub(super) const EMPTY_FILE: [u8; 9] = [0x01, 0x30, 0xba, 0x30, VERSION, 0, 0, 0
 /// Time ranges by series ref.
 pub(super) type Tombstones = HashMap<u64, Vec<TimeRange>>;
 
-/// Reads the tombstones of a block. A missing file means none. Reports damage, and returns the tombstones before it.
+/// Reads the tombstones of a block. A missing file means none. Reports damage, and returns the
+/// tombstones before it.
 pub(super) fn read(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Tombstones {
     let path = dir.join("tombstones");
     match fs.read(&path, SIZE_MAX) {
         Ok(bytes) => parse(&bytes, &path, damage),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Tombstones::new(),
         Err(error) => {
-            damage.push(&path, 0, DamageKind::Corrupt, format!("cannot read file: {error}"));
+            damage.push(
+                &path,
+                0,
+                DamageKind::Corrupt,
+                format!("cannot read file: {error}"),
+            );
             Tombstones::new()
         }
     }
@@ -43,28 +49,54 @@ pub(super) fn read(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Tombst
 fn parse(bytes: &[u8], path: &Path, damage: &mut DamageReport) -> Tombstones {
     let mut tombstones = Tombstones::new();
     let mut src = Cursor::new(bytes);
-    match (src.be_u32(), src.u8(), bytes.len().checked_sub(HEADER_SIZE + 4)) {
-        (Some(MAGIC), Some(VERSION), Some(size)) => src = Cursor::new(&bytes[HEADER_SIZE..HEADER_SIZE + size]),
+    match (
+        src.be_u32(),
+        src.u8(),
+        bytes.len().checked_sub(HEADER_SIZE + 4),
+    ) {
+        (Some(MAGIC), Some(VERSION), Some(size)) => {
+            src = Cursor::new(&bytes[HEADER_SIZE..HEADER_SIZE + size])
+        }
         (Some(MAGIC), Some(version), Some(_)) => {
-            damage.push(path, 4, DamageKind::Unsupported, format!("unknown format version {version}"));
+            damage.push(
+                path,
+                4,
+                DamageKind::Unsupported,
+                format!("unknown format version {version}"),
+            );
             return tombstones;
         }
         _ => {
-            damage.push(path, 0, DamageKind::Corrupt, "not the header of a tombstone file");
+            damage.push(
+                path,
+                0,
+                DamageKind::Corrupt,
+                "not the header of a tombstone file",
+            );
             return tombstones;
         }
     }
     let checksum = &bytes[bytes.len() - 4..];
     if crc32c::crc32c(src.rest).to_be_bytes() != checksum {
-        damage.push(path, (bytes.len() - 4) as u64, DamageKind::Corrupt, "checksum mismatch of the tombstones");
+        damage.push(
+            path,
+            (bytes.len() - 4) as u64,
+            DamageKind::Corrupt,
+            "checksum mismatch of the tombstones",
+        );
     }
     while !src.is_empty() {
         let at = bytes.len() - 4 - src.len();
-        let (Some(series), Some(start_ms), Some(end_ms)) = (src.uvarint(), src.varint(), src.varint()) else {
+        let (Some(series), Some(start_ms), Some(end_ms)) =
+            (src.uvarint(), src.varint(), src.varint())
+        else {
             damage.push(path, at as u64, DamageKind::Corrupt, "truncated tombstone");
             break;
         };
-        tombstones.entry(series).or_default().push(TimeRange { start_ms, end_ms });
+        tombstones
+            .entry(series)
+            .or_default()
+            .push(TimeRange { start_ms, end_ms });
     }
     tombstones
 }
@@ -75,7 +107,11 @@ mod tests {
 
     fn check(bytes: &[u8], n: usize, n_damaged: u64) {
         let mut damage = DamageReport::default();
-        assert_eq!(parse(bytes, Path::new("t"), &mut damage).len(), n, "{bytes:?}");
+        assert_eq!(
+            parse(bytes, Path::new("t"), &mut damage).len(),
+            n,
+            "{bytes:?}"
+        );
         assert_eq!(damage.n_damaged(), n_damaged, "{damage:?}");
     }
 

@@ -1,7 +1,7 @@
 //! Writes a block to a temporary directory, which is renamed once everything is synced.
 //!
-//! The ULID is derived from the content and the external labels: the same content gives the same block. Crash:
-//! Prometheus and [`BlockWriter::create`] remove an unfinished directory.
+//! The ULID is derived from the content and the external labels: the same content gives the same
+//! block. Crash: Prometheus and [`BlockWriter::create`] remove an unfinished directory.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,12 +46,18 @@ pub struct BlockWriter<'a> {
 }
 
 impl<'a> BlockWriter<'a> {
-    /// Creates a block in the directory `out`, which is created if needed. `name` distinguishes blocks that are written
-    /// at the same time. `symbols` are all label names and values, ascending.
+    /// Creates a block in the directory `out`, which is created if needed. `name` distinguishes
+    /// blocks that are written at the same time. `symbols` are all label names and values,
+    /// ascending.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Limit`] if an index cannot hold the symbols.
-    pub fn create(fs: &Arc<dyn Fs>, out: &Path, name: &str, symbols: &'a [&'a str]) -> Result<Self> {
+    pub fn create(
+        fs: &Arc<dyn Fs>,
+        out: &Path,
+        name: &str,
+        symbols: &'a [&'a str],
+    ) -> Result<Self> {
         Self::with_segment_size(fs, out, name, symbols, CHUNK_SEGMENT_SIZE_MAX)
     }
 
@@ -72,21 +78,35 @@ impl<'a> BlockWriter<'a> {
         let index = IndexWriter::create(&**fs, &dir.join("index"), symbols)?;
         let chunks = ChunkWriter::create(fs, &dir.join("chunks"), segment_size_max)?;
         let (fs, out) = (Arc::clone(fs), out.to_owned());
-        Ok(Self { fs, out, dir, index, chunks, stats: BlockStats::default() })
+        Ok(Self {
+            fs,
+            out,
+            dir,
+            index,
+            chunks,
+            stats: BlockStats::default(),
+        })
     }
 
-    /// Appends a series with at least one chunk, unless one of its labels is not among the symbols. Labels are in
-    /// ascending order of names, series in label order, chunks ascend in time.
+    /// Appends a series with at least one chunk, unless one of its labels is not among the symbols.
+    /// Labels are in ascending order of names, series in label order, chunks ascend in time.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Limit`] if the index exceeds 64 GiB.
-    pub fn add<'l>(&mut self, labels: impl Iterator<Item = (&'l str, &'l str)>, chunks: &[Chunk]) -> Result<()> {
-        let Some(labels) = self.index.symbols(labels) else { return Ok(()) };
+    pub fn add<'l>(
+        &mut self,
+        labels: impl Iterator<Item = (&'l str, &'l str)>,
+        chunks: &[Chunk],
+    ) -> Result<()> {
+        let Some(labels) = self.index.symbols(labels) else {
+            return Ok(());
+        };
         let mut group = SeriesGroup::default();
         chunks.iter().for_each(|chunk| group.push(chunk));
         group.end_series();
         self.write_chunks(&mut group)?;
-        self.index.add(&labels, &group.entries(|_| labels.iter().copied()))
+        self.index
+            .add(&labels, &group.entries(|_| labels.iter().copied()))
     }
 
     /// Writes the chunks of prepared series and assigns their refs.
@@ -94,13 +114,20 @@ impl<'a> BlockWriter<'a> {
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn write_chunks(&mut self, group: &mut SeriesGroup) -> Result<()> {
-        let SeriesGroup { bytes, ends, chunks, stats, .. } = group;
+        let SeriesGroup {
+            bytes,
+            ends,
+            chunks,
+            stats,
+            ..
+        } = group;
         self.stats.merge(stats);
-        self.chunks.add(bytes, ends, |i, name| chunks[i].name = name)
+        self.chunks
+            .add(bytes, ends, |i, name| chunks[i].name = name)
     }
 
-    /// Writes the index entries of series whose chunks are written. [`BlockWriter::finish_with`] writes their
-    /// postings.
+    /// Writes the index entries of series whose chunks are written. [`BlockWriter::finish_with`]
+    /// writes their postings.
     ///
     /// # Errors
     /// Like [`BlockWriter::add`].
@@ -122,8 +149,8 @@ impl<'a> BlockWriter<'a> {
         self.end(description, IndexWriter::finish)
     }
 
-    /// Finishes a block of [`BlockWriter::add_entries`]: `postings` writes the postings of all labels, for series
-    /// with the numbers it is given.
+    /// Finishes a block of [`BlockWriter::add_entries`]: `postings` writes the postings of all
+    /// labels, for series with the numbers it is given.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -178,17 +205,27 @@ impl<'a> BlockWriter<'a> {
                 resolution_ms: 0,
             }),
         };
-        write(&*self.fs, &self.dir.join("tombstones"), &tombstones::EMPTY_FILE)?;
+        write(
+            &*self.fs,
+            &self.dir.join("tombstones"),
+            &tombstones::EMPTY_FILE,
+        )?;
         write(&*self.fs, &self.dir.join("meta.json"), &meta.to_json())?;
-        self.fs.sync_dir(&self.dir).map_err(Error::io("sync", &self.dir))?;
+        self.fs
+            .sync_dir(&self.dir)
+            .map_err(Error::io("sync", &self.dir))?;
         let target = self.out.join(ulid.to_string());
         if self.fs.list(&target).is_ok() {
             remove_block(&*self.fs, &self.dir)?;
         } else {
-            self.fs.rename(&self.dir, &target).map_err(Error::io("rename", &self.dir))?;
+            self.fs
+                .rename(&self.dir, &target)
+                .map_err(Error::io("rename", &self.dir))?;
         }
         // An existing block may be of a process that ended before it could do this.
-        self.fs.sync_dir(&self.out).map_err(Error::io("sync", &self.out))?;
+        self.fs
+            .sync_dir(&self.out)
+            .map_err(Error::io("sync", &self.out))?;
         Ok(meta)
     }
 

@@ -1,4 +1,5 @@
-//! Bit streams, most significant bit first, with their variable-length integers (varbit and varint).
+//! Bit streams, most significant bit first, with their variable-length integers (varbit and
+//! varint).
 //!
 //! Sources: Prometheus `tsdb/chunkenc/bstream.go` and `varbit.go`.
 
@@ -30,8 +31,8 @@ pub(super) trait BitSink {
         self.put_uvarint(varve_codec::varint::zigzag(value));
     }
 
-    /// Appends a signed integer with a prefix that tells its width: a zero for 0, `i + 1` ones and a zero for
-    /// `widths[i]`, one more one without a zero for 64 bits.
+    /// Appends a signed integer with a prefix that tells its width: a zero for 0, `i + 1` ones and
+    /// a zero for `widths[i]`, one more one without a zero for 64 bits.
     #[inline]
     fn put_signed(&mut self, value: i64, widths: &[u32]) {
         self.put_prefixed(value.cast_unsigned(), widths, |width| fits(value, width));
@@ -55,10 +56,15 @@ pub(super) trait BitSink {
     }
 }
 
-/// Appends the lowest `count` bits, at most 64, to the `n_pending` highest bits of `pending`. Returns a word once 64
-/// bits are complete.
+/// Appends the lowest `count` bits, at most 64, to the `n_pending` highest bits of `pending`.
+/// Returns a word once 64 bits are complete.
 #[inline]
-pub(super) fn push_bits(pending: &mut u64, n_pending: &mut u8, bits: u64, count: u32) -> Option<u64> {
+pub(super) fn push_bits(
+    pending: &mut u64,
+    n_pending: &mut u8,
+    bits: u64,
+    count: u32,
+) -> Option<u64> {
     debug_assert!(count <= 64, "{count} bits");
     if count == 0 {
         return None;
@@ -100,14 +106,20 @@ impl BitSink for BitWriter {
 impl BitWriter {
     /// Creates a writer that starts after a header of `size` bytes.
     pub(super) fn with_header(size: usize) -> Self {
-        Self { bytes: vec![0; size], ..Self::default() }
+        Self {
+            bytes: vec![0; size],
+            ..Self::default()
+        }
     }
 
     /// Creates a writer that starts after a header of `size` bytes, with room for `capacity` bytes.
     pub(super) fn with_capacity(size: usize, capacity: usize) -> Self {
         let mut bytes = Vec::with_capacity(capacity);
         bytes.resize(size, 0);
-        Self { bytes, ..Self::default() }
+        Self {
+            bytes,
+            ..Self::default()
+        }
     }
 
     /// Returns the size in bytes, including an incomplete last byte.
@@ -118,7 +130,8 @@ impl BitWriter {
     /// Grows the buffer in small steps: recovery holds a million open chunks at once.
     #[cold]
     fn grow(&mut self) {
-        self.bytes.reserve_exact((self.bytes.len() / 4).max(GROWTH_MIN));
+        self.bytes
+            .reserve_exact((self.bytes.len() / 4).max(GROWTH_MIN));
     }
 
     /// Appends a signed varbit integer.
@@ -135,7 +148,8 @@ impl BitWriter {
     /// Pads the last byte with zeros and fills in the header.
     pub(super) fn finish(mut self, header: &[u8]) -> Vec<u8> {
         let n_bytes = self.n_pending.div_ceil(8) as usize;
-        self.bytes.extend_from_slice(&self.pending.to_be_bytes()[..n_bytes]);
+        self.bytes
+            .extend_from_slice(&self.pending.to_be_bytes()[..n_bytes]);
         self.bytes[..header.len()].copy_from_slice(header);
         self.bytes
     }
@@ -192,7 +206,8 @@ impl<'a> BitReader<'a> {
         Ok(is_set)
     }
 
-    /// Reads a unary prefix: up to `max` ones, and the zero that ends a shorter run. Returns the number of ones.
+    /// Reads a unary prefix: up to `max` ones, and the zero that ends a shorter run. Returns the
+    /// number of ones.
     #[inline]
     pub(super) fn take_ones(&mut self, max: u32) -> Result<u32, ChunkError> {
         let ones = self.peek().leading_ones().min(max);
@@ -219,7 +234,11 @@ impl<'a> BitReader<'a> {
     pub(super) fn take_signed(&mut self, widths: &[u32]) -> Result<i64, ChunkError> {
         let (bits, width) = self.take_prefixed(widths)?;
         let above_half = width < 64 && bits > 1 << (width - 1);
-        Ok(if above_half { bits.cast_signed() - (1 << width) } else { bits.cast_signed() })
+        Ok(if above_half {
+            bits.cast_signed() - (1 << width)
+        } else {
+            bits.cast_signed()
+        })
     }
 
     /// Reads a signed varbit integer.

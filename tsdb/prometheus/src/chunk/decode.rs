@@ -27,13 +27,17 @@ pub fn decode(encoding: Encoding, bytes: &[u8], dst: &mut SampleColumns) -> Resu
             Ok(())
         }),
         Encoding::Xor2 => decode_floats_with_starts(bytes, dst),
-        Encoding::Histogram | Encoding::HistogramSt => decode_histograms::<DeltaOfDelta>(encoding, bytes, dst),
-        Encoding::FloatHistogram | Encoding::FloatHistogramSt => decode_histograms::<XorCodec>(encoding, bytes, dst),
+        Encoding::Histogram | Encoding::HistogramSt => {
+            decode_histograms::<DeltaOfDelta>(encoding, bytes, dst)
+        }
+        Encoding::FloatHistogram | Encoding::FloatHistogramSt => {
+            decode_histograms::<XorCodec>(encoding, bytes, dst)
+        }
     }
 }
 
-/// Returns the timestamps of the first and the last sample of a chunk of encoding 1 after decoding all of it, or `None`
-/// if it is empty.
+/// Returns the timestamps of the first and the last sample of a chunk of encoding 1 after decoding
+/// all of it, or `None` if it is empty.
 ///
 /// # Errors
 /// The errors of [`decode`].
@@ -41,14 +45,20 @@ pub(crate) fn float_time_range(bytes: &[u8]) -> Result<Option<(i64, i64)>, Chunk
     let mut times: Option<(i64, i64)> = None;
     for_each_float(bytes, |Sample { timestamp_ms, .. }| {
         check_order(times.map(|(_, last_ms)| last_ms), timestamp_ms)?;
-        times = Some((times.map_or(timestamp_ms, |(first_ms, _)| first_ms), timestamp_ms));
+        times = Some((
+            times.map_or(timestamp_ms, |(first_ms, _)| first_ms),
+            timestamp_ms,
+        ));
         Ok(())
     })?;
     Ok(times)
 }
 
 #[inline]
-fn for_each_float(bytes: &[u8], mut each: impl FnMut(Sample) -> Result<(), ChunkError>) -> Result<(), ChunkError> {
+fn for_each_float(
+    bytes: &[u8],
+    mut each: impl FnMut(Sample) -> Result<(), ChunkError>,
+) -> Result<(), ChunkError> {
     let n_samples = n_samples(Encoding::Xor, bytes)?;
     let (mut src, mut state) = (BitReader::new(&bytes[2..]), XorState::default());
     (0..n_samples).try_for_each(|idx| each(state.take(&mut src, idx)?))
@@ -56,7 +66,9 @@ fn for_each_float(bytes: &[u8], mut each: impl FnMut(Sample) -> Result<(), Chunk
 
 fn decode_floats_with_starts(bytes: &[u8], dst: &mut SampleColumns) -> Result<(), ChunkError> {
     let n_samples = n_samples(Encoding::Xor2, bytes)?;
-    let (&[_, _, header], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Truncated)?;
+    let (&[_, _, header], rest) = bytes
+        .split_first_chunk::<HEADER_SIZE>()
+        .ok_or(ChunkError::Truncated)?;
     let (mut src, mut state) = (BitReader::new(rest), Xor2State::with_header(header));
     for _ in 0..n_samples {
         let (sample, start_ms) = state.take(&mut src)?;
@@ -72,7 +84,9 @@ fn decode_histograms<C: CountCodec>(
     dst: &mut SampleColumns,
 ) -> Result<(), ChunkError> {
     let n_samples = n_samples(encoding, bytes)?;
-    let (&[first, _, third], rest) = bytes.split_first_chunk::<HEADER_SIZE>().ok_or(ChunkError::Truncated)?;
+    let (&[first, _, third], rest) = bytes
+        .split_first_chunk::<HEADER_SIZE>()
+        .ok_or(ChunkError::Truncated)?;
     if n_samples == 0 {
         return Ok(());
     }
@@ -82,10 +96,13 @@ fn decode_histograms<C: CountCodec>(
     let layout = HistogramLayout::take(&mut src)?;
     let (mut state, mut values_left) = (HistogramState::<C>::of(encoding, third), VALUES_MAX);
     for idx in 0..n_samples {
-        values_left = values_left.checked_sub(layout.n_values()).ok_or(ChunkError::TooLarge)?;
+        values_left = values_left
+            .checked_sub(layout.n_values())
+            .ok_or(ChunkError::TooLarge)?;
         let (timestamp_ms, start_ms, mut histogram) = state.take(&mut src, &layout)?;
         check_order(dst.timestamps_ms.last().copied(), timestamp_ms)?;
-        // The header tells about a reset since a chunk before this one, which may not exist any more.
+        // The header tells about a reset since a chunk before this one, which may not exist any
+        // more.
         histogram.reset_hint = match (is_gauge, idx) {
             _ if histogram.is_stale() => ResetHint::Unknown,
             (true, _) => ResetHint::Gauge,
@@ -99,5 +116,9 @@ fn decode_histograms<C: CountCodec>(
 }
 
 fn check_order(last_ms: Option<i64>, timestamp_ms: i64) -> Result<(), ChunkError> {
-    if last_ms.is_some_and(|last_ms| last_ms >= timestamp_ms) { Err(ChunkError::OutOfOrder) } else { Ok(()) }
+    if last_ms.is_some_and(|last_ms| last_ms >= timestamp_ms) {
+        Err(ChunkError::OutOfOrder)
+    } else {
+        Ok(())
+    }
 }

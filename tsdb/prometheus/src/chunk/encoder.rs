@@ -15,12 +15,14 @@ use super::{Chunk, Encoding};
 
 /// Number of samples per chunk that Prometheus aims at.
 pub const SAMPLES_PER_CHUNK: u32 = 120;
-/// Size in bytes from which a float chunk is full: another sample could make it larger than 1024 bytes.
+/// Size in bytes from which a float chunk is full: another sample could make it larger than 1024
+/// bytes.
 const FLOAT_SIZE_FULL: usize = 1005;
-/// Initial capacity of the buffer of a float chunk that is complete at once: most chunks have fewer bytes.
+/// Initial capacity of the buffer of a float chunk that is complete at once: most chunks have fewer
+/// bytes.
 const FLOAT_CAPACITY: usize = 640;
-/// The longest period of a chunk of [`Encoder::push_aligned`]: two hours, as of Prometheus' blocks. It can be halved
-/// eight times, to 28.125 s.
+/// The longest period of a chunk of [`Encoder::push_aligned`]: two hours, as of Prometheus' blocks.
+/// It can be halved eight times, to 28.125 s.
 const PERIOD_MS: i64 = 2 * 3600 * 1000;
 
 /// Whether chunks keep start timestamps.
@@ -35,8 +37,8 @@ pub enum StartTimestamps {
 
 /// Cuts the samples of one series, in ascending order of time, into chunks.
 ///
-/// A chunk ends after [`SAMPLES_PER_CHUNK`] samples or about a kilobyte, where the type of sample changes, and where
-/// histograms cannot share a chunk.
+/// A chunk ends after [`SAMPLES_PER_CHUNK`] samples or about a kilobyte, where the type of sample
+/// changes, and where histograms cannot share a chunk.
 #[derive(Debug, Default)]
 pub struct Encoder {
     starts: StartTimestamps,
@@ -56,7 +58,10 @@ impl Encoder {
     /// Creates an encoder.
     #[must_use]
     pub fn new(starts: StartTimestamps) -> Self {
-        Self { starts, ..Self::default() }
+        Self {
+            starts,
+            ..Self::default()
+        }
     }
 
     /// Appends a float. A `start_ms` of 0 is unknown.
@@ -67,14 +72,22 @@ impl Encoder {
             return run.push(sample, start_ms);
         }
         self.close();
-        self.open = Some(Appender::Float(FloatAppender::start(self.starts, sample, start_ms)));
+        self.open = Some(Appender::Float(FloatAppender::start(
+            self.starts,
+            sample,
+            start_ms,
+        )));
     }
 
     /// Appends a histogram. Buckets without a span and spans without buckets are dropped.
     pub fn push_histogram(&mut self, timestamp_ms: i64, histogram: Arc<Histogram>, start_ms: i64) {
         let is_float = matches!(histogram.counts, HistogramCounts::Float { .. });
         let is_stale = histogram.is_stale();
-        let sample = HistogramSample { timestamp_ms, start_ms, histogram };
+        let sample = HistogramSample {
+            timestamp_ms,
+            start_ms,
+            histogram,
+        };
         let next = match &mut self.open {
             Some(Appender::Histogram(run)) if is_stale || !is_float => {
                 run.push(sample).map(Box::new).map(Appender::Histogram)
@@ -82,8 +95,13 @@ impl Encoder {
             Some(Appender::FloatHistogram(run)) if is_stale || is_float => {
                 run.push(sample).map(Box::new).map(Appender::FloatHistogram)
             }
-            _ if is_float => Some(Appender::FloatHistogram(Box::new(HistogramAppender::start(self.starts, sample)))),
-            _ => Some(Appender::Histogram(Box::new(HistogramAppender::start(self.starts, sample)))),
+            _ if is_float => Some(Appender::FloatHistogram(Box::new(
+                HistogramAppender::start(self.starts, sample),
+            ))),
+            _ => Some(Appender::Histogram(Box::new(HistogramAppender::start(
+                self.starts,
+                sample,
+            )))),
         };
         if let Some(next) = next {
             self.close();
@@ -96,15 +114,17 @@ impl Encoder {
         self.push_rows(columns, 0..columns.len());
     }
 
-    /// Appends the samples of columns, in chunks whose ends depend only on times near them: two stores with the same
-    /// samples of a period have the same chunks of it, whatever they have of earlier times.
+    /// Appends the samples of columns, in chunks whose ends depend only on times near them: two
+    /// stores with the same samples of a period have the same chunks of it, whatever they have of
+    /// earlier times.
     ///
-    /// A chunk does not cross a multiple of two hours. If a period has more than [`SAMPLES_PER_CHUNK`] samples, its
-    /// halves have chunks of their own.
+    /// A chunk does not cross a multiple of two hours. If a period has more than
+    /// [`SAMPLES_PER_CHUNK`] samples, its halves have chunks of their own.
     pub fn push_aligned(&mut self, columns: &SampleColumns) {
         let mut rest = &columns.timestamps_ms[..];
         while let Some(first) = rest.first() {
-            let (mut period_ms, mut n_samples) = (PERIOD_MS, len_in_period(rest, *first, PERIOD_MS));
+            let (mut period_ms, mut n_samples) =
+                (PERIOD_MS, len_in_period(rest, *first, PERIOD_MS));
             while n_samples > SAMPLES_PER_CHUNK as usize && period_ms % 2 == 0 {
                 period_ms /= 2;
                 n_samples = len_in_period(&rest[..n_samples], *first, period_ms);
@@ -118,27 +138,44 @@ impl Encoder {
 
     fn push_rows(&mut self, columns: &SampleColumns, rows: Range<usize>) {
         // Fast path: only floats.
-        if columns.histograms.is_empty() && self.open.is_none() && self.starts == StartTimestamps::Drop {
+        if columns.histograms.is_empty()
+            && self.open.is_none()
+            && self.starts == StartTimestamps::Drop
+        {
             return self.push_floats(&columns.timestamps_ms[rows.clone()], &columns.values[rows]);
         }
         for idx in rows {
-            let sample = Sample { timestamp_ms: columns.timestamps_ms[idx], value: columns.values[idx] };
+            let sample = Sample {
+                timestamp_ms: columns.timestamps_ms[idx],
+                value: columns.values[idx],
+            };
             let start_ms = columns.start_ms(idx);
             match columns.histogram(idx) {
-                Some(histogram) => self.push_histogram(sample.timestamp_ms, Arc::clone(histogram), start_ms),
+                Some(histogram) => {
+                    self.push_histogram(sample.timestamp_ms, Arc::clone(histogram), start_ms)
+                }
                 None => self.push(sample, start_ms),
             }
         }
     }
 
-    /// Appends floats without start timestamps to an encoder without an open chunk: as [`Encoder::push`], but the state
-    /// of the chunk stays in registers, and its buffer does not grow.
+    /// Appends floats without start timestamps to an encoder without an open chunk: as
+    /// [`Encoder::push`], but the state of the chunk stays in registers, and its buffer does not
+    /// grow.
     fn push_floats(&mut self, timestamps_ms: &[i64], values: &[f64]) {
-        let mut samples =
-            timestamps_ms.iter().zip(values).map(|(&timestamp_ms, &value)| Sample { timestamp_ms, value });
+        let mut samples = timestamps_ms
+            .iter()
+            .zip(values)
+            .map(|(&timestamp_ms, &value)| Sample {
+                timestamp_ms,
+                value,
+            });
         let mut next = samples.next();
         while let Some(first) = next {
-            let (mut state, mut bits) = (XorState::default(), BitWriter::with_capacity(2, FLOAT_CAPACITY));
+            let (mut state, mut bits) = (
+                XorState::default(),
+                BitWriter::with_capacity(2, FLOAT_CAPACITY),
+            );
             let (mut n_samples, mut last) = (0, first);
             while let Some(sample) = next
                 && !is_full(n_samples, bits.size())
@@ -149,7 +186,13 @@ impl Encoder {
                 next = samples.next();
             }
             let (min_ms, max_ms) = (first.timestamp_ms, last.timestamp_ms);
-            let run = FloatAppender { state: FloatState::Xor(state), bits, n_samples, min_ms, max_ms };
+            let run = FloatAppender {
+                state: FloatState::Xor(state),
+                bits,
+                n_samples,
+                min_ms,
+                max_ms,
+            };
             // The last chunk stays open.
             self.close();
             self.open = Some(Appender::Float(run));
@@ -176,7 +219,8 @@ impl Encoder {
     }
 }
 
-/// Returns the number of timestamps, which ascend from `first_ms`, in the aligned period of `first_ms`.
+/// Returns the number of timestamps, which ascend from `first_ms`, in the aligned period of
+/// `first_ms`.
 fn len_in_period(timestamps_ms: &[i64], first_ms: i64, period_ms: i64) -> usize {
     let period = first_ms.div_euclid(period_ms);
     timestamps_ms.partition_point(|time_ms| time_ms.div_euclid(period_ms) == period)
@@ -211,7 +255,13 @@ impl FloatAppender {
             StartTimestamps::Keep => (FloatState::Xor2(Xor2State::default()), 3),
         };
         let (min_ms, max_ms) = (sample.timestamp_ms, sample.timestamp_ms);
-        let mut run = Self { state, bits: BitWriter::with_header(header_size), n_samples: 0, min_ms, max_ms };
+        let mut run = Self {
+            state,
+            bits: BitWriter::with_header(header_size),
+            n_samples: 0,
+            min_ms,
+            max_ms,
+        };
         run.push(sample, start_ms);
         run
     }
@@ -226,17 +276,33 @@ impl FloatAppender {
     }
 
     fn finish(self) -> Chunk {
-        let Self { state, bits, n_samples, min_ms, max_ms } = self;
+        let Self {
+            state,
+            bits,
+            n_samples,
+            min_ms,
+            max_ms,
+        } = self;
         let [high, low] = count(n_samples);
         let (encoding, bytes) = match state {
             FloatState::Xor(_) => (Encoding::Xor, bits.finish(&[high, low])),
-            FloatState::Xor2(state) => (Encoding::Xor2, bits.finish(&[high, low, state.starts.header()])),
+            FloatState::Xor2(state) => (
+                Encoding::Xor2,
+                bits.finish(&[high, low, state.starts.header()]),
+            ),
         };
-        Chunk { encoding, min_ms, max_ms, n_samples, bytes }
+        Chunk {
+            encoding,
+            min_ms,
+            max_ms,
+            n_samples,
+            bytes,
+        }
     }
 }
 
-/// Returns the number of samples as in the header of a chunk, which is full long before the maximum.
+/// Returns the number of samples as in the header of a chunk, which is full long before the
+/// maximum.
 pub(super) fn count(n_samples: u32) -> [u8; 2] {
     u16::try_from(n_samples).unwrap_or(u16::MAX).to_be_bytes()
 }

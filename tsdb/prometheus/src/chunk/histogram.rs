@@ -1,4 +1,5 @@
-//! Values of the histograms in a chunk: encodings 2 and 5 with integer counts, 3 and 6 with float counts.
+//! Values of the histograms in a chunk: encodings 2 and 5 with integer counts, 3 and 6 with float
+//! counts.
 //!
 //! ```text
 //! field        first sample                        later samples
@@ -91,7 +92,12 @@ impl CountCodec for DeltaOfDelta {
 
     fn counts(histogram: &Histogram) -> Counts<i64> {
         match &histogram.counts {
-            HistogramCounts::Integer { count, zero_count, positive, negative } if !histogram.is_stale() => Counts {
+            HistogramCounts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } if !histogram.is_stale() => Counts {
                 count: count.cast_signed(),
                 zero_count: zero_count.cast_signed(),
                 positive: positive.iter().map(|count| count.cast_signed()).collect(),
@@ -105,8 +111,16 @@ impl CountCodec for DeltaOfDelta {
         HistogramCounts::Integer {
             count: counts.count.cast_unsigned(),
             zero_count: counts.zero_count.cast_unsigned(),
-            positive: counts.positive.into_iter().map(i64::cast_unsigned).collect(),
-            negative: counts.negative.into_iter().map(i64::cast_unsigned).collect(),
+            positive: counts
+                .positive
+                .into_iter()
+                .map(i64::cast_unsigned)
+                .collect(),
+            negative: counts
+                .negative
+                .into_iter()
+                .map(i64::cast_unsigned)
+                .collect(),
         }
     }
 
@@ -140,7 +154,12 @@ impl CountCodec for XorCodec {
 
     fn counts(histogram: &Histogram) -> Counts<f64> {
         match &histogram.counts {
-            HistogramCounts::Float { count, zero_count, positive, negative } if !histogram.is_stale() => Counts {
+            HistogramCounts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } if !histogram.is_stale() => Counts {
                 count: *count,
                 zero_count: *zero_count,
                 positive: positive.clone(),
@@ -151,8 +170,18 @@ impl CountCodec for XorCodec {
     }
 
     fn into_histogram(counts: Counts<f64>) -> HistogramCounts {
-        let Counts { count, zero_count, positive, negative } = counts;
-        HistogramCounts::Float { count, zero_count, positive, negative }
+        let Counts {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } = counts;
+        HistogramCounts::Float {
+            count,
+            zero_count,
+            positive,
+            negative,
+        }
     }
 
     fn to_written(_counts: &mut [f64]) {}
@@ -184,7 +213,9 @@ pub(super) struct HistogramState<C> {
 impl<C: CountCodec> HistogramState<C> {
     /// Creates the state before the first sample, from the header of the start timestamps.
     pub(super) fn of(encoding: Encoding, starts_header: u8) -> Self {
-        let starts = encoding.has_starts().then(|| StartTimestampCodec::with_header(starts_header));
+        let starts = encoding
+            .has_starts()
+            .then(|| StartTimestampCodec::with_header(starts_header));
         let (timestamp, sum) = (DeltaOfDelta::default(), XorCodec::default());
         Self {
             starts,
@@ -219,7 +250,11 @@ impl<C: CountCodec> HistogramState<C> {
 
     /// Returns what the next value of a column is, for signed values and for totals.
     fn nth(&self) -> (Nth, Nth) {
-        if self.n_samples == 0 { (Nth::First, Nth::FirstTotal) } else { (Nth::Later, Nth::Later) }
+        if self.n_samples == 0 {
+            (Nth::First, Nth::FirstTotal)
+        } else {
+            (Nth::Later, Nth::Later)
+        }
     }
 
     /// Appends a sample with the buckets of `layout`. The first sample writes the layout.
@@ -231,7 +266,11 @@ impl<C: CountCodec> HistogramState<C> {
         sum: f64,
         counts: Counts<C::Value>,
     ) {
-        let before_ms = if self.n_samples == 0 { timestamp_ms } else { self.timestamp.value() };
+        let before_ms = if self.n_samples == 0 {
+            timestamp_ms
+        } else {
+            self.timestamp.value()
+        };
         self.put_values(dst, layout, timestamp_ms, sum, counts);
         if let Some(starts) = &mut self.starts {
             starts.put(dst, self.n_samples, before_ms, start_ms);
@@ -252,7 +291,8 @@ impl<C: CountCodec> HistogramState<C> {
         let (nth, total) = self.nth();
         if self.n_samples == 0 {
             layout.put(dst);
-            self.buckets.resize_with(counts.positive.len() + counts.negative.len(), C::default);
+            self.buckets
+                .resize_with(counts.positive.len() + counts.negative.len(), C::default);
         }
         self.timestamp.put(dst, timestamp_ms, nth);
         if is_stale_nan(sum) && self.n_samples > 0 {
@@ -264,10 +304,14 @@ impl<C: CountCodec> HistogramState<C> {
         self.zero_count.put(dst, counts.zero_count, total);
         self.sum.put(dst, sum, nth);
         let written = counts.positive.into_iter().chain(counts.negative);
-        self.buckets.iter_mut().zip(written).for_each(|(codec, count)| codec.put(dst, count, nth));
+        self.buckets
+            .iter_mut()
+            .zip(written)
+            .for_each(|(codec, count)| codec.put(dst, count, nth));
     }
 
-    /// Reads a sample: timestamp, start timestamp and histogram. The layout was read before the first one.
+    /// Reads a sample: timestamp, start timestamp and histogram. The layout was read before the
+    /// first one.
     pub(super) fn take(
         &mut self,
         src: &mut BitReader<'_>,
@@ -276,7 +320,11 @@ impl<C: CountCodec> HistogramState<C> {
         let before_ms = self.timestamp.value();
         let histogram = self.take_values(src, layout)?;
         let timestamp_ms = self.timestamp.value();
-        let before_ms = if self.n_samples == 0 { timestamp_ms } else { before_ms };
+        let before_ms = if self.n_samples == 0 {
+            timestamp_ms
+        } else {
+            before_ms
+        };
         let start_ms = match &mut self.starts {
             Some(starts) => starts.take(src, self.n_samples, before_ms)?,
             None => 0,
@@ -285,13 +333,20 @@ impl<C: CountCodec> HistogramState<C> {
         Ok((timestamp_ms, start_ms, histogram))
     }
 
-    fn take_values(&mut self, src: &mut BitReader<'_>, layout: &HistogramLayout) -> Result<Histogram, ChunkError> {
+    fn take_values(
+        &mut self,
+        src: &mut BitReader<'_>,
+        layout: &HistogramLayout,
+    ) -> Result<Histogram, ChunkError> {
         let (nth, total) = self.nth();
         let n_positive = spans::count(&layout.positive) as usize;
         let n_buckets = n_positive + spans::count(&layout.negative) as usize;
         self.buckets.resize_with(n_buckets, C::default);
         self.timestamp.take(src, nth)?;
-        let (count, zero_count) = (self.count.take(src, total)?, self.zero_count.take(src, total)?);
+        let (count, zero_count) = (
+            self.count.take(src, total)?,
+            self.zero_count.take(src, total)?,
+        );
         let sum = self.sum.take(src, nth)?;
         let mut positive = Vec::with_capacity(n_buckets);
         if self.n_samples == 0 || !is_stale_nan(sum) {
@@ -300,12 +355,21 @@ impl<C: CountCodec> HistogramState<C> {
             }
         }
         if is_stale_nan(sum) {
-            return Ok(Histogram { sum, counts: C::into_histogram(Counts::default()), ..Histogram::default() });
+            return Ok(Histogram {
+                sum,
+                counts: C::into_histogram(Counts::default()),
+                ..Histogram::default()
+            });
         }
         let mut negative = positive.split_off(n_positive);
         C::from_written(&mut positive);
         C::from_written(&mut negative);
-        let counts = C::into_histogram(Counts { count, zero_count, positive, negative });
+        let counts = C::into_histogram(Counts {
+            count,
+            zero_count,
+            positive,
+            negative,
+        });
         Ok(Histogram {
             reset_hint: ResetHint::Unknown,
             schema: layout.schema,

@@ -1,7 +1,9 @@
-//! Open histogram chunks: decides which histograms can be appended, and when a chunk must be recoded.
+//! Open histogram chunks: decides which histograms can be appended, and when a chunk must be
+//! recoded.
 //!
-//! A histogram with new buckets recodes the chunk: its samples are decoded and encoded again with the union of the
-//! buckets. Source: `AppendHistogram` in Prometheus `tsdb/chunkenc/histogram.go` and `float_histogram.go`.
+//! A histogram with new buckets recodes the chunk: its samples are decoded and encoded again with
+//! the union of the buckets. Source: `AppendHistogram` in Prometheus `tsdb/chunkenc/histogram.go`
+//! and `float_histogram.go`.
 
 use std::sync::Arc;
 
@@ -33,8 +35,8 @@ enum Appendable {
     AsIs,
     /// The chunk must be recoded with these positive and negative spans.
     Recode(Vec<BucketSpan>, Vec<BucketSpan>),
-    /// The histogram starts a new chunk: after a counter reset, as a counter after gauges (not reset), as a gauge with
-    /// another layout, or because it cannot be compared (unknown).
+    /// The histogram starts a new chunk: after a counter reset, as a counter after gauges (not
+    /// reset), as a gauge with another layout, or because it cannot be compared (unknown).
     NewChunk(CounterResetHeader),
 }
 
@@ -92,7 +94,9 @@ impl<C: CountCodec> HistogramAppender<C> {
             }
             _ if sample.histogram.reset_hint == ResetHint::Gauge => CounterResetHeader::Gauge,
             // Prometheus treats the two types of counts differently.
-            Appendable::NewChunk(CounterResetHeader::Unknown) if C::IS_FLOAT && is_full => CounterResetHeader::NotReset,
+            Appendable::NewChunk(CounterResetHeader::Unknown) if C::IS_FLOAT && is_full => {
+                CounterResetHeader::NotReset
+            }
             Appendable::NewChunk(CounterResetHeader::NotReset) if C::IS_FLOAT && !is_full => {
                 CounterResetHeader::Unknown
             }
@@ -105,9 +109,21 @@ impl<C: CountCodec> HistogramAppender<C> {
     /// Finishes the chunk.
     pub(super) fn finish(self) -> Chunk {
         let header = self.header();
-        let Self { encoding, min_ms, state, bits, .. } = self;
+        let Self {
+            encoding,
+            min_ms,
+            state,
+            bits,
+            ..
+        } = self;
         let (max_ms, n_samples) = (state.timestamp_ms(), state.n_samples());
-        Chunk { encoding, min_ms, max_ms, n_samples, bytes: bits.finish(&header) }
+        Chunk {
+            encoding,
+            min_ms,
+            max_ms,
+            n_samples,
+            bytes: bits.finish(&header),
+        }
     }
 
     fn header(&self) -> [u8; HEADER_SIZE] {
@@ -120,15 +136,26 @@ impl<C: CountCodec> HistogramAppender<C> {
 
     fn put(&mut self, sample: &HistogramSample) {
         let own = HistogramLayout::of(&sample.histogram);
-        let layout = if sample.histogram.is_stale() { &own } else { &self.layout };
+        let layout = if sample.histogram.is_stale() {
+            &own
+        } else {
+            &self.layout
+        };
         self.last_counts = C::counts(&sample.histogram).spread(&own, layout);
         let times = (sample.timestamp_ms, sample.start_ms);
-        self.state.put(&mut self.bits, &self.layout, times, sample.histogram.sum, self.last_counts.clone());
+        self.state.put(
+            &mut self.bits,
+            &self.layout,
+            times,
+            sample.histogram.sum,
+            self.last_counts.clone(),
+        );
     }
 
     fn recode(&mut self, positive: Vec<BucketSpan>, negative: Vec<BucketSpan>) {
         let header = self.header();
-        let bytes = std::mem::replace(&mut self.bits, BitWriter::with_header(HEADER_SIZE)).finish(&header);
+        let bytes =
+            std::mem::replace(&mut self.bits, BitWriter::with_header(HEADER_SIZE)).finish(&header);
         let mut columns = SampleColumns::default();
         let decoded = decode::decode(self.encoding, &bytes, &mut columns);
         debug_assert_eq!(decoded, Ok(()), "what was just encoded");
@@ -137,7 +164,11 @@ impl<C: CountCodec> HistogramAppender<C> {
         for (idx, histogram) in &columns.histograms {
             let timestamp_ms = columns.timestamps_ms[*idx as usize];
             let (start_ms, histogram) = (columns.start_ms(*idx as usize), Arc::clone(histogram));
-            self.put(&HistogramSample { timestamp_ms, start_ms, histogram });
+            self.put(&HistogramSample {
+                timestamp_ms,
+                start_ms,
+                histogram,
+            });
         }
     }
 
@@ -155,8 +186,14 @@ impl<C: CountCodec> HistogramAppender<C> {
             true => Some(spans::compare_spans(spans, later)),
             false => spans::compare((spans, last), (later, counts)),
         };
-        let positive = compare((&layout.positive, &last.positive), (&own.positive, &counts.positive));
-        let negative = compare((&layout.negative, &last.negative), (&own.negative, &counts.negative));
+        let positive = compare(
+            (&layout.positive, &last.positive),
+            (&own.positive, &counts.positive),
+        );
+        let negative = compare(
+            (&layout.negative, &last.negative),
+            (&own.negative, &counts.negative),
+        );
         let Some((positive, negative)) = positive.zip(negative) else {
             return Appendable::NewChunk(CounterResetHeader::Reset);
         };
@@ -164,17 +201,36 @@ impl<C: CountCodec> HistogramAppender<C> {
             return Appendable::AsIs;
         }
         // Prometheus recodes gauges if either side misses a bucket, counters side by side.
-        let rewrites = |missing: bool| missing || is_gauge && (positive.is_missing || negative.is_missing);
-        let merged = |rewrite, ours, theirs: Vec<_>| if rewrite { spans::union(ours, &theirs) } else { theirs };
+        let rewrites =
+            |missing: bool| missing || is_gauge && (positive.is_missing || negative.is_missing);
+        let merged = |rewrite, ours, theirs: Vec<_>| {
+            if rewrite {
+                spans::union(ours, &theirs)
+            } else {
+                theirs
+            }
+        };
         Appendable::Recode(
-            merged(rewrites(positive.is_missing), &self.layout.positive, own.positive),
-            merged(rewrites(negative.is_missing), &self.layout.negative, own.negative),
+            merged(
+                rewrites(positive.is_missing),
+                &self.layout.positive,
+                own.positive,
+            ),
+            merged(
+                rewrites(negative.is_missing),
+                &self.layout.negative,
+                own.negative,
+            ),
         )
     }
 
     /// Returns why a histogram needs a new chunk, before its buckets are compared.
     fn cut_reason(&self, histogram: &Histogram, is_gauge: bool) -> Option<CounterResetHeader> {
-        let unlike = if is_gauge { CounterResetHeader::Gauge } else { CounterResetHeader::Unknown };
+        let unlike = if is_gauge {
+            CounterResetHeader::Gauge
+        } else {
+            CounterResetHeader::Unknown
+        };
         match (self.reset == CounterResetHeader::Gauge, is_gauge) {
             (true, false) => return Some(CounterResetHeader::NotReset),
             (false, true) => return Some(CounterResetHeader::Gauge),
@@ -193,13 +249,20 @@ impl<C: CountCodec> HistogramAppender<C> {
         if !is_gauge && C::fell(self.last_counts.count, counts.count) {
             return Some(CounterResetHeader::Reset);
         }
-        if histogram.schema != self.layout.schema || histogram.zero_threshold != self.layout.zero_threshold {
+        if histogram.schema != self.layout.schema
+            || histogram.zero_threshold != self.layout.zero_threshold
+        {
             return Some(unlike);
         }
         let is_custom = histogram.schema == CUSTOM_BUCKETS_SCHEMA;
         if is_custom && histogram.custom_bounds != self.layout.bounds {
-            return Some(if is_gauge { CounterResetHeader::Gauge } else { CounterResetHeader::Reset });
+            return Some(if is_gauge {
+                CounterResetHeader::Gauge
+            } else {
+                CounterResetHeader::Reset
+            });
         }
-        (!is_gauge && C::fell(self.last_counts.zero_count, counts.zero_count)).then_some(CounterResetHeader::Reset)
+        (!is_gauge && C::fell(self.last_counts.zero_count, counts.zero_count))
+            .then_some(CounterResetHeader::Reset)
     }
 }

@@ -36,8 +36,8 @@ pub(super) struct HistogramLayout {
 }
 
 impl HistogramLayout {
-    /// Returns the layout of a histogram, without buckets that have no count. The layout of a staleness marker is
-    /// empty.
+    /// Returns the layout of a histogram, without buckets that have no count. The layout of a
+    /// staleness marker is empty.
     pub(super) fn of(histogram: &Histogram) -> Self {
         if histogram.is_stale() {
             return Self::default();
@@ -75,8 +75,9 @@ impl HistogramLayout {
     pub(super) fn take(src: &mut BitReader<'_>) -> Result<Self, ChunkError> {
         let zero_threshold = take_threshold(src)?;
         let schema = src.take_varbit()?;
-        let known =
-            i8::try_from(schema).ok().filter(|&known| known == CUSTOM_BUCKETS_SCHEMA || (-4..=8).contains(&known));
+        let known = i8::try_from(schema)
+            .ok()
+            .filter(|&known| known == CUSTOM_BUCKETS_SCHEMA || (-4..=8).contains(&known));
         let schema = known.ok_or(ChunkError::Schema(schema))?;
         let (positive, negative) = (take_spans(src)?, take_spans(src)?);
         // Every bucket of the first sample takes at least one bit.
@@ -89,7 +90,13 @@ impl HistogramLayout {
                 bounds.push(take_bound(src)?);
             }
         }
-        Ok(Self { schema, zero_threshold, positive, negative, bounds })
+        Ok(Self {
+            schema,
+            zero_threshold,
+            positive,
+            negative,
+            bounds,
+        })
     }
 }
 
@@ -112,7 +119,10 @@ fn take_threshold(src: &mut BitReader<'_>) -> Result<f64, ChunkError> {
     let bits = match byte {
         0 => 0,
         THRESHOLD_DOUBLE => src.take(64)?,
-        _ => u64::from((i32::from(byte) - EXPONENT_BIAS + DOUBLE_BIAS).unsigned_abs()) << MANTISSA_BITS,
+        _ => {
+            u64::from((i32::from(byte) - EXPONENT_BIAS + DOUBLE_BIAS).unsigned_abs())
+                << MANTISSA_BITS
+        }
     };
     Ok(f64::from_bits(bits))
 }

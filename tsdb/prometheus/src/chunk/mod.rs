@@ -1,7 +1,8 @@
 //! Chunks: samples of one series in Prometheus' encodings (`tsdb/chunkenc`), byte for byte.
 //!
-//! Used by blocks, head chunks, recovery and remote read. [`decode`] appends the samples of a chunk to columns;
-//! [`Encoder`] cuts the samples of one series into chunks. `open_chunks` does so for a million series at once.
+//! Used by blocks, head chunks, recovery and remote read. [`decode`] appends the samples of a chunk
+//! to columns; [`Encoder`] cuts the samples of one series into chunks. `open_chunks` does so for a
+//! million series at once.
 //!
 //! ```text
 //! u16   number of samples (of encodings 5 and 6 the lower 14 bits; the upper two are the counter reset header)
@@ -12,7 +13,8 @@
 //!
 //! Invariants
 //! 1. A chunk has the same bytes as Prometheus' chunk of the same samples.
-//! 2. Decoding allocates at most [`VALUES_MAX`] numbers, and never more than the bytes of the chunk can hold.
+//! 2. Decoding allocates at most [`VALUES_MAX`] numbers, and never more than the bytes of the chunk
+//!    can hold.
 
 mod bstream;
 mod decode;
@@ -58,8 +60,14 @@ impl Encoding {
     /// Returns the encoding with this code, or `None` if it is unknown.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
-        let all =
-            [Self::Xor, Self::Histogram, Self::FloatHistogram, Self::Xor2, Self::HistogramSt, Self::FloatHistogramSt];
+        let all = [
+            Self::Xor,
+            Self::Histogram,
+            Self::FloatHistogram,
+            Self::Xor2,
+            Self::HistogramSt,
+            Self::FloatHistogramSt,
+        ];
         all.into_iter().find(|encoding| encoding.code() == code)
     }
 
@@ -77,7 +85,10 @@ impl Encoding {
 
     /// Returns `true` if chunks of this encoding can have start timestamps.
     fn has_starts(self) -> bool {
-        matches!(self, Self::Xor2 | Self::HistogramSt | Self::FloatHistogramSt)
+        matches!(
+            self,
+            Self::Xor2 | Self::HistogramSt | Self::FloatHistogramSt
+        )
     }
 }
 
@@ -99,8 +110,20 @@ pub struct Chunk<B = Vec<u8>> {
 impl<B> Chunk<B> {
     /// Returns the same chunk with its bytes elsewhere.
     pub(crate) fn with<C>(&self, bytes: C) -> Chunk<C> {
-        let &Self { encoding, min_ms, max_ms, n_samples, .. } = self;
-        Chunk { encoding, min_ms, max_ms, n_samples, bytes }
+        let &Self {
+            encoding,
+            min_ms,
+            max_ms,
+            n_samples,
+            ..
+        } = self;
+        Chunk {
+            encoding,
+            min_ms,
+            max_ms,
+            n_samples,
+            bytes,
+        }
     }
 }
 
@@ -129,9 +152,14 @@ pub enum ChunkError {
 /// # Errors
 /// [`ChunkError::Truncated`] if the header is incomplete.
 pub fn n_samples(encoding: Encoding, bytes: &[u8]) -> Result<u32, ChunkError> {
-    let count = bytes.first_chunk().map(|count| u16::from_be_bytes(*count)).ok_or(ChunkError::Truncated)?;
+    let count = bytes
+        .first_chunk()
+        .map(|count| u16::from_be_bytes(*count))
+        .ok_or(ChunkError::Truncated)?;
     Ok(match encoding {
-        Encoding::HistogramSt | Encoding::FloatHistogramSt => u32::from(count & start_timestamps::COUNT_MASK),
+        Encoding::HistogramSt | Encoding::FloatHistogramSt => {
+            u32::from(count & start_timestamps::COUNT_MASK)
+        }
         _ => u32::from(count),
     })
 }

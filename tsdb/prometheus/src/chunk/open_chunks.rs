@@ -1,11 +1,12 @@
 //! Open float chunks of up to a million series, in little memory.
 //!
-//! Used by recovery. An [`Encoder`](super::Encoder) allocates per series and copies on growth. Here all chunks share
-//! blocks of 64 bytes, in [`OpenChunks`]. An [`OpenChunk`] refers to its last block, and each block to the previous
-//! one.
+//! Used by recovery. An [`Encoder`](super::Encoder) allocates per series and copies on growth. Here
+//! all chunks share blocks of 64 bytes, in [`OpenChunks`]. An [`OpenChunk`] refers to its last
+//! block, and each block to the previous one.
 //!
 //! Invariants
-//! 1. A chunk has the bytes that an `Encoder` without start timestamps encodes from the same samples.
+//! 1. A chunk has the bytes that an `Encoder` without start timestamps encodes from the same
+//!    samples.
 //! 2. A block belongs to one chunk or is free.
 
 use varve_collections::Column;
@@ -34,7 +35,11 @@ pub(crate) struct OpenChunks {
 
 impl Default for OpenChunks {
     fn default() -> Self {
-        Self { blocks: Column::default(), before: Column::default(), free: NONE }
+        Self {
+            blocks: Column::default(),
+            before: Column::default(),
+            free: NONE,
+        }
     }
 }
 
@@ -51,7 +56,8 @@ impl OpenChunks {
             self.blocks.push([0; BLOCK_LEN]);
             self.before.push(before);
             // Overflow takes more than 200 GB of chunks.
-            return u32::try_from(self.blocks.len() - 1).expect("memory is exhausted before block numbers");
+            return u32::try_from(self.blocks.len() - 1)
+                .expect("memory is exhausted before block numbers");
         }
         self.free = std::mem::replace(&mut self.before[block as usize], before);
         block
@@ -84,13 +90,22 @@ struct Tail {
 }
 
 impl Tail {
-    const EMPTY: Self = Self { pending: 0, block: NONE, n_words: 0, n_pending: 0, n_samples: 0 };
+    const EMPTY: Self = Self {
+        pending: 0,
+        block: NONE,
+        n_words: 0,
+        n_pending: 0,
+        n_samples: 0,
+    };
 }
 
 impl OpenChunk {
     /// Creates an empty chunk for samples after `last_ms`.
     pub(crate) const fn after(last_ms: i64) -> Self {
-        Self { state: XorState::after(last_ms), tail: Tail::EMPTY }
+        Self {
+            state: XorState::after(last_ms),
+            tail: Tail::EMPTY,
+        }
     }
 
     /// Returns the timestamp of the last sample.
@@ -107,23 +122,46 @@ impl OpenChunk {
     /// Returns `true` if the chunk has samples, and room for another one.
     #[inline]
     pub(crate) fn can_append(&self) -> bool {
-        let Tail { n_words, n_pending, n_samples, .. } = self.tail;
-        let size = HEADER_SIZE + usize::from(n_words) * size_of::<u64>() + usize::from(n_pending.div_ceil(8));
+        let Tail {
+            n_words,
+            n_pending,
+            n_samples,
+            ..
+        } = self.tail;
+        let size = HEADER_SIZE
+            + usize::from(n_words) * size_of::<u64>()
+            + usize::from(n_pending.div_ceil(8));
         n_samples > 0 && !is_full(u32::from(n_samples), size)
     }
 
     /// Appends a sample to a chunk that is empty or has room.
     #[inline]
     pub(crate) fn push(&mut self, chunks: &mut OpenChunks, sample: Sample) {
-        debug_assert!(self.tail.n_samples == 0 || self.can_append(), "a full chunk is ended first");
+        debug_assert!(
+            self.tail.n_samples == 0 || self.can_append(),
+            "a full chunk is ended first"
+        );
         let n_samples = self.n_samples();
-        self.state.put(&mut Sink { tail: &mut self.tail, chunks }, n_samples, sample);
+        self.state.put(
+            &mut Sink {
+                tail: &mut self.tail,
+                chunks,
+            },
+            n_samples,
+            sample,
+        );
         self.tail.n_samples += 1;
     }
 
     /// Appends the bytes of the chunk to `dst` and returns the timestamp of its first sample.
     pub(crate) fn copy_to(&self, chunks: &OpenChunks, dst: &mut Vec<u8>) -> i64 {
-        let Tail { pending, n_words, n_pending, n_samples, .. } = self.tail;
+        let Tail {
+            pending,
+            n_words,
+            n_pending,
+            n_samples,
+            ..
+        } = self.tail;
         let start = dst.len() + HEADER_SIZE;
         dst.extend_from_slice(&u16::from(n_samples).to_be_bytes());
         dst.resize(start + usize::from(n_words) * size_of::<u64>(), 0);
@@ -140,9 +178,11 @@ impl OpenChunk {
         first_ms(&dst[start..]).expect("a chunk begins with the time of its first sample")
     }
 
-    /// Returns the exclusive or of the first words of all blocks, for [`prefetch`](varve_collections::prefetch).
+    /// Returns the exclusive or of the first words of all blocks, for
+    /// [`prefetch`](varve_collections::prefetch).
     pub(crate) fn first_words(&self, chunks: &OpenChunks) -> u64 {
-        self.blocks(chunks).fold(0, |sum, block| sum ^ chunks.blocks[block as usize][0])
+        self.blocks(chunks)
+            .fold(0, |sum, block| sum ^ chunks.blocks[block as usize][0])
     }
 
     /// Frees the blocks. The next sample starts a new chunk.
@@ -158,14 +198,20 @@ impl OpenChunk {
 
     /// Sets the timestamp of the last sample of an empty chunk.
     pub(crate) fn skip_to(&mut self, last_ms: i64) {
-        debug_assert!(self.tail.n_samples == 0, "the times of a chunk are the times of its samples");
+        debug_assert!(
+            self.tail.n_samples == 0,
+            "the times of a chunk are the times of its samples"
+        );
         self.state.timestamp_ms = last_ms;
     }
 
     /// Iterates over the blocks, last one first.
     fn blocks<'a>(&self, chunks: &'a OpenChunks) -> impl Iterator<Item = u32> + use<'a> {
         let n_blocks = usize::from(self.tail.n_words).div_ceil(BLOCK_LEN);
-        std::iter::successors(Some(self.tail.block), |&block| Some(chunks.before[block as usize])).take(n_blocks)
+        std::iter::successors(Some(self.tail.block), |&block| {
+            Some(chunks.before[block as usize])
+        })
+        .take(n_blocks)
     }
 }
 
@@ -201,7 +247,8 @@ mod tests {
     use super::*;
     use crate::testing::encoded;
 
-    /// Cuts samples of several series, interleaved, into chunks. Returns start, end and bytes of each series' chunks.
+    /// Cuts samples of several series, interleaved, into chunks. Returns start, end and bytes of
+    /// each series' chunks.
     fn grown(chunks: &mut OpenChunks, series: &[Vec<Sample>]) -> Vec<Vec<(i64, i64, Vec<u8>)>> {
         let mut open = vec![OpenChunk::after(i64::MIN); series.len()];
         let mut ended = vec![Vec::new(); series.len()];
@@ -211,14 +258,22 @@ mod tests {
             chunk.clear(chunks);
         };
         for idx in 0..series.iter().map(Vec::len).max().unwrap_or(0) {
-            for (i, samples) in series.iter().enumerate().filter(|(_, samples)| idx < samples.len()) {
+            for (i, samples) in series
+                .iter()
+                .enumerate()
+                .filter(|(_, samples)| idx < samples.len())
+            {
                 if open[i].n_samples() > 0 && !open[i].can_append() {
                     end(&mut open[i], chunks, &mut ended[i]);
                 }
                 open[i].push(chunks, samples[idx]);
             }
         }
-        for (chunk, ended) in open.iter_mut().zip(&mut ended).filter(|(chunk, _)| chunk.n_samples() > 0) {
+        for (chunk, ended) in open
+            .iter_mut()
+            .zip(&mut ended)
+            .filter(|(chunk, _)| chunk.n_samples() > 0)
+        {
             end(chunk, chunks, ended);
         }
         ended
@@ -260,7 +315,15 @@ mod tests {
         assert_eq!(size_of::<OpenChunk>(), 48);
         let mut chunks = OpenChunks::default();
         let mut open = OpenChunk::after(i64::MIN);
-        (0..120).for_each(|i| open.push(&mut chunks, Sample { timestamp_ms: i * 15_000, value: 1.0 }));
+        (0..120).for_each(|i| {
+            open.push(
+                &mut chunks,
+                Sample {
+                    timestamp_ms: i * 15_000,
+                    value: 1.0,
+                },
+            )
+        });
         assert!(!open.can_append());
         assert!(chunks.size() <= 1024, "{}", chunks.size());
     }

@@ -1,7 +1,7 @@
 //! Compares and merges the buckets of histograms, which are described by spans.
 //!
-//! Source: Prometheus `tsdb/chunkenc/histogram_meta.go`. Spans of invalid histograms, which overlap, give meaningless
-//! results, but never more buckets than both inputs have together.
+//! Source: Prometheus `tsdb/chunkenc/histogram_meta.go`. Spans of invalid histograms, which
+//! overlap, give meaningless results, but never more buckets than both inputs have together.
 
 use varve_tsdb::histogram::BucketSpan;
 
@@ -15,7 +15,11 @@ struct Indices<'a> {
 
 impl<'a> Indices<'a> {
     fn of(spans: &'a [BucketSpan]) -> Self {
-        Self { spans: spans.iter(), left: 0, next: 0 }
+        Self {
+            spans: spans.iter(),
+            left: 0,
+            next: 0,
+        }
     }
 }
 
@@ -43,19 +47,29 @@ pub(super) struct Difference {
     pub(super) is_missing: bool,
 }
 
-/// Compares the buckets and last counts of a chunk with the buckets and counts of the next histogram. Returns `None`
-/// for a counter reset: a count decreased, or a bucket with a count is gone.
+/// Compares the buckets and last counts of a chunk with the buckets and counts of the next
+/// histogram. Returns `None` for a counter reset: a count decreased, or a bucket with a count is
+/// gone.
 pub(super) fn compare<V: Copy + Default + PartialOrd>(
     (spans, counts): (&[BucketSpan], &[V]),
     (later_spans, later_counts): (&[BucketSpan], &[V]),
 ) -> Option<Difference> {
     // Fast path: the same buckets.
     if spans == later_spans {
-        let fell = counts.iter().zip(later_counts).any(|(count, later)| count > later);
-        return (!fell).then_some(Difference { is_new: false, is_missing: false });
+        let fell = counts
+            .iter()
+            .zip(later_counts)
+            .any(|(count, later)| count > later);
+        return (!fell).then_some(Difference {
+            is_new: false,
+            is_missing: false,
+        });
     }
     let mut ours = Indices::of(spans).zip(counts).peekable();
-    let mut difference = Difference { is_new: false, is_missing: false };
+    let mut difference = Difference {
+        is_new: false,
+        is_missing: false,
+    };
     for (index, later) in Indices::of(later_spans).zip(later_counts) {
         while let Some((_, count)) = ours.next_if(|(our_index, _)| *our_index < index) {
             (*count == V::default()).then_some(())?;
@@ -77,10 +91,16 @@ pub(super) fn compare<V: Copy + Default + PartialOrd>(
 /// Compares buckets without their counts.
 pub(super) fn compare_spans(spans: &[BucketSpan], later: &[BucketSpan]) -> Difference {
     if spans == later {
-        return Difference { is_new: false, is_missing: false };
+        return Difference {
+            is_new: false,
+            is_missing: false,
+        };
     }
     let all = Indices::of(&union(spans, later)).count();
-    Difference { is_new: all > Indices::of(spans).count(), is_missing: all > Indices::of(later).count() }
+    Difference {
+        is_new: all > Indices::of(spans).count(),
+        is_missing: all > Indices::of(later).count(),
+    }
 }
 
 /// Returns the union of two sets of buckets, in as few spans as possible.
@@ -105,15 +125,24 @@ pub(super) fn union(a: &[BucketSpan], b: &[BucketSpan]) -> Vec<BucketSpan> {
 }
 
 /// Returns the counts for the buckets `to`, 0 for those that `from` does not have.
-pub(super) fn spread<V: Copy + Default>(from: &[BucketSpan], counts: &[V], to: &[BucketSpan]) -> Vec<V> {
+pub(super) fn spread<V: Copy + Default>(
+    from: &[BucketSpan],
+    counts: &[V],
+    to: &[BucketSpan],
+) -> Vec<V> {
     // Fast path: the same buckets.
     if from == to {
         return counts.to_vec();
     }
     let mut theirs = Indices::of(from).zip(counts).peekable();
     let count_of = |index| {
-        while theirs.next_if(|(their_index, _)| *their_index < index).is_some() {}
-        theirs.next_if(|(their_index, _)| *their_index == index).map_or_else(V::default, |(_, count)| *count)
+        while theirs
+            .next_if(|(their_index, _)| *their_index < index)
+            .is_some()
+        {}
+        theirs
+            .next_if(|(their_index, _)| *their_index == index)
+            .map_or_else(V::default, |(_, count)| *count)
     };
     Indices::of(to).map(count_of).collect()
 }
@@ -124,7 +153,10 @@ pub(super) fn first(spans: &[BucketSpan], n: usize) -> Vec<BucketSpan> {
     let mut taken = Vec::with_capacity(spans.len());
     for span in spans {
         let length = span.length.min(left);
-        taken.push(BucketSpan { offset: span.offset, length });
+        taken.push(BucketSpan {
+            offset: span.offset,
+            length,
+        });
         left -= length;
     }
     taken

@@ -1,4 +1,5 @@
-//! Start timestamps in a chunk: absent if no sample has one, else encoded relative to the sample before.
+//! Start timestamps in a chunk: absent if no sample has one, else encoded relative to the sample
+//! before.
 //!
 //! ```text
 //! header  bit 7: the first sample has a start timestamp, a varint before its timestamp
@@ -6,13 +7,14 @@
 //!         all later ones are followed by the distance from the timestamp of the sample before to their start:
 //!         the first distance itself, the others as delta
 //! ```
-//! In a chunk of more than 127 samples the later ones have start timestamps even if nothing changed. Source:
-//! `tsdb/chunkenc/st.go`.
+//! In a chunk of more than 127 samples the later ones have start timestamps even if nothing
+//! changed. Source: `tsdb/chunkenc/st.go`.
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
 
-/// The bits of the number of samples in chunks where the upper two bits are the counter reset header.
+/// The bits of the number of samples in chunks where the upper two bits are the counter reset
+/// header.
 pub(super) const COUNT_MASK: u16 = 0x3fff;
 /// The highest sample index that the header can hold.
 const CHANGE_ON_MAX: u32 = 0x7f;
@@ -29,7 +31,10 @@ pub(super) struct StartTimestampCodec {
 impl StartTimestampCodec {
     /// Creates a decoder from the header of a chunk.
     pub(super) fn with_header(header: u8) -> Self {
-        Self { header, ..Self::default() }
+        Self {
+            header,
+            ..Self::default()
+        }
     }
 
     /// Returns the header.
@@ -41,8 +46,8 @@ impl StartTimestampCodec {
         u32::from(self.header & !FIRST_KNOWN)
     }
 
-    /// Appends the start timestamp of the sample at `idx`, after that sample. `before_ms` is the timestamp of the
-    /// sample before it, or of the first sample itself.
+    /// Appends the start timestamp of the sample at `idx`, after that sample. `before_ms` is the
+    /// timestamp of the sample before it, or of the first sample itself.
     pub(super) fn put(&mut self, dst: &mut BitWriter, idx: u32, before_ms: i64, start_ms: i64) {
         let distance_ms = before_ms.wrapping_sub(start_ms);
         if idx == 0 {
@@ -62,7 +67,12 @@ impl StartTimestampCodec {
     }
 
     /// Reads the start timestamp of the sample at `idx`, or 0 if it has none.
-    pub(super) fn take(&mut self, src: &mut BitReader<'_>, idx: u32, before_ms: i64) -> Result<i64, ChunkError> {
+    pub(super) fn take(
+        &mut self,
+        src: &mut BitReader<'_>,
+        idx: u32,
+        before_ms: i64,
+    ) -> Result<i64, ChunkError> {
         if idx == 0 {
             if self.header & FIRST_KNOWN != 0 {
                 self.start_ms = before_ms.wrapping_sub(src.take_varint()?);

@@ -2,7 +2,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use varve_codec::varint::take_u64;
-use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
+use varve_tsdb::histogram::{
+    BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
+};
 use varve_tsdb::staleness::STALE_NAN_BITS;
 use varve_tsdb::{Sample, SampleColumns};
 
@@ -12,7 +14,12 @@ use crate::testing::{recorded, recorded_3_16};
 
 fn floats(samples: &[(i64, f64)]) -> SampleColumns {
     let mut columns = SampleColumns::default();
-    samples.iter().for_each(|&(timestamp_ms, value)| columns.push(Sample { timestamp_ms, value }));
+    samples.iter().for_each(|&(timestamp_ms, value)| {
+        columns.push(Sample {
+            timestamp_ms,
+            value,
+        })
+    });
     columns
 }
 
@@ -25,14 +32,31 @@ fn histograms(samples: Vec<Histogram>) -> SampleColumns {
 }
 
 fn integer(spans: &[(i32, u32)], counts: &[u64]) -> Histogram {
-    let positive_spans = spans.iter().map(|&(offset, length)| BucketSpan { offset, length }).collect();
+    let positive_spans = spans
+        .iter()
+        .map(|&(offset, length)| BucketSpan { offset, length })
+        .collect();
     let count = counts.iter().sum();
-    let counts = HistogramCounts::Integer { count, zero_count: 0, positive: counts.to_vec(), negative: Vec::new() };
-    Histogram { sum: 5.0, zero_threshold: 0.001, counts, positive_spans, ..Histogram::default() }
+    let counts = HistogramCounts::Integer {
+        count,
+        zero_count: 0,
+        positive: counts.to_vec(),
+        negative: Vec::new(),
+    };
+    Histogram {
+        sum: 5.0,
+        zero_threshold: 0.001,
+        counts,
+        positive_spans,
+        ..Histogram::default()
+    }
 }
 
 fn gauge(spans: &[(i32, u32)], counts: &[u64]) -> Histogram {
-    Histogram { reset_hint: ResetHint::Gauge, ..integer(spans, counts) }
+    Histogram {
+        reset_hint: ResetHint::Gauge,
+        ..integer(spans, counts)
+    }
 }
 
 fn encode(columns: &SampleColumns, starts: StartTimestamps) -> Vec<Chunk> {
@@ -48,20 +72,37 @@ fn decode_all(chunks: &[Chunk]) -> SampleColumns {
         decode(chunk.encoding, &chunk.bytes, &mut columns).unwrap();
         assert_eq!(columns.len() - from, chunk.n_samples as usize);
         assert_eq!(n_samples(chunk.encoding, &chunk.bytes), Ok(chunk.n_samples));
-        assert_eq!((columns.timestamps_ms[from], *columns.timestamps_ms.last().unwrap()), (chunk.min_ms, chunk.max_ms));
+        assert_eq!(
+            (
+                columns.timestamps_ms[from],
+                *columns.timestamps_ms.last().unwrap()
+            ),
+            (chunk.min_ms, chunk.max_ms)
+        );
     }
     columns
 }
 
 fn bits(columns: &SampleColumns) -> Vec<(i64, u64, i64)> {
-    columns.iter().enumerate().map(|(idx, s)| (s.timestamp_ms, s.value.to_bits(), columns.start_ms(idx))).collect()
+    columns
+        .iter()
+        .enumerate()
+        .map(|(idx, s)| (s.timestamp_ms, s.value.to_bits(), columns.start_ms(idx)))
+        .collect()
 }
 
 /// Decodes a chunk and encodes it again. Returns `None` if that gives more than one chunk.
 fn again(encoding: Encoding, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut columns = SampleColumns::default();
     decode(encoding, bytes, &mut columns).unwrap();
-    let chunks = encode(&columns, if encoding.has_starts() { StartTimestamps::Keep } else { StartTimestamps::Drop });
+    let chunks = encode(
+        &columns,
+        if encoding.has_starts() {
+            StartTimestamps::Keep
+        } else {
+            StartTimestamps::Drop
+        },
+    );
     match chunks.as_slice() {
         [chunk] => {
             let mut again = chunk.bytes.clone();
@@ -79,9 +120,14 @@ fn again(encoding: Encoding, bytes: &[u8]) -> Option<Vec<u8>> {
 #[test]
 fn recorded_chunks_round_trip_byte_for_byte() {
     let mut n_same = [0; 5];
-    let blocks = recorded().into_iter().chain([recorded_3_16()]).flat_map(|dir| std::fs::read_dir(dir).unwrap());
+    let blocks = recorded()
+        .into_iter()
+        .chain([recorded_3_16()])
+        .flat_map(|dir| std::fs::read_dir(dir).unwrap());
     for block in blocks {
-        let Ok(segment) = std::fs::read(block.unwrap().path().join("chunks/000001")) else { continue };
+        let Ok(segment) = std::fs::read(block.unwrap().path().join("chunks/000001")) else {
+            continue;
+        };
         let mut rest = &segment[8..];
         while let Some(size) = take_u64(&mut rest).filter(|_| rest.len() > 4) {
             let (encoding, data) = rest.split_first().unwrap();
@@ -91,44 +137,91 @@ fn recorded_chunks_round_trip_byte_for_byte() {
             if n_samples(encoding, bytes).unwrap() > SAMPLES_PER_CHUNK {
                 continue;
             }
-            let Some(again) = again(encoding, bytes) else { continue };
+            let Some(again) = again(encoding, bytes) else {
+                continue;
+            };
             assert_eq!(again, bytes, "{encoding:?}");
             n_same[encoding.code() as usize] += 1;
         }
     }
-    assert!(recorded().is_none() || n_same[1] > 1000 && n_same[2] > 10 && n_same[3] > 3, "{n_same:?}");
+    assert!(
+        recorded().is_none() || n_same[1] > 1000 && n_same[2] > 10 && n_same[3] > 3,
+        "{n_same:?}"
+    );
     assert!(n_same[4] > 20, "{n_same:?}");
 }
 
 #[test]
 fn special_floats_round_trip() {
-    let values = [0.0, -0.0, 1.0, 1.5, f64::NAN, f64::INFINITY, f64::MIN_POSITIVE, f64::from_bits(STALE_NAN_BITS), 1.0];
-    let times = [i64::MIN / 4, -5, 0, 1, 60_000, 120_000, 180_001, i64::MAX / 4, i64::MAX / 2];
+    let values = [
+        0.0,
+        -0.0,
+        1.0,
+        1.5,
+        f64::NAN,
+        f64::INFINITY,
+        f64::MIN_POSITIVE,
+        f64::from_bits(STALE_NAN_BITS),
+        1.0,
+    ];
+    let times = [
+        i64::MIN / 4,
+        -5,
+        0,
+        1,
+        60_000,
+        120_000,
+        180_001,
+        i64::MAX / 4,
+        i64::MAX / 2,
+    ];
     let samples: Vec<_> = times.into_iter().zip(values).collect();
     for starts in [StartTimestamps::Drop, StartTimestamps::Keep] {
         let columns = floats(&samples);
-        assert_eq!(bits(&decode_all(&encode(&columns, starts))), bits(&columns), "{starts:?}");
+        assert_eq!(
+            bits(&decode_all(&encode(&columns, starts))),
+            bits(&columns),
+            "{starts:?}"
+        );
     }
 }
 
 #[test]
 fn a_chunk_has_the_documented_bytes() {
     let columns = floats(&[(1000, 1.0), (2000, 1.0), (3000, 1.0), (4000, 2.0)]);
-    // Four samples: timestamp 1000 as a varint, value 1.0; delta 1000 as a varint, same value; the same again;
-    // another value in a new window: 0, 11, 1 leading zero, 11 bits, XOR.
+    // Four samples: timestamp 1000 as a varint, value 1.0; delta 1000 as a varint, same value; the
+    // same again; another value in a new window: 0, 11, 1 leading zero, 11 bits, XOR.
     let known = [0, 4, 0xd0, 0x0f, 0x3f, 0xf0, 0, 0, 0, 0, 0, 0, 0xe8, 0x07];
-    let [chunk] = &encode(&columns, StartTimestamps::Drop)[..] else { panic!("one chunk") };
-    assert_eq!((&chunk.bytes[..14], chunk.min_ms, chunk.max_ms, chunk.n_samples), (&known[..], 1000, 4000, 4));
-    assert_eq!(chunk.bytes[14..], [0b0000_1100, 0b0010_0101, 0xff, 0b1111_0000]);
+    let [chunk] = &encode(&columns, StartTimestamps::Drop)[..] else {
+        panic!("one chunk")
+    };
+    assert_eq!(
+        (
+            &chunk.bytes[..14],
+            chunk.min_ms,
+            chunk.max_ms,
+            chunk.n_samples
+        ),
+        (&known[..], 1000, 4000, 4)
+    );
+    assert_eq!(
+        chunk.bytes[14..],
+        [0b0000_1100, 0b0010_0101, 0xff, 0b1111_0000]
+    );
 }
 
 #[test]
 fn chunks_end_after_120_samples_and_where_the_sample_type_changes() {
     let mut columns = floats(&(0..300).map(|i| (i * 15_000, 1.0)).collect::<Vec<_>>());
     columns.push_histogram(5_000_000, Arc::new(integer(&[(0, 1)], &[1])));
-    columns.push(Sample { timestamp_ms: 6_000_000, value: 2.0 });
-    let sizes: Vec<_> =
-        encode(&columns, StartTimestamps::Drop).iter().map(|c| (c.encoding.code(), c.n_samples)).collect();
+    columns.push(Sample {
+        timestamp_ms: 6_000_000,
+        value: 2.0,
+    });
+    let sizes: Vec<_> = encode(&columns, StartTimestamps::Drop)
+        .iter()
+        .map(|c| (c.encoding.code(), c.n_samples))
+        .collect();
     assert_eq!(sizes, [(1, 120), (1, 120), (1, 60), (2, 1), (1, 1)]);
 }
 
@@ -138,26 +231,68 @@ fn cut_histograms(samples: Vec<Histogram>) -> Vec<(u32, u8)> {
     let chunks = encode(&columns, StartTimestamps::Drop);
     let back = decode_all(&chunks);
     assert_eq!(bits(&back), bits(&columns));
-    chunks.iter().map(|chunk| (chunk.n_samples, chunk.bytes[2])).collect()
+    chunks
+        .iter()
+        .map(|chunk| (chunk.n_samples, chunk.bytes[2]))
+        .collect()
 }
 
 #[test]
 fn histograms_share_a_chunk_until_a_counter_reset() {
-    let stale = || Histogram { sum: f64::from_bits(STALE_NAN_BITS), ..Histogram::default() };
+    let stale = || Histogram {
+        sum: f64::from_bits(STALE_NAN_BITS),
+        ..Histogram::default()
+    };
     let grown = integer(&[(0, 2), (1, 1)], &[1, 2, 1]);
     let one = || integer(&[(0, 2)], &[1, 2]);
     for (samples, expected) in [
         (vec![one(), one(), grown.clone()], vec![(3, 0)]),
         (vec![grown.clone(), one()], vec![(1, 0), (1, 0x80)]),
-        (vec![integer(&[(0, 2)], &[0, 2]), integer(&[(1, 1)], &[3])], vec![(2, 0)]),
-        (vec![integer(&[(0, 2)], &[0, 2]), integer(&[(1, 1), (3, 1)], &[3, 1])], vec![(2, 0)]),
-        (vec![one(), Histogram { schema: 3, ..grown.clone() }], vec![(1, 0), (1, 0)]),
+        (
+            vec![integer(&[(0, 2)], &[0, 2]), integer(&[(1, 1)], &[3])],
+            vec![(2, 0)],
+        ),
+        (
+            vec![
+                integer(&[(0, 2)], &[0, 2]),
+                integer(&[(1, 1), (3, 1)], &[3, 1]),
+            ],
+            vec![(2, 0)],
+        ),
+        (
+            vec![
+                one(),
+                Histogram {
+                    schema: 3,
+                    ..grown.clone()
+                },
+            ],
+            vec![(1, 0), (1, 0)],
+        ),
         (vec![one(), stale(), stale(), one()], vec![(3, 0), (1, 0)]),
         (vec![stale(), one()], vec![(1, 0), (1, 0)]),
-        (vec![one(), Histogram { reset_hint: ResetHint::Reset, ..one() }], vec![(1, 0), (1, 0x80)]),
-        (vec![gauge(&[(0, 2)], &[9, 2]), gauge(&[(1, 2)], &[1, 0])], vec![(2, 0xc0)]),
-        (vec![gauge(&[(0, 2)], &[9, 2]), one()], vec![(1, 0xc0), (1, 0x40)]),
-        (vec![one(), gauge(&[(0, 2)], &[9, 2])], vec![(1, 0), (1, 0xc0)]),
+        (
+            vec![
+                one(),
+                Histogram {
+                    reset_hint: ResetHint::Reset,
+                    ..one()
+                },
+            ],
+            vec![(1, 0), (1, 0x80)],
+        ),
+        (
+            vec![gauge(&[(0, 2)], &[9, 2]), gauge(&[(1, 2)], &[1, 0])],
+            vec![(2, 0xc0)],
+        ),
+        (
+            vec![gauge(&[(0, 2)], &[9, 2]), one()],
+            vec![(1, 0xc0), (1, 0x40)],
+        ),
+        (
+            vec![one(), gauge(&[(0, 2)], &[9, 2])],
+            vec![(1, 0), (1, 0xc0)],
+        ),
     ] {
         assert_eq!(cut_histograms(samples.clone()), expected, "{samples:?}");
     }
@@ -172,7 +307,9 @@ fn recoded_histograms_keep_their_counts() {
     ]);
     let back = decode_all(&encode(&columns, StartTimestamps::Drop));
     let sparse = |histogram: &Histogram| {
-        let HistogramCounts::Integer { positive, .. } = &histogram.counts else { panic!("integers") };
+        let HistogramCounts::Integer { positive, .. } = &histogram.counts else {
+            panic!("integers")
+        };
         let (mut index, mut at, mut buckets) = (0, 0, Vec::new());
         for span in &histogram.positive_spans {
             index += span.offset;
@@ -191,7 +328,16 @@ fn recoded_histograms_keep_their_counts() {
 
 #[test]
 fn thresholds_and_bounds_round_trip() {
-    for zero_threshold in [0.0, 1e-200, 0.001, 2.0_f64.powi(-128), 1024.0, 2048.0, 2.0_f64.powi(-243), -1.0] {
+    for zero_threshold in [
+        0.0,
+        1e-200,
+        0.001,
+        2.0_f64.powi(-128),
+        1024.0,
+        2048.0,
+        2.0_f64.powi(-243),
+        -1.0,
+    ] {
         let custom_bounds = vec![-1.0, 0.0, 0.005, 2.5, 33_554.43, 33_554.431, 1e9, 0.1 + 0.2];
         let histogram = Histogram {
             zero_threshold,
@@ -201,7 +347,10 @@ fn thresholds_and_bounds_round_trip() {
         };
         let back = decode_all(&encode(&histograms(vec![histogram]), StartTimestamps::Drop));
         let back = &back.histograms[0].1;
-        assert_eq!((back.zero_threshold.to_bits(), &back.custom_bounds), (zero_threshold.to_bits(), &custom_bounds));
+        assert_eq!(
+            (back.zero_threshold.to_bits(), &back.custom_bounds),
+            (zero_threshold.to_bits(), &custom_bounds)
+        );
     }
 }
 
@@ -209,12 +358,21 @@ fn thresholds_and_bounds_round_trip() {
 fn a_chunk_whose_header_claims_too_much_is_rejected() {
     let mut columns = SampleColumns::default();
     for encoding in (1..=6).filter_map(Encoding::from_code) {
-        for bytes in [&[][..], &[0], &[0, 1], &[0x3f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]] {
-            assert!(decode(encoding, bytes, &mut columns).is_err(), "{encoding:?} {bytes:?}");
+        for bytes in [
+            &[][..],
+            &[0],
+            &[0, 1],
+            &[0x3f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+        ] {
+            assert!(
+                decode(encoding, bytes, &mut columns).is_err(),
+                "{encoding:?} {bytes:?}"
+            );
         }
     }
     assert!(columns.is_empty());
-    // 60,000 empty spans in a chunk of 16,383 samples of a few bits each: it would decode to a gigabyte.
+    // 60,000 empty spans in a chunk of 16,383 samples of a few bits each: it would decode to a
+    // gigabyte.
     let mut dst = bstream::BitWriter::with_header(3);
     dst.put(0, 8);
     dst.put_varbit(0);
@@ -228,7 +386,10 @@ fn a_chunk_whose_header_claims_too_much_is_rejected() {
         dst.put(0, 1);
     }
     let bytes = dst.finish(&[0x3f, 0xff, 0]);
-    assert_eq!(decode(Encoding::Histogram, &bytes, &mut columns), Err(ChunkError::TooLarge));
+    assert_eq!(
+        decode(Encoding::Histogram, &bytes, &mut columns),
+        Err(ChunkError::TooLarge)
+    );
     assert!(columns.len() < 100);
 }
 
@@ -236,7 +397,10 @@ fn a_chunk_whose_header_claims_too_much_is_rejected() {
 fn samples_out_of_order_are_rejected() {
     let chunks = encode(&floats(&[(10, 1.0), (20, 2.0)]), StartTimestamps::Drop);
     let mut columns = floats(&[(15, 0.0)]);
-    assert_eq!(decode(Encoding::Xor, &chunks[0].bytes, &mut columns), Err(ChunkError::OutOfOrder));
+    assert_eq!(
+        decode(Encoding::Xor, &chunks[0].bytes, &mut columns),
+        Err(ChunkError::OutOfOrder)
+    );
     assert_eq!(columns.len(), 1);
 }
 
@@ -324,15 +488,25 @@ proptest! {
 /// Values of all widths, so that chunks end by their number of samples and by their size.
 #[test]
 fn floats_at_once_have_the_chunks_of_floats_one_by_one() {
-    let value = |i: i64| f64::from_bits((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i / 300 % 40));
+    let value =
+        |i: i64| f64::from_bits((i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (i / 300 % 40));
     let samples: Vec<_> = (0..6000).map(|i| (i * 15_000 + i % 7, value(i))).collect();
     let columns = floats(&samples);
     let mut encoder = Encoder::default();
     for &(timestamp_ms, value) in &samples {
-        encoder.push(Sample { timestamp_ms, value }, 0);
+        encoder.push(
+            Sample {
+                timestamp_ms,
+                value,
+            },
+            0,
+        );
     }
     let one_by_one = encoder.finish();
-    assert!(one_by_one.iter().any(|chunk| chunk.n_samples < 120), "a chunk ends by its size");
+    assert!(
+        one_by_one.iter().any(|chunk| chunk.n_samples < 120),
+        "a chunk ends by its size"
+    );
     assert_eq!(encode(&columns, StartTimestamps::Drop), one_by_one);
 }
 
@@ -345,13 +519,27 @@ fn encode_aligned(columns: &SampleColumns) -> Vec<Chunk> {
 #[test]
 fn aligned_chunks_have_120_samples_at_usual_intervals() {
     const HOURS_2_MS: i64 = 7_200_000;
-    for (interval_ms, n_expected) in [(15_000, 120), (30_000, 120), (60_000, 120), (10_000, 90), (300_000, 24)] {
-        let samples: Vec<_> = (0..HOURS_2_MS / interval_ms).map(|i| (i * interval_ms, i as f64)).collect();
+    for (interval_ms, n_expected) in [
+        (15_000, 120),
+        (30_000, 120),
+        (60_000, 120),
+        (10_000, 90),
+        (300_000, 24),
+    ] {
+        let samples: Vec<_> = (0..HOURS_2_MS / interval_ms)
+            .map(|i| (i * interval_ms, i as f64))
+            .collect();
         let chunks = encode_aligned(&floats(&samples));
-        assert!(chunks.iter().all(|chunk| chunk.n_samples == n_expected), "{interval_ms}");
+        assert!(
+            chunks.iter().all(|chunk| chunk.n_samples == n_expected),
+            "{interval_ms}"
+        );
     }
     let ends = [(i64::MIN, 1.0), (-1, 2.0), (0, 3.0), (i64::MAX, 4.0)];
-    assert_eq!(bits(&decode_all(&encode_aligned(&floats(&ends)))), bits(&floats(&ends)));
+    assert_eq!(
+        bits(&decode_all(&encode_aligned(&floats(&ends)))),
+        bits(&floats(&ends))
+    );
     assert!(encode_aligned(&SampleColumns::default()).is_empty());
 }
 

@@ -1,6 +1,7 @@
 //! Codecs of consecutive values: integers as delta of delta, doubles as XOR with the value before.
 //!
-//! A histogram has one codec for each of its fields and buckets. A float sample has one for its value.
+//! A histogram has one codec for each of its fields and buckets. A float sample has one for its
+//! value.
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};
@@ -39,10 +40,14 @@ impl DeltaOfDelta {
         self.value
     }
 
-    /// Appends a zero, and continues from `value`: Prometheus does so for the totals of a staleness marker.
+    /// Appends a zero, and continues from `value`: Prometheus does so for the totals of a staleness
+    /// marker.
     pub(super) fn put_no_change(&mut self, dst: &mut BitWriter, value: i64) {
         dst.put(0, 1);
-        *self = Self { value, delta: value.wrapping_sub(self.value) };
+        *self = Self {
+            value,
+            delta: value.wrapping_sub(self.value),
+        };
     }
 }
 
@@ -77,15 +82,16 @@ impl ValueCodec for DeltaOfDelta {
     }
 }
 
-/// Doubles as XOR with the value before, in a window of significant bits that is reused where possible.
+/// Doubles as XOR with the value before, in a window of significant bits that is reused where
+/// possible.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct XorCodec {
     bits: u64,
     window: Option<Window>,
 }
 
-/// Number of leading and trailing zeros of an XOR, together less than 64. Bytes, since recovery holds a million of
-/// them at once.
+/// Number of leading and trailing zeros of an XOR, together less than 64. Bytes, since recovery
+/// holds a million of them at once.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     leading: u8,
@@ -99,10 +105,16 @@ const LEADING_MAX: u32 = 31;
 
 impl Window {
     /// The window of a reader before the first one was read.
-    const WHOLE: Self = Self { leading: 0, trailing: 0 };
+    const WHOLE: Self = Self {
+        leading: 0,
+        trailing: 0,
+    };
 
     fn of(delta: u64) -> Self {
-        Self { leading: delta.leading_zeros().min(LEADING_MAX) as u8, trailing: delta.trailing_zeros() as u8 }
+        Self {
+            leading: delta.leading_zeros().min(LEADING_MAX) as u8,
+            trailing: delta.trailing_zeros() as u8,
+        }
     }
 
     fn covers(self, other: Self) -> bool {
@@ -110,7 +122,10 @@ impl Window {
     }
 
     fn union(self, other: Self) -> Self {
-        Self { leading: self.leading.min(other.leading), trailing: self.trailing.min(other.trailing) }
+        Self {
+            leading: self.leading.min(other.leading),
+            trailing: self.trailing.min(other.trailing),
+        }
     }
 
     fn width(self) -> u32 {
@@ -119,7 +134,10 @@ impl Window {
 }
 
 impl XorCodec {
-    pub(super) const NEW: Self = Self { bits: 0, window: None };
+    pub(super) const NEW: Self = Self {
+        bits: 0,
+        window: None,
+    };
 
     /// Sets the value before without writing it.
     pub(super) fn set(&mut self, value: f64) {
@@ -146,8 +164,8 @@ impl XorCodec {
         }
     }
 
-    /// Returns what [`XorCodec::put_next`] would append, as bits and their number, and advances to `value`. Returns
-    /// `None`, without advancing, if the XOR is wide or needs a new window.
+    /// Returns what [`XorCodec::put_next`] would append, as bits and their number, and advances to
+    /// `value`. Returns `None`, without advancing, if the XOR is wide or needs a new window.
     /// Branch-free in whether the value changes, which cannot be predicted.
     #[inline]
     pub(super) fn next_short(&mut self, value: f64) -> Option<(u64, u32)> {
@@ -160,13 +178,15 @@ impl XorCodec {
         }
         self.bits ^= delta;
         // A one (changed), a zero (same window) and the XOR, or a single zero (unchanged).
-        let bits = u64::from(is_changed) << ((width + 1) % u64::BITS) | delta >> (window.trailing % 64);
+        let bits =
+            u64::from(is_changed) << ((width + 1) % u64::BITS) | delta >> (window.trailing % 64);
         Some((bits, 1 + u32::from(is_changed) * (1 + width)))
     }
 
-    /// Appends a non-zero XOR: the prefix `same` or `new` (bits and their number), the new window if any, then the
-    /// XOR. With a `window_cost`, the number of bits that a new window takes, the last window is used again only if
-    /// that is not longer, and a wider window keeps bounds of the last one for up to half of that cost.
+    /// Appends a non-zero XOR: the prefix `same` or `new` (bits and their number), the new window
+    /// if any, then the XOR. With a `window_cost`, the number of bits that a new window takes, the
+    /// last window is used again only if that is not longer, and a wider window keeps bounds of the
+    /// last one for up to half of that cost.
     #[inline]
     pub(super) fn put_xor(
         &mut self,
@@ -185,7 +205,8 @@ impl XorCodec {
                 return dst.put(delta >> window.trailing, window.width());
             }
             let union = window.union(needed);
-            if !covers && window_cost.is_some_and(|cost| union.width() - needed.width() <= cost / 2) {
+            if !covers && window_cost.is_some_and(|cost| union.width() - needed.width() <= cost / 2)
+            {
                 needed = union;
             }
         }
@@ -199,12 +220,18 @@ impl XorCodec {
 
     /// Reads an XOR in the last window, or in a new one if `is_new`.
     #[inline]
-    pub(super) fn take_xor(&mut self, src: &mut BitReader<'_>, is_new: bool) -> Result<(), ChunkError> {
+    pub(super) fn take_xor(
+        &mut self,
+        src: &mut BitReader<'_>,
+        is_new: bool,
+    ) -> Result<(), ChunkError> {
         if is_new {
             let header = src.take(11)?;
             let (leading, width) = ((header >> 6) as u8, (header & 63) as u8);
             let width = if width == 0 { 64 } else { width };
-            let trailing = (64 - leading).checked_sub(width).ok_or(ChunkError::Invalid)?;
+            let trailing = (64 - leading)
+                .checked_sub(width)
+                .ok_or(ChunkError::Invalid)?;
             self.window = Some(Window { leading, trailing });
         }
         let window = self.window.unwrap_or(Window::WHOLE);

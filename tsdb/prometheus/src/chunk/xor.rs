@@ -20,7 +20,11 @@ pub(super) struct XorState {
 impl XorState {
     /// Creates the state after a sample of another chunk.
     pub(super) const fn after(timestamp_ms: i64) -> Self {
-        Self { timestamp_ms, delta: 0, value: XorCodec::NEW }
+        Self {
+            timestamp_ms,
+            delta: 0,
+            value: XorCodec::NEW,
+        }
     }
 
     /// Appends a sample after `n_samples` others.
@@ -36,7 +40,8 @@ impl XorState {
                 return self.value.set(sample.value);
             }
             1 => dst.put_uvarint(delta.cast_unsigned()),
-            // Fast path: the delta is the same, a single zero bit, which is written together with the value.
+            // Fast path: the delta is the same, a single zero bit, which is written together with
+            // the value.
             _ if delta == self.delta
                 && let Some((bits, count)) = self.value.next_short(sample.value) =>
             {
@@ -50,14 +55,25 @@ impl XorState {
 
     /// Reads a sample after `n_samples` others.
     #[inline]
-    pub(super) fn take(&mut self, src: &mut BitReader<'_>, n_samples: u32) -> Result<Sample, ChunkError> {
-        let nth = if n_samples == 0 { Nth::First } else { Nth::Later };
+    pub(super) fn take(
+        &mut self,
+        src: &mut BitReader<'_>,
+        n_samples: u32,
+    ) -> Result<Sample, ChunkError> {
+        let nth = if n_samples == 0 {
+            Nth::First
+        } else {
+            Nth::Later
+        };
         self.delta = match n_samples {
             0 => src.take_varint()?,
             1 => src.take_uvarint()?.cast_signed(),
             _ => self.delta.wrapping_add(src.take_signed(&WIDTHS)?),
         };
         self.timestamp_ms = self.timestamp_ms.wrapping_add(self.delta);
-        Ok(Sample { timestamp_ms: self.timestamp_ms, value: self.value.take(src, nth)? })
+        Ok(Sample {
+            timestamp_ms: self.timestamp_ms,
+            value: self.value.take(src, nth)?,
+        })
     }
 }

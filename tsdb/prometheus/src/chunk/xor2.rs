@@ -9,8 +9,8 @@
 //! 11111  same delta, a staleness marker
 //! value: 0 same, 10 XOR in the last window, 110 XOR in a new window, 111 a staleness marker
 //! ```
-//! A staleness marker is not used as the value before. Source: `tsdb/chunkenc/xor2.go` of version 3.16, which chooses
-//! windows by their cost. Readers of 3.12 and later read them.
+//! A staleness marker is not used as the value before. Source: `tsdb/chunkenc/xor2.go` of version
+//! 3.16, which chooses windows by their cost. Readers of 3.12 and later read them.
 
 use varve_tsdb::Sample;
 use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
@@ -36,12 +36,19 @@ pub(super) struct Xor2State {
 impl Xor2State {
     /// Creates the state of a reader from the header of the start timestamps.
     pub(super) fn with_header(header: u8) -> Self {
-        Self { starts: StartTimestampCodec::with_header(header), ..Self::default() }
+        Self {
+            starts: StartTimestampCodec::with_header(header),
+            ..Self::default()
+        }
     }
 
     /// Appends a sample.
     pub(super) fn put(&mut self, dst: &mut BitWriter, sample: Sample, start_ms: i64) {
-        let before_ms = if self.n_samples == 0 { sample.timestamp_ms } else { self.timestamp_ms };
+        let before_ms = if self.n_samples == 0 {
+            sample.timestamp_ms
+        } else {
+            self.timestamp_ms
+        };
         let delta = sample.timestamp_ms.wrapping_sub(self.timestamp_ms);
         match self.n_samples {
             0 => {
@@ -80,7 +87,9 @@ impl Xor2State {
         match self.value.xor(value) {
             _ if is_stale_nan(value) => dst.put(0b11111, 5),
             0 => dst.put(0, 1),
-            xor => self.value.put_xor(dst, xor, (0b100, 3), (0b101, 3), Some(WINDOW_COST)),
+            xor => self
+                .value
+                .put_xor(dst, xor, (0b100, 3), (0b101, 3), Some(WINDOW_COST)),
         }
     }
 
@@ -89,7 +98,9 @@ impl Xor2State {
             _ if is_stale_nan(value) => dst.put(0b111, 3),
             0 => dst.put(0, 1),
             // The prefix of a new window is one bit longer.
-            xor => self.value.put_xor(dst, xor, (0b10, 2), (0b110, 3), Some(WINDOW_COST + 1)),
+            xor => self
+                .value
+                .put_xor(dst, xor, (0b10, 2), (0b110, 3), Some(WINDOW_COST + 1)),
         }
     }
 
@@ -115,7 +126,13 @@ impl Xor2State {
         self.timestamp_ms = self.timestamp_ms.wrapping_add(self.delta);
         let start_ms = self.starts.take(src, self.n_samples, before_ms)?;
         self.n_samples += 1;
-        Ok((Sample { timestamp_ms: self.timestamp_ms, value }, start_ms))
+        Ok((
+            Sample {
+                timestamp_ms: self.timestamp_ms,
+                value,
+            },
+            start_ms,
+        ))
     }
 
     fn take_joint(&mut self, src: &mut BitReader<'_>) -> Result<f64, ChunkError> {

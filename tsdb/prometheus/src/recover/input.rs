@@ -38,41 +38,69 @@ impl Input {
         let wal = WalFiles::list(fs, &source.join("wal"), &mut report.damage)?;
         report.covered_before_ms = blocks_end(fs, source, report)?.max(truncated_before(fs, &wal));
         let wbl = WalFiles::list(fs, &source.join("wbl"), &mut report.damage)?;
-        let (head, mut head_chunks) = HeadChunkFiles::scan(fs, &source.join("chunks_head"), &mut report.damage)?;
+        let (head, mut head_chunks) =
+            HeadChunkFiles::scan(fs, &source.join("chunks_head"), &mut report.damage)?;
         head_chunks.par_sort_by_key(|chunk| chunk.series);
         report.n_head_chunks = head_chunks.len() as u64;
         report.checkpoint = wal.checkpoint;
         report.n_segments = (wal.segments.len() + wbl.segments.len()) as u64;
-        let in_order = wal.segments.into_iter().map(|segment| (segment, LogKind::Wal));
-        let segments = in_order.chain(wbl.segments.into_iter().map(|segment| (segment, LogKind::Wbl))).collect();
+        let in_order = wal
+            .segments
+            .into_iter()
+            .map(|segment| (segment, LogKind::Wal));
+        let segments = in_order
+            .chain(
+                wbl.segments
+                    .into_iter()
+                    .map(|segment| (segment, LogKind::Wbl)),
+            )
+            .collect();
         let min_valid_ms = report.covered_before_ms.unwrap_or(i64::MIN);
-        Ok(Self { segments, head, head_chunks, min_valid_ms })
+        Ok(Self {
+            segments,
+            head,
+            head_chunks,
+            min_valid_ms,
+        })
     }
 
     /// Returns all head chunks, and the timestamp from which they are valid.
     pub(super) fn head(&self) -> HeadChunkList<'_> {
-        HeadChunkList { chunks: &self.head_chunks, min_valid_ms: self.min_valid_ms }
+        HeadChunkList {
+            chunks: &self.head_chunks,
+            min_valid_ms: self.min_valid_ms,
+        }
     }
 
     /// Returns the range of the head chunks of a series. Searches at index `near` first.
     pub(super) fn head_chunks_of(&self, series_ref: u64, near: usize) -> Range<usize> {
         let series_at = |index: usize| self.head_chunks.get(index).map(|chunk| chunk.series);
-        let is_there =
-            series_at(near) == Some(series_ref) && near.checked_sub(1).and_then(series_at) != Some(series_ref);
+        let is_there = series_at(near) == Some(series_ref)
+            && near.checked_sub(1).and_then(series_at) != Some(series_ref);
         let start = match is_there {
             true => near,
-            false => self.head_chunks.partition_point(|chunk| chunk.series < series_ref),
+            false => self
+                .head_chunks
+                .partition_point(|chunk| chunk.series < series_ref),
         };
-        let n_chunks = self.head_chunks[start..].iter().take_while(|chunk| chunk.series == series_ref).count();
+        let n_chunks = self.head_chunks[start..]
+            .iter()
+            .take_while(|chunk| chunk.series == series_ref)
+            .count();
         start..start + n_chunks
     }
 }
 
-/// Returns the timestamp before which the WAL was truncated according to its checkpoint. Prometheus writes it since
-/// version 3.16. Damage of the checkpoint is reported by the replay.
+/// Returns the timestamp before which the WAL was truncated according to its checkpoint. Prometheus
+/// writes it since version 3.16. Damage of the checkpoint is reported by the replay.
 fn truncated_before(fs: &dyn Fs, wal: &WalFiles) -> Option<i64> {
-    let first = wal.segments.first().filter(|segment| segment.is_checkpoint)?;
-    let record = SegmentReader::open(fs, first).ok()?.next(&mut DamageReport::default())?;
+    let first = wal
+        .segments
+        .first()
+        .filter(|segment| segment.is_checkpoint)?;
+    let record = SegmentReader::open(fs, first)
+        .ok()?
+        .next(&mut DamageReport::default())?;
     let bytes = record.compression.decode(&record.bytes)?;
     match RecordContent::decode(RecordType::of(&bytes)?, &bytes).0 {
         RecordContent::MinValidTime(times) => times.first().copied(),
@@ -80,7 +108,8 @@ fn truncated_before(fs: &dyn Fs, wal: &WalFiles) -> Option<i64> {
     }
 }
 
-/// Returns the end of the newest block, except for blocks that do not have all samples of their time range.
+/// Returns the end of the newest block, except for blocks that do not have all samples of their
+/// time range.
 fn blocks_end(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Option<i64>> {
     let mut end_ms = None;
     for name in fs.list(source).map_err(Error::io("list", source))? {
@@ -88,10 +117,19 @@ fn blocks_end(fs: &dyn Fs, source: &Path, report: &mut Report) -> Result<Option<
             continue;
         }
         let path = source.join(name).join("meta.json");
-        match fs.read(&path, META_SIZE_MAX).ok().and_then(|json| BlockMeta::parse(&json)) {
+        match fs
+            .read(&path, META_SIZE_MAX)
+            .ok()
+            .and_then(|json| BlockMeta::parse(&json))
+        {
             Some(meta) if meta.is_partial() => {}
             Some(meta) => end_ms = end_ms.max(Some(meta.max_ms)),
-            None => report.damage.push(&path, 0, DamageKind::Corrupt, "not a description of a block"),
+            None => report.damage.push(
+                &path,
+                0,
+                DamageKind::Corrupt,
+                "not a description of a block",
+            ),
         }
     }
     Ok(end_ms)

@@ -1,28 +1,32 @@
 //! Recovers blocks from the WAL, WBL and head chunks of a Prometheus data directory.
 //!
-//! For a Prometheus that no longer starts: the blocks replace `wal`, `wbl` and `chunks_head`. They contain the samples
-//! that Prometheus' own replay would restore. Unlike there, damage loses only the damaged records, not those after
-//! them.
+//! For a Prometheus that no longer starts: the blocks replace `wal`, `wbl` and `chunks_head`. They
+//! contain the samples that Prometheus' own replay would restore. Unlike there, damage loses only
+//! the damaged records, not those after them.
 //!
 //! # Steps
 //! 1. `input`: finds the end of the existing blocks, lists head chunks, puts segments in order.
-//! 2. `replay`: reads records in order, in batches that all threads decompress. One thread creates series (`series`),
-//!    and samples are routed to shards. Each thread applies the samples of its own shards while the next batches are
-//!    read and resolved.
-//! 3. `shard`: collects chunks per series. No chunk crosses a multiple of [`WINDOW_MS`]. When they exceed the memory
-//!    budget, all chunks, including open ones, are spilled to a file.
-//! 4. `output`: writes a block per window with its series in label order. Most chunks are copied. Chunks that overlap
-//!    out-of-order samples, split chunks or tombstones are decoded, merged and encoded again.
+//! 2. `replay`: reads records in order, in batches that all threads decompress. One thread creates
+//!    series (`series`), and samples are routed to shards. Each thread applies the samples of its
+//!    own shards while the next batches are read and resolved.
+//! 3. `shard`: collects chunks per series. No chunk crosses a multiple of [`WINDOW_MS`]. When they
+//!    exceed the memory budget, all chunks, including open ones, are spilled to a file.
+//! 4. `output`: writes a block per window with its series in label order. Most chunks are copied.
+//!    Chunks that overlap out-of-order samples, split chunks or tombstones are decoded, merged and
+//!    encoded again.
 //!
 //! # Semantics, as in Prometheus' replay
-//! - In-order samples before the end of the newest block are dropped. So are those before the time before which the WAL
-//!   was truncated, which the checkpoint states. Blocks of out-of-order samples, of stale series and of selected series
-//!   do not count.
-//! - Head chunks of a series come before its WAL samples. A sample that is not newer than the last one is dropped.
-//! - Out-of-order samples of any age are kept. If two samples have the same timestamp, the first wins.
+//! - In-order samples before the end of the newest block are dropped. So are those before the time
+//!   before which the WAL was truncated, which the checkpoint states. Blocks of out-of-order
+//!   samples, of stale series and of selected series do not count.
+//! - Head chunks of a series come before its WAL samples. A sample that is not newer than the last
+//!   one is dropped.
+//! - Out-of-order samples of any age are kept. If two samples have the same timestamp, the first
+//!   wins.
 //! - A tombstone deletes all samples of a series in its range, including out-of-order samples.
 //!
-//! Crash: the next run removes unfinished blocks and [`SPILL_DIR`], and writes the same blocks again.
+//! Crash: the next run removes unfinished blocks and [`SPILL_DIR`], and writes the same blocks
+//! again.
 
 mod input;
 mod options;
@@ -50,14 +54,15 @@ pub use shard::SPILL_DIR;
 pub use unknown_series::{UNKNOWN_SAMPLES, histogram_json};
 pub use windows::{WINDOW_MS, WINDOWS_MAX, range_of};
 
-/// Reads the samples of the Prometheus data directory `source` that no block contains, and writes them as blocks to
-/// `out`.
+/// Reads the samples of the Prometheus data directory `source` that no block contains, and writes
+/// them as blocks to `out`.
 ///
 /// Never writes to `source`, so Prometheus may be running on it. Calls `progress` repeatedly.
 ///
 /// # Errors
-/// [`Error::Io`] if `source` cannot be listed or `out` cannot be written; [`Error::Limit`] if the samples span
-/// more than [`WINDOWS_MAX`] windows; [`Error::Options`] if `concurrency` is out of range.
+/// [`Error::Io`] if `source` cannot be listed or `out` cannot be written; [`Error::Limit`] if the
+/// samples span more than [`WINDOWS_MAX`] windows; [`Error::Options`] if `concurrency` is out of
+/// range.
 pub fn recover(
     fs: &Arc<dyn Fs>,
     source: &Path,
@@ -70,7 +75,16 @@ pub fn recover(
     let mut report = Report::default();
     let input = pool.install(|| input::Input::open(&**fs, source, &mut report))?;
     let spill = shard::SpillDir::create(fs, &out.join(SPILL_DIR))?;
-    let replayed = replay::replay(fs, input, out, options, &pool, &spill, &mut report, progress)?;
+    let replayed = replay::replay(
+        fs,
+        input,
+        out,
+        options,
+        &pool,
+        &spill,
+        &mut report,
+        progress,
+    )?;
     output::write(fs, replayed, out, options, &pool, &mut report, progress)?;
     spill.remove()?;
     Ok(report)
@@ -88,12 +102,24 @@ pub fn replay_only(
 ) -> Result<Report> {
     let pool = pool(options)?;
     let fs: Arc<dyn Fs> = Arc::new(ReadOnlyFs(Arc::clone(fs)));
-    let options = RecoverOptions { memory_bytes: usize::MAX, ..options.clone() };
+    let options = RecoverOptions {
+        memory_bytes: usize::MAX,
+        ..options.clone()
+    };
     let mut report = Report::default();
     let input = pool.install(|| input::Input::open(&*fs, source, &mut report))?;
     let nowhere = source.join(SPILL_DIR);
     let spill = shard::SpillDir::create(&fs, &nowhere)?;
-    replay::replay(&fs, input, &nowhere, &options, &pool, &spill, &mut report, progress)?;
+    replay::replay(
+        &fs,
+        input,
+        &nowhere,
+        &options,
+        &pool,
+        &spill,
+        &mut report,
+        progress,
+    )?;
     Ok(report)
 }
 
@@ -104,6 +130,8 @@ fn pool(options: &RecoverOptions) -> Result<rayon::ThreadPool> {
             options.concurrency
         )));
     }
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.concurrency).build();
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(options.concurrency)
+        .build();
     pool.map_err(|error| Error::Options(format!("cannot start threads: {error}")))
 }

@@ -21,6 +21,11 @@ pub struct RecoverOptions {
 impl Default for RecoverOptions {
     fn default() -> Self {
         let (memory_bytes, start_timestamps) = (1 << 30, StartTimestamps::Drop);
-        Self { memory_bytes, concurrency: 1, start_timestamps, external_labels: Vec::new() }
+        Self {
+            memory_bytes,
+            concurrency: 1,
+            start_timestamps,
+            external_labels: Vec::new(),
+        }
     }
 }

@@ -17,8 +17,8 @@ pub struct Report {
     pub damage: DamageReport,
     /// The blocks that were written.
     pub blocks: Vec<BlockMeta>,
-    /// End of the existing blocks, or of the truncated part of the WAL: earlier in-order samples are in blocks. `None`
-    /// without either.
+    /// End of the existing blocks, or of the truncated part of the WAL: earlier in-order samples
+    /// are in blocks. `None` without either.
     pub covered_before_ms: Option<i64>,
     /// Bytes of WAL and WBL that were read.
     pub read_size: u64,
@@ -38,8 +38,8 @@ pub struct Report {
     pub n_out_of_order: u64,
     /// Number of samples that existing blocks cover.
     pub n_covered: u64,
-    /// Number of samples not newer than the sample before: duplicates, and out-of-order samples, which are in the
-    /// WBL.
+    /// Number of samples not newer than the sample before: duplicates, and out-of-order samples,
+    /// which are in the WBL.
     pub n_not_newer: u64,
     /// Number of histograms with an unknown schema.
     pub n_unknown_schema: u64,
@@ -69,12 +69,18 @@ impl RecordCounts {
 
     /// Adds the counts of `other`.
     pub(super) fn append(&mut self, other: &Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(n, more)| *n += more);
+        self.0
+            .iter_mut()
+            .zip(other.0)
+            .for_each(|(n, more)| *n += more);
     }
 
     /// Iterates over the types with at least one record.
     pub fn iter(&self) -> impl Iterator<Item = (RecordType, u64)> + '_ {
-        RecordType::ALL.into_iter().zip(self.0).filter(|(_, n)| *n > 0)
+        RecordType::ALL
+            .into_iter()
+            .zip(self.0)
+            .filter(|(_, n)| *n > 0)
     }
 }
 

@@ -12,7 +12,8 @@ use super::report::{Report, UNKNOWN_SERIES_MAX, UnknownSeries};
 use super::shard::Value;
 use crate::block::buffered_file::BufferedFile;
 
-/// The file inside the target for samples of unknown series, one JSON object per line. The first sample creates it.
+/// The file inside the target for samples of unknown series, one JSON object per line. The first
+/// sample creates it.
 pub const UNKNOWN_SAMPLES: &str = "unknown-series.jsonl";
 
 /// A sample of an unknown series.
@@ -35,7 +36,11 @@ impl UnknownSeriesFile {
     /// Removes the file of an earlier run.
     pub(super) fn create(fs: &Arc<dyn Fs>, path: &Path) -> Result<Self> {
         remove_if_exists(&**fs, path)?;
-        Ok(Self { fs: Arc::clone(fs), path: path.to_owned(), file: None })
+        Ok(Self {
+            fs: Arc::clone(fs),
+            path: path.to_owned(),
+            file: None,
+        })
     }
 
     /// Writes a sample.
@@ -47,11 +52,20 @@ impl UnknownSeriesFile {
             lost.n_samples += 1;
             (lost.min_ms, lost.max_ms) = (lost.min_ms.min(time), lost.max_ms.max(time));
         } else if !is_full {
-            report.unknown_series.insert(sample.series, UnknownSeries { n_samples: 1, min_ms: time, max_ms: time });
+            report.unknown_series.insert(
+                sample.series,
+                UnknownSeries {
+                    n_samples: 1,
+                    min_ms: time,
+                    max_ms: time,
+                },
+            );
         }
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(BufferedFile::create(&*self.fs, &self.path)?),
+            None => self
+                .file
+                .insert(BufferedFile::create(&*self.fs, &self.path)?),
         };
         file.write(line(sample).as_bytes())
     }
@@ -63,9 +77,15 @@ impl UnknownSeriesFile {
 }
 
 fn line(sample: &UnknownSample) -> String {
-    let UnknownSample { series, timestamp_ms, value } = sample;
+    let UnknownSample {
+        series,
+        timestamp_ms,
+        value,
+    } = sample;
     let mut json = match value {
-        Value::Float(value) => json!({"value": format!("{value:?}"), "bits": format!("{:016x}", value.to_bits())}),
+        Value::Float(value) => {
+            json!({"value": format!("{value:?}"), "bits": format!("{:016x}", value.to_bits())})
+        }
         Value::Histogram(histogram) => histogram_json(histogram),
     };
     json["series"] = json!(series);
@@ -73,17 +93,48 @@ fn line(sample: &UnknownSample) -> String {
     format!("{json}\n")
 }
 
-/// Returns a histogram as JSON. Doubles that JSON has no number for, and those that counts may be, are strings.
+/// Returns a histogram as JSON. Doubles that JSON has no number for, and those that counts may be,
+/// are strings.
 #[must_use]
 pub fn histogram_json(histogram: &Histogram) -> serde_json::Value {
-    let spans = |spans: &[BucketSpan]| spans.iter().map(|span| json!([span.offset, span.length])).collect::<Vec<_>>();
+    let spans = |spans: &[BucketSpan]| {
+        spans
+            .iter()
+            .map(|span| json!([span.offset, span.length]))
+            .collect::<Vec<_>>()
+    };
     let (count, zero_count, positive, negative) = match &histogram.counts {
-        HistogramCounts::Integer { count, zero_count, positive, negative } => {
-            (json!(count), json!(zero_count), json!(positive), json!(negative))
-        }
-        HistogramCounts::Float { count, zero_count, positive, negative } => {
-            let strings = |values: &[f64]| json!(values.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>());
-            (json!(format!("{count:?}")), json!(format!("{zero_count:?}")), strings(positive), strings(negative))
+        HistogramCounts::Integer {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => (
+            json!(count),
+            json!(zero_count),
+            json!(positive),
+            json!(negative),
+        ),
+        HistogramCounts::Float {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => {
+            let strings = |values: &[f64]| {
+                json!(
+                    values
+                        .iter()
+                        .map(|value| format!("{value:?}"))
+                        .collect::<Vec<_>>()
+                )
+            };
+            (
+                json!(format!("{count:?}")),
+                json!(format!("{zero_count:?}")),
+                strings(positive),
+                strings(negative),
+            )
         }
     };
     json!({

@@ -6,7 +6,8 @@ use varve_tsdb::{Error, Result, TimeRange};
 
 /// Milliseconds of a window. Prometheus' own blocks begin at multiples of it.
 pub const WINDOW_MS: i64 = 2 * 60 * 60 * 1000;
-/// Maximum number of blocks of a recovery or an import: more than two years. More than that means wrong timestamps.
+/// Maximum number of blocks of a recovery or an import: more than two years. More than that means
+/// wrong timestamps.
 pub const WINDOWS_MAX: usize = 10_000;
 
 /// The windows that have samples, by number since the epoch.
@@ -17,8 +18,8 @@ pub(super) struct Windows {
     n_too_many: Option<u64>,
 }
 
-/// A set of windows in 32 bits, one for every 32nd window: may report windows that were not added, but never misses
-/// one.
+/// A set of windows in 32 bits, one for every 32nd window: may report windows that were not added,
+/// but never misses one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WindowSet(u32);
 
@@ -46,7 +47,14 @@ pub(super) fn window_of(timestamp_ms: i64) -> i64 {
 pub fn range_of(window: i64) -> TimeRange {
     let start_ms = window.saturating_mul(WINDOW_MS);
     let end_ms = window.saturating_add(1).saturating_mul(WINDOW_MS);
-    TimeRange { start_ms, end_ms: if end_ms == i64::MAX { end_ms } else { end_ms - 1 } }
+    TimeRange {
+        start_ms,
+        end_ms: if end_ms == i64::MAX {
+            end_ms
+        } else {
+            end_ms - 1
+        },
+    }
 }
 
 impl Windows {
@@ -76,7 +84,11 @@ impl Windows {
         let n_windows = self.n_too_many.unwrap_or(self.numbers.len() as u64);
         if n_windows > WINDOWS_MAX as u64 || self.n_too_many.is_some() {
             let what = "blocks of two hours that the times of the samples need";
-            return Err(Error::Limit { what, used: n_windows, limit: WINDOWS_MAX as u64 });
+            return Err(Error::Limit {
+                what,
+                used: n_windows,
+                limit: WINDOWS_MAX as u64,
+            });
         }
         Ok(self.numbers)
     }
@@ -88,15 +100,30 @@ mod tests {
 
     fn windows(times: &[(i64, i64)]) -> (Result<Vec<i64>>, WindowSet) {
         let (mut windows, mut series) = (Windows::default(), WindowSet::EMPTY);
-        times.iter().for_each(|&(min, max)| windows.add(min * WINDOW_MS, max * WINDOW_MS, &mut series));
-        (windows.sorted().map(|windows| windows.into_iter().collect()), series)
+        times
+            .iter()
+            .for_each(|&(min, max)| windows.add(min * WINDOW_MS, max * WINDOW_MS, &mut series));
+        (
+            windows
+                .sorted()
+                .map(|windows| windows.into_iter().collect()),
+            series,
+        )
     }
 
     #[test]
     fn windows_are_counted_once_and_tracked_per_series() {
         let (found, series) = windows(&[(3, 5), (5, 5), (-1, -1), (36, 36)]);
         assert_eq!(found.unwrap(), [-1, 3, 4, 5, 36]);
-        for (window, expect) in [(-1, true), (0, false), (3, true), (4, true), (6, false), (31, true), (36, true)] {
+        for (window, expect) in [
+            (-1, true),
+            (0, false),
+            (3, true),
+            (4, true),
+            (6, false),
+            (31, true),
+            (36, true),
+        ] {
             assert_eq!(series.may_have_samples(window), expect, "{window}");
         }
     }
@@ -105,9 +132,15 @@ mod tests {
     fn too_many_windows_are_rejected() {
         let most = WINDOWS_MAX as i64;
         assert_eq!(windows(&[(0, most - 1)]).0.unwrap().len(), WINDOWS_MAX);
-        for times in [&[(0, most)][..], &[(0, most - 1), (most, most)], &[(i64::MIN / WINDOW_MS, i64::MAX / WINDOW_MS)]]
-        {
-            assert!(matches!(windows(times).0, Err(Error::Limit { .. })), "{times:?}");
+        for times in [
+            &[(0, most)][..],
+            &[(0, most - 1), (most, most)],
+            &[(i64::MIN / WINDOW_MS, i64::MAX / WINDOW_MS)],
+        ] {
+            assert!(
+                matches!(windows(times).0, Err(Error::Limit { .. })),
+                "{times:?}"
+            );
         }
     }
 }

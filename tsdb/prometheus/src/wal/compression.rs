@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::io::Read;
 
-/// Maximum size of a record, compressed and decompressed. Prometheus' records are far smaller: one scrape or one
-/// write request each.
+/// Maximum size of a record, compressed and decompressed. Prometheus' records are far smaller: one
+/// scrape or one write request each.
 pub const RECORD_SIZE_MAX: usize = 128 << 20;
 /// More than the maximum compression ratio of snappy, which encodes 64 bytes in three.
 const SNAPPY_GAIN_MAX: usize = 22;
@@ -32,15 +32,23 @@ impl Compression {
         }
     }
 
-    /// Returns the maximum decompressed size of a record: what its header claims, or [`RECORD_SIZE_MAX`].
+    /// Returns the maximum decompressed size of a record: what its header claims, or
+    /// [`RECORD_SIZE_MAX`].
     #[must_use]
     pub fn decoded_size(self, bytes: &[u8]) -> usize {
         let size = match self {
             Self::None => Some(bytes.len()),
-            Self::Snappy => snap::raw::decompress_len(bytes).ok().filter(|size| size / SNAPPY_GAIN_MAX <= bytes.len()),
+            Self::Snappy => snap::raw::decompress_len(bytes)
+                .ok()
+                .filter(|size| size / SNAPPY_GAIN_MAX <= bytes.len()),
             Self::Zstd => {
-                let size = zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten();
-                Some(size.and_then(|size| usize::try_from(size).ok()).unwrap_or(RECORD_SIZE_MAX))
+                let size = zstd::zstd_safe::get_frame_content_size(bytes)
+                    .ok()
+                    .flatten();
+                Some(
+                    size.and_then(|size| usize::try_from(size).ok())
+                        .unwrap_or(RECORD_SIZE_MAX),
+                )
             }
         };
         // Decompression rejects a corrupt record before it allocates.
@@ -54,7 +62,8 @@ impl Compression {
             return Some(Cow::Borrowed(bytes));
         }
         let mut decoded = Vec::new();
-        self.decode_into(bytes, &mut decoded).map(|()| Cow::Owned(decoded))
+        self.decode_into(bytes, &mut decoded)
+            .map(|()| Cow::Owned(decoded))
     }
 
     /// Decompresses a record into `dst`, whose content is overwritten.
@@ -75,7 +84,10 @@ impl Compression {
             Self::Zstd => {
                 dst.clear();
                 let decoder = zstd::Decoder::with_buffer(bytes).ok()?;
-                decoder.take(RECORD_SIZE_MAX as u64 + 1).read_to_end(dst).ok()?;
+                decoder
+                    .take(RECORD_SIZE_MAX as u64 + 1)
+                    .read_to_end(dst)
+                    .ok()?;
                 (dst.len() <= RECORD_SIZE_MAX).then_some(())?;
             }
         }
@@ -92,18 +104,29 @@ mod tests {
         let record = b"samples samples samples samples".repeat(20);
         let snappy = snap::raw::Encoder::new().compress_vec(&record).unwrap();
         let zstd = zstd::encode_all(&record[..], 1).unwrap();
-        for (compression, bytes) in
-            [(Compression::None, &record), (Compression::Snappy, &snappy), (Compression::Zstd, &zstd)]
-        {
-            assert_eq!(compression.decode(bytes).as_deref(), Some(&record[..]), "{}", compression.name());
+        for (compression, bytes) in [
+            (Compression::None, &record),
+            (Compression::Snappy, &snappy),
+            (Compression::Zstd, &zstd),
+        ] {
+            assert_eq!(
+                compression.decode(bytes).as_deref(),
+                Some(&record[..]),
+                "{}",
+                compression.name()
+            );
         }
     }
 
     #[test]
     fn records_over_the_size_limit_are_rejected() {
         // A snappy block that claims to decompress three bytes to 100 MB.
-        assert_eq!(Compression::Snappy.decode(&[0x80, 0xc2, 0xd7, 0x2f, 0]), None);
-        let bomb = zstd::encode_all(std::io::repeat(0).take(RECORD_SIZE_MAX as u64 + 1), 1).unwrap();
+        assert_eq!(
+            Compression::Snappy.decode(&[0x80, 0xc2, 0xd7, 0x2f, 0]),
+            None
+        );
+        let bomb =
+            zstd::encode_all(std::io::repeat(0).take(RECORD_SIZE_MAX as u64 + 1), 1).unwrap();
         assert!(bomb.len() < 1 << 20);
         assert_eq!(Compression::Zstd.decode(&bomb), None);
         assert_eq!(Compression::Zstd.decode(b"no frame"), None);

@@ -1,5 +1,5 @@
-//! Prometheus' write-ahead log (WAL), and its write-behind log (WBL) of out-of-order samples, which has the same
-//! format.
+//! Prometheus' write-ahead log (WAL), and its write-behind log (WBL) of out-of-order samples, which
+//! has the same format.
 //!
 //! ```text
 //! wal/00000007             segments, numbered without gaps
@@ -25,9 +25,11 @@ pub use compression::{Compression, RECORD_SIZE_MAX};
 pub(crate) use page_writer::PageWriter;
 pub(crate) use reader::{BufferPool, HEADER_SIZE};
 pub use reader::{PAGE_SIZE, RawRecord, SegmentReader};
-pub(crate) use record::{DefinedLabel, decode_histograms, decode_tombstones, for_each_definition, for_each_sample};
+pub(crate) use record::{
+    DefinedLabel, decode_histograms, decode_tombstones, for_each_definition, for_each_sample,
+};
 pub use record::{
-    RecordContent, RecordError, RecordType, RefExemplar, RefHistogram, RefMetadata, RefSample, RefTombstone,
-    SeriesDefinition,
+    RecordContent, RecordError, RecordType, RefExemplar, RefHistogram, RefMetadata, RefSample,
+    RefTombstone, SeriesDefinition,
 };
 pub use segments::{Segment, WalFiles};

@@ -37,8 +37,10 @@ impl PageWriter {
             };
             self.bytes.push(kind | flag);
             // The size fits, since a page is smaller than 64 KiB.
-            self.bytes.extend_from_slice(&(data.len() as u16).to_be_bytes());
-            self.bytes.extend_from_slice(&crc32c::crc32c(data).to_be_bytes());
+            self.bytes
+                .extend_from_slice(&(data.len() as u16).to_be_bytes());
+            self.bytes
+                .extend_from_slice(&crc32c::crc32c(data).to_be_bytes());
             self.bytes.extend_from_slice(data);
             self.used = (self.used + HEADER_SIZE + data.len()) % PAGE_SIZE;
             (rest, is_first) = (behind, false);

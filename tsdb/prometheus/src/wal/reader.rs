@@ -1,8 +1,9 @@
-//! Reads a segment as a stream of records. Skips and reports damage, and continues with the next fragment if it can
-//! be found, else with the next page.
+//! Reads a segment as a stream of records. Skips and reports damage, and continues with the next
+//! fragment if it can be found, else with the next page.
 //!
 //! Invariants
-//! 1. A record is returned only if all of its fragments are present, in order, with valid checksums.
+//! 1. A record is returned only if all of its fragments are present, in order, with valid
+//!    checksums.
 //! 2. At most [`READ_SIZE`] bytes and one record are in memory.
 //! 3. The file may grow while it is read. It is read up to its size when it was opened.
 
@@ -109,8 +110,12 @@ impl SegmentReader {
     /// # Errors
     /// [`Error::Io`] if it cannot be opened.
     pub fn open(fs: &dyn Fs, segment: &Segment) -> Result<Self> {
-        let file = fs.open(&segment.path).map_err(Error::io("open", &segment.path))?;
-        let size = file.size().map_err(Error::io("read the size of", &segment.path))?;
+        let file = fs
+            .open(&segment.path)
+            .map_err(Error::io("open", &segment.path))?;
+        let size = file
+            .size()
+            .map_err(Error::io("read the size of", &segment.path))?;
         Ok(Self {
             file,
             path: segment.path.clone(),
@@ -143,7 +148,11 @@ impl SegmentReader {
     }
 
     /// Returns the next record in a buffer of the pool.
-    pub(crate) fn next_in(&mut self, spare: &mut BufferPool, damage: &mut DamageReport) -> Option<RawRecord> {
+    pub(crate) fn next_in(
+        &mut self,
+        spare: &mut BufferPool,
+        damage: &mut DamageReport,
+    ) -> Option<RawRecord> {
         loop {
             if self.at == self.buffer.len() && !self.fill(damage) {
                 self.end(damage);
@@ -155,12 +164,17 @@ impl SegmentReader {
             }
             let page = self.page();
             match piece(page, self.is_end_of_file(page)) {
-                PagePart::Fragment { kind, compression, data } => {
+                PagePart::Fragment {
+                    kind,
+                    compression,
+                    data,
+                } => {
                     let mut bytes = spare.get();
                     bytes.clear();
                     bytes.extend_from_slice(data);
                     self.at += HEADER_SIZE + bytes.len();
-                    if let Some(record) = self.take(offset, kind, compression, bytes, spare, damage) {
+                    if let Some(record) = self.take(offset, kind, compression, bytes, spare, damage)
+                    {
                         return Some(record);
                     }
                 }
@@ -172,9 +186,18 @@ impl SegmentReader {
                     self.at += self.page().len();
                 }
                 PagePart::Torn => {
-                    let kind = if self.is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
+                    let kind = if self.is_last {
+                        DamageKind::TornTail
+                    } else {
+                        DamageKind::Corrupt
+                    };
                     let len = page.len();
-                    self.lose(offset, kind, "file ends in the middle of a fragment", damage);
+                    self.lose(
+                        offset,
+                        kind,
+                        "file ends in the middle of a fragment",
+                        damage,
+                    );
                     self.at += len;
                 }
                 PagePart::Corrupt(reason) => {
@@ -209,10 +232,19 @@ impl SegmentReader {
     ) -> Option<RawRecord> {
         if matches!(kind, FULL | FIRST) {
             if let Some(open) = self.open.take() {
-                damage.push(&self.path, open.offset, DamageKind::Corrupt, "record without its last fragment");
+                damage.push(
+                    &self.path,
+                    open.offset,
+                    DamageKind::Corrupt,
+                    "record without its last fragment",
+                );
             }
             self.is_lost = false;
-            let record = RawRecord { offset, compression, bytes: data };
+            let record = RawRecord {
+                offset,
+                compression,
+                bytes: data,
+            };
             if kind == FULL {
                 return Some(record);
             }
@@ -221,13 +253,23 @@ impl SegmentReader {
         }
         let Some(open) = &mut self.open else {
             if !self.is_lost {
-                damage.push(&self.path, offset, DamageKind::Corrupt, "fragment without the beginning of its record");
+                damage.push(
+                    &self.path,
+                    offset,
+                    DamageKind::Corrupt,
+                    "fragment without the beginning of its record",
+                );
                 self.is_lost = true;
             }
             return None;
         };
         if open.bytes.len() + data.len() > RECORD_SIZE_MAX {
-            self.lose(offset, DamageKind::Corrupt, "record exceeds 128 MiB", damage);
+            self.lose(
+                offset,
+                DamageKind::Corrupt,
+                "record exceeds 128 MiB",
+                damage,
+            );
             return None;
         }
         open.bytes.extend_from_slice(&data);
@@ -238,20 +280,42 @@ impl SegmentReader {
 
     /// Reports damage and drops the current record.
     fn lose(&mut self, offset: u64, kind: DamageKind, reason: &str, damage: &mut DamageReport) {
-        let begun =
-            self.open.take().map(|open| format!("{reason}; this also loses the record at byte {}", open.offset));
-        damage.push(&self.path, offset, kind, begun.unwrap_or_else(|| reason.to_owned()));
+        let begun = self.open.take().map(|open| {
+            format!(
+                "{reason}; this also loses the record at byte {}",
+                open.offset
+            )
+        });
+        damage.push(
+            &self.path,
+            offset,
+            kind,
+            begun.unwrap_or_else(|| reason.to_owned()),
+        );
         self.is_lost = true;
     }
 
     fn end(&mut self, damage: &mut DamageReport) {
-        let kind = if self.is_last { DamageKind::TornTail } else { DamageKind::Corrupt };
+        let kind = if self.is_last {
+            DamageKind::TornTail
+        } else {
+            DamageKind::Corrupt
+        };
         // The last page is padded if the segment ended normally. Otherwise it ends after a record.
-        if let Some(zeros) = self.zeros.take().filter(|zeros| zeros.next_multiple_of(PAGE_SIZE as u64) != self.size) {
+        if let Some(zeros) = self
+            .zeros
+            .take()
+            .filter(|zeros| zeros.next_multiple_of(PAGE_SIZE as u64) != self.size)
+        {
             self.lose(zeros, kind, "file ends with zeros", damage);
         }
         if let Some(open) = self.open.take() {
-            damage.push(&self.path, open.offset, kind, "record without its last fragment");
+            damage.push(
+                &self.path,
+                open.offset,
+                kind,
+                "record without its last fragment",
+            );
         }
     }
 
@@ -265,7 +329,10 @@ impl SegmentReader {
                 self.buffer.clear();
                 return false;
             }
-            if self.read(READ_SIZE.min(usize::try_from(left).unwrap_or(READ_SIZE))).is_ok() {
+            if self
+                .read(READ_SIZE.min(usize::try_from(left).unwrap_or(READ_SIZE)))
+                .is_ok()
+            {
                 return true;
             }
             // A bad sector loses its page, not the neighboring pages.
@@ -273,7 +340,12 @@ impl SegmentReader {
                 Ok(()) => return true,
                 Err(error) => {
                     let offset = self.buffer_offset;
-                    self.lose(offset, DamageKind::Corrupt, &format!("cannot read page: {error}"), damage);
+                    self.lose(
+                        offset,
+                        DamageKind::Corrupt,
+                        &format!("cannot read page: {error}"),
+                        damage,
+                    );
                 }
             }
         }
@@ -288,19 +360,32 @@ impl SegmentReader {
 /// Parses the start of the rest of a page.
 fn piece(page: &[u8], is_end_of_file: bool) -> PagePart<'_> {
     let cut = || {
-        if is_end_of_file { PagePart::Torn } else { PagePart::Corrupt("fragment exceeds its page") }
+        if is_end_of_file {
+            PagePart::Torn
+        } else {
+            PagePart::Corrupt("fragment exceeds its page")
+        }
     };
     let first = page[0];
     let kind = first & TYPE_MASK;
     if kind == 0 {
         let is_padding = page.iter().all(|&byte| byte == 0);
-        return if is_padding { PagePart::Padding } else { PagePart::Corrupt("bytes after the end of a page") };
+        return if is_padding {
+            PagePart::Padding
+        } else {
+            PagePart::Corrupt("bytes after the end of a page")
+        };
     }
     if kind > LAST || first & !(TYPE_MASK | SNAPPY | ZSTD) != 0 {
         return PagePart::Corrupt("unknown fragment type");
     }
-    let Some((&[_, high, low, c0, c1, c2, c3], rest)) = page.split_first_chunk::<HEADER_SIZE>() else { return cut() };
-    let Some(data) = rest.get(..usize::from(u16::from_be_bytes([high, low]))) else { return cut() };
+    let Some((&[_, high, low, c0, c1, c2, c3], rest)) = page.split_first_chunk::<HEADER_SIZE>()
+    else {
+        return cut();
+    };
+    let Some(data) = rest.get(..usize::from(u16::from_be_bytes([high, low]))) else {
+        return cut();
+    };
     if crc32c::crc32c(data) != u32::from_be_bytes([c0, c1, c2, c3]) {
         return PagePart::Corrupt("checksum mismatch of a fragment");
     }
@@ -310,16 +395,24 @@ fn piece(page: &[u8], is_end_of_file: bool) -> PagePart<'_> {
         ZSTD => Compression::Zstd,
         _ => return PagePart::Corrupt("fragment with two compression flags"),
     };
-    debug_assert!(matches!(kind, FULL | FIRST | MIDDLE | LAST), "checked above");
-    PagePart::Fragment { kind, compression, data }
+    debug_assert!(
+        matches!(kind, FULL | FIRST | MIDDLE | LAST),
+        "checked above"
+    );
+    PagePart::Fragment {
+        kind,
+        compression,
+        data,
+    }
 }
 
-/// Returns the size of a damaged fragment if a valid fragment follows it in the page: only then its size can be
-/// trusted.
+/// Returns the size of a damaged fragment if a valid fragment follows it in the page: only then its
+/// size can be trusted.
 fn valid_after(page: &[u8]) -> Option<usize> {
     let (&[_, high, low, ..], _) = page.split_first_chunk::<HEADER_SIZE>()?;
     let size = HEADER_SIZE + usize::from(u16::from_be_bytes([high, low]));
     let next = page.get(size..).filter(|next| !next.is_empty())?;
-    let is_sound = matches!(piece(next, false), PagePart::Fragment { data, .. } if !data.is_empty());
+    let is_sound =
+        matches!(piece(next, false), PagePart::Fragment { data, .. } if !data.is_empty());
     is_sound.then_some(size)
 }

@@ -38,27 +38,45 @@ pub struct WalFiles {
 }
 
 impl WalFiles {
-    /// Lists the segments in `dir`. A missing directory has none. Reports gaps in the numbers. Skips segments that the
-    /// checkpoint replaces.
+    /// Lists the segments in `dir`. A missing directory has none. Reports gaps in the numbers.
+    /// Skips segments that the checkpoint replaces.
     ///
     /// # Errors
     /// [`Error::Io`] if a directory cannot be listed.
     pub fn list(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let names = list_if_exists(fs, dir)?;
-        let newest = names.iter().filter_map(|name| Some((number(name.strip_prefix(CHECKPOINT)?)?, name))).max();
+        let newest = names
+            .iter()
+            .filter_map(|name| Some((number(name.strip_prefix(CHECKPOINT)?)?, name)))
+            .max();
         let checkpoint = newest.map(|(number, _)| number);
-        let segments = newest.map(|(_, name)| numbered(fs, &dir.join(name), true, damage)).transpose()?;
+        let segments = newest
+            .map(|(_, name)| numbered(fs, &dir.join(name), true, damage))
+            .transpose()?;
         let mut segments = segments.unwrap_or_default();
         let own = numbered(fs, dir, false, damage)?;
-        segments.extend(own.into_iter().filter(|segment| checkpoint.is_none_or(|covered| segment.number > covered)));
-        let first = segments.iter().find(|segment| !segment.is_checkpoint).map(|segment| segment.number);
+        segments.extend(
+            own.into_iter()
+                .filter(|segment| checkpoint.is_none_or(|covered| segment.number > covered)),
+        );
+        let first = segments
+            .iter()
+            .find(|segment| !segment.is_checkpoint)
+            .map(|segment| segment.number);
         if let (Some(covered), Some(first)) = (checkpoint, first)
             && first > covered + 1
         {
-            let reason = format!("segments {} to {} are missing after the checkpoint", covered + 1, first - 1);
+            let reason = format!(
+                "segments {} to {} are missing after the checkpoint",
+                covered + 1,
+                first - 1
+            );
             damage.push(dir, 0, DamageKind::Missing, reason);
         }
-        Ok(Self { segments, checkpoint })
+        Ok(Self {
+            segments,
+            checkpoint,
+        })
     }
 
     /// Lists the segments of the WAL and then of the WBL of the data directory `dir`.
@@ -67,19 +85,32 @@ impl WalFiles {
     /// [`Error::Io`] if a directory cannot be listed.
     pub(crate) fn list_all(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
         let mut files = Self::list(fs, &dir.join("wal"), damage)?;
-        files.segments.extend(Self::list(fs, &dir.join("wbl"), damage)?.segments);
+        files
+            .segments
+            .extend(Self::list(fs, &dir.join("wbl"), damage)?.segments);
         Ok(files)
     }
 }
 
 /// Returns the segments of a directory by number.
-fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, damage: &mut DamageReport) -> Result<Vec<Segment>> {
-    let mut files: Vec<(u64, String)> =
-        list_if_exists(fs, dir)?.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
+fn numbered(
+    fs: &dyn Fs,
+    dir: &Path,
+    is_checkpoint: bool,
+    damage: &mut DamageReport,
+) -> Result<Vec<Segment>> {
+    let mut files: Vec<(u64, String)> = list_if_exists(fs, dir)?
+        .into_iter()
+        .filter_map(|name| Some((number(&name)?, name)))
+        .collect();
     files.sort_unstable();
     for pair in files.windows(2) {
         if pair[1].0 > pair[0].0 + 1 {
-            let reason = format!("segments {} to {} are missing", pair[0].0 + 1, pair[1].0 - 1);
+            let reason = format!(
+                "segments {} to {} are missing",
+                pair[0].0 + 1,
+                pair[1].0 - 1
+            );
             damage.push(dir, 0, DamageKind::Missing, reason);
         }
     }
@@ -95,6 +126,7 @@ fn numbered(fs: &dyn Fs, dir: &Path, is_checkpoint: bool, damage: &mut DamageRep
 
 /// Parses a numeric file name.
 fn number(name: &str) -> Option<u64> {
-    let digits = !name.is_empty() && name.len() <= 18 && name.bytes().all(|byte| byte.is_ascii_digit());
+    let digits =
+        !name.is_empty() && name.len() <= 18 && name.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| name.parse().ok()).flatten()
 }

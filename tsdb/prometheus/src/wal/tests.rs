@@ -13,7 +13,11 @@ pub(crate) fn segment(records: &[Vec<u8>]) -> (Vec<u8>, Vec<usize>) {
     let (mut pages, mut offsets) = (PageWriter::default(), Vec::new());
     for bytes in records {
         let before = pages.bytes.len();
-        pages.put(&RawRecord { offset: 0, compression: Compression::None, bytes: bytes.clone() });
+        pages.put(&RawRecord {
+            offset: 0,
+            compression: Compression::None,
+            bytes: bytes.clone(),
+        });
         // A header never starts in the last six bytes of a page.
         let left = PAGE_SIZE - before % PAGE_SIZE;
         offsets.push(if left < 7 { before + left } else { before });
@@ -25,7 +29,12 @@ fn read(bytes: &[u8], is_last: bool) -> (Vec<(u64, Vec<u8>)>, DamageReport) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("00000000");
     std::fs::write(&path, bytes).unwrap();
-    let segment = Segment { path, number: 0, is_last, is_checkpoint: false };
+    let segment = Segment {
+        path,
+        number: 0,
+        is_last,
+        is_checkpoint: false,
+    };
     let mut damage = DamageReport::default();
     let mut reader = SegmentReader::open(&RealFs, &segment).unwrap();
     let mut records = Vec::new();
@@ -36,15 +45,30 @@ fn read(bytes: &[u8], is_last: bool) -> (Vec<(u64, Vec<u8>)>, DamageReport) {
 }
 
 fn records() -> Vec<Vec<u8>> {
-    [10, 100_000, 0, 32_761, 5, 20_000, 12_000, 70_000, 1].into_iter().map(|size| vec![size as u8 | 1; size]).collect()
+    [10, 100_000, 0, 32_761, 5, 20_000, 12_000, 70_000, 1]
+        .into_iter()
+        .map(|size| vec![size as u8 | 1; size])
+        .collect()
 }
 
 #[test]
 fn records_that_span_pages_are_read() {
     let (bytes, offsets) = segment(&records());
     let (found, damage) = read(&bytes, true);
-    assert_eq!(found.iter().map(|(_, record)| record.clone()).collect::<Vec<_>>(), records());
-    assert_eq!(found.iter().map(|(offset, _)| *offset as usize).collect::<Vec<_>>(), offsets);
+    assert_eq!(
+        found
+            .iter()
+            .map(|(_, record)| record.clone())
+            .collect::<Vec<_>>(),
+        records()
+    );
+    assert_eq!(
+        found
+            .iter()
+            .map(|(offset, _)| *offset as usize)
+            .collect::<Vec<_>>(),
+        offsets
+    );
     assert!(damage.entries().is_empty());
 }
 
@@ -55,7 +79,15 @@ fn only_the_last_segment_may_have_a_torn_tail() {
         for (is_last, kind) in [(true, DamageKind::TornTail), (false, DamageKind::Corrupt)] {
             let (found, damage) = read(&bytes[..cut], is_last);
             assert_eq!(found.len(), if cut > offsets[8] { 8 } else { 7 });
-            assert_eq!(damage.entries().iter().map(|damage| damage.kind).collect::<Vec<_>>(), [kind], "{cut}");
+            assert_eq!(
+                damage
+                    .entries()
+                    .iter()
+                    .map(|damage| damage.kind)
+                    .collect::<Vec<_>>(),
+                [kind],
+                "{cut}"
+            );
         }
     }
 }
@@ -67,8 +99,10 @@ fn a_damaged_record_costs_only_itself() {
         let mut damaged = bytes.clone();
         damaged[offset + 4] ^= 1;
         let (found, damage) = read(&damaged, true);
-        let lost: Vec<_> =
-            offsets.iter().filter(|&&at| !found.iter().any(|(offset, _)| *offset == at as u64)).collect();
+        let lost: Vec<_> = offsets
+            .iter()
+            .filter(|&&at| !found.iter().any(|(offset, _)| *offset == at as u64))
+            .collect();
         assert_eq!(lost, [&offset], "record {i}: {damage:?}");
         assert!(damage.n_damaged() >= 1);
         assert_eq!(damage.entries()[0].offset, offset as u64);
@@ -83,17 +117,35 @@ fn a_missing_segment_is_reported() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, b"").unwrap();
     };
-    for name in ["00000004", "00000005", "00000008", "checkpoint.00000004/00000000", "checkpoint.00000002/00000000"] {
+    for name in [
+        "00000004",
+        "00000005",
+        "00000008",
+        "checkpoint.00000004/00000000",
+        "checkpoint.00000002/00000000",
+    ] {
         prefetch(name);
     }
     prefetch("checkpoint.00000009.tmp/00000000");
     prefetch("00000004.tmp");
     let mut damage = DamageReport::default();
     let files = WalFiles::list(&RealFs, dir.path(), &mut damage).unwrap();
-    let names: Vec<_> = files.segments.iter().map(|segment| (segment.number, segment.is_checkpoint)).collect();
-    assert_eq!((names, files.checkpoint), (vec![(0, true), (5, false), (8, false)], Some(4)));
+    let names: Vec<_> = files
+        .segments
+        .iter()
+        .map(|segment| (segment.number, segment.is_checkpoint))
+        .collect();
+    assert_eq!(
+        (names, files.checkpoint),
+        (vec![(0, true), (5, false), (8, false)], Some(4))
+    );
     assert_eq!(damage.entries()[0].reason, "segments 6 to 7 are missing");
-    assert!(WalFiles::list(&RealFs, Path::new("nowhere"), &mut damage).unwrap().segments.is_empty());
+    assert!(
+        WalFiles::list(&RealFs, Path::new("nowhere"), &mut damage)
+            .unwrap()
+            .segments
+            .is_empty()
+    );
 }
 
 proptest! {
@@ -136,6 +188,8 @@ fn pooled_memory_is_limited() {
     spare.put(Vec::with_capacity(1 << 20));
     assert_eq!(spare.get().capacity(), 0);
     (0..1000).for_each(|_| spare.put(Vec::with_capacity(10_000)));
-    let n_kept = std::iter::repeat_with(|| spare.get()).take_while(|piece| piece.capacity() > 0).count();
+    let n_kept = std::iter::repeat_with(|| spare.get())
+        .take_while(|piece| piece.capacity() > 0)
+        .count();
     assert_eq!(n_kept, (4 << 20) / 10_000);
 }

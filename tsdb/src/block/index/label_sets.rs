@@ -23,7 +23,12 @@ impl LabelSetBuilder {
     /// Creates a builder with the empty set.
     pub(super) fn new(dictionary: &Dictionary) -> Self {
         let read_cache = LabelCache::new(dictionary);
-        Self { read_cache, row: Vec::new(), set: PackedBuilder::default(), before: PackedBuilder::default() }
+        Self {
+            read_cache,
+            row: Vec::new(),
+            set: PackedBuilder::default(),
+            before: PackedBuilder::default(),
+        }
     }
 
     /// Caches more of the dictionary from now on, if the budget has plenty of room.
@@ -55,10 +60,18 @@ impl LabelSetBuilder {
     }
 
     fn make_of_before(&mut self, row: &[Symbol]) -> Result<bool> {
-        let Self { read_cache, row: row_before, set, before } = self;
+        let Self {
+            read_cache,
+            row: row_before,
+            set,
+            before,
+        } = self;
         let (mut place, mut place_before) = (0, 0);
         while let Some(&symbol) = row.get(place) {
-            place_before += row_before[place_before..].iter().take_while(|&&other| other < symbol).count();
+            place_before += row_before[place_before..]
+                .iter()
+                .take_while(|&&other| other < symbol)
+                .count();
             let both = row[place..].iter().zip(&row_before[place_before..]);
             let n_same = both.take_while(|(symbol, other)| symbol == other).count();
             let ascends = if n_same > 0 {
@@ -86,8 +99,8 @@ impl LabelSetBuilder {
 #[derive(Debug)]
 struct LabelCache {
     dictionary: Dictionary,
-    /// One cursor for each of the first positions in a set. The labels at a position mostly have the same name, and
-    /// neighboring values.
+    /// One cursor for each of the first positions in a set. The labels at a position mostly have
+    /// the same name, and neighboring values.
     cursors: Vec<DictionaryCursor>,
     labels: HashMap<Symbol, PackedLabel>,
     /// Packed labels.
@@ -100,13 +113,13 @@ struct LabelCache {
 
 /// Size of packed labels that is always allowed, in bytes.
 const PACKED_SIZE_MIN: usize = 256 << 10;
-/// Maximum size of packed labels if the budget has plenty of room, in bytes: the labels of ten thousand pods, which
-/// recur with each metric.
+/// Maximum size of packed labels if the budget has plenty of room, in bytes: the labels of ten
+/// thousand pods, which recur with each metric.
 const PACKED_SIZE_MAX: usize = 4 << 20;
 /// Step by which the allowed size grows, in bytes.
 const PACKED_SIZE_STEP: usize = 64 << 10;
-/// Memory per byte of packed labels, including the table: few labels are shorter than an entry of the table, and both
-/// buffers may be half empty.
+/// Memory per byte of packed labels, including the table: few labels are shorter than an entry of
+/// the table, and both buffers may be half empty.
 const PACKED_COST: usize = 4;
 /// Maximum number of cursors, each of which holds a page. Later positions share the last cursor.
 const CURSORS_MAX: usize = 16;
@@ -115,11 +128,18 @@ impl LabelCache {
     fn new(dictionary: &Dictionary) -> Self {
         let dictionary = dictionary.clone();
         let (labels, packed) = (HashMap::new(), String::new());
-        Self { dictionary, cursors: Vec::new(), labels, packed, charge: None, packed_size_max: PACKED_SIZE_MIN }
+        Self {
+            dictionary,
+            cursors: Vec::new(),
+            labels,
+            packed,
+            charge: None,
+            packed_size_max: PACKED_SIZE_MIN,
+        }
     }
 
-    /// Returns the string with the label of a symbol, and its position. `place` is the position of the label in its
-    /// set.
+    /// Returns the string with the label of a symbol, and its position. `place` is the position of
+    /// the label in its set.
     fn get(&mut self, symbol: Symbol, place: usize) -> Result<(&str, PackedLabel)> {
         let label = match self.labels.get(&symbol) {
             Some(&label) => label,
@@ -145,13 +165,17 @@ impl LabelCache {
 
     /// Charges more room, if the budget has plenty.
     fn grow(&mut self) -> bool {
-        let Some(charge) = &mut self.charge else { return false };
-        let has_room = self.packed_size_max < PACKED_SIZE_MAX && charge.grow_if_plenty(PACKED_SIZE_STEP * PACKED_COST);
+        let Some(charge) = &mut self.charge else {
+            return false;
+        };
+        let has_room = self.packed_size_max < PACKED_SIZE_MAX
+            && charge.grow_if_plenty(PACKED_SIZE_STEP * PACKED_COST);
         self.packed_size_max += if has_room { PACKED_SIZE_STEP } else { 0 };
         has_room
     }
 
-    /// Clears the cache. Releases the charge unless the cache had its maximum size: then it will fill again.
+    /// Clears the cache. Releases the charge unless the cache had its maximum size: then it will
+    /// fill again.
     fn clear(&mut self) {
         self.labels.clear();
         self.packed.clear();

@@ -1,6 +1,7 @@
 //! Looks up the label names and values of series.
 //!
-//! Reads either the labels of each series or the series of each value, whichever is estimated to be cheaper.
+//! Reads either the labels of each series or the series of each value, whichever is estimated to be
+//! cheaper.
 
 use std::ops::Range;
 
@@ -60,13 +61,18 @@ impl Index {
         }
     }
 
-    /// Returns all series if the dictionary has unused symbols, so that looking up the dictionary is not enough.
+    /// Returns all series if the dictionary has unused symbols, so that looking up the dictionary
+    /// is not enough.
     fn all_if_unused(&self) -> Option<RoaringBitmap> {
         (self.n_unused > 0).then(|| self.all())
     }
 
     /// Calls `visit` with each label name, in ascending order, and the range of its symbols.
-    fn each_name(&self, ctx: &QueryContext, mut visit: impl FnMut(&str, Range<u32>) -> Result<()>) -> Result<()> {
+    fn each_name(
+        &self,
+        ctx: &QueryContext,
+        mut visit: impl FnMut(&str, Range<u32>) -> Result<()>,
+    ) -> Result<()> {
         let mut cursor = self.dictionary.cursor(Access::Cached);
         let mut at = cursor.next()?;
         while let Some(first) = at {
@@ -82,28 +88,52 @@ impl Index {
         Ok(())
     }
 
-    fn names_of(&self, ctx: &QueryContext, ordinals: &RoaringBitmap, names: &mut StringSet) -> Result<()> {
+    fn names_of(
+        &self,
+        ctx: &QueryContext,
+        ordinals: &RoaringBitmap,
+        names: &mut StringSet,
+    ) -> Result<()> {
         let all = 0..self.dictionary.len();
         let is_by_series = is_cheaper_by_series(ordinals, &all);
-        let symbols = if is_by_series { self.symbols_of(ctx, ordinals, &all)? } else { RoaringBitmap::new() };
+        let symbols = if is_by_series {
+            self.symbols_of(ctx, ordinals, &all)?
+        } else {
+            RoaringBitmap::new()
+        };
         let mut postings = self.postings_cursor(Access::Cached);
         self.each_name(ctx, |name, range| {
             let found = match is_by_series {
                 true => symbols.range(range).next().map(Symbol),
                 false => first_that_intersects(ctx, &mut postings, range, ordinals)?,
             };
-            if found.is_some() { names.insert(name) } else { Ok(()) }
+            if found.is_some() {
+                names.insert(name)
+            } else {
+                Ok(())
+            }
         })
     }
 
     /// Returns the symbols of `range` that series in `ordinals` have, from the series table.
-    fn symbols_of(&self, ctx: &QueryContext, ordinals: &RoaringBitmap, range: &Range<u32>) -> Result<RoaringBitmap> {
+    fn symbols_of(
+        &self,
+        ctx: &QueryContext,
+        ordinals: &RoaringBitmap,
+        range: &Range<u32>,
+    ) -> Result<RoaringBitmap> {
         let mut found = RoaringBitmap::new();
         let mut series = self.series_cursor(Access::Cached);
         for (i, ordinal) in ordinals.iter().enumerate() {
             ctx.check_every(TERMS_PER_CHECK, i)?;
             series.seek(ordinal)?;
-            found.extend(series.symbols().iter().map(|symbol| symbol.0).filter(|symbol| range.contains(symbol)));
+            found.extend(
+                series
+                    .symbols()
+                    .iter()
+                    .map(|symbol| symbol.0)
+                    .filter(|symbol| range.contains(symbol)),
+            );
         }
         Ok(found)
     }
@@ -118,7 +148,8 @@ impl Index {
         let mut postings = self.postings_cursor(Access::Cached);
         let mut dictionary = self.dictionary.cursor(Access::Cached);
         let mut rest = range;
-        while let Some(symbol) = first_that_intersects(ctx, &mut postings, rest.clone(), ordinals)? {
+        while let Some(symbol) = first_that_intersects(ctx, &mut postings, rest.clone(), ordinals)?
+        {
             dictionary.go_to(symbol)?;
             values.insert(dictionary.name_and_value()?.1)?;
             rest.start = symbol.0 + 1;

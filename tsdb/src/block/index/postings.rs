@@ -34,7 +34,8 @@ const PAGE: u64 = 3;
 /// Runs of at most this size are never larger than a bitmap, whose header alone takes as much.
 const BITMAP_SIZE_MIN: usize = 16;
 
-/// Writes the postings of `n_symbols` symbols. Returns the pages of the directory and the number of unused symbols.
+/// Writes the postings of `n_symbols` symbols. Returns the pages of the directory and the number of
+/// unused symbols.
 ///
 /// # Errors
 /// The errors of [`PageWriter::write`] and [`Merge::next`].
@@ -74,7 +75,15 @@ struct ListEncoder {
 
 impl ListEncoder {
     fn new(size_max: usize) -> Self {
-        Self { size_max, runs: Vec::new(), first: 0, end: 0, n: 0, bitmap: None, entry: Vec::new() }
+        Self {
+            size_max,
+            runs: Vec::new(),
+            first: 0,
+            end: 0,
+            n: 0,
+            bitmap: None,
+            entry: Vec::new(),
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -105,7 +114,8 @@ impl ListEncoder {
         }
     }
 
-    /// Returns the entry of the list, after writing its page if it has one, and starts the next list.
+    /// Returns the entry of the list, after writing its page if it has one, and starts the next
+    /// list.
     fn finish(&mut self, pages: &mut PageWriter) -> Result<&[u8]> {
         self.entry.clear();
         if let Some(mut bitmap) = self.bitmap.take() {
@@ -150,11 +160,14 @@ fn bitmap_of(runs: &[u8]) -> RoaringBitmap {
 
 fn serialized(bitmap: &RoaringBitmap) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(bitmap.serialized_size());
-    bitmap.serialize_into(&mut bytes).expect("writing to memory does not fail");
+    bitmap
+        .serialize_into(&mut bytes)
+        .expect("writing to memory does not fail");
     bytes
 }
 
-/// Maximum number of series of a run that are inserted one by one, which is faster than inserting a short range.
+/// Maximum number of series of a run that are inserted one by one, which is faster than inserting a
+/// short range.
 const SHORT_RUN_MAX: u32 = 16;
 
 fn insert(bitmap: &mut RoaringBitmap, run: Range<u32>) {
@@ -177,18 +190,28 @@ fn insert_common(set: &RoaringBitmap, run: Range<u32>, kept: &mut RoaringBitmap)
         common &= set;
         *kept |= common;
     } else {
-        run.filter(|&ordinal| set.contains(ordinal)).for_each(|ordinal| _ = kept.insert(ordinal));
+        run.filter(|&ordinal| set.contains(ordinal))
+            .for_each(|ordinal| _ = kept.insert(ordinal));
     }
 }
 
-/// Decodes runs of series below `n_series` until `visit` breaks. Returns `None` if they are invalid or do not ascend.
-fn decode_runs(mut src: &[u8], n_series: u32, mut visit: impl FnMut(Range<u32>) -> ControlFlow<()>) -> Option<()> {
+/// Decodes runs of series below `n_series` until `visit` breaks. Returns `None` if they are invalid
+/// or do not ascend.
+fn decode_runs(
+    mut src: &[u8],
+    n_series: u32,
+    mut visit: impl FnMut(Range<u32>) -> ControlFlow<()>,
+) -> Option<()> {
     let mut end = 0_u32;
     let mut is_first = true;
     while !src.is_empty() {
         let head = take_u64(&mut src)?;
         let gap = u32::try_from(head >> 1).ok()?;
-        let n = if head & 1 == 1 { take_int::<u32>(&mut src)?.checked_add(2)? } else { 1 };
+        let n = if head & 1 == 1 {
+            take_int::<u32>(&mut src)?.checked_add(2)?
+        } else {
+            1
+        };
         if gap == 0 && !is_first {
             return None;
         }
@@ -245,8 +268,8 @@ pub(super) enum Part {
     Set(RoaringBitmap),
 }
 
-/// Calls `visit` with the parts of a list until it breaks. Returns `None` if the list does not decode, `Some(Some(_))`
-/// if it is in a page of its own.
+/// Calls `visit` with the parts of a list until it breaks. Returns `None` if the list does not
+/// decode, `Some(Some(_))` if it is in a page of its own.
 fn visit_list(
     list: List<'_>,
     n_series: u32,
@@ -278,22 +301,42 @@ pub(super) struct PostingsCursor {
 impl PostingsCursor {
     /// Creates a cursor before the first symbol.
     pub(super) fn new(table: &Arc<Table>, n_series: u32, access: Access) -> Self {
-        Self { entries: TableCursor::new(table, access), pages: Arc::clone(table.pages()), access, n_series }
+        Self {
+            entries: TableCursor::new(table, access),
+            pages: Arc::clone(table.pages()),
+            access,
+            n_series,
+        }
     }
 
     /// Calls `visit` with the series of a symbol, in order, until it breaks.
     ///
     /// # Errors
-    /// The errors of [`TableCursor::approach`]; [`Error::Corrupt`](crate::Error::Corrupt) if the list does not decode.
-    /// Parts of it may have been visited then.
-    pub(super) fn visit(&mut self, symbol: Symbol, mut visit: impl FnMut(Part) -> ControlFlow<()>) -> Result<()> {
+    /// The errors of [`TableCursor::approach`]; [`Error::Corrupt`](crate::Error::Corrupt) if the
+    /// list does not decode. Parts of it may have been visited then.
+    pub(super) fn visit(
+        &mut self,
+        symbol: Symbol,
+        mut visit: impl FnMut(Part) -> ControlFlow<()>,
+    ) -> Result<()> {
         self.approach(symbol)?;
         let n_series = self.n_series;
-        let page = self.entries.step(|src| visit_list(take_list(src)?, n_series, &mut visit))?;
-        let Some((page, size)) = page else { return Ok(()) };
+        let page = self
+            .entries
+            .step(|src| visit_list(take_list(src)?, n_series, &mut visit))?;
+        let Some((page, size)) = page else {
+            return Ok(());
+        };
         let payload = self.pages.load(page, self.access)?;
-        let damaged = || self.pages.corrupt(page.offset, "a bitmap of the index does not decode");
-        let bitmap = if payload.len() as u64 == size { decode_bitmap(&payload, n_series) } else { None };
+        let damaged = || {
+            self.pages
+                .corrupt(page.offset, "a bitmap of the index does not decode")
+        };
+        let bitmap = if payload.len() as u64 == size {
+            decode_bitmap(&payload, n_series)
+        } else {
+            None
+        };
         let _last = visit(Part::Set(bitmap.ok_or_else(damaged)?));
         Ok(())
     }
@@ -313,7 +356,8 @@ impl PostingsCursor {
     /// The errors of [`TableCursor::approach`].
     pub(super) fn size(&mut self, symbol: Symbol) -> Result<u64> {
         self.approach(symbol)?;
-        self.entries.step(|src| take_list(src).map(|list| list.size()))
+        self.entries
+            .step(|src| take_list(src).map(|list| list.size()))
     }
 
     /// Adds the series of a symbol to `set`.
@@ -335,15 +379,20 @@ impl PostingsCursor {
     /// # Errors
     /// The errors of [`PostingsCursor::visit`].
     pub(super) fn intersect(&mut self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
-        let Some((min, max)) = set.min().zip(set.max()) else { return Ok(()) };
+        let Some((min, max)) = set.min().zip(set.max()) else {
+            return Ok(());
+        };
         let mut kept = RoaringBitmap::new();
         self.visit(symbol, |part| {
             match part {
-                // Most of the runs of a host or a job belong to other metrics than the series left in `set`.
+                // Most of the runs of a host or a job belong to other metrics than the series left
+                // in `set`.
                 Part::Run(run) if max < run.start => return ControlFlow::Break(()),
                 Part::Run(run) if run.end <= min => {}
                 // Cannot overflow: ordinals are below the number of series.
-                Part::Run(run) => insert_common(set, run.start.max(min)..run.end.min(max + 1), &mut kept),
+                Part::Run(run) => {
+                    insert_common(set, run.start.max(min)..run.end.min(max + 1), &mut kept)
+                }
                 Part::Set(list) => kept = &*set & list,
             }
             ControlFlow::Continue(())
@@ -364,7 +413,11 @@ impl PostingsCursor {
                 Part::Run(run) => set.range(run).next().is_some(),
                 Part::Set(list) => !list.is_disjoint(set),
             };
-            if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if found {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         })?;
         Ok(found)
     }

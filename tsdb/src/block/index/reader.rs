@@ -42,10 +42,20 @@ pub(super) struct Root {
 impl Root {
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut dst = Vec::new();
-        for n in [self.n_series, self.n_suffixes, self.n_symbols, self.n_unused] {
+        for n in [
+            self.n_series,
+            self.n_suffixes,
+            self.n_symbols,
+            self.n_unused,
+        ] {
             put_u64(&mut dst, n.into());
         }
-        for directory in [&self.dictionary, &self.suffixes, &self.series, &self.postings] {
+        for directory in [
+            &self.dictionary,
+            &self.suffixes,
+            &self.series,
+            &self.postings,
+        ] {
             PageRef::encode_list(directory, &mut dst);
         }
         dst
@@ -59,7 +69,16 @@ impl Root {
         let n_unused = take_int(src).filter(|&n| n <= n_symbols)?;
         let (dictionary, suffixes) = (PageRef::decode_list(src)?, PageRef::decode_list(src)?);
         let (series, postings) = (PageRef::decode_list(src)?, PageRef::decode_list(src)?);
-        let root = Self { n_series, n_suffixes, n_symbols, n_unused, dictionary, suffixes, series, postings };
+        let root = Self {
+            n_series,
+            n_suffixes,
+            n_symbols,
+            n_unused,
+            dictionary,
+            suffixes,
+            series,
+            postings,
+        };
         src.is_empty().then_some(root)
     }
 }
@@ -79,8 +98,8 @@ impl Index {
     /// Opens an index: reads the root and the directories of the four tables, without the cache.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt) with path and offset. All methods
-    /// of an index return these errors.
+    /// [`Error::Io`](crate::Error::Io) or [`Error::Corrupt`](crate::Error::Corrupt) with path and
+    /// offset. All methods of an index return these errors.
     pub(crate) fn open(pages: Arc<Pages>, root: PageRef) -> Result<Self> {
         let payload = pages.read(root)?;
         let damaged = || pages.corrupt(root.offset, "the root of the index does not decode");
@@ -116,8 +135,14 @@ impl Index {
             LabelHint::Without(names) => (&names[..], false),
             LabelHint::None => (&[][..], true),
         };
-        let listed = names.iter().map(|name| self.dictionary.range(name, "")).collect::<Result<_>>()?;
-        Ok(Some(Projection { listed, is_included }))
+        let listed = names
+            .iter()
+            .map(|name| self.dictionary.range(name, ""))
+            .collect::<Result<_>>()?;
+        Ok(Some(Projection {
+            listed,
+            is_included,
+        }))
     }
 
     /// Returns `true` if a series may have a label of this name.

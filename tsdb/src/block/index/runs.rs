@@ -1,8 +1,9 @@
 //! Sorting postings in bounded memory.
 //!
-//! Series arrive in order, and often share a symbol with the previous series. So the sorter handles runs of series with
-//! the same symbol. Runs are collected in memory. When the memory is full, they are sorted by symbol and spilled to a
-//! file. At the end the files are merged. The runs of a symbol ascend from file to file.
+//! Series arrive in order, and often share a symbol with the previous series. So the sorter handles
+//! runs of series with the same symbol. Runs are collected in memory. When the memory is full, they
+//! are sorted by symbol and spilled to a file. At the end the files are merged. The runs of a
+//! symbol ascend from file to file.
 //!
 //! ```text
 //! page of a spill file   runs: symbol less the symbol of the run before (or less 0), varint;
@@ -53,18 +54,33 @@ impl OpenRuns {
     ///
     /// # Errors
     /// The errors of [`RunSorter::push`].
-    pub(super) fn advance(&mut self, ordinal: u32, symbols: &[Symbol], sorter: &mut RunSorter) -> Result<()> {
+    pub(super) fn advance(
+        &mut self,
+        ordinal: u32,
+        symbols: &[Symbol],
+        sorter: &mut RunSorter,
+    ) -> Result<()> {
         let mut before = self.row.iter().copied().peekable();
         self.next_row.clear();
         for &symbol in symbols {
             while let Some((symbol, first)) = before.next_if(|&(other, _)| other < symbol) {
-                sorter.push(Run { symbol, first, end: ordinal })?;
+                sorter.push(Run {
+                    symbol,
+                    first,
+                    end: ordinal,
+                })?;
             }
-            let first = before.next_if(|&(other, _)| other == symbol).map_or(ordinal, |(_, first)| first);
+            let first = before
+                .next_if(|&(other, _)| other == symbol)
+                .map_or(ordinal, |(_, first)| first);
             self.next_row.push((symbol, first));
         }
         for (symbol, first) in before {
-            sorter.push(Run { symbol, first, end: ordinal })?;
+            sorter.push(Run {
+                symbol,
+                first,
+                end: ordinal,
+            })?;
         }
         std::mem::swap(&mut self.row, &mut self.next_row);
         Ok(())
@@ -84,8 +100,8 @@ pub(super) struct RunSorter {
     n_files: u32,
 }
 
-/// Maximum number of spill files, each with a page in memory when they are merged. Before another file is written, they
-/// are merged into one.
+/// Maximum number of spill files, each with a page in memory when they are merged. Before another
+/// file is written, they are merged into one.
 pub(super) const SPILLS_MAX: usize = 64;
 
 impl RunSorter {
@@ -93,7 +109,15 @@ impl RunSorter {
     pub(super) fn new(fs: Arc<dyn Fs>, prefix: &Path, page_size: usize, memory_max: usize) -> Self {
         let runs_max = (memory_max / size_of::<Run>()).max(1);
         let (runs, spills) = (Vec::new(), Vec::new());
-        Self { fs, prefix: prefix.to_owned(), page_size, runs_max, runs, spills, n_files: 0 }
+        Self {
+            fs,
+            prefix: prefix.to_owned(),
+            page_size,
+            runs_max,
+            runs,
+            spills,
+            n_files: 0,
+        }
     }
 
     /// Adds a run after the previous runs of its symbol.
@@ -107,7 +131,8 @@ impl RunSorter {
         if self.runs.len() == self.runs.capacity() {
             // Doubles the capacity, but never beyond the limit.
             let room = self.runs_max - self.runs.len();
-            self.runs.reserve_exact(self.runs.len().max(RUNS_MIN).min(room));
+            self.runs
+                .reserve_exact(self.runs.len().max(RUNS_MIN).min(room));
         }
         self.runs.push(run);
         Ok(())
@@ -168,11 +193,19 @@ struct Spill {
 }
 
 /// Precedes the first run of a page.
-const BEFORE_FIRST: Run = Run { symbol: Symbol(0), first: 0, end: 0 };
+const BEFORE_FIRST: Run = Run {
+    symbol: Symbol(0),
+    first: 0,
+    end: 0,
+};
 
 fn put_run(dst: &mut Vec<u8>, last: Run, run: Run) {
     put_u64(dst, (run.symbol.0 - last.symbol.0).into());
-    let base = if run.symbol == last.symbol { last.end } else { 0 };
+    let base = if run.symbol == last.symbol {
+        last.end
+    } else {
+        0
+    };
     put_u64(dst, (run.first - base).into());
     put_u64(dst, (run.end - run.first).into());
 }
@@ -181,21 +214,32 @@ fn take_run(src: &mut &[u8], last: Run) -> Option<Run> {
     let symbol = Symbol(last.symbol.0.checked_add(take_int(src)?)?);
     let base = if symbol == last.symbol { last.end } else { 0 };
     let first = base.checked_add(take_int(src)?)?;
-    Some(Run { symbol, first, end: first.checked_add(take_int(src)?)? })
+    Some(Run {
+        symbol,
+        first,
+        end: first.checked_add(take_int(src)?)?,
+    })
 }
 
 /// Sorted runs from spill files and memory.
 pub(super) struct Merge {
     sources: Vec<Source>,
-    /// The next run of each source. The runs of a symbol do not overlap, so their order does not depend on the source.
+    /// The next run of each source. The runs of a symbol do not overlap, so their order does not
+    /// depend on the source.
     heads: BinaryHeap<Reverse<(Run, usize)>>,
 }
 
 impl Merge {
     fn new(spills: Vec<Spill>, sorted: Vec<Run>) -> Result<Self> {
-        let mut sources = spills.into_iter().map(SpillReader::open).collect::<Result<Vec<_>>>()?;
+        let mut sources = spills
+            .into_iter()
+            .map(SpillReader::open)
+            .collect::<Result<Vec<_>>>()?;
         sources.push(Source::Memory(sorted.into_iter()));
-        let mut merge = Self { sources, heads: BinaryHeap::new() };
+        let mut merge = Self {
+            sources,
+            heads: BinaryHeap::new(),
+        };
         for source_idx in 0..merge.sources.len() {
             merge.refill(source_idx)?;
         }
@@ -207,7 +251,9 @@ impl Merge {
     /// # Errors
     /// [`Error::Io`] or [`Error::Corrupt`] of a spill file.
     pub(super) fn next(&mut self) -> Result<Option<Run>> {
-        let Some(Reverse((run, source_idx))) = self.heads.pop() else { return Ok(None) };
+        let Some(Reverse((run, source_idx))) = self.heads.pop() else {
+            return Ok(None);
+        };
         self.refill(source_idx)?;
         Ok(Some(run))
     }
@@ -217,7 +263,8 @@ impl Merge {
             Source::Memory(runs) => runs.next(),
             Source::Spill(reader) => reader.next()?,
         };
-        self.heads.extend(next.map(|run| Reverse((run, source_idx))));
+        self.heads
+            .extend(next.map(|run| Reverse((run, source_idx))));
         Ok(())
     }
 }
@@ -241,19 +288,40 @@ struct SpillReader {
 impl SpillReader {
     fn open(Spill { file, pages: refs }: Spill) -> Result<Source> {
         let (fs, path) = file.location();
-        let pages = Pages::new(path, fs.open(path).map_err(Error::io("open", path))?, Arc::new(PageCache::new(0)));
-        let (rest, page, payload) = (refs.into_iter(), PageRef { offset: 0, size: 0 }, Arc::from([]));
-        Ok(Source::Spill(Self { pages, rest, page, payload, at: 0, last: BEFORE_FIRST, _file: file }))
+        let pages = Pages::new(
+            path,
+            fs.open(path).map_err(Error::io("open", path))?,
+            Arc::new(PageCache::new(0)),
+        );
+        let (rest, page, payload) = (
+            refs.into_iter(),
+            PageRef { offset: 0, size: 0 },
+            Arc::from([]),
+        );
+        Ok(Source::Spill(Self {
+            pages,
+            rest,
+            page,
+            payload,
+            at: 0,
+            last: BEFORE_FIRST,
+            _file: file,
+        }))
     }
 
     fn next(&mut self) -> Result<Option<Run>> {
         if self.at == self.payload.len() {
-            let Some(page) = self.rest.next() else { return Ok(None) };
+            let Some(page) = self.rest.next() else {
+                return Ok(None);
+            };
             self.payload = self.pages.read(page)?;
             (self.page, self.at, self.last) = (page, 0, BEFORE_FIRST);
         }
         let mut src = &self.payload[self.at..];
-        let damaged = || self.pages.corrupt(self.page.offset, "a spilled run does not decode");
+        let damaged = || {
+            self.pages
+                .corrupt(self.page.offset, "a spilled run does not decode")
+        };
         self.last = take_run(&mut src, self.last).ok_or_else(damaged)?;
         self.at = self.payload.len() - src.len();
         Ok(Some(self.last))
@@ -299,8 +367,13 @@ mod tests {
     #[test]
     fn too_many_spill_files_are_merged_in_between() {
         let dir = tempfile::tempdir().unwrap();
-        let rows: Vec<_> = (0..3 * SPILLS_MAX as u32).map(|i| vec![Symbol(i % 7), Symbol(10 + i % 3)]).collect();
-        assert_eq!(sorted(&rows, dir.path(), 1), sorted(&rows, dir.path(), 1 << 20));
+        let rows: Vec<_> = (0..3 * SPILLS_MAX as u32)
+            .map(|i| vec![Symbol(i % 7), Symbol(10 + i % 3)])
+            .collect();
+        assert_eq!(
+            sorted(&rows, dir.path(), 1),
+            sorted(&rows, dir.path(), 1 << 20)
+        );
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -309,7 +382,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut sorter = RunSorter::new(Arc::new(RealFs), &dir.path().join("x"), 30, 1);
         for first in 0..5 {
-            sorter.push(Run { symbol: Symbol(1), first: 2 * first, end: 2 * first + 1 }).unwrap();
+            sorter
+                .push(Run {
+                    symbol: Symbol(1),
+                    first: 2 * first,
+                    end: 2 * first + 1,
+                })
+                .unwrap();
         }
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 4);
         drop(sorter);

@@ -24,7 +24,11 @@ impl Index {
     /// If the request is interrupted or exceeds its memory limit; the errors of [`Index::open`].
     pub(crate) fn select(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<RoaringBitmap> {
         let postings = self.postings_cursor(Access::Cached);
-        let mut terms = BlockTerms { index: self, postings, weighed: Vec::new() };
+        let mut terms = BlockTerms {
+            index: self,
+            postings,
+            weighed: Vec::new(),
+        };
         select(ctx, &mut terms, matchers)
     }
 }
@@ -51,7 +55,9 @@ const SERIES_COST: u64 = 1024;
 
 impl BlockTerms<'_> {
     fn weighed(&self, name: &str, value: &str) -> Option<&Weighed> {
-        self.weighed.iter().find(|weighed| weighed.name == name && weighed.value == value)
+        self.weighed
+            .iter()
+            .find(|weighed| weighed.name == name && weighed.value == value)
     }
 
     fn find(&self, name: &str, value: &str) -> Result<Option<Symbol>> {
@@ -63,7 +69,10 @@ impl BlockTerms<'_> {
 
     /// Keeps in `set`, which must be small, only the series with a symbol.
     fn retain_with(&self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
-        let (mut series, mut kept) = (self.index.series_cursor(Access::Cached), RoaringBitmap::new());
+        let (mut series, mut kept) = (
+            self.index.series_cursor(Access::Cached),
+            RoaringBitmap::new(),
+        );
         for ordinal in &*set {
             series.seek(ordinal)?;
             if series.symbols().binary_search(&symbol).is_ok() {
@@ -92,9 +101,11 @@ impl Terms for BlockTerms<'_> {
     }
 
     fn intersect(&mut self, name: &str, value: &str, set: &mut RoaringBitmap) -> Result<()> {
-        // Fast path: few candidates and a long list, such as the series of a job. The number of candidates bounds the
-        // work without a check of the context.
-        if let Some(&Weighed { symbol, list_size, .. }) = self.weighed(name, value)
+        // Fast path: few candidates and a long list, such as the series of a job. The number of
+        // candidates bounds the work without a check of the context.
+        if let Some(&Weighed {
+            symbol, list_size, ..
+        }) = self.weighed(name, value)
             && set.len() <= TERMS_PER_CHECK as u64
             && set.len() * SERIES_COST < list_size
         {
@@ -110,14 +121,26 @@ impl Terms for BlockTerms<'_> {
     }
 
     fn weight(&mut self, name: &str, value: &str) -> Result<u64> {
-        let Some(symbol) = self.find(name, value)? else { return Ok(0) };
+        let Some(symbol) = self.find(name, value)? else {
+            return Ok(0);
+        };
         let list_size = self.postings.size(symbol)?;
-        self.weighed.push(Weighed { name: name.to_owned(), value: value.to_owned(), symbol, list_size });
+        self.weighed.push(Weighed {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            symbol,
+            list_size,
+        });
         Ok(list_size)
     }
 
     fn unite_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<()> {
-        let ValueTest { ctx, name, prefix, passes } = *values;
+        let ValueTest {
+            ctx,
+            name,
+            prefix,
+            passes,
+        } = *values;
         let mut cursor = self.index.dictionary.cursor(Access::Cached);
         let mut at = cursor.seek(name.as_bytes(), prefix.as_bytes())?;
         while let Some(symbol) = at {
@@ -135,7 +158,12 @@ impl Terms for BlockTerms<'_> {
     }
 
     fn retain_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<bool> {
-        let ValueTest { ctx, name, prefix, passes } = *values;
+        let ValueTest {
+            ctx,
+            name,
+            prefix,
+            passes,
+        } = *values;
         if !is_cheaper_by_series(set, &self.index.dictionary.range(name, prefix)?) {
             return Ok(false);
         }
@@ -172,7 +200,9 @@ impl Candidates {
         self.series.seek(ordinal)?;
         let row = self.series.symbols();
         let at = row.partition_point(|symbol| symbol.0 < self.symbols.start);
-        let Some(&symbol) = row.get(at).filter(|symbol| symbol.0 < self.symbols.end) else { return test("") };
+        let Some(&symbol) = row.get(at).filter(|symbol| symbol.0 < self.symbols.end) else {
+            return test("");
+        };
         if let Some(&verdict) = self.verdicts.get(&symbol) {
             return Ok(verdict);
         }

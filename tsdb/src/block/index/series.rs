@@ -1,8 +1,8 @@
 //! The series table: the symbols of each series.
 //!
-//! An entry contains the first symbol of a series and the number of its suffix. The series of a metric are consecutive,
-//! and often their suffixes are, too: most entries are a single zero byte. The first entry of a group does not refer to
-//! the entry before.
+//! An entry contains the first symbol of a series and the number of its suffix. The series of a
+//! metric are consecutive, and often their suffixes are, too: most entries are a single zero byte.
+//! The first entry of a group does not refer to the entry before.
 //!
 //! ```text
 //! entry   suffix << 1 | has_first, varint: zigzag of the number of the suffix, less the successor of the number in the
@@ -41,8 +41,17 @@ pub(super) struct SeriesWriter {
 impl SeriesWriter {
     /// Creates a writer that uses at most `memory_max` bytes to remember suffixes.
     pub(super) fn new(page_size: usize, memory_max: usize) -> Self {
-        let (table, suffixes) = (TableWriter::new(GROUP, page_size), SuffixWriter::new(page_size, memory_max));
-        Self { table, suffixes, row: Vec::new(), last: Entry::default(), entry: Vec::new() }
+        let (table, suffixes) = (
+            TableWriter::new(GROUP, page_size),
+            SuffixWriter::new(page_size, memory_max),
+        );
+        Self {
+            table,
+            suffixes,
+            row: Vec::new(),
+            last: Entry::default(),
+            entry: Vec::new(),
+        }
     }
 
     /// Returns the number of series.
@@ -63,12 +72,24 @@ impl SeriesWriter {
     /// # Panics
     /// If symbols or series do not ascend.
     pub(super) fn push(&mut self, pages: &mut PageWriter, labels: &[Symbol]) -> Result<()> {
-        assert!(labels.is_sorted_by(|a, b| a < b), "symbols of a series ascend");
+        assert!(
+            labels.is_sorted_by(|a, b| a < b),
+            "symbols of a series ascend"
+        );
         assert!(self.len() == 0 || *self.row < *labels, "series ascend");
-        let (lead, suffix) = labels.split_first().map_or((0, labels), |(first, rest)| (u64::from(first.0) + 1, rest));
-        let entry = Entry { lead, next_suffix: u64::from(self.suffixes.number(pages, suffix)?) + 1 };
+        let (lead, suffix) = labels
+            .split_first()
+            .map_or((0, labels), |(first, rest)| (u64::from(first.0) + 1, rest));
+        let entry = Entry {
+            lead,
+            next_suffix: u64::from(self.suffixes.number(pages, suffix)?) + 1,
+        };
         let begins_group = self.table.begins_group();
-        let last = if begins_group { Entry::default() } else { self.last };
+        let last = if begins_group {
+            Entry::default()
+        } else {
+            self.last
+        };
         self.entry.clear();
         entry.encode(last, begins_group, &mut self.entry);
         self.table.push(pages, &[], &self.entry)?;
@@ -78,7 +99,8 @@ impl SeriesWriter {
         Ok(())
     }
 
-    /// Writes the remaining entries. Returns the pages of the directories, first of suffixes, then of series.
+    /// Writes the remaining entries. Returns the pages of the directories, first of suffixes, then
+    /// of series.
     ///
     /// # Errors
     /// The errors of [`PageWriter::write`].
@@ -108,15 +130,25 @@ impl Entry {
     }
 
     /// Decodes an entry. Its symbol and suffix must be below `n_symbols` and `n_suffixes`.
-    fn decode(last: Self, begins_group: bool, n_symbols: u32, n_suffixes: u32, src: &mut &[u8]) -> Option<Self> {
+    fn decode(
+        last: Self,
+        begins_group: bool,
+        n_symbols: u32,
+        n_suffixes: u32,
+        src: &mut &[u8],
+    ) -> Option<Self> {
         let head = take_u64(src)?;
-        let suffix = u64::try_from(unzigzag(head >> 1).checked_add_unsigned(last.next_suffix)?).ok()?;
+        let suffix =
+            u64::try_from(unzigzag(head >> 1).checked_add_unsigned(last.next_suffix)?).ok()?;
         let lead = match head & 1 {
             0 if begins_group => return None,
             0 => last.lead,
             _ => u64::try_from(take_i64(src)?.checked_add_unsigned(last.lead)?).ok()?,
         };
-        (suffix < n_suffixes.into() && lead <= n_symbols.into()).then_some(Self { lead, next_suffix: suffix + 1 })
+        (suffix < n_suffixes.into() && lead <= n_symbols.into()).then_some(Self {
+            lead,
+            next_suffix: suffix + 1,
+        })
     }
 }
 
@@ -140,7 +172,12 @@ pub(crate) struct SeriesCursor {
 
 impl SeriesCursor {
     /// Creates a cursor before the first series.
-    pub(super) fn new(series: &Arc<Table>, suffixes: &Arc<Table>, dictionary: &Dictionary, access: Access) -> Self {
+    pub(super) fn new(
+        series: &Arc<Table>,
+        suffixes: &Arc<Table>,
+        dictionary: &Dictionary,
+        access: Access,
+    ) -> Self {
         Self {
             entries: TableCursor::new(series, access),
             suffixes: SuffixCursor::new(suffixes, dictionary.len(), access),
@@ -163,8 +200,8 @@ impl SeriesCursor {
     /// Moves to a series.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::Error::Io); [`Error::Corrupt`](crate::Error::Corrupt) if a page is damaged or the series
-    /// does not exist.
+    /// [`Error::Io`](crate::Error::Io); [`Error::Corrupt`](crate::Error::Corrupt) if a page is
+    /// damaged or the series does not exist.
     pub(crate) fn seek(&mut self, ordinal: u32) -> Result<()> {
         if self.current == Some(ordinal) {
             return Ok(());
@@ -187,9 +224,15 @@ impl SeriesCursor {
 
     fn step(&mut self) -> Result<()> {
         let begins_group = self.entries.begins_group();
-        let last = if begins_group { Entry::default() } else { self.last };
+        let last = if begins_group {
+            Entry::default()
+        } else {
+            self.last
+        };
         let (n_symbols, n_suffixes) = (self.n_symbols, self.n_suffixes);
-        self.last = self.entries.step(|src| Entry::decode(last, begins_group, n_symbols, n_suffixes, src))?;
+        self.last = self
+            .entries
+            .step(|src| Entry::decode(last, begins_group, n_symbols, n_suffixes, src))?;
         Ok(())
     }
 
@@ -197,11 +240,22 @@ impl SeriesCursor {
     fn read_row(&mut self) -> Result<()> {
         self.row.clear();
         // In range: see `Entry::decode`.
-        self.row.extend(self.last.lead.checked_sub(1).map(|lead| Symbol(lead as u32)));
+        self.row.extend(
+            self.last
+                .lead
+                .checked_sub(1)
+                .map(|lead| Symbol(lead as u32)),
+        );
         let suffix = self.suffixes.get((self.last.next_suffix - 1) as u32)?;
-        let follows = suffix.first().is_none_or(|first| self.row.first().is_some_and(|lead| lead < first));
+        let follows = suffix
+            .first()
+            .is_none_or(|first| self.row.first().is_some_and(|lead| lead < first));
         self.row.extend_from_slice(suffix);
-        if follows { Ok(()) } else { Err(self.entries.damaged()) }
+        if follows {
+            Ok(())
+        } else {
+            Err(self.entries.damaged())
+        }
     }
 
     /// Returns the symbols of the current series, in the order of its labels.
@@ -234,7 +288,11 @@ impl SeriesCursor {
                 &self.projected
             }
         };
-        if self.builder.make(row)? { Ok(()) } else { Err(self.entries.damaged()) }
+        if self.builder.make(row)? {
+            Ok(())
+        } else {
+            Err(self.entries.damaged())
+        }
     }
 
     /// Returns the canonical string of the labels that were built last.
@@ -249,7 +307,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_entry() -> impl Strategy<Value = Entry> {
-        (0..=u64::from(u32::MAX), 1..=u64::from(u32::MAX)).prop_map(|(lead, next_suffix)| Entry { lead, next_suffix })
+        (0..=u64::from(u32::MAX), 1..=u64::from(u32::MAX))
+            .prop_map(|(lead, next_suffix)| Entry { lead, next_suffix })
     }
 
     proptest! {

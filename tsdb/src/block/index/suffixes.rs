@@ -1,10 +1,10 @@
 //! Suffixes: the symbols of series without the first.
 //!
-//! The first label of a series is usually its metric name, and the metrics of a container or a disk share all other
-//! labels. So these are stored once. Suffixes are numbered in order of first occurrence, so that consecutive series
-//! have consecutive suffixes. Neighboring suffixes differ in few labels: an entry contains the symbols that are removed
-//! from the suffix before, and the symbols that are added. The first entry of a group does not refer to the suffix
-//! before.
+//! The first label of a series is usually its metric name, and the metrics of a container or a disk
+//! share all other labels. So these are stored once. Suffixes are numbered in order of first
+//! occurrence, so that consecutive series have consecutive suffixes. Neighboring suffixes differ in
+//! few labels: an entry contains the symbols that are removed from the suffix before, and the
+//! symbols that are added. The first entry of a group does not refer to the suffix before.
 //!
 //! ```text
 //! entry   number of added symbols, varint
@@ -34,8 +34,8 @@ pub(super) struct SuffixWriter {
     suffix: Vec<Symbol>,
     changes: Changes,
     entry: Vec<u8>,
-    /// Numbers of suffixes by hash. Suffixes are compared only by hash: it has 128 bits, and senders do not know its
-    /// seed.
+    /// Numbers of suffixes by hash. Suffixes are compared only by hash: it has 128 bits, and
+    /// senders do not know its seed.
     known: HashMap<[u64; 2], u32>,
     known_max: usize,
     seed: u64,
@@ -46,8 +46,8 @@ pub(super) struct SuffixWriter {
 const KNOWN_SIZE: usize = 36;
 
 impl SuffixWriter {
-    /// Creates a writer that uses at most `memory_max` bytes to remember suffixes. When they are full, it forgets all
-    /// suffixes, and a suffix that recurs is written again.
+    /// Creates a writer that uses at most `memory_max` bytes to remember suffixes. When they are
+    /// full, it forgets all suffixes, and a suffix that recurs is written again.
     pub(super) fn new(page_size: usize, memory_max: usize) -> Self {
         Self {
             table: TableWriter::new(GROUP, page_size),
@@ -72,7 +72,9 @@ impl SuffixWriter {
     /// The errors of [`PageWriter::write`].
     pub(super) fn number(&mut self, pages: &mut PageWriter, suffix: &[Symbol]) -> Result<u32> {
         self.hashed.clear();
-        suffix.iter().for_each(|symbol| self.hashed.extend_from_slice(&symbol.0.to_le_bytes()));
+        suffix
+            .iter()
+            .for_each(|symbol| self.hashed.extend_from_slice(&symbol.0.to_le_bytes()));
         let hash = xxh3_128_with_seed(&self.hashed, self.seed);
         let hash = [hash as u64, (hash >> 64) as u64];
         if let Some(&number) = self.known.get(&hash) {
@@ -158,7 +160,8 @@ impl Changes {
         let bits = take_bytes(src, before.len().div_ceil(8))?;
         for (byte_idx, &(mut byte)) in bits.iter().enumerate() {
             while byte != 0 {
-                self.gone.push(byte_idx * 8 + byte.trailing_zeros() as usize);
+                self.gone
+                    .push(byte_idx * 8 + byte.trailing_zeros() as usize);
                 byte &= byte - 1;
             }
         }
@@ -170,7 +173,11 @@ impl Changes {
             let gone = usize::try_from(i).ok().and_then(|i| self.gone.get(i));
             let base = gone.map_or(last.unwrap_or(Symbol(0)), |&gone| before[gone]);
             let symbol = take_i64(src)?.checked_add(base.0.into())?;
-            let symbol = Symbol(u32::try_from(symbol).ok().filter(|&symbol| symbol < n_symbols)?);
+            let symbol = Symbol(
+                u32::try_from(symbol)
+                    .ok()
+                    .filter(|&symbol| symbol < n_symbols)?,
+            );
             if last.is_some_and(|last| last >= symbol) {
                 return None;
             }
@@ -179,13 +186,17 @@ impl Changes {
         Some(())
     }
 
-    /// Applies the changes to `before` and stores the result in `row`. Returns `None` if a symbol would occur twice.
+    /// Applies the changes to `before` and stores the result in `row`. Returns `None` if a symbol
+    /// would occur twice.
     fn apply(&self, before: &[Symbol], row: &mut Vec<Symbol>) -> Option<()> {
         row.clear();
         // Fast path: each added symbol replaces a removed one.
         if self.new.len() == self.gone.len() {
             row.extend_from_slice(before);
-            self.gone.iter().zip(&self.new).for_each(|(&gone, &new)| row[gone] = new);
+            self.gone
+                .iter()
+                .zip(&self.new)
+                .for_each(|(&gone, &new)| row[gone] = new);
             if row.is_sorted_by(|a, b| a < b) {
                 return Some(());
             }
@@ -223,7 +234,13 @@ impl SuffixCursor {
     /// Creates a cursor before the first suffix; symbols are below `n_symbols`.
     pub(super) fn new(table: &Arc<Table>, n_symbols: u32, access: Access) -> Self {
         let (suffix, before) = (Vec::new(), Vec::new());
-        Self { entries: TableCursor::new(table, access), n_symbols, suffix, before, changes: Changes::default() }
+        Self {
+            entries: TableCursor::new(table, access),
+            n_symbols,
+            suffix,
+            before,
+            changes: Changes::default(),
+        }
     }
 
     /// Returns the symbols of a suffix, ascending.
@@ -247,7 +264,12 @@ impl SuffixCursor {
         if self.entries.begins_group() {
             self.before.clear();
         }
-        let (suffix, before, changes, n_symbols) = (&mut self.suffix, &self.before, &mut self.changes, self.n_symbols);
+        let (suffix, before, changes, n_symbols) = (
+            &mut self.suffix,
+            &self.before,
+            &mut self.changes,
+            self.n_symbols,
+        );
         self.entries.step(|src| {
             changes.decode(before, n_symbols, src)?;
             changes.apply(before, suffix)
@@ -261,7 +283,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn any_row() -> impl Strategy<Value = Vec<Symbol>> {
-        proptest::collection::btree_set(0_u32..40, 0..20).prop_map(|row| row.into_iter().map(Symbol).collect())
+        proptest::collection::btree_set(0_u32..40, 0..20)
+            .prop_map(|row| row.into_iter().map(Symbol).collect())
     }
 
     proptest! {

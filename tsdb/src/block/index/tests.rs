@@ -24,15 +24,33 @@ struct Written {
 /// Pages that hold only a few symbols, and memory for three runs.
 const TINY: (usize, usize) = (40, 40);
 
-fn write_index(series: &BTreeSet<Labels>, unused: &[(&str, &str)], (page_size, memory_max): (usize, usize)) -> Written {
+fn write_index(
+    series: &BTreeSet<Labels>,
+    unused: &[(&str, &str)],
+    (page_size, memory_max): (usize, usize),
+) -> Written {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index");
     let mut pages = PageWriter::new(&path, RealFs.create(&path).unwrap()).unwrap();
-    let mut writer = IndexWriter::with_page_size(Arc::new(RealFs), &dir.path().join("1"), memory_max, page_size);
-    let pairs: BTreeSet<_> = series.iter().flatten().chain(unused.iter().copied()).collect();
+    let mut writer = IndexWriter::with_page_size(
+        Arc::new(RealFs),
+        &dir.path().join("1"),
+        memory_max,
+        page_size,
+    );
+    let pairs: BTreeSet<_> = series
+        .iter()
+        .flatten()
+        .chain(unused.iter().copied())
+        .collect();
     let symbols: BTreeMap<_, _> = pairs
         .into_iter()
-        .map(|(name, value)| ((name, value), writer.symbol(&mut pages, name, value).unwrap()))
+        .map(|(name, value)| {
+            (
+                (name, value),
+                writer.symbol(&mut pages, name, value).unwrap(),
+            )
+        })
         .collect();
     for labels in series {
         let row: Vec<_> = labels.iter().map(|pair| symbols[&pair]).collect();
@@ -40,12 +58,25 @@ fn write_index(series: &BTreeSet<Labels>, unused: &[(&str, &str)], (page_size, m
     }
     let root = writer.finish(&mut pages).unwrap();
     pages.sync().unwrap();
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "spill files are gone");
-    Written { dir, path, root, series: series.iter().cloned().collect() }
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        1,
+        "spill files are gone"
+    );
+    Written {
+        dir,
+        path,
+        root,
+        series: series.iter().cloned().collect(),
+    }
 }
 
 fn open(path: &Path, root: PageRef) -> Result<Index> {
-    let pages = Pages::new(path, RealFs.open(path).unwrap(), Arc::new(PageCache::new(1 << 20)));
+    let pages = Pages::new(
+        path,
+        RealFs.open(path).unwrap(),
+        Arc::new(PageCache::new(1 << 20)),
+    );
     Index::open(Arc::new(pages), root)
 }
 
@@ -57,7 +88,10 @@ fn strings(fill: impl FnOnce(&QueryContext, &mut StringSet) -> Result<()>) -> Ve
 }
 
 fn any_hint() -> impl Strategy<Value = LabelHint> {
-    let names = proptest::collection::vec(proptest::sample::select(&["__name__", "a", "ab", "id", "absent"]), 0..4);
+    let names = proptest::collection::vec(
+        proptest::sample::select(&["__name__", "a", "ab", "id", "absent"]),
+        0..4,
+    );
     let names = names.prop_map(|names| names.into_iter().map(str::to_owned).collect());
     (names, 0..3).prop_map(|(names, kind)| match kind {
         0 => LabelHint::All,
@@ -71,40 +105,76 @@ const VALUES: [&str; 8] = ["", "a", "ab", "abc", "b", "ö", "öa", "\u{10ffff}"]
 const PATTERNS: &str = "a a|b a.* ab.+ ö.* .* .+ x (a|c) a? b| a[a-z]+ .*b ab[^b]* \u{10ffff}.*";
 
 fn any_matcher() -> impl Strategy<Value = Matcher> {
-    let name = prop_oneof![8 => proptest::sample::select(&NAMES), 1 => Just("absent"), 1 => Just("")];
+    let name =
+        prop_oneof![8 => proptest::sample::select(&NAMES), 1 => Just("absent"), 1 => Just("")];
     let patterns: Vec<_> = PATTERNS.split(' ').chain([""]).collect();
     let value = prop_oneof![
-        (proptest::sample::select(&[MatchOp::Equal, MatchOp::NotEqual]), proptest::sample::select(&VALUES)),
-        (proptest::sample::select(&[MatchOp::Regexp, MatchOp::NotRegexp]), proptest::sample::select(patterns)),
+        (
+            proptest::sample::select(&[MatchOp::Equal, MatchOp::NotEqual]),
+            proptest::sample::select(&VALUES)
+        ),
+        (
+            proptest::sample::select(&[MatchOp::Regexp, MatchOp::NotRegexp]),
+            proptest::sample::select(patterns)
+        ),
     ];
     (name, value).prop_map(|(name, (op, value))| Matcher::new(op, name, value).unwrap())
 }
 
-/// Generates label sets of few values and one label with many, so that a few candidates are cheaper than all of them.
+/// Generates label sets of few values and one label with many, so that a few candidates are cheaper
+/// than all of them.
 fn any_series() -> impl Strategy<Value = BTreeSet<Labels>> {
     let values = proptest::sample::select(&VALUES);
-    let id = prop_oneof![Just(String::new()), (0..200_u32).prop_map(|i| format!("ab{i}")), "[a-c]{1,6}"];
-    let labels = ([values.clone(), values.clone(), values.clone(), values], id)
-        .prop_map(|(values, id)| Labels::from_pairs(NAMES.into_iter().zip(values).chain([("id", &*id)])).unwrap());
+    let id = prop_oneof![
+        Just(String::new()),
+        (0..200_u32).prop_map(|i| format!("ab{i}")),
+        "[a-c]{1,6}"
+    ];
+    let labels =
+        ([values.clone(), values.clone(), values.clone(), values], id).prop_map(|(values, id)| {
+            Labels::from_pairs(NAMES.into_iter().zip(values).chain([("id", &*id)])).unwrap()
+        });
     proptest::collection::btree_set(labels, 0..150)
 }
 
 fn check(written: &Written, matchers: &[Matcher]) {
     let index = open(&written.path, written.root).unwrap();
-    let passes = |labels: &Labels| matchers.iter().all(|m| m.matches(labels.get(m.name()).unwrap_or("")));
-    let expected: RoaringBitmap =
-        (0..).zip(&written.series).filter(|(_, labels)| passes(labels)).map(|(ordinal, _)| ordinal).collect();
+    let passes = |labels: &Labels| {
+        matchers
+            .iter()
+            .all(|m| m.matches(labels.get(m.name()).unwrap_or("")))
+    };
+    let expected: RoaringBitmap = (0..)
+        .zip(&written.series)
+        .filter(|(_, labels)| passes(labels))
+        .map(|(ordinal, _)| ordinal)
+        .collect();
     let selected = index.select(&QueryContext::unbounded(), matchers).unwrap();
     assert_eq!(selected, expected, "{matchers:?}");
 
     let every: RoaringBitmap = (0..index.n_series).collect();
     for (ordinals, among) in [(Some(&selected), &expected), (None, &every)] {
-        let among: Vec<_> = among.iter().map(|ordinal| &written.series[ordinal as usize]).collect();
-        let names: BTreeSet<_> = among.iter().flat_map(|labels| labels.iter().map(|(name, _)| name)).collect();
-        assert!(strings(|ctx, found| index.label_names(ctx, ordinals, found)).iter().eq(names));
+        let among: Vec<_> = among
+            .iter()
+            .map(|ordinal| &written.series[ordinal as usize])
+            .collect();
+        let names: BTreeSet<_> = among
+            .iter()
+            .flat_map(|labels| labels.iter().map(|(name, _)| name))
+            .collect();
+        assert!(
+            strings(|ctx, found| index.label_names(ctx, ordinals, found))
+                .iter()
+                .eq(names)
+        );
         for name in [&NAMES[..], &["id", "absent", ""]].concat() {
             let values: BTreeSet<_> = among.iter().filter_map(|labels| labels.get(name)).collect();
-            assert!(strings(|ctx, found| index.label_values(ctx, name, ordinals, found)).iter().eq(values), "{name}");
+            assert!(
+                strings(|ctx, found| index.label_values(ctx, name, ordinals, found))
+                    .iter()
+                    .eq(values),
+                "{name}"
+            );
         }
     }
 }
@@ -120,18 +190,32 @@ fn check_round_trip(written: &Written) {
         assert_eq!((&*name, &*value), pair);
     }
     assert_eq!(cursor.next_pair().unwrap(), None);
-    let (mut forward, mut scan) = (index.series_cursor(Access::Cached), index.series_cursor(Access::Scan));
+    let (mut forward, mut scan) = (
+        index.series_cursor(Access::Cached),
+        index.series_cursor(Access::Scan),
+    );
     for (ordinal, labels) in (0..).zip(&written.series) {
         forward.seek(ordinal).unwrap();
         scan.seek(ordinal).unwrap();
-        assert_eq!((&forward.labels().unwrap(), scan.symbols()), (labels, forward.symbols()));
+        assert_eq!(
+            (&forward.labels().unwrap(), scan.symbols()),
+            (labels, forward.symbols())
+        );
     }
-    for (ordinal, labels) in (0..).zip(&written.series).collect::<Vec<_>>().into_iter().rev() {
+    for (ordinal, labels) in (0..)
+        .zip(&written.series)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+    {
         forward.seek(ordinal).unwrap();
         assert_eq!(&forward.labels().unwrap(), labels);
     }
     let n = index.n_series;
-    assert!(matches!(forward.seek(n), Err(Error::Corrupt { .. })), "after the last");
+    assert!(
+        matches!(forward.seek(n), Err(Error::Corrupt { .. })),
+        "after the last"
+    );
 }
 
 proptest! {
@@ -180,7 +264,8 @@ proptest! {
         check(&write_index(&series, &unused, TINY), &[]);
     }
 
-    /// A damaged page with a correct checksum is rejected or decoded to other data, but never causes a panic.
+    /// A damaged page with a correct checksum is rejected or decoded to other data, but never
+    /// causes a panic.
     #[test]
     fn invalid_pages_with_correct_checksums_never_panic(
         series in any_series(), at: proptest::sample::Index, byte: u8, matchers in proptest::collection::vec(any_matcher(), 1..3),
@@ -221,7 +306,10 @@ fn with_byte_in_a_page(file: &[u8], at: proptest::sample::Index, byte: u8) -> Ve
 
 fn fleet(n: usize) -> BTreeSet<Labels> {
     let labels = |i: usize| {
-        let (pod, metric) = (format!("pod-{:x}", i / 5 * 7919 % 10_007), format!("metric_{}", i % 5));
+        let (pod, metric) = (
+            format!("pod-{:x}", i / 5 * 7919 % 10_007),
+            format!("metric_{}", i % 5),
+        );
         Labels::from_pairs([("__name__", &*metric), ("cluster", "c"), ("pod", &pod)]).unwrap()
     };
     (0..n).map(labels).collect()
@@ -236,25 +324,38 @@ fn a_list_larger_than_a_page_has_a_page_of_its_own() {
     });
     let written = write_index(&series.collect(), &[], (1 << 10, 1 << 10));
     check_round_trip(&written);
-    let matchers = [(MatchOp::Equal, "odd"), (MatchOp::NotEqual, "odd"), (MatchOp::Regexp, "o.*")];
-    matchers.into_iter().for_each(|(op, value)| check(&written, &[Matcher::new(op, "x", value).unwrap()]));
+    let matchers = [
+        (MatchOp::Equal, "odd"),
+        (MatchOp::NotEqual, "odd"),
+        (MatchOp::Regexp, "o.*"),
+    ];
+    matchers
+        .into_iter()
+        .for_each(|(op, value)| check(&written, &[Matcher::new(op, "x", value).unwrap()]));
     // Reading the labels of one candidate is cheaper than the list.
     for name in ["00007", "00008", "absent"] {
-        check(&written, &[Matcher::equal("x", "odd"), Matcher::equal("__name__", name)]);
+        check(
+            &written,
+            &[Matcher::equal("x", "odd"), Matcher::equal("__name__", name)],
+        );
     }
 }
 
 #[test]
 fn strings_with_long_common_prefixes_are_distinguished() {
     let far = "x".repeat(100);
-    let series =
-        (0..200).map(|i| Labels::from_pairs([(&*format!("{far}{}", i % 7), &*format!("{far}{i:03}"))]).unwrap());
+    let series = (0..200).map(|i| {
+        Labels::from_pairs([(&*format!("{far}{}", i % 7), &*format!("{far}{i:03}"))]).unwrap()
+    });
     let written = write_index(&series.collect(), &[], TINY);
     check_round_trip(&written);
     for i in [0, 1, 99, 100, 199, 200] {
         let name = format!("{far}{}", i % 7);
         check(&written, &[Matcher::equal(&name, &format!("{far}{i:03}"))]);
-        check(&written, &[Matcher::new(MatchOp::Regexp, &name, &format!("{far}{i:02}.*")).unwrap()]);
+        check(
+            &written,
+            &[Matcher::new(MatchOp::Regexp, &name, &format!("{far}{i:02}.*")).unwrap()],
+        );
     }
 }
 
@@ -262,7 +363,9 @@ fn strings_with_long_common_prefixes_are_distinguished() {
 fn labels_are_the_same_however_much_of_the_dictionary_is_cached() {
     // Long enough that not all labels are cached at first, and several times the limit.
     for (n, value_size) in [(4000, 150), (4000, 3000)] {
-        let labels = |i: usize| Labels::from_pairs([("i", &*format!("{i:04}{}", "x".repeat(value_size)))]).unwrap();
+        let labels = |i: usize| {
+            Labels::from_pairs([("i", &*format!("{i:04}{}", "x".repeat(value_size)))]).unwrap()
+        };
         let written = write_index(&(0..n).map(labels).collect(), &[], (16 << 10, 1 << 20));
         let index = open(&written.path, written.root).unwrap();
         for (limit, has_room) in [(1 << 30, true), (1 << 20, true), (1 << 10, false)] {
@@ -274,7 +377,11 @@ fn labels_are_the_same_however_much_of_the_dictionary_is_cached() {
                 assert_eq!(cursor.labels().unwrap(), written.series[ordinal as usize]);
             }
             assert_eq!(budget.peak() > 0, has_room, "{limit}");
-            assert!(budget.peak() <= (limit / 2).min(16 << 20), "{limit}: {}", budget.peak());
+            assert!(
+                budget.peak() <= (limit / 2).min(16 << 20),
+                "{limit}: {}",
+                budget.peak()
+            );
             drop(cursor);
             assert_eq!(budget.used(), 0);
         }
@@ -286,7 +393,13 @@ fn an_index_without_series_is_an_index() {
     let written = write_index(&BTreeSet::new(), &[], TINY);
     check_round_trip(&written);
     check(&written, &[]);
-    check(&written, &[Matcher::equal("a", "b"), Matcher::new(MatchOp::Regexp, "x", "a.*").unwrap()]);
+    check(
+        &written,
+        &[
+            Matcher::equal("a", "b"),
+            Matcher::new(MatchOp::Regexp, "x", "a.*").unwrap(),
+        ],
+    );
 }
 
 #[test]
@@ -301,8 +414,15 @@ fn every_flipped_bit_and_every_truncation_is_an_error() {
     for at in 0..good.len() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
-        assert!(matches!(verified(&bad), Err(Error::Corrupt { .. })), "bit {} of byte {at}", at % 8);
-        assert!(matches!(verified(&good[..at]), Err(Error::Corrupt { .. })), "truncated to {at}");
+        assert!(
+            matches!(verified(&bad), Err(Error::Corrupt { .. })),
+            "bit {} of byte {at}",
+            at % 8
+        );
+        assert!(
+            matches!(verified(&good[..at]), Err(Error::Corrupt { .. })),
+            "truncated to {at}"
+        );
     }
 }
 
@@ -312,8 +432,12 @@ fn a_dropped_writer_leaves_no_spill_files() {
     let path = written.dir.path().join("other");
     let mut pages = PageWriter::new(&path, RealFs.create(&path).unwrap()).unwrap();
     let mut writer = IndexWriter::with_page_size(Arc::new(RealFs), &path, 1, 100);
-    let symbols: Vec<_> = (0..10).map(|i| writer.symbol(&mut pages, "x", &i.to_string()).unwrap()).collect();
-    symbols.iter().for_each(|&symbol| writer.series(&mut pages, &[symbol]).unwrap());
+    let symbols: Vec<_> = (0..10)
+        .map(|i| writer.symbol(&mut pages, "x", &i.to_string()).unwrap())
+        .collect();
+    symbols
+        .iter()
+        .for_each(|&symbol| writer.series(&mut pages, &[symbol]).unwrap());
     assert!(written.dir.path().join("other.0.tmp").exists());
     drop(writer);
     assert_eq!(std::fs::read_dir(written.dir.path()).unwrap().count(), 2);
@@ -334,6 +458,9 @@ fn an_interrupted_request_gets_an_error() {
         index.label_values(&ctx, "pod", None, &mut found),
         index.verify(&ctx),
     ] {
-        assert!(matches!(result, Err(Error::Interrupted(Interrupt::Canceled))));
+        assert!(matches!(
+            result,
+            Err(Error::Interrupted(Interrupt::Canceled))
+        ));
     }
 }

@@ -10,7 +10,8 @@ use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 
 impl Index {
-    /// Reads the index without the cache. Checks that it decodes, and that series table and postings agree.
+    /// Reads the index without the cache. Checks that it decodes, and that series table and
+    /// postings agree.
     ///
     /// # Errors
     /// The errors of [`Index::open`]; if the request is interrupted.
@@ -24,8 +25,13 @@ impl Index {
         }
         let in_series = self.sum_series(ctx)?;
         let (in_postings, symbols_seen) = self.sum_postings(ctx)?;
-        if in_series != in_postings || symbols_seen != u64::from(self.dictionary.len() - self.n_unused) {
-            return Err(self.postings.pages().corrupt(0, "series and postings of the index disagree"));
+        if in_series != in_postings
+            || symbols_seen != u64::from(self.dictionary.len() - self.n_unused)
+        {
+            return Err(self
+                .postings
+                .pages()
+                .corrupt(0, "series and postings of the index disagree"));
         }
         Ok(())
     }
@@ -35,7 +41,10 @@ impl Index {
         for ordinal in 0..self.n_series {
             ctx.check_every(CHECK_INTERVAL, ordinal as usize)?;
             series.seek(ordinal)?;
-            series.symbols().iter().for_each(|&symbol| pairs.add(symbol, ordinal));
+            series
+                .symbols()
+                .iter()
+                .for_each(|&symbol| pairs.add(symbol, ordinal));
         }
         Ok(pairs)
     }
@@ -70,7 +79,9 @@ struct Pairs {
 impl Pairs {
     fn add(&mut self, symbol: Symbol, ordinal: u32) {
         self.n += 1;
-        self.sum = self.sum.wrapping_add(mixed(u64::from(symbol.0) << 32 | u64::from(ordinal)));
+        self.sum = self
+            .sum
+            .wrapping_add(mixed(u64::from(symbol.0) << 32 | u64::from(ordinal)));
     }
 }
 

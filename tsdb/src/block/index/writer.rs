@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 
 /// Writes the index of a block: all symbols, then all series, then [`IndexWriter::finish`].
 ///
-/// Memory: `memory_max` bytes for postings and remembered suffixes, a few pages, and the references of the pages of the
-/// directories.
+/// Memory: `memory_max` bytes for postings and remembered suffixes, a few pages, and the references
+/// of the pages of the directories.
 pub(crate) struct IndexWriter {
     page_size: usize,
     dictionary: DictionaryWriter,
@@ -28,14 +28,20 @@ pub(crate) struct IndexWriter {
 }
 
 impl IndexWriter {
-    /// Creates a writer. If the postings exceed `memory_max` bytes, they are spilled to files whose names begin with
-    /// `spill` and end in `.tmp`. The files are removed when the writer is finished or dropped.
+    /// Creates a writer. If the postings exceed `memory_max` bytes, they are spilled to files whose
+    /// names begin with `spill` and end in `.tmp`. The files are removed when the writer is
+    /// finished or dropped.
     pub(crate) fn new(fs: Arc<dyn Fs>, spill: &Path, memory_max: usize) -> Self {
         Self::with_page_size(fs, spill, memory_max, PAGE_SIZE)
     }
 
     /// Creates a writer as [`IndexWriter::new`] does, with pages of `page_size` bytes.
-    pub(super) fn with_page_size(fs: Arc<dyn Fs>, spill: &Path, memory_max: usize, page_size: usize) -> Self {
+    pub(super) fn with_page_size(
+        fs: Arc<dyn Fs>,
+        spill: &Path,
+        memory_max: usize,
+        page_size: usize,
+    ) -> Self {
         Self {
             page_size,
             dictionary: DictionaryWriter::new(page_size),
@@ -45,14 +51,20 @@ impl IndexWriter {
         }
     }
 
-    /// Adds a label name with a value. Symbols ascend by name, then value, and come before the first series.
+    /// Adds a label name with a value. Symbols ascend by name, then value, and come before the
+    /// first series.
     ///
     /// # Errors
     /// [`Error::Limit`] after 2^32 - 1 symbols; the errors of [`PageWriter::write`].
     ///
     /// # Panics
     /// If name or value are empty, or symbols do not ascend.
-    pub(crate) fn symbol(&mut self, pages: &mut PageWriter, name: &str, value: &str) -> Result<Symbol> {
+    pub(crate) fn symbol(
+        &mut self,
+        pages: &mut PageWriter,
+        name: &str,
+        value: &str,
+    ) -> Result<Symbol> {
         debug_assert!(self.series.len() == 0, "symbols come before series");
         self.dictionary.push(pages, name, value)
     }
@@ -68,9 +80,18 @@ impl IndexWriter {
         let ordinal = self.series.len();
         if ordinal == SERIES_MAX {
             let (used, limit) = (u64::from(ordinal) + 1, SERIES_MAX.into());
-            return Err(Error::Limit { what: "series of a block", used, limit });
+            return Err(Error::Limit {
+                what: "series of a block",
+                used,
+                limit,
+            });
         }
-        assert!(labels.last().is_none_or(|last| last.0 < self.dictionary.len()), "symbols belong to this index");
+        assert!(
+            labels
+                .last()
+                .is_none_or(|last| last.0 < self.dictionary.len()),
+            "symbols belong to this index"
+        );
         self.series.push(pages, labels)?;
         self.open.advance(ordinal, labels, &mut self.sorter)
     }
@@ -80,12 +101,26 @@ impl IndexWriter {
     /// # Errors
     /// [`Error::Io`] of the block or a spill file.
     pub(crate) fn finish(mut self, pages: &mut PageWriter) -> Result<PageRef> {
-        let (n_series, n_suffixes, n_symbols) = (self.series.len(), self.series.n_suffixes(), self.dictionary.len());
+        let (n_series, n_suffixes, n_symbols) = (
+            self.series.len(),
+            self.series.n_suffixes(),
+            self.dictionary.len(),
+        );
         self.open.advance(n_series, &[], &mut self.sorter)?;
         let dictionary = self.dictionary.finish(pages)?;
         let (suffixes, series) = self.series.finish(pages)?;
-        let (postings, n_unused) = postings::write(pages, n_symbols, self.sorter.finish()?, self.page_size)?;
-        let root = Root { n_series, n_suffixes, n_symbols, n_unused, dictionary, suffixes, series, postings };
+        let (postings, n_unused) =
+            postings::write(pages, n_symbols, self.sorter.finish()?, self.page_size)?;
+        let root = Root {
+            n_series,
+            n_suffixes,
+            n_symbols,
+            n_unused,
+            dictionary,
+            suffixes,
+            series,
+            postings,
+        };
         pages.write(&root.encode())
     }
 }

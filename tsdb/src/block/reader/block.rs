@@ -1,7 +1,8 @@
 //! Opening a block.
 //!
-//! Opening reads header, trailer, footer, directory and the directories of the index. Everything else is read on
-//! demand. A damaged page is found when it is first read, and fails only reads that need it.
+//! Opening reads header, trailer, footer, directory and the directories of the index. Everything
+//! else is read on demand. A damaged page is found when it is first read, and fails only reads that
+//! need it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -43,8 +44,10 @@ impl Block {
         let at = find_footer(path, &*file)?;
         let size = file.size().map_err(Error::io("read the size of", path))?;
         let pages = Arc::new(Pages::new(path, file, Arc::clone(cache)));
-        let footer = Footer::decode(&pages.read(at)?, size).map_err(|why| pages.unreadable(at, why))?;
-        let (mut groups, mut timestamp_columns) = (Groups::default(), TimestampColumnPages::default());
+        let footer =
+            Footer::decode(&pages.read(at)?, size).map_err(|why| pages.unreadable(at, why))?;
+        let (mut groups, mut timestamp_columns) =
+            (Groups::default(), TimestampColumnPages::default());
         for &page in &footer.groups {
             let added = groups.add(&pages.read(page)?, at.offset, footer.meta.range);
             added.map_err(|damaged| pages.unreadable(page, damaged))?;
@@ -56,33 +59,55 @@ impl Block {
         let index = Index::open(Arc::clone(&pages), footer.index)?;
         let (n_series, n_samples) = groups.totals();
         let in_directory = (u64::from(n_series), n_samples);
-        if in_directory != (footer.meta.n_series, footer.meta.n_samples) || index.n_series != n_series {
+        if in_directory != (footer.meta.n_series, footer.meta.n_samples)
+            || index.n_series != n_series
+        {
             let reason = "footer, directory and index disagree on the number of series or samples";
             return Err(pages.corrupt(at.offset, reason));
         }
         let (path, name_labels) = (path.to_owned(), OnceLock::new());
-        Ok(Self { path, index, meta: footer.meta, pages, groups, timestamp_columns, footer: at, name_labels })
+        Ok(Self {
+            path,
+            index,
+            meta: footer.meta,
+            pages,
+            groups,
+            timestamp_columns,
+            footer: at,
+            name_labels,
+        })
     }
 
-    /// Returns `true` if a series may have one of [`NAME_LABELS`]. Reads the index at the first call.
+    /// Returns `true` if a series may have one of [`NAME_LABELS`]. Reads the index at the first
+    /// call.
     pub(crate) fn has_name_labels(&self) -> bool {
         let may_have = |name: &&str| self.index.has_label(name).unwrap_or(true);
-        *self.name_labels.get_or_init(|| NAME_LABELS.iter().any(may_have))
+        *self
+            .name_labels
+            .get_or_init(|| NAME_LABELS.iter().any(may_have))
     }
 
     /// Opens the block with an id in a directory of blocks.
     ///
     /// # Errors
-    /// The errors of [`Block::open`]; [`Error::Corrupt`] also if the file contains a block with another id. Such a file
-    /// would take the place of the other block in every list, and be removed instead of it.
-    pub(crate) fn open_numbered(fs: &dyn Fs, dir: &Path, id: BlockId, cache: &Arc<PageCache>) -> Result<Self> {
+    /// The errors of [`Block::open`]; [`Error::Corrupt`] also if the file contains a block with
+    /// another id. Such a file would take the place of the other block in every list, and be
+    /// removed instead of it.
+    pub(crate) fn open_numbered(
+        fs: &dyn Fs,
+        dir: &Path,
+        id: BlockId,
+        cache: &Arc<PageCache>,
+    ) -> Result<Self> {
         let block = Self::open(fs, &dir.join(id.file_name()), cache)?;
         let found = block.meta.origin.id;
         if found == id {
             return Ok(block);
         }
-        let reason =
-            format!("this is block {}, under the name of block {}: the file was renamed or copied", found.0, id.0);
+        let reason = format!(
+            "this is block {}, under the name of block {}: the file was renamed or copied",
+            found.0, id.0
+        );
         Err(block.pages.corrupt(block.footer.offset, reason))
     }
 

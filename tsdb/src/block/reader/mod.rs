@@ -20,8 +20,8 @@ use crate::error::Result;
 use crate::sample::{SampleColumns, TimeRange};
 
 impl Block {
-    /// Returns `true` if a series has a sample in `range`. Reads only timestamps. `read_cache` must be used for this
-    /// block only.
+    /// Returns `true` if a series has a sample in `range`. Reads only timestamps. `read_cache` must
+    /// be used for this block only.
     ///
     /// # Errors
     /// [`Error::Io`](crate::Error::Io), [`Error::Corrupt`](crate::Error::Corrupt),
@@ -29,10 +29,18 @@ impl Block {
     ///
     /// # Panics
     /// If the block has no such series.
-    pub(crate) fn overlaps(&self, read_cache: &mut ReadCache, ordinal: u32, range: TimeRange) -> Result<bool> {
+    pub(crate) fn overlaps(
+        &self,
+        read_cache: &mut ReadCache,
+        ordinal: u32,
+        range: TimeRange,
+    ) -> Result<bool> {
         let group = read_cache.group(self, ordinal);
         for (i, _) in group.pages_in(range) {
-            if self.times(read_cache, group, i, ordinal)?.is_some_and(|times| !times.cut(range).is_empty()) {
+            if self
+                .times(read_cache, group, i, ordinal)?
+                .is_some_and(|times| !times.cut(range).is_empty())
+            {
                 return Ok(true);
             }
         }
@@ -73,7 +81,9 @@ impl Block {
         range: TimeRange,
         out: &mut SampleColumns,
     ) -> Result<()> {
-        let Some(times) = self.times(read_cache, group, i, ordinal)? else { return Ok(()) };
+        let Some(times) = self.times(read_cache, group, i, ordinal)? else {
+            return Ok(());
+        };
         let (n, wanted) = (times.len(), times.cut(range));
         if wanted.is_empty() {
             return Ok(());
@@ -87,7 +97,8 @@ impl Block {
         read.map_err(|why| self.pages.unreadable(rows.page(), why))
     }
 
-    /// Returns the timestamps of a series in the `i`-th page of rows of its group, or `None` if it has none there.
+    /// Returns the timestamps of a series in the `i`-th page of rows of its group, or `None` if it
+    /// has none there.
     fn times<'a>(
         &self,
         read_cache: &'a mut ReadCache,
@@ -96,7 +107,9 @@ impl Block {
         ordinal: u32,
     ) -> Result<Option<Times<'a>>> {
         let map = self.map(group, &read_cache.map(self, group)?.payload)?;
-        let Some(id) = map.timestamp_column(i, (ordinal - group.first) as usize) else { return Ok(None) };
+        let Some(id) = map.timestamp_column(i, (ordinal - group.first) as usize) else {
+            return Ok(None);
+        };
         read_cache.times(self, group, id).map(Some)
     }
 
@@ -105,9 +118,16 @@ impl Block {
         map.map_err(|why| self.pages.unreadable(group.map, why))
     }
 
-    /// Returns the page of a timestamp column that the map of a group contains, and the index of the column there.
-    pub(super) fn find_column(&self, group: Group<'_>, id: TimestampColumnId) -> Result<(TimestampColumnsRef, usize)> {
+    /// Returns the page of a timestamp column that the map of a group contains, and the index of
+    /// the column there.
+    pub(super) fn find_column(
+        &self,
+        group: Group<'_>,
+        id: TimestampColumnId,
+    ) -> Result<(TimestampColumnsRef, usize)> {
         let missing = || format!("timestamp column {} of a series does not exist", id.0);
-        self.timestamp_columns.find(id).ok_or_else(|| self.pages.corrupt(group.map.offset, missing()))
+        self.timestamp_columns
+            .find(id)
+            .ok_or_else(|| self.pages.corrupt(group.map.offset, missing()))
     }
 }

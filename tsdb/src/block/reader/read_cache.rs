@@ -1,9 +1,10 @@
 //! A per-request cache of the parts of a block that were read last, for sequential reads of series.
 //!
-//! Neighboring series are in the same group, and the series of a scrape target share timestamp columns. The map and the
-//! rows of a group are looked up in the page cache once. The rows of a series are located from the rows of the previous
-//! series. A timestamp column is decoded once instead of once per series. The cache is charged to the request. If the
-//! budget is exhausted or the cache is full, reads work without it.
+//! Neighboring series are in the same group, and the series of a scrape target share timestamp
+//! columns. The map and the rows of a group are looked up in the page cache once. The rows of a
+//! series are located from the rows of the previous series. A timestamp column is decoded once
+//! instead of once per series. The cache is charged to the request. If the budget is exhausted or
+//! the cache is full, reads work without it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,11 +24,13 @@ use crate::sample::TimeRange;
 
 /// Maximum size of cached pages in bytes: about a group.
 pub(crate) const PAGES_SIZE_MAX: usize = 4 << 20;
-/// Number of listed timestamps above which they are cleared: of a few hundred targets over two hours.
+/// Number of listed timestamps above which they are cleared: of a few hundred targets over two
+/// hours.
 pub(crate) const TIMES_MAX: usize = 128 << 10;
 /// Number of timestamp columns at which they are cleared: of a few thousand targets over a day.
 pub(crate) const COLUMNS_MAX: usize = 16 << 10;
-/// Memory of a cached timestamp column besides its timestamps, in a table that is at least half full.
+/// Memory of a cached timestamp column besides its timestamps, in a table that is at least half
+/// full.
 pub(crate) const COLUMN_SIZE: usize = 2 * size_of::<(u32, CachedTimes)>();
 
 /// See the module documentation.
@@ -85,11 +88,14 @@ pub(crate) enum Times<'a> {
 impl ReadCache {
     /// Creates a cache that grows as far as the budget of `charge` allows.
     pub(crate) fn new(charge: Charge) -> Self {
-        Self { charge: Some(charge), ..Self::default() }
+        Self {
+            charge: Some(charge),
+            ..Self::default()
+        }
     }
 
-    /// Returns `true` if the caller must check the context of the request before it reads the next series: every
-    /// [`CHECK_INTERVAL`] samples, and after a page was read.
+    /// Returns `true` if the caller must check the context of the request before it reads the next
+    /// series: every [`CHECK_INTERVAL`] samples, and after a page was read.
     #[inline]
     pub(crate) fn is_check_due(&mut self) -> bool {
         let is_due = self.unchecked_left == 0;
@@ -130,7 +136,12 @@ impl ReadCache {
     }
 
     /// Returns the `i`-th page of rows of the current group.
-    pub(crate) fn rows(&mut self, block: &Block, i: usize, page: PageRef) -> Result<&mut CachedPage> {
+    pub(crate) fn rows(
+        &mut self,
+        block: &Block,
+        i: usize,
+        page: PageRef,
+    ) -> Result<&mut CachedPage> {
         self.page(block, i + 1, page)
     }
 
@@ -140,7 +151,10 @@ impl ReadCache {
             let payload = block.pages.get(page)?;
             self.unchecked_left = 0;
             let size = payload.len();
-            let page = CachedPage { payload, place: RowsPlace::default() };
+            let page = CachedPage {
+                payload,
+                place: RowsPlace::default(),
+            };
             if self.pages_size + size > PAGES_SIZE_MAX || !reserve(&mut self.charge, size) {
                 return Ok(self.uncached.insert(page));
             }
@@ -154,7 +168,12 @@ impl ReadCache {
     }
 
     /// Returns the timestamps of a timestamp column that the map of `group` contains.
-    pub(crate) fn times(&mut self, block: &Block, group: Group<'_>, id: TimestampColumnId) -> Result<Times<'_>> {
+    pub(crate) fn times(
+        &mut self,
+        block: &Block,
+        group: Group<'_>,
+        id: TimestampColumnId,
+    ) -> Result<Times<'_>> {
         let times = match self.timestamp_columns.get(&id.0) {
             Some(cached) => cached.clone(),
             None => self.read_times(block, group, id)?,
@@ -165,7 +184,12 @@ impl ReadCache {
         })
     }
 
-    fn read_times(&mut self, block: &Block, group: Group<'_>, id: TimestampColumnId) -> Result<CachedTimes> {
+    fn read_times(
+        &mut self,
+        block: &Block,
+        group: Group<'_>,
+        id: TimestampColumnId,
+    ) -> Result<CachedTimes> {
         let (at, in_page) = block.find_column(group, id)?;
         self.times_ms.truncate(self.n_cached_times);
         if self.n_cached_times > TIMES_MAX || self.timestamp_columns.len() == COLUMNS_MAX {
@@ -178,26 +202,38 @@ impl ReadCache {
         let times = match timestamp_columns.regular(in_page) {
             Some(times) => CachedTimes::Regular(times),
             None => {
-                timestamp_columns.decode(in_page, &mut self.times_ms).map_err(unreadable)?;
+                timestamp_columns
+                    .decode(in_page, &mut self.times_ms)
+                    .map_err(unreadable)?;
                 CachedTimes::Listed(self.n_cached_times..self.times_ms.len())
             }
         };
-        if reserve(&mut self.charge, COLUMN_SIZE + (self.times_ms.len() - self.n_cached_times) * size_of::<i64>()) {
+        if reserve(
+            &mut self.charge,
+            COLUMN_SIZE + (self.times_ms.len() - self.n_cached_times) * size_of::<i64>(),
+        ) {
             self.n_cached_times = self.times_ms.len();
             self.timestamp_columns.insert(id.0, times.clone());
         }
         Ok(times)
     }
 
-    /// Returns the numbers of cached timestamp columns and listed timestamps, and the size of the cached pages.
+    /// Returns the numbers of cached timestamp columns and listed timestamps, and the size of the
+    /// cached pages.
     #[cfg(test)]
     pub(crate) fn sizes(&self) -> (usize, usize, usize) {
-        (self.timestamp_columns.len(), self.n_cached_times, self.pages_size)
+        (
+            self.timestamp_columns.len(),
+            self.n_cached_times,
+            self.pages_size,
+        )
     }
 
     fn clear_times(&mut self) {
         if let Some(charge) = &mut self.charge {
-            charge.shrink(self.timestamp_columns.len() * COLUMN_SIZE + self.n_cached_times * size_of::<i64>());
+            charge.shrink(
+                self.timestamp_columns.len() * COLUMN_SIZE + self.n_cached_times * size_of::<i64>(),
+            );
         }
         self.n_cached_times = 0;
         self.times_ms.clear();
@@ -242,5 +278,7 @@ impl Times<'_> {
 
 /// Charges `size` bytes. Returns `false` if they cannot be cached.
 fn reserve(charge: &mut Option<Charge>, size: usize) -> bool {
-    charge.as_mut().is_some_and(|charge| charge.grow_if_free(size))
+    charge
+        .as_mut()
+        .is_some_and(|charge| charge.grow_if_free(size))
 }

@@ -19,15 +19,21 @@ type Indexes = BTreeSet<(bool, i32)>;
 impl BucketColumns {
     /// Creates the columns of one layout. Its spans are not checked.
     pub(crate) fn new(layout: &Layout) -> Self {
-        Self { indexes: None, n_columns: layout.n_buckets() }
+        Self {
+            indexes: None,
+            n_columns: layout.n_buckets(),
+        }
     }
 
-    /// Returns these columns and the columns of `layout`. `first` is the argument of [`Self::new`]. Returns `None` if
-    /// the bucket indexes of either layout do not ascend.
+    /// Returns these columns and the columns of `layout`. `first` is the argument of [`Self::new`].
+    /// Returns `None` if the bucket indexes of either layout do not ascend.
     pub(crate) fn with(&self, first: &Layout, layout: &Layout) -> Option<Self> {
         let mut indexes = self.indexes.clone().or_else(|| indexes_of(first))?;
         indexes.append(&mut indexes_of(layout)?);
-        Some(Self { n_columns: indexes.len(), indexes: Some(indexes) })
+        Some(Self {
+            n_columns: indexes.len(),
+            indexes: Some(indexes),
+        })
     }
 
     /// Returns the number of columns.
@@ -35,25 +41,46 @@ impl BucketColumns {
         self.n_columns
     }
 
-    /// Returns the column of each bucket of `layout`, which must have been added by `new` or `with`.
+    /// Returns the column of each bucket of `layout`, which must have been added by `new` or
+    /// `with`.
     pub(crate) fn columns_of(&self, layout: &Layout) -> Vec<usize> {
         match self.indexes.as_ref().zip(indexes_of(layout)) {
-            Some((all, own)) => (0..).zip(all).filter(|(_, index)| own.contains(index)).map(|(i, _)| i).collect(),
+            Some((all, own)) => (0..)
+                .zip(all)
+                .filter(|(_, index)| own.contains(index))
+                .map(|(i, _)| i)
+                .collect(),
             // Fast path: one layout.
             None => (0..self.n_columns).collect(),
         }
     }
 }
 
-/// Returns the bucket indexes of a layout if they ascend for each sign and match the number of buckets.
+/// Returns the bucket indexes of a layout if they ascend for each sign and match the number of
+/// buckets.
 fn indexes_of(layout: &Layout) -> Option<Indexes> {
     let mut indexes = Indexes::new();
-    insert_indexes(false, &layout.positive_spans, layout.n_positive, &mut indexes)?;
-    insert_indexes(true, &layout.negative_spans, layout.n_negative, &mut indexes)?;
+    insert_indexes(
+        false,
+        &layout.positive_spans,
+        layout.n_positive,
+        &mut indexes,
+    )?;
+    insert_indexes(
+        true,
+        &layout.negative_spans,
+        layout.n_negative,
+        &mut indexes,
+    )?;
     Some(indexes)
 }
 
-fn insert_indexes(is_negative: bool, spans: &[BucketSpan], n_buckets: usize, indexes: &mut Indexes) -> Option<()> {
+fn insert_indexes(
+    is_negative: bool,
+    spans: &[BucketSpan],
+    n_buckets: usize,
+    indexes: &mut Indexes,
+) -> Option<()> {
     let n_spanned: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
     if n_spanned != n_buckets as u64 || spans.iter().skip(1).any(|span| span.offset < 0) {
         return None;
@@ -75,33 +102,62 @@ mod tests {
     use crate::sample::histogram::{Histogram, HistogramCounts};
 
     fn layout(positive: &[(i32, u32)], negative: &[(i32, u32)]) -> Layout {
-        let spans = |of: &[(i32, u32)]| of.iter().map(|&(offset, length)| BucketSpan { offset, length }).collect();
-        let buckets = |of: &[(i32, u32)]| vec![0; of.iter().map(|(_, length)| *length as usize).sum()];
+        let spans = |of: &[(i32, u32)]| {
+            of.iter()
+                .map(|&(offset, length)| BucketSpan { offset, length })
+                .collect()
+        };
+        let buckets =
+            |of: &[(i32, u32)]| vec![0; of.iter().map(|(_, length)| *length as usize).sum()];
         let (positive_spans, negative_spans) = (spans(positive), spans(negative));
         let (positive, negative) = (buckets(positive), buckets(negative));
-        let counts = HistogramCounts::Integer { count: 0, zero_count: 0, positive, negative };
-        Layout::of(&Histogram { counts, positive_spans, negative_spans, ..Histogram::default() })
+        let counts = HistogramCounts::Integer {
+            count: 0,
+            zero_count: 0,
+            positive,
+            negative,
+        };
+        Layout::of(&Histogram {
+            counts,
+            positive_spans,
+            negative_spans,
+            ..Histogram::default()
+        })
     }
 
     #[test]
     fn columns_are_the_union_of_bucket_indexes() {
-        let (a, b, none) = (layout(&[(-1, 2), (3, 1)], &[(0, 1)]), layout(&[(0, 2)], &[(5, 1)]), layout(&[], &[]));
+        let (a, b, none) = (
+            layout(&[(-1, 2), (3, 1)], &[(0, 1)]),
+            layout(&[(0, 2)], &[(5, 1)]),
+            layout(&[], &[]),
+        );
         let alone = BucketColumns::new(&a);
         assert_eq!((alone.len(), alone.columns_of(&a)), (4, vec![0, 1, 2, 3]));
         // Positive buckets -1, 0, 4 and 0, 1; negative buckets 0 and 5.
         let both = alone.with(&a, &b).unwrap().with(&a, &none).unwrap();
         assert_eq!(both.len(), 6);
-        assert_eq!((both.columns_of(&a), both.columns_of(&b)), (vec![0, 1, 3, 4], vec![1, 2, 5]));
+        assert_eq!(
+            (both.columns_of(&a), both.columns_of(&b)),
+            (vec![0, 1, 3, 4], vec![1, 2, 5])
+        );
         assert!(both.columns_of(&none).is_empty());
     }
 
     #[test]
     fn spans_that_do_not_ascend_are_not_combined() {
         let good = layout(&[(0, 1)], &[]);
-        for bad in [layout(&[(0, 2), (-1, 1)], &[]), layout(&[(i32::MAX, 2)], &[]), layout(&[(i32::MAX, 1)], &[])] {
+        for bad in [
+            layout(&[(0, 2), (-1, 1)], &[]),
+            layout(&[(i32::MAX, 2)], &[]),
+            layout(&[(i32::MAX, 1)], &[]),
+        ] {
             assert!(BucketColumns::new(&good).with(&good, &bad).is_none());
             assert!(BucketColumns::new(&bad).with(&bad, &good).is_none());
-            assert_eq!(BucketColumns::new(&bad).columns_of(&bad).len(), bad.n_buckets());
+            assert_eq!(
+                BucketColumns::new(&bad).columns_of(&bad).len(),
+                bad.n_buckets()
+            );
         }
     }
 }

@@ -14,11 +14,13 @@
 //! counts   integers: integer columns: the count less all buckets, the zero bucket, each bucket
 //!          floats: rows of values: the count, the zero bucket, each bucket
 //! ```
-//! With several layouts, there is a column for each bucket of any layout, by index, positive buckets first. A histogram
-//! without such a bucket has 0 in its column. So a new bucket costs only its own column.
+//! With several layouts, there is a column for each bucket of any layout, by index, positive
+//! buckets first. A histogram without such a bucket has 0 in its column. So a new bucket costs only
+//! its own column.
 //!
-//! A bucket grows by about the same amount between any two samples, so its column needs only the bits that vary. An
-//! observation increases both a bucket and the count, so the count less all buckets costs almost nothing.
+//! A bucket grows by about the same amount between any two samples, so its column needs only the
+//! bits that vary. An observation increases both a bucket and the count, so the count less all
+//! buckets costs almost nothing.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,8 +35,9 @@ use crate::error::Damaged;
 use crate::sample::SampleColumns;
 use crate::sample::histogram::{Histogram, HistogramCounts, ResetHint};
 
-/// Maximum number of cells ([`Histogram::n_cells`]) of a series in one page of rows. A column takes less than 64 bytes
-/// per cell, so the rows of a series stay below 2^24 bytes and decode to a few MiB. One histogram has fewer cells.
+/// Maximum number of cells ([`Histogram::n_cells`]) of a series in one page of rows. A column takes
+/// less than 64 bytes per cell, so the rows of a series stay below 2^24 bytes and decode to a few
+/// MiB. One histogram has fewer cells.
 pub(crate) const SERIES_CELLS_MAX: usize = 1 << 18;
 
 /// Samples of a series for a page of rows.
@@ -50,14 +53,22 @@ pub(crate) struct RowSamples<'a> {
 impl<'a> RowSamples<'a> {
     /// Returns a range of samples of columns.
     pub(crate) fn of(samples: &'a SampleColumns, places: Range<usize>) -> Self {
-        let all = Self { values: &samples.values, histograms: &samples.histograms, first: 0 };
+        let all = Self {
+            values: &samples.values,
+            histograms: &samples.histograms,
+            first: 0,
+        };
         all.split_at(places.end).0.split_at(places.start).1
     }
 
     /// Returns float samples.
     #[cfg(test)]
     pub(crate) fn floats(values: &'a [f64]) -> Self {
-        Self { values, histograms: &[], first: 0 }
+        Self {
+            values,
+            histograms: &[],
+            first: 0,
+        }
     }
 
     /// Returns the number of samples.
@@ -72,22 +83,42 @@ impl<'a> RowSamples<'a> {
 
     /// Splits the samples at an index.
     pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
-        let n_before = self.histograms.partition_point(|(place, _)| (*place as usize) < self.first + at);
+        let n_before = self
+            .histograms
+            .partition_point(|(place, _)| (*place as usize) < self.first + at);
         let (values, other_values) = self.values.split_at(at);
         let (histograms, others) = self.histograms.split_at(n_before);
-        let rest = Self { values: other_values, histograms: others, first: self.first + at };
-        (Self { values, histograms, first: self.first }, rest)
+        let rest = Self {
+            values: other_values,
+            histograms: others,
+            first: self.first + at,
+        };
+        (
+            Self {
+                values,
+                histograms,
+                first: self.first,
+            },
+            rest,
+        )
     }
 
     /// Returns the number of floats before the first histogram.
     fn n_floats(self) -> usize {
-        self.histograms.first().map_or(self.values.len(), |(first, _)| *first as usize - self.first)
+        self.histograms
+            .first()
+            .map_or(self.values.len(), |(first, _)| *first as usize - self.first)
     }
 
     /// Returns the number of histograms before the first float.
     fn n_histograms(self) -> usize {
-        let in_run = |&(i, (place, _)): &(usize, &(u32, Arc<Histogram>))| *place as usize == self.first + i;
-        self.histograms.iter().enumerate().take_while(in_run).count()
+        let in_run =
+            |&(i, (place, _)): &(usize, &(u32, Arc<Histogram>))| *place as usize == self.first + i;
+        self.histograms
+            .iter()
+            .enumerate()
+            .take_while(in_run)
+            .count()
     }
 }
 
@@ -147,12 +178,20 @@ impl RunPlan {
         plan
     }
 
-    /// Adds the `n`-th histogram; with it, the histograms have `n_cells` cells. Returns `false` and adds nothing if too
-    /// many cells would be empty.
+    /// Adds the `n`-th histogram; with it, the histograms have `n_cells` cells. Returns `false` and
+    /// adds nothing if too many cells would be empty.
     fn add(&mut self, histogram: &Histogram, n: usize, n_cells: usize) -> bool {
-        let known = self.layouts.iter().rposition(|layout| layout.is_of(histogram));
+        let known = self
+            .layouts
+            .iter()
+            .rposition(|layout| layout.is_of(histogram));
         let layout = match known {
-            Some(layout) if self.columns.len() * n <= RUN_CELLS_FACTOR * n_cells || self.layouts.len() == 1 => layout,
+            Some(layout)
+                if self.columns.len() * n <= RUN_CELLS_FACTOR * n_cells
+                    || self.layouts.len() == 1 =>
+            {
+                layout
+            }
             Some(_) => return false,
             None => {
                 let layout = Layout::of(histogram);
@@ -162,8 +201,12 @@ impl RunPlan {
                     Some(_) if self.layouts.len() == RUN_LAYOUTS_MAX => None,
                     Some(first) => self.columns.with(first, &layout),
                 };
-                let fits = |columns: &BucketColumns| n == 1 || columns.len() * n <= RUN_CELLS_FACTOR * n_cells;
-                let Some(columns) = columns.filter(fits) else { return false };
+                let fits = |columns: &BucketColumns| {
+                    n == 1 || columns.len() * n <= RUN_CELLS_FACTOR * n_cells
+                };
+                let Some(columns) = columns.filter(fits) else {
+                    return false;
+                };
                 self.columns = columns;
                 self.layouts.push(layout);
                 self.layouts.len() - 1
@@ -191,26 +234,48 @@ impl RunPlan {
                 put_u64(dst, n as u64 - 1);
             }
         }
-        for alike in run.histograms.chunk_by(|(_, a), (_, b)| a.reset_hint == b.reset_hint) {
-            put_u64(dst, (alike.len() as u64 - 1) << 2 | u64::from(alike[0].1.reset_hint.code()));
+        for alike in run
+            .histograms
+            .chunk_by(|(_, a), (_, b)| a.reset_hint == b.reset_hint)
+        {
+            put_u64(
+                dst,
+                (alike.len() as u64 - 1) << 2 | u64::from(alike[0].1.reset_hint.code()),
+            );
         }
         encoder.encode(run.values, dst);
         if self.layouts[0].is_float {
             let cells = self.cells(run, float_cell);
-            cells.chunks_exact(run.len()).for_each(|column| encoder.encode(column, dst));
+            cells
+                .chunks_exact(run.len())
+                .for_each(|column| encoder.encode(column, dst));
         } else {
             let cells = self.cells(run, |counts, i| integer_cell(counts, i).cast_signed());
-            cells.chunks_exact(run.len()).for_each(|column| encoder.encode_integers(column, dst));
+            cells
+                .chunks_exact(run.len())
+                .for_each(|column| encoder.encode_integers(column, dst));
         }
     }
 
     /// Returns the cells of a run, column by column.
-    fn cells<T: Default + Copy>(&self, run: RowSamples<'_>, cell: impl Fn(&HistogramCounts, usize) -> T) -> Vec<T> {
-        let places: Vec<Vec<usize>> = self.layouts.iter().map(|layout| self.columns.columns_of(layout)).collect();
+    fn cells<T: Default + Copy>(
+        &self,
+        run: RowSamples<'_>,
+        cell: impl Fn(&HistogramCounts, usize) -> T,
+    ) -> Vec<T> {
+        let places: Vec<Vec<usize>> = self
+            .layouts
+            .iter()
+            .map(|layout| self.columns.columns_of(layout))
+            .collect();
         let mut cells = vec![T::default(); (FIRST_BUCKETS + self.columns.len()) * run.len()];
-        let layouts = self.uses.iter().flat_map(|&(layout, n)| std::iter::repeat_n(layout, n));
+        let layouts = self
+            .uses
+            .iter()
+            .flat_map(|&(layout, n)| std::iter::repeat_n(layout, n));
         for (i, ((_, histogram), layout)) in run.histograms.iter().zip(layouts).enumerate() {
-            let columns = (0..FIRST_BUCKETS).chain(places[layout].iter().map(|place| FIRST_BUCKETS + place));
+            let columns =
+                (0..FIRST_BUCKETS).chain(places[layout].iter().map(|place| FIRST_BUCKETS + place));
             for (of_histogram, column) in columns.enumerate() {
                 cells[column * run.len() + i] = cell(&histogram.counts, of_histogram);
             }
@@ -228,26 +293,51 @@ const RUN_CELLS_FACTOR: usize = 2;
 
 /// Returns the value of the `i`-th column for integer counts.
 fn integer_cell(counts: &HistogramCounts, i: usize) -> u64 {
-    let HistogramCounts::Integer { count, zero_count, positive, negative } = counts else { return 0 };
+    let HistogramCounts::Integer {
+        count,
+        zero_count,
+        positive,
+        negative,
+    } = counts
+    else {
+        return 0;
+    };
     match i {
-        0 => positive.iter().chain(negative).fold(count.wrapping_sub(*zero_count), |rest, of| rest.wrapping_sub(*of)),
+        0 => positive
+            .iter()
+            .chain(negative)
+            .fold(count.wrapping_sub(*zero_count), |rest, of| {
+                rest.wrapping_sub(*of)
+            }),
         1 => *zero_count,
-        i => *positive.get(i - 2).unwrap_or_else(|| &negative[i - 2 - positive.len()]),
+        i => *positive
+            .get(i - 2)
+            .unwrap_or_else(|| &negative[i - 2 - positive.len()]),
     }
 }
 
 /// Returns the value of the `i`-th column for float counts.
 fn float_cell(counts: &HistogramCounts, i: usize) -> f64 {
-    let HistogramCounts::Float { count, zero_count, positive, negative } = counts else { return 0.0 };
+    let HistogramCounts::Float {
+        count,
+        zero_count,
+        positive,
+        negative,
+    } = counts
+    else {
+        return 0.0;
+    };
     match i {
         0 => *count,
         1 => *zero_count,
-        i => *positive.get(i - 2).unwrap_or_else(|| &negative[i - 2 - positive.len()]),
+        i => *positive
+            .get(i - 2)
+            .unwrap_or_else(|| &negative[i - 2 - positive.len()]),
     }
 }
 
-/// Appends the samples at `wanted` of the `n_samples` samples of a row: values, and histograms with their positions.
-/// `n_cells_max` is the remainder of [`SERIES_CELLS_MAX`].
+/// Appends the samples at `wanted` of the `n_samples` samples of a row: values, and histograms with
+/// their positions. `n_cells_max` is the remainder of [`SERIES_CELLS_MAX`].
 pub(crate) fn decode_row(
     mut src: &[u8],
     n_samples: usize,
@@ -260,7 +350,10 @@ pub(crate) fn decode_row(
     while at < n_samples {
         let head = take_u64(src).ok_or(Damaged)?;
         let more = usize::try_from(head >> 1).map_err(|_| Damaged)?;
-        let n = more.checked_add(1).filter(|&n| n <= n_samples - at).ok_or(Damaged)?;
+        let n = more
+            .checked_add(1)
+            .filter(|&n| n <= n_samples - at)
+            .ok_or(Damaged)?;
         let of_run = wanted.start.clamp(at, at + n) - at..wanted.end.clamp(at, at + n) - at;
         at += n;
         if head & 1 == 0 {
@@ -293,7 +386,8 @@ struct Run {
     cells: Cells,
 }
 
-/// Cells column by column: the count (for integers, less all buckets), the zero bucket, the buckets.
+/// Cells column by column: the count (for integers, less all buckets), the zero bucket, the
+/// buckets.
 enum Cells {
     Integers(Vec<i64>),
     Floats(Vec<f64>),
@@ -302,13 +396,21 @@ enum Cells {
 impl Run {
     fn decode(src: &mut &[u8], n: usize, n_cells_max: &mut usize) -> Option<Self> {
         let n_layouts = take_int(src).filter(|n| (1..=RUN_LAYOUTS_MAX).contains(n))?;
-        let layouts = (0..n_layouts).map(|_| Layout::decode(src)).collect::<Option<Vec<_>>>()?;
-        let uses = if n_layouts == 1 { vec![0; n] } else { take_uses(src, n, n_layouts)? };
+        let layouts = (0..n_layouts)
+            .map(|_| Layout::decode(src))
+            .collect::<Option<Vec<_>>>()?;
+        let uses = if n_layouts == 1 {
+            vec![0; n]
+        } else {
+            take_uses(src, n, n_layouts)?
+        };
         // The sizes of histograms and columns are checked before anything is allocated.
         let n_cells: usize = uses.iter().map(|&layout| layouts[layout].n_cells()).sum();
         *n_cells_max = n_cells_max.checked_sub(n_cells)?;
         let is_float = layouts[0].is_float;
-        if !(0..n_layouts).all(|i| uses.contains(&i)) || layouts.iter().any(|layout| layout.is_float != is_float) {
+        if !(0..n_layouts).all(|i| uses.contains(&i))
+            || layouts.iter().any(|layout| layout.is_float != is_float)
+        {
             return None;
         }
         let mut columns = BucketColumns::new(&layouts[0]);
@@ -322,8 +424,19 @@ impl Run {
         let mut sums = Vec::with_capacity(n);
         decode_values(src, n, &mut sums)?;
         let cells = Cells::decode(src, is_float, FIRST_BUCKETS + columns.len(), n)?;
-        let places = layouts.iter().map(|layout| columns.columns_of(layout)).collect();
-        Some(Self { n, layouts, places, uses, hints, sums, cells })
+        let places = layouts
+            .iter()
+            .map(|layout| columns.columns_of(layout))
+            .collect();
+        Some(Self {
+            n,
+            layouts,
+            places,
+            uses,
+            hints,
+            sums,
+            cells,
+        })
     }
 
     fn histogram(&self, i: usize) -> Histogram {
@@ -332,21 +445,46 @@ impl Run {
         let counts = match &self.cells {
             Cells::Integers(cells) => {
                 let cell = |column: usize| cells[column * self.n + i].cast_unsigned();
-                let take = |places: &[usize]| places.iter().map(|place| cell(FIRST_BUCKETS + place)).collect();
+                let take = |places: &[usize]| {
+                    places
+                        .iter()
+                        .map(|place| cell(FIRST_BUCKETS + place))
+                        .collect()
+                };
                 let (positive, negative): (Vec<u64>, Vec<u64>) = (take(positive), take(negative));
                 let zero_count = cell(1);
                 let buckets = positive.iter().chain(&negative);
-                let count = buckets.fold(cell(0).wrapping_add(zero_count), |sum, of| sum.wrapping_add(*of));
-                HistogramCounts::Integer { count, zero_count, positive, negative }
+                let count = buckets.fold(cell(0).wrapping_add(zero_count), |sum, of| {
+                    sum.wrapping_add(*of)
+                });
+                HistogramCounts::Integer {
+                    count,
+                    zero_count,
+                    positive,
+                    negative,
+                }
             }
             Cells::Floats(cells) => {
                 let cell = |column: usize| cells[column * self.n + i];
-                let take = |places: &[usize]| places.iter().map(|place| cell(FIRST_BUCKETS + place)).collect();
+                let take = |places: &[usize]| {
+                    places
+                        .iter()
+                        .map(|place| cell(FIRST_BUCKETS + place))
+                        .collect()
+                };
                 let (count, zero_count) = (cell(0), cell(1));
-                HistogramCounts::Float { count, zero_count, positive: take(positive), negative: take(negative) }
+                HistogramCounts::Float {
+                    count,
+                    zero_count,
+                    positive: take(positive),
+                    negative: take(negative),
+                }
             }
         };
-        Histogram { reset_hint: self.hints[i], ..layout.histogram(self.sums[i], counts) }
+        Histogram {
+            reset_hint: self.hints[i],
+            ..layout.histogram(self.sums[i], counts)
+        }
     }
 }
 
@@ -358,14 +496,21 @@ impl Cells {
             return Some(Self::Floats(cells));
         }
         let mut cells = vec![0; n_columns * n];
-        cells.chunks_exact_mut(n).try_for_each(|column| integers::decode_integers(src, column))?;
+        cells
+            .chunks_exact_mut(n)
+            .try_for_each(|column| integers::decode_integers(src, column))?;
         Some(Self::Integers(cells))
     }
 }
 
 /// Decodes the layout indexes of `n` histograms.
 fn take_uses(src: &mut &[u8], n: usize, n_layouts: usize) -> Option<Vec<usize>> {
-    repeat(n, || Some((take_int(src).filter(|&layout| layout < n_layouts)?, take_u64(src)?)))
+    repeat(n, || {
+        Some((
+            take_int(src).filter(|&layout| layout < n_layouts)?,
+            take_u64(src)?,
+        ))
+    })
 }
 
 /// Decodes the reset hints of `n` histograms.
@@ -376,12 +521,16 @@ fn take_hints(src: &mut &[u8], n: usize) -> Option<Vec<ResetHint>> {
     })
 }
 
-/// Returns a list of `n` values from a run-length encoding. `take` returns a value, and its number of repetitions.
+/// Returns a list of `n` values from a run-length encoding. `take` returns a value, and its number
+/// of repetitions.
 fn repeat<T: Clone>(n: usize, mut take: impl FnMut() -> Option<(T, u64)>) -> Option<Vec<T>> {
     let mut values = Vec::with_capacity(n);
     while values.len() < n {
         let (value, n_repeated) = take()?;
-        let len = usize::try_from(n_repeated).ok()?.checked_add(values.len() + 1).filter(|&len| len <= n)?;
+        let len = usize::try_from(n_repeated)
+            .ok()?
+            .checked_add(values.len() + 1)
+            .filter(|&len| len <= n)?;
         values.resize(len, value);
     }
     Some(values)
@@ -397,19 +546,30 @@ mod tests {
 
     /// Generates columns of floats and histograms; repeated ones form runs.
     fn any_columns() -> impl Strategy<Value = SampleColumns> {
-        let of = prop_oneof![any::<u64>().prop_map(|bits| Err(f64::from_bits(bits))), any_histogram().prop_map(Ok)];
+        let of = prop_oneof![
+            any::<u64>().prop_map(|bits| Err(f64::from_bits(bits))),
+            any_histogram().prop_map(Ok)
+        ];
         proptest::collection::vec((of, 1..30_usize), 1..12).prop_map(|runs| {
             let mut columns = SampleColumns::default();
             for (of, n) in runs {
                 for _ in 0..n {
                     let timestamp_ms = columns.len() as i64;
                     match &of {
-                        Err(value) => columns.push(Sample { timestamp_ms, value: *value }),
+                        Err(value) => columns.push(Sample {
+                            timestamp_ms,
+                            value: *value,
+                        }),
                         Ok(histogram) => {
                             let mut histogram = histogram.clone();
-                            if let HistogramCounts::Integer { count, positive, .. } = &mut histogram.counts {
+                            if let HistogramCounts::Integer {
+                                count, positive, ..
+                            } = &mut histogram.counts
+                            {
                                 *count = count.wrapping_add(columns.values.len() as u64);
-                                positive.iter_mut().for_each(|of| *of = of.wrapping_add(columns.values.len() as u64));
+                                positive.iter_mut().for_each(|of| {
+                                    *of = of.wrapping_add(columns.values.len() as u64)
+                                });
                             }
                             columns.push_histogram(timestamp_ms, Arc::new(histogram));
                         }
@@ -422,7 +582,11 @@ mod tests {
 
     fn row(columns: &SampleColumns) -> Vec<u8> {
         let mut bytes = Vec::new();
-        encode_row(RowSamples::of(columns, 0..columns.len()), &mut ValueEncoder::default(), &mut bytes);
+        encode_row(
+            RowSamples::of(columns, 0..columns.len()),
+            &mut ValueEncoder::default(),
+            &mut bytes,
+        );
         bytes
     }
 
@@ -470,8 +634,15 @@ mod tests {
                 positive: (0..n).map(|i| t * (100 - i.min(100))).collect(),
                 negative: vec![],
             };
-            let positive_spans = vec![BucketSpan { offset, length: n as u32 }];
-            let histogram = Histogram { counts, positive_spans, ..Histogram::default() };
+            let positive_spans = vec![BucketSpan {
+                offset,
+                length: n as u32,
+            }];
+            let histogram = Histogram {
+                counts,
+                positive_spans,
+                ..Histogram::default()
+            };
             columns.push_histogram(t.cast_signed(), Arc::new(histogram));
         }
         columns
@@ -481,8 +652,15 @@ mod tests {
         let row = row(columns);
         let decoded = decode(&row, columns.len(), 0..columns.len()).unwrap();
         let pairs = decoded.histograms.iter().zip(&columns.histograms);
-        assert_eq!((decoded.len(), decoded.histograms.len()), (0, columns.histograms.len()));
-        assert!(pairs.into_iter().all(|(found, sent)| found.0 == sent.0 && is_identical(&found.1, &sent.1)));
+        assert_eq!(
+            (decoded.len(), decoded.histograms.len()),
+            (0, columns.histograms.len())
+        );
+        assert!(
+            pairs
+                .into_iter()
+                .all(|(found, sent)| found.0 == sent.0 && is_identical(&found.1, &sent.1))
+        );
         row.len()
     }
 
@@ -495,7 +673,9 @@ mod tests {
 
     #[test]
     fn runs_end_when_layouts_are_too_many_or_too_different() {
-        check(&with_buckets((0..RUN_LAYOUTS_MAX as u64 * 2 + 1).map(|t| (0, t))));
+        check(&with_buckets(
+            (0..RUN_LAYOUTS_MAX as u64 * 2 + 1).map(|t| (0, t)),
+        ));
         let apart = check(&with_buckets((0..200).map(|t| (t * 1000, 50))));
         assert!(apart < 200 * 50 * 16, "{apart} bytes");
         let (mut bytes, layout) = (vec![1], row(&with_buckets([(0, 1)].into_iter())));
@@ -506,11 +686,22 @@ mod tests {
 
     #[test]
     fn small_rows_that_decode_to_large_data_are_rejected() {
-        let wide = HistogramCounts::Integer { count: 0, zero_count: 0, positive: vec![0; 5_000], negative: vec![] };
+        let wide = HistogramCounts::Integer {
+            count: 0,
+            zero_count: 0,
+            positive: vec![0; 5_000],
+            negative: vec![],
+        };
         let mut columns = SampleColumns::default();
-        let histogram = Arc::new(Histogram { counts: wide, ..Histogram::default() });
+        let histogram = Arc::new(Histogram {
+            counts: wide,
+            ..Histogram::default()
+        });
         (0..60).for_each(|t| columns.push_histogram(t, Arc::clone(&histogram)));
-        assert_eq!(n_fitting(RowSamples::of(&columns, 0..60)), SERIES_CELLS_MAX / 5_004);
+        assert_eq!(
+            n_fitting(RowSamples::of(&columns, 0..60)),
+            SERIES_CELLS_MAX / 5_004
+        );
         assert!(decode(&row(&columns), 60, 0..1).is_err());
         columns.truncate(SERIES_CELLS_MAX / 5_004);
         assert!(decode(&row(&columns), columns.len(), 0..1).is_ok());

@@ -8,9 +8,10 @@
 //! 3+4n  -   starts  the column of start timestamps ([`start_timestamps`]), if bit 0 of the flags is set
 //!       -   rows    of the first series, of the second, ...
 //! ```
-//! A series has as many samples as its timestamp column has timestamps. Each row of the series contains
-//! [`ROW_SAMPLES_MAX`] samples and is preceded by its size as a varint, except the last row, which contains the rest
-//! and has no size. A row of floats is encoded by [`varve_codec::values`], a row with histograms by [`histograms`].
+//! A series has as many samples as its timestamp column has timestamps. Each row of the series
+//! contains [`ROW_SAMPLES_MAX`] samples and is preceded by its size as a varint, except the last
+//! row, which contains the rest and has no size. A row of floats is encoded by
+//! [`varve_codec::values`], a row with histograms by [`histograms`].
 
 mod bucket_columns;
 pub(crate) mod histograms;
@@ -30,8 +31,8 @@ use varve_codec::varint::{put_sized, take_bytes, take_sized};
 
 /// Maximum number of series in a group.
 pub(crate) const GROUP_SERIES_MAX: usize = 256;
-/// Maximum number of samples of a series in one page of rows, and so in one timestamp column: about one per half a
-/// second in a slice of 8 h.
+/// Maximum number of samples of a series in one page of rows, and so in one timestamp column: about
+/// one per half a second in a slice of 8 h.
 pub(crate) const SERIES_SAMPLES_MAX: usize = 64 * ROW_SAMPLES_MAX;
 
 const HAS_START_TIMESTAMPS: u8 = 1;
@@ -62,10 +63,22 @@ impl RowsBuilder {
     }
 
     /// Adds the samples of the `series_idx`-th series of the group. Series in between have none.
-    pub(crate) fn push(&mut self, series_idx: usize, samples: RowSamples<'_>, encoder: &mut ValueEncoder) {
-        debug_assert!((1..=SERIES_SAMPLES_MAX).contains(&samples.len()), "series are cut into slices before");
+    pub(crate) fn push(
+        &mut self,
+        series_idx: usize,
+        samples: RowSamples<'_>,
+        encoder: &mut ValueEncoder,
+    ) {
+        debug_assert!(
+            (1..=SERIES_SAMPLES_MAX).contains(&samples.len()),
+            "series are cut into slices before"
+        );
         self.pad(series_idx);
-        let kind = if samples.has_histograms() { KIND_HISTOGRAMS } else { KIND_FLOATS };
+        let kind = if samples.has_histograms() {
+            KIND_HISTOGRAMS
+        } else {
+            KIND_FLOATS
+        };
         let start = self.rows.len();
         let mut rest = samples;
         while rest.len() > ROW_SAMPLES_MAX {
@@ -138,13 +151,22 @@ impl<'a> Rows<'a> {
             0 => StartTimestampsColumn::default(),
             _ => StartTimestampsColumn::take(src).ok_or(Damaged)?,
         };
-        Ok(Self { kinds, sizes, starts, rows: src })
+        Ok(Self {
+            kinds,
+            sizes,
+            starts,
+            rows: src,
+        })
     }
 
     /// Checks that the rows of all series fill the page. Reading one series does not check that.
     pub(crate) fn check_sizes(self) -> Result<(), Damaged> {
         self.starts.check(self.kinds.len())?;
-        if self.sizes.sum(0..self.kinds.len()) == self.rows.len() { Ok(()) } else { Err(Damaged) }
+        if self.sizes.sum(0..self.kinds.len()) == self.rows.len() {
+            Ok(())
+        } else {
+            Err(Damaged)
+        }
     }
 
     /// Returns the size of the rows of a series in this page in bytes, or 0 if there are none.
@@ -154,12 +176,19 @@ impl<'a> Rows<'a> {
 
     /// Finds the rows of a series, starting from `from` if that series comes before.
     pub(crate) fn place_of(self, series_idx: usize, from: RowsPlace) -> RowsPlace {
-        let from = if from.series_idx <= series_idx { from } else { RowsPlace::default() };
-        RowsPlace { series_idx, start: from.start + self.sizes.sum(from.series_idx..series_idx) }
+        let from = if from.series_idx <= series_idx {
+            from
+        } else {
+            RowsPlace::default()
+        };
+        RowsPlace {
+            series_idx,
+            start: from.start + self.sizes.sum(from.series_idx..series_idx),
+        }
     }
 
-    /// Appends the samples at `wanted` of the `n_samples` samples that a series has in this page: values, histograms
-    /// and start timestamps. Does not decode rows without wanted samples.
+    /// Appends the samples at `wanted` of the `n_samples` samples that a series has in this page:
+    /// values, histograms and start timestamps. Does not decode rows without wanted samples.
     pub(crate) fn decode(
         self,
         RowsPlace { series_idx, start }: RowsPlace,
@@ -167,9 +196,15 @@ impl<'a> Rows<'a> {
         wanted: Range<usize>,
         dst: &mut SampleColumns,
     ) -> Result<(), Unreadable> {
-        debug_assert!(!wanted.is_empty() && wanted.end <= n_samples, "range outside the series");
+        debug_assert!(
+            !wanted.is_empty() && wanted.end <= n_samples,
+            "range outside the series"
+        );
         let n_before = dst.values.len();
-        let src = self.rows.get(start..start + self.sizes.get(series_idx) as usize).ok_or(Damaged);
+        let src = self
+            .rows
+            .get(start..start + self.sizes.get(series_idx) as usize)
+            .ok_or(Damaged);
         match self.kinds[series_idx] {
             KIND_FLOATS => decode_floats(src?, n_samples, &wanted, &mut dst.values)?,
             KIND_HISTOGRAMS => decode_histograms(src?, n_samples, &wanted, dst)?,
@@ -180,13 +215,20 @@ impl<'a> Rows<'a> {
     }
 }
 
-fn decode_floats(src: &[u8], n_samples: usize, wanted: &Range<usize>, dst: &mut Vec<f64>) -> Result<(), Damaged> {
+fn decode_floats(
+    src: &[u8],
+    n_samples: usize,
+    wanted: &Range<usize>,
+    dst: &mut Vec<f64>,
+) -> Result<(), Damaged> {
     let at = dst.len();
     // Fast path: all samples are in one row and wanted.
     if n_samples <= ROW_SAMPLES_MAX && wanted.len() == n_samples {
         return decode_row(src, n_samples, dst);
     }
-    each_row(src, n_samples, wanted, |row, of_row| decode_row(row, of_row.len(), dst))?;
+    each_row(src, n_samples, wanted, |row, of_row| {
+        decode_row(row, of_row.len(), dst)
+    })?;
     dst.drain(at..at + wanted.start % ROW_SAMPLES_MAX);
     dst.truncate(at + wanted.len());
     Ok(())
@@ -217,7 +259,11 @@ fn each_row(
     while at < wanted.end {
         let n = (n_samples - at).min(ROW_SAMPLES_MAX);
         let is_last = at + n == n_samples;
-        let row = if is_last { src } else { take_sized(&mut src).ok_or(Damaged)? };
+        let row = if is_last {
+            src
+        } else {
+            take_sized(&mut src).ok_or(Damaged)?
+        };
         if wanted.start < at + n {
             each(row, at..at + n)?;
         }
@@ -227,7 +273,9 @@ fn each_row(
 }
 
 fn decode_row(mut row: &[u8], n: usize, dst: &mut Vec<f64>) -> Result<(), Damaged> {
-    decode_values(&mut row, n, dst).filter(|()| row.is_empty()).ok_or(Damaged)
+    decode_values(&mut row, n, dst)
+        .filter(|()| row.is_empty())
+        .ok_or(Damaged)
 }
 
 #[cfg(test)]
@@ -236,8 +284,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn page_of(columns: &[Vec<f64>]) -> Vec<u8> {
-        let (mut builder, mut encoder, mut page) = (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
-        for (i, column) in columns.iter().enumerate().filter(|(_, column)| !column.is_empty()) {
+        let (mut builder, mut encoder, mut page) =
+            (RowsBuilder::default(), ValueEncoder::default(), Vec::new());
+        for (i, column) in columns
+            .iter()
+            .enumerate()
+            .filter(|(_, column)| !column.is_empty())
+        {
             builder.push(i, RowSamples::floats(column), &mut encoder);
         }
         builder.encode(columns.len(), &mut page);
@@ -246,7 +299,8 @@ mod tests {
 
     /// Creates columns of these lengths with different values.
     fn columns(lens: &[usize]) -> Vec<Vec<f64>> {
-        let column = |(i, &n): (usize, &usize)| (0..n).map(|k| k as f64 * (0.1 + i as f64)).collect();
+        let column =
+            |(i, &n): (usize, &usize)| (0..n).map(|k| k as f64 * (0.1 + i as f64)).collect();
         lens.iter().enumerate().map(column).collect()
     }
 
@@ -257,14 +311,29 @@ mod tests {
         let rows = Rows::parse(&page, columns.len()).unwrap();
         for (i, column) in columns.iter().enumerate() {
             assert_eq!(rows.size(i) > 0, !column.is_empty(), "series {i}");
-            for (start, end) in
-                [(0, 1), (0, 960), (1, 961), (959, 961), (960, 1920), (961, 962), (0, 2500), (2499, 2500)]
-            {
+            for (start, end) in [
+                (0, 1),
+                (0, 960),
+                (1, 961),
+                (959, 961),
+                (960, 1920),
+                (961, 962),
+                (0, 2500),
+                (2499, 2500),
+            ] {
                 if end <= column.len() {
-                    let mut got = SampleColumns { values: vec![7.0], ..SampleColumns::default() };
+                    let mut got = SampleColumns {
+                        values: vec![7.0],
+                        ..SampleColumns::default()
+                    };
                     let place = rows.place_of(i, RowsPlace::default());
-                    rows.decode(place, column.len(), start..end, &mut got).unwrap();
-                    assert_eq!(got.values[1..], column[start..end], "series {i}, {start}..{end}");
+                    rows.decode(place, column.len(), start..end, &mut got)
+                        .unwrap();
+                    assert_eq!(
+                        got.values[1..],
+                        column[start..end],
+                        "series {i}, {start}..{end}"
+                    );
                 }
             }
         }
@@ -294,7 +363,12 @@ mod tests {
         let decode = |page: &[u8]| {
             let rows = Rows::parse(page, 2)?;
             rows.check_sizes()?;
-            rows.decode(rows.place_of(1, RowsPlace::default()), 2, 0..2, &mut SampleColumns::default())
+            rows.decode(
+                rows.place_of(1, RowsPlace::default()),
+                2,
+                0..2,
+                &mut SampleColumns::default(),
+            )
         };
         for (offset, flipped, error, what) in [
             (0, 1, Unreadable::Damaged, "missing start timestamps"),
@@ -308,7 +382,11 @@ mod tests {
             assert_eq!(decode(&page), Err(error), "{what}");
         }
         for end in 0..page.len() {
-            assert_eq!(decode(&page[..end]), Err(Unreadable::Damaged), "truncated to {end}");
+            assert_eq!(
+                decode(&page[..end]),
+                Err(Unreadable::Damaged),
+                "truncated to {end}"
+            );
         }
     }
 }

@@ -7,8 +7,9 @@
 //!   varint  n, its changes, at least 1
 //!   n times, ascending: varint, position less the one before; zigzag, start timestamp less the one before, wrapping
 //! ```
-//! A position is the index of a sample among those of the series in this page. That sample and later ones have the
-//! start timestamp, up to the next change; samples before the first change have none.
+//! A position is the index of a sample among those of the series in this page. That sample and
+//! later ones have the start timestamp, up to the next change; samples before the first change have
+//! none.
 
 use std::ops::Range;
 
@@ -35,7 +36,10 @@ impl StartTimestampsBuilder {
         if changes.is_empty() {
             return;
         }
-        put_u64(&mut self.bytes, (series_idx - std::mem::replace(&mut self.last_idx, series_idx)) as u64);
+        put_u64(
+            &mut self.bytes,
+            (series_idx - std::mem::replace(&mut self.last_idx, series_idx)) as u64,
+        );
         put_u64(&mut self.bytes, changes.len() as u64);
         let mut before = (0, 0_i64);
         for &(place, start_ms) in changes {
@@ -62,11 +66,13 @@ pub(crate) struct StartTimestampsColumn<'a>(&'a [u8]);
 impl<'a> StartTimestampsColumn<'a> {
     /// Decodes the column from the front of `src`.
     pub(crate) fn take(src: &mut &'a [u8]) -> Option<Self> {
-        take_sized(src).filter(|column| !column.is_empty()).map(Self)
+        take_sized(src)
+            .filter(|column| !column.is_empty())
+            .map(Self)
     }
 
-    /// Returns the start timestamps at `wanted` of the `n_samples` samples that a series has in this page. Positions
-    /// are relative to the first wanted sample.
+    /// Returns the start timestamps at `wanted` of the `n_samples` samples that a series has in
+    /// this page. Positions are relative to the first wanted sample.
     pub(crate) fn read(
         self,
         series_idx: usize,
@@ -93,7 +99,9 @@ impl<'a> StartTimestampsColumn<'a> {
         let (mut src, mut next) = (self.0, None);
         while !src.is_empty() {
             let step = take_int(&mut src).ok_or(Damaged)?;
-            let idx = next.map_or(Some(step), |last: usize| last.checked_add(step).filter(|_| step > 0));
+            let idx = next.map_or(Some(step), |last: usize| {
+                last.checked_add(step).filter(|_| step > 0)
+            });
             next = Some(idx.filter(|&idx| idx < n_series).ok_or(Damaged)?);
             take_changes(&mut src, None).ok_or(Damaged)?;
         }
@@ -101,7 +109,8 @@ impl<'a> StartTimestampsColumn<'a> {
     }
 }
 
-/// Decodes the changes of a series. If its number of samples is given, checks and returns the changes.
+/// Decodes the changes of a series. If its number of samples is given, checks and returns the
+/// changes.
 fn take_changes(src: &mut &[u8], n_samples: Option<usize>) -> Option<Vec<Change>> {
     let n = take_u64(src)?;
     let (mut changes, mut place, mut start_ms) = (Vec::new(), 0_u64, 0_i64);
@@ -110,7 +119,12 @@ fn take_changes(src: &mut &[u8], n_samples: Option<usize>) -> Option<Vec<Change>
         place = place.checked_add(step).filter(|_| i == 0 || step > 0)?;
         start_ms = start_ms.wrapping_add(take_i64(src)?);
         if let Some(n_samples) = n_samples {
-            changes.push((u32::try_from(place).ok().filter(|&place| (place as usize) < n_samples)?, start_ms));
+            changes.push((
+                u32::try_from(place)
+                    .ok()
+                    .filter(|&place| (place as usize) < n_samples)?,
+                start_ms,
+            ));
         }
     }
     (n > 0).then_some(changes)

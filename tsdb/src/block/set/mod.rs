@@ -1,10 +1,12 @@
-//! The set of the blocks of a store: the list, the deleted samples of each block, and changes of the list.
+//! The set of the blocks of a store: the list, the deleted samples of each block, and changes of
+//! the list.
 //!
-//! Used by reads (`select`), which take a snapshot of the list, and by flushes and merges, which change it. A block
-//! that leaves the list is unlinked immediately. Readers keep its file open.
+//! Used by reads (`select`), which take a snapshot of the list, and by flushes and merges, which
+//! change it. A block that leaves the list is unlinked immediately. Readers keep its file open.
 //!
 //! Invariants
-//! 1. The list is in order of acceptance: of two samples with the same timestamp, the sample of the earlier block wins.
+//! 1. The list is in order of acceptance: of two samples with the same timestamp, the sample of the
+//!    earlier block wins.
 //! 2. No block in the list is a source of another.
 //! 3. `deleted` of a block contains every delete rule that affects it.
 
@@ -24,7 +26,9 @@ use varve_fs::{Fs, list_if_exists, remove_if_exists};
 
 use crate::block::set::pending_import::PendingImport;
 use crate::block::tombstones::{Deletion, Tombstones};
-use crate::block::{Block, BlockId, BlockMeta, NUMBER_MAX, PageCache, ReadCache, precedence, superseded};
+use crate::block::{
+    Block, BlockId, BlockMeta, NUMBER_MAX, PageCache, ReadCache, precedence, superseded,
+};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::isolation::AppendGuard;
@@ -33,7 +37,8 @@ use crate::sample::{SampleColumns, TimeRange};
 
 /// Maximum number of rules that [`BlockSet::newest_deletions`] returns.
 const PENDING_MAX: usize = 100;
-/// Distance between the flush numbers of blocks with consecutive ids, if a block cannot be opened at a start.
+/// Distance between the flush numbers of blocks with consecutive ids, if a block cannot be opened
+/// at a start.
 const FLUSHES_PER_ID: u64 = 1 << 32;
 
 /// A block of the store, and its deleted samples.
@@ -77,8 +82,8 @@ pub(crate) struct BlockSet {
     next_flush: AtomicU64,
     /// Number of blocks that could not be opened. Their files are kept.
     n_damaged: u64,
-    /// Files of blocks outside the list that could not be removed. The next start may add them to the list again, so
-    /// they still need their delete rules.
+    /// Files of blocks outside the list that could not be removed. The next start may add them to
+    /// the list again, so they still need their delete rules.
     unremoved: Mutex<Vec<PathBuf>>,
 }
 
@@ -97,10 +102,22 @@ impl Found {
     /// Opens all blocks that can be opened. Changes nothing.
     fn list(fs: &dyn Fs, dir: &Path, cache: &Arc<PageCache>) -> Result<Self> {
         let names = list_if_exists(fs, dir)?;
-        let importing = names.iter().filter_map(|name| PendingImport::find(fs, dir, name).transpose());
+        let importing = names
+            .iter()
+            .filter_map(|name| PendingImport::find(fs, dir, name).transpose());
         let importing = importing.collect::<Result<Vec<_>>>()?;
-        let last_id = importing.iter().map(|import| import.last().0).max().unwrap_or(0);
-        let mut found = Self { blocks: Vec::new(), unfinished: Vec::new(), importing, n_damaged: 0, last_id };
+        let last_id = importing
+            .iter()
+            .map(|import| import.last().0)
+            .max()
+            .unwrap_or(0);
+        let mut found = Self {
+            blocks: Vec::new(),
+            unfinished: Vec::new(),
+            importing,
+            n_damaged: 0,
+            last_id,
+        };
         for name in names {
             let path = dir.join(&name);
             if BlockId::is_unfinished(&name) {
@@ -111,33 +128,51 @@ impl Found {
                     continue;
                 }
                 let opened = Block::open_numbered(fs, dir, id, cache).map(Arc::new);
-                found.blocks.extend(skip_damaged(opened, &path, &mut found.n_damaged)?);
+                found
+                    .blocks
+                    .extend(skip_damaged(opened, &path, &mut found.n_damaged)?);
             }
         }
         Ok(found)
     }
 
-    /// Drops merged blocks that are damaged if their sources still exist. A crash may have prevented the verification:
-    /// a merged block gets its name before it is verified.
+    /// Drops merged blocks that are damaged if their sources still exist. A crash may have
+    /// prevented the verification: a merged block gets its name before it is verified.
     fn drop_damaged(&mut self) -> Result<()> {
         let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
         for block in std::mem::take(&mut self.blocks) {
-            let replaces = block.meta().origin.sources.iter().any(|source| replaced.contains(source));
-            let verified = if replaces { block.verify(&QueryContext::unbounded()) } else { Ok(()) };
+            let replaces = block
+                .meta()
+                .origin
+                .sources
+                .iter()
+                .any(|source| replaced.contains(source));
+            let verified = if replaces {
+                block.verify(&QueryContext::unbounded())
+            } else {
+                Ok(())
+            };
             let is_valid = skip_damaged(verified, block.path(), &mut self.n_damaged)?.is_some();
             self.blocks.extend(is_valid.then_some(block));
         }
         Ok(())
     }
 
-    /// Removes unfinished imports, sources of finished ones, blocks that a merged block has replaced, and unfinished
-    /// files.
+    /// Removes unfinished imports, sources of finished ones, blocks that a merged block has
+    /// replaced, and unfinished files.
     fn clear(&mut self, fs: &dyn Fs, dir: &Path) -> Result<()> {
-        self.importing.iter().try_for_each(|import| import.undo(fs, dir))?;
+        self.importing
+            .iter()
+            .try_for_each(|import| import.undo(fs, dir))?;
         pending_import::remove_sources(fs, dir);
         let replaced = superseded(self.blocks.iter().map(|block| block.meta()));
-        let removed = self.blocks.extract_if(.., |block| replaced.contains(&block.meta().origin.id));
-        for path in removed.map(|block| block.path().to_owned()).chain(self.unfinished.drain(..)) {
+        let removed = self
+            .blocks
+            .extract_if(.., |block| replaced.contains(&block.meta().origin.id));
+        for path in removed
+            .map(|block| block.path().to_owned())
+            .chain(self.unfinished.drain(..))
+        {
             fs.remove(&path).map_err(Error::io("remove", &path))?;
         }
         Ok(())
@@ -154,47 +189,66 @@ impl Found {
     }
 }
 
-/// Returns the metadata of the blocks of a data directory, without those that a merged block has replaced. Takes no
-/// lock and changes nothing. A block that is removed meanwhile, or cannot be read, may be missing.
+/// Returns the metadata of the blocks of a data directory, without those that a merged block has
+/// replaced. Takes no lock and changes nothing. A block that is removed meanwhile, or cannot be
+/// read, may be missing.
 ///
 /// # Errors
-/// [`Error::Io`] if the directory cannot be listed or there are too many open files; [`Error::Version`] if a block has
-/// a newer format.
+/// [`Error::Io`] if the directory cannot be listed or there are too many open files;
+/// [`Error::Version`] if a block has a newer format.
 pub(crate) fn metas_in(fs: &dyn Fs, data_dir: &Path) -> Result<Vec<BlockMeta>> {
     let found = Found::list(fs, &data_dir.join("blocks"), &Arc::new(PageCache::new(0)))?;
     let metas: Vec<_> = found.blocks.iter().map(|block| block.meta()).collect();
     let replaced = superseded(metas.iter().copied());
-    Ok(metas.into_iter().filter(|meta| !replaced.contains(&meta.origin.id)).cloned().collect())
+    Ok(metas
+        .into_iter()
+        .filter(|meta| !replaced.contains(&meta.origin.id))
+        .cloned()
+        .collect())
 }
 
-/// Opens the blocks of a data directory and, with `reads_all`, verifies all their bytes. Returns the number of sound
-/// blocks, and the damage: one entry for each damaged block. Takes no lock and changes nothing. A block that is removed
-/// meanwhile is skipped.
+/// Opens the blocks of a data directory and, with `reads_all`, verifies all their bytes. Returns
+/// the number of sound blocks, and the damage: one entry for each damaged block. Takes no lock and
+/// changes nothing. A block that is removed meanwhile is skipped.
 ///
 /// # Errors
-/// [`Error::Io`] if the directory cannot be listed or there are too many open files; [`Error::Version`] if a block has
-/// a newer format.
-pub(crate) fn check_in(fs: &dyn Fs, data_dir: &Path, reads_all: bool) -> Result<(u64, DamageReport)> {
+/// [`Error::Io`] if the directory cannot be listed or there are too many open files;
+/// [`Error::Version`] if a block has a newer format.
+pub(crate) fn check_in(
+    fs: &dyn Fs,
+    data_dir: &Path,
+    reads_all: bool,
+) -> Result<(u64, DamageReport)> {
     let (dir, cache) = (data_dir.join("blocks"), Arc::new(PageCache::new(0)));
     let (mut n_sound, mut damage) = (0, DamageReport::default());
     for name in list_if_exists(fs, &dir)? {
-        let Some(id) = BlockId::parse(&name) else { continue };
+        let Some(id) = BlockId::parse(&name) else {
+            continue;
+        };
         let opened = Block::open_numbered(fs, &dir, id, &cache);
         let ctx = QueryContext::unbounded();
         let path = dir.join(&name);
-        match opened.and_then(|block| if reads_all { block.verify(&ctx) } else { Ok(()) }) {
+        match opened.and_then(|block| {
+            if reads_all {
+                block.verify(&ctx)
+            } else {
+                Ok(())
+            }
+        }) {
             Ok(()) => n_sound += 1,
             Err(error) if is_fatal(&error) => return Err(error),
             Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
-            Err(Error::Corrupt { offset, reason, .. }) => damage.push(&path, offset, DamageKind::Corrupt, reason),
+            Err(Error::Corrupt { offset, reason, .. }) => {
+                damage.push(&path, offset, DamageKind::Corrupt, reason)
+            }
             Err(error) => damage.push(&path, 0, DamageKind::Corrupt, error.to_string()),
         }
     }
     Ok((n_sound, damage))
 }
 
-/// Returns `true` if the error does not mean that the block is damaged: its format is newer, or there are too many open
-/// files.
+/// Returns `true` if the error does not mean that the block is damaged: its format is newer, or
+/// there are too many open files.
 fn is_fatal(error: &Error) -> bool {
     matches!(error, Error::Version { .. }) || error.is_out_of_files()
 }
@@ -215,34 +269,70 @@ fn skip_damaged<T>(read: Result<T>, path: &Path, n_damaged: &mut u64) -> Result<
 impl StoredBlock {
     fn new(block: Arc<Block>, tombstones: &Tombstones) -> Result<Self> {
         let mut deleted = Vec::new();
-        for &Deletion { number, ref matchers, range, .. } in tombstones.rules_for(block.meta()) {
+        for &Deletion {
+            number,
+            ref matchers,
+            range,
+            ..
+        } in tombstones.rules_for(block.meta())
+        {
             let series = block.index.select(&QueryContext::unbounded(), matchers)?;
             if !series.is_empty() {
-                add_rule(&mut deleted, Deleted { number, range, series }, block.meta().range);
+                add_rule(
+                    &mut deleted,
+                    Deleted {
+                        number,
+                        range,
+                        series,
+                    },
+                    block.meta().range,
+                );
             }
         }
         Ok(Self { block, deleted })
     }
 
-    /// Returns the block with another rule, or the block itself if the rule affects none of its series. `number` is the
-    /// id of a delete rule, or 0 for a retention rule.
-    pub(crate) fn without(self: &Arc<Self>, number: u64, range: TimeRange, series: RoaringBitmap) -> Arc<Self> {
+    /// Returns the block with another rule, or the block itself if the rule affects none of its
+    /// series. `number` is the id of a delete rule, or 0 for a retention rule.
+    pub(crate) fn without(
+        self: &Arc<Self>,
+        number: u64,
+        range: TimeRange,
+        series: RoaringBitmap,
+    ) -> Arc<Self> {
         if series.is_empty() {
             return Arc::clone(self);
         }
         let mut deleted = self.deleted.clone();
-        add_rule(&mut deleted, Deleted { number, range, series }, self.meta().range);
-        Arc::new(Self { block: Arc::clone(&self.block), deleted })
+        add_rule(
+            &mut deleted,
+            Deleted {
+                number,
+                range,
+                series,
+            },
+            self.meta().range,
+        );
+        Arc::new(Self {
+            block: Arc::clone(&self.block),
+            deleted,
+        })
     }
 
     /// Returns the block without delete rules.
     pub(crate) fn whole(block: Arc<Block>) -> Self {
-        Self { block, deleted: Vec::new() }
+        Self {
+            block,
+            deleted: Vec::new(),
+        }
     }
 
     /// Returns the deleted ranges of a series.
     pub(crate) fn deleted(&self, ordinal: u32) -> impl Iterator<Item = TimeRange> + '_ {
-        self.deleted.iter().filter(move |deleted| deleted.series.contains(ordinal)).map(|deleted| deleted.range)
+        self.deleted
+            .iter()
+            .filter(move |deleted| deleted.series.contains(ordinal))
+            .map(|deleted| deleted.range)
     }
 
     /// Appends the samples of a series in `range`, except deleted samples, to `out`.
@@ -262,7 +352,8 @@ impl StoredBlock {
         }
         let mut samples = SampleColumns::default();
         self.block.read(read_cache, ordinal, range, &mut samples)?;
-        self.deleted(ordinal).for_each(|deleted| samples.remove(deleted));
+        self.deleted(ordinal)
+            .for_each(|deleted| samples.remove(deleted));
         out.append(&mut samples);
         Ok(())
     }
@@ -271,8 +362,15 @@ impl StoredBlock {
     ///
     /// # Errors
     /// If the request is interrupted or exceeds a limit; errors of reading the block.
-    pub(crate) fn label_names(&self, ctx: &QueryContext, matchers: &[Matcher], names: &mut StringSet) -> Result<()> {
-        self.block.index.label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
+    pub(crate) fn label_names(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+        names: &mut StringSet,
+    ) -> Result<()> {
+        self.block
+            .index
+            .label_names(ctx, self.select_some(ctx, matchers)?.as_ref(), names)
     }
 
     /// Adds the values of a label in the series that all matchers select to `values`.
@@ -286,11 +384,17 @@ impl StoredBlock {
         matchers: &[Matcher],
         values: &mut StringSet,
     ) -> Result<()> {
-        self.block.index.label_values(ctx, name, self.select_some(ctx, matchers)?.as_ref(), values)
+        self.block
+            .index
+            .label_values(ctx, name, self.select_some(ctx, matchers)?.as_ref(), values)
     }
 
     /// Returns the series that all matchers select, or `None` if there are no matchers.
-    fn select_some(&self, ctx: &QueryContext, matchers: &[Matcher]) -> Result<Option<RoaringBitmap>> {
+    fn select_some(
+        &self,
+        ctx: &QueryContext,
+        matchers: &[Matcher],
+    ) -> Result<Option<RoaringBitmap>> {
         if matchers.is_empty() {
             return Ok(None);
         }
@@ -311,25 +415,46 @@ impl StoredBlock {
 }
 
 impl BlockSet {
-    /// Opens all blocks of a data directory. Creates the directory of blocks if it does not exist, and removes what a
-    /// crash left behind: unfinished files and imports, and blocks that a merged block has replaced. A block that
-    /// cannot be opened is kept and counted. Changes nothing before all files were examined.
+    /// Opens all blocks of a data directory. Creates the directory of blocks if it does not exist,
+    /// and removes what a crash left behind: unfinished files and imports, and blocks that a merged
+    /// block has replaced. A block that cannot be opened is kept and counted. Changes nothing
+    /// before all files were examined.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Version`] if a block has a newer format; errors of [`Tombstones::open`].
+    /// [`Error::Io`]; [`Error::Version`] if a block has a newer format; errors of
+    /// [`Tombstones::open`].
     pub(crate) fn open(fs: &Arc<dyn Fs>, data_dir: &Path, cache_size_max: usize) -> Result<Self> {
         let dir = data_dir.join("blocks");
         let cache = Arc::new(PageCache::new(cache_size_max));
         let mut found = Found::list(&**fs, &dir, &cache)?;
-        let applied = found.blocks.iter().map(|block| block.meta().origin.deletions).max().unwrap_or(0);
+        let applied = found
+            .blocks
+            .iter()
+            .map(|block| block.meta().origin.deletions)
+            .max()
+            .unwrap_or(0);
         let tombstones = Tombstones::open(Arc::clone(fs), data_dir, applied)?;
         found.drop_damaged()?;
-        let last_flush = found.blocks.iter().map(|block| block.meta().origin.flushes.1).max().unwrap_or(0);
-        let last_rule = tombstones.rules().iter().map(|rule| rule.flush).max().unwrap_or(0);
-        // A block that cannot be opened may be of a later flush than all others. Delete rules must apply to it after
-        // its repair, so their flush must not be below its own. That is unknown, but the id is in the file name:
-        // flush numbers continue above all that a block with this id can have.
-        let of_last_id = found.last_id.saturating_mul(FLUSHES_PER_ID).min(NUMBER_MAX / 2);
+        let last_flush = found
+            .blocks
+            .iter()
+            .map(|block| block.meta().origin.flushes.1)
+            .max()
+            .unwrap_or(0);
+        let last_rule = tombstones
+            .rules()
+            .iter()
+            .map(|rule| rule.flush)
+            .max()
+            .unwrap_or(0);
+        // A block that cannot be opened may be of a later flush than all others. Delete rules must
+        // apply to it after its repair, so their flush must not be below its own. That is unknown,
+        // but the id is in the file name: flush numbers continue above all that a block with this
+        // id can have.
+        let of_last_id = found
+            .last_id
+            .saturating_mul(FLUSHES_PER_ID)
+            .min(NUMBER_MAX / 2);
         let unknown_flush = if found.n_damaged > 0 { of_last_id } else { 0 };
         fs.create_dir(&dir).map_err(Error::io("create", &dir))?;
         found.clear(&**fs, &dir)?;
@@ -341,7 +466,12 @@ impl BlockSet {
             list: RwLock::new(in_order(list)),
             tombstones: Mutex::new(tombstones),
             next_id: AtomicU64::new(found.last_id.saturating_add(1)),
-            next_flush: AtomicU64::new(last_flush.max(last_rule).max(unknown_flush).saturating_add(1)),
+            next_flush: AtomicU64::new(
+                last_flush
+                    .max(last_rule)
+                    .max(unknown_flush)
+                    .saturating_add(1),
+            ),
             n_damaged: found.n_damaged,
             unremoved: Mutex::default(),
         })
@@ -359,7 +489,10 @@ impl BlockSet {
 
     /// Returns the metadata of the blocks.
     pub(crate) fn metas(&self) -> Vec<BlockMeta> {
-        self.list().iter().map(|stored| stored.meta().clone()).collect()
+        self.list()
+            .iter()
+            .map(|stored| stored.meta().clone())
+            .collect()
     }
 
     /// Returns the number of blocks that could not be opened.
@@ -394,9 +527,12 @@ impl BlockSet {
         self.tombstones.lock().last_number()
     }
 
-    /// Returns the delete rules that no block of a later flush has followed, the newest first, at most [`PENDING_MAX`].
+    /// Returns the delete rules that no block of a later flush has followed, the newest first, at
+    /// most [`PENDING_MAX`].
     pub(crate) fn newest_deletions(&self) -> Vec<Deletion> {
-        not_followed(&self.tombstones.lock(), &self.list()).cloned().collect()
+        not_followed(&self.tombstones.lock(), &self.list())
+            .cloned()
+            .collect()
     }
 
     /// Drops the delete rules that affect no block, except [`BlockSet::newest_deletions`].
@@ -407,13 +543,23 @@ impl BlockSet {
         }
         let n_unremoved = self.unremoved.lock().len();
         if n_unremoved > 0 {
-            tracing::warn!(files = n_unremoved, "delete rules are kept: files of removed blocks cannot be removed");
+            tracing::warn!(
+                files = n_unremoved,
+                "delete rules are kept: files of removed blocks cannot be removed"
+            );
             return Ok(());
         }
         let list = self.list();
-        let affecting = list.iter().flat_map(|stored| &stored.deleted).map(|deleted| deleted.number);
-        let needed: BTreeSet<u64> = affecting.chain(not_followed(tombstones, &list).map(|rule| rule.number)).collect();
-        tombstones.prune(|rule| needed.contains(&rule.number)).map(drop)
+        let affecting = list
+            .iter()
+            .flat_map(|stored| &stored.deleted)
+            .map(|deleted| deleted.number);
+        let needed: BTreeSet<u64> = affecting
+            .chain(not_followed(tombstones, &list).map(|rule| rule.number))
+            .collect();
+        tombstones
+            .prune(|rule| needed.contains(&rule.number))
+            .map(drop)
     }
 
     /// Opens a finished block.
@@ -441,7 +587,9 @@ impl BlockSet {
         let tombstones = self.tombstones.lock();
         for stored in self.list().iter() {
             let link = blocks_dir.join(stored.meta().origin.id.file_name());
-            self.fs.hard_link(stored.block.path(), &link).map_err(Error::io("link", &link))?;
+            self.fs
+                .hard_link(stored.block.path(), &link)
+                .map_err(Error::io("link", &link))?;
         }
         tombstones.copy_to(data_dir)
     }
@@ -456,11 +604,16 @@ impl BlockSet {
         Ok(())
     }
 
-    /// Adds imported blocks as [`BlockSet::add`] does. `commit` makes them part of the store on disk.
+    /// Adds imported blocks as [`BlockSet::add`] does. `commit` makes them part of the store on
+    /// disk.
     ///
     /// # Errors
     /// The errors of [`BlockSet::add`] and of `commit`. Nothing is added then.
-    pub(crate) fn add_imported(&self, new: Vec<Arc<Block>>, commit: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn add_imported(
+        &self,
+        new: Vec<Arc<Block>>,
+        commit: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let tombstones = self.tombstones.lock();
         let list = self.list_with(new, &tombstones)?;
         commit()?;
@@ -468,7 +621,11 @@ impl BlockSet {
         Ok(())
     }
 
-    fn list_with(&self, new: Vec<Arc<Block>>, tombstones: &Tombstones) -> Result<Vec<Arc<StoredBlock>>> {
+    fn list_with(
+        &self,
+        new: Vec<Arc<Block>>,
+        tombstones: &Tombstones,
+    ) -> Result<Vec<Arc<StoredBlock>>> {
         let mut list = self.list().to_vec();
         for block in new {
             list.push(Arc::new(StoredBlock::new(block, tombstones)?));
@@ -478,14 +635,17 @@ impl BlockSet {
 
     /// Removes the files of finished blocks that were not added.
     pub(crate) fn discard(&self, ids: impl IntoIterator<Item = BlockId>) {
-        let paths = ids.into_iter().map(|id| self.dir.join(id.file_name())).collect();
+        let paths = ids
+            .into_iter()
+            .map(|id| self.dir.join(id.file_name()))
+            .collect();
         if let Err(error) = self.remove_files(paths) {
             tracing::error!(%error, "could not remove an unused block");
         }
     }
 
-    /// Removes files of blocks that are not in the list, and those that could not be removed before. The removal is
-    /// durable on return.
+    /// Removes files of blocks that are not in the list, and those that could not be removed
+    /// before. The removal is durable on return.
     ///
     /// # Errors
     /// [`Error::Io`] for the first of `paths` that cannot be removed. A later call removes it.
@@ -510,21 +670,25 @@ impl BlockSet {
         removed
     }
 
-    /// Removes blocks from the list, and their files. `begin` begins the change, while no other change of the list can
-    /// delay it. The change ends as soon as no further read sees the blocks.
+    /// Removes blocks from the list, and their files. `begin` begins the change, while no other
+    /// change of the list can delay it. The change ends as soon as no further read sees the blocks.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be removed. The blocks have left the list nevertheless, and a later change of the
-    /// list removes the file.
-    pub(crate) fn remove<'a>(&self, old: &[BlockId], begin: impl FnOnce() -> AppendGuard<'a>) -> Result<()> {
+    /// [`Error::Io`] if a file cannot be removed. The blocks have left the list nevertheless, and a
+    /// later change of the list removes the file.
+    pub(crate) fn remove<'a>(
+        &self,
+        old: &[BlockId],
+        begin: impl FnOnce() -> AppendGuard<'a>,
+    ) -> Result<()> {
         let mut tombstones = self.tombstones.lock();
         self.remove_from_list(old, None, Some(begin()), &mut tombstones)
     }
 
-    /// Replaces the sources of a merge with its result, atomically for readers, and removes their files. `deletions` is
-    /// the last delete rule that the merge applied. If a later rule affects a source, removes the result instead: it
-    /// might contain deleted samples. If the result has fewer samples for reads, `begin` begins the change, as for
-    /// [`BlockSet::remove`].
+    /// Replaces the sources of a merge with its result, atomically for readers, and removes their
+    /// files. `deletions` is the last delete rule that the merge applied. If a later rule affects a
+    /// source, removes the result instead: it might contain deleted samples. If the result has
+    /// fewer samples for reads, `begin` begins the change, as for [`BlockSet::remove`].
     ///
     /// # Errors
     /// The errors of [`BlockSet::remove`].
@@ -536,13 +700,22 @@ impl BlockSet {
         begin: impl FnOnce() -> Option<AppendGuard<'a>>,
     ) -> Result<Replaced> {
         let mut tombstones = self.tombstones.lock();
-        let is_affected = |source: &Arc<StoredBlock>| tombstones.rules_for(source.meta()).any(|r| r.number > deletions);
+        let is_affected = |source: &Arc<StoredBlock>| {
+            tombstones
+                .rules_for(source.meta())
+                .any(|r| r.number > deletions)
+        };
         if sources.iter().any(is_affected) {
             self.remove_files(result.iter().map(|block| block.path().to_owned()).collect())?;
             return Ok(Replaced::Outdated);
         }
-        let result = result.map(|block| StoredBlock::new(block, &tombstones)).transpose()?;
-        let old: Vec<BlockId> = sources.iter().map(|source| source.meta().origin.id).collect();
+        let result = result
+            .map(|block| StoredBlock::new(block, &tombstones))
+            .transpose()?;
+        let old: Vec<BlockId> = sources
+            .iter()
+            .map(|source| source.meta().origin.id)
+            .collect();
         self.remove_from_list(&old, result, begin(), &mut tombstones)?;
         Ok(Replaced::Done)
     }
@@ -555,25 +728,36 @@ impl BlockSet {
         tombstones: &mut Tombstones,
     ) -> Result<()> {
         let list = self.list().to_vec();
-        let (gone, mut stay): (Vec<_>, Vec<_>) = list.into_iter().partition(|b| old.contains(&b.meta().origin.id));
+        let (gone, mut stay): (Vec<_>, Vec<_>) = list
+            .into_iter()
+            .partition(|b| old.contains(&b.meta().origin.id));
         stay.extend(new.map(Arc::new));
         self.publish(stay);
         drop(change);
-        self.remove_files(gone.iter().map(|stored| stored.block.path().to_owned()).collect())?;
+        self.remove_files(
+            gone.iter()
+                .map(|stored| stored.block.path().to_owned())
+                .collect(),
+        )?;
         self.prune(tombstones)
     }
 
-    /// Deletes samples of the series that all matchers select from all blocks. On return the deletion is durable, and
-    /// no later read returns the samples. The caller prevents flushes, whose samples may be newer than the deletion.
+    /// Deletes samples of the series that all matchers select from all blocks. On return the
+    /// deletion is durable, and no later read returns the samples. The caller prevents flushes,
+    /// whose samples may be newer than the deletion.
     ///
     /// # Errors
     /// The errors of [`Tombstones::add`]; errors of reading the blocks. Nothing is deleted then.
     pub(crate) fn delete(&self, matchers: Vec<Matcher>, range: TimeRange) -> Result<()> {
         let mut tombstones = self.tombstones.lock();
         let list = self.list();
-        // Before the rule is added: if the deleted series of a block cannot be determined, there must be no rule.
+        // Before the rule is added: if the deleted series of a block cannot be determined, there
+        // must be no rule.
         let select = |stored: &Arc<StoredBlock>| match stored.meta().range.overlaps(range) {
-            true => stored.block.index.select(&QueryContext::unbounded(), &matchers),
+            true => stored
+                .block
+                .index
+                .select(&QueryContext::unbounded(), &matchers),
             false => Ok(RoaringBitmap::new()),
         };
         let deleted = list.iter().map(select).collect::<Result<Vec<_>>>()?;
@@ -582,7 +766,9 @@ impl BlockSet {
         // Makes room for the rule.
         self.prune(&mut tombstones)?;
         let number = tombstones.add(matchers, range, flush)?;
-        let with_rule = |(stored, series): (&Arc<StoredBlock>, RoaringBitmap)| stored.without(number, range, series);
+        let with_rule = |(stored, series): (&Arc<StoredBlock>, RoaringBitmap)| {
+            stored.without(number, range, series)
+        };
         self.publish(list.iter().zip(deleted).map(with_rule).collect());
         Ok(())
     }
@@ -592,8 +778,8 @@ impl BlockSet {
     }
 }
 
-/// Adds a rule to those of a block with samples in the range `block`. It replaces the rules that it covers in this
-/// block.
+/// Adds a rule to those of a block with samples in the range `block`. It replaces the rules that it
+/// covers in this block.
 fn add_rule(deleted: &mut Vec<Deleted>, rule: Deleted, block: TimeRange) {
     let is_covered = |older: &Deleted| {
         let start_ms = older.range.start_ms.max(block.start_ms);
@@ -604,13 +790,23 @@ fn add_rule(deleted: &mut Vec<Deleted>, rule: Deleted, block: TimeRange) {
     deleted.push(rule);
 }
 
-/// Returns the delete rules that no block of a later flush has followed, the newest first, at most [`PENDING_MAX`].
+/// Returns the delete rules that no block of a later flush has followed, the newest first, at most
+/// [`PENDING_MAX`].
 fn not_followed<'a>(
     tombstones: &'a Tombstones,
     list: &[Arc<StoredBlock>],
 ) -> impl Iterator<Item = &'a Deletion> + use<'a> {
-    let last_flush = list.iter().map(|stored| stored.meta().origin.flushes.1).max().unwrap_or(0);
-    tombstones.rules().iter().rev().filter(move |rule| rule.flush >= last_flush).take(PENDING_MAX)
+    let last_flush = list
+        .iter()
+        .map(|stored| stored.meta().origin.flushes.1)
+        .max()
+        .unwrap_or(0);
+    tombstones
+        .rules()
+        .iter()
+        .rev()
+        .filter(move |rule| rule.flush >= last_flush)
+        .take(PENDING_MAX)
 }
 
 fn in_order(mut list: Vec<Arc<StoredBlock>>) -> BlockList {

@@ -1,16 +1,18 @@
 //! Imports in progress.
 //!
-//! An import writes several blocks one after the other, and must add all of them or none. While it runs, an empty
-//! marker file in the directory of blocks names their ids. The durable removal of the marker commits the import. If
-//! there is a marker at startup, its blocks are removed, and then the marker.
+//! An import writes several blocks one after the other, and must add all of them or none. While it
+//! runs, an empty marker file in the directory of blocks names their ids. The durable removal of
+//! the marker commits the import. If there is a marker at startup, its blocks are removed, and then
+//! the marker.
 //!
 //! ```text
 //! blocks/00000012-00000014.importing    blocks 12, 13 and 14, if they exist, do not belong to the store yet
 //! import/00000003.block.imported        a source of an import that is committed, or of the unfinished one
 //! ```
 //!
-//! Another import of the same sources would restore samples that are deleted meanwhile. So the sources are renamed
-//! before the commit, and the next start removes those that are left. If there is a marker, it undoes the renames.
+//! Another import of the same sources would restore samples that are deleted meanwhile. So the
+//! sources are renamed before the commit, and the next start removes those that are left. If there
+//! is a marker, it undoes the renames.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -33,13 +35,16 @@ pub(crate) struct PendingImport {
 }
 
 impl PendingImport {
-    /// Returns the import of a marker file, or `None` if the file is not an empty marker. A wrong marker would remove
-    /// blocks.
+    /// Returns the import of a marker file, or `None` if the file is not an empty marker. A wrong
+    /// marker would remove blocks.
     ///
     /// # Errors
-    /// [`Error::Io`] if there are too many open files: without the marker, the blocks would belong to the store.
+    /// [`Error::Io`] if there are too many open files: without the marker, the blocks would belong
+    /// to the store.
     pub(crate) fn find(fs: &dyn Fs, dir: &Path, file_name: &str) -> Result<Option<Self>> {
-        let Some(importing) = Self::parse(file_name) else { return Ok(None) };
+        let Some(importing) = Self::parse(file_name) else {
+            return Ok(None);
+        };
         let path = dir.join(file_name);
         match fs.open(&path).and_then(|file| file.size()) {
             Ok(size) => Ok((size == 0).then_some(importing)),
@@ -50,7 +55,9 @@ impl PendingImport {
 
     fn parse(file_name: &str) -> Option<Self> {
         let (first, last) = file_name.strip_suffix(SUFFIX)?.split_once('-')?;
-        let importing = Self { blocks: first.parse().ok()?..=last.parse().ok()? };
+        let importing = Self {
+            blocks: first.parse().ok()?..=last.parse().ok()?,
+        };
         let is_possible = !importing.blocks.is_empty() && *importing.blocks.end() <= NUMBER_MAX;
         (is_possible && importing.file_name() == file_name).then_some(importing)
     }
@@ -80,7 +87,8 @@ impl PendingImport {
     /// Removes the marker durably, which commits the import. See also [`rename_sources`].
     ///
     /// # Errors
-    /// [`Error::Io`]. Then [`PendingImport::undo`] or the next start removes the blocks if the marker still exists.
+    /// [`Error::Io`]. Then [`PendingImport::undo`] or the next start removes the blocks if the
+    /// marker still exists.
     pub(crate) fn end(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         let path = dir.join(self.file_name());
         remove_if_exists(fs, &path)?;
@@ -104,11 +112,16 @@ impl PendingImport {
     }
 
     fn file_name(&self) -> String {
-        format!("{:08}-{:08}{SUFFIX}", self.blocks.start(), self.blocks.end())
+        format!(
+            "{:08}-{:08}{SUFFIX}",
+            self.blocks.start(),
+            self.blocks.end()
+        )
     }
 }
 
-/// Returns the sources of the next import in the directory `import` and its subdirectories, sorted by name.
+/// Returns the sources of the next import in the directory `import` and its subdirectories, sorted
+/// by name.
 ///
 /// # Errors
 /// [`Error::Io`].
@@ -122,10 +135,14 @@ pub(crate) fn importable(fs: &dyn Fs, dir: &Path) -> Result<Vec<PathBuf>> {
 /// [`Error::Io`]. Then [`PendingImport::undo`] renames them back.
 pub(crate) fn rename_sources(fs: &dyn Fs, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     rename(fs, paths, IMPORTED)?;
-    Ok(paths.iter().map(|path| path.with_extension(IMPORTED)).collect())
+    Ok(paths
+        .iter()
+        .map(|path| path.with_extension(IMPORTED))
+        .collect())
 }
 
-/// Removes the sources of committed imports. There must be no marker. `dir` is the directory of blocks.
+/// Removes the sources of committed imports. There must be no marker. `dir` is the directory of
+/// blocks.
 pub(crate) fn remove_sources(fs: &dyn Fs, dir: &Path) {
     for path in sources(fs, &import_dir(dir), is_imported).unwrap_or_default() {
         if let Err(error) = fs.remove(&path) {
@@ -139,7 +156,8 @@ fn import_dir(blocks_dir: &Path) -> PathBuf {
 }
 
 fn is_imported(name: &str) -> bool {
-    name.strip_suffix(".imported").is_some_and(|name| BlockId::parse(name).is_some())
+    name.strip_suffix(".imported")
+        .is_some_and(|name| BlockId::parse(name).is_some())
 }
 
 /// Lists the files in a directory and its subdirectories whose names are those of sources.
@@ -150,7 +168,12 @@ fn sources(fs: &dyn Fs, dir: &Path, is_source: impl Fn(&str) -> bool) -> Result<
         if is_source(&name) {
             paths.push(path);
         } else {
-            paths.extend(names(fs, &path)?.iter().filter(|name| is_source(name)).map(|name| path.join(name)));
+            paths.extend(
+                names(fs, &path)?
+                    .iter()
+                    .filter(|name| is_source(name))
+                    .map(|name| path.join(name)),
+            );
         }
     }
     Ok(paths)
@@ -159,7 +182,9 @@ fn sources(fs: &dyn Fs, dir: &Path, is_source: impl Fn(&str) -> bool) -> Result<
 /// Lists a directory. Returns an empty list if it does not exist.
 fn names(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
     match fs.list(dir) {
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(Vec::new()),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(Vec::new())
+        }
         names => names.map_err(Error::io("list", dir)),
     }
 }
@@ -167,10 +192,12 @@ fn names(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
 /// Gives files another extension, durably.
 fn rename(fs: &dyn Fs, paths: &[PathBuf], extension: &str) -> Result<()> {
     for path in paths {
-        fs.rename(path, &path.with_extension(extension)).map_err(Error::io("rename", path))?;
+        fs.rename(path, &path.with_extension(extension))
+            .map_err(Error::io("rename", path))?;
     }
     let dirs: BTreeSet<_> = paths.iter().filter_map(|path| path.parent()).collect();
-    dirs.into_iter().try_for_each(|dir| fs.sync_dir(dir).map_err(Error::io("sync", dir)))
+    dirs.into_iter()
+        .try_for_each(|dir| fs.sync_dir(dir).map_err(Error::io("sync", dir)))
 }
 
 #[cfg(test)]
@@ -179,13 +206,27 @@ mod tests {
 
     #[test]
     fn marker_names_round_trip_and_others_are_rejected() {
-        let importing = PendingImport { blocks: 7..=123_456_789 };
-        assert_eq!(PendingImport::parse(&importing.file_name()), Some(importing.clone()));
-        assert!(importing.has(BlockId(7)) && importing.has(importing.last()) && !importing.has(BlockId(6)));
+        let importing = PendingImport {
+            blocks: 7..=123_456_789,
+        };
+        assert_eq!(
+            PendingImport::parse(&importing.file_name()),
+            Some(importing.clone())
+        );
+        assert!(
+            importing.has(BlockId(7))
+                && importing.has(importing.last())
+                && !importing.has(BlockId(6))
+        );
         let no_next = "00000007-18446744073709551615.importing";
-        for bad in
-            ["00000007-00000006.importing", "7-8.importing", "00000007.importing", "00000007-00000008", no_next, ""]
-        {
+        for bad in [
+            "00000007-00000006.importing",
+            "7-8.importing",
+            "00000007.importing",
+            "00000007-00000008",
+            no_next,
+            "",
+        ] {
             assert_eq!(PendingImport::parse(bad), None, "{bad}");
         }
     }

@@ -12,7 +12,9 @@ use varve_fs::{Fs, RealFs};
 
 use super::footer::{HEADER_SIZE, TRAILER_SIZE};
 use super::rows::SERIES_SAMPLES_MAX;
-use super::{Access, Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, ReadCache, Symbol};
+use super::{
+    Access, Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, ReadCache, Symbol,
+};
 use crate::context::{MemoryBudget, QueryContext};
 use crate::error::{Error, Result};
 use crate::sample::histogram::{Histogram, HistogramCounts};
@@ -25,16 +27,27 @@ const START_MS: i64 = 1_763_683_200_000;
 type Model = Vec<SampleColumns>;
 
 fn origin(hours: i64) -> BlockOrigin {
-    let window = TimeRange { start_ms: START_MS, end_ms: START_MS + hours * HOUR_MS - 1 };
+    let window = TimeRange {
+        start_ms: START_MS,
+        end_ms: START_MS + hours * HOUR_MS - 1,
+    };
     let sources = vec![BlockId(1), BlockId(2)];
-    BlockOrigin { id: BlockId(7), window, level: 1, flushes: (3, 9), sources, deletions: 4 }
+    BlockOrigin {
+        id: BlockId(7),
+        window,
+        level: 1,
+        flushes: (3, 9),
+        sources,
+        deletions: 4,
+    }
 }
 
 fn write(fs: Arc<dyn Fs>, dir: &Path, hours: i64, model: &Model) -> Result<BlockMeta> {
     let mut writer = BlockWriter::create(fs, dir, origin(hours))?;
     let name = writer.symbol("__name__", "m")?;
-    let values: Vec<Symbol> =
-        (0..model.len()).map(|i| writer.symbol("n", &format!("{i:06}"))).collect::<Result<_>>()?;
+    let values: Vec<Symbol> = (0..model.len())
+        .map(|i| writer.symbol("n", &format!("{i:06}")))
+        .collect::<Result<_>>()?;
     for (samples, value) in model.iter().zip(values) {
         writer.series(&[name, value], samples)?;
     }
@@ -60,26 +73,48 @@ fn written(hours: i64, model: &Model) -> Written {
 
 fn columns(samples: impl IntoIterator<Item = (i64, f64)>) -> SampleColumns {
     let mut columns = SampleColumns::default();
-    samples.into_iter().for_each(|(timestamp_ms, value)| columns.push(Sample { timestamp_ms, value }));
+    samples.into_iter().for_each(|(timestamp_ms, value)| {
+        columns.push(Sample {
+            timestamp_ms,
+            value,
+        })
+    });
     columns
 }
 
 fn bits(samples: &SampleColumns) -> Vec<(i64, u64)> {
-    samples.iter().map(|sample| (sample.timestamp_ms, sample.value.to_bits())).collect()
+    samples
+        .iter()
+        .map(|sample| (sample.timestamp_ms, sample.value.to_bits()))
+        .collect()
 }
 
 fn within(samples: &SampleColumns, range: TimeRange) -> Vec<(i64, u64)> {
-    bits(samples).into_iter().filter(|&(time_ms, _)| range.contains(time_ms)).collect()
+    bits(samples)
+        .into_iter()
+        .filter(|&(time_ms, _)| range.contains(time_ms))
+        .collect()
 }
 
-/// Reads a series with an empty cache and with the cache of earlier reads, and by different functions.
-fn check_series(block: &Block, used: &mut ReadCache, ordinal: u32, range: TimeRange, samples: &SampleColumns) {
+/// Reads a series with an empty cache and with the cache of earlier reads, and by different
+/// functions.
+fn check_series(
+    block: &Block,
+    used: &mut ReadCache,
+    ordinal: u32,
+    range: TimeRange,
+    samples: &SampleColumns,
+) {
     let expected = within(samples, range);
     for read_cache in [&mut ReadCache::default(), used] {
         let mut got = columns([(0, 0.5)]);
         block.read(read_cache, ordinal, range, &mut got).unwrap();
         assert_eq!(bits(&got)[1..], expected, "read {ordinal} in {range:?}");
-        assert_eq!(block.overlaps(read_cache, ordinal, range).unwrap(), !expected.is_empty(), "{ordinal} in {range:?}");
+        assert_eq!(
+            block.overlaps(read_cache, ordinal, range).unwrap(),
+            !expected.is_empty(),
+            "{ordinal} in {range:?}"
+        );
     }
 }
 
@@ -89,38 +124,69 @@ fn read_cache(size_max: usize) -> ReadCache {
 }
 
 fn check_scan(block: &Block, model: &Model) {
-    let (mut scan, mut samples, mut labels) =
-        (block.scan(), SampleColumns::default(), block.index.series_cursor(Access::Cached));
+    let (mut scan, mut samples, mut labels) = (
+        block.scan(),
+        SampleColumns::default(),
+        block.index.series_cursor(Access::Cached),
+    );
     for (i, expected) in model.iter().enumerate() {
         let symbols = scan.next(&mut samples).unwrap().map(<[_]>::to_vec);
-        assert_eq!(symbols, Some(vec![Symbol(0), Symbol(i as u32 + 1)]), "series {i}");
+        assert_eq!(
+            symbols,
+            Some(vec![Symbol(0), Symbol(i as u32 + 1)]),
+            "series {i}"
+        );
         assert_eq!(bits(&samples), bits(expected), "series {i}");
         labels.seek(i as u32).unwrap();
         assert_eq!(labels.labels().unwrap().get("n"), Some(&*format!("{i:06}")));
     }
-    assert!(scan.next(&mut samples).unwrap().is_none(), "the scan has ended");
+    assert!(
+        scan.next(&mut samples).unwrap().is_none(),
+        "the scan has ended"
+    );
 }
 
 /// The example helps to write a reader.
 #[test]
 fn the_example_of_the_page_is_correct() {
     let dir = tempfile::tempdir().unwrap();
-    let origin = BlockOrigin { level: 0, sources: vec![], deletions: 0, flushes: (3, 3), ..origin(2) };
+    let origin = BlockOrigin {
+        level: 0,
+        sources: vec![],
+        deletions: 0,
+        flushes: (3, 3),
+        ..origin(2)
+    };
     let mut writer = BlockWriter::create(Arc::new(RealFs), dir.path(), origin).unwrap();
-    let [name, a, b] = [("__name__", "up"), ("job", "a"), ("job", "b")].map(|(name, value)| writer.symbol(name, value));
+    let [name, a, b] = [("__name__", "up"), ("job", "a"), ("job", "b")]
+        .map(|(name, value)| writer.symbol(name, value));
     let (name, a, b) = (name.unwrap(), a.unwrap(), b.unwrap());
     let stale = f64::from_bits(crate::sample::staleness::STALE_NAN_BITS);
-    let model = [[1.0, 1.0, stale], [0.25, 1.5, 7.0]]
-        .map(|values| columns((0..).zip(values).map(|(i, value)| (START_MS + i * 15_000, value))));
+    let model = [[1.0, 1.0, stale], [0.25, 1.5, 7.0]].map(|values| {
+        columns(
+            (0..)
+                .zip(values)
+                .map(|(i, value)| (START_MS + i * 15_000, value)),
+        )
+    });
     writer.series(&[name, a], &model[0]).unwrap();
     writer.series(&[name, b], &model[1]).unwrap();
     writer.finish().unwrap();
     let path = dir.path().join("00000007.block");
-    assert_shown(include_str!("../../../../docs/format/block.md"), &std::fs::read(&path).unwrap());
+    assert_shown(
+        include_str!("../../../../docs/format/block.md"),
+        &std::fs::read(&path).unwrap(),
+    );
     let block = open(&path).unwrap();
     block.verify(&QueryContext::unbounded()).unwrap();
     for (ordinal, samples) in (0..).zip(&model) {
-        check_series(&block, &mut read_cache(1 << 20), ordinal, TimeRange::ALL, samples);
+        check_series(
+            &block,
+            &mut read_cache(1 << 20),
+            ordinal,
+            TimeRange::ALL,
+            samples,
+        );
     }
 }
 
@@ -138,9 +204,17 @@ struct Recipe {
 impl Recipe {
     fn samples(&self, hours: i64) -> SampleColumns {
         let n = hours * HOUR_MS / self.step_ms;
-        let is_hole = |i: i64| self.holes.iter().any(|&(at, len)| (at..at + len).contains(&(i * 100 / n)));
+        let is_hole = |i: i64| {
+            self.holes
+                .iter()
+                .any(|&(at, len)| (at..at + len).contains(&(i * 100 / n)))
+        };
         let time_ms = |i: i64| START_MS + i * self.step_ms + self.jitter_ms * (i % 3);
-        columns((0..n).filter(|&i| i == 0 || !is_hole(i)).map(|i| (time_ms(i), self.value(i))))
+        columns(
+            (0..n)
+                .filter(|&i| i == 0 || !is_hole(i))
+                .map(|i| (time_ms(i), self.value(i))),
+        )
     }
 
     fn value(&self, i: i64) -> f64 {
@@ -154,15 +228,22 @@ impl Recipe {
 }
 
 fn any_recipe() -> impl Strategy<Value = Recipe> {
-    let step_ms = prop_oneof![Just(15_000), Just(60_000), Just(1_200_000), 5_000..2 * HOUR_MS];
+    let step_ms = prop_oneof![
+        Just(15_000),
+        Just(60_000),
+        Just(1_200_000),
+        5_000..2 * HOUR_MS
+    ];
     let holes = proptest::collection::vec((0..100_i64, 0..100_i64), 0..3);
-    (step_ms, 0..3_i64, holes, 0..4_u8, any::<u64>()).prop_map(|(step_ms, jitter_ms, holes, kind, seed)| Recipe {
-        step_ms,
-        jitter_ms,
-        holes,
-        kind,
-        seed,
-    })
+    (step_ms, 0..3_i64, holes, 0..4_u8, any::<u64>()).prop_map(
+        |(step_ms, jitter_ms, holes, kind, seed)| Recipe {
+            step_ms,
+            jitter_ms,
+            holes,
+            kind,
+            seed,
+        },
+    )
 }
 
 fn any_picks() -> impl Strategy<Value = Vec<(i64, i64)>> {
@@ -170,7 +251,10 @@ fn any_picks() -> impl Strategy<Value = Vec<(i64, i64)>> {
 }
 
 fn any_model() -> impl Strategy<Value = (i64, Vec<Recipe>)> {
-    (prop_oneof![Just(2), Just(24)], proptest::collection::vec(any_recipe(), 1..40))
+    (
+        prop_oneof![Just(2), Just(24)],
+        proptest::collection::vec(any_recipe(), 1..40),
+    )
 }
 
 proptest! {
@@ -204,13 +288,20 @@ proptest! {
 fn groups_end_at_256_series_and_when_a_page_is_full() {
     let noise = |i: i64| f64::from_bits(xxhash_rust::xxh3::xxh3_64(&i.to_le_bytes()));
     let small: Model = (0..600).map(|i| columns([(START_MS + i, 1.0)])).collect();
-    let large: Model =
-        (0..100).map(|i| columns((0..480).map(|k| (START_MS + k * 15_000, noise(i * 480 + k))))).collect();
+    let large: Model = (0..100)
+        .map(|i| columns((0..480).map(|k| (START_MS + k * 15_000, noise(i * 480 + k)))))
+        .collect();
     for (model, groups) in [(small, 3..=3), (large, 4..=9)] {
-        let Written { path, dir: _dir, .. } = written(2, &model);
+        let Written {
+            path, dir: _dir, ..
+        } = written(2, &model);
         let block = open(&path).unwrap();
         let mut used = read_cache(1 << 30);
-        assert!(groups.contains(&block.groups.len()), "{} groups", block.groups.len());
+        assert!(
+            groups.contains(&block.groups.len()),
+            "{} groups",
+            block.groups.len()
+        );
         check_scan(&block, &model);
         for (ordinal, samples) in (0..).zip(&model) {
             check_series(&block, &mut used, ordinal, TimeRange::ALL, samples);
@@ -224,13 +315,25 @@ fn a_series_with_very_many_samples_gets_pages_of_its_own() {
     let dense = columns((0..n).map(|i| (START_MS + i * 50, (i % 1000) as f64)));
     let plain = columns((0..100).map(|i| (START_MS + i * 60_000, i as f64)));
     let model = vec![plain.clone(), dense.clone(), plain];
-    let Written { path, dir: _dir, .. } = written(2, &model);
+    let Written {
+        path, dir: _dir, ..
+    } = written(2, &model);
     let block = open(&path).unwrap();
     let mut used = read_cache(1 << 30);
-    assert_eq!((block.groups.len(), block.groups.get(block.groups.idx_of(1)).n_pages()), (3, 3));
+    assert_eq!(
+        (
+            block.groups.len(),
+            block.groups.get(block.groups.idx_of(1)).n_pages()
+        ),
+        (3, 3)
+    );
     check_scan(&block, &model);
     let edge_ms = dense.timestamps_ms[SERIES_SAMPLES_MAX];
-    for (start_ms, end_ms) in [(edge_ms - 50, edge_ms), (edge_ms, edge_ms), (edge_ms - 100_000, edge_ms - 50)] {
+    for (start_ms, end_ms) in [
+        (edge_ms - 50, edge_ms),
+        (edge_ms, edge_ms),
+        (edge_ms - 100_000, edge_ms - 50),
+    ] {
         check_series(&block, &mut used, 1, TimeRange { start_ms, end_ms }, &dense);
     }
     block.verify(&QueryContext::unbounded()).unwrap();
@@ -238,8 +341,14 @@ fn a_series_with_very_many_samples_gets_pages_of_its_own() {
 
 #[test]
 fn series_of_one_target_share_their_timestamps() {
-    let series = |target: i64| columns((0..240).map(|i| (START_MS + i * 30_000 + (i * i + target * i) % 97, 1.0)));
-    let size = |n_targets: i64| written(2, &(0..500).map(|i| series(i % n_targets)).collect()).meta.timestamps_size;
+    let series = |target: i64| {
+        columns((0..240).map(|i| (START_MS + i * 30_000 + (i * i + target * i) % 97, 1.0)))
+    };
+    let size = |n_targets: i64| {
+        written(2, &(0..500).map(|i| series(i % n_targets)).collect())
+            .meta
+            .timestamps_size
+    };
     let (few, many) = (size(4), size(500));
     assert!(few < 1_500, "{few} bytes for 4 timestamp columns");
     assert!(many > 3 * few, "{many} bytes for 97 timestamp columns");
@@ -247,13 +356,26 @@ fn series_of_one_target_share_their_timestamps() {
 
 #[test]
 fn a_query_for_an_hour_reads_one_slice_of_a_day() {
-    let model: Model = (0..10).map(|k| columns((0..2880).map(|i| (START_MS + i * 30_000, (i * k) as f64)))).collect();
-    let Written { path, dir: _dir, .. } = written(24, &model);
+    let model: Model = (0..10)
+        .map(|k| columns((0..2880).map(|i| (START_MS + i * 30_000, (i * k) as f64))))
+        .collect();
+    let Written {
+        path, dir: _dir, ..
+    } = written(24, &model);
     let block = open(&path).unwrap();
     let mut used = read_cache(1 << 20);
-    let hour = TimeRange { start_ms: START_MS + 9 * HOUR_MS, end_ms: START_MS + 10 * HOUR_MS };
+    let hour = TimeRange {
+        start_ms: START_MS + 9 * HOUR_MS,
+        end_ms: START_MS + 10 * HOUR_MS,
+    };
     let group = block.groups.get(block.groups.idx_of(3));
-    assert_eq!((group.n_pages(), group.pages_in(hour).map(|(i, _)| i).collect::<Vec<_>>()), (3, vec![1]));
+    assert_eq!(
+        (
+            group.n_pages(),
+            group.pages_in(hour).map(|(i, _)| i).collect::<Vec<_>>()
+        ),
+        (3, vec![1])
+    );
     check_series(&block, &mut used, 3, hour, &model[3]);
 }
 
@@ -275,7 +397,11 @@ fn check_damaged(path: &Path, model: &Model, what: &str) {
     for (ordinal, samples) in (0..).zip(model) {
         let mut got = SampleColumns::default();
         match block.read(&mut ReadCache::default(), ordinal, TimeRange::ALL, &mut got) {
-            Ok(()) => assert_eq!(bits(&got), bits(samples), "{what}: series {ordinal} is misread"),
+            Ok(()) => assert_eq!(
+                bits(&got),
+                bits(samples),
+                "{what}: series {ordinal} is misread"
+            ),
             Err(error) => {
                 assert!(got.is_empty(), "{what}: a failed read appends nothing");
                 check_error(&error, what);
@@ -287,12 +413,25 @@ fn check_damaged(path: &Path, model: &Model, what: &str) {
     check_error(&verified.expect_err(what), what);
     let mut scan = block.scan();
     let mut samples = SampleColumns::default();
-    let scanned = std::iter::from_fn(|| scan.next(&mut samples).map(|series| series.map(|_| ())).transpose());
-    assert!(n_rejected == 0 || scanned.take(model.len()).any(|series| series.is_err()), "{what}: scan and read agree");
+    let scanned = std::iter::from_fn(|| {
+        scan.next(&mut samples)
+            .map(|series| series.map(|_| ()))
+            .transpose()
+    });
+    assert!(
+        n_rejected == 0 || scanned.take(model.len()).any(|series| series.is_err()),
+        "{what}: scan and read agree"
+    );
 }
 
 fn check_error(error: &Error, what: &str) {
-    assert!(matches!(error, Error::Corrupt { .. } | Error::Version { .. } | Error::Io { .. }), "{what}: {error:?}");
+    assert!(
+        matches!(
+            error,
+            Error::Corrupt { .. } | Error::Version { .. } | Error::Io { .. }
+        ),
+        "{what}: {error:?}"
+    );
 }
 
 #[test]
@@ -339,7 +478,10 @@ fn use_all(path: &Path) {
     let Ok(block) = open(path) else { return };
     let mut samples = SampleColumns::default();
     for ordinal in 0..block.meta().n_series as u32 {
-        let range = TimeRange { start_ms: START_MS + 60_000, end_ms: START_MS + 90_000 };
+        let range = TimeRange {
+            start_ms: START_MS + 60_000,
+            end_ms: START_MS + 90_000,
+        };
         let _either = (
             block.read(&mut ReadCache::default(), ordinal, range, &mut samples),
             block.overlaps(&mut ReadCache::default(), ordinal, range),
@@ -354,19 +496,28 @@ fn use_all(path: &Path) {
 /// A merge passes scanned series to a writer, which assumes that they are valid.
 #[test]
 fn a_scan_rejects_timestamps_that_do_not_ascend_despite_correct_checksums() {
-    let Written { path, dir: _dir, .. } = written(2, &small_model());
+    let Written {
+        path, dir: _dir, ..
+    } = written(2, &small_model());
     let page = open(&path).unwrap().timestamp_columns.get(0).page;
-    let (start, end) = (page.offset as usize, page.offset as usize + page.size as usize);
+    let (start, end) = (
+        page.offset as usize,
+        page.offset as usize + page.size as usize,
+    );
     let mut bytes = std::fs::read(&path).unwrap();
-    // After the header of the page: flags, two counts, two sizes; then the step of the first timestamp column, which
-    // becomes 0.
+    // After the header of the page: flags, two counts, two sizes; then the step of the first
+    // timestamp column, which becomes 0.
     let step = start + 12 + 1 + 4 + 6;
     bytes[step..step + 3].copy_from_slice(&[0x80, 0x80, 0]);
     let crc = crc32c::crc32c(&bytes[start + 4..end]).to_le_bytes();
     bytes[start..start + 4].copy_from_slice(&crc);
     std::fs::write(&path, bytes).unwrap();
     let block = open(&path).unwrap();
-    let error = block.scan().next(&mut SampleColumns::default()).map(drop).unwrap_err();
+    let error = block
+        .scan()
+        .next(&mut SampleColumns::default())
+        .map(drop)
+        .unwrap_err();
     assert!(error.to_string().contains("do not ascend"), "{error}");
 }
 
@@ -381,7 +532,10 @@ fn truncated_extended_and_other_files_are_rejected() {
     };
     for size in 0..good.len() {
         let error = error(&good[..size]);
-        assert!(error.contains("truncated") && error.contains("00000008.block"), "truncated to {size}: {error}");
+        assert!(
+            error.contains("truncated") && error.contains("00000008.block"),
+            "truncated to {size}: {error}"
+        );
     }
     assert!(error(&[&good[..], &[0; 10]].concat()).contains("truncated"));
     assert!(error(&[b"PK", &good[2..]].concat()).contains("is not a block"));
@@ -391,7 +545,10 @@ fn truncated_extended_and_other_files_are_rejected() {
     let crc = crc32c::crc32c(&newer[..12]).to_le_bytes();
     newer[12..16].copy_from_slice(&crc);
     assert!(error(&newer).contains("format version 2, this program reads version 1"));
-    assert!(matches!(open(&dir.path().join("none.block")), Err(Error::Io { op: "open", .. })));
+    assert!(matches!(
+        open(&dir.path().join("none.block")),
+        Err(Error::Io { op: "open", .. })
+    ));
 }
 
 #[test]
@@ -411,7 +568,9 @@ fn truncation_and_bad_sectors_of_an_open_block_fail_reads_with_path_and_offset()
                 Err(error) => {
                     let message = error.to_string();
                     assert!(
-                        [words, "00000007.block", "at byte "].iter().all(|word| message.contains(word)),
+                        [words, "00000007.block", "at byte "]
+                            .iter()
+                            .all(|word| message.contains(word)),
                         "{message}"
                     );
                 }
@@ -421,7 +580,10 @@ fn truncation_and_bad_sectors_of_an_open_block_fail_reads_with_path_and_offset()
     };
     for at in 16..bytes.len() - 200 {
         check(&|fs| fs.edit(path, |file| file.truncate(at)), "truncated");
-        check(&|fs| fs.set_bad_sector(path, at as u64..at as u64 + 512), "os error 5");
+        check(
+            &|fs| fs.set_bad_sector(path, at as u64..at as u64 + 512),
+            "os error 5",
+        );
     }
 }
 
@@ -432,23 +594,35 @@ fn a_full_disk_or_failing_sync_leaves_no_file() {
     for room in 0..size {
         fs.set_room(room);
         let error = write(Arc::new(fs.clone()), dir, 2, &model).unwrap_err();
-        assert!(matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull), "{error}");
+        assert!(
+            matches!(&error, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull),
+            "{error}"
+        );
         assert_eq!(fs.list(dir).unwrap(), [""; 0], "room for {room}");
     }
     fs.set_room(u64::MAX);
     fs.set_sync_fails(true);
-    assert!(matches!(write(Arc::new(fs.clone()), dir, 2, &model), Err(Error::Io { op: "sync", .. })));
+    assert!(matches!(
+        write(Arc::new(fs.clone()), dir, 2, &model),
+        Err(Error::Io { op: "sync", .. })
+    ));
     assert_eq!(fs.list(dir).unwrap(), [""; 0], "sync");
     fs.set_sync_fails(false);
     drop(BlockWriter::create(Arc::new(fs.clone()), dir, origin(2)).unwrap());
     assert_eq!(fs.list(dir).unwrap(), [""; 0], "dropped");
     write(Arc::new(fs.clone()), dir, 2, &model).unwrap();
     assert_eq!(fs.list(dir).unwrap(), ["00000007.block"]);
-    let again = BlockWriter::create(Arc::new(fs), dir, origin(2)).map(|_| ()).unwrap_err();
-    assert!(matches!(again, Error::Io { op: "create", .. }), "a block is never replaced");
+    let again = BlockWriter::create(Arc::new(fs), dir, origin(2))
+        .map(|_| ())
+        .unwrap_err();
+    assert!(
+        matches!(again, Error::Io { op: "create", .. }),
+        "a block is never replaced"
+    );
 }
 
-/// Large histograms fill a page before their number does. The series is cut, and every part of it round-trips.
+/// Large histograms fill a page before their number does. The series is cut, and every part of it
+/// round-trips.
 #[test]
 fn series_of_large_histograms_are_cut_into_pages() {
     let histogram = |i: i64| Histogram {
@@ -464,21 +638,33 @@ fn series_of_large_histograms_are_cut_into_pages() {
     let mut large = SampleColumns::default();
     for i in 0..200 {
         match i % 50 == 49 {
-            true => large.push(Sample { timestamp_ms: START_MS + i * 30_000, value: i as f64 }),
+            true => large.push(Sample {
+                timestamp_ms: START_MS + i * 30_000,
+                value: i as f64,
+            }),
             false => large.push_histogram(START_MS + i * 30_000, Arc::new(histogram(i))),
         }
     }
-    let model = vec![columns([(START_MS, 1.0)]), large, columns([(START_MS + 30_000, 2.0)])];
+    let model = vec![
+        columns([(START_MS, 1.0)]),
+        large,
+        columns([(START_MS + 30_000, 2.0)]),
+    ];
     let written = written(2, &model);
     let block = open(&written.path).unwrap();
     let mut used = read_cache(1 << 30);
     block.verify(&QueryContext::unbounded()).unwrap();
     check_scan(&block, &model);
     for (start, end) in [(0, 200), (0, 1), (80, 95), (49, 49), (199, 199)] {
-        let range = TimeRange { start_ms: START_MS + start * 30_000, end_ms: START_MS + end * 30_000 };
+        let range = TimeRange {
+            start_ms: START_MS + start * 30_000,
+            end_ms: START_MS + end * 30_000,
+        };
         check_series(&block, &mut used, 1, range, &model[1]);
         let mut got = SampleColumns::default();
-        block.read(&mut ReadCache::default(), 1, range, &mut got).unwrap();
+        block
+            .read(&mut ReadCache::default(), 1, range, &mut got)
+            .unwrap();
         for (idx, sample) in got.iter().enumerate() {
             let i = (sample.timestamp_ms - START_MS) / 30_000;
             let is_right = match got.histogram(idx) {

@@ -1,28 +1,32 @@
 //! Delete rules: which samples were deleted from blocks that still contain them.
 //!
-//! Used by deletes, which add a rule, by reads and merges, which apply the rules of a block, and by `Db::open`. Format:
-//! docs/format/tombstones.md, version 1.
+//! Used by deletes, which add a rule, by reads and merges, which apply the rules of a block, and by
+//! `Db::open`. Format: docs/format/tombstones.md, version 1.
 //!
 //! Invariants
-//! 1. A rule is durable when [`Tombstones::add`] has returned. The file is replaced as a whole: the new file is written
-//!    under another name, synced and renamed, and the directory is synced.
-//! 2. Ids ascend and are never reused, even after all rules were dropped: each block records the last rule that was
-//!    applied to it.
-//! 3. A file that is damaged or has a newer format is rejected: deleted samples must not reappear unnoticed.
-//! 4. A rule is kept while it affects a block, or a file that the next start may add to the blocks. The newest rules
-//!    are kept until there is a block of a later flush.
+//! 1. A rule is durable when [`Tombstones::add`] has returned. The file is replaced as a whole: the
+//!    new file is written under another name, synced and renamed, and the directory is synced.
+//! 2. Ids ascend and are never reused, even after all rules were dropped: each block records the
+//!    last rule that was applied to it.
+//! 3. A file that is damaged or has a newer format is rejected: deleted samples must not reappear
+//!    unnoticed.
+//! 4. A rule is kept while it affects a block, or a file that the next start may add to the blocks.
+//!    The newest rules are kept until there is a block of a later flush.
 //!
-//! A rule applies to blocks of flushes up to [`Deletion::flush`]. So the samples in the heads must be flushed before a
-//! delete, and the WAL truncated: the rule would not apply to a later flush of the same samples.
+//! A rule applies to blocks of flushes up to [`Deletion::flush`]. So the samples in the heads must
+//! be flushed before a delete, and the WAL truncated: the rule would not apply to a later flush of
+//! the same samples.
 //!
-//! Threads: one owner. Crash: leaves the old or the new file, and possibly a temporary file, which the next change
-//! replaces.
+//! Threads: one owner. Crash: leaves the old or the new file, and possibly a temporary file, which
+//! the next change replaces.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use varve_codec::varint::{put_i64, put_sized, put_u64, take_bytes, take_i64, take_int, take_sized, take_u64};
+use varve_codec::varint::{
+    put_i64, put_sized, put_u64, take_bytes, take_i64, take_int, take_sized, take_u64,
+};
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, is_out_of_files, remove_if_exists, replace_file};
 
@@ -68,12 +72,16 @@ pub(crate) struct Deletion {
 impl Deletion {
     /// Returns `true` if a block may contain samples that the rule deletes.
     pub(crate) fn applies_to(&self, block: &BlockMeta) -> bool {
-        block.origin.flushes.1 <= self.flush && block.origin.deletions < self.number && block.range.overlaps(self.range)
+        block.origin.flushes.1 <= self.flush
+            && block.origin.deletions < self.number
+            && block.range.overlaps(self.range)
     }
 
     /// Returns `true` if the rule deletes all samples that an older rule deletes.
     fn covers(&self, older: &Self) -> bool {
-        self.matchers == older.matchers && self.range.covers(older.range) && self.flush >= older.flush
+        self.matchers == older.matchers
+            && self.range.covers(older.range)
+            && self.flush >= older.flush
     }
 }
 
@@ -88,8 +96,8 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Reads the rules of the data directory `dir`. `applied` is the highest id of a rule that was applied to a block.
-    /// The id of the next rule is above it even if the file is missing.
+    /// Reads the rules of the data directory `dir`. `applied` is the highest id of a rule that was
+    /// applied to a block. The id of the next rule is above it even if the file is missing.
     ///
     /// # Errors
     /// - [`Error::Io`].
@@ -101,22 +109,47 @@ impl Tombstones {
             Ok(bytes) => decode(&bytes).map_err(|bad| bad.error(&path))?,
             Err(missing) if missing.kind() == ErrorKind::NotFound => (0, Vec::new()),
             Err(large) if large.kind() == ErrorKind::FileTooLarge => {
-                return Err(Bad::at(TOMBSTONES_SIZE_MAX, "the file is larger than the maximum size").error(&path));
+                return Err(Bad::at(
+                    TOMBSTONES_SIZE_MAX,
+                    "the file is larger than the maximum size",
+                )
+                .error(&path));
             }
             Err(error) => return Err(Error::io("read", &path)(error)),
         };
-        Ok(Self { fs, path, last_number: last_number.max(applied), rules })
+        Ok(Self {
+            fs,
+            path,
+            last_number: last_number.max(applied),
+            rules,
+        })
     }
 
-    /// Adds a rule for blocks of flushes up to `flush`, durably, and returns its id. Drops older rules that it covers.
+    /// Adds a rule for blocks of flushes up to `flush`, durably, and returns its id. Drops older
+    /// rules that it covers.
     ///
     /// # Errors
     /// - [`Error::Limit`] above [`RULES_MAX`], [`RULE_SIZE_MAX`] or [`TOMBSTONES_SIZE_MAX`].
     /// - [`Error::Io`]. The rule is not added, but may exist after a restart.
-    pub(crate) fn add(&mut self, matchers: Vec<Matcher>, range: TimeRange, flush: u64) -> Result<u64> {
+    pub(crate) fn add(
+        &mut self,
+        matchers: Vec<Matcher>,
+        range: TimeRange,
+        flush: u64,
+    ) -> Result<u64> {
         let number = self.last_number + 1;
-        let rule = Deletion { number, matchers, range, flush };
-        let mut rules: Vec<_> = self.rules.iter().filter(|older| !rule.covers(older)).cloned().collect();
+        let rule = Deletion {
+            number,
+            matchers,
+            range,
+            flush,
+        };
+        let mut rules: Vec<_> = self
+            .rules
+            .iter()
+            .filter(|older| !rule.covers(older))
+            .cloned()
+            .collect();
         rules.push(rule);
         // The id is not reused even after an error: the file may contain it.
         self.last_number = number;
@@ -135,7 +168,10 @@ impl Tombstones {
     }
 
     /// Returns the rules that may affect a block.
-    pub(crate) fn rules_for<'a>(&'a self, block: &'a BlockMeta) -> impl Iterator<Item = &'a Deletion> {
+    pub(crate) fn rules_for<'a>(
+        &'a self,
+        block: &'a BlockMeta,
+    ) -> impl Iterator<Item = &'a Deletion> {
         self.rules.iter().filter(|rule| rule.applies_to(block))
     }
 
@@ -152,7 +188,12 @@ impl Tombstones {
     /// # Errors
     /// [`Error::Io`]. All rules stay then.
     pub(crate) fn prune(&mut self, is_needed: impl Fn(&Deletion) -> bool) -> Result<usize> {
-        let needed: Vec<_> = self.rules.iter().filter(|rule| is_needed(rule)).cloned().collect();
+        let needed: Vec<_> = self
+            .rules
+            .iter()
+            .filter(|rule| is_needed(rule))
+            .cloned()
+            .collect();
         let n_dropped = self.rules.len() - needed.len();
         if n_dropped > 0 {
             self.replace(needed)?;
@@ -174,14 +215,20 @@ impl Tombstones {
     }
 }
 
-/// Records the damage of the file of delete rules of a data directory. Takes no lock and changes nothing.
+/// Records the damage of the file of delete rules of a data directory. Takes no lock and changes
+/// nothing.
 ///
 /// # Errors
-/// [`Error::Io`] if there are too many open files, and [`Error::Version`] if the file has a newer format.
+/// [`Error::Io`] if there are too many open files, and [`Error::Version`] if the file has a newer
+/// format.
 pub(crate) fn check_in(fs: Arc<dyn Fs>, data_dir: &Path, damage: &mut DamageReport) -> Result<()> {
     match Tombstones::open(fs, data_dir, 0) {
         Ok(_) => Ok(()),
-        Err(Error::Corrupt { path, offset, reason }) => {
+        Err(Error::Corrupt {
+            path,
+            offset,
+            reason,
+        }) => {
             damage.push(&path, offset, DamageKind::Corrupt, reason);
             Ok(())
         }
@@ -197,17 +244,28 @@ pub(crate) fn check_in(fs: Arc<dyn Fs>, data_dir: &Path, damage: &mut DamageRepo
 fn encode(last_number: u64, rules: &[Deletion]) -> Result<Vec<u8>> {
     Error::check_limit("pending delete rules", rules.len(), RULES_MAX)?;
     let n_rules = u32::try_from(rules.len()).expect("at most RULES_MAX");
-    let mut bytes = with_crc(&[&MAGIC, &[VERSION, 0, 0, 0], &last_number.to_le_bytes(), &n_rules.to_le_bytes()]);
+    let mut bytes = with_crc(&[
+        &MAGIC,
+        &[VERSION, 0, 0, 0],
+        &last_number.to_le_bytes(),
+        &n_rules.to_le_bytes(),
+    ]);
     for rule in rules {
         let payload = encode_rule(rule);
         Error::check_limit("bytes of a delete rule", payload.len(), RULE_SIZE_MAX)?;
-        let size = u32::try_from(payload.len()).expect("at most RULE_SIZE_MAX").to_le_bytes();
+        let size = u32::try_from(payload.len())
+            .expect("at most RULE_SIZE_MAX")
+            .to_le_bytes();
         let crc = crc32c::crc32c_append(crc32c::crc32c(&size), &payload);
         bytes.extend_from_slice(&crc.to_le_bytes());
         bytes.extend_from_slice(&size);
         bytes.extend_from_slice(&payload);
     }
-    Error::check_limit("bytes of pending delete rules", bytes.len(), TOMBSTONES_SIZE_MAX)?;
+    Error::check_limit(
+        "bytes of pending delete rules",
+        bytes.len(),
+        TOMBSTONES_SIZE_MAX,
+    )?;
     Ok(bytes)
 }
 
@@ -219,7 +277,10 @@ fn encode_rule(rule: &Deletion) -> Vec<u8> {
     put_i64(&mut dst, rule.range.end_ms);
     put_u64(&mut dst, rule.matchers.len() as u64);
     for matcher in &rule.matchers {
-        let op = OPS.iter().position(|op| *op == matcher.op()).expect("all operators are in the table");
+        let op = OPS
+            .iter()
+            .position(|op| *op == matcher.op())
+            .expect("all operators are in the table");
         put_u64(&mut dst, op as u64);
         put_sized(&mut dst, matcher.name().as_bytes());
         put_sized(&mut dst, matcher.value().as_bytes());
@@ -228,7 +289,12 @@ fn encode_rule(rule: &Deletion) -> Vec<u8> {
 }
 
 /// The operators by their number in the file.
-const OPS: [MatchOp; 4] = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regexp, MatchOp::NotRegexp];
+const OPS: [MatchOp; 4] = [
+    MatchOp::Equal,
+    MatchOp::NotEqual,
+    MatchOp::Regexp,
+    MatchOp::NotRegexp,
+];
 
 /// The reason why a file is rejected.
 #[derive(Debug)]
@@ -246,11 +312,20 @@ impl Bad {
         let path = path.to_owned();
         match self {
             Self::Damaged { offset, reason } => {
-                let hint = "restore the file, or move it away, which makes deleted samples reappear";
+                let hint =
+                    "restore the file, or move it away, which makes deleted samples reappear";
                 let reason = format!("{reason}; {hint}");
-                Error::Corrupt { path, offset: offset as u64, reason }
+                Error::Corrupt {
+                    path,
+                    offset: offset as u64,
+                    reason,
+                }
             }
-            Self::Version(found) => Error::Version { path, found: found.into(), supported: VERSION.into() },
+            Self::Version(found) => Error::Version {
+                path,
+                found: found.into(),
+                supported: VERSION.into(),
+            },
         }
     }
 }
@@ -262,12 +337,20 @@ fn decode(bytes: &[u8]) -> Result<(u64, Vec<Deletion>), Bad> {
     let mut offset = HEADER_SIZE;
     for _ in 0..n_rules {
         let mut src = &bytes[offset..];
-        let payload = take_payload(&mut src).ok_or(Bad::at(offset, "the checksum of a delete rule is wrong"))?;
+        let payload = take_payload(&mut src)
+            .ok_or(Bad::at(offset, "the checksum of a delete rule is wrong"))?;
         let rule = decode_rule(payload).ok_or(Bad::at(offset, "a delete rule does not decode"))?;
         if rule.flush > NUMBER_MAX {
-            return Err(Bad::at(offset, "the flush of a delete rule exceeds the maximum"));
+            return Err(Bad::at(
+                offset,
+                "the flush of a delete rule exceeds the maximum",
+            ));
         }
-        if rule.number > last_number || rules.last().is_some_and(|before| before.number >= rule.number) {
+        if rule.number > last_number
+            || rules
+                .last()
+                .is_some_and(|before| before.number >= rule.number)
+        {
             return Err(Bad::at(offset, "the ids of delete rules do not ascend"));
         }
         rules.push(rule);
@@ -281,7 +364,9 @@ fn decode(bytes: &[u8]) -> Result<(u64, Vec<Deletion>), Bad> {
 
 /// Returns the id of the newest rule, and the number of rules, at most [`RULES_MAX`].
 fn decode_header(bytes: &[u8]) -> Result<(u64, usize), Bad> {
-    let header = bytes.get(..HEADER_SIZE).ok_or(Bad::at(bytes.len(), "the file ends inside its header"))?;
+    let header = bytes
+        .get(..HEADER_SIZE)
+        .ok_or(Bad::at(bytes.len(), "the file ends inside its header"))?;
     let u32_at = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     if header[..VERSION_OFFSET] != MAGIC {
         return Err(Bad::at(0, "the file is not a file of delete rules"));
@@ -293,16 +378,27 @@ fn decode_header(bytes: &[u8]) -> Result<(u64, usize), Bad> {
         return Err(Bad::Version(header[VERSION_OFFSET]));
     }
     if header[ZERO_OFFSET..LAST_NUMBER_OFFSET] != [0; 3] {
-        return Err(Bad::at(ZERO_OFFSET, "reserved bytes of the header are not zero"));
+        return Err(Bad::at(
+            ZERO_OFFSET,
+            "reserved bytes of the header are not zero",
+        ));
     }
     let n_rules = u32_at(N_RULES_OFFSET) as usize;
     if n_rules > RULES_MAX {
-        return Err(Bad::at(N_RULES_OFFSET, "the number of delete rules exceeds the maximum"));
+        return Err(Bad::at(
+            N_RULES_OFFSET,
+            "the number of delete rules exceeds the maximum",
+        ));
     }
-    let last_number = header[LAST_NUMBER_OFFSET..N_RULES_OFFSET].try_into().expect("eight bytes");
+    let last_number = header[LAST_NUMBER_OFFSET..N_RULES_OFFSET]
+        .try_into()
+        .expect("eight bytes");
     let last_number = u64::from_le_bytes(last_number);
     if last_number > NUMBER_MAX {
-        return Err(Bad::at(LAST_NUMBER_OFFSET, "the id of the newest delete rule exceeds the maximum"));
+        return Err(Bad::at(
+            LAST_NUMBER_OFFSET,
+            "the id of the newest delete rule exceeds the maximum",
+        ));
     }
     Ok((last_number, n_rules))
 }
@@ -321,14 +417,25 @@ fn take_payload<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 fn decode_rule(mut src: &[u8]) -> Option<Deletion> {
     let (number, flush) = (take_u64(&mut src)?, take_u64(&mut src)?);
-    let range = TimeRange { start_ms: take_i64(&mut src)?, end_ms: take_i64(&mut src)? };
+    let range = TimeRange {
+        start_ms: take_i64(&mut src)?,
+        end_ms: take_i64(&mut src)?,
+    };
     let mut matchers = Vec::new();
     for _ in 0..take_u64(&mut src)? {
         let op = *OPS.get(take_int::<usize>(&mut src)?)?;
-        let (name, value) = (str::from_utf8(take_sized(&mut src)?).ok()?, str::from_utf8(take_sized(&mut src)?).ok()?);
+        let (name, value) = (
+            str::from_utf8(take_sized(&mut src)?).ok()?,
+            str::from_utf8(take_sized(&mut src)?).ok()?,
+        );
         matchers.push(Matcher::new(op, name, value).ok()?);
     }
-    src.is_empty().then_some(Deletion { number, matchers, range, flush })
+    src.is_empty().then_some(Deletion {
+        number,
+        matchers,
+        range,
+        flush,
+    })
 }
 
 #[cfg(test)]

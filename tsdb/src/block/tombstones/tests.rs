@@ -20,9 +20,24 @@ fn numbers<'a>(rules: impl IntoIterator<Item = &'a Deletion>) -> Vec<u64> {
 
 fn block(last_flush: u64, start_ms: i64, end_ms: i64, deletions: u64) -> BlockMeta {
     let range = range(start_ms, end_ms);
-    let origin =
-        BlockOrigin { id: BlockId(1), window: range, level: 0, flushes: (0, last_flush), sources: vec![], deletions };
-    BlockMeta { origin, range, n_series: 1, n_samples: 1, size: 1, values_size: 0, timestamps_size: 0, index_size: 0 }
+    let origin = BlockOrigin {
+        id: BlockId(1),
+        window: range,
+        level: 0,
+        flushes: (0, last_flush),
+        sources: vec![],
+        deletions,
+    };
+    BlockMeta {
+        origin,
+        range,
+        n_series: 1,
+        n_samples: 1,
+        size: 1,
+        values_size: 0,
+        timestamps_size: 0,
+        index_size: 0,
+    }
 }
 
 /// Three rules, and the bytes of their file.
@@ -30,29 +45,65 @@ fn three_rules() -> (MemFs, Vec<u8>) {
     let fs = MemFs::new();
     let mut tombstones = open(&fs).unwrap();
     let regexp = Matcher::new(MatchOp::Regexp, "job", "a|b.*").unwrap();
-    tombstones.add(vec![Matcher::equal("__name__", "up"), regexp], range(10, 20), 3).unwrap();
+    tombstones
+        .add(
+            vec![Matcher::equal("__name__", "up"), regexp],
+            range(10, 20),
+            3,
+        )
+        .unwrap();
     tombstones.add(vec![], TimeRange::ALL, 1).unwrap();
-    tombstones.add(vec![Matcher::equal("x", "ä")], range(15, 30), 5).unwrap();
+    tombstones
+        .add(vec![Matcher::equal("x", "ä")], range(15, 30), 5)
+        .unwrap();
     let bytes = fs.read(Path::new("/tombstones"), 1 << 20).unwrap();
     (fs, bytes)
 }
 
 #[test]
 fn the_example_of_the_page_is_correct() {
-    let matchers = vec![Matcher::equal("job", "a"), Matcher::new(MatchOp::NotRegexp, "x", "1|2").unwrap()];
-    let rule = Deletion { number: 2, matchers, range: range(-5, 1_000), flush: 9 };
+    let matchers = vec![
+        Matcher::equal("job", "a"),
+        Matcher::new(MatchOp::NotRegexp, "x", "1|2").unwrap(),
+    ];
+    let rule = Deletion {
+        number: 2,
+        matchers,
+        range: range(-5, 1_000),
+        flush: 9,
+    };
     let bytes = encode(3, std::slice::from_ref(&rule)).unwrap();
-    varve_fs::testing::assert_shown(include_str!("../../../../docs/format/tombstones.md"), &bytes);
+    varve_fs::testing::assert_shown(
+        include_str!("../../../../docs/format/tombstones.md"),
+        &bytes,
+    );
     assert_eq!(decode(&bytes).unwrap(), (3, vec![rule]));
 }
 
 #[test]
 fn ids_without_a_successor_are_rejected() {
-    let rule = |flush| Deletion { number: 1, matchers: vec![], range: TimeRange::ALL, flush };
+    let rule = |flush| Deletion {
+        number: 1,
+        matchers: vec![],
+        range: TimeRange::ALL,
+        flush,
+    };
     let decoded = |last, flush| decode(&encode(last, &[rule(flush)]).unwrap());
     assert!(decoded(NUMBER_MAX, NUMBER_MAX).is_ok());
-    assert!(matches!(decoded(NUMBER_MAX + 1, 1), Err(Bad::Damaged { offset: LAST_NUMBER_OFFSET, .. })));
-    assert!(matches!(decoded(1, u64::MAX), Err(Bad::Damaged { offset: HEADER_SIZE, .. })));
+    assert!(matches!(
+        decoded(NUMBER_MAX + 1, 1),
+        Err(Bad::Damaged {
+            offset: LAST_NUMBER_OFFSET,
+            ..
+        })
+    ));
+    assert!(matches!(
+        decoded(1, u64::MAX),
+        Err(Bad::Damaged {
+            offset: HEADER_SIZE,
+            ..
+        })
+    ));
 }
 
 #[test]
@@ -92,7 +143,13 @@ fn unneeded_rules_are_dropped_and_their_ids_are_not_reused() {
 fn a_rule_replaces_older_ones_that_it_covers() {
     let mut tombstones = open(&MemFs::new()).unwrap();
     let mut add = |name: &str, start_ms, end_ms, flush| {
-        tombstones.add(vec![Matcher::equal("x", name)], range(start_ms, end_ms), flush).unwrap();
+        tombstones
+            .add(
+                vec![Matcher::equal("x", name)],
+                range(start_ms, end_ms),
+                flush,
+            )
+            .unwrap();
         numbers(tombstones.rules())
     };
     assert_eq!(add("a", 10, 20, 5), [1]);
@@ -107,16 +164,37 @@ fn the_number_and_the_size_of_rules_are_limited() {
     let fs = MemFs::new();
     let mut tombstones = open(&fs).unwrap();
     let large = "x".repeat(RULE_SIZE_MAX);
-    let error = tombstones.add(vec![Matcher::equal("x", &large)], TimeRange::ALL, 1).unwrap_err();
-    assert!(matches!(error, Error::Limit { what: "bytes of a delete rule", .. }), "{error}");
+    let error = tombstones
+        .add(vec![Matcher::equal("x", &large)], TimeRange::ALL, 1)
+        .unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Limit {
+                what: "bytes of a delete rule",
+                ..
+            }
+        ),
+        "{error}"
+    );
     tombstones.rules = (1..=RULES_MAX as u64)
-        .map(|number| Deletion { number, matchers: vec![], range: range(number as i64, 0), flush: 1 })
+        .map(|number| Deletion {
+            number,
+            matchers: vec![],
+            range: range(number as i64, 0),
+            flush: 1,
+        })
         .collect();
     tombstones.last_number = RULES_MAX as u64;
-    let error = tombstones.add(vec![Matcher::equal("x", "")], TimeRange::ALL, 1).unwrap_err();
+    let error = tombstones
+        .add(vec![Matcher::equal("x", "")], TimeRange::ALL, 1)
+        .unwrap_err();
     assert!(matches!(error, Error::Limit { limit: 4096, .. }), "{error}");
     assert_eq!(tombstones.rules().len(), RULES_MAX);
-    assert!(fs.list(Path::new("/")).unwrap().is_empty(), "nothing was written");
+    assert!(
+        fs.list(Path::new("/")).unwrap().is_empty(),
+        "nothing was written"
+    );
 }
 
 #[test]
@@ -129,11 +207,17 @@ fn every_flipped_bit_and_every_truncation_is_rejected_with_its_position() {
         bad[bit / 8] ^= 1 << (bit % 8);
         set(&bad);
         let error = open(&fs).unwrap_err();
-        assert!(matches!(&error, Error::Corrupt { offset, .. } if *offset <= bit as u64 / 8), "bit {bit}: {error}");
+        assert!(
+            matches!(&error, Error::Corrupt { offset, .. } if *offset <= bit as u64 / 8),
+            "bit {bit}: {error}"
+        );
     }
     for size in 0..good.len() {
         set(&good[..size]);
-        assert!(matches!(open(&fs), Err(Error::Corrupt { .. })), "truncated to {size}");
+        assert!(
+            matches!(open(&fs), Err(Error::Corrupt { .. })),
+            "truncated to {size}"
+        );
     }
     set(&[&good[..], &[0]].concat());
     assert!(matches!(open(&fs), Err(Error::Corrupt { offset, .. }) if offset == good.len() as u64));
@@ -155,29 +239,65 @@ fn newer_versions_and_invalid_files_are_rejected_and_left_alone() {
         assert_eq!(fs.read(path, 1 << 20).unwrap(), bytes);
         error
     };
-    assert!(matches!(check(VERSION_OFFSET, 9), Error::Version { found: 9, supported: 1, .. }));
-    assert!(matches!(check(ZERO_OFFSET, 1), Error::Corrupt { offset: 5, .. }));
-    assert!(matches!(check(LAST_NUMBER_OFFSET, 2), Error::Corrupt { .. }), "a rule above the newest id");
-    assert!(matches!(check(N_RULES_OFFSET, 2), Error::Corrupt { .. }), "fewer rules than there are");
-    assert!(matches!(check(N_RULES_OFFSET + 3, 1), Error::Corrupt { offset: 16, .. }), "too many rules");
+    assert!(matches!(
+        check(VERSION_OFFSET, 9),
+        Error::Version {
+            found: 9,
+            supported: 1,
+            ..
+        }
+    ));
+    assert!(matches!(
+        check(ZERO_OFFSET, 1),
+        Error::Corrupt { offset: 5, .. }
+    ));
+    assert!(
+        matches!(check(LAST_NUMBER_OFFSET, 2), Error::Corrupt { .. }),
+        "a rule above the newest id"
+    );
+    assert!(
+        matches!(check(N_RULES_OFFSET, 2), Error::Corrupt { .. }),
+        "fewer rules than there are"
+    );
+    assert!(
+        matches!(
+            check(N_RULES_OFFSET + 3, 1),
+            Error::Corrupt { offset: 16, .. }
+        ),
+        "too many rules"
+    );
 }
 
 /// Acknowledged rules exist after a power cut. A rejected rule exists entirely or not at all.
 #[test]
 fn no_rule_is_lost_at_any_failing_operation() {
-    for fault in [Fault::Fails(ErrorKind::StorageFull), Fault::Cut, Fault::Dies] {
+    for fault in [
+        Fault::Fails(ErrorKind::StorageFull),
+        Fault::Cut,
+        Fault::Dies,
+    ] {
         for at in 0.. {
             let fs = MemFs::new();
             let mut tombstones = open(&fs).unwrap();
             tombstones.add(vec![], range(1, 1), 1).unwrap();
             fs.fail_at(fs.n_operations() + at, fault);
-            let acknowledged: Vec<u64> =
-                (2..5).filter_map(|i| tombstones.add(vec![], range(i, i), 1).ok()).chain([1]).collect();
-            for cut in (0..20).map(PowerCut::Seeded).chain([PowerCut::LosesAll, PowerCut::KeepsAll]) {
-                let mut reopened = open(&fs.crash(cut)).unwrap_or_else(|e| panic!("{:?}, {cut:?}: {e}", fs.failed()));
+            let acknowledged: Vec<u64> = (2..5)
+                .filter_map(|i| tombstones.add(vec![], range(i, i), 1).ok())
+                .chain([1])
+                .collect();
+            for cut in (0..20)
+                .map(PowerCut::Seeded)
+                .chain([PowerCut::LosesAll, PowerCut::KeepsAll])
+            {
+                let mut reopened = open(&fs.crash(cut))
+                    .unwrap_or_else(|e| panic!("{:?}, {cut:?}: {e}", fs.failed()));
                 let found = numbers(reopened.rules());
                 let all_there = acknowledged.iter().all(|number| found.contains(number));
-                assert!(all_there, "{:?}, {cut:?}: {found:?} of {acknowledged:?}", fs.failed());
+                assert!(
+                    all_there,
+                    "{:?}, {cut:?}: {found:?} of {acknowledged:?}",
+                    fs.failed()
+                );
                 let next = reopened.add(vec![], range(9, 9), 1).unwrap();
                 assert!(!found.contains(&next) && !acknowledged.contains(&next));
             }
@@ -191,14 +311,18 @@ fn no_rule_is_lost_at_any_failing_operation() {
 fn rule() -> impl Strategy<Value = Deletion> {
     let value = prop_oneof!["[a-z|.*]{0,5}", "\\PC{0,20}"];
     let matcher = (0..4_usize, "\\PC{0,10}", value)
-        .prop_filter_map("is a regular expression", |(op, name, value)| Matcher::new(OPS[op], &name, &value).ok());
+        .prop_filter_map("is a regular expression", |(op, name, value)| {
+            Matcher::new(OPS[op], &name, &value).ok()
+        });
     let matchers = proptest::collection::vec(matcher, 0..4);
     let ranges = any::<(i64, i64)>().prop_map(|(start_ms, end_ms)| range(start_ms, end_ms));
-    (matchers, ranges, 0..=NUMBER_MAX, 1..1000_u64).prop_map(|(matchers, range, flush, number)| Deletion {
-        number,
-        matchers,
-        range,
-        flush,
+    (matchers, ranges, 0..=NUMBER_MAX, 1..1000_u64).prop_map(|(matchers, range, flush, number)| {
+        Deletion {
+            number,
+            matchers,
+            range,
+            flush,
+        }
     })
 }
 

@@ -1,4 +1,5 @@
-//! Histogram layouts: the fields that consecutive histograms share, stored once in heads, the WAL and blocks.
+//! Histogram layouts: the fields that consecutive histograms share, stored once in heads, the WAL
+//! and blocks.
 //!
 //! ```text
 //! byte     bit 0: the counts are floats; other bits are zero
@@ -67,12 +68,20 @@ impl Layout {
 
     /// Returns [`Histogram::n_cells`] of a histogram with this layout.
     pub(crate) fn n_cells(&self) -> usize {
-        4 + self.n_buckets() + self.positive_spans.len() + self.negative_spans.len() + self.custom_bounds.len()
+        4 + self.n_buckets()
+            + self.positive_spans.len()
+            + self.negative_spans.len()
+            + self.custom_bounds.len()
     }
 
-    /// Creates a histogram of this layout with an unknown reset hint. The counts must fit the layout.
+    /// Creates a histogram of this layout with an unknown reset hint. The counts must fit the
+    /// layout.
     pub(crate) fn histogram(&self, sum: f64, counts: HistogramCounts) -> Histogram {
-        debug_assert_eq!(shape(&counts), (self.is_float, (self.n_positive, self.n_negative)), "counts of this layout");
+        debug_assert_eq!(
+            shape(&counts),
+            (self.is_float, (self.n_positive, self.n_negative)),
+            "counts of this layout"
+        );
         Histogram {
             reset_hint: ResetHint::Unknown,
             schema: self.schema,
@@ -102,18 +111,24 @@ impl Layout {
         put_spans(dst, &self.negative_spans);
         put_u64(dst, self.n_negative as u64);
         put_u64(dst, self.custom_bounds.len() as u64);
-        self.custom_bounds.iter().for_each(|&bound| put_number(dst, bound));
+        self.custom_bounds
+            .iter()
+            .for_each(|&bound| put_number(dst, bound));
     }
 
     /// Decodes a layout from the front of `src`. Returns `None` if it is damaged.
     pub(crate) fn decode(src: &mut &[u8]) -> Option<Self> {
-        let &[flags, schema] = take_bytes(src, 2)? else { return None };
+        let &[flags, schema] = take_bytes(src, 2)? else {
+            return None;
+        };
         if flags & !FLOAT != 0 {
             return None;
         }
         let zero_threshold = take_number(src)?;
-        let (positive_spans, n_positive) = (take_spans(src)?, take_len(src, HISTOGRAM_BUCKETS_MAX)?);
-        let (negative_spans, n_negative) = (take_spans(src)?, take_len(src, HISTOGRAM_BUCKETS_MAX)?);
+        let (positive_spans, n_positive) =
+            (take_spans(src)?, take_len(src, HISTOGRAM_BUCKETS_MAX)?);
+        let (negative_spans, n_negative) =
+            (take_spans(src)?, take_len(src, HISTOGRAM_BUCKETS_MAX)?);
         if n_positive + n_negative > HISTOGRAM_BUCKETS_MAX {
             return None;
         }
@@ -135,7 +150,10 @@ impl Layout {
 
 /// Returns `true` if the counts are floats, and the numbers of positive and negative buckets.
 fn shape(counts: &HistogramCounts) -> (bool, (usize, usize)) {
-    (matches!(counts, HistogramCounts::Float { .. }), counts.n_buckets())
+    (
+        matches!(counts, HistogramCounts::Float { .. }),
+        counts.n_buckets(),
+    )
 }
 
 fn put_spans(dst: &mut Vec<u8>, spans: &[BucketSpan]) {
@@ -149,7 +167,12 @@ fn put_spans(dst: &mut Vec<u8>, spans: &[BucketSpan]) {
 fn take_spans(src: &mut &[u8]) -> Option<Vec<BucketSpan>> {
     // A span takes at least two bytes: the input bounds the reserved memory.
     let n_spans = take_len(src, (src.len() / 2).min(HISTOGRAM_BUCKETS_MAX))?;
-    take_n(n_spans, || Some(BucketSpan { offset: take_i64(src)?.try_into().ok()?, length: take_int(src)? }))
+    take_n(n_spans, || {
+        Some(BucketSpan {
+            offset: take_i64(src)?.try_into().ok()?,
+            length: take_int(src)?,
+        })
+    })
 }
 
 fn take_len(src: &mut &[u8], max: usize) -> Option<usize> {

@@ -7,12 +7,15 @@
 //!          differences from the bucket before, from 0 at its start (zigzag, wrapping)
 //! floats   the same fields as numbers, without differences
 //! ```
-//! A *number* is a double. If it is an integer of at most 2^53 in magnitude and not -0, it is an even varint: twice the
-//! zigzag of the integer. Otherwise it is the varint 1, followed by eight bytes.
+//! A *number* is a double. If it is an integer of at most 2^53 in magnitude and not -0, it is an
+//! even varint: twice the zigzag of the integer. Otherwise it is the varint 1, followed by eight
+//! bytes.
 
 mod layout;
 
-use varve_codec::varint::{put_i64, put_u64, take_byte, take_bytes, take_i64, take_u64, unzigzag, zigzag};
+use varve_codec::varint::{
+    put_i64, put_u64, take_byte, take_bytes, take_i64, take_u64, unzigzag, zigzag,
+};
 
 pub(crate) use layout::Layout;
 
@@ -28,14 +31,28 @@ pub(crate) fn encode_counts(histogram: &Histogram, dst: &mut Vec<u8>) {
     dst.push(histogram.reset_hint.code());
     put_number(dst, histogram.sum);
     match &histogram.counts {
-        HistogramCounts::Integer { count, zero_count, positive, negative } => {
+        HistogramCounts::Integer {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => {
             put_u64(dst, *count);
             put_u64(dst, *zero_count);
             put_steps(dst, positive);
             put_steps(dst, negative);
         }
-        HistogramCounts::Float { count, zero_count, positive, negative } => {
-            for &value in [count, zero_count].into_iter().chain(positive).chain(negative) {
+        HistogramCounts::Float {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => {
+            for &value in [count, zero_count]
+                .into_iter()
+                .chain(positive)
+                .chain(negative)
+            {
                 put_number(dst, value);
             }
         }
@@ -65,12 +82,16 @@ pub(crate) fn decode_counts(layout: &Layout, src: &mut &[u8]) -> Option<Histogra
             negative: take_steps(src, layout.n_negative)?,
         }
     };
-    Some(Histogram { reset_hint, ..layout.histogram(sum, counts) })
+    Some(Histogram {
+        reset_hint,
+        ..layout.histogram(sum, counts)
+    })
 }
 
 /// Appends a number.
 pub(super) fn put_number(dst: &mut Vec<u8>, value: f64) {
-    // The conversion of a double outside the range of i64 saturates: it does not convert back, or exceeds the maximum.
+    // The conversion of a double outside the range of i64 saturates: it does not convert back, or
+    // exceeds the maximum.
     let integer = value as i64;
     if (integer as f64).to_bits() == value.to_bits() && integer.unsigned_abs() <= INTEGER_MAX {
         put_u64(dst, zigzag(integer) << 1);

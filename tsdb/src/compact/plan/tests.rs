@@ -8,13 +8,23 @@ use super::*;
 use crate::block::superseded;
 
 const HOUR_MS: i64 = 3_600_000;
-const HORIZON: Horizon =
-    Horizon { newest_ms: 0, out_of_order_window_ms: HOUR_MS / 2, in_order_max_age_ms: 3 * HOUR_MS };
+const HORIZON: Horizon = Horizon {
+    newest_ms: 0,
+    out_of_order_window_ms: HOUR_MS / 2,
+    in_order_max_age_ms: 3 * HOUR_MS,
+};
 
 /// A block with one byte per sample.
 fn block(id: u64, window: TimeRange, level: u8, flushes: (u64, u64), size: u64) -> BlockMeta {
     BlockMeta {
-        origin: BlockOrigin { id: BlockId(id), window, level, flushes, sources: Vec::new(), deletions: 0 },
+        origin: BlockOrigin {
+            id: BlockId(id),
+            window,
+            level,
+            flushes,
+            sources: Vec::new(),
+            deletions: 0,
+        },
         range: window,
         n_series: 1,
         n_samples: size,
@@ -26,36 +36,65 @@ fn block(id: u64, window: TimeRange, level: u8, flushes: (u64, u64), size: u64) 
 }
 
 fn hours(start: i64, end: i64) -> TimeRange {
-    TimeRange { start_ms: start * HOUR_MS, end_ms: end * HOUR_MS - 1 }
+    TimeRange {
+        start_ms: start * HOUR_MS,
+        end_ms: end * HOUR_MS - 1,
+    }
 }
 
-/// Creates blocks of `(first hour, last hour, level, first flush, last flush, size)`, numbered from 1, and asserts
-/// which ones are merged when the newest sample is of this hour, and into which hours and level.
+/// Creates blocks of `(first hour, last hour, level, first flush, last flush, size)`, numbered from
+/// 1, and asserts which ones are merged when the newest sample is of this hour, and into which
+/// hours and level.
 #[track_caller]
-fn check(blocks: &[(i64, i64, u8, u64, u64, u64)], newest_hour: f64, expected: Option<(&[u64], i64, i64, u8)>) {
+fn check(
+    blocks: &[(i64, i64, u8, u64, u64, u64)],
+    newest_hour: f64,
+    expected: Option<(&[u64], i64, i64, u8)>,
+) {
     let blocks: Vec<_> = blocks
         .iter()
         .zip(1..)
-        .map(|(&(start, end, level, first, last, size), id)| block(id, hours(start, end), level, (first, last), size))
+        .map(|(&(start, end, level, first, last, size), id)| {
+            block(id, hours(start, end), level, (first, last), size)
+        })
         .collect();
-    let horizon = Horizon { newest_ms: (newest_hour * HOUR_MS as f64) as i64, ..HORIZON };
+    let horizon = Horizon {
+        newest_ms: (newest_hour * HOUR_MS as f64) as i64,
+        ..HORIZON
+    };
     let planned = plan(&blocks, horizon);
-    let found =
-        planned.map(|merge| (merge.sources.iter().map(|id| id.0).collect::<Vec<_>>(), merge.window, merge.level));
-    let expected = expected.map(|(sources, start, end, level)| (sources.to_vec(), hours(start, end), level));
+    let found = planned.map(|merge| {
+        (
+            merge.sources.iter().map(|id| id.0).collect::<Vec<_>>(),
+            merge.window,
+            merge.level,
+        )
+    });
+    let expected =
+        expected.map(|(sources, start, end, level)| (sources.to_vec(), hours(start, end), level));
     assert_eq!(found, expected);
 }
 
 #[test]
 fn an_open_window_is_merged_when_it_has_many_parts_of_one_level() {
-    let parts = |n: u64| (1..=n).map(|flush| (0, 2, 0, flush, flush, 10)).collect::<Vec<_>>();
+    let parts = |n: u64| {
+        (1..=n)
+            .map(|flush| (0, 2, 0, flush, flush, 10))
+            .collect::<Vec<_>>()
+    };
     check(&parts(7), 1.0, None);
     check(&parts(8), 1.0, Some((&[1, 2, 3, 4, 5, 6, 7, 8], 0, 2, 1)));
-    let mut higher: Vec<_> = (0..7).map(|i| (0, 2, 1, i * 8 + 1, i * 8 + 8, 80)).collect();
+    let mut higher: Vec<_> = (0..7)
+        .map(|i| (0, 2, 1, i * 8 + 1, i * 8 + 8, 80))
+        .collect();
     higher.extend((57..64).map(|flush| (0, 2, 0, flush, flush, 10)));
     check(&higher, 1.0, None);
     higher[7].2 = 1;
-    check(&higher, 1.0, Some((&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], 0, 2, 2)));
+    check(
+        &higher,
+        1.0,
+        Some((&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14], 0, 2, 2)),
+    );
 }
 
 #[test]
@@ -73,43 +112,99 @@ fn a_closed_window_is_merged_unless_that_rewrites_too_much() {
 
 #[test]
 fn a_settled_day_is_merged_at_once_and_later_parts_are_added() {
-    let windows: Vec<_> = (0..12).map(|i| (2 * i, 2 * i + 2, 1, i as u64, i as u64 + 1, 100)).collect();
+    let windows: Vec<_> = (0..12)
+        .map(|i| (2 * i, 2 * i + 2, 1, i as u64, i as u64 + 1, 100))
+        .collect();
     check(&windows, 26.9, None);
     let all: Vec<u64> = (1..=12).collect();
     check(&windows, 27.1, Some((&all, 0, 24, 2)));
-    check(&[(0, 24, 2, 0, 12, 1200), (4, 6, 0, 40, 40, 1)], 100.0, Some((&[1, 2], 0, 24, 3)));
-    check(&[(0, 24, 2, 0, 12, 1200), (24, 26, 1, 40, 40, 1)], 100.0, None);
+    check(
+        &[(0, 24, 2, 0, 12, 1200), (4, 6, 0, 40, 40, 1)],
+        100.0,
+        Some((&[1, 2], 0, 24, 3)),
+    );
+    check(
+        &[(0, 24, 2, 0, 12, 1200), (24, 26, 1, 40, 40, 1)],
+        100.0,
+        None,
+    );
     check(&[(-2, 0, 1, 1, 1, 9), (0, 2, 1, 2, 2, 9)], 100.0, None);
-    check(&[(-4, -2, 1, 1, 1, 9), (-2, 0, 1, 2, 2, 9)], 100.0, Some((&[1, 2], -24, 0, 2)));
+    check(
+        &[(-4, -2, 1, 1, 1, 9), (-2, 0, 1, 2, 2, 9)],
+        100.0,
+        Some((&[1, 2], -24, 0, 2)),
+    );
 }
 
 #[test]
 fn blocks_across_days_are_not_merged_and_merges_do_not_pass_over_them() {
     check(&[(20, 30, 0, 1, 1, 9)], 100.0, None);
-    // The second of three flushes crosses the day; parts before it must not be merged with parts after it.
-    check(&[(20, 22, 1, 1, 1, 9), (20, 30, 0, 2, 2, 9), (20, 22, 1, 3, 3, 9)], 100.0, None);
-    check(&[(20, 22, 1, 1, 1, 9), (23, 30, 0, 2, 2, 9), (20, 22, 1, 3, 3, 9)], 100.0, Some((&[1, 3], 20, 22, 2)));
-    check(&[(20, 22, 1, 1, 1, 9), (20, 30, 0, 3, 3, 9), (20, 22, 1, 2, 2, 9)], 100.0, Some((&[1, 3], 20, 22, 2)));
-    check(&[(0, 6, 0, 1, 1, 9), (6, 8, 0, 2, 2, 9)], 100.0, Some((&[1, 2], 0, 24, 1)));
+    // The second of three flushes crosses the day; parts before it must not be merged with parts
+    // after it.
+    check(
+        &[
+            (20, 22, 1, 1, 1, 9),
+            (20, 30, 0, 2, 2, 9),
+            (20, 22, 1, 3, 3, 9),
+        ],
+        100.0,
+        None,
+    );
+    check(
+        &[
+            (20, 22, 1, 1, 1, 9),
+            (23, 30, 0, 2, 2, 9),
+            (20, 22, 1, 3, 3, 9),
+        ],
+        100.0,
+        Some((&[1, 3], 20, 22, 2)),
+    );
+    check(
+        &[
+            (20, 22, 1, 1, 1, 9),
+            (20, 30, 0, 3, 3, 9),
+            (20, 22, 1, 2, 2, 9),
+        ],
+        100.0,
+        Some((&[1, 3], 20, 22, 2)),
+    );
+    check(
+        &[(0, 6, 0, 1, 1, 9), (6, 8, 0, 2, 2, 9)],
+        100.0,
+        Some((&[1, 2], 0, 24, 1)),
+    );
 }
 
 #[test]
 fn a_merge_is_bounded_and_takes_the_smallest_neighbors() {
-    let mut parts: Vec<_> = (1..=100).map(|flush| (0, 2, 0, flush, flush, 1000 - flush)).collect();
+    let mut parts: Vec<_> = (1..=100)
+        .map(|flush| (0, 2, 0, flush, flush, 1000 - flush))
+        .collect();
     let smallest: Vec<u64> = (37..=100).collect();
     check(&parts, 100.0, Some((&smallest[32..], 0, 2, 1)));
     parts.truncate(64);
-    check(&parts, 100.0, Some((&(1..=64).collect::<Vec<_>>(), 0, 2, 1)));
+    check(
+        &parts,
+        100.0,
+        Some((&(1..=64).collect::<Vec<_>>(), 0, 2, 1)),
+    );
 }
 
 #[test]
 fn merging_fully_does_not_wait() {
-    let blocks =
-        [block(1, hours(0, 2), 0, (1, 1), 1), block(2, hours(2, 4), 0, (1, 1), 1), block(3, hours(2, 4), 0, (2, 2), 1)];
+    let blocks = [
+        block(1, hours(0, 2), 0, (1, 1), 1),
+        block(2, hours(2, 4), 0, (1, 1), 1),
+        block(3, hours(2, 4), 0, (2, 2), 1),
+    ];
     let merge = full(&blocks).unwrap();
     assert_eq!(
         (merge.sources, merge.window, merge.flushes),
-        (vec![BlockId(1), BlockId(2), BlockId(3)], hours(0, 24), (1, 2))
+        (
+            vec![BlockId(1), BlockId(2), BlockId(3)],
+            hours(0, 24),
+            (1, 2)
+        )
     );
     assert_eq!(full(&[block(4, hours(0, 24), 1, (1, 2), 3)]), None);
     assert_eq!(plan(&[block(4, hours(0, 24), 1, (1, 2), 3)], HORIZON), None);
@@ -122,14 +217,29 @@ fn sources_of_sources_are_superseded_and_no_two_blocks_replace_each_other() {
         block.origin.sources = sources.iter().copied().map(BlockId).collect();
         block
     };
-    let blocks = [with_sources(1, &[]), with_sources(3, &[1, 2]), with_sources(4, &[]), with_sources(5, &[3, 4])];
-    assert!(superseded(blocks.iter()).into_iter().eq([1, 3, 4].map(BlockId)));
-    assert_eq!(Merge::of(vec![&blocks[1], &blocks[2]]).replaces, [1, 2, 3, 4].map(BlockId));
+    let blocks = [
+        with_sources(1, &[]),
+        with_sources(3, &[1, 2]),
+        with_sources(4, &[]),
+        with_sources(5, &[3, 4]),
+    ];
+    assert!(
+        superseded(blocks.iter())
+            .into_iter()
+            .eq([1, 3, 4].map(BlockId))
+    );
+    assert_eq!(
+        Merge::of(vec![&blocks[1], &blocks[2]]).replaces,
+        [1, 2, 3, 4].map(BlockId)
+    );
     let corrupt = [with_sources(1, &[2]), with_sources(2, &[1, 2])];
     assert!(superseded(corrupt.iter()).into_iter().eq([BlockId(1)]));
     let many = with_sources(9000, &(1..9000).collect::<Vec<_>>());
     let replaces = Merge::of(vec![&blocks[0], &many]).replaces;
-    assert_eq!((replaces.len(), replaces[0], replaces.last()), (SOURCES_LISTED_MAX, BlockId(1), Some(&BlockId(9000))));
+    assert_eq!(
+        (replaces.len(), replaces[0], replaces.last()),
+        (SOURCES_LISTED_MAX, BlockId(1), Some(&BlockId(9000)))
+    );
 }
 
 #[test]
@@ -165,7 +275,10 @@ impl Store {
         for &time in times {
             self.truth.entry(time).or_insert(flush);
             self.newest_ms = self.newest_ms.max(time);
-            parts.entry(window.unwrap_or(window_of(time)).start_ms).or_default().push(time);
+            parts
+                .entry(window.unwrap_or(window_of(time)).start_ms)
+                .or_default()
+                .push(time);
         }
         for (start_ms, times) in parts {
             let origin = BlockOrigin {
@@ -176,7 +289,10 @@ impl Store {
                 sources: Vec::new(),
                 deletions: 0,
             };
-            self.push(origin, times.into_iter().map(|time| (time, flush)).collect());
+            self.push(
+                origin,
+                times.into_iter().map(|time| (time, flush)).collect(),
+            );
         }
     }
 
@@ -184,11 +300,20 @@ impl Store {
         self.next_id += 1;
         origin.id = BlockId(self.next_id);
         let size = samples.len() as u64;
-        let range =
-            TimeRange { start_ms: *samples.first_key_value().unwrap().0, end_ms: *samples.last_key_value().unwrap().0 };
-        assert!(origin.window.contains(range.start_ms) && origin.window.contains(range.end_ms), "samples lie inside");
+        let range = TimeRange {
+            start_ms: *samples.first_key_value().unwrap().0,
+            end_ms: *samples.last_key_value().unwrap().0,
+        };
+        assert!(
+            origin.window.contains(range.start_ms) && origin.window.contains(range.end_ms),
+            "samples lie inside"
+        );
         self.samples.insert(origin.id, samples);
-        self.blocks.push(BlockMeta { origin, range, ..block(0, range, 0, (0, 0), size) });
+        self.blocks.push(BlockMeta {
+            origin,
+            range,
+            ..block(0, range, 0, (0, 0), size)
+        });
     }
 
     fn apply(&mut self, merge: &Merge) {
@@ -200,12 +325,17 @@ impl Store {
         );
         let mut samples = BTreeMap::new();
         for source in &merge.sources {
-            for (time, flush) in self.samples.remove(source).expect("a source is there, and named once") {
+            for (time, flush) in self
+                .samples
+                .remove(source)
+                .expect("a source is there, and named once")
+            {
                 samples.entry(time).or_insert(flush);
             }
         }
         self.push(merge.origin(BlockId(0), 0), samples);
-        self.blocks.retain(|block| !merge.sources.contains(&block.origin.id));
+        self.blocks
+            .retain(|block| !merge.sources.contains(&block.origin.id));
         assert!(superseded(self.blocks.iter()).is_empty());
     }
 
@@ -226,16 +356,29 @@ impl Store {
         for inside in spans(&self.blocks, WINDOW_MS).values_mut() {
             inside.sort_unstable_by_key(|block| precedence(block));
             for pair in inside.windows(2) {
-                assert!(pair[0].origin.flushes.1 < pair[1].origin.flushes.0, "{pair:?}");
+                assert!(
+                    pair[0].origin.flushes.1 < pair[1].origin.flushes.0,
+                    "{pair:?}"
+                );
             }
         }
     }
 
-    /// Merges until nothing is left to merge, at most `n_max` times, and returns the number of merges.
-    fn merge(&mut self, n_max: usize, next: impl Fn(&[BlockMeta], Horizon) -> Option<Merge>) -> usize {
+    /// Merges until nothing is left to merge, at most `n_max` times, and returns the number of
+    /// merges.
+    fn merge(
+        &mut self,
+        n_max: usize,
+        next: impl Fn(&[BlockMeta], Horizon) -> Option<Merge>,
+    ) -> usize {
         for n in 0..n_max {
-            let horizon = Horizon { newest_ms: self.newest_ms, ..HORIZON };
-            let Some(merge) = next(&self.blocks, horizon) else { return n };
+            let horizon = Horizon {
+                newest_ms: self.newest_ms,
+                ..HORIZON
+            };
+            let Some(merge) = next(&self.blocks, horizon) else {
+                return n;
+            };
             self.apply(&merge);
             self.check_answers();
             self.check_contiguous();
@@ -264,18 +407,29 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns the number of blocks in each settled range, except where a block reaches beyond the range.
+/// Returns the number of blocks in each settled range, except where a block reaches beyond the
+/// range.
 fn settled_blocks(store: &Store, length_ms: i64) -> Vec<usize> {
     let crossing = |span: TimeRange| {
-        let mut overlapping = store.blocks.iter().filter(|block| block.range.overlaps(span));
-        overlapping
-            .any(|block| !(span.contains(block.origin.window.start_ms) && span.contains(block.origin.window.end_ms)))
+        let mut overlapping = store
+            .blocks
+            .iter()
+            .filter(|block| block.range.overlaps(span));
+        overlapping.any(|block| {
+            !(span.contains(block.origin.window.start_ms)
+                && span.contains(block.origin.window.end_ms))
+        })
     };
-    let horizon = Horizon { newest_ms: store.newest_ms, ..HORIZON };
-    let settled = spans(&store.blocks, length_ms).into_iter().filter(|(start_ms, _)| {
-        let span = aligned(*start_ms, length_ms);
-        horizon.age(span) == Age::Settled && !crossing(span)
-    });
+    let horizon = Horizon {
+        newest_ms: store.newest_ms,
+        ..HORIZON
+    };
+    let settled = spans(&store.blocks, length_ms)
+        .into_iter()
+        .filter(|(start_ms, _)| {
+            let span = aligned(*start_ms, length_ms);
+            horizon.age(span) == Age::Settled && !crossing(span)
+        });
     settled.map(|(_, inside)| inside.len()).collect()
 }
 
@@ -316,18 +470,34 @@ proptest! {
 fn samples_are_written_few_times() {
     for (late, written_max) in [(0, 3.0), (1, 4.0), (14, 4.0), (39, 5.0)] {
         let start_ms = 19_675 * DAY_MS;
-        let mut store = Store { newest_ms: start_ms, ..Store::default() };
+        let mut store = Store {
+            newest_ms: start_ms,
+            ..Store::default()
+        };
         let (mut n_flushed, mut n_written) = (0, 0);
         for flush in 1..=3 * 48 + 7 {
             let now = start_ms + flush * 1_800_000;
             // 100 samples since the last flush, and out-of-order samples up to three hours old.
             let late_times = (0..late).map(|i| now - 3 * HOUR_MS + i * 250_001 + 1);
-            let times: Vec<_> = (0..100).map(|i| now - i * 18_000).chain(late_times).collect();
+            let times: Vec<_> = (0..100)
+                .map(|i| now - i * 18_000)
+                .chain(late_times)
+                .collect();
             store.add(&times, None);
             n_flushed += times.len();
             n_written += times.len();
-            while let Some(merge) = plan(&store.blocks, Horizon { newest_ms: store.newest_ms, ..HORIZON }) {
-                n_written += merge.sources.iter().map(|id| store.samples[id].len()).sum::<usize>();
+            while let Some(merge) = plan(
+                &store.blocks,
+                Horizon {
+                    newest_ms: store.newest_ms,
+                    ..HORIZON
+                },
+            ) {
+                n_written += merge
+                    .sources
+                    .iter()
+                    .map(|id| store.samples[id].len())
+                    .sum::<usize>();
                 store.apply(&merge);
             }
             assert!(store.blocks.len() < 60, "{} blocks", store.blocks.len());

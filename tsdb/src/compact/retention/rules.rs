@@ -1,14 +1,18 @@
-//! Retention rules: series whose samples are removed earlier than the other samples of their blocks.
+//! Retention rules: series whose samples are removed earlier than the other samples of their
+//! blocks.
 //!
-//! The first rule that matches a series sets its retention. Rules apply to whole blocks, like the general retention:
-//! the series of a rule leave a block once its newest sample is older than the time of the rule. A block is immutable,
-//! so it is searched once for the rules that concern it.
+//! The first rule that matches a series sets its retention. Rules apply to whole blocks, like the
+//! general retention: the series of a rule leave a block once its newest sample is older than the
+//! time of the rule. A block is immutable, so it is searched once for the rules that concern it.
 //!
 //! Invariants
-//! 1. A rule concerns a block if it is the first rule that matches one of the series of the block, and has a time.
-//! 2. Each rule holds blocks as the general retention does ([`Hold`]). Only blocks that the rule concerns count as too
-//!    old. So after a restart, blocks that were rewritten earlier are not held.
-//! 3. A confirmation ends when the rules have left all blocks that it was for. A later jump of the clock needs another.
+//! 1. A rule concerns a block if it is the first rule that matches one of the series of the block,
+//!    and has a time.
+//! 2. Each rule holds blocks as the general retention does ([`Hold`]). Only blocks that the rule
+//!    concerns count as too old. So after a restart, blocks that were rewritten earlier are not
+//!    held.
+//! 3. A confirmation ends when the rules have left all blocks that it was for. A later jump of the
+//!    clock needs another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +32,8 @@ const RETRY_MS: i64 = 3_600_000;
 pub struct RetentionRule {
     /// The matchers.
     pub matchers: Vec<Matcher>,
-    /// Maximum age of samples in milliseconds. `None`: the general retention, so that later rules do not apply.
+    /// Maximum age of samples in milliseconds. `None`: the general retention, so that later rules
+    /// do not apply.
     pub time_ms: Option<i64>,
 }
 
@@ -44,7 +49,8 @@ pub(crate) struct RuleProgress {
     failed_ms: BTreeMap<BlockId, i64>,
 }
 
-/// The newest samples of the blocks that a rule holds, and of the blocks whose rewrite was confirmed.
+/// The newest samples of the blocks that a rule holds, and of the blocks whose rewrite was
+/// confirmed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Waiting {
     held_ms: Option<i64>,
@@ -64,8 +70,11 @@ impl RuleProgress {
     /// Replaces the rules. Other rules begin without progress.
     pub(crate) fn set_rules(&mut self, rules: &Arc<[RetentionRule]>) {
         if self.rules != *rules {
-            *self =
-                Self { rules: Arc::clone(rules), waiting: vec![Waiting::default(); rules.len()], ..Self::default() };
+            *self = Self {
+                rules: Arc::clone(rules),
+                waiting: vec![Waiting::default(); rules.len()],
+                ..Self::default()
+            };
         }
     }
 
@@ -74,15 +83,20 @@ impl RuleProgress {
         &self.rules
     }
 
-    /// Returns the blocks that are old enough for a rule and were not searched. Forgets the blocks that are gone.
+    /// Returns the blocks that are old enough for a rule and were not searched. Forgets the blocks
+    /// that are gone.
     pub(crate) fn unsearched(&mut self, blocks: &[BlockMeta], now_ms: i64) -> Vec<BlockId> {
         let present: BTreeSet<BlockId> = blocks.iter().map(|block| block.origin.id).collect();
         self.concerned.retain(|id, _| present.contains(id));
         self.failed_ms.retain(|id, _| present.contains(id));
         let shortest_ms = self.rules.iter().filter_map(|rule| rule.time_ms).min();
         let too_old_ms = shortest_ms.map(|time_ms| now_ms.saturating_sub(time_ms));
-        let old = blocks.iter().filter(|block| is_until(block, too_old_ms)).map(|block| block.origin.id);
-        old.filter(|&id| !self.concerned.contains_key(&id) && !self.has_failed(id, now_ms)).collect()
+        let old = blocks
+            .iter()
+            .filter(|block| is_until(block, too_old_ms))
+            .map(|block| block.origin.id);
+        old.filter(|&id| !self.concerned.contains_key(&id) && !self.has_failed(id, now_ms))
+            .collect()
     }
 
     /// Records the rules that concern a block.
@@ -90,25 +104,37 @@ impl RuleProgress {
         self.concerned.insert(id, rules);
     }
 
-    /// Records that the search or the rewrite of a block failed. It is tried again after [`RETRY_MS`].
+    /// Records that the search or the rewrite of a block failed. It is tried again after
+    /// [`RETRY_MS`].
     pub(crate) fn failed(&mut self, id: BlockId, now_ms: i64) {
         self.failed_ms.insert(id, now_ms);
     }
 
     fn has_failed(&self, id: BlockId, now_ms: i64) -> bool {
-        self.failed_ms.get(&id).is_some_and(|&at_ms| (at_ms..at_ms.saturating_add(RETRY_MS)).contains(&now_ms))
+        self.failed_ms
+            .get(&id)
+            .is_some_and(|&at_ms| (at_ms..at_ms.saturating_add(RETRY_MS)).contains(&now_ms))
     }
 
-    /// Returns the oldest block to rewrite. `is_confirmed` confirms the rewrite of all blocks that are too old now.
+    /// Returns the oldest block to rewrite. `is_confirmed` confirms the rewrite of all blocks that
+    /// are too old now.
     pub(crate) fn due(&mut self, blocks: &[BlockMeta], now_ms: i64, is_confirmed: bool) -> Due {
         let (mut due, mut held) = (BTreeMap::<BlockId, Vec<usize>>::new(), BTreeSet::new());
         for (rule, waiting) in self.waiting.iter_mut().enumerate() {
-            let Some(time_ms) = self.rules[rule].time_ms else { continue };
+            let Some(time_ms) = self.rules[rule].time_ms else {
+                continue;
+            };
             let too_old_ms = Some(now_ms.saturating_sub(time_ms));
-            let concerned: BTreeSet<BlockId> =
-                self.concerned.iter().filter(|(_, rules)| rules.contains(&rule)).map(|(id, _)| *id).collect();
+            let concerned: BTreeSet<BlockId> = self
+                .concerned
+                .iter()
+                .filter(|(_, rules)| rules.contains(&rule))
+                .map(|(id, _)| *id)
+                .collect();
             waiting.update(blocks, too_old_ms, &concerned, is_confirmed);
-            let is_too_old = |block: &&BlockMeta| concerned.contains(&block.origin.id) && is_until(block, too_old_ms);
+            let is_too_old = |block: &&BlockMeta| {
+                concerned.contains(&block.origin.id) && is_until(block, too_old_ms)
+            };
             for block in blocks.iter().filter(is_too_old) {
                 match waiting.holds(block) {
                     true => drop(held.insert(block.origin.id)),
@@ -116,10 +142,15 @@ impl RuleProgress {
                 }
             }
         }
-        let next = blocks.iter().filter(|block| due.contains_key(&block.origin.id));
+        let next = blocks
+            .iter()
+            .filter(|block| due.contains_key(&block.origin.id));
         let next = next.filter(|block| !self.has_failed(block.origin.id, now_ms));
         let next = next.min_by_key(|block| (block.range.end_ms, block.origin.id));
-        Due { next: next.and_then(|block| due.remove_entry(&block.origin.id)), n_held: held.len() }
+        Due {
+            next: next.and_then(|block| due.remove_entry(&block.origin.id)),
+            n_held: held.len(),
+        }
     }
 }
 
@@ -132,13 +163,22 @@ impl Waiting {
         is_confirmed: bool,
     ) {
         // The clock may have been corrected.
-        let confirmed_ms = if is_confirmed { too_old_ms } else { self.confirmed_ms.min(too_old_ms) };
+        let confirmed_ms = if is_confirmed {
+            too_old_ms
+        } else {
+            self.confirmed_ms.min(too_old_ms)
+        };
         let concerns = |block: &BlockMeta| concerned.contains(&block.origin.id);
         let is_unconfirmed = |block: &BlockMeta| concerns(block) && !is_until(block, confirmed_ms);
-        let held_ms = Hold::Unconfirmed { held_ms: self.held_ms }.held_ms(blocks, too_old_ms, is_unconfirmed);
+        let held_ms = Hold::Unconfirmed {
+            held_ms: self.held_ms,
+        }
+        .held_ms(blocks, too_old_ms, is_unconfirmed);
         let has = |is_waiting: &dyn Fn(&BlockMeta) -> bool| blocks.iter().any(is_waiting);
-        self.held_ms = held_ms.filter(|_| has(&|block| is_unconfirmed(block) && is_until(block, held_ms)));
-        self.confirmed_ms = confirmed_ms.filter(|_| has(&|block| concerns(block) && is_until(block, confirmed_ms)));
+        self.held_ms =
+            held_ms.filter(|_| has(&|block| is_unconfirmed(block) && is_until(block, held_ms)));
+        self.confirmed_ms =
+            confirmed_ms.filter(|_| has(&|block| concerns(block) && is_until(block, confirmed_ms)));
     }
 
     fn holds(self, block: &BlockMeta) -> bool {
@@ -172,20 +212,41 @@ mod tests {
 
     /// Creates rules of these times.
     fn rules(times_ms: &[Option<i64>]) -> Arc<[RetentionRule]> {
-        times_ms.iter().map(|&time_ms| RetentionRule { matchers: Vec::new(), time_ms }).collect()
+        times_ms
+            .iter()
+            .map(|&time_ms| RetentionRule {
+                matchers: Vec::new(),
+                time_ms,
+            })
+            .collect()
     }
 
-    /// Creates one block for each newest sample, numbered from 0, all of them concerned by some rules.
-    fn concerned(times_ms: &[Option<i64>], ends_ms: &[i64], of_blocks: &[usize]) -> (RuleProgress, Vec<BlockMeta>) {
-        let blocks = metas(&ends_ms.iter().map(|&end_ms| (end_ms - 9, end_ms, 1)).collect::<Vec<_>>());
+    /// Creates one block for each newest sample, numbered from 0, all of them concerned by some
+    /// rules.
+    fn concerned(
+        times_ms: &[Option<i64>],
+        ends_ms: &[i64],
+        of_blocks: &[usize],
+    ) -> (RuleProgress, Vec<BlockMeta>) {
+        let blocks = metas(
+            &ends_ms
+                .iter()
+                .map(|&end_ms| (end_ms - 9, end_ms, 1))
+                .collect::<Vec<_>>(),
+        );
         let mut progress = RuleProgress::default();
         progress.set_rules(&rules(times_ms));
-        blocks.iter().for_each(|block| progress.searched(block.origin.id, of_blocks.to_vec()));
+        blocks
+            .iter()
+            .for_each(|block| progress.searched(block.origin.id, of_blocks.to_vec()));
         (progress, blocks)
     }
 
     fn next(id: u64, rules: &[usize]) -> Due {
-        Due { next: Some((BlockId(id), rules.to_vec())), n_held: 0 }
+        Due {
+            next: Some((BlockId(id), rules.to_vec())),
+            n_held: 0,
+        }
     }
 
     fn held(n_held: usize) -> Due {
@@ -198,14 +259,19 @@ mod tests {
         let series = [0..4, 2..6, 0..6, 5..8, 0..10];
         let mut matching = series.into_iter();
         let select = |_: &[Matcher]| Ok(matching.next().into_iter().flatten().collect());
-        let found = first_matches(&rules(&[Some(1), None, Some(1), Some(2), Some(3)]), select).unwrap();
+        let found =
+            first_matches(&rules(&[Some(1), None, Some(1), Some(2), Some(3)]), select).unwrap();
         let expect = [(0, 0..4), (3, 6..8), (4, 8..10)];
-        assert_eq!(found, expect.map(|(rule, series)| (rule, RoaringBitmap::from_iter(series))));
+        assert_eq!(
+            found,
+            expect.map(|(rule, series)| (rule, RoaringBitmap::from_iter(series)))
+        );
     }
 
     #[test]
     fn blocks_are_rewritten_one_by_one_once_all_of_their_samples_are_too_old() {
-        let (mut progress, blocks) = concerned(&[Some(100), Some(50), None], &[19, 9, 29, 99], &[0, 1]);
+        let (mut progress, blocks) =
+            concerned(&[Some(100), Some(50), None], &[19, 9, 29, 99], &[0, 1]);
         for (now_ms, expect) in [
             (58, Due::default()),
             (59, next(1, &[1])),
@@ -225,9 +291,15 @@ mod tests {
     fn a_block_is_searched_once_when_it_is_old_enough_for_the_shortest_rule() {
         let blocks = metas(&[(0, 9, 1), (10, 19, 1)]);
         let mut progress = RuleProgress::default();
-        assert!(progress.unsearched(&blocks, 1000).is_empty(), "there are no rules");
+        assert!(
+            progress.unsearched(&blocks, 1000).is_empty(),
+            "there are no rules"
+        );
         progress.set_rules(&rules(&[None]));
-        assert!(progress.unsearched(&blocks, 1000).is_empty(), "no rule has a time");
+        assert!(
+            progress.unsearched(&blocks, 1000).is_empty(),
+            "no rule has a time"
+        );
         progress.set_rules(&rules(&[Some(100), None, Some(50)]));
         assert!(progress.unsearched(&blocks, 58).is_empty());
         assert_eq!(progress.unsearched(&blocks, 59), [BlockId(0)]);
@@ -248,7 +320,11 @@ mod tests {
         let ends_ms: Vec<i64> = (0..15).map(|day| day * 10 + 9).collect();
         let rewrite = |progress: &mut RuleProgress, id| progress.searched(BlockId(id), Vec::new());
         let (mut progress, blocks) = concerned(&[Some(30)], &ends_ms, &[0]);
-        assert_eq!(progress.due(&blocks, 49, false), next(0, &[0]), "two blocks");
+        assert_eq!(
+            progress.due(&blocks, 49, false),
+            next(0, &[0]),
+            "two blocks"
+        );
         assert_eq!(progress.due(&blocks, 149, false), held(12));
         // The clock jumped ahead, and is corrected.
         assert_eq!(progress.due(&blocks, 49, false), held(2));
@@ -256,7 +332,13 @@ mod tests {
         assert_eq!(progress.due(&blocks, 39, false), next(0, &[0]));
         assert_eq!(progress.due(&blocks, 149, false), held(12));
         // Blocks that become too old later are not held.
-        assert_eq!(progress.due(&blocks, 159, false), Due { n_held: 12, ..next(12, &[0]) });
+        assert_eq!(
+            progress.due(&blocks, 159, false),
+            Due {
+                n_held: 12,
+                ..next(12, &[0])
+            }
+        );
         rewrite(&mut progress, 12);
         assert_eq!(progress.due(&blocks, 159, false), held(12));
         // The confirmation is for all blocks that are too old, until the last one is rewritten.
@@ -296,7 +378,10 @@ mod tests {
             progress.failed(BlockId(failing), 49);
         }
         assert_eq!(progress.due(&blocks, 49, false), Due::default());
-        assert!(progress.has_failed(BlockId(0), 48 + RETRY_MS) && !progress.has_failed(BlockId(0), 49 + RETRY_MS));
+        assert!(
+            progress.has_failed(BlockId(0), 48 + RETRY_MS)
+                && !progress.has_failed(BlockId(0), 49 + RETRY_MS)
+        );
         // The clock is corrected.
         assert_eq!(progress.due(&blocks, 48, false), next(0, &[0]));
     }

@@ -19,7 +19,11 @@ const WRONG: usize = 2;
 const OWN: usize = 3;
 
 fn options_at(clock: &ManualClock) -> Options {
-    Options { clock: Arc::new(clock.clone()), retention_ms: Some(15 * DAY_MS), ..options() }
+    Options {
+        clock: Arc::new(clock.clone()),
+        retention_ms: Some(15 * DAY_MS),
+        ..options()
+    }
 }
 
 /// Opens a store with one block for each of three days.
@@ -40,7 +44,14 @@ fn write_real(db: &Db, t: i64) {
 
 fn write_own(db: &Db, timestamp_ms: i64) {
     let mut batch = WriteBatch::own();
-    batch.push(db.series(&series_labels(OWN)).unwrap(), Sample { timestamp_ms, value: 1.0 }, 0);
+    batch.push(
+        db.series(&series_labels(OWN)).unwrap(),
+        Sample {
+            timestamp_ms,
+            value: 1.0,
+        },
+        0,
+    );
     db.append(&mut batch).unwrap();
 }
 
@@ -51,14 +62,21 @@ fn write_and_maintain(db: &Db, clock: &ManualClock, real_ms: i64) {
     db.flush().unwrap();
     db.compact().unwrap();
     write_real(db, real_ms + SECOND_MS);
-    assert!(REAL.iter().all(|&i| db.find(&series_labels(i)).is_some()), "a series was evicted");
+    assert!(
+        REAL.iter().all(|&i| db.find(&series_labels(i)).is_some()),
+        "a series was evicted"
+    );
 }
 
 #[track_caller]
 fn check_real(db: &Db, n_samples: usize) {
     let all = everything(db);
     for i in REAL {
-        assert_eq!(all[&series_labels(i).to_string()].len(), n_samples, "series {i}");
+        assert_eq!(
+            all[&series_labels(i).to_string()].len(),
+            n_samples,
+            "series {i}"
+        );
     }
 }
 
@@ -83,10 +101,16 @@ fn a_jump_while_the_store_is_open_costs_no_sample() {
     }
 }
 
-/// Each jump lasts for an hour. The store of an earlier process contains a newer sample of a sender.
+/// Each jump lasts for an hour. The store of an earlier process contains a newer sample of a
+/// sender.
 #[test]
 fn own_samples_do_not_follow_a_jump_ahead() {
-    for (jump_ms, own_ms) in [(0, 0), (5 * HOUR_MS, 0), (400 * DAY_MS, 0), (-5 * HOUR_MS, -5 * HOUR_MS)] {
+    for (jump_ms, own_ms) in [
+        (0, 0),
+        (5 * HOUR_MS, 0),
+        (400 * DAY_MS, 0),
+        (-5 * HOUR_MS, -5 * HOUR_MS),
+    ] {
         let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
         let db = Db::open(dir.path(), options_at(&clock)).unwrap();
         clock.jump_to(NOW_MS + jump_ms);
@@ -94,7 +118,13 @@ fn own_samples_do_not_follow_a_jump_ahead() {
         append(&db, &[(WRONG, NOW_MS + jump_ms, 1.0)]);
         drop(db);
         clock.jump_to(NOW_MS);
-        assert_eq!(Db::open(dir.path(), options_at(&clock)).unwrap().own_now_ms(), NOW_MS, "{jump_ms}");
+        assert_eq!(
+            Db::open(dir.path(), options_at(&clock))
+                .unwrap()
+                .own_now_ms(),
+            NOW_MS,
+            "{jump_ms}"
+        );
     }
 }
 
@@ -119,7 +149,10 @@ fn a_jump_before_the_start_costs_no_sample() {
 
 #[test]
 fn own_samples_in_an_empty_store_make_no_sample_too_old() {
-    let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS + 5 * HOUR_MS));
+    let (dir, clock) = (
+        tempfile::tempdir().unwrap(),
+        ManualClock::at(NOW_MS + 5 * HOUR_MS),
+    );
     let db = Db::open(dir.path(), options_at(&clock)).unwrap();
     write_and_maintain(&db, &clock, NOW_MS);
     assert_eq!(db.stats().newest_ms, Some(NOW_MS + 5 * HOUR_MS));
@@ -129,7 +162,11 @@ fn own_samples_in_an_empty_store_make_no_sample_too_old() {
 #[test]
 fn adjustments_cost_no_sample() {
     let step = |passed_ms: i64| passed_ms / 15_000 * 7919 % 2000 - 1000;
-    let adjustments: [fn(i64) -> i64; 3] = [step, |passed_ms| passed_ms / 2000, |passed_ms| -passed_ms / 2000];
+    let adjustments: [fn(i64) -> i64; 3] = [
+        step,
+        |passed_ms| passed_ms / 2000,
+        |passed_ms| -passed_ms / 2000,
+    ];
     for adjustment_ms in adjustments {
         let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
         let db = filled(dir.path(), &clock);
@@ -156,12 +193,21 @@ fn after_a_jump_that_lasts_retention_waits_for_a_confirmation() {
         write_own(&db, clock.now_ms());
         db.flush().unwrap();
         db.compact().unwrap();
-        assert_eq!((db.n_held_blocks(), db.stats().compaction.n_expired), (3, 0));
+        assert_eq!(
+            (db.n_held_blocks(), db.stats().compaction.n_expired),
+            (3, 0)
+        );
         check_real(&db, 3);
     }
     db.confirm_retention().unwrap();
-    assert_eq!((db.n_held_blocks(), db.stats().compaction.n_expired), (0, 3));
-    assert_eq!(everything(&db).into_keys().collect::<Vec<_>>(), [series_labels(OWN).to_string()]);
+    assert_eq!(
+        (db.n_held_blocks(), db.stats().compaction.n_expired),
+        (0, 3)
+    );
+    assert_eq!(
+        everything(&db).into_keys().collect::<Vec<_>>(),
+        [series_labels(OWN).to_string()]
+    );
 }
 
 #[test]
@@ -170,7 +216,9 @@ fn a_window_is_settled_once_no_sender_can_add_a_sample() {
     let db = Db::open(dir.path(), options_at(&clock)).unwrap();
     assert_eq!(db.settled_ms(), None);
     write_real(&db, NOW_MS);
-    let age_max_ms = options().in_order_max_age_ms.max(options().out_of_order_window_ms);
+    let age_max_ms = options()
+        .in_order_max_age_ms
+        .max(options().out_of_order_window_ms);
     assert_eq!(db.settled_ms(), Some(NOW_MS - age_max_ms));
     // Senders lag behind, or have ended.
     for (passed_ms, expect_ms) in [(5 * HOUR_MS, NOW_MS), (30 * HOUR_MS, NOW_MS + 6 * HOUR_MS)] {
@@ -182,8 +230,8 @@ fn a_window_is_settled_once_no_sender_can_add_a_sample() {
     assert_eq!(db.settled_ms(), Some(NOW_MS + 7 * HOUR_MS - age_max_ms));
 }
 
-/// After a restart, the samples of the process counted as those of a sender. A clock that was still wrong made all real
-/// samples too old.
+/// After a restart, the samples of the process counted as those of a sender. A clock that was still
+/// wrong made all real samples too old.
 #[test]
 fn own_samples_of_an_earlier_process_make_no_sample_too_old() {
     for is_flushed in [false, true] {
@@ -205,15 +253,22 @@ fn own_samples_of_an_earlier_process_make_no_sample_too_old() {
     }
 }
 
-/// After a restart, the expected time was that of the newest sample, so each restart accepted a newer one.
+/// After a restart, the expected time was that of the newest sample, so each restart accepted a
+/// newer one.
 #[test]
 fn samples_ahead_of_the_clock_do_not_raise_the_expected_time() {
     let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
     let ahead_max_ms = options().ahead_max_ms;
     for restart in 0..3 {
         let db = Db::open(dir.path(), options_at(&clock)).unwrap();
-        assert_eq!(append(&db, &[(WRONG, NOW_MS + ahead_max_ms - 3 + restart, 1.0)]), []);
-        assert_eq!(append(&db, &[(WRONG, NOW_MS + ahead_max_ms + 1, 1.0)]), [(0, RejectReason::TooFarInFuture)]);
+        assert_eq!(
+            append(&db, &[(WRONG, NOW_MS + ahead_max_ms - 3 + restart, 1.0)]),
+            []
+        );
+        assert_eq!(
+            append(&db, &[(WRONG, NOW_MS + ahead_max_ms + 1, 1.0)]),
+            [(0, RejectReason::TooFarInFuture)]
+        );
     }
 }
 
@@ -227,10 +282,19 @@ fn while_the_file_for_samples_of_any_age_cannot_be_created_appends_fail_and_may_
     let series = db.series(&series_labels(REAL[0])).unwrap();
     let write = || {
         let mut batch = WriteBatch::default();
-        batch.push(series, Sample { timestamp_ms: NOW_MS, value: 1.0 }, 0);
-        db.append(&mut batch).map(|()| assert!(batch.rejected.is_empty()))
+        batch.push(
+            series,
+            Sample {
+                timestamp_ms: NOW_MS,
+                value: 1.0,
+            },
+            0,
+        );
+        db.append(&mut batch)
+            .map(|()| assert!(batch.rejected.is_empty()))
     };
-    let is_unavailable = |written| matches!(written, Err(Error::Io { path, .. }) if path.ends_with("wal/unbounded"));
+    let is_unavailable =
+        |written| matches!(written, Err(Error::Io { path, .. }) if path.ends_with("wal/unbounded"));
     fs.set_room(0);
     assert!(is_unavailable(write()));
     fs.set_room(u64::MAX);
@@ -254,7 +318,13 @@ fn reads_wait_for_the_replay_of_samples_older_than_a_wrong_newest_time() {
     drop(db);
 
     fs.set_blocked_files(Some("samples-"));
-    let db = open_on(&fs, Options { wal_replay_in_background: true, ..options_at(&clock) });
+    let db = open_on(
+        &fs,
+        Options {
+            wal_replay_in_background: true,
+            ..options_at(&clock)
+        },
+    );
     let impatient = QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", usize::MAX));
     let read = db.select(&impatient, &[], TimeRange::at(NOW_MS));
     fs.set_blocked_files(None);

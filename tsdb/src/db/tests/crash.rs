@@ -1,5 +1,5 @@
-//! Power cuts and failing disks at every operation: data acknowledged under `always` survives, nothing is duplicated,
-//! and deleted samples do not reappear.
+//! Power cuts and failing disks at every operation: data acknowledged under `always` survives,
+//! nothing is duplicated, and deleted samples do not reappear.
 
 mod blocks;
 
@@ -50,19 +50,37 @@ fn value(i: usize, t: i64) -> f64 {
 
 /// Returns the histogram of a sample, with the value as sum. Only some series have histograms.
 fn histogram(i: usize, t: i64) -> Option<Histogram> {
-    let counts =
-        HistogramCounts::Integer { count: 9, zero_count: t.unsigned_abs() % 7, positive: vec![4, 5], negative: vec![] };
-    let positive_spans = vec![BucketSpan { offset: 3, length: 2 }];
-    let of = Histogram { sum: value(i, t), schema: 3, counts, positive_spans, ..Histogram::default() };
+    let counts = HistogramCounts::Integer {
+        count: 9,
+        zero_count: t.unsigned_abs() % 7,
+        positive: vec![4, 5],
+        negative: vec![],
+    };
+    let positive_spans = vec![BucketSpan {
+        offset: 3,
+        length: 2,
+    }];
+    let of = Histogram {
+        sum: value(i, t),
+        schema: 3,
+        counts,
+        positive_spans,
+        ..Histogram::default()
+    };
     (i >= N_SERIES - 2).then_some(of)
 }
 
 /// Returns the start timestamp of a sample. Some series have none, others lack it now and then.
 fn start_of(i: usize, t: i64) -> i64 {
-    if i < 2 { 0 } else { (t / 600_000 + i as i64) / 2 % 3 * 1000 }
+    if i < 2 {
+        0
+    } else {
+        (t / 600_000 + i as i64) / 2 % 3 * 1000
+    }
 }
 
-/// Writes, flushes, merges, deletes and reopens with another number of shards, until something fails.
+/// Writes, flushes, merges, deletes and reopens with another number of shards, until something
+/// fails.
 fn live(fs: &MemFs, told: &mut Told) -> Result<()> {
     for round in 0..N_ROUNDS {
         let db = Db::open(DATA.as_ref(), options(fs, 1 << (round % 2)))?;
@@ -90,16 +108,37 @@ fn write(db: &Db, t: i64, told: &mut Told) -> Result<()> {
     for i in 0..N_SERIES {
         let (handle, start_ms) = (db.series(&series_labels(i))?, start_of(i, t));
         match histogram(i, t) {
-            None => batch.push_with_start(handle, Sample { timestamp_ms: t, value: value(i, t) }, start_ms, 0),
-            Some(histogram) => batch.push_histogram_with_start(handle, t, Arc::new(histogram), start_ms, 0),
+            None => batch.push_with_start(
+                handle,
+                Sample {
+                    timestamp_ms: t,
+                    value: value(i, t),
+                },
+                start_ms,
+                0,
+            ),
+            Some(histogram) => {
+                batch.push_histogram_with_start(handle, t, Arc::new(histogram), start_ms, 0)
+            }
         }
         if i == 1 {
-            batch.push_exemplar(handle, Exemplar { labels: Labels::empty(), value: 1.0, timestamp_ms: t }, 0);
+            batch.push_exemplar(
+                handle,
+                Exemplar {
+                    labels: Labels::empty(),
+                    value: 1.0,
+                    timestamp_ms: t,
+                },
+                0,
+            );
         }
         told.sent.insert((i, t));
     }
     db.append(&mut batch)?;
-    assert_eq!((batch.rejected().len(), batch.rejected_exemplars().len()), (0, 0));
+    assert_eq!(
+        (batch.rejected().len(), batch.rejected_exemplars().len()),
+        (0, 0)
+    );
     told.exemplars.insert(t);
     told.stored.extend((0..N_SERIES).map(|i| (i, t)));
     Ok(())
@@ -114,35 +153,62 @@ fn delete(db: &Db, told: &mut Told) -> Result<()> {
     Ok(())
 }
 
-/// Opens the disk after a crash, and compares it with the acknowledgements. Does so twice, as opening changes files.
+/// Opens the disk after a crash, and compares it with the acknowledgements. Does so twice, as
+/// opening changes files.
 fn check(fs: &MemFs, told: &Told, case: &str) {
     for _ in 0..2 {
         let db = Db::open(DATA.as_ref(), options(fs, 2)).unwrap_or_else(|e| panic!("{case}: {e}"));
         assert_eq!(db.stats().n_damaged_blocks, 0, "{case}: a block is damaged");
         let found = found(&db);
         let bits = |&(i, t): &(usize, i64)| value(i, t).to_bits();
-        assert!(told.exemplars.is_subset(&exemplars(&db)), "{case}: an exemplar was acknowledged and is lost");
+        assert!(
+            told.exemplars.is_subset(&exemplars(&db)),
+            "{case}: an exemplar was acknowledged and is lost"
+        );
         for (key, (stored, start_ms)) in &found {
             assert!(told.sent.contains(key), "{case}: {key:?} was never sent");
             assert!(!told.deleted.contains(key), "{case}: {key:?} was deleted");
             assert_eq!(*stored, bits(key), "{case}: {key:?}");
             if told.stored.contains(key) {
-                assert_eq!(*start_ms, start_of(key.0, key.1), "{case}: the start of {key:?}");
+                assert_eq!(
+                    *start_ms,
+                    start_of(key.0, key.1),
+                    "{case}: the start of {key:?}"
+                );
             }
         }
         for key in told.stored.difference(&told.maybe_deleted) {
-            assert!(found.contains_key(key), "{case}: {key:?} was acknowledged and is lost");
+            assert!(
+                found.contains_key(key),
+                "{case}: {key:?} was acknowledged and is lost"
+            );
         }
         db.compact_fully().unwrap_or_else(|e| panic!("{case}: {e}"));
-        db.clean_tombstones().unwrap_or_else(|e| panic!("{case}: {e}"));
-        assert_eq!(db.stats().blocks_samples, found.len() as u64, "{case}: samples are there twice");
+        db.clean_tombstones()
+            .unwrap_or_else(|e| panic!("{case}: {e}"));
+        assert_eq!(
+            db.stats().blocks_samples,
+            found.len() as u64,
+            "{case}: samples are there twice"
+        );
     }
 }
 
 /// Returns the timestamps of the exemplars of series 1, each of which must be unique.
 fn exemplars(db: &Db) -> BTreeSet<i64> {
-    let found = db.exemplars(&QueryContext::unbounded(), &[vec![Matcher::equal("i", "1")]], TimeRange::ALL).unwrap();
-    let times: Vec<_> = found.series.iter().flat_map(|one| &one.exemplars).map(|e| e.timestamp_ms).collect();
+    let found = db
+        .exemplars(
+            &QueryContext::unbounded(),
+            &[vec![Matcher::equal("i", "1")]],
+            TimeRange::ALL,
+        )
+        .unwrap();
+    let times: Vec<_> = found
+        .series
+        .iter()
+        .flat_map(|one| &one.exemplars)
+        .map(|e| e.timestamp_ms)
+        .collect();
     assert!(times.is_sorted_by(|a, b| a < b), "an exemplar comes twice");
     times.into_iter().collect()
 }
@@ -150,7 +216,10 @@ fn exemplars(db: &Db) -> BTreeSet<i64> {
 /// Returns bits and start timestamp of every sample.
 fn found(db: &Db) -> BTreeMap<(usize, i64), (u64, i64)> {
     let mut found = BTreeMap::new();
-    for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap() {
+    for series in db
+        .select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        .unwrap()
+    {
         let series = series.unwrap();
         let i = series.labels().get("i").unwrap().parse().unwrap();
         let mut samples = SampleColumns::default();
@@ -164,7 +233,11 @@ fn found(db: &Db) -> BTreeMap<(usize, i64), (u64, i64)> {
                 sample.timestamp_ms
             );
             let of_sample = (sample.value.to_bits(), samples.start_ms(idx));
-            assert_eq!(found.insert((i, sample.timestamp_ms), of_sample), None, "a sample comes twice");
+            assert_eq!(
+                found.insert((i, sample.timestamp_ms), of_sample),
+                None,
+                "a sample comes twice"
+            );
         }
     }
     found
@@ -177,10 +250,18 @@ fn survive(operation: u64, fault: Fault, stride: u64) {
     let mut told = Told::default();
     let ended = live(&fs, &mut told);
     let failed = fs.failed().unwrap_or_default();
-    let cuts =
-        [PowerCut::LosesAll, PowerCut::KeepsAll, PowerCut::Seeded(operation), PowerCut::Seeded(operation + stride)];
+    let cuts = [
+        PowerCut::LosesAll,
+        PowerCut::KeepsAll,
+        PowerCut::Seeded(operation),
+        PowerCut::Seeded(operation + stride),
+    ];
     for cut in cuts {
-        check(&fs.crash(cut), &told, &format!("{failed}, then {ended:?}, then {cut:?}"));
+        check(
+            &fs.crash(cut),
+            &told,
+            &format!("{failed}, then {ended:?}, then {cut:?}"),
+        );
     }
 }
 
@@ -188,36 +269,68 @@ fn survive(operation: u64, fault: Fault, stride: u64) {
 #[test]
 fn power_cuts_during_replays_lose_and_duplicate_nothing() {
     for seed in 0..12 {
-        for cut in [PowerCut::LosesAll, PowerCut::KeepsAll, PowerCut::Seeded(seed)] {
+        for cut in [
+            PowerCut::LosesAll,
+            PowerCut::KeepsAll,
+            PowerCut::Seeded(seed),
+        ] {
             let (mut fs, mut told) = (MemFs::new(), Told::default());
             for round in 0..4 {
-                let options = Options { wal_replay_in_background: true, ..options(&fs, 1 << ((round + seed) % 2)) };
+                let options = Options {
+                    wal_replay_in_background: true,
+                    ..options(&fs, 1 << ((round + seed) % 2))
+                };
                 let db = Db::open(DATA.as_ref(), options).unwrap();
                 for part in 0..4 {
                     write(&db, NOW_MS + (4 * round as i64 + part) * 600_000, &mut told).unwrap();
                 }
                 fs = fs.crash(cut);
-                check(&fs.crash(PowerCut::KeepsAll), &told, &format!("round {round} of seed {seed}, {cut:?}"));
+                check(
+                    &fs.crash(PowerCut::KeepsAll),
+                    &told,
+                    &format!("round {round} of seed {seed}, {cut:?}"),
+                );
             }
         }
     }
 }
 
-/// Samples used to be lost with the definition of their series, and repeated ones because they were not logged again.
+/// Samples used to be lost with the definition of their series, and repeated ones because they were
+/// not logged again.
 #[test]
 fn a_power_cut_after_a_restart_loses_nothing_although_the_process_before_synced_nothing() {
     for wal_replay_in_background in [false, true] {
         let (fs, mut told) = (MemFs::new(), Told::default());
-        let never = Options { wal_sync: WalSync::Never, ..options(&fs, 2) };
-        write(&Db::open(DATA.as_ref(), never).unwrap(), NOW_MS, &mut Told::default()).unwrap();
-        let db = Db::open(DATA.as_ref(), Options { wal_replay_in_background, ..options(&fs, 2) }).unwrap();
+        let never = Options {
+            wal_sync: WalSync::Never,
+            ..options(&fs, 2)
+        };
+        write(
+            &Db::open(DATA.as_ref(), never).unwrap(),
+            NOW_MS,
+            &mut Told::default(),
+        )
+        .unwrap();
+        let db = Db::open(
+            DATA.as_ref(),
+            Options {
+                wal_replay_in_background,
+                ..options(&fs, 2)
+            },
+        )
+        .unwrap();
         db.wait_replayed(&QueryContext::unbounded()).unwrap();
         (0..2).for_each(|part| write(&db, NOW_MS + part, &mut told).unwrap());
-        check(&fs.crash(PowerCut::LosesAll), &told, &format!("{wal_replay_in_background}"));
+        check(
+            &fs.crash(PowerCut::LosesAll),
+            &told,
+            &format!("{wal_replay_in_background}"),
+        );
     }
 }
 
-/// A process that dies between the writes of two logs may leave a part of the request (decision 0005).
+/// A process that dies between the writes of two logs may leave a part of the request (decision
+/// 0005).
 #[test]
 fn a_request_cut_by_the_end_of_the_process_is_complete_once_it_is_repeated() {
     let live = |fs: &MemFs, told: &mut Told, dies_at: Option<u64>| {
@@ -232,8 +345,17 @@ fn a_request_cut_by_the_end_of_the_process_is_complete_once_it_is_repeated() {
         let (fs, mut told) = (MemFs::new(), Told::default());
         live(&fs, &mut told, Some(dies_at));
         let fs = fs.crash(PowerCut::KeepsAll);
-        write(&Db::open(DATA.as_ref(), options(&fs, 2)).unwrap(), NOW_MS + 1, &mut told).unwrap();
-        check(&fs.crash(PowerCut::LosesAll), &told, &format!("it died in operation {dies_at} of the request"));
+        write(
+            &Db::open(DATA.as_ref(), options(&fs, 2)).unwrap(),
+            NOW_MS + 1,
+            &mut told,
+        )
+        .unwrap();
+        check(
+            &fs.crash(PowerCut::LosesAll),
+            &told,
+            &format!("it died in operation {dies_at} of the request"),
+        );
     }
 }
 
@@ -265,7 +387,8 @@ const OTHER: &str = "/other";
 /// The import directory.
 const IMPORT: &str = "/data/import";
 
-/// Creates blocks of two windows in another store and puts them into the import directory. Returns their samples.
+/// Creates blocks of two windows in another store and puts them into the import directory. Returns
+/// their samples.
 fn prepare_import(fs: &MemFs) -> BTreeSet<(usize, i64)> {
     let mut told = Told::default();
     let db = Db::open(OTHER.as_ref(), options(fs, 1)).unwrap();
@@ -295,9 +418,13 @@ fn an_import_adds_all_blocks_or_none_whatever_fails() {
     assert_eq!(db.import().unwrap(), 2);
     let n = fs.n_operations() - start;
     drop(db);
-    for (operation, fault) in
-        (0..n).flat_map(|n| [(n, Fault::Dies), (n, Fault::Cut), (n, Fault::Fails(ErrorKind::Other))])
-    {
+    for (operation, fault) in (0..n).flat_map(|n| {
+        [
+            (n, Fault::Dies),
+            (n, Fault::Cut),
+            (n, Fault::Fails(ErrorKind::Other)),
+        ]
+    }) {
         let fs = MemFs::new();
         prepare_import(&fs);
         let db = Db::open(DATA.as_ref(), options(&fs, 1)).unwrap();
@@ -305,17 +432,38 @@ fn an_import_adds_all_blocks_or_none_whatever_fails() {
         let ended = db.import();
         let case = format!("{:?}, then {ended:?}", fs.failed());
         if !matches!(fault, Fault::Dies) {
-            assert_eq!(found(&db).len(), if ended.is_ok() { imported.len() } else { 0 }, "{case}");
+            assert_eq!(
+                found(&db).len(),
+                if ended.is_ok() { imported.len() } else { 0 },
+                "{case}"
+            );
         }
         drop(db);
-        for cut in [PowerCut::LosesAll, PowerCut::KeepsAll, PowerCut::Seeded(operation)] {
+        for cut in [
+            PowerCut::LosesAll,
+            PowerCut::KeepsAll,
+            PowerCut::Seeded(operation),
+        ] {
             let fs = fs.crash(cut);
-            let db = Db::open(DATA.as_ref(), options(&fs, 1)).unwrap_or_else(|e| panic!("{case}: {e}"));
+            let db =
+                Db::open(DATA.as_ref(), options(&fs, 1)).unwrap_or_else(|e| panic!("{case}: {e}"));
             let seen: BTreeSet<_> = found(&db).into_keys().collect();
-            assert!(seen.is_empty() || seen == imported, "{case}, {cut:?}: {} samples", seen.len());
-            assert!(seen.len() == imported.len() || ended.is_err(), "{case}, {cut:?}: imported samples are lost");
-            db.import().unwrap_or_else(|e| panic!("{case}, {cut:?}: {e}"));
-            assert_eq!(found(&db).len(), imported.len(), "{case}, {cut:?}: the import can be repeated");
+            assert!(
+                seen.is_empty() || seen == imported,
+                "{case}, {cut:?}: {} samples",
+                seen.len()
+            );
+            assert!(
+                seen.len() == imported.len() || ended.is_err(),
+                "{case}, {cut:?}: imported samples are lost"
+            );
+            db.import()
+                .unwrap_or_else(|e| panic!("{case}, {cut:?}: {e}"));
+            assert_eq!(
+                found(&db).len(),
+                imported.len(),
+                "{case}, {cut:?}: the import can be repeated"
+            );
         }
     }
 }
@@ -334,7 +482,10 @@ fn deleted_samples_of_an_import_stay_deleted_if_another_import_follows_a_crash()
         for cut in [PowerCut::LosesAll, PowerCut::KeepsAll] {
             let fs = fs.crash(cut);
             let db = Db::open(DATA.as_ref(), options(&fs, 1)).unwrap();
-            let mut told = Told { sent: found(&db).into_keys().collect(), ..Told::default() };
+            let mut told = Told {
+                sent: found(&db).into_keys().collect(),
+                ..Told::default()
+            };
             if !told.sent.is_empty() {
                 delete(&db, &mut told).unwrap();
                 db.import().unwrap();

@@ -1,5 +1,5 @@
-//! Files that are damaged, foreign or left by a crash. The store opens with all valid data, reports the damage, and
-//! removes nothing that may be useful.
+//! Files that are damaged, foreign or left by a crash. The store opens with all valid data, reports
+//! the damage, and removes nothing that may be useful.
 
 use varve_fs::damage::DamageReport;
 
@@ -13,7 +13,10 @@ use crate::wal::inspect::inspect;
 use crate::wal::{Wal, WalOptions};
 
 fn block_paths(dir: &Path) -> Vec<std::path::PathBuf> {
-    let mut paths: Vec<_> = std::fs::read_dir(dir.join("blocks")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<_> = std::fs::read_dir(dir.join("blocks"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
     paths
 }
@@ -31,7 +34,12 @@ fn two_parts(dir: &Path) -> [i64; 2] {
 }
 
 fn times_of(db: &Db, i: usize) -> Vec<i64> {
-    everything(db).get(&series_labels(i).to_string()).into_iter().flatten().map(|sample| sample.0).collect()
+    everything(db)
+        .get(&series_labels(i).to_string())
+        .into_iter()
+        .flatten()
+        .map(|sample| sample.0)
+        .collect()
 }
 
 /// A damaged block is left alone. After its repair, deleted samples stay deleted.
@@ -40,15 +48,20 @@ fn rules_are_kept_for_a_block_that_does_not_open() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
     let db = open(dir.path());
-    db.delete(vec![Matcher::equal("i", "0")], TimeRange::at(first)).unwrap();
+    db.delete(vec![Matcher::equal("i", "0")], TimeRange::at(first))
+        .unwrap();
     drop(db);
     let path = block_paths(dir.path()).remove(0);
     let good = std::fs::read(&path).unwrap();
     std::fs::write(&path, &good[..good.len() - 1]).unwrap();
 
     let db = open(dir.path());
-    assert_eq!((db.stats().n_damaged_blocks, times_of(&db, 0)), (1, vec![second]));
-    db.delete(vec![Matcher::equal("i", "1")], TimeRange::at(first)).unwrap();
+    assert_eq!(
+        (db.stats().n_damaged_blocks, times_of(&db, 0)),
+        (1, vec![second])
+    );
+    db.delete(vec![Matcher::equal("i", "1")], TimeRange::at(first))
+        .unwrap();
     // Merges drop the rules that no block needs any more.
     db.compact_fully().unwrap();
     db.clean_tombstones().unwrap();
@@ -57,10 +70,14 @@ fn rules_are_kept_for_a_block_that_does_not_open() {
     std::fs::write(&path, &good).unwrap();
     let db = open(dir.path());
     assert_eq!(db.stats().n_damaged_blocks, 0);
-    assert_eq!((times_of(&db, 0), times_of(&db, 1)), (vec![second], vec![second]));
+    assert_eq!(
+        (times_of(&db, 0), times_of(&db, 1)),
+        (vec![second], vec![second])
+    );
 }
 
-/// The flush of a block that does not open is unknown. A rule used to miss the block if it had the last flushes.
+/// The flush of a block that does not open is unknown. A rule used to miss the block if it had the
+/// last flushes.
 #[test]
 fn a_rule_applies_to_a_block_of_the_last_flush_that_does_not_open() {
     let dir = tempfile::tempdir().unwrap();
@@ -77,23 +94,29 @@ fn a_rule_applies_to_a_block_of_the_last_flush_that_does_not_open() {
         std::fs::write(&path, &good[..good.len() - 1]).unwrap();
         let db = open(dir.path());
         assert_eq!(db.stats().n_damaged_blocks, 1);
-        db.delete(vec![Matcher::equal("i", "0")], TimeRange::ALL).unwrap();
+        db.delete(vec![Matcher::equal("i", "0")], TimeRange::ALL)
+            .unwrap();
         append(&db, &[(0, time_ms, 1.0), (1, time_ms, 1.0)]);
         db.flush().unwrap();
         drop(db);
         std::fs::write(&path, &good).unwrap();
         let db = open(dir.path());
-        assert_eq!((times_of(&db, 0), *times_of(&db, 1).last().unwrap()), (vec![time_ms], time_ms));
+        assert_eq!(
+            (times_of(&db, 0), *times_of(&db, 1).last().unwrap()),
+            (vec![time_ms], time_ms)
+        );
     }
 }
 
-/// The directory of a block is intact, a page of its postings is damaged: the series that the rules affect cannot be
-/// determined.
+/// The directory of a block is intact, a page of its postings is damaged: the series that the rules
+/// affect cannot be determined.
 #[test]
 fn a_block_that_cannot_apply_its_rules_is_skipped_and_the_others_are_used() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
-    open(dir.path()).delete(vec![Matcher::equal("i", "0")], TimeRange::at(first)).unwrap();
+    open(dir.path())
+        .delete(vec![Matcher::equal("i", "0")], TimeRange::at(first))
+        .unwrap();
     let path = block_paths(dir.path()).remove(0);
     let good = std::fs::read(&path).unwrap();
     let mut n_left_out = 0;
@@ -102,11 +125,21 @@ fn a_block_that_cannot_apply_its_rules_is_skipped_and_the_others_are_used() {
         bad[at] ^= 1;
         std::fs::write(&path, &bad).unwrap();
         let db = open(dir.path());
-        let set = db.select(&QueryContext::unbounded(), &[], TimeRange::at(second)).unwrap();
-        assert_eq!(set.filter(Result::is_ok).count(), 2, "damage at {at}: the other block is served");
+        let set = db
+            .select(&QueryContext::unbounded(), &[], TimeRange::at(second))
+            .unwrap();
+        assert_eq!(
+            set.filter(Result::is_ok).count(),
+            2,
+            "damage at {at}: the other block is served"
+        );
         n_left_out += db.stats().n_damaged_blocks;
         drop(db);
-        assert_eq!(std::fs::read(&path).unwrap(), bad, "damage at {at}: the file is left alone");
+        assert_eq!(
+            std::fs::read(&path).unwrap(),
+            bad,
+            "damage at {at}: the file is left alone"
+        );
     }
     assert!(n_left_out > 0);
 }
@@ -124,49 +157,71 @@ fn a_delete_that_cannot_be_applied_to_a_block_deletes_nothing() {
         std::fs::write(&path, &bad).unwrap();
         let db = open(dir.path());
         if let Err(refused) = db.delete(vec![Matcher::equal("i", "1")], TimeRange::ALL) {
-            assert!(matches!(refused, Error::Corrupt { path: named, .. } if named == path), "damage at {at}");
+            assert!(
+                matches!(refused, Error::Corrupt { path: named, .. } if named == path),
+                "damage at {at}"
+            );
             n_refused += 1;
             drop(db);
             std::fs::write(&path, &good).unwrap();
-            assert_eq!(times_of(&open(dir.path()), 1), [first, second], "damage at {at}");
+            assert_eq!(
+                times_of(&open(dir.path()), 1),
+                [first, second],
+                "damage at {at}"
+            );
         }
         drop(std::fs::remove_file(dir.path().join("tombstones")));
     }
     assert!(n_refused > 0);
 }
 
-/// If a file under another block's name were accepted, the list would have that block twice, and a merge would remove
-/// both.
+/// If a file under another block's name were accepted, the list would have that block twice, and a
+/// merge would remove both.
 #[test]
 fn a_block_under_the_name_of_another_is_skipped_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let [first, second] = two_parts(dir.path());
-    let [older, newer] = &block_paths(dir.path())[..] else { panic!("two parts") };
+    let [older, newer] = &block_paths(dir.path())[..] else {
+        panic!("two parts")
+    };
     let (good, other) = (std::fs::read(older).unwrap(), std::fs::read(newer).unwrap());
     let copy = dir.path().join("blocks/00000077.block");
     std::fs::write(older, &other).unwrap();
     std::fs::write(&copy, &other).unwrap();
     let db = open(dir.path());
-    assert_eq!((times_of(&db, 0), db.stats().n_damaged_blocks), (vec![second], 2));
+    assert_eq!(
+        (times_of(&db, 0), db.stats().n_damaged_blocks),
+        (vec![second], 2)
+    );
     db.compact_fully().unwrap();
     db.snapshot("s", false).unwrap();
     drop(db);
-    assert_eq!((std::fs::read(older).unwrap(), std::fs::read(&copy).unwrap()), (other.clone(), other));
+    assert_eq!(
+        (std::fs::read(older).unwrap(), std::fs::read(&copy).unwrap()),
+        (other.clone(), other)
+    );
     let path = block_paths(dir.path()).remove(0);
     let refused = Block::open(&RealFs, older, &Arc::new(PageCache::new(1 << 20))).map(drop);
-    assert!(refused.is_ok(), "it may be read by its path, as an import does");
+    assert!(
+        refused.is_ok(),
+        "it may be read by its path, as an import does"
+    );
     std::fs::write(path, good).unwrap();
     std::fs::remove_file(copy).unwrap();
     assert_eq!(times_of(&open(dir.path()), 0), [first, second]);
 }
 
-/// Merges all blocks of a store into one under its final name, as a merge does just before verification.
+/// Merges all blocks of a store into one under its final name, as a merge does just before
+/// verification.
 fn merged_beside_its_sources(db: &Db) -> BlockMeta {
     let list = db.store.blocks.list();
     let metas = db.store.blocks.metas();
     let origin = BlockOrigin {
         id: db.store.blocks.next_id(),
-        window: TimeRange { start_ms: NOW_MS - 86_400_000, end_ms: NOW_MS + 86_400_000 },
+        window: TimeRange {
+            start_ms: NOW_MS - 86_400_000,
+            end_ms: NOW_MS + 86_400_000,
+        },
         level: 1,
         flushes: (1, 2),
         sources: metas.iter().map(|meta| meta.origin.id).collect(),
@@ -188,7 +243,9 @@ fn a_damaged_merged_block_never_replaces_its_sources() {
     let db = open(dir.path());
     merged_beside_its_sources(&db);
     drop(db);
-    let [_, _, merged] = &block_paths(dir.path())[..] else { panic!("two sources and the merged block") };
+    let [_, _, merged] = &block_paths(dir.path())[..] else {
+        panic!("two sources and the merged block")
+    };
     let good = std::fs::read(merged).unwrap();
     for at in (0..good.len()).chain([usize::MAX]) {
         let mut bytes = good.clone();
@@ -199,8 +256,16 @@ fn a_damaged_merged_block_never_replaces_its_sources() {
         let db = open(dir.path());
         assert_eq!(times_of(&db, 0), [first, second], "damage at {at}");
         let is_sound = at == usize::MAX;
-        assert_eq!(db.stats().n_damaged_blocks, u64::from(!is_sound), "damage at {at}");
-        assert_eq!(block_paths(dir.path()).len(), if is_sound { 1 } else { 3 }, "damage at {at}");
+        assert_eq!(
+            db.stats().n_damaged_blocks,
+            u64::from(!is_sound),
+            "damage at {at}"
+        );
+        assert_eq!(
+            block_paths(dir.path()).len(),
+            if is_sound { 1 } else { 3 },
+            "damage at {at}"
+        );
     }
 }
 
@@ -225,13 +290,20 @@ fn foreign_names_are_left_alone() {
         std::fs::write(path, "foreign").unwrap();
     }
     let db = open(dir.path());
-    assert_eq!((times_of(&db, 0).len(), db.stats().n_damaged_blocks), (2, 0));
+    assert_eq!(
+        (times_of(&db, 0).len(), db.stats().n_damaged_blocks),
+        (2, 0)
+    );
     append(&db, &[(0, NOW_MS + 1, 3.0)]);
     db.compact_fully().unwrap();
     drop(db);
     assert_eq!(times_of(&open(dir.path()), 0).len(), 3);
     for name in names {
-        assert_eq!(std::fs::read(dir.path().join(name)).unwrap(), b"foreign", "{name}");
+        assert_eq!(
+            std::fs::read(dir.path().join(name)).unwrap(),
+            b"foreign",
+            "{name}"
+        );
     }
 }
 
@@ -242,14 +314,24 @@ fn a_file_with_the_name_of_a_checkpoint_loses_nothing() {
         let (dir, db) = fresh(options());
         append(&db, &[(0, NOW_MS, 1.0)]);
         drop(db);
-        std::fs::write(dir.path().join("wal/000000-001/000/checkpoint-00000099"), bytes).unwrap();
+        std::fs::write(
+            dir.path().join("wal/000000-001/000/checkpoint-00000099"),
+            bytes,
+        )
+        .unwrap();
         let db = open(dir.path());
-        assert_eq!((times_of(&db, 0), db.stats().replayed.n_damaged_checkpoints), (vec![NOW_MS], 1));
+        assert_eq!(
+            (times_of(&db, 0), db.stats().replayed.n_damaged_checkpoints),
+            (vec![NOW_MS], 1)
+        );
         append(&db, &[(0, NOW_MS + 1, 2.0)]);
         db.flush().unwrap();
         append(&db, &[(0, NOW_MS + 2, 3.0)]);
         drop(db);
-        assert_eq!(times_of(&open(dir.path()), 0), [NOW_MS, NOW_MS + 1, NOW_MS + 2]);
+        assert_eq!(
+            times_of(&open(dir.path()), 0),
+            [NOW_MS, NOW_MS + 1, NOW_MS + 2]
+        );
     }
 }
 
@@ -257,7 +339,9 @@ fn a_file_with_the_name_of_a_checkpoint_loses_nothing() {
 fn a_segment_number_without_a_successor_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     two_parts(dir.path());
-    let path = dir.path().join("wal/000000-001/000/samples-18446744073709551615");
+    let path = dir
+        .path()
+        .join("wal/000000-001/000/samples-18446744073709551615");
     std::fs::write(&path, "foreign").unwrap();
     let refused = Db::open(dir.path(), options()).unwrap_err();
     assert!(refused.to_string().contains("move it away"), "{refused}");
@@ -271,7 +355,13 @@ fn a_log_without_refs_for_new_series_is_rejected() {
     for (number, is_refused) in [(1 << 40, false), (u64::MAX / 2, true), (u64::MAX, true)] {
         let dir = tempfile::tempdir().unwrap();
         let (log, fs) = (dir.path().join("wal/000000-001/000"), Arc::new(RealFs));
-        let wal = Wal::open(WalOptions { number: 0, dir: log, fs, sync: WalSync::Never, segment_size_bytes: 1 << 20 });
+        let wal = Wal::open(WalOptions {
+            number: 0,
+            dir: log,
+            fs,
+            sync: WalSync::Never,
+            segment_size_bytes: 1 << 20,
+        });
         let wal = wal.unwrap();
         wal.append_series(SeriesRef(number), &series_labels(0));
         wal.commit(wal.end()).unwrap();
@@ -318,22 +408,33 @@ fn blocks_in_directories_are_imported_in_order_of_names() {
         from.flush().unwrap();
         let subdir = dir.path().join("import").join(subdir);
         std::fs::create_dir_all(&subdir).unwrap();
-        std::fs::copy(block_paths(other.path()).remove(0), subdir.join("00000001.block")).unwrap();
+        std::fs::copy(
+            block_paths(other.path()).remove(0),
+            subdir.join("00000001.block"),
+        )
+        .unwrap();
     }
     std::fs::write(dir.path().join("import/00000002/notes"), "not ours").unwrap();
     assert_eq!(db.import().unwrap(), 2);
-    assert_eq!(everything(&db)[&series_labels(0).to_string()], [(NOW_MS, 1.0_f64.to_bits())], "the first block wins");
+    assert_eq!(
+        everything(&db)[&series_labels(0).to_string()],
+        [(NOW_MS, 1.0_f64.to_bits())],
+        "the first block wins"
+    );
     let left = |name: &str| dir.path().join("import").join(name).exists();
     assert!(!left("00000001") && left("00000002/notes") && !left("00000002/00000001.block"));
     assert_eq!(db.import().unwrap(), 0);
 }
 
-/// A block with an unsupported level does not make others lost: it is reported, and nothing is changed.
+/// A block with an unsupported level does not make others lost: it is reported, and nothing is
+/// changed.
 #[test]
 fn an_import_with_a_damaged_block_adds_nothing() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     two_parts(other.path());
-    let [good, bad] = &block_paths(other.path())[..] else { panic!("two parts") };
+    let [good, bad] = &block_paths(other.path())[..] else {
+        panic!("two parts")
+    };
     let db = open(dir.path());
     std::fs::create_dir_all(dir.path().join("import")).unwrap();
     std::fs::copy(good, dir.path().join("import/00000001.block")).unwrap();
@@ -358,14 +459,19 @@ fn a_block_is_never_overwritten() {
     assert!(BlockWriter::create(Arc::new(RealFs), db.store.blocks.dir(), origin).is_err());
 }
 
-/// An offline check finds every damaged byte that it reads. Without reading all bytes it finds blocks that do not open.
+/// An offline check finds every damaged byte that it reads. Without reading all bytes it finds
+/// blocks that do not open.
 #[test]
 fn a_check_lists_damaged_blocks() {
     let dir = tempfile::tempdir().unwrap();
     two_parts(dir.path());
     let check = |reads_all| {
         let (n_sound, damage) = BlockSummary::check(dir.path(), reads_all).unwrap();
-        (n_sound, damage.n_damaged(), damage.entries().first().map(|damage| damage.path.clone()))
+        (
+            n_sound,
+            damage.n_damaged(),
+            damage.entries().first().map(|damage| damage.path.clone()),
+        )
     };
     assert_eq!((check(false), check(true)), ((2, 0, None), (2, 0, None)));
     let path = block_paths(dir.path()).remove(1);
@@ -390,11 +496,17 @@ fn a_check_reports_damaged_delete_rules() {
     let check = || {
         let mut damage = DamageReport::default();
         BlockSummary::check_delete_rules(dir.path(), &mut damage).unwrap();
-        damage.entries().iter().map(|it| (it.path.clone(), it.offset)).collect::<Vec<_>>()
+        damage
+            .entries()
+            .iter()
+            .map(|it| (it.path.clone(), it.offset))
+            .collect::<Vec<_>>()
     };
     two_parts(dir.path());
     assert_eq!(check(), [], "there are none");
-    open(dir.path()).delete(vec![Matcher::equal("i", "0")], TimeRange::at(NOW_MS)).unwrap();
+    open(dir.path())
+        .delete(vec![Matcher::equal("i", "0")], TimeRange::at(NOW_MS))
+        .unwrap();
     assert_eq!(check(), []);
     let path = dir.path().join("tombstones");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -411,9 +523,20 @@ fn a_directory_in_place_of_the_reserve_is_an_error_that_names_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("wal/reserve");
     std::fs::create_dir_all(path.join("mine")).unwrap();
-    let open = || Db::open(dir.path(), Options { background: true, ..Options::default() });
+    let open = || {
+        Db::open(
+            dir.path(),
+            Options {
+                background: true,
+                ..Options::default()
+            },
+        )
+    };
     let error = open().unwrap_err();
-    assert!(matches!(&error, Error::Io { path: found, .. } if *found == path), "{error}");
+    assert!(
+        matches!(&error, Error::Io { path: found, .. } if *found == path),
+        "{error}"
+    );
     std::fs::remove_dir(path.join("mine")).unwrap();
     open().unwrap();
 }
@@ -421,7 +544,10 @@ fn a_directory_in_place_of_the_reserve_is_an_error_that_names_it() {
 /// A full quota used to leave the reserve unused, so that no flush could free space.
 #[test]
 fn a_flush_uses_the_reserve_if_the_disk_or_a_quota_is_full() {
-    for kind in [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded] {
+    for kind in [
+        std::io::ErrorKind::StorageFull,
+        std::io::ErrorKind::QuotaExceeded,
+    ] {
         let fs = MemFs::new();
         let db = open_on(&fs, options());
         db.store.reserve.fill().unwrap();
@@ -429,37 +555,64 @@ fn a_flush_uses_the_reserve_if_the_disk_or_a_quota_is_full() {
         append(&db, &[(0, NOW_MS, 1.0)]);
         fs.fail_at(fs.n_operations(), varve_fs::testing::Fault::Fails(kind));
         db.store.flush_with_reserve().unwrap();
-        assert_eq!((db.blocks().len(), db.store.reserve.size()), (1, size), "{kind}");
+        assert_eq!(
+            (db.blocks().len(), db.store.reserve.size()),
+            (1, size),
+            "{kind}"
+        );
     }
 }
 
-/// The blocks used to count as damaged, and the blocks of an unfinished import as those of the store.
+/// The blocks used to count as damaged, and the blocks of an unfinished import as those of the
+/// store.
 #[test]
 fn a_shortage_of_open_files_is_not_damage() {
     let (fs, dir) = (MemFs::new(), Path::new("/data"));
-    let open = || Db::open(dir, Options { fs: Arc::new(fs.clone()), background: false, ..Options::default() });
+    let open = || {
+        Db::open(
+            dir,
+            Options {
+                fs: Arc::new(fs.clone()),
+                background: false,
+                ..Options::default()
+            },
+        )
+    };
     let db = open().unwrap();
     append(&db, &[(0, NOW_MS, 1.0)]);
     db.flush().unwrap();
     append(&db, &[(0, NOW_MS + 1, 1.0)]);
     drop(db);
-    fs.create(&dir.join("blocks/00000009-00000010.importing")).unwrap();
-    let files =
-        || ["blocks", "wal/000000-001/000", "quarantine"].map(|name| fs.list(&dir.join(name)).unwrap_or_default());
+    fs.create(&dir.join("blocks/00000009-00000010.importing"))
+        .unwrap();
+    let files = || {
+        ["blocks", "wal/000000-001/000", "quarantine"]
+            .map(|name| fs.list(&dir.join(name)).unwrap_or_default())
+    };
     let before = files();
     for prefix in ["00000001", "00000009", "samples-", "checkpoint-"] {
         fs.set_out_of_files(Some(prefix));
         let error = open().unwrap_err().to_string();
-        assert!(error.contains(prefix) && error.contains("raise the limit of open files"), "{error}");
+        assert!(
+            error.contains(prefix) && error.contains("raise the limit of open files"),
+            "{error}"
+        );
         assert_eq!(files(), before, "{prefix}");
     }
     fs.set_out_of_files(Some("00000001"));
     assert!(check_in(&fs, dir, true).unwrap_err().is_out_of_files());
     fs.set_out_of_files(Some("samples-"));
-    assert!(inspect(&fs, dir, &mut |_, _| {}).unwrap_err().is_out_of_files());
+    assert!(
+        inspect(&fs, dir, &mut |_, _| {})
+            .unwrap_err()
+            .is_out_of_files()
+    );
     fs.set_out_of_files(None);
     let db = open().unwrap();
-    assert_eq!((db.stats().n_damaged_blocks, times_of(&db, 0).len()), (0, 2));
+    assert_eq!(
+        (db.stats().n_damaged_blocks, times_of(&db, 0).len()),
+        (0, 2)
+    );
 }
 
 /// Retention used to wait for the merges, which fail on a full disk, so that nothing freed space.
@@ -467,13 +620,22 @@ fn a_shortage_of_open_files_is_not_damage() {
 fn retention_removes_blocks_while_the_disk_is_too_full_for_merges() {
     const DAY_MS: i64 = 86_400_000;
     let fs = MemFs::new();
-    let db = open_on(&fs, Options { retention_ms: Some(DAY_MS), ..options() });
+    let db = open_on(
+        &fs,
+        Options {
+            retention_ms: Some(DAY_MS),
+            ..options()
+        },
+    );
     append(&db, &[(0, NOW_MS - 3 * DAY_MS, 1.0)]);
     append(&db, &[(0, NOW_MS, 1.0)]);
     db.flush().unwrap();
     fs.set_room(0);
     let error = db.compact().unwrap_err();
-    assert!(matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull), "{error}");
+    assert!(
+        matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull),
+        "{error}"
+    );
     assert_eq!((db.blocks().len(), times_of(&db, 0)), (1, vec![NOW_MS]));
     fs.set_room(u64::MAX);
     db.compact().unwrap();

@@ -1,4 +1,5 @@
-//! Deletions: what they leave behind until their blocks are merged, and when a merge, an import or a file fails them.
+//! Deletions: what they leave behind until their blocks are merged, and when a merge, an import or
+//! a file fails them.
 
 use varve_fs::testing::Fault;
 
@@ -8,18 +9,25 @@ use crate::block::tombstones::Tombstones;
 const DAY_MS: i64 = 86_400_000;
 
 fn delete(db: &Db, i: usize) {
-    db.delete(vec![Matcher::equal("i", &i.to_string())], TimeRange::ALL).unwrap();
+    db.delete(vec![Matcher::equal("i", &i.to_string())], TimeRange::ALL)
+        .unwrap();
 }
 
 /// Returns the number of delete rules in a data directory.
 fn n_rules(fs: &MemFs) -> usize {
-    Tombstones::open(Arc::new(fs.clone()), DATA.as_ref(), 0).unwrap().rules().len()
+    Tombstones::open(Arc::new(fs.clone()), DATA.as_ref(), 0)
+        .unwrap()
+        .rules()
+        .len()
 }
 
 fn wait_until(is_true: impl Fn() -> bool) {
     let started = std::time::Instant::now();
     while !is_true() {
-        assert!(started.elapsed() < std::time::Duration::from_secs(60), "waited for a minute");
+        assert!(
+            started.elapsed() < std::time::Duration::from_secs(60),
+            "waited for a minute"
+        );
         std::thread::yield_now();
     }
 }
@@ -28,15 +36,34 @@ fn wait_until(is_true: impl Fn() -> bool) {
 #[test]
 fn a_deletion_that_covers_earlier_ones_replaces_them() {
     let (_dir, db) = fresh(options());
-    append(&db, &[(0, NOW_MS, 1.0), (0, NOW_MS + 1, 1.0), (1, NOW_MS, 1.0)]);
-    let n_deleted = || db.store.blocks.list().iter().map(|stored| stored.deleted(0).count()).sum::<usize>();
+    append(
+        &db,
+        &[(0, NOW_MS, 1.0), (0, NOW_MS + 1, 1.0), (1, NOW_MS, 1.0)],
+    );
+    let n_deleted = || {
+        db.store
+            .blocks
+            .list()
+            .iter()
+            .map(|stored| stored.deleted(0).count())
+            .sum::<usize>()
+    };
     for end_ms in [NOW_MS, NOW_MS, NOW_MS + 1] {
-        db.delete(vec![Matcher::equal("i", "0")], TimeRange { start_ms: 0, end_ms }).unwrap();
+        db.delete(
+            vec![Matcher::equal("i", "0")],
+            TimeRange {
+                start_ms: 0,
+                end_ms,
+            },
+        )
+        .unwrap();
         assert_eq!(n_deleted(), 1);
     }
-    db.delete(vec![Matcher::equal("i", "0")], TimeRange::at(NOW_MS)).unwrap();
+    db.delete(vec![Matcher::equal("i", "0")], TimeRange::at(NOW_MS))
+        .unwrap();
     assert_eq!((n_deleted(), everything(&db).len()), (2, 1));
-    db.delete(vec![Matcher::equal(METRIC_NAME, "m")], TimeRange::ALL).unwrap();
+    db.delete(vec![Matcher::equal(METRIC_NAME, "m")], TimeRange::ALL)
+        .unwrap();
     assert_eq!((n_deleted(), everything(&db).len()), (1, 0));
 }
 
@@ -66,7 +93,8 @@ fn rules_that_affect_no_block_are_dropped() {
     assert_eq!((db.n_series(), everything(&db).len()), (1, 1));
 }
 
-/// The rule used to be dropped once no other block needed it, and the file of the block came back at the next start.
+/// The rule used to be dropped once no other block needed it, and the file of the block came back
+/// at the next start.
 #[test]
 fn deleted_samples_stay_deleted_if_the_file_of_their_block_cannot_be_removed() {
     for operation in 0.. {
@@ -75,7 +103,10 @@ fn deleted_samples_stay_deleted_if_the_file_of_their_block_cannot_be_removed() {
         append(&db, &[(0, NOW_MS, 1.0)]);
         delete(&db, 0);
         let n_operations = fs.n_operations();
-        fs.fail_at(n_operations + operation, Fault::Fails(std::io::ErrorKind::PermissionDenied));
+        fs.fail_at(
+            n_operations + operation,
+            Fault::Fails(std::io::ErrorKind::PermissionDenied),
+        );
         let cleaned = db.clean_tombstones();
         if fs.n_operations() <= n_operations + operation {
             break;
@@ -89,7 +120,12 @@ fn deleted_samples_stay_deleted_if_the_file_of_their_block_cannot_be_removed() {
         db.clean_tombstones().unwrap();
         drop(db);
         let found: Vec<_> = everything(&open_on(&fs, options())).into_keys().collect();
-        assert_eq!(found, [series_labels(2).to_string()], "{:?}, then {cleaned:?}", fs.failed());
+        assert_eq!(
+            found,
+            [series_labels(2).to_string()],
+            "{:?}, then {cleaned:?}",
+            fs.failed()
+        );
     }
 }
 
@@ -97,16 +133,31 @@ fn deleted_samples_stay_deleted_if_the_file_of_their_block_cannot_be_removed() {
 #[test]
 fn a_file_that_could_not_be_removed_is_removed_later() {
     let fs = MemFs::new();
-    let db = open_on(&fs, Options { retention_ms: Some(DAY_MS), ..options() });
+    let db = open_on(
+        &fs,
+        Options {
+            retention_ms: Some(DAY_MS),
+            ..options()
+        },
+    );
     for day in [-3, -2, 0] {
         append(&db, &[(0, NOW_MS + day * DAY_MS, 1.0)]);
     }
     db.flush().unwrap();
-    fs.fail_at(fs.n_operations(), Fault::Fails(std::io::ErrorKind::PermissionDenied));
+    fs.fail_at(
+        fs.n_operations(),
+        Fault::Fails(std::io::ErrorKind::PermissionDenied),
+    );
     db.confirm_retention().unwrap_err();
     append(&db, &[(0, NOW_MS + 1, 1.0)]);
     db.compact_fully().unwrap();
-    assert_eq!((db.blocks().len(), fs.list(&Path::new(DATA).join("blocks")).unwrap().len()), (1, 1));
+    assert_eq!(
+        (
+            db.blocks().len(),
+            fs.list(&Path::new(DATA).join("blocks")).unwrap().len()
+        ),
+        (1, 1)
+    );
 }
 
 /// Such deletions, repeated as the days pass, used to take memory each time.
@@ -114,9 +165,19 @@ fn a_file_that_could_not_be_removed_is_removed_later() {
 fn a_deletion_replaces_those_that_it_covers_within_a_block() {
     let (dir, db) = fresh(options());
     append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0)]);
-    let n_deleted = |db: &Db| db.store.blocks.list().iter().map(|stored| stored.deleted(0).count()).sum::<usize>();
+    let n_deleted = |db: &Db| {
+        db.store
+            .blocks
+            .list()
+            .iter()
+            .map(|stored| stored.deleted(0).count())
+            .sum::<usize>()
+    };
     for day in 0..3 {
-        let range = TimeRange { start_ms: NOW_MS - (9 - day) * DAY_MS, end_ms: NOW_MS + day * DAY_MS };
+        let range = TimeRange {
+            start_ms: NOW_MS - (9 - day) * DAY_MS,
+            end_ms: NOW_MS + day * DAY_MS,
+        };
         db.delete(vec![Matcher::equal("i", "0")], range).unwrap();
         assert_eq!(n_deleted(&db), 1);
     }
@@ -125,18 +186,33 @@ fn a_deletion_replaces_those_that_it_covers_within_a_block() {
     assert_eq!((n_deleted(&db), everything(&db).len()), (1, 1));
 }
 
-/// The blocks of an import are added after a deletion that runs meanwhile, but there is no later checkpoint.
+/// The blocks of an import are added after a deletion that runs meanwhile, but there is no later
+/// checkpoint.
 #[test]
 fn a_restart_after_a_deletion_during_an_import_does_not_restore_deleted_series() {
     let fs = MemFs::new();
-    let other = Db::open("/other".as_ref(), Options { fs: Arc::new(fs.clone()), ..options() }).unwrap();
+    let other = Db::open(
+        "/other".as_ref(),
+        Options {
+            fs: Arc::new(fs.clone()),
+            ..options()
+        },
+    )
+    .unwrap();
     append(&other, &[(7, NOW_MS - DAY_MS, 1.0), (7, NOW_MS, 1.0)]);
     other.flush().unwrap();
     let db = open_on(&fs, options());
-    let (blocks, import) = (Path::new(DATA).join("blocks"), Path::new(DATA).join("import"));
+    let (blocks, import) = (
+        Path::new(DATA).join("blocks"),
+        Path::new(DATA).join("import"),
+    );
     fs.create_dir(&import).unwrap();
-    for (from, to) in [("00000001.block", "00000077.block"), ("00000002.block", "00000088.block")] {
-        fs.hard_link(&Path::new("/other/blocks").join(from), &import.join(to)).unwrap();
+    for (from, to) in [
+        ("00000001.block", "00000077.block"),
+        ("00000002.block", "00000088.block"),
+    ] {
+        fs.hard_link(&Path::new("/other/blocks").join(from), &import.join(to))
+            .unwrap();
     }
     append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0), (2, NOW_MS, 1.0)]);
     db.flush().unwrap();
@@ -145,7 +221,13 @@ fn a_restart_after_a_deletion_during_an_import_does_not_restore_deleted_series()
     std::thread::scope(|scope| {
         let imported = scope.spawn(|| db.import().unwrap());
         // The marker of the import, and its first block.
-        let n_named = || fs.list(&blocks).unwrap().iter().filter(|name| !name.ends_with(".tmp")).count();
+        let n_named = || {
+            fs.list(&blocks)
+                .unwrap()
+                .iter()
+                .filter(|name| !name.ends_with(".tmp"))
+                .count()
+        };
         wait_until(|| n_named() >= n_blocks + 2);
         delete(&db, 1);
         fs.set_blocked_files(None);
@@ -162,16 +244,28 @@ fn a_restart_after_a_deletion_during_an_import_does_not_restore_deleted_series()
     assert_eq!(open_on(&fs, options()).n_series(), 3);
 }
 
-/// Puts two blocks into the import directory. Blocks the import before the second one, and runs `meanwhile` then.
+/// Puts two blocks into the import directory. Blocks the import before the second one, and runs
+/// `meanwhile` then.
 fn import_slowly(fs: &MemFs, samples: &[(usize, i64, f64); 2], meanwhile: impl FnOnce(&Db)) -> Db {
-    let other = Db::open("/other".as_ref(), Options { fs: Arc::new(fs.clone()), ..options() }).unwrap();
+    let other = Db::open(
+        "/other".as_ref(),
+        Options {
+            fs: Arc::new(fs.clone()),
+            ..options()
+        },
+    )
+    .unwrap();
     append(&other, samples);
     other.flush().unwrap();
     let db = open_on(fs, options());
-    let (blocks, import) = (Path::new(DATA).join("blocks"), Path::new(DATA).join("import"));
+    let (blocks, import) = (
+        Path::new(DATA).join("blocks"),
+        Path::new(DATA).join("import"),
+    );
     fs.create_dir(&import).unwrap();
     for name in fs.list("/other/blocks".as_ref()).unwrap() {
-        fs.hard_link(&Path::new("/other/blocks").join(&name), &import.join(&name)).unwrap();
+        fs.hard_link(&Path::new("/other/blocks").join(&name), &import.join(&name))
+            .unwrap();
     }
     fs.set_blocked_files(Some("00000002.block"));
     std::thread::scope(|scope| {
@@ -188,13 +282,16 @@ fn import_slowly(fs: &MemFs, samples: &[(usize, i64, f64); 2], meanwhile: impl F
 #[test]
 fn a_deletion_during_an_import_affects_all_its_blocks() {
     let fs = MemFs::new();
-    let db = import_slowly(&fs, &[(7, NOW_MS - DAY_MS, 1.0), (7, NOW_MS, 1.0)], |db| delete(db, 7));
+    let db = import_slowly(&fs, &[(7, NOW_MS - DAY_MS, 1.0), (7, NOW_MS, 1.0)], |db| {
+        delete(db, 7)
+    });
     assert_eq!(everything(&db).len(), 0);
     drop(db);
     assert_eq!(everything(&open_on(&fs, options())).len(), 0);
 }
 
-/// The number of the flush used to be below that of the second block, so the value changed once the flush succeeded.
+/// The number of the flush used to be below that of the second block, so the value changed once the
+/// flush succeeded.
 #[test]
 fn a_failed_flush_during_an_import_does_not_change_the_value_of_a_sample() {
     let fs = MemFs::new();
@@ -211,7 +308,8 @@ fn a_failed_flush_during_an_import_does_not_change_the_value_of_a_sample() {
     assert_eq!(everything(&open_on(&fs, options())), before);
 }
 
-/// A rewrite that a deletion overtakes used to be skipped, although its block contains deleted samples.
+/// A rewrite that a deletion overtakes used to be skipped, although its block contains deleted
+/// samples.
 #[test]
 fn a_cleaning_that_a_deletion_overtakes_is_repeated() {
     let fs = MemFs::new();
@@ -222,7 +320,10 @@ fn a_cleaning_that_a_deletion_overtakes_is_repeated() {
     fs.set_blocked_files(Some(&result));
     std::thread::scope(|scope| {
         let cleaned = scope.spawn(|| db.clean_tombstones().unwrap());
-        wait_until(|| fs.open(&Path::new(DATA).join("blocks").join(&result)).is_ok());
+        wait_until(|| {
+            fs.open(&Path::new(DATA).join("blocks").join(&result))
+                .is_ok()
+        });
         delete(&db, 1);
         fs.set_blocked_files(None);
         cleaned.join().unwrap();
@@ -230,7 +331,8 @@ fn a_cleaning_that_a_deletion_overtakes_is_repeated() {
     assert_eq!((db.stats().blocks_samples, everything(&db).len()), (1, 1));
 }
 
-/// A block whose rename fails although it happened is not used, but its file used to be in the store after a restart.
+/// A block whose rename fails although it happened is not used, but its file used to be in the
+/// store after a restart.
 #[test]
 fn deleted_samples_stay_deleted_if_a_flush_failed_before_in_any_operation() {
     for operation in 0.. {
@@ -248,6 +350,11 @@ fn deleted_samples_stay_deleted_if_a_flush_failed_before_in_any_operation() {
         db.clean_tombstones().unwrap();
         drop(db);
         let found: Vec<_> = everything(&open_on(&fs, options())).into_keys().collect();
-        assert_eq!(found, [series_labels(1).to_string()], "{:?}, then {flushed:?}", fs.failed());
+        assert_eq!(
+            found,
+            [series_labels(1).to_string()],
+            "{:?}, then {flushed:?}",
+            fs.failed()
+        );
     }
 }

@@ -1,9 +1,9 @@
-//! Data directories written by earlier builds. Each opens with the expected contents. Directories of a newer version
-//! are rejected and left unchanged.
+//! Data directories written by earlier builds. Each opens with the expected contents. Directories
+//! of a newer version are rejected and left unchanged.
 //!
-//! `tests/data/format/<kind>-v<N>` is such a directory, with its contents in `expected.txt`. Fixtures are never
-//! rewritten: a new version of a format gets a new one, which `write_what_is_missing` creates
-//! (docs/development/testing.md).
+//! `tests/data/format/<kind>-v<N>` is such a directory, with its contents in `expected.txt`.
+//! Fixtures are never rewritten: a new version of a format gets a new one, which
+//! `write_what_is_missing` creates (docs/development/testing.md).
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -49,7 +49,9 @@ fn print(contents: &Contents) -> String {
     let mut text = String::new();
     for (labels, samples) in contents {
         writeln!(text, "{labels}").unwrap();
-        samples.iter().for_each(|(time, bits)| writeln!(text, "  {time} {bits:016x}").unwrap());
+        samples
+            .iter()
+            .for_each(|(time, bits)| writeln!(text, "  {time} {bits:016x}").unwrap());
     }
     text
 }
@@ -64,14 +66,24 @@ fn directories_of_every_version_open_with_the_expected_contents() {
             let db = Db::open(dir.path(), options(shards)).unwrap();
             let replayed = db.stats().replayed;
             assert_eq!(
-                (db.stats().n_damaged_blocks, replayed.damaged_bytes, replayed.n_unknown_samples),
+                (
+                    db.stats().n_damaged_blocks,
+                    replayed.damaged_bytes,
+                    replayed.n_unknown_samples
+                ),
                 (0, 0, 0),
                 "{name}"
             );
-            assert!(print(&everything(&db)) == expected, "{name} with {shards} shards");
+            assert!(
+                print(&everything(&db)) == expected,
+                "{name} with {shards} shards"
+            );
             db.compact_fully().unwrap();
             db.clean_tombstones().unwrap();
-            assert!(print(&everything(&db)) == expected, "{name} with {shards} shards, merged");
+            assert!(
+                print(&everything(&db)) == expected,
+                "{name} with {shards} shards, merged"
+            );
         }
     }
 }
@@ -127,42 +139,85 @@ fn value(i: usize, n: i64) -> f64 {
 
 /// Appends a sample to each of some series as one request, and records them.
 fn write(db: &Db, series: impl IntoIterator<Item = usize>, t: i64, written: &mut Contents) {
-    let samples: Vec<_> = series.into_iter().map(|i| (i, t, value(i, (t - NOW_MS) / 1000))).collect();
+    let samples: Vec<_> = series
+        .into_iter()
+        .map(|i| (i, t, value(i, (t - NOW_MS) / 1000)))
+        .collect();
     assert_eq!(append(db, &samples), []);
     for (i, t, value) in samples {
-        written.entry(series_labels(i).to_string()).or_default().push((t, value.to_bits()));
+        written
+            .entry(series_labels(i).to_string())
+            .or_default()
+            .push((t, value.to_bits()));
     }
 }
 
-/// Writes logs of three epochs. The first was truncated, and the fixture does not contain the data before that.
+/// Writes logs of three epochs. The first was truncated, and the fixture does not contain the data
+/// before that.
 fn live_logs(dir: &Path) -> Contents {
     let (mut before, mut written) = (Contents::new(), Contents::new());
     let db = Db::open(dir, options(2)).unwrap();
-    let metadata = Metadata { kind: "gauge".into(), help: "Help.".into(), unit: "seconds".into() };
+    let metadata = Metadata {
+        kind: "gauge".into(),
+        help: "Help.".into(),
+        unit: "seconds".into(),
+    };
     db.set_metadata([("m", metadata.clone())]).unwrap();
     write(&db, 0..30, NOW_MS, &mut before);
     db.flush().unwrap();
     write(&db, 0..60, NOW_MS + 15_000, &mut written);
     write(&db, (0..60).rev().step_by(7), NOW_MS + 30_000, &mut written);
-    let all: Vec<_> = (0..20).map(|n| (3, NOW_MS + 45_000 + n * n * 1000, value(3, n))).collect();
+    let all: Vec<_> = (0..20)
+        .map(|n| (3, NOW_MS + 45_000 + n * n * 1000, value(3, n)))
+        .collect();
     assert_eq!(append(&db, &all), []);
-    written.get_mut(&series_labels(3).to_string()).unwrap().extend(all.iter().map(|&(_, t, v)| (t, v.to_bits())));
+    written
+        .get_mut(&series_labels(3).to_string())
+        .unwrap()
+        .extend(all.iter().map(|&(_, t, v)| (t, v.to_bits())));
     drop(db);
     let db = Db::open(dir, options(4)).unwrap();
     db.set_metadata([("n", metadata)]).unwrap();
     for n in 0..10 {
-        write(&db, (0..80).step_by(1 + n as usize), NOW_MS + 900_000 + n * 15_000, &mut written);
+        write(
+            &db,
+            (0..80).step_by(1 + n as usize),
+            NOW_MS + 900_000 + n * 15_000,
+            &mut written,
+        );
     }
     drop(db);
-    let db = Db::open(dir, Options { wal_logs: 2, ..options(4) }).unwrap();
+    let db = Db::open(
+        dir,
+        Options {
+            wal_logs: 2,
+            ..options(4)
+        },
+    )
+    .unwrap();
     let t = NOW_MS + 1_800_000;
-    let round: Vec<_> = (0..80).map(|i| (i, t + i as i64 / 8 % 3 * 1000, [4096e3, 17e3, 0.3, 4096e3][i % 4])).collect();
+    let round: Vec<_> = (0..80)
+        .map(|i| {
+            (
+                i,
+                t + i as i64 / 8 % 3 * 1000,
+                [4096e3, 17e3, 0.3, 4096e3][i % 4],
+            )
+        })
+        .collect();
     assert_eq!(append(&db, &round), []);
     for (i, t, value) in round {
-        written.get_mut(&series_labels(i).to_string()).unwrap().push((t, value.to_bits()));
+        written
+            .get_mut(&series_labels(i).to_string())
+            .unwrap()
+            .push((t, value.to_bits()));
     }
     drop(db);
-    assert!(wal_files(&RealFs, dir, "checkpoint-").iter().all(|path| path.starts_with(dir.join("wal/000000-002"))));
+    assert!(
+        wal_files(&RealFs, dir, "checkpoint-")
+            .iter()
+            .all(|path| path.starts_with(dir.join("wal/000000-002")))
+    );
     written
 }
 
@@ -184,7 +239,13 @@ fn live_blocks(dir: &Path) -> Contents {
             db.compact().unwrap();
         }
     }
-    let levels: std::collections::BTreeSet<u8> = db.store.blocks.metas().iter().map(|meta| meta.origin.level).collect();
+    let levels: std::collections::BTreeSet<u8> = db
+        .store
+        .blocks
+        .metas()
+        .iter()
+        .map(|meta| meta.origin.level)
+        .collect();
     assert!(levels.len() > 2 && levels.contains(&0), "{levels:?}");
     written
 }
@@ -203,11 +264,17 @@ fn live_deletions(dir: &Path) -> Contents {
     ];
     for (op, text, start, end) in rules {
         let matcher = Matcher::new(op, "i", text).unwrap();
-        let range = TimeRange { start_ms: NOW_MS + start, end_ms: end.saturating_add(NOW_MS) };
+        let range = TimeRange {
+            start_ms: NOW_MS + start,
+            end_ms: end.saturating_add(NOW_MS),
+        };
         db.delete(vec![matcher.clone()], range).unwrap();
         for (i, samples) in (0..20).map(|i| (i, series_labels(i))) {
             if matcher.matches(&i.to_string()) {
-                written.get_mut(&samples.to_string()).unwrap().retain(|(t, _)| !range.contains(*t));
+                written
+                    .get_mut(&samples.to_string())
+                    .unwrap()
+                    .retain(|(t, _)| !range.contains(*t));
             }
         }
     }
@@ -217,16 +284,27 @@ fn live_deletions(dir: &Path) -> Contents {
     written
 }
 
-/// Creates a data directory with a file of every kind, and with remains that the next start would remove.
+/// Creates a data directory with a file of every kind, and with remains that the next start would
+/// remove.
 fn every_kind(dir: &Path) {
     let db = Db::open(dir, options(2)).unwrap();
     append(&db, &(0..8).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
-    db.delete(vec![Matcher::equal("i", "3")], TimeRange::ALL).unwrap();
-    append(&db, &(0..16).map(|i| (i, NOW_MS + 1, 2.0)).collect::<Vec<_>>());
-    db.store.shards[0].wal().append_series(SeriesRef(1000), &series_labels(1000));
+    db.delete(vec![Matcher::equal("i", "3")], TimeRange::ALL)
+        .unwrap();
+    append(
+        &db,
+        &(0..16).map(|i| (i, NOW_MS + 1, 2.0)).collect::<Vec<_>>(),
+    );
+    db.store.shards[0]
+        .wal()
+        .append_series(SeriesRef(1000), &series_labels(1000));
     db.sync().unwrap();
     drop(db);
-    for left in ["blocks/00000090.block.tmp", "blocks/00000091.3.tmp", "tombstones.tmp"] {
+    for left in [
+        "blocks/00000090.block.tmp",
+        "blocks/00000091.3.tmp",
+        "tombstones.tmp",
+    ] {
         std::fs::write(dir.join(left), "left").unwrap();
     }
     let torn = wal_files(&RealFs, dir, "samples-").pop().unwrap();
@@ -249,13 +327,19 @@ fn a_directory_of_a_newer_version_is_rejected_and_left_unchanged() {
     let all = tempfile::tempdir().unwrap();
     every_kind(all.path());
     let first = |dir: &Path, kind: &str| match kind {
-        "block" => dir.join("blocks").join(RealFs.list(&dir.join("blocks")).unwrap().remove(0)),
+        "block" => dir
+            .join("blocks")
+            .join(RealFs.list(&dir.join("blocks")).unwrap().remove(0)),
         "tombstones" => dir.join("tombstones"),
         of_log => wal_files(&RealFs, dir, of_log).remove(0),
     };
-    for (kind, crc_offset) in
-        [("samples-", 20), ("series-", 20), ("checkpoint-", 20), ("block", 12), ("tombstones", 20)]
-    {
+    for (kind, crc_offset) in [
+        ("samples-", 20),
+        ("series-", 20),
+        ("checkpoint-", 20),
+        ("block", 12),
+        ("tombstones", 20),
+    ] {
         // As many shards as before, and another number, which needs new directories.
         for shards in [2, 4] {
             let dir = tempfile::tempdir().unwrap();
@@ -264,11 +348,16 @@ fn a_directory_of_a_newer_version_is_rejected_and_left_unchanged() {
             let version = make_newer(&newer, crc_offset);
             let before = files_of(dir.path());
             match Db::open(dir.path(), options(shards)).unwrap_err() {
-                Error::Version { path, found, .. } => assert_eq!((path, found), (newer, version.into()), "{kind}"),
+                Error::Version { path, found, .. } => {
+                    assert_eq!((path, found), (newer, version.into()), "{kind}")
+                }
                 e => panic!("{kind}: {e}"),
             }
             assert_eq!(files_of(dir.path()), before, "{kind}, {shards} shards");
         }
     }
-    assert!(Db::open(all.path(), options(2)).is_ok(), "without it the directory opens");
+    assert!(
+        Db::open(all.path(), options(2)).is_ok(),
+        "without it the directory opens"
+    );
 }

@@ -9,12 +9,20 @@ fn group(number: u16) -> SeriesGroup {
 
 /// Returns the numbers of all series, of series in no group, in group 1 and in group 2.
 fn counts(db: &Db) -> [u64; 4] {
-    [db.n_series(), db.n_series_of(SeriesGroup::NONE), db.n_series_of(group(1)), db.n_series_of(group(2))]
+    [
+        db.n_series(),
+        db.n_series_of(SeriesGroup::NONE),
+        db.n_series_of(group(1)),
+        db.n_series_of(group(2)),
+    ]
 }
 
 #[test]
 fn a_series_belongs_to_the_first_group_that_claims_it() {
-    let (_dir, db) = fresh(Options { shards: 4, ..options() });
+    let (_dir, db) = fresh(Options {
+        shards: 4,
+        ..options()
+    });
     append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0)]);
     (1..5).for_each(|i| assert!(db.series_for(&series_labels(i), group(1)).is_ok()));
     (4..7).for_each(|i| assert!(db.series_for(&series_labels(i), group(2)).is_ok()));
@@ -41,7 +49,10 @@ fn a_series_can_leave_its_group() {
     (0..3).for_each(|i| assert!(db.series_for(&series_labels(i), group(1)).is_ok()));
     for _again in 0..2 {
         let series = db.series_without_group(&series_labels(1)).unwrap();
-        assert_eq!((db.find(&series_labels(1)), counts(&db)), (Some(series), [3, 1, 2, 0]));
+        assert_eq!(
+            (db.find(&series_labels(1)), counts(&db)),
+            (Some(series), [3, 1, 2, 0])
+        );
     }
     db.series_without_group(&series_labels(3)).unwrap();
     assert_eq!(counts(&db), [4, 2, 2, 0]);

@@ -18,7 +18,10 @@ fn following(n: u64) -> Histogram {
             positive: vec![n / 2, n - n / 2],
             negative: vec![],
         },
-        positive_spans: vec![BucketSpan { offset: -1, length: 2 }],
+        positive_spans: vec![BucketSpan {
+            offset: -1,
+            length: 2,
+        }],
         ..Histogram::default()
     }
 }
@@ -33,10 +36,20 @@ fn push(db: &Db, samples: &[(i64, Histogram)]) -> Vec<(u32, RejectReason)> {
     db.append(&mut batch).unwrap();
     for rejected in batch.rejected() {
         let (t, histogram) = &samples[rejected.tag as usize];
-        assert_eq!((rejected.sample.timestamp_ms, rejected.sample.value.to_bits()), (*t, histogram.sum.to_bits()));
+        assert_eq!(
+            (
+                rejected.sample.timestamp_ms,
+                rejected.sample.value.to_bits()
+            ),
+            (*t, histogram.sum.to_bits())
+        );
         assert!(rejected.histogram.as_ref().unwrap().is_same(histogram));
     }
-    batch.rejected().iter().map(|rejected| (rejected.tag, rejected.reason)).collect()
+    batch
+        .rejected()
+        .iter()
+        .map(|rejected| (rejected.tag, rejected.reason))
+        .collect()
 }
 
 fn read(db: &Db, range: TimeRange) -> SampleColumns {
@@ -51,7 +64,12 @@ fn read(db: &Db, range: TimeRange) -> SampleColumns {
 fn hints(db: &Db) -> Vec<(i64, Option<ResetHint>)> {
     let columns = read(db, TimeRange::ALL);
     let hint = |idx: usize| columns.histogram(idx).map(|histogram| histogram.reset_hint);
-    columns.timestamps_ms.iter().enumerate().map(|(idx, t)| ((t - NOW_MS) / MINUTE_MS, hint(idx))).collect()
+    columns
+        .timestamps_ms
+        .iter()
+        .enumerate()
+        .map(|(idx, t)| ((t - NOW_MS) / MINUTE_MS, hint(idx)))
+        .collect()
 }
 
 #[test]
@@ -59,10 +77,35 @@ fn a_range_that_ends_before_it_starts_has_no_samples() {
     let (_dir, db) = fresh(options());
     let at = |minutes: i64, n| (NOW_MS + minutes * MINUTE_MS, following(n));
     assert_eq!(push(&db, &[at(-2, 1), at(0, 2), at(-1, 3)]), []);
-    assert_eq!(append(&db, &[(1, NOW_MS, 1.0), (1, NOW_MS - MINUTE_MS, 2.0), (1, NOW_MS + 1, 3.0)]), []);
+    assert_eq!(
+        append(
+            &db,
+            &[
+                (1, NOW_MS, 1.0),
+                (1, NOW_MS - MINUTE_MS, 2.0),
+                (1, NOW_MS + 1, 3.0)
+            ]
+        ),
+        []
+    );
     for _ in 0..2 {
-        for (start, end) in [(NOW_MS, NOW_MS - 1), (NOW_MS, NOW_MS - MINUTE_MS), (i64::MAX, i64::MIN), (i64::MAX, 0)] {
-            assert!(read(&db, TimeRange { start_ms: start, end_ms: end }).is_empty(), "{start} {end}");
+        for (start, end) in [
+            (NOW_MS, NOW_MS - 1),
+            (NOW_MS, NOW_MS - MINUTE_MS),
+            (i64::MAX, i64::MIN),
+            (i64::MAX, 0),
+        ] {
+            assert!(
+                read(
+                    &db,
+                    TimeRange {
+                        start_ms: start,
+                        end_ms: end
+                    }
+                )
+                .is_empty(),
+                "{start} {end}"
+            );
         }
         db.flush().unwrap();
     }
@@ -74,13 +117,34 @@ fn a_float_and_a_histogram_at_one_timestamp_are_duplicates() {
     let (dir, mut db) = fresh(options());
     assert_eq!(append(&db, &[(0, NOW_MS, 1.0)]), []);
     let at = |minutes: i64, n| (NOW_MS + minutes * MINUTE_MS, following(n));
-    let too_large = Histogram { custom_bounds: vec![0.0; HISTOGRAM_BUCKETS_MAX + 1], ..Histogram::default() };
-    let samples = [at(1, 5), at(0, 5), at(1, 5), at(1, 6), at(-10, 4), at(-10, 3), at(-40, 1), (NOW_MS + 9, too_large)];
-    let rejected = [(1, Duplicate), (3, Duplicate), (5, Duplicate), (6, TooOld), (7, HistogramTooLarge)];
+    let too_large = Histogram {
+        custom_bounds: vec![0.0; HISTOGRAM_BUCKETS_MAX + 1],
+        ..Histogram::default()
+    };
+    let samples = [
+        at(1, 5),
+        at(0, 5),
+        at(1, 5),
+        at(1, 6),
+        at(-10, 4),
+        at(-10, 3),
+        at(-40, 1),
+        (NOW_MS + 9, too_large),
+    ];
+    let rejected = [
+        (1, Duplicate),
+        (3, Duplicate),
+        (5, Duplicate),
+        (6, TooOld),
+        (7, HistogramTooLarge),
+    ];
     let mut pushed = push(&db, &samples);
     pushed.sort_unstable();
     assert_eq!(pushed, rejected);
-    assert_eq!(append(&db, &[(0, NOW_MS + MINUTE_MS, 5.0 / 3.0)]), [(0, Duplicate)]);
+    assert_eq!(
+        append(&db, &[(0, NOW_MS + MINUTE_MS, 5.0 / 3.0)]),
+        [(0, Duplicate)]
+    );
     let stored = everything(&db);
     let expected = [
         (NOW_MS - 10 * MINUTE_MS, fingerprint(&following(4))),
@@ -91,7 +155,10 @@ fn a_float_and_a_histogram_at_one_timestamp_are_duplicates() {
     for _ in 0..2 {
         drop(db);
         db = open(dir.path());
-        assert_eq!((everything(&db), db.stats().replayed.n_samples), (stored.clone(), 3));
+        assert_eq!(
+            (everything(&db), db.stats().replayed.n_samples),
+            (stored.clone(), 3)
+        );
     }
     // Frozen samples win.
     db.flush().unwrap();
@@ -108,19 +175,64 @@ fn reset_hints_are_valid_while_a_histogram_follows_its_original_predecessor() {
     use ResetHint::{Gauge, NoReset, Unknown};
     let (_dir, db) = fresh(options());
     let at = |minutes: i64, reset_hint| {
-        (NOW_MS + minutes * MINUTE_MS, Histogram { reset_hint, ..following(minutes.unsigned_abs()) })
+        (
+            NOW_MS + minutes * MINUTE_MS,
+            Histogram {
+                reset_hint,
+                ..following(minutes.unsigned_abs())
+            },
+        )
     };
-    push(&db, &[at(0, NoReset), at(1, NoReset), at(2, NoReset), at(6, NoReset), at(7, Gauge)]);
+    push(
+        &db,
+        &[
+            at(0, NoReset),
+            at(1, NoReset),
+            at(2, NoReset),
+            at(6, NoReset),
+            at(7, Gauge),
+        ],
+    );
     push(&db, &[at(5, NoReset)]);
     let known = |minutes: i64| (minutes, Some(NoReset));
     let unknown = |minutes: i64| (minutes, Some(Unknown));
     let gauge = |minutes: i64| (minutes, Some(Gauge));
-    assert_eq!(hints(&db), [known(0), known(1), known(2), unknown(5), unknown(6), gauge(7)]);
+    assert_eq!(
+        hints(&db),
+        [
+            known(0),
+            known(1),
+            known(2),
+            unknown(5),
+            unknown(6),
+            gauge(7)
+        ]
+    );
     db.flush().unwrap();
-    assert_eq!(hints(&db), [known(0), known(1), known(2), unknown(5), unknown(6), gauge(7)]);
+    assert_eq!(
+        hints(&db),
+        [
+            known(0),
+            known(1),
+            known(2),
+            unknown(5),
+            unknown(6),
+            gauge(7)
+        ]
+    );
     push(&db, &[at(8, NoReset), at(9, NoReset)]);
     append(&db, &[(0, NOW_MS + MINUTE_MS + 1, 1.0)]);
-    let expected = [known(0), known(1), (1, None), unknown(2), unknown(5), unknown(6), gauge(7), unknown(8), known(9)];
+    let expected = [
+        known(0),
+        known(1),
+        (1, None),
+        unknown(2),
+        unknown(5),
+        unknown(6),
+        gauge(7),
+        unknown(8),
+        known(9),
+    ];
     assert_eq!(hints(&db), expected);
     db.compact_fully().unwrap();
     assert_eq!(hints(&db), expected);
@@ -133,7 +245,12 @@ fn reset_hints_are_valid_while_a_histogram_follows_its_original_predecessor() {
 #[test]
 fn a_reset_hint_that_refers_to_a_deleted_histogram_is_not_valid() {
     let (dir, db) = fresh(options());
-    let at = |minutes: i64| (NOW_MS + minutes * MINUTE_MS, following(minutes.unsigned_abs()));
+    let at = |minutes: i64| {
+        (
+            NOW_MS + minutes * MINUTE_MS,
+            following(minutes.unsigned_abs()),
+        )
+    };
     push(&db, &[at(5)]);
     db.delete(vec![], TimeRange::ALL).unwrap();
     assert_eq!(push(&db, &[at(3), at(8), at(9)]), []);
@@ -158,10 +275,16 @@ fn histograms_are_charged_to_the_head_and_released() {
         positive: (0..1000).map(|i| (i % 3) << 20).collect(),
         negative: vec![],
     };
-    let large = Histogram { counts, ..Histogram::default() };
+    let large = Histogram {
+        counts,
+        ..Histogram::default()
+    };
     push(&db, &[(NOW_MS + 1, large)]);
     let grown = db.stats().head_size_bytes - before;
-    assert!((2_000..8_000).contains(&grown), "{grown} bytes for 1000 buckets of 3 bytes");
+    assert!(
+        (2_000..8_000).contains(&grown),
+        "{grown} bytes for 1000 buckets of 3 bytes"
+    );
     db.flush().unwrap();
     assert!(db.stats().head_size_bytes <= before);
 }

@@ -11,13 +11,21 @@ const N_SERIES: usize = 64;
 const N_REQUESTS: i64 = 100;
 const STEP_MS: i64 = 60_000;
 
-/// A sum over series is correct only if they all have the same number of samples. Every request adds one sample to each
-/// series of its writer.
+/// A sum over series is correct only if they all have the same number of samples. Every request
+/// adds one sample to each series of its writer.
 #[test]
 fn no_reader_sees_a_part_of_a_request_while_flushes_and_merges_run() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(ManualClock::at(NOW_MS + N_REQUESTS * STEP_MS));
-    let db = Db::open(dir.path(), Options { shards: 4, clock, ..options() }).unwrap();
+    let db = Db::open(
+        dir.path(),
+        Options {
+            shards: 4,
+            clock,
+            ..options()
+        },
+    )
+    .unwrap();
     let is_done = AtomicBool::new(false);
     scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
@@ -53,7 +61,10 @@ fn no_reader_sees_a_part_of_a_request_while_flushes_and_merges_run() {
 fn write(db: &Db, writer: usize) {
     for k in 0..N_REQUESTS {
         let sample = |i| (writer * N_SERIES + i, NOW_MS + k * STEP_MS, k as f64);
-        assert_eq!(append(db, &(0..N_SERIES).map(sample).collect::<Vec<_>>()), []);
+        assert_eq!(
+            append(db, &(0..N_SERIES).map(sample).collect::<Vec<_>>()),
+            []
+        );
     }
 }
 
@@ -61,7 +72,10 @@ fn write(db: &Db, writer: usize) {
 fn check(db: &Db) -> [usize; WRITERS] {
     let mut seen: [Vec<usize>; WRITERS] = Default::default();
     let mut samples = SampleColumns::default();
-    for series in db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap() {
+    for series in db
+        .select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        .unwrap()
+    {
         let series = series.unwrap();
         let i: usize = series.labels().get("i").unwrap().parse().unwrap();
         samples.clear();
@@ -79,7 +93,10 @@ fn check(db: &Db) -> [usize; WRITERS] {
     }
     seen.map(|lens| {
         let n_samples = lens.first().copied().unwrap_or(0);
-        assert!(lens.is_empty() || lens == [n_samples; N_SERIES], "a part of a request is seen: {lens:?}");
+        assert!(
+            lens.is_empty() || lens == [n_samples; N_SERIES],
+            "a part of a request is seen: {lens:?}"
+        );
         n_samples
     })
 }

@@ -6,21 +6,41 @@ use crate::select::SelectHints;
 
 fn labels(i: usize) -> Labels {
     let (i, group) = (i.to_string(), (i % 2).to_string());
-    Labels::from_pairs([(METRIC_NAME, "m"), ("i", &*i), ("group", &*group), ("zone", "z")]).unwrap()
+    Labels::from_pairs([
+        (METRIC_NAME, "m"),
+        ("i", &*i),
+        ("group", &*group),
+        ("zone", "z"),
+    ])
+    .unwrap()
 }
 
 fn write(db: &Db, series: std::ops::Range<usize>, timestamp_ms: i64) {
     let mut batch = WriteBatch::default();
     for i in series {
-        batch.push(db.series(&labels(i)).unwrap(), Sample { timestamp_ms, value: i as f64 }, 0);
+        batch.push(
+            db.series(&labels(i)).unwrap(),
+            Sample {
+                timestamp_ms,
+                value: i as f64,
+            },
+            0,
+        );
     }
     db.append(&mut batch).unwrap();
 }
 
-/// Returns the series with the requested labels and their numbers of samples, and whether these are all labels.
+/// Returns the series with the requested labels and their numbers of samples, and whether these are
+/// all labels.
 fn select(db: &Db, requested: LabelHint) -> (Vec<(String, usize)>, bool) {
-    let hints = SelectHints { labels: requested, whole_where: &["whole"], ..SelectHints::default() };
-    let set = db.select_with(&QueryContext::unbounded(), &[], TimeRange::ALL, hints).unwrap();
+    let hints = SelectHints {
+        labels: requested,
+        whole_where: &["whole"],
+        ..SelectHints::default()
+    };
+    let set = db
+        .select_with(&QueryContext::unbounded(), &[], TimeRange::ALL, hints)
+        .unwrap();
     let is_whole = set.has_all_labels();
     let read = |series: crate::select::Series| {
         let mut samples = SampleColumns::default();
@@ -33,7 +53,8 @@ fn select(db: &Db, requested: LabelHint) -> (Vec<(String, usize)>, bool) {
 #[test]
 fn heads_and_blocks_return_requested_labels_in_the_order_of_all_labels() {
     let (_dir, db) = fresh(options());
-    let with = |names: &[&str]| LabelHint::With(names.iter().map(|&name| name.to_owned()).collect());
+    let with =
+        |names: &[&str]| LabelHint::With(names.iter().map(|&name| name.to_owned()).collect());
     let check = |series: std::ops::Range<usize>, n_samples: &dyn Fn(usize) -> usize| {
         let mut sorted: Vec<_> = series.map(|i| (labels(i), i)).collect();
         sorted.sort();
@@ -42,17 +63,29 @@ fn heads_and_blocks_return_requested_labels_in_the_order_of_all_labels() {
             (with(&[]), &[]),
             (with(&["absent"]), &[]),
             (with(&["zone", "group", "absent"]), &["group", "zone"]),
-            (LabelHint::Without(vec!["i".to_owned(), "zone".to_owned()]), &[METRIC_NAME, "group"]),
+            (
+                LabelHint::Without(vec!["i".to_owned(), "zone".to_owned()]),
+                &[METRIC_NAME, "group"],
+            ),
         ] {
             let expect = |(labels, i): &(Labels, usize)| {
-                (labels.filter(|name| names.contains(&name)).to_string(), n_samples(*i))
+                (
+                    labels.filter(|name| names.contains(&name)).to_string(),
+                    n_samples(*i),
+                )
             };
-            assert_eq!(select(&db, requested), (sorted.iter().map(expect).collect(), false));
+            assert_eq!(
+                select(&db, requested),
+                (sorted.iter().map(expect).collect(), false)
+            );
         }
         assert!(select(&db, LabelHint::All).1);
         // Without labels, the order does not matter.
         let (mut unlabelled, _) = select(&db, LabelHint::None);
-        let mut expect: Vec<_> = sorted.iter().map(|(_, i)| ("{}".to_owned(), n_samples(*i))).collect();
+        let mut expect: Vec<_> = sorted
+            .iter()
+            .map(|(_, i)| ("{}".to_owned(), n_samples(*i)))
+            .collect();
         unlabelled.sort();
         expect.sort();
         assert_eq!(unlabelled, expect);
@@ -66,7 +99,14 @@ fn heads_and_blocks_return_requested_labels_in_the_order_of_all_labels() {
     // One series has a label for which all labels are requested.
     let whole = labels(5).with("whole", "x");
     let mut batch = WriteBatch::default();
-    batch.push(db.series(&whole).unwrap(), Sample { timestamp_ms: NOW_MS, value: 0.0 }, 0);
+    batch.push(
+        db.series(&whole).unwrap(),
+        Sample {
+            timestamp_ms: NOW_MS,
+            value: 0.0,
+        },
+        0,
+    );
     db.append(&mut batch).unwrap();
     assert!(select(&db, with(&["group"])).1);
     db.flush().unwrap();
@@ -80,8 +120,13 @@ fn selections_without_labels_return_the_same_series_without_deleted_samples() {
     write(&db, 100..600, NOW_MS);
     db.flush().unwrap();
     let times_ms = |range, labels| {
-        let hints = SelectHints { labels, ..SelectHints::default() };
-        let set = db.select_with(&QueryContext::unbounded(), &[], range, hints).unwrap();
+        let hints = SelectHints {
+            labels,
+            ..SelectHints::default()
+        };
+        let set = db
+            .select_with(&QueryContext::unbounded(), &[], range, hints)
+            .unwrap();
         let read = |series: crate::Result<crate::select::Series>| {
             let mut samples = SampleColumns::default();
             series.unwrap().read(&mut samples).unwrap();
@@ -102,8 +147,10 @@ fn selections_without_labels_return_the_same_series_without_deleted_samples() {
         }
     };
     check(600, 500);
-    db.delete(vec![Matcher::equal("i", "7")], TimeRange::ALL).unwrap();
-    db.delete(vec![Matcher::equal("group", "1")], TimeRange::at(NOW_MS)).unwrap();
+    db.delete(vec![Matcher::equal("i", "7")], TimeRange::ALL)
+        .unwrap();
+    db.delete(vec![Matcher::equal("group", "1")], TimeRange::at(NOW_MS))
+        .unwrap();
     check(599, 250);
     db.compact_fully().unwrap();
     check(599, 250);
@@ -116,7 +163,10 @@ fn concurrent_reads_of_one_block_return_the_same_as_one() {
         write(&db, 0..600, NOW_MS - 50 * (50 - k));
     }
     db.flush().unwrap();
-    let set = || db.select(&QueryContext::unbounded(), &[], TimeRange::ALL).unwrap();
+    let set = || {
+        db.select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+            .unwrap()
+    };
     let all: Vec<_> = set().map(Result::unwrap).collect();
     let read = |series: &crate::select::Series| {
         let mut samples = SampleColumns::default();
@@ -125,8 +175,12 @@ fn concurrent_reads_of_one_block_return_the_same_as_one() {
     };
     let expected: Vec<_> = all.iter().map(read).collect();
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| all.iter().map(read).collect::<Vec<_>>())).collect();
-        threads.into_iter().for_each(|thread| assert!(thread.join().unwrap() == expected));
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| all.iter().map(read).collect::<Vec<_>>()))
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| assert!(thread.join().unwrap() == expected));
     });
 }
 
@@ -138,7 +192,10 @@ fn an_interrupted_request_reads_little_more_of_a_block() {
     let mut samples = SampleColumns::default();
     for requested in [LabelHint::All, LabelHint::With(Vec::new())] {
         let ctx = QueryContext::unbounded();
-        let hints = SelectHints { labels: requested, ..SelectHints::default() };
+        let hints = SelectHints {
+            labels: requested,
+            ..SelectHints::default()
+        };
         let mut set = db.select_with(&ctx, &[], TimeRange::ALL, hints).unwrap();
         let first = set.next().unwrap().unwrap();
         first.read(&mut samples).unwrap();
@@ -146,7 +203,9 @@ fn an_interrupted_request_reads_little_more_of_a_block() {
         let n_handed_out = set.by_ref().take_while(Result::is_ok).count();
         assert!(n_handed_out < 256, "{n_handed_out}");
         assert!(set.next().is_none());
-        let n_read = (0..1000).take_while(|_| first.read(&mut samples).is_ok()).count();
+        let n_read = (0..1000)
+            .take_while(|_| first.read(&mut samples).is_ok())
+            .count();
         assert!(n_read < crate::context::CHECK_INTERVAL / 64, "{n_read}");
     }
 }

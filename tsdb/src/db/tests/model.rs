@@ -52,11 +52,23 @@ impl Sent {
 
 /// Generates a few repeated values, and arbitrary ones.
 fn sent() -> impl Strategy<Value = Sent> {
-    let few =
-        (0..4_u64).prop_map(|i| if i == 3 { crate::sample::staleness::STALE_NAN_BITS } else { (i as f64).to_bits() });
-    let empty = (0..3_i32).prop_map(|i| Histogram { sum: i.into(), ..Histogram::default() });
+    let few = (0..4_u64).prop_map(|i| {
+        if i == 3 {
+            crate::sample::staleness::STALE_NAN_BITS
+        } else {
+            (i as f64).to_bits()
+        }
+    });
+    let empty = (0..3_i32).prop_map(|i| Histogram {
+        sum: i.into(),
+        ..Histogram::default()
+    });
     let histogram = prop_oneof![any_histogram(), empty].prop_map(Arc::new);
-    prop_oneof![any::<u64>().prop_map(Sent::Float), few.prop_map(Sent::Float), histogram.prop_map(Sent::Histogram)]
+    prop_oneof![
+        any::<u64>().prop_map(Sent::Float),
+        few.prop_map(Sent::Float),
+        histogram.prop_map(Sent::Histogram)
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -81,7 +93,11 @@ fn time(step: i64) -> i64 {
 
 /// Returns options under which series are evicted (`leave`), or stay as long as the test takes.
 fn options(shards: usize, wal_logs: usize, leave: bool) -> Options {
-    let stay_ms = if leave { STEP_MS } else { 2 * STEPS_MAX * STEP_MS };
+    let stay_ms = if leave {
+        STEP_MS
+    } else {
+        2 * STEPS_MAX * STEP_MS
+    };
     Options {
         shards,
         wal_logs,
@@ -113,8 +129,8 @@ struct ModelSeries {
     last_ms: Option<i64>,
     /// Whether the newest sample was deleted, so that the series has left the head.
     is_evicted: bool,
-    /// The newest timestamp after a restart: that of the last checkpoint, unless the series was evicted by then, or of
-    /// a sample since.
+    /// The newest timestamp after a restart: that of the last checkpoint, unless the series was
+    /// evicted by then, or of a sample since.
     durable_ms: Option<i64>,
 }
 
@@ -147,32 +163,49 @@ impl Model {
         self.flush();
         let series = self.series.entry(series).or_default();
         series.samples.retain(|t, _| !range.contains(*t));
-        series.is_evicted |= series.last_ms.is_some_and(|last_ms| range.contains(last_ms));
+        series.is_evicted |= series
+            .last_ms
+            .is_some_and(|last_ms| range.contains(last_ms));
     }
 
-    /// Restarts the store, which loads the series of the last checkpoint. `db` has evicted deleted ones again, unless a
-    /// merge has applied their delete rule.
+    /// Restarts the store, which loads the series of the last checkpoint. `db` has evicted deleted
+    /// ones again, unless a merge has applied their delete rule.
     fn reopen(&mut self, db: &Db) {
         for (&i, series) in &mut self.series {
             let labels = series_labels(i);
             series.last_ms = series.durable_ms;
-            series.is_evicted = db.store.shards.iter().all(|shard| shard.head().find(&labels).is_none());
+            series.is_evicted = db
+                .store
+                .shards
+                .iter()
+                .all(|shard| shard.head().find(&labels).is_none());
         }
     }
 
     fn contents(&self, range: TimeRange) -> Contents {
         let in_range = |samples: &BTreeMap<i64, u64>| -> Vec<(i64, u64)> {
-            samples.iter().filter(|(t, _)| range.contains(**t)).map(|(&t, &bits)| (t, bits)).collect()
+            samples
+                .iter()
+                .filter(|(t, _)| range.contains(**t))
+                .map(|(&t, &bits)| (t, bits))
+                .collect()
         };
-        let all = self.series.iter().map(|(&i, series)| (series_labels(i).to_string(), in_range(&series.samples)));
+        let all = self
+            .series
+            .iter()
+            .map(|(&i, series)| (series_labels(i).to_string(), in_range(&series.samples)));
         all.filter(|(_, samples)| !samples.is_empty()).collect()
     }
 }
 
-/// Returns the order in which samples are appended: floats as they are sent; before each float the older histograms of
-/// its series, in order of time; at the end the other histograms. With start timestamps, floats precede histograms.
+/// Returns the order in which samples are appended: floats as they are sent; before each float the
+/// older histograms of its series, in order of time; at the end the other histograms. With start
+/// timestamps, floats precede histograms.
 fn order_of_appends(samples: &[(usize, i64, Sent)]) -> Vec<usize> {
-    if samples.iter().any(|(i, t, sent)| start_of(*i, *t, sent.value()) != 0) {
+    if samples
+        .iter()
+        .any(|(i, t, sent)| start_of(*i, *t, sent.value()) != 0)
+    {
         let mut order: Vec<_> = (0..samples.len()).collect();
         order.sort_by_key(|&tag| matches!(samples[tag].2, Sent::Histogram(_)));
         return order;
@@ -187,7 +220,10 @@ fn order_of_appends(samples: &[(usize, i64, Sent)]) -> Vec<usize> {
     }
     let mut order = Vec::new();
     for (i, t, tag) in floats {
-        let older: Vec<_> = histograms.range((i, i64::MIN, 0)..=(i, t, tag)).copied().collect();
+        let older: Vec<_> = histograms
+            .range((i, i64::MIN, 0)..=(i, t, tag))
+            .copied()
+            .collect();
         for histogram in older {
             histograms.remove(&histogram);
             order.push(histogram.2);
@@ -206,7 +242,8 @@ impl ModelSeries {
                 Some(_) => return Err(RejectReason::Duplicate),
                 None => {}
             }
-            let in_window = newest_ms.is_none_or(|newest_ms| t >= newest_ms - WINDOW_STEPS * STEP_MS);
+            let in_window =
+                newest_ms.is_none_or(|newest_ms| t >= newest_ms - WINDOW_STEPS * STEP_MS);
             if !in_window && self.last_ms != Some(t) {
                 return Err(RejectReason::TooOld);
             }
@@ -284,10 +321,21 @@ proptest! {
 fn send(db: &Db, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
     let mut batch = WriteBatch::default();
     for ((i, t, sent), tag) in samples.iter().zip(0..) {
-        let (series, start_ms) = (db.series(&series_labels(*i)).unwrap(), start_of(*i, *t, sent.value()));
+        let (series, start_ms) = (
+            db.series(&series_labels(*i)).unwrap(),
+            start_of(*i, *t, sent.value()),
+        );
         match sent {
             Sent::Float(_) => {
-                batch.push_with_start(series, Sample { timestamp_ms: *t, value: sent.value() }, start_ms, tag);
+                batch.push_with_start(
+                    series,
+                    Sample {
+                        timestamp_ms: *t,
+                        value: sent.value(),
+                    },
+                    start_ms,
+                    tag,
+                );
             }
             Sent::Histogram(histogram) => {
                 batch.push_histogram_with_start(series, *t, Arc::clone(histogram), start_ms, tag);
@@ -303,7 +351,11 @@ fn send(db: &Db, samples: &[(usize, i64, Sent)]) -> Vec<(u32, RejectReason)> {
 /// Returns the start timestamp of a sample: some series have none, others sometimes.
 fn start_of(i: usize, t: i64, value: f64) -> i64 {
     let phase = (t / STEP_MS / 5 + (value.to_bits() % 2) as i64) % 3;
-    if i.is_multiple_of(3) { 0 } else { phase * (NOW_MS - 7) }
+    if i.is_multiple_of(3) {
+        0
+    } else {
+        phase * (NOW_MS - 7)
+    }
 }
 
 /// Checks that every sample has its start timestamp, and that changes are listed once.
@@ -315,19 +367,30 @@ fn check_starts(db: &Db, range: TimeRange) {
         series.read(&mut columns).unwrap();
         for (idx, sample) in columns.iter().enumerate() {
             let expected = start_of(i, sample.timestamp_ms, sample.value);
-            assert_eq!(columns.start_ms(idx), expected, "series {i} at {} in {range:?}", sample.timestamp_ms);
+            assert_eq!(
+                columns.start_ms(idx),
+                expected,
+                "series {i} at {} in {range:?}",
+                sample.timestamp_ms
+            );
         }
         let starts = columns.starts_ms.iter().map(|(_, start_ms)| *start_ms);
-        assert!([0].into_iter().chain(starts).is_sorted_by(|a, b| a != b), "series {i}: {:?}", columns.starts_ms);
+        assert!(
+            [0].into_iter().chain(starts).is_sorted_by(|a, b| a != b),
+            "series {i}: {:?}",
+            columns.starts_ms
+        );
     }
 }
 
-/// Checks that with hints the same series are returned in the same order, each with its newest sample and the requested
-/// labels.
+/// Checks that with hints the same series are returned in the same order, each with its newest
+/// sample and the requested labels.
 fn check_hints(db: &Db, range: TimeRange) {
     let without_i = LabelHint::Without(vec!["i".to_owned()]);
     let newest = |hints| {
-        let set = db.select_with(&QueryContext::unbounded(), &[], range, hints).unwrap();
+        let set = db
+            .select_with(&QueryContext::unbounded(), &[], range, hints)
+            .unwrap();
         let last = set.filter_map(|series| {
             let (series, mut columns) = (series.unwrap(), SampleColumns::default());
             series.read(&mut columns).unwrap();
@@ -342,26 +405,58 @@ fn check_hints(db: &Db, range: TimeRange) {
         last.collect::<Vec<_>>()
     };
     let all = newest(SelectHints::default());
-    assert!(all.is_sorted_by(|a, b| a.0 < b.0), "series come in the order of their labels");
-    let hinted = newest(SelectHints { only_newest: true, labels: without_i, ..SelectHints::default() });
-    let unlabelled = newest(SelectHints { only_newest: true, labels: LabelHint::None, ..SelectHints::default() });
+    assert!(
+        all.is_sorted_by(|a, b| a.0 < b.0),
+        "series come in the order of their labels"
+    );
+    let hinted = newest(SelectHints {
+        only_newest: true,
+        labels: without_i,
+        ..SelectHints::default()
+    });
+    let unlabelled = newest(SelectHints {
+        only_newest: true,
+        labels: LabelHint::None,
+        ..SelectHints::default()
+    });
     let values = |list: &[(Labels, i64, u64, i64)]| {
-        let mut values: Vec<_> = list.iter().map(|&(_, time_ms, value, start_ms)| (time_ms, value, start_ms)).collect();
+        let mut values: Vec<_> = list
+            .iter()
+            .map(|&(_, time_ms, value, start_ms)| (time_ms, value, start_ms))
+            .collect();
         values.sort_unstable();
         values
     };
-    assert_eq!(values(&all), values(&unlabelled), "without labels, series come in any order");
+    assert_eq!(
+        values(&all),
+        values(&unlabelled),
+        "without labels, series come in any order"
+    );
     assert_eq!(all.len(), hinted.len());
     for (all, hinted) in all.iter().zip(hinted) {
-        assert_eq!((all.1, all.2, all.3), (hinted.1, hinted.2, hinted.3), "{}", all.0);
-        assert!(hinted.0 == all.0 || hinted.0 == all.0.filter(|name| name != "i"), "{} of {}", hinted.0, all.0);
+        assert_eq!(
+            (all.1, all.2, all.3),
+            (hinted.1, hinted.2, hinted.3),
+            "{}",
+            all.0
+        );
+        assert!(
+            hinted.0 == all.0 || hinted.0 == all.0.filter(|name| name != "i"),
+            "{} of {}",
+            hinted.0,
+            all.0
+        );
     }
 }
 
 /// Returns the series of a labels-only selection as sorted strings.
 fn labels(db: &Db, range: TimeRange) -> Vec<String> {
-    let set = db.select_labels(&QueryContext::unbounded(), &[], range).unwrap();
-    let mut labels: Vec<_> = set.map(|series| series.unwrap().labels().to_string()).collect();
+    let set = db
+        .select_labels(&QueryContext::unbounded(), &[], range)
+        .unwrap();
+    let mut labels: Vec<_> = set
+        .map(|series| series.unwrap().labels().to_string())
+        .collect();
     labels.sort_unstable();
     labels
 }

@@ -16,11 +16,14 @@ const N_SERIES: usize = 4;
 /// Creates a rule for the series whose number matches a regular expression.
 fn rule(series: &str, days: Option<i64>) -> RetentionRule {
     let matchers = vec![Matcher::new(MatchOp::Regexp, "i", series).unwrap()];
-    RetentionRule { matchers, time_ms: days.map(|days| days * DAY_MS) }
+    RetentionRule {
+        matchers,
+        time_ms: days.map(|days| days * DAY_MS),
+    }
 }
 
-/// Opens a store with one block per day, from day 0 to `last`, each with a sample of all series. The clock is in the
-/// last day.
+/// Opens a store with one block per day, from day 0 to `last`, each with a sample of all series.
+/// The clock is in the last day.
 fn filled(last: i64) -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
     let db = filled_on(Arc::new(RealFs), dir.path(), last);
@@ -29,9 +32,19 @@ fn filled(last: i64) -> (tempfile::TempDir, Db) {
 
 fn filled_on(fs: Arc<dyn Fs>, dir: &Path, last: i64) -> Db {
     let clock = Arc::new(ManualClock::at(NOON_MS + last * DAY_MS));
-    let db = Db::open(dir, Options { clock, fs, ..options() }).unwrap();
+    let db = Db::open(
+        dir,
+        Options {
+            clock,
+            fs,
+            ..options()
+        },
+    )
+    .unwrap();
     for day in 0..=last {
-        let samples: Vec<_> = (0..N_SERIES).map(|i| (i, NOON_MS + day * DAY_MS, 1.0)).collect();
+        let samples: Vec<_> = (0..N_SERIES)
+            .map(|i| (i, NOON_MS + day * DAY_MS, 1.0))
+            .collect();
         assert_eq!(append(&db, &samples), []);
         db.flush().unwrap();
     }
@@ -49,21 +62,38 @@ fn set_rules(db: &Db, rules: &[RetentionRule]) {
 fn check(db: &Db, expect: [&[i64]; N_SERIES]) {
     let all = everything(db);
     let days = |i| {
-        let samples = all.get(&series_labels(i).to_string()).map(Vec::as_slice).unwrap_or_default();
-        samples.iter().map(|(t, _)| (t - NOON_MS) / DAY_MS).collect::<Vec<_>>()
+        let samples = all
+            .get(&series_labels(i).to_string())
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        samples
+            .iter()
+            .map(|(t, _)| (t - NOON_MS) / DAY_MS)
+            .collect::<Vec<_>>()
     };
-    assert_eq!(std::array::from_fn::<_, N_SERIES, _>(days), expect.map(<[i64]>::to_vec));
+    assert_eq!(
+        std::array::from_fn::<_, N_SERIES, _>(days),
+        expect.map(<[i64]>::to_vec)
+    );
 }
 
 #[test]
 fn the_first_rule_that_matches_applies_and_other_rules_after_a_reload() {
     let (dir, db) = filled(4);
     let all: &[i64] = &[0, 1, 2, 3, 4];
-    // Series 0 is an exception, series 1 has the longer time of its first rule, series 3 has no rule.
-    set_rules(&db, &[rule("0", None), rule("1", Some(4)), rule("0|1|2", Some(3))]);
+    // Series 0 is an exception, series 1 has the longer time of its first rule, series 3 has no
+    // rule.
+    set_rules(
+        &db,
+        &[rule("0", None), rule("1", Some(4)), rule("0|1|2", Some(3))],
+    );
     for _ in 0..2 {
         db.compact().unwrap();
-        assert_eq!(db.n_held_blocks(), 2, "the blocks of days 0 and 1 are too old for the last rule at once");
+        assert_eq!(
+            db.n_held_blocks(),
+            2,
+            "the blocks of days 0 and 1 are too old for the last rule at once"
+        );
     }
     check(&db, [all, &[1, 2, 3, 4], all, all]);
     db.confirm_retention().unwrap();
@@ -73,7 +103,11 @@ fn the_first_rule_that_matches_applies_and_other_rules_after_a_reload() {
     for _ in 0..2 {
         db.compact().unwrap();
         check(&db, [all, &[1, 2, 3, 4], &[2, 3, 4], all]);
-        assert_eq!((merges(&db) - before, db.n_held_blocks()), (2, 0), "each block is rewritten once");
+        assert_eq!(
+            (merges(&db) - before, db.n_held_blocks()),
+            (2, 0),
+            "each block is rewritten once"
+        );
     }
     assert_eq!(db.stats().compaction.n_removed_by_rules, 3);
 
@@ -94,7 +128,12 @@ fn a_block_that_loses_all_series_is_removed() {
     db.compact().unwrap();
     check(&db, [&[1, 2, 3]; N_SERIES]);
     assert_eq!(db.blocks().len(), 3);
-    assert_eq!(std::fs::read_dir(dir.path().join("blocks")).unwrap().count(), 3);
+    assert_eq!(
+        std::fs::read_dir(dir.path().join("blocks"))
+            .unwrap()
+            .count(),
+        3
+    );
 }
 
 #[test]
@@ -109,7 +148,11 @@ fn samples_that_arrive_in_a_rewritten_block_are_removed_later() {
     std::fs::create_dir(dir.path().join("import")).unwrap();
     for name in std::fs::read_dir(source.path().join("blocks")).unwrap() {
         let name = name.unwrap().file_name();
-        std::fs::copy(source.path().join("blocks").join(&name), dir.path().join("import").join(&name)).unwrap();
+        std::fs::copy(
+            source.path().join("blocks").join(&name),
+            dir.path().join("import").join(&name),
+        )
+        .unwrap();
     }
     drop(other);
     assert_eq!(db.import().unwrap(), 1);
@@ -122,7 +165,10 @@ fn samples_that_arrive_in_a_rewritten_block_are_removed_later() {
 #[test]
 fn deleted_samples_stay_deleted_while_rules_rewrite_their_blocks() {
     let (_dir, db) = filled(8);
-    let delete = |i: &str| db.delete(vec![Matcher::equal("i", i)], TimeRange::ALL).unwrap();
+    let delete = |i: &str| {
+        db.delete(vec![Matcher::equal("i", i)], TimeRange::ALL)
+            .unwrap()
+    };
     delete("0");
     set_rules(&db, &[rule("1", Some(1))]);
     db.compact().unwrap();
@@ -150,10 +196,14 @@ fn a_rewrite_that_a_deletion_overtakes_is_repeated() {
     fs.set_blocked_files(Some(&result));
     std::thread::scope(|scope| {
         scope.spawn(|| db.compact().unwrap());
-        while fs.open(&Path::new(DATA).join("blocks").join(&result)).is_err() {
+        while fs
+            .open(&Path::new(DATA).join("blocks").join(&result))
+            .is_err()
+        {
             std::thread::yield_now();
         }
-        db.delete(vec![Matcher::equal("i", "2")], TimeRange::ALL).unwrap();
+        db.delete(vec![Matcher::equal("i", "2")], TimeRange::ALL)
+            .unwrap();
         fs.set_blocked_files(None);
     });
     let all: &[i64] = &[0, 1, 2, 3];
@@ -165,7 +215,10 @@ fn a_rewrite_that_a_deletion_overtakes_is_repeated() {
 #[test]
 fn a_rewrite_is_a_change_for_cached_results() {
     let (_dir, db) = filled(3);
-    let all = TimeRange { start_ms: 0, end_ms: NOON_MS + 9 * DAY_MS };
+    let all = TimeRange {
+        start_ms: 0,
+        end_ms: NOON_MS + 9 * DAY_MS,
+    };
     let changes = |version| db.changes(version, NameGroups::of_name("m"), all);
     let version = || db.read_version().unwrap();
     let before = version();
@@ -173,7 +226,11 @@ fn a_rewrite_is_a_change_for_cached_results() {
     assert_eq!(changes(before), [], "nothing to do");
     set_rules(&db, &[rule("1", Some(3))]);
     db.compact().unwrap();
-    assert_eq!(changes(before), [TimeRange::at(NOON_MS)], "the block of day 0");
+    assert_eq!(
+        changes(before),
+        [TimeRange::at(NOON_MS)],
+        "the block of day 0"
+    );
     let after = version();
     db.compact().unwrap();
     assert_eq!(changes(after), []);
@@ -186,13 +243,30 @@ fn a_stop_ends_a_rewrite_without_a_change() {
     let stop = AtomicBool::new(true);
     let is_stopped = |result| matches!(result, Err(Error::Interrupted(Interrupt::Shutdown)));
     let blocks = db.blocks();
-    assert!(is_stopped(db.store.compact(&stop)), "before the search of blocks");
+    assert!(
+        is_stopped(db.store.compact(&stop)),
+        "before the search of blocks"
+    );
     // A rewrite that has begun.
     let list = db.store.blocks.list();
-    let removed = list[0].block.index.select(&QueryContext::unbounded(), &rule("1", None).matchers).unwrap();
-    assert!(is_stopped(db.store.run(&rewrite(list[0].meta()), &removed, &stop).map(drop)));
+    let removed = list[0]
+        .block
+        .index
+        .select(&QueryContext::unbounded(), &rule("1", None).matchers)
+        .unwrap();
+    assert!(is_stopped(
+        db.store
+            .run(&rewrite(list[0].meta()), &removed, &stop)
+            .map(drop)
+    ));
     assert_eq!(db.blocks(), blocks);
-    assert_eq!(std::fs::read_dir(dir.path().join("blocks")).unwrap().count(), 4, "no file is left");
+    assert_eq!(
+        std::fs::read_dir(dir.path().join("blocks"))
+            .unwrap()
+            .count(),
+        4,
+        "no file is left"
+    );
     db.compact().unwrap();
     let all: &[i64] = &[0, 1, 2, 3];
     check(&db, [all, &[1, 2, 3], all, all]);
@@ -204,7 +278,14 @@ fn while_the_clock_is_ahead_rules_remove_no_samples() {
     let (dir, db) = filled(8);
     drop(db);
     let clock = ManualClock::at(NOON_MS + 8 * DAY_MS);
-    let db = Db::open(dir.path(), Options { clock: Arc::new(clock.clone()), ..options() }).unwrap();
+    let db = Db::open(
+        dir.path(),
+        Options {
+            clock: Arc::new(clock.clone()),
+            ..options()
+        },
+    )
+    .unwrap();
     set_rules(&db, &[rule("1", Some(8))]);
     let (all, rest): (&[i64], &[i64]) = (&[0, 1, 2, 3, 4, 5, 6, 7, 8], &[1, 2, 3, 4, 5, 6, 7, 8]);
     let compact = |n_held| {
@@ -234,7 +315,13 @@ fn a_block_that_cannot_be_merged_does_not_delay_rules() {
     db.flush().unwrap();
     let newest = db.blocks().iter().map(|block| block.number).max().unwrap();
     drop(db);
-    fs.set_bad_sector(&Path::new(DATA).join("blocks").join(BlockId(newest).file_name()), 30..40).unwrap();
+    fs.set_bad_sector(
+        &Path::new(DATA)
+            .join("blocks")
+            .join(BlockId(newest).file_name()),
+        30..40,
+    )
+    .unwrap();
     // Two days later, the two blocks of the last day are due for a merge.
     let clock = Arc::new(ManualClock::at(NOON_MS + 5 * DAY_MS));
     let db = open_on(&fs, Options { clock, ..options() });

@@ -1,6 +1,7 @@
 //! Histograms of one series since a freeze, both in order and out of order.
 //!
-//! They are stored encoded, in a tenth of their decoded size. Consecutive histograms with equal layouts share one.
+//! They are stored encoded, in a tenth of their decoded size. Consecutive histograms with equal
+//! layouts share one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use crate::isolation::{ReadView, before};
 use crate::sample::TimeRange;
 use crate::sample::histogram::Histogram;
 
-/// Bytes of memory per histogram without its counts and its layout: timestamp, entry, their share of a half-filled map
-/// node, and the overhead of the allocator.
+/// Bytes of memory per histogram without its counts and its layout: timestamp, entry, their share
+/// of a half-filled map node, and the overhead of the allocator.
 const ENTRY_SIZE: usize = 2 * (size_of::<i64>() + size_of::<Entry>()) + 16;
 
 /// The histograms of a series, by timestamp.
@@ -31,8 +32,9 @@ struct Entry {
 }
 
 impl Histograms {
-    /// Adds a histogram at a new timestamp and returns its size in bytes. `last_ms` is the timestamp of the newest
-    /// sample of the series, or `i64::MAX` if the histogram is out of order.
+    /// Adds a histogram at a new timestamp and returns its size in bytes. `last_ms` is the
+    /// timestamp of the newest sample of the series, or `i64::MAX` if the histogram is out of
+    /// order.
     pub(in crate::head) fn insert(
         &mut self,
         timestamp_ms: i64,
@@ -42,25 +44,36 @@ impl Histograms {
     ) -> usize {
         let before = self.by_time.range(..timestamp_ms).next_back();
         // The previous sample may be in a block, and be deleted there.
-        let follows = before.map_or(timestamp_ms > last_ms, |(&before_ms, _)| before_ms == last_ms);
-        let (layout, layout_size) = match before.filter(|(_, before)| before.layout.is_of(histogram)) {
-            Some((_, before)) => (Arc::clone(&before.layout), 0),
-            None => {
-                let layout = Layout::of(histogram);
-                let size = layout.size();
-                (Arc::new(layout), size)
-            }
-        };
+        let follows = before.map_or(timestamp_ms > last_ms, |(&before_ms, _)| {
+            before_ms == last_ms
+        });
+        let (layout, layout_size) =
+            match before.filter(|(_, before)| before.layout.is_of(histogram)) {
+                Some((_, before)) => (Arc::clone(&before.layout), 0),
+                None => {
+                    let layout = Layout::of(histogram);
+                    let size = layout.size();
+                    (Arc::new(layout), size)
+                }
+            };
         let mut counts = Vec::new();
         encode_counts(histogram, &mut counts);
         let counts = counts.into_boxed_slice();
         let size = ENTRY_SIZE + counts.len() + layout_size;
-        // The hint of an out-of-order histogram refers to another predecessor. From now on, so does the hint of its
-        // successor.
+        // The hint of an out-of-order histogram refers to another predecessor. From now on, so does
+        // the hint of its successor.
         if let Some((_, behind)) = self.by_time.range_mut(timestamp_ms..).next() {
             behind.follows = false;
         }
-        self.by_time.insert(timestamp_ms, Entry { append_id, follows, layout, counts });
+        self.by_time.insert(
+            timestamp_ms,
+            Entry {
+                append_id,
+                follows,
+                layout,
+                counts,
+            },
+        );
         size
     }
 
@@ -75,27 +88,42 @@ impl Histograms {
         decode_counts(&entry.layout, &mut &*entry.counts)
     }
 
-    /// Copies the histograms that lie in `range` and are visible in `view` (every histogram is visible if it is
-    /// `None`).
-    pub(in crate::head) fn copy(&self, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
+    /// Copies the histograms that lie in `range` and are visible in `view` (every histogram is
+    /// visible if it is `None`).
+    pub(in crate::head) fn copy(
+        &self,
+        range: TimeRange,
+        view: Option<&ReadView>,
+        out: &mut HeadCopies,
+    ) {
         let begin = out.begin_histograms();
         let mut skipped = false;
         // `BTreeMap::range` panics if the start is after the end.
-        let inside = (range.start_ms <= range.end_ms).then(|| self.by_time.range(range.start_ms..=range.end_ms));
+        let inside = (range.start_ms <= range.end_ms)
+            .then(|| self.by_time.range(range.start_ms..=range.end_ms));
         for (&timestamp_ms, entry) in inside.into_iter().flatten() {
             let is_seen = view.is_none_or(|view| view.sees(entry.append_id));
             if is_seen {
-                out.push_histogram(timestamp_ms, &entry.layout, &entry.counts, entry.follows && !skipped);
+                out.push_histogram(
+                    timestamp_ms,
+                    &entry.layout,
+                    &entry.counts,
+                    entry.follows && !skipped,
+                );
             }
             skipped = !is_seen;
         }
         out.end_histograms(begin);
     }
 
-    /// Replaces the ids of appends that every reader sees by an id that stays before all future ids.
+    /// Replaces the ids of appends that every reader sees by an id that stays before all future
+    /// ids.
     pub(in crate::head) fn settle(&mut self, horizon: u32) {
-        self.by_time.values_mut().filter(|entry| before(entry.append_id, horizon)).for_each(|entry| {
-            entry.append_id = horizon.wrapping_sub(1);
-        });
+        self.by_time
+            .values_mut()
+            .filter(|entry| before(entry.append_id, horizon))
+            .for_each(|entry| {
+                entry.append_id = horizon.wrapping_sub(1);
+            });
     }
 }

@@ -1,10 +1,11 @@
 //! Samples of all series between two freezes.
 //!
-//! Every series has a row for its open chunk. Data that few series have is stored in maps: full chunks, out-of-order
-//! samples, and, until every reader sees them, the samples of recent appends ([`Group`]).
+//! Every series has a row for its open chunk. Data that few series have is stored in maps: full
+//! chunks, out-of-order samples, and, until every reader sees them, the samples of recent appends
+//! ([`Group`]).
 //!
-//! The in-order samples that one append adds to a series are consecutive in time, so a [`Group`] identifies them by
-//! their time range, even after chunks are closed and frozen.
+//! The in-order samples that one append adds to a series are consecutive in time, so a [`Group`]
+//! identifies them by their time range, even after chunks are closed and frozen.
 
 mod histograms;
 mod open_chunks;
@@ -76,7 +77,10 @@ pub(in crate::head) struct Samples {
 impl Samples {
     /// Creates an empty set of samples. All future appends have this id or a later one.
     pub(in crate::head) fn new(append_id: u32) -> Self {
-        Self { newest_append_id: append_id.wrapping_sub(1), ..Self::default() }
+        Self {
+            newest_append_id: append_id.wrapping_sub(1),
+            ..Self::default()
+        }
     }
 
     /// Returns the range from the oldest to the newest sample.
@@ -91,25 +95,35 @@ impl Samples {
 
     /// Returns the size of the samples in bytes.
     pub(in crate::head) fn size(&self) -> usize {
-        let maps = self.closed.allocation_size() + self.out_of_order.allocation_size() + self.groups.allocation_size();
+        let maps = self.closed.allocation_size()
+            + self.out_of_order.allocation_size()
+            + self.groups.allocation_size();
         let other_maps = self.histograms.allocation_size() + self.starts.size();
         self.open.size() + self.blocks.size() + maps + other_maps + self.sparse_size
     }
 
     /// Returns the number of samples of a series.
     pub(in crate::head) fn n_samples(&self, slot: u32) -> usize {
-        let closed = self.closed.get(&slot).map_or(0, |chunks| chunks.iter().map(Chunk::len).sum());
+        let closed = self
+            .closed
+            .get(&slot)
+            .map_or(0, |chunks| chunks.iter().map(Chunk::len).sum());
         let out_of_order = self.out_of_order.get(&slot).map_or(0, OutOfOrder::len);
-        self.open.get(slot).len() + closed + out_of_order + self.histograms.get(&slot).map_or(0, Histograms::len)
+        self.open.get(slot).len()
+            + closed
+            + out_of_order
+            + self.histograms.get(&slot).map_or(0, Histograms::len)
     }
 
-    /// Returns a word of the row of a slot's open chunk, for [`prefetch`](varve_collections::prefetch).
+    /// Returns a word of the row of a slot's open chunk, for
+    /// [`prefetch`](varve_collections::prefetch).
     #[inline]
     pub(in crate::head) fn row_word(&self, slot: u32) -> u32 {
         self.open.get(slot).append_id
     }
 
-    /// Returns the last byte written to a slot's open chunk, for [`prefetch`](varve_collections::prefetch).
+    /// Returns the last byte written to a slot's open chunk, for
+    /// [`prefetch`](varve_collections::prefetch).
     #[inline]
     pub(in crate::head) fn last_byte(&self, slot: u32) -> u8 {
         self.open.get(slot).last_byte(&self.blocks)
@@ -117,24 +131,50 @@ impl Samples {
 
     /// Appends a sample that is newer than all in-order samples of its series.
     #[inline]
-    pub(in crate::head) fn append(&mut self, slot: u32, sample: Sample, append_id: u32, horizon: u32) {
+    pub(in crate::head) fn append(
+        &mut self,
+        slot: u32,
+        sample: Sample,
+        append_id: u32,
+        horizon: u32,
+    ) {
         let mut chunk = self.open.get(slot);
         self.append_to(slot, &mut chunk, sample, append_id, horizon);
         self.open.set(slot, chunk);
         self.note(sample.timestamp_ms, append_id);
     }
 
-    /// Appends samples of one append, in ascending order. All are newer than the in-order samples of the series.
-    pub(in crate::head) fn append_run(&mut self, slot: u32, samples: &[Sample], append_id: u32, horizon: u32) {
+    /// Appends samples of one append, in ascending order. All are newer than the in-order samples
+    /// of the series.
+    pub(in crate::head) fn append_run(
+        &mut self,
+        slot: u32,
+        samples: &[Sample],
+        append_id: u32,
+        horizon: u32,
+    ) {
         let mut chunk = self.open.get(slot);
-        samples.iter().for_each(|&sample| self.append_to(slot, &mut chunk, sample, append_id, horizon));
+        samples
+            .iter()
+            .for_each(|&sample| self.append_to(slot, &mut chunk, sample, append_id, horizon));
         self.open.set(slot, chunk);
-        samples.first().into_iter().chain(samples.last()).for_each(|sample| self.note(sample.timestamp_ms, append_id));
+        samples
+            .first()
+            .into_iter()
+            .chain(samples.last())
+            .for_each(|sample| self.note(sample.timestamp_ms, append_id));
     }
 
     /// Appends to the open chunk of a series. Closes the chunk first if it is full.
     #[inline]
-    fn append_to(&mut self, slot: u32, chunk: &mut Chunk, sample: Sample, append_id: u32, horizon: u32) {
+    fn append_to(
+        &mut self,
+        slot: u32,
+        chunk: &mut Chunk,
+        sample: Sample,
+        append_id: u32,
+        horizon: u32,
+    ) {
         if !chunk.accepts(sample.timestamp_ms) {
             self.close(slot, std::mem::take(chunk), horizon);
         }
@@ -196,8 +236,8 @@ impl Samples {
         }
     }
 
-    /// Records the group of the newest append to a chunk, if a reader may not see it, before another append becomes the
-    /// newest.
+    /// Records the group of the newest append to a chunk, if a reader may not see it, before
+    /// another append becomes the newest.
     #[inline]
     fn end_group(&mut self, slot: u32, chunk: &Chunk, horizon: u32) {
         // Fast path: every reader sees the samples.
@@ -228,12 +268,14 @@ impl Samples {
         self.sparse_size += closed.capacity() * size_of::<Chunk>();
     }
 
-    /// Compares a sample with the stored sample of the series at the same timestamp. Returns `true` if they are equal
-    /// bit for bit, or `None` if the series has no sample at that timestamp.
+    /// Compares a sample with the stored sample of the series at the same timestamp. Returns `true`
+    /// if they are equal bit for bit, or `None` if the series has no sample at that timestamp.
     pub(in crate::head) fn has_same(&self, slot: u32, sample: AnySample<'_>) -> Option<bool> {
         let timestamp_ms = sample.timestamp_ms();
         if let Some(bits) = self.bits_at(slot, timestamp_ms) {
-            return Some(matches!(sample, AnySample::Float(Sample { value, .. }) if value.to_bits() == bits));
+            return Some(
+                matches!(sample, AnySample::Float(Sample { value, .. }) if value.to_bits() == bits),
+            );
         }
         let stored = self.histograms.get(&slot)?.get(timestamp_ms)?;
         Some(matches!(sample, AnySample::Histogram(_, histogram) if histogram.is_same(&stored)))
@@ -241,43 +283,81 @@ impl Samples {
 
     /// Returns the bits of a series' float at a timestamp.
     fn bits_at(&self, slot: u32, timestamp_ms: i64) -> Option<u64> {
-        let in_order = self.open.get(slot).bits_at(&self.blocks, timestamp_ms).or_else(|| {
-            let closed = self.closed.get(&slot)?;
-            let at = closed.partition_point(|chunk| chunk.range().is_none_or(|range| range.end_ms < timestamp_ms));
-            closed.get(at)?.bits_at(&self.blocks, timestamp_ms)
-        });
-        in_order.or_else(|| self.out_of_order.get(&slot)?.bits_at(&self.blocks, timestamp_ms))
+        let in_order = self
+            .open
+            .get(slot)
+            .bits_at(&self.blocks, timestamp_ms)
+            .or_else(|| {
+                let closed = self.closed.get(&slot)?;
+                let at = closed.partition_point(|chunk| {
+                    chunk
+                        .range()
+                        .is_none_or(|range| range.end_ms < timestamp_ms)
+                });
+                closed.get(at)?.bits_at(&self.blocks, timestamp_ms)
+            });
+        in_order.or_else(|| {
+            self.out_of_order
+                .get(&slot)?
+                .bits_at(&self.blocks, timestamp_ms)
+        })
     }
 
     /// Returns the timestamp of the oldest in-order float of a series.
     pub(in crate::head) fn first_in_order_ms(&self, slot: u32) -> Option<i64> {
-        let oldest_closed = self.closed.get(&slot).and_then(|closed| closed.first()).and_then(Chunk::range);
-        oldest_closed.or_else(|| self.open.get(slot).range()).map(|range| range.start_ms)
+        let oldest_closed = self
+            .closed
+            .get(&slot)
+            .and_then(|closed| closed.first())
+            .and_then(Chunk::range);
+        oldest_closed
+            .or_else(|| self.open.get(slot).range())
+            .map(|range| range.start_ms)
     }
 
     /// Returns `true` if a series has samples.
     pub(in crate::head) fn has(&self, slot: u32) -> bool {
-        self.open.get(slot).len() > 0 || self.out_of_order.contains_key(&slot) || self.histograms.contains_key(&slot)
+        self.open.get(slot).len() > 0
+            || self.out_of_order.contains_key(&slot)
+            || self.histograms.contains_key(&slot)
     }
 
     /// Iterates over the slots of series that have samples, in ascending order.
     #[cfg(test)]
     pub(in crate::head) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
-        // A series without in-order floats may have a slot above all rows. Slots are less than 2^31.
+        // A series without in-order floats may have a slot above all rows. Slots are less than
+        // 2^31.
         let sparse = self.out_of_order.keys().chain(self.histograms.keys());
-        let end = sparse.map(|&slot| slot + 1).fold(self.open.end() as u32, u32::max);
+        let end = sparse
+            .map(|&slot| slot + 1)
+            .fold(self.open.end() as u32, u32::max);
         (0..end).filter(|&slot| self.has(slot))
     }
 
-    /// Copies the samples that overlap `range` and are visible in `view` (every sample is visible if it is `None`):
-    /// in-order chunks in order of time, then out-of-order samples, then histograms.
-    pub(in crate::head) fn copy(&self, slot: u32, range: TimeRange, view: Option<&ReadView>, out: &mut HeadCopies) {
+    /// Copies the samples that overlap `range` and are visible in `view` (every sample is visible
+    /// if it is `None`): in-order chunks in order of time, then out-of-order samples, then
+    /// histograms.
+    pub(in crate::head) fn copy(
+        &self,
+        slot: u32,
+        range: TimeRange,
+        view: Option<&ReadView>,
+        out: &mut HeadCopies,
+    ) {
         let open = self.open.get(slot);
         let first_run = out.n_runs();
         out.hide_none();
         if let Some(view) = view {
-            let groups = self.groups.get(&slot).into_iter().flatten().copied().chain(newest_group(&open));
-            groups.filter(|group| !view.sees(group.append_id)).for_each(|group| out.hide(group.range));
+            let groups = self
+                .groups
+                .get(&slot)
+                .into_iter()
+                .flatten()
+                .copied()
+                .chain(newest_group(&open));
+            groups
+                .filter(|group| !view.sees(group.append_id))
+                .for_each(|group| out.hide(group.range));
         }
         for chunk in self.closed.get(&slot).into_iter().flatten() {
             out.push_chunk(&self.blocks, chunk, range);
@@ -304,7 +384,10 @@ impl Samples {
         for slot in slots {
             let closed = self.closed.get(&slot).into_iter().flatten().copied();
             for chunk in closed.chain([self.open.get(slot)]) {
-                if chunk.range().is_some_and(|of_chunk| of_chunk.overlaps(range)) {
+                if chunk
+                    .range()
+                    .is_some_and(|of_chunk| of_chunk.overlaps(range))
+                {
                     let (tail, n_blocks) = chunk.blocks_from(range.start_ms);
                     n_blocks_max = n_blocks_max.max(n_blocks);
                     tails.extend((n_blocks > 0).then_some(tail));
@@ -314,7 +397,8 @@ impl Samples {
         self.blocks.prefetch(tails, n_blocks_max);
     }
 
-    /// Replaces the ids of appends that every reader sees by an id that stays before all future ids, because ids wrap.
+    /// Replaces the ids of appends that every reader sees by an id that stays before all future
+    /// ids, because ids wrap.
     pub(in crate::head) fn settle(&mut self, horizon: u32) {
         let settled = horizon.wrapping_sub(1);
         self.open.update(|chunk| {
@@ -322,9 +406,15 @@ impl Samples {
                 chunk.append_id = settled;
             }
         });
-        self.out_of_order.values_mut().for_each(|out_of_order| out_of_order.settle(horizon));
-        self.histograms.values_mut().for_each(|histograms| histograms.settle(horizon));
-        self.groups.values_mut().for_each(|groups| groups.retain(|group| !before(group.append_id, horizon)));
+        self.out_of_order
+            .values_mut()
+            .for_each(|out_of_order| out_of_order.settle(horizon));
+        self.histograms
+            .values_mut()
+            .for_each(|histograms| histograms.settle(horizon));
+        self.groups
+            .values_mut()
+            .for_each(|groups| groups.retain(|group| !before(group.append_id, horizon)));
         if before(self.newest_append_id, horizon) {
             self.newest_append_id = settled;
         }
@@ -335,5 +425,8 @@ impl Samples {
 fn newest_group(chunk: &Chunk) -> Option<Group> {
     let TimeRange { start_ms, end_ms } = chunk.range()?;
     let start_ms = start_ms.wrapping_add(i64::from(chunk.append_id_from_ms));
-    Some(Group { append_id: chunk.append_id, range: TimeRange { start_ms, end_ms } })
+    Some(Group {
+        append_id: chunk.append_id,
+        range: TimeRange { start_ms, end_ms },
+    })
 }

@@ -1,7 +1,8 @@
 //! The open chunks of all series, by slot.
 //!
-//! Rows are stored in pages. A page is allocated with the first sample of one of its series. So there are no pages
-//! after a freeze, growing moves no rows, and pages whose series have no new samples cost nothing.
+//! Rows are stored in pages. A page is allocated with the first sample of one of its series. So
+//! there are no pages after a freeze, growing moves no rows, and pages whose series have no new
+//! samples cost nothing.
 
 use std::hint::black_box;
 
@@ -49,16 +50,25 @@ impl Rows {
         }
         self.n_pages += 1;
         let mut rows = Vec::with_capacity(PAGE_ROWS);
-        // `black_box` hides the zeros from the compiler, which would otherwise ask for zeroed memory and not write to
-        // it. The kernel maps each memory page of it twice: at the first read, and at the first write. The second
-        // mapping interrupts all cores.
+        // `black_box` hides the zeros from the compiler, which would otherwise ask for zeroed
+        // memory and not write to it. The kernel maps each memory page of it twice: at the first
+        // read, and at the first write. The second mapping interrupts all cores.
         rows.resize(PAGE_ROWS, black_box(ChunkRow::default()));
-        self.pages[number].insert(rows.into_boxed_slice().try_into().expect("resized to PAGE_ROWS rows"))
+        self.pages[number].insert(
+            rows.into_boxed_slice()
+                .try_into()
+                .expect("resized to PAGE_ROWS rows"),
+        )
     }
 
     /// Updates all chunks that are not empty.
     pub(in crate::head) fn update(&mut self, change: impl Fn(&mut Chunk)) {
-        for row in self.pages.iter_mut().flatten().flat_map(|page| page.iter_mut()) {
+        for row in self
+            .pages
+            .iter_mut()
+            .flatten()
+            .flat_map(|page| page.iter_mut())
+        {
             let mut chunk = Chunk::from_row(*row);
             if chunk.len() > 0 {
                 change(&mut chunk);

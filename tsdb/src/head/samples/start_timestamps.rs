@@ -1,8 +1,8 @@
 //! Start timestamps of samples in memory, for the few series that have them.
 //!
-//! They are logged. A replay does not see the freezes in the WAL, but must restore the same state. So a series that
-//! ever had a start timestamp logs it again with its first in-order sample after a freeze and with each out-of-order
-//! sample. Otherwise only changes are logged.
+//! They are logged. A replay does not see the freezes in the WAL, but must restore the same state.
+//! So a series that ever had a start timestamp logs it again with its first in-order sample after a
+//! freeze and with each out-of-order sample. Otherwise only changes are logged.
 
 use hashbrown::HashMap;
 
@@ -19,8 +19,8 @@ pub(in crate::head) struct StartTimestamps {
 
 #[derive(Debug, Default)]
 struct SeriesStartTimestamps {
-    /// Timestamps, ascending, and the start timestamp of the samples from that timestamp on. Before the first timestamp
-    /// it is 0.
+    /// Timestamps, ascending, and the start timestamp of the samples from that timestamp on. Before
+    /// the first timestamp it is 0.
     changes: Vec<(i64, i64)>,
     /// `true` if an in-order sample since the freeze has logged its start timestamp.
     is_logged: bool,
@@ -33,7 +33,13 @@ impl StartTimestamps {
     }
 
     /// Sets the start timestamp of a sample. Returns `true` if it must be logged.
-    pub(in crate::head) fn set(&mut self, slot: u32, timestamp_ms: i64, start_ms: i64, order: Order) -> bool {
+    pub(in crate::head) fn set(
+        &mut self,
+        slot: u32,
+        timestamp_ms: i64,
+        start_ms: i64,
+        order: Order,
+    ) -> bool {
         let series = self.by_slot.entry(slot).or_default();
         let capacity = series.changes.capacity();
         let told = series.set(timestamp_ms, start_ms, order);
@@ -47,8 +53,12 @@ impl StartTimestamps {
         if self.by_slot.is_empty() {
             return &[];
         }
-        let Some(SeriesStartTimestamps { changes, .. }) = self.by_slot.get(&slot) else { return &[] };
-        let from = changes.partition_point(|(at, _)| *at <= range.start_ms).saturating_sub(1);
+        let Some(SeriesStartTimestamps { changes, .. }) = self.by_slot.get(&slot) else {
+            return &[];
+        };
+        let from = changes
+            .partition_point(|(at, _)| *at <= range.start_ms)
+            .saturating_sub(1);
         let end = changes.partition_point(|(at, _)| *at <= range.end_ms);
         &changes[from.min(end)..end]
     }
@@ -75,7 +85,10 @@ impl SeriesStartTimestamps {
     }
 
     fn insert(&mut self, timestamp_ms: i64, start_ms: i64, replaces: bool) {
-        match self.changes.binary_search_by_key(&timestamp_ms, |(at, _)| *at) {
+        match self
+            .changes
+            .binary_search_by_key(&timestamp_ms, |(at, _)| *at)
+        {
             Ok(idx) if replaces => self.changes[idx].1 = start_ms,
             Ok(_) => {}
             Err(idx) => self.changes.insert(idx, (timestamp_ms, start_ms)),

@@ -1,8 +1,8 @@
 //! Label sets as integers: a shape for the names of a set, and a symbol for each value.
 //!
-//! Series of one metric have the same label names, so the list of names, the shape, is stored once. A set is a run of
-//! words in an arena: the shape, then a value for each of its names in ascending order of names. Equal sets have equal
-//! words.
+//! Series of one metric have the same label names, so the list of names, the shape, is stored once.
+//! A set is a run of words in an arena: the shape, then a value for each of its names in ascending
+//! order of names. Equal sets have equal words.
 
 use std::hash::BuildHasher;
 
@@ -34,22 +34,29 @@ struct Shape {
 impl LabelSets {
     /// Returns the shape of a list of names, if it exists.
     pub(in crate::head) fn find_shape(&self, names: &[SymbolId]) -> Option<u32> {
-        let found =
-            self.by_names.find(self.hasher.hash_one(names), |&shape| *self.shapes[shape as usize].names == *names);
+        let found = self.by_names.find(self.hasher.hash_one(names), |&shape| {
+            *self.shapes[shape as usize].names == *names
+        });
         found.copied()
     }
 
-    /// Adds the shape of a new list of names, without sets. Returns `None` if no shape ids are left.
+    /// Adds the shape of a new list of names, without sets. Returns `None` if no shape ids are
+    /// left.
     pub(in crate::head) fn add_shape(&mut self, names: &[SymbolId]) -> Option<u32> {
         let number = self.ids.allocate(u32::MAX)?;
-        let shape = Shape { names: names.into(), n_sets: 0 };
+        let shape = Shape {
+            names: names.into(),
+            n_sets: 0,
+        };
         match self.shapes.get_mut(number as usize) {
             Some(free) => *free = shape,
             None => self.shapes.push(shape),
         }
         let (shapes, hasher) = (&self.shapes, &self.hasher);
         self.by_names
-            .insert_unique(hasher.hash_one(names), number, |&shape| hasher.hash_one(&*shapes[shape as usize].names));
+            .insert_unique(hasher.hash_one(names), number, |&shape| {
+                hasher.hash_one(&*shapes[shape as usize].names)
+            });
         Some(number)
     }
 
@@ -60,7 +67,8 @@ impl LabelSets {
         Some(at)
     }
 
-    /// Removes a set. If it was the last one of its shape, returns the names, which are no longer used.
+    /// Removes a set. If it was the last one of its shape, returns the names, which are no longer
+    /// used.
     pub(in crate::head) fn remove(&mut self, at: u32) -> Option<Box<[SymbolId]>> {
         let words = self.words(at);
         let (number, n_words) = (words[0], words.len());
@@ -71,7 +79,10 @@ impl LabelSets {
             return None;
         }
         let names = std::mem::take(&mut shape.names);
-        if let Ok(found) = self.by_names.find_entry(self.hasher.hash_one(&*names), |&other| other == number) {
+        if let Ok(found) = self
+            .by_names
+            .find_entry(self.hasher.hash_one(&*names), |&other| other == number)
+        {
             found.remove();
         }
         self.ids.free(number);
@@ -97,7 +108,10 @@ impl LabelSets {
 
     /// Iterates over the names and values of a set in ascending order of names.
     #[inline]
-    pub(in crate::head) fn pairs(&self, at: u32) -> impl ExactSizeIterator<Item = (SymbolId, SymbolId)> + '_ {
+    pub(in crate::head) fn pairs(
+        &self,
+        at: u32,
+    ) -> impl ExactSizeIterator<Item = (SymbolId, SymbolId)> + '_ {
         self.pairs_of(self.words(at))
     }
 
@@ -107,7 +121,11 @@ impl LabelSets {
         &'a self,
         words: &'a [u32],
     ) -> impl ExactSizeIterator<Item = (SymbolId, SymbolId)> + 'a {
-        self.shapes[words[0] as usize].names.iter().copied().zip(words[1..].iter().map(|&value| SymbolId(value)))
+        self.shapes[words[0] as usize]
+            .names
+            .iter()
+            .copied()
+            .zip(words[1..].iter().map(|&value| SymbolId(value)))
     }
 
     /// Returns the shape of a set and its names.
@@ -131,13 +149,19 @@ impl LabelSets {
     /// Moves a set out of a sparse piece of the arena. Returns its new position.
     pub(in crate::head) fn relocate(&mut self, at: u32) -> u32 {
         let n_words = self.n_words(at);
-        let moved = if self.words.is_sparse(at) { self.words.relocate(at, n_words) } else { None };
+        let moved = if self.words.is_sparse(at) {
+            self.words.relocate(at, n_words)
+        } else {
+            None
+        };
         moved.unwrap_or(at)
     }
 
     /// Returns the approximate size of the sets in bytes.
     pub(in crate::head) fn size(&self) -> usize {
-        self.words.size() + self.shapes.capacity() * size_of::<Shape>() + self.by_names.allocation_size()
+        self.words.size()
+            + self.shapes.capacity() * size_of::<Shape>()
+            + self.by_names.allocation_size()
     }
 
     #[inline]

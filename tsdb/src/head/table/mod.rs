@@ -41,7 +41,8 @@ pub(crate) enum NewSeries {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::head) struct Row {
     pub(in crate::head) series: SeriesRef,
-    /// Timestamp of the newest in-order sample, in memory or evicted from it. `i64::MIN` if there was none.
+    /// Timestamp of the newest in-order sample, in memory or evicted from it. `i64::MIN` if there
+    /// was none.
     pub(in crate::head) last_ms: i64,
     pub(in crate::head) generation: u32,
     labels_at: u32,
@@ -55,12 +56,14 @@ pub(in crate::head) struct Table {
     pub(in crate::head) label_sets: LabelSets,
     /// Slots by hash of the label set's words.
     pub(in crate::head) by_labels: WideTable<u32>,
-    /// Hashes by slot, while series are loaded. Without them, a growing table would read all label sets again.
+    /// Hashes by slot, while series are loaded. Without them, a growing table would read all label
+    /// sets again.
     pub(in crate::head) loaded_hashes: Column<u64>,
     hasher: DefaultHashBuilder,
     ids: IdAllocator,
     rows: Column<Row>,
-    /// Ranks by slot: positions in label order among the ranked series of all heads. See `label_order`.
+    /// Ranks by slot: positions in label order among the ranked series of all heads. See
+    /// `label_order`.
     ranks: Column<u32>,
     /// The number of the ranking that `ranks` come from.
     ranking: u64,
@@ -80,7 +83,12 @@ pub(in crate::head) struct Table {
 /// The rank of a series that was not ranked yet.
 pub(in crate::head) const UNRANKED: u32 = u32::MAX;
 
-const VACANT: Row = Row { series: SeriesRef(u64::MAX), last_ms: i64::MIN, generation: 0, labels_at: NONE };
+const VACANT: Row = Row {
+    series: SeriesRef(u64::MAX),
+    last_ms: i64::MIN,
+    generation: 0,
+    labels_at: NONE,
+};
 
 impl Row {
     /// Returns `true` if the slot has a series.
@@ -136,8 +144,8 @@ impl Table {
         self.find_words(&self.words_of(labels)?)
     }
 
-    /// Returns the words of a label set. Returns `None` if one of its strings has no symbol, so that no series has this
-    /// set.
+    /// Returns the words of a label set. Returns `None` if one of its strings has no symbol, so
+    /// that no series has this set.
     fn words_of(&self, labels: &Labels) -> Option<Vec<u32>> {
         let (mut names, mut words) = (Vec::with_capacity(32), Vec::with_capacity(32));
         words.push(0);
@@ -162,11 +170,17 @@ impl Table {
         self.by_labels.find(hash, same).copied()
     }
 
-    pub(in crate::head) fn find_or_create(&mut self, labels: &Labels, new_ref: SeriesRef) -> Result<(u32, NewSeries)> {
+    pub(in crate::head) fn find_or_create(
+        &mut self,
+        labels: &Labels,
+        new_ref: SeriesRef,
+    ) -> Result<(u32, NewSeries)> {
         let found = match self.last_labels.resolve(labels, &mut self.symbols) {
             Some(()) => {
-                let (names, values) =
-                    (std::mem::take(&mut self.last_labels.names), std::mem::take(&mut self.last_labels.values));
+                let (names, values) = (
+                    std::mem::take(&mut self.last_labels.names),
+                    std::mem::take(&mut self.last_labels.values),
+                );
                 let found = self.find_or_create_symbols(&names, &values, new_ref);
                 (self.last_labels.names, self.last_labels.values) = (names, values);
                 found
@@ -181,8 +195,8 @@ impl Table {
         found
     }
 
-    /// Finds or creates a series as [`Table::find_or_create`] does, for names in ascending order and their values as
-    /// symbols.
+    /// Finds or creates a series as [`Table::find_or_create`] does, for names in ascending order
+    /// and their values as symbols.
     fn find_or_create_symbols(
         &mut self,
         names: &[SymbolId],
@@ -207,7 +221,16 @@ impl Table {
             Ok,
         );
         self.words = words;
-        slot.map(|slot| (slot, if found.is_some() { NewSeries::No } else { NewSeries::Yes }))
+        slot.map(|slot| {
+            (
+                slot,
+                if found.is_some() {
+                    NewSeries::No
+                } else {
+                    NewSeries::Yes
+                },
+            )
+        })
     }
 
     /// Returns the shape of a list of names in ascending order. Adds the shape if it is new.
@@ -218,21 +241,32 @@ impl Table {
         }
     }
 
-    /// Adds the shape of a list of names. The shape counts as one use of each name, for any number of sets.
+    /// Adds the shape of a list of names. The shape counts as one use of each name, for any number
+    /// of sets.
     fn new_shape(&mut self, names: &[SymbolId]) -> Result<u32> {
-        names.iter().try_for_each(|&name| self.symbols.retain(name, 1)).ok_or_else(full)?;
+        names
+            .iter()
+            .try_for_each(|&name| self.symbols.retain(name, 1))
+            .ok_or_else(full)?;
         self.label_sets.add_shape(names).ok_or_else(full)
     }
 
-    /// Adds a series. If no ids are left, the uses counted so far remain: such a shard accepts no new series anyway.
+    /// Adds a series. If no ids are left, the uses counted so far remain: such a shard accepts no
+    /// new series anyway.
     fn create(&mut self, words: &[u32], hash: u64, new_ref: SeriesRef) -> Result<u32> {
-        words[1..].iter().try_for_each(|&value| self.symbols.retain(SymbolId(value), 1)).ok_or_else(full)?;
+        words[1..]
+            .iter()
+            .try_for_each(|&value| self.symbols.retain(SymbolId(value), 1))
+            .ok_or_else(full)?;
         let slot = self.place(words, new_ref)?;
         let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
         let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
         self.by_labels.insert_unique(hash, slot, rehash);
         self.groups.insert(1);
-        self.index.insert(slot, self.label_sets.pairs(self.rows[slot as usize].labels_at));
+        self.index.insert(
+            slot,
+            self.label_sets.pairs(self.rows[slot as usize].labels_at),
+        );
         Ok(slot)
     }
 
@@ -244,9 +278,21 @@ impl Table {
             return Err(full());
         };
         match self.rows.get_mut(slot as usize) {
-            Some(row) => *row = Row { series, last_ms: i64::MIN, labels_at, ..*row },
+            Some(row) => {
+                *row = Row {
+                    series,
+                    last_ms: i64::MIN,
+                    labels_at,
+                    ..*row
+                }
+            }
             None => {
-                self.rows.push(Row { series, last_ms: i64::MIN, labels_at, generation: self.first_generation });
+                self.rows.push(Row {
+                    series,
+                    last_ms: i64::MIN,
+                    labels_at,
+                    generation: self.first_generation,
+                });
                 self.ranks.push(UNRANKED);
             }
         }
@@ -262,13 +308,18 @@ impl Table {
         let hash = self.hasher.hash_one(self.label_sets.words(labels_at));
         self.by_labels.remove(hash, |&other| other == slot);
         self.index.remove(slot, self.label_sets.pairs(labels_at));
-        self.label_sets.pairs(labels_at).for_each(|(_, value)| self.symbols.release(value));
+        self.label_sets
+            .pairs(labels_at)
+            .for_each(|(_, value)| self.symbols.release(value));
         if let Some(names) = self.label_sets.remove(labels_at) {
             names.iter().for_each(|&name| self.symbols.release(name));
         }
         let generation = self.rows[slot as usize].generation.wrapping_add(1);
         self.first_generation = self.first_generation.max(generation);
-        self.rows[slot as usize] = Row { generation, ..VACANT };
+        self.rows[slot as usize] = Row {
+            generation,
+            ..VACANT
+        };
         if std::mem::replace(&mut self.ranks[slot as usize], UNRANKED) == UNRANKED {
             self.n_unranked -= 1;
         }
@@ -286,7 +337,8 @@ impl Table {
         self.symbols.truncate();
     }
 
-    /// Moves the label sets of `slots` out of sparse pieces. Returns `false` if the slots do not exist.
+    /// Moves the label sets of `slots` out of sparse pieces. Returns `false` if the slots do not
+    /// exist.
     pub(in crate::head) fn compact_label_sets(&mut self, slots: Range<usize>) -> bool {
         for slot in slots.start..slots.end.min(self.rows.len()) {
             let row = &mut self.rows[slot];
@@ -300,7 +352,9 @@ impl Table {
     /// Frees memory in one piece of the table. Returns `false` if the piece does not exist.
     pub(in crate::head) fn shrink_piece(&mut self, piece: usize) -> bool {
         let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
-        self.by_labels.shrink_piece(piece, |&slot| hasher.hash_one(sets.words(rows[slot as usize].labels_at)))
+        self.by_labels.shrink_piece(piece, |&slot| {
+            hasher.hash_one(sets.words(rows[slot as usize].labels_at))
+        })
     }
 
     pub(in crate::head) fn labels(&self, slot: u32) -> Labels {
@@ -308,18 +362,24 @@ impl Table {
             let pairs = self.label_sets.pairs(self.rows[slot as usize].labels_at);
             pairs.map(|(name, value)| (self.symbols.resolve(name), self.symbols.resolve(value)))
         };
-        let size = pairs().map(|(name, value)| name.len() + value.len() + 4).sum();
+        let size = pairs()
+            .map(|(name, value)| name.len() + value.len() + 4)
+            .sum();
         let mut builder = LabelsBuilder::with_capacity(size);
         pairs().for_each(|(name, value)| builder.push(name, value));
         builder.finish()
     }
 
     /// Returns the labels of a series as symbols, in order of names.
-    pub(in crate::head) fn pairs(&self, slot: u32) -> impl Iterator<Item = (SymbolId, SymbolId)> + '_ {
+    pub(in crate::head) fn pairs(
+        &self,
+        slot: u32,
+    ) -> impl Iterator<Item = (SymbolId, SymbolId)> + '_ {
         self.label_sets.pairs(self.rows[slot as usize].labels_at)
     }
 
-    /// Returns the label set of a series as words: its shape, and the value of each of the shape's names.
+    /// Returns the label set of a series as words: its shape, and the value of each of the shape's
+    /// names.
     #[inline]
     pub(in crate::head) fn label_words(&self, slot: u32) -> &[u32] {
         self.label_sets.words(self.rows[slot as usize].labels_at)
@@ -328,7 +388,9 @@ impl Table {
     /// Returns the first word of a series' labels; 0 if there is no such series.
     #[inline]
     pub(in crate::head) fn first_label_word(&self, slot: u32) -> u32 {
-        self.rows.get(slot as usize).map_or(0, |row| self.label_sets.word(row.labels_at))
+        self.rows
+            .get(slot as usize)
+            .map_or(0, |row| self.label_sets.word(row.labels_at))
     }
 
     /// Returns the positions of the label sets, by slot. Every slot must have a series.
@@ -337,7 +399,10 @@ impl Table {
     }
 
     /// Iterates over the strings of some symbol ids, as [`Symbols::of_ids`] does.
-    pub(in crate::head) fn symbols_of(&self, ids: Range<usize>) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
+    pub(in crate::head) fn symbols_of(
+        &self,
+        ids: Range<usize>,
+    ) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
         self.symbols.of_ids(ids)
     }
 
@@ -346,10 +411,15 @@ impl Table {
         self.symbols.resolve(id)
     }
 
-    /// Returns the newest in-order timestamp of the series, including samples that are no longer in memory. Returns
-    /// `None` if there is none.
+    /// Returns the newest in-order timestamp of the series, including samples that are no longer in
+    /// memory. Returns `None` if there is none.
     pub(in crate::head) fn newest_ms(&self) -> Option<i64> {
-        self.rows.iter().filter(|row| row.is_used()).map(|row| row.last_ms).max().filter(|&newest| newest != i64::MIN)
+        self.rows
+            .iter()
+            .filter(|row| row.is_used())
+            .map(|row| row.last_ms)
+            .max()
+            .filter(|&newest| newest != i64::MIN)
     }
 
     /// Compares the labels of two series in the order of [`Labels`].
@@ -360,10 +430,13 @@ impl Table {
     /// Compares the labels of two series, given as words.
     pub(in crate::head) fn compare_words(&self, a: &[u32], b: &[u32]) -> Ordering {
         let text = |id: SymbolId| self.symbols.resolve(id);
-        // Fast path: the same names. Equal symbols are equal strings: only the first difference is read.
+        // Fast path: the same names. Equal symbols are equal strings: only the first difference is
+        // read.
         if a[0] == b[0] {
             let differing = a.iter().zip(b).find(|(a, b)| a != b);
-            return differing.map_or(Ordering::Equal, |(&a, &b)| text(SymbolId(a)).cmp(text(SymbolId(b))));
+            return differing.map_or(Ordering::Equal, |(&a, &b)| {
+                text(SymbolId(a)).cmp(text(SymbolId(b)))
+            });
         }
         let (a, b) = (self.label_sets.pairs_of(a), self.label_sets.pairs_of(b));
         let n_labels = (a.len(), b.len());
@@ -390,15 +463,16 @@ impl Table {
 
     #[inline]
     pub(in crate::head) fn is_current(&self, slot_ref: SlotRef) -> bool {
-        self.row(slot_ref.slot).is_some_and(|row| row.generation == slot_ref.generation && row.is_used())
+        self.row(slot_ref.slot)
+            .is_some_and(|row| row.generation == slot_ref.generation && row.is_used())
     }
 
     pub(in crate::head) fn rank(&self, slot: u32) -> u32 {
         self.ranks[slot as usize]
     }
 
-    /// Replaces all ranks by the ranks of `n_ranked` series. Slots after the end of `ranks` have no rank. Returns the
-    /// old ranks, so that the caller can drop them outside the lock.
+    /// Replaces all ranks by the ranks of `n_ranked` series. Slots after the end of `ranks` have no
+    /// rank. Returns the old ranks, so that the caller can drop them outside the lock.
     pub(in crate::head) fn replace_ranks(
         &mut self,
         mut ranks: Column<u32>,
@@ -429,7 +503,8 @@ impl Table {
 
 impl SlotLabels for Table {
     fn value(&self, slot: u32, name: SymbolId) -> Option<SymbolId> {
-        self.label_sets.value(self.rows[slot as usize].labels_at, name)
+        self.label_sets
+            .value(self.rows[slot as usize].labels_at, name)
     }
 
     fn names(&self, slot: u32) -> (u32, &[SymbolId]) {
@@ -438,5 +513,9 @@ impl SlotLabels for Table {
 }
 
 pub(in crate::head) fn full() -> Error {
-    Error::Limit { what: "series or label values of a shard", used: 1 << 32, limit: u64::from(u32::MAX) }
+    Error::Limit {
+        what: "series or label values of a shard",
+        used: 1 << 32,
+        limit: u64::from(u32::MAX),
+    }
 }

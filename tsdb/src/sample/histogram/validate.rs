@@ -1,8 +1,8 @@
-//! Checks of native histograms, in the order and with the messages of `Validate` in Prometheus' `model/histogram`
-//! (3.16).
+//! Checks of native histograms, in the order and with the messages of `Validate` in Prometheus'
+//! `model/histogram` (3.16).
 //!
-//! Deliberately different: Prometheus accepts any zero threshold. A NaN has no order, so no merge of zero buckets ends
-//! for it, and a negative or infinite threshold has no meaning.
+//! Deliberately different: Prometheus accepts any zero threshold. A NaN has no order, so no merge
+//! of zero buckets ends for it, and a negative or infinite threshold has no meaning.
 
 use super::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
@@ -10,7 +10,9 @@ use super::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum InvalidHistogram {
     /// The count is less than the sum of all buckets.
-    #[error("histogram's observation count should be at least the number of observations found in the buckets")]
+    #[error(
+        "histogram's observation count should be at least the number of observations found in the buckets"
+    )]
     CountNotBigEnough,
     /// The count is not the sum of all buckets.
     #[error(
@@ -97,7 +99,8 @@ impl Histogram {
         for (i, span) in spans.iter().enumerate() {
             require(i == 0 || span.offset >= 0, Invalid::SpanNegativeOffset)?;
             n_spanned += u64::from(span.length);
-            // Bucket indexes have 32 bits. The sum has 64, so that it shows which indexes would wrap.
+            // Bucket indexes have 32 bits. The sum has 64, so that it shows which indexes would
+            // wrap.
             end += i64::from(span.offset) + i64::from(span.length);
             let fits = (i > 0 || span.offset > i32::MIN) && end - 1 <= i64::from(i32::MAX);
             require(fits, Invalid::SpanIndexOutOfRange)?;
@@ -111,21 +114,41 @@ fn check_custom(histogram: &Histogram, (n_positive, n_negative): (usize, usize))
     let (bounds, spans) = (&histogram.custom_bounds, &histogram.positive_spans);
     for (i, bound) in bounds.iter().enumerate() {
         require(!bound.is_nan(), Invalid::CustomBoundsNan)?;
-        require(i == 0 || *bound > bounds[i - 1], Invalid::CustomBoundsDoNotAscend)?;
+        require(
+            i == 0 || *bound > bounds[i - 1],
+            Invalid::CustomBoundsDoNotAscend,
+        )?;
     }
-    require(bounds.last() != Some(&f64::INFINITY), Invalid::CustomBoundsInfinite)?;
-    require(spans.iter().all(|span| span.offset >= 0), Invalid::SpanNegativeOffset)?;
+    require(
+        bounds.last() != Some(&f64::INFINITY),
+        Invalid::CustomBoundsInfinite,
+    )?;
+    require(
+        spans.iter().all(|span| span.offset >= 0),
+        Invalid::SpanNegativeOffset,
+    )?;
     let n_spanned: u64 = spans.iter().map(|span| u64::from(span.length)).sum();
-    require(n_spanned == n_positive as u64, Invalid::SpansBucketsMismatch)?;
-    let end = spans.iter().fold(n_spanned, |end, span| end + u64::from(span.offset.unsigned_abs()));
+    require(
+        n_spanned == n_positive as u64,
+        Invalid::SpansBucketsMismatch,
+    )?;
+    let end = spans.iter().fold(n_spanned, |end, span| {
+        end + u64::from(span.offset.unsigned_abs())
+    });
     require(bounds.len() as u64 + 1 >= end, Invalid::CustomBoundsTooFew)?;
     let is_zero_unused = match &histogram.counts {
         HistogramCounts::Integer { zero_count, .. } => *zero_count == 0,
         HistogramCounts::Float { zero_count, .. } => *zero_count == 0.0,
     };
     require(is_zero_unused, Invalid::CustomZeroCount)?;
-    require(histogram.zero_threshold == 0.0, Invalid::CustomZeroThreshold)?;
-    require(histogram.negative_spans.is_empty(), Invalid::CustomNegativeSpans)?;
+    require(
+        histogram.zero_threshold == 0.0,
+        Invalid::CustomZeroThreshold,
+    )?;
+    require(
+        histogram.negative_spans.is_empty(),
+        Invalid::CustomNegativeSpans,
+    )?;
     require(n_negative == 0, Invalid::CustomNegativeBuckets)
 }
 
@@ -134,27 +157,52 @@ fn check_exponential(histogram: &Histogram, (n_positive, n_negative): (usize, us
     Histogram::validate_spans(&histogram.positive_spans, n_positive)?;
     Histogram::validate_spans(&histogram.negative_spans, n_negative)?;
     match &histogram.counts {
-        HistogramCounts::Integer { negative, .. } => require(!any_negative(negative), Invalid::NegativeBucketCount)?,
-        HistogramCounts::Float { negative, zero_count, .. } => {
-            require(!any_less(negative) && !any_less(&[*zero_count]), Invalid::NegativeBucketCount)?;
+        HistogramCounts::Integer { negative, .. } => {
+            require(!any_negative(negative), Invalid::NegativeBucketCount)?
+        }
+        HistogramCounts::Float {
+            negative,
+            zero_count,
+            ..
+        } => {
+            require(
+                !any_less(negative) && !any_less(&[*zero_count]),
+                Invalid::NegativeBucketCount,
+            )?;
         }
     }
-    require(histogram.custom_bounds.is_empty(), Invalid::ExponentialCustomBounds)?;
+    require(
+        histogram.custom_bounds.is_empty(),
+        Invalid::ExponentialCustomBounds,
+    )?;
     let threshold = histogram.zero_threshold;
-    require((0.0..f64::INFINITY).contains(&threshold), Invalid::ZeroThreshold(threshold))
+    require(
+        (0.0..f64::INFINITY).contains(&threshold),
+        Invalid::ZeroThreshold(threshold),
+    )
 }
 
 /// Checks positive buckets, and that the count is the sum of all buckets.
 fn check_counts(histogram: &Histogram) -> Checked {
     use InvalidHistogram as Invalid;
     match &histogram.counts {
-        HistogramCounts::Float { count, positive, .. } => {
+        HistogramCounts::Float {
+            count, positive, ..
+        } => {
             require(!any_less(&[*count]), Invalid::NegativeCount)?;
             require(!any_less(positive), Invalid::NegativeBucketCount)
         }
-        HistogramCounts::Integer { count, zero_count, positive, negative } => {
+        HistogramCounts::Integer {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } => {
             require(!any_negative(positive), Invalid::NegativeBucketCount)?;
-            let n_found = positive.iter().chain(negative).fold(*zero_count, |sum, of| sum.wrapping_add(*of));
+            let n_found = positive
+                .iter()
+                .chain(negative)
+                .fold(*zero_count, |sum, of| sum.wrapping_add(*of));
             // Observations of NaN are counted, but are in no bucket.
             if histogram.sum.is_nan() {
                 require(n_found <= *count, Invalid::CountNotBigEnough)
@@ -192,18 +240,37 @@ mod tests {
             negative: Vec::new(),
         };
         let positive_spans = vec![BucketSpan { offset: 1, length }];
-        Histogram { counts, positive_spans, ..Histogram::default() }
+        Histogram {
+            counts,
+            positive_spans,
+            ..Histogram::default()
+        }
     }
 
     fn float(count: f64, positive: &[f64]) -> Histogram {
-        let counts =
-            HistogramCounts::Float { count, zero_count: 0.0, positive: positive.to_vec(), negative: Vec::new() };
-        let positive_spans = vec![BucketSpan { offset: 0, length: positive.len() as u32 }];
-        Histogram { counts, positive_spans, ..Histogram::default() }
+        let counts = HistogramCounts::Float {
+            count,
+            zero_count: 0.0,
+            positive: positive.to_vec(),
+            negative: Vec::new(),
+        };
+        let positive_spans = vec![BucketSpan {
+            offset: 0,
+            length: positive.len() as u32,
+        }];
+        Histogram {
+            counts,
+            positive_spans,
+            ..Histogram::default()
+        }
     }
 
     fn check(histogram: Histogram, schema: i8) -> Checked {
-        Histogram { schema, ..histogram }.validate()
+        Histogram {
+            schema,
+            ..histogram
+        }
+        .validate()
     }
 
     fn refused(histogram: Histogram, schema: i8) -> InvalidHistogram {
@@ -218,65 +285,189 @@ mod tests {
             assert!(check(good.clone(), schema).is_ok());
         }
         for schema in [-5, 9, 53, -52, i8::MIN, i8::MAX] {
-            assert_eq!(refused(good.clone(), schema), Invalid::Schema(schema.into()));
+            assert_eq!(
+                refused(good.clone(), schema),
+                Invalid::Schema(schema.into())
+            );
         }
         assert_eq!(refused(whole(&[1, 2], 3), 3), Invalid::SpansBucketsMismatch);
-        assert_eq!(refused(whole(&[1, 1 << 63], 2), 3), Invalid::NegativeBucketCount);
-        let spans = |second| vec![BucketSpan { offset: -7, length: 1 }, BucketSpan { offset: second, length: 1 }];
-        assert_eq!(refused(Histogram { positive_spans: spans(-1), ..good.clone() }, 3), Invalid::SpanNegativeOffset);
-        assert!(check(Histogram { positive_spans: spans(0), ..good.clone() }, 3).is_ok());
-        let at = |offset| Histogram { positive_spans: vec![BucketSpan { offset, length: 2 }], ..good.clone() };
-        for (offset, schema, fits) in
-            [(i32::MIN, 3, false), (i32::MIN + 1, 3, true), (i32::MAX - 1, 3, true), (i32::MAX, 3, false)]
-        {
-            let expect = if fits { None } else { Some(Invalid::SpanIndexOutOfRange) };
+        assert_eq!(
+            refused(whole(&[1, 1 << 63], 2), 3),
+            Invalid::NegativeBucketCount
+        );
+        let spans = |second| {
+            vec![
+                BucketSpan {
+                    offset: -7,
+                    length: 1,
+                },
+                BucketSpan {
+                    offset: second,
+                    length: 1,
+                },
+            ]
+        };
+        assert_eq!(
+            refused(
+                Histogram {
+                    positive_spans: spans(-1),
+                    ..good.clone()
+                },
+                3
+            ),
+            Invalid::SpanNegativeOffset
+        );
+        assert!(
+            check(
+                Histogram {
+                    positive_spans: spans(0),
+                    ..good.clone()
+                },
+                3
+            )
+            .is_ok()
+        );
+        let at = |offset| Histogram {
+            positive_spans: vec![BucketSpan { offset, length: 2 }],
+            ..good.clone()
+        };
+        for (offset, schema, fits) in [
+            (i32::MIN, 3, false),
+            (i32::MIN + 1, 3, true),
+            (i32::MAX - 1, 3, true),
+            (i32::MAX, 3, false),
+        ] {
+            let expect = if fits {
+                None
+            } else {
+                Some(Invalid::SpanIndexOutOfRange)
+            };
             assert_eq!(check(at(offset), schema).err(), expect, "{offset}");
         }
-        let far = [BucketSpan { offset: i32::MAX - 5, length: 1 }, BucketSpan { offset: 5, length: 1 }];
+        let far = [
+            BucketSpan {
+                offset: i32::MAX - 5,
+                length: 1,
+            },
+            BucketSpan {
+                offset: 5,
+                length: 1,
+            },
+        ];
         assert_eq!(
-            refused(Histogram { positive_spans: far.to_vec(), ..good.clone() }, 3),
+            refused(
+                Histogram {
+                    positive_spans: far.to_vec(),
+                    ..good.clone()
+                },
+                3
+            ),
             Invalid::SpanIndexOutOfRange
         );
-        let threshold = |zero_threshold| check(Histogram { zero_threshold, ..good.clone() }, 3);
+        let threshold = |zero_threshold| {
+            check(
+                Histogram {
+                    zero_threshold,
+                    ..good.clone()
+                },
+                3,
+            )
+        };
         for valid in [0.0, -0.0, 1e-128, f64::MAX] {
             assert!(threshold(valid).is_ok(), "{valid}");
         }
-        for invalid in [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1e-128] {
-            assert!(matches!(threshold(invalid), Err(Invalid::ZeroThreshold(_))), "{invalid}");
+        for invalid in [
+            f64::NAN,
+            -f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            -1e-128,
+        ] {
+            assert!(
+                matches!(threshold(invalid), Err(Invalid::ZeroThreshold(_))),
+                "{invalid}"
+            );
         }
         assert_eq!(
-            refused(Histogram { custom_bounds: vec![1.0], ..good.clone() }, 3),
+            refused(
+                Histogram {
+                    custom_bounds: vec![1.0],
+                    ..good.clone()
+                },
+                3
+            ),
             Invalid::ExponentialCustomBounds
         );
         let counted = |count, sum| {
-            let counts = HistogramCounts::Integer { count, zero_count: 1, positive: vec![1], negative: vec![1] };
-            let one = vec![BucketSpan { offset: 0, length: 1 }];
-            Histogram { counts, sum, positive_spans: one.clone(), negative_spans: one, ..Histogram::default() }
+            let counts = HistogramCounts::Integer {
+                count,
+                zero_count: 1,
+                positive: vec![1],
+                negative: vec![1],
+            };
+            let one = vec![BucketSpan {
+                offset: 0,
+                length: 1,
+            }];
+            Histogram {
+                counts,
+                sum,
+                positive_spans: one.clone(),
+                negative_spans: one,
+                ..Histogram::default()
+            }
         };
         assert_eq!(refused(counted(4, 1.0), 3), Invalid::CountMismatch);
         assert!(check(counted(4, f64::NAN), 3).is_ok());
         assert_eq!(refused(counted(2, f64::NAN), 3), Invalid::CountNotBigEnough);
         assert_eq!(refused(float(-1.0, &[1.0]), 3), Invalid::NegativeCount);
-        assert_eq!(refused(float(1.0, &[1.0, -0.5]), 3), Invalid::NegativeBucketCount);
+        assert_eq!(
+            refused(float(1.0, &[1.0, -0.5]), 3),
+            Invalid::NegativeBucketCount
+        );
         assert!(check(float(0.5, &[f64::NAN]), 3).is_ok());
     }
 
     #[test]
     fn custom_bounds_ascend_are_finite_and_enough() {
         use InvalidHistogram as Invalid;
-        let with = |bounds: &[f64]| Histogram { custom_bounds: bounds.to_vec(), ..whole(&[1, 2], 2) };
+        let with = |bounds: &[f64]| Histogram {
+            custom_bounds: bounds.to_vec(),
+            ..whole(&[1, 2], 2)
+        };
         assert!(check(with(&[0.5, 1.0]), -53).is_ok());
         assert_eq!(refused(with(&[0.5]), -53), Invalid::CustomBoundsTooFew);
-        assert_eq!(refused(with(&[0.5, 0.5]), -53), Invalid::CustomBoundsDoNotAscend);
-        assert_eq!(refused(with(&[0.5, f64::NAN]), -53), Invalid::CustomBoundsNan);
-        assert_eq!(refused(with(&[0.5, f64::INFINITY]), -53), Invalid::CustomBoundsInfinite);
+        assert_eq!(
+            refused(with(&[0.5, 0.5]), -53),
+            Invalid::CustomBoundsDoNotAscend
+        );
+        assert_eq!(
+            refused(with(&[0.5, f64::NAN]), -53),
+            Invalid::CustomBoundsNan
+        );
+        assert_eq!(
+            refused(with(&[0.5, f64::INFINITY]), -53),
+            Invalid::CustomBoundsInfinite
+        );
         for zero_threshold in [0.1, f64::NAN] {
-            let threshold = Histogram { zero_threshold, ..with(&[0.5, 1.0]) };
+            let threshold = Histogram {
+                zero_threshold,
+                ..with(&[0.5, 1.0])
+            };
             assert_eq!(refused(threshold, -53), Invalid::CustomZeroThreshold);
         }
-        let spans = vec![BucketSpan { offset: 0, length: 0 }];
+        let spans = vec![BucketSpan {
+            offset: 0,
+            length: 0,
+        }];
         assert_eq!(
-            refused(Histogram { negative_spans: spans, ..with(&[0.5, 1.0]) }, -53),
+            refused(
+                Histogram {
+                    negative_spans: spans,
+                    ..with(&[0.5, 1.0])
+                },
+                -53
+            ),
             Invalid::CustomNegativeSpans
         );
     }

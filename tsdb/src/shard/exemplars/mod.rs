@@ -1,19 +1,21 @@
-//! Exemplar storage: the newest exemplars of the whole store, in memory, in a [`ring`] of bounded length and size.
+//! Exemplar storage: the newest exemplars of the whole store, in memory, in a [`ring`] of bounded
+//! length and size.
 //!
-//! Used by [`Db::append`](crate::Db::append) and [`Db::exemplars`](crate::Db::exemplars). Every exemplar has an id. Ids
-//! ascend over the whole store. Each exemplar has a record in the log of its series. A checkpoint contains the
-//! exemplars that are still in the ring. A replay restores exemplars by id, from any log in any order, so the ring has
-//! the same contents as before. Exemplars that arrive during a replay are added to ring and log at once, with ids above
-//! all ids in the log. Whether such an exemplar is out of order depends on the contents of the ring at that moment. If
-//! the log contains it too, it is stored once.
+//! Used by [`Db::append`](crate::Db::append) and [`Db::exemplars`](crate::Db::exemplars). Every
+//! exemplar has an id. Ids ascend over the whole store. Each exemplar has a record in the log of
+//! its series. A checkpoint contains the exemplars that are still in the ring. A replay restores
+//! exemplars by id, from any log in any order, so the ring has the same contents as before.
+//! Exemplars that arrive during a replay are added to ring and log at once, with ids above all ids
+//! in the log. Whether such an exemplar is out of order depends on the contents of the ring at that
+//! moment. If the log contains it too, it is stored once.
 //!
 //! Invariants
 //! 1. An acknowledged exemplar that is still in the ring is as durable as a sample.
 //! 2. The exemplars of a request become visible together.
 //! 3. A repeated exemplar is stored once, unless its value is NaN (as in Prometheus).
 //!
-//! The ring evicts the oldest exemplars. Snapshots do not contain evicted exemplars. Deletes and retention do not
-//! affect exemplars.
+//! The ring evicts the oldest exemplars. Snapshots do not contain evicted exemplars. Deletes and
+//! retention do not affect exemplars.
 //!
 //! Lock order: the ring, then a shard's head, then its log. Crash: whole records, as for samples.
 
@@ -54,9 +56,12 @@ pub(crate) struct Exemplars {
 }
 
 impl Exemplars {
-    /// Creates storage for `n_max` exemplars, with labels of at most `size_max` bytes. 0 disables it.
+    /// Creates storage for `n_max` exemplars, with labels of at most `size_max` bytes. 0 disables
+    /// it.
     pub(crate) fn new(n_max: usize, size_max: usize) -> Self {
-        Self { ring: Mutex::new(Ring::new(n_max, size_max)) }
+        Self {
+            ring: Mutex::new(Ring::new(n_max, size_max)),
+        }
     }
 
     /// Reserves the ids below `number` for exemplars to be restored.
@@ -65,12 +70,19 @@ impl Exemplars {
     }
 
     /// Restores an exemplar from a log. `series` is called only if the ring has room for it.
-    pub(crate) fn restore(&self, number: u64, exemplar: Exemplar, series: impl FnOnce() -> Option<Labels>) -> Restored {
+    pub(crate) fn restore(
+        &self,
+        number: u64,
+        exemplar: Exemplar,
+        series: impl FnOnce() -> Option<Labels>,
+    ) -> Restored {
         let mut ring = self.ring.lock();
         if !ring.has_room_for(number) {
             return Restored::Passed;
         }
-        let Some(series) = series() else { return Restored::UnknownSeries };
+        let Some(series) = series() else {
+            return Restored::UnknownSeries;
+        };
         ring.restore(number, series, exemplar);
         Restored::Done
     }
@@ -79,7 +91,9 @@ impl Exemplars {
     pub(crate) fn by_log(&self, n_logs: usize) -> Vec<Vec<NumberedExemplars>> {
         let mut by_log = vec![Vec::new(); n_logs];
         for (labels, exemplars) in self.ring.lock().series() {
-            let all = exemplars.map(|(number, exemplar)| (number, exemplar.clone())).collect();
+            let all = exemplars
+                .map(|(number, exemplar)| (number, exemplar.clone()))
+                .collect();
             by_log[log_of(labels, n_logs)].push((labels.clone(), all));
         }
         by_log
@@ -90,7 +104,8 @@ impl Exemplars {
         self.ring.lock().stats()
     }
 
-    /// Returns the exemplars in `range` of the series that pass all matchers of one of the `selectors`.
+    /// Returns the exemplars in `range` of the series that pass all matchers of one of the
+    /// `selectors`.
     ///
     /// # Errors
     /// If the request is interrupted or exceeds its memory limit.
@@ -101,7 +116,8 @@ impl Exemplars {
         range: TimeRange,
     ) -> Result<ExemplarSet> {
         let mut charge = ctx.charge();
-        // Copies first, so that no matcher runs under the lock. A copy is small, because labels are shared.
+        // Copies first, so that no matcher runs under the lock. A copy is small, because labels are
+        // shared.
         let mut series = self.copy(ctx, range, &mut charge)?;
         let mut failure = Ok(());
         series.retain(|one| {
@@ -113,19 +129,34 @@ impl Exemplars {
         });
         failure?;
         series.sort_unstable_by(|a, b| a.labels.cmp(&b.labels));
-        Ok(ExemplarSet { series, _charge: charge })
+        Ok(ExemplarSet {
+            series,
+            _charge: charge,
+        })
     }
 
-    fn copy(&self, ctx: &QueryContext, range: TimeRange, charge: &mut Charge) -> Result<Vec<SeriesExemplars>> {
+    fn copy(
+        &self,
+        ctx: &QueryContext,
+        range: TimeRange,
+        charge: &mut Charge,
+    ) -> Result<Vec<SeriesExemplars>> {
         let ring = self.ring.lock();
-        charge.grow_without_waiting(ring.len() * (size_of::<Exemplar>() + size_of::<SeriesExemplars>()))?;
+        charge.grow_without_waiting(
+            ring.len() * (size_of::<Exemplar>() + size_of::<SeriesExemplars>()),
+        )?;
         let mut all = Vec::new();
         for (idx, (labels, exemplars)) in ring.series().enumerate() {
             ctx.check_every(CHECK_INTERVAL, idx)?;
-            let in_range = exemplars.map(|(_, exemplar)| exemplar).filter(|one| range.contains(one.timestamp_ms));
+            let in_range = exemplars
+                .map(|(_, exemplar)| exemplar)
+                .filter(|one| range.contains(one.timestamp_ms));
             let exemplars: Vec<Exemplar> = in_range.cloned().collect();
             if !exemplars.is_empty() {
-                all.push(SeriesExemplars { labels: labels.clone(), exemplars });
+                all.push(SeriesExemplars {
+                    labels: labels.clone(),
+                    exemplars,
+                });
             }
         }
         Ok(all)
@@ -149,7 +180,8 @@ fn any_matches(ctx: &QueryContext, selectors: &[Vec<Matcher>], labels: &Labels) 
         ctx.check()?;
         let mut matches = true;
         for matcher in matchers {
-            matches = matches && matcher.matches_in(ctx, labels.get(matcher.name()).unwrap_or(""))?;
+            matches =
+                matches && matcher.matches_in(ctx, labels.get(matcher.name()).unwrap_or(""))?;
         }
         if matches {
             return Ok(true);

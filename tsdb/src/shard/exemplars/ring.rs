@@ -1,11 +1,12 @@
-//! The ring of exemplars: the newest exemplars in order of arrival, and in order of time per series.
+//! The ring of exemplars: the newest exemplars in order of arrival, and in order of time per
+//! series.
 //!
 //! The rules for accepting exemplars follow Prometheus (`tsdb/exemplar.go`, 3.14).
 //!
 //! Invariants
 //! 1. Both maps contain the same exemplars. A series without exemplars has no entry.
-//! 2. The ring never has more than `n_max` exemplars, nor labels of more than `size_max` bytes or `n_max` times
-//!    [`EXEMPLAR_LABELS_SIZE`], unless a single exemplar exceeds that size.
+//! 2. The ring never has more than `n_max` exemplars, nor labels of more than `size_max` bytes or
+//!    `n_max` times [`EXEMPLAR_LABELS_SIZE`], unless a single exemplar exceeds that size.
 //! 3. An id is never reused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,8 +48,8 @@ pub(crate) struct Ring {
     size_max: usize,
     /// Exemplars by id, the oldest first.
     taken: BTreeMap<u64, Taken>,
-    /// Timestamps and ids of the exemplars of each series. At one timestamp, ids ascend, because further exemplars are
-    /// only accepted at the newest timestamp.
+    /// Timestamps and ids of the exemplars of each series. At one timestamp, ids ascend, because
+    /// further exemplars are only accepted at the newest timestamp.
     series: HashMap<Labels, BTreeSet<(i64, u64)>>,
     /// The next id.
     next: u64,
@@ -107,45 +108,72 @@ impl Ring {
         Ok(Some(number))
     }
 
-    fn check(&self, series: &Labels, exemplar: &Exemplar, window_ms: i64) -> Result<Order, RejectExemplar> {
+    fn check(
+        &self,
+        series: &Labels,
+        exemplar: &Exemplar,
+        window_ms: i64,
+    ) -> Result<Order, RejectExemplar> {
         let text_len = |text: &str| text.chars().count();
-        if exemplar.labels.iter().map(|(name, value)| text_len(name) + text_len(value)).sum::<usize>()
+        if exemplar
+            .labels
+            .iter()
+            .map(|(name, value)| text_len(name) + text_len(value))
+            .sum::<usize>()
             > EXEMPLAR_LABELS_LEN_MAX
         {
             return Err(RejectExemplar::LabelsTooLong);
         }
-        let Some(times) = self.series.get(series) else { return Ok(Order::New) };
-        let (_, number) = times.last().expect("a series without exemplars has no entry");
+        let Some(times) = self.series.get(series) else {
+            return Ok(Order::New);
+        };
+        let (_, number) = times
+            .last()
+            .expect("a series without exemplars has no entry");
         let (newest, time_ms) = (&self.taken[number].exemplar, exemplar.timestamp_ms);
         let newest_ms = newest.timestamp_ms;
         if newest_ms == time_ms {
             if newest.value == exemplar.value && newest.labels == exemplar.labels {
                 return Ok(Order::Repeated);
             }
-            // At one timestamp (for example for the buckets of one histogram), exemplars must arrive in the order of
-            // values, then labels. Labels are ordered by hash, as in Prometheus.
+            // At one timestamp (for example for the buckets of one histogram), exemplars must
+            // arrive in the order of values, then labels. Labels are ordered by hash, as in
+            // Prometheus.
             let is_before = exemplar.value < newest.value
                 || exemplar.value == newest.value
                     && prometheus_hash(&exemplar.labels) < prometheus_hash(&newest.labels);
-            return if is_before { Err(RejectExemplar::OutOfOrder) } else { Ok(Order::New) };
+            return if is_before {
+                Err(RejectExemplar::OutOfOrder)
+            } else {
+                Ok(Order::New)
+            };
         }
         if time_ms < newest_ms && time_ms <= newest_ms.saturating_sub(window_ms) {
             return Err(RejectExemplar::OutOfOrder);
         }
         // A series has at most one out-of-order exemplar per timestamp: the first one.
-        let is_taken = time_ms < newest_ms && times.range((time_ms, 0)..=(time_ms, u64::MAX)).next().is_some();
-        Ok(if is_taken { Order::Repeated } else { Order::New })
+        let is_taken = time_ms < newest_ms
+            && times
+                .range((time_ms, 0)..=(time_ms, u64::MAX))
+                .next()
+                .is_some();
+        Ok(if is_taken {
+            Order::Repeated
+        } else {
+            Order::New
+        })
     }
 
-    /// Returns `true` if the exemplar with this id must be restored: the ring does not have it, and it is not the
-    /// oldest of a full ring.
+    /// Returns `true` if the exemplar with this id must be restored: the ring does not have it, and
+    /// it is not the oldest of a full ring.
     pub(crate) fn has_room_for(&mut self, number: u64) -> bool {
         // Rejects the highest id, which no store reaches, because there must always be a next id.
         if number > NUMBER_MAX {
             return false;
         }
         self.next = self.next.max(number + 1);
-        let is_forgotten = self.len() >= self.n_max && self.taken.keys().next().is_none_or(|&first| number < first);
+        let is_forgotten = self.len() >= self.n_max
+            && self.taken.keys().next().is_none_or(|&first| number < first);
         !is_forgotten && !self.taken.contains_key(&number)
     }
 
@@ -154,7 +182,8 @@ impl Ring {
         self.next = self.next.max(number);
     }
 
-    /// Restores an exemplar from a log. If it arrived again during the replay, keeps the newer copy.
+    /// Restores an exemplar from a log. If it arrived again during the replay, keeps the newer
+    /// copy.
     pub(crate) fn restore(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
         match self.find_same(&series, &exemplar) {
             Some(newer) if newer > number => return,
@@ -166,21 +195,32 @@ impl Ring {
 
     fn find_same(&self, series: &Labels, exemplar: &Exemplar) -> Option<u64> {
         let time_ms = exemplar.timestamp_ms;
-        let mut at_time = self.series.get(series)?.range((time_ms, 0)..=(time_ms, u64::MAX));
+        let mut at_time = self
+            .series
+            .get(series)?
+            .range((time_ms, 0)..=(time_ms, u64::MAX));
         let is_same = |of: &Exemplar| of.value == exemplar.value && of.labels == exemplar.labels;
-        at_time.find(|(_, number)| is_same(&self.taken[number].exemplar)).map(|&(_, number)| number)
+        at_time
+            .find(|(_, number)| is_same(&self.taken[number].exemplar))
+            .map(|&(_, number)| number)
     }
 
     /// Inserts an exemplar with a new id, and evicts the oldest while the ring is over its limits.
     pub(crate) fn insert(&mut self, number: u64, series: Labels, exemplar: Exemplar) {
         // Uses the copy of the labels that the ring has for the series.
-        let series = self.series.get_key_value(&series).map_or(series, |(known, _)| known.clone());
+        let series = self
+            .series
+            .get_key_value(&series)
+            .map_or(series, |(known, _)| known.clone());
         self.next = self.next.max(number + 1);
         self.size += exemplar.labels.size();
         if !self.series.contains_key(&series) {
             self.size += series.size();
         }
-        self.series.entry(series.clone()).or_default().insert((exemplar.timestamp_ms, number));
+        self.series
+            .entry(series.clone())
+            .or_default()
+            .insert((exemplar.timestamp_ms, number));
         self.taken.insert(number, Taken { series, exemplar });
         while self.len() > self.n_max || self.size > self.size_max && self.len() > 1 {
             self.forget_first();
@@ -194,7 +234,9 @@ impl Ring {
     }
 
     fn forget(&mut self, number: u64) {
-        let Some(Taken { series, exemplar }) = self.taken.remove(&number) else { return };
+        let Some(Taken { series, exemplar }) = self.taken.remove(&number) else {
+            return;
+        };
         self.size -= exemplar.labels.size();
         let times = self.series.get_mut(&series).expect("both halves have it");
         times.remove(&(exemplar.timestamp_ms, number));
@@ -204,10 +246,15 @@ impl Ring {
         }
     }
 
-    /// Iterates over the series, in no particular order, each with its exemplars and their ids in order of time.
-    pub(crate) fn series(&self) -> impl Iterator<Item = (&Labels, impl Iterator<Item = (u64, &Exemplar)>)> {
+    /// Iterates over the series, in no particular order, each with its exemplars and their ids in
+    /// order of time.
+    pub(crate) fn series(
+        &self,
+    ) -> impl Iterator<Item = (&Labels, impl Iterator<Item = (u64, &Exemplar)>)> {
         let exemplar = |&(_, number): &(i64, u64)| (number, &self.taken[&number].exemplar);
-        self.series.iter().map(move |(labels, times)| (labels, times.iter().map(exemplar)))
+        self.series
+            .iter()
+            .map(move |(labels, times)| (labels, times.iter().map(exemplar)))
     }
 
     pub(crate) fn stats(&self) -> ExemplarStats {
@@ -218,7 +265,11 @@ impl Ring {
             n_series: self.series.len() as u64,
             n_max: self.n_max as u64,
             labels_size_bytes: self.size as u64,
-            oldest_ms: self.taken.values().next().map(|first| first.exemplar.timestamp_ms),
+            oldest_ms: self
+                .taken
+                .values()
+                .next()
+                .map(|first| first.exemplar.timestamp_ms),
         }
     }
 }

@@ -39,25 +39,55 @@ fn labels(metric: &str, idx: usize) -> Labels {
 }
 
 fn exemplar(trace: &str, timestamp_ms: i64) -> Exemplar {
-    Exemplar { labels: Labels::from_pairs([("trace_id", trace)]).unwrap(), value: 0.5, timestamp_ms }
+    Exemplar {
+        labels: Labels::from_pairs([("trace_id", trace)]).unwrap(),
+        value: 0.5,
+        timestamp_ms,
+    }
 }
 
 /// Appends a sample to each series and exemplars to some.
-fn append(db: &Db, timestamp_ms: i64, series: &[Labels], exemplars: &[(usize, Exemplar)]) -> Vec<RejectExemplar> {
-    let handles: Vec<_> = series.iter().map(|labels| db.series(labels).unwrap()).collect();
+fn append(
+    db: &Db,
+    timestamp_ms: i64,
+    series: &[Labels],
+    exemplars: &[(usize, Exemplar)],
+) -> Vec<RejectExemplar> {
+    let handles: Vec<_> = series
+        .iter()
+        .map(|labels| db.series(labels).unwrap())
+        .collect();
     let mut batch = WriteBatch::default();
-    handles.iter().for_each(|&handle| batch.push(handle, Sample { timestamp_ms, value: 1.0 }, 0));
+    handles.iter().for_each(|&handle| {
+        batch.push(
+            handle,
+            Sample {
+                timestamp_ms,
+                value: 1.0,
+            },
+            0,
+        )
+    });
     for (idx, exemplar) in exemplars {
         batch.push_exemplar(handles[*idx], exemplar.clone(), *idx as u32);
     }
     db.append(&mut batch).unwrap();
-    batch.rejected_exemplars().iter().map(|rejected| rejected.reason).collect()
+    batch
+        .rejected_exemplars()
+        .iter()
+        .map(|rejected| rejected.reason)
+        .collect()
 }
 
 fn found(db: &Db, selectors: &[Vec<Matcher>], range: TimeRange) -> Vec<String> {
-    let found = db.exemplars(&QueryContext::unbounded(), selectors, range).unwrap();
+    let found = db
+        .exemplars(&QueryContext::unbounded(), selectors, range)
+        .unwrap();
     let print = |one: &SeriesExemplars| {
-        let traces = one.exemplars.iter().map(|e| format!(" {}@{}", e.labels.get("trace_id").unwrap(), e.timestamp_ms));
+        let traces = one
+            .exemplars
+            .iter()
+            .map(|e| format!(" {}@{}", e.labels.get("trace_id").unwrap(), e.timestamp_ms));
         one.labels.to_string() + &traces.collect::<String>()
     };
     found.series.iter().map(print).collect()
@@ -72,25 +102,52 @@ fn a_query_returns_matches_of_any_selector_in_its_range() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path(), 2);
     let series = [labels("a", 0), labels("a", 1), labels("b", 2)];
-    let new = [(1, exemplar("x", 10)), (0, exemplar("y", 20)), (0, exemplar("z", 30)), (2, exemplar("w", 40))];
+    let new = [
+        (1, exemplar("x", 10)),
+        (0, exemplar("y", 20)),
+        (0, exemplar("z", 30)),
+        (2, exemplar("w", 40)),
+    ];
     assert_eq!(append(&db, NOW_MS, &series, &new), []);
     let metric = |name: &str| vec![Matcher::equal(METRIC_NAME, name)];
     let range = |start_ms, end_ms| TimeRange { start_ms, end_ms };
-    let a = ["{__name__=\"a\", i=\"0\"} y@20 z@30", "{__name__=\"a\", i=\"1\"} x@10"];
+    let a = [
+        "{__name__=\"a\", i=\"0\"} y@20 z@30",
+        "{__name__=\"a\", i=\"1\"} x@10",
+    ];
     assert_eq!(found(&db, &[metric("a")], TimeRange::ALL), a);
-    assert_eq!(found(&db, &[metric("a"), metric("b"), metric("a")], TimeRange::ALL).len(), 3);
-    assert_eq!(found(&db, &[metric("a")], range(20, 20)), ["{__name__=\"a\", i=\"0\"} y@20"]);
-    for (selectors, range) in
-        [(vec![metric("c")], TimeRange::ALL), (vec![], TimeRange::ALL), (vec![metric("a")], range(21, 29))]
-    {
+    assert_eq!(
+        found(
+            &db,
+            &[metric("a"), metric("b"), metric("a")],
+            TimeRange::ALL
+        )
+        .len(),
+        3
+    );
+    assert_eq!(
+        found(&db, &[metric("a")], range(20, 20)),
+        ["{__name__=\"a\", i=\"0\"} y@20"]
+    );
+    for (selectors, range) in [
+        (vec![metric("c")], TimeRange::ALL),
+        (vec![], TimeRange::ALL),
+        (vec![metric("a")], range(21, 29)),
+    ] {
         assert_eq!(found(&db, &selectors, range), [""; 0]);
     }
     let budget = MemoryBudget::new("test", 100);
     let ctx = QueryContext::new(std::time::Duration::from_secs(60), budget);
-    assert!(matches!(db.exemplars(&ctx, &[vec![]], TimeRange::ALL), Err(crate::Error::Limit { .. })));
+    assert!(matches!(
+        db.exemplars(&ctx, &[vec![]], TimeRange::ALL),
+        Err(crate::Error::Limit { .. })
+    ));
     let ctx = QueryContext::unbounded();
     ctx.interrupt(crate::Interrupt::Canceled);
-    assert!(matches!(db.exemplars(&ctx, &[vec![]], TimeRange::ALL), Err(crate::Error::Interrupted(_))));
+    assert!(matches!(
+        db.exemplars(&ctx, &[vec![]], TimeRange::ALL),
+        Err(crate::Error::Interrupted(_))
+    ));
 }
 
 #[test]
@@ -106,11 +163,29 @@ fn rejected_exemplars_are_reported_and_counted() {
         (0, exemplar(&"x".repeat(200), ahead)),
     ];
     let refused = append(&db, NOW_MS, &series, &new);
-    assert_eq!(refused, [RejectExemplar::OutOfBounds, RejectExemplar::OutOfOrder, RejectExemplar::LabelsTooLong]);
+    assert_eq!(
+        refused,
+        [
+            RejectExemplar::OutOfBounds,
+            RejectExemplar::OutOfOrder,
+            RejectExemplar::LabelsTooLong
+        ]
+    );
     let stats = db.stats().exemplars;
-    assert_eq!((stats.n_appended, stats.n_out_of_order, stats.n_stored, stats.n_series), (1, 1, 1, 1));
+    assert_eq!(
+        (
+            stats.n_appended,
+            stats.n_out_of_order,
+            stats.n_stored,
+            stats.n_series
+        ),
+        (1, 1, 1, 1)
+    );
     let mut batch = WriteBatch::default();
-    let gone = SeriesHandle { generation: 77, ..db.series(&series[0]).unwrap() };
+    let gone = SeriesHandle {
+        generation: 77,
+        ..db.series(&series[0]).unwrap()
+    };
     batch.push_exemplar(gone, exemplar("b", ahead), 3);
     db.append(&mut batch).unwrap();
     assert_eq!(batch.rejected_exemplars()[0].reason, RejectExemplar::Moved);
@@ -126,7 +201,9 @@ fn exemplars_survive_restarts_flushes_and_a_change_of_the_shard_count() {
         let db = open(dir.path(), shards);
         assert_eq!(all(&db), expected, "before round {round}");
         let time = NOW_MS + 1000 * round as i64;
-        let new: Vec<_> = (0..8).map(|i| (i, exemplar(&format!("{round}-{i}"), time + i as i64))).collect();
+        let new: Vec<_> = (0..8)
+            .map(|i| (i, exemplar(&format!("{round}-{i}"), time + i as i64)))
+            .collect();
         append(&db, time, &series, &new[..4]);
         if round % 2 == 1 {
             db.flush().unwrap();
@@ -135,7 +212,10 @@ fn exemplars_survive_restarts_flushes_and_a_change_of_the_shard_count() {
         // Repeated exemplars change nothing.
         append(&db, time, &series, &new);
         expected = all(&db);
-        assert_eq!((expected.len(), db.stats().exemplars.n_stored), (8, 8 * (round as u64 + 1)));
+        assert_eq!(
+            (expected.len(), db.stats().exemplars.n_stored),
+            (8, 8 * (round as u64 + 1))
+        );
     }
 }
 
@@ -144,8 +224,18 @@ fn exemplars_of_evicted_series_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let expected = {
         let db = open(dir.path(), 1);
-        append(&db, NOW_MS - 600_000, &[labels("gone", 0)], &[(0, exemplar("old", NOW_MS - 600_000))]);
-        append(&db, NOW_MS, &[labels("here", 0)], &[(0, exemplar("new", NOW_MS))]);
+        append(
+            &db,
+            NOW_MS - 600_000,
+            &[labels("gone", 0)],
+            &[(0, exemplar("old", NOW_MS - 600_000))],
+        );
+        append(
+            &db,
+            NOW_MS,
+            &[labels("here", 0)],
+            &[(0, exemplar("new", NOW_MS))],
+        );
         db.flush().unwrap();
         assert_eq!(db.find(&labels("gone", 0)), None);
         all(&db)
@@ -165,7 +255,11 @@ fn the_capacity_may_change_between_starts() {
         let all = all(&db);
         all.first().map_or(0, |text| text.matches('@').count())
     };
-    assert_eq!((stored(7), stored(100)), (7, 50), "a smaller ring does not remove exemplars from the log");
+    assert_eq!(
+        (stored(7), stored(100)),
+        (7, 50),
+        "a smaller ring does not remove exemplars from the log"
+    );
     {
         let db = Db::open(dir.path(), options(1, 7)).unwrap();
         db.flush().unwrap();
@@ -173,7 +267,10 @@ fn the_capacity_may_change_between_starts() {
     assert_eq!(stored(100), 7);
     {
         let db = Db::open(dir.path(), options(1, 0)).unwrap();
-        assert_eq!(append(&db, NOW_MS + 100, &series, &new[..1]), [RejectExemplar::Disabled]);
+        assert_eq!(
+            append(&db, NOW_MS + 100, &series, &new[..1]),
+            [RejectExemplar::Disabled]
+        );
         db.flush().unwrap();
     }
     assert_eq!(stored(100), 0);

@@ -1,5 +1,5 @@
-//! The exemplars of a checkpoint, by series. Each group contains the labels, as the series may have been evicted from
-//! the head.
+//! The exemplars of a checkpoint, by series. Each group contains the labels, as the series may have
+//! been evicted from the head.
 //!
 //! ```text
 //! repeated:
@@ -32,8 +32,12 @@ pub(super) fn encode(dst: &mut Vec<u8>, labels: &Labels, exemplars: &[(u64, Exem
 pub(super) fn decode(mut src: &[u8], mut each: impl FnMut(NumberedExemplars)) -> Option<()> {
     while !src.is_empty() {
         let labels = take_labels(&mut src)?;
-        let n = usize::try_from(take_u64(&mut src)?).ok().filter(|&n| n <= GROUP_MAX)?;
-        let exemplars = (0..n).map(|_| Some((take_u64(&mut src)?, take_exemplar(&mut src)?))).collect::<Option<_>>()?;
+        let n = usize::try_from(take_u64(&mut src)?)
+            .ok()
+            .filter(|&n| n <= GROUP_MAX)?;
+        let exemplars = (0..n)
+            .map(|_| Some((take_u64(&mut src)?, take_exemplar(&mut src)?)))
+            .collect::<Option<_>>()?;
         each((labels, exemplars));
     }
     Some(())
@@ -44,6 +48,13 @@ fn take_labels(src: &mut &[u8]) -> Option<Labels> {
     for _ in 0..take_u64(src)? {
         pairs.push((take_string(src)?, take_string(src)?));
     }
-    let size: usize = pairs.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if size > LABELS_SIZE_MAX { None } else { Labels::from_unsorted(&mut pairs).ok() }
+    let size: usize = pairs
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
+    if size > LABELS_SIZE_MAX {
+        None
+    } else {
+        Labels::from_unsorted(&mut pairs).ok()
+    }
 }

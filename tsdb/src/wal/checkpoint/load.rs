@@ -49,11 +49,16 @@ pub(crate) struct Damage {
 impl Damage {
     /// Returns the state of the checkpoint.
     pub(crate) fn state(&self) -> State {
-        if self.begins { State::Begun } else { State::Unmarked }
+        if self.begins {
+            State::Begun
+        } else {
+            State::Unmarked
+        }
     }
 }
 
-/// Checks that a checkpoint is complete and valid. Returns `None` if it is, and the damage otherwise.
+/// Checks that a checkpoint is complete and valid. Returns `None` if it is, and the damage
+/// otherwise.
 ///
 /// # Errors
 /// [`Error::Io`]; [`Error::Version`] if the format version is not supported.
@@ -62,11 +67,21 @@ pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Resul
         Opened::Valid(reader) => reader,
         Opened::Empty => {
             let reason = "is cut off in its header";
-            return Ok(Some(Damage { ranges: Vec::new(), offset: 0, reason, begins: false }));
+            return Ok(Some(Damage {
+                ranges: Vec::new(),
+                offset: 0,
+                reason,
+                begins: false,
+            }));
         }
         Opened::Damaged(size) => {
             let ranges = std::iter::once(0..size).collect();
-            return Ok(Some(Damage { ranges, offset: 0, reason: "has no valid header", begins: false }));
+            return Ok(Some(Damage {
+                ranges,
+                offset: 0,
+                reason: "has no valid header",
+                begins: false,
+            }));
         }
     };
     let (mut ranges, mut first, mut begins) = (Vec::new(), None, false);
@@ -93,14 +108,19 @@ pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Resul
     if first.is_none() && last_record != Some(END) {
         first = Some((end, "ends early"));
     }
-    Ok(first.map(|(offset, reason)| Damage { ranges, offset, reason, begins }))
+    Ok(first.map(|(offset, reason)| Damage {
+        ranges,
+        offset,
+        reason,
+        begins,
+    }))
 }
 
 /// Reads the valid frames of checkpoint `number`.
 ///
 /// # Errors
-/// The errors of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a valid frame does not
-/// decode or the file contains a checkpoint with another number.
+/// The errors of `each`, [`Error::Io`], [`Error::Version`], and [`Error::Corrupt`] if a valid frame
+/// does not decode or the file contains a checkpoint with another number.
 pub(crate) fn load(
     fs: &dyn Fs,
     path: &Path,
@@ -108,11 +128,15 @@ pub(crate) fn load(
     large: &LargeFrameLock,
     mut each: impl FnMut(Entry<'_>) -> Result<()>,
 ) -> Result<()> {
-    let Opened::Valid(mut reader) = Reader::open(fs, path, SegmentKind::Checkpoint, large)? else { return Ok(()) };
+    let Opened::Valid(mut reader) = Reader::open(fs, path, SegmentKind::Checkpoint, large)? else {
+        return Ok(());
+    };
     let mut loader = Loader::new(number);
     while let Some(item) = reader.next()? {
         if let Item::Frame(frame) = item {
-            loader.frame(&frame, &mut each).ok_or_else(|| frame.unknown_record(path))??;
+            loader
+                .frame(&frame, &mut each)
+                .ok_or_else(|| frame.unknown_record(path))??;
         }
     }
     Ok(())
@@ -129,7 +153,11 @@ pub(crate) struct Loader {
 impl Loader {
     /// Creates the loader of checkpoint `number`.
     pub(crate) fn new(number: u64) -> Self {
-        Self { number, symbols: Symbols::default(), decompressor: Decompressor::default() }
+        Self {
+            number,
+            symbols: Symbols::default(),
+            decompressor: Decompressor::default(),
+        }
     }
 
     /// Returns the number of symbols decoded so far.
@@ -163,7 +191,9 @@ impl Loader {
             }
             SYMBOLS => self.symbols.add(payload)?,
             METADATA => {
-                decode_metadata(payload, |family, metadata| pass(Entry::Metadata(family.to_owned(), metadata)))?;
+                decode_metadata(payload, |family, metadata| {
+                    pass(Entry::Metadata(family.to_owned(), metadata))
+                })?;
             }
             EXEMPLARS => exemplars::decode(payload, |numbered| pass(Entry::Exemplars(numbered)))?,
             _ => return None,

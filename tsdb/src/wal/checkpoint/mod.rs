@@ -1,4 +1,5 @@
-//! Checkpoints: the definitions of the live series of a log, which replace the segments before its position.
+//! Checkpoints: the definitions of the live series of a log, which replace the segments before its
+//! position.
 //!
 //! A checkpoint is a file of frames like a segment ([`super::frame`]) and has the number of its
 //! [position](CheckpointPosition). Its records:
@@ -11,14 +12,14 @@
 //! 20 exemplars by series, with its labels ([`exemplars`])
 //! 19 end       next ref                                                    once, last
 //! ```
-//! A symbol is a label name and value, numbered from 0 in the file. A symbols frame precedes the first series frame
-//! that needs its symbols. Series are in the order of their refs, shard by shard: a sender creates the series of a
-//! scrape target in succession. So neighboring series share many symbols ([`series`]), and a replay gives them
-//! neighboring slots.
+//! A symbol is a label name and value, numbered from 0 in the file. A symbols frame precedes the
+//! first series frame that needs its symbols. Series are in the order of their refs, shard by
+//! shard: a sender creates the series of a scrape target in succession. So neighboring series share
+//! many symbols ([`series`]), and a replay gives them neighboring slots.
 //!
-//! Crash: the file is written under a temporary name, synced and renamed; then the directory is synced. Only then are
-//! older checkpoints removed. Segments before the rotation are removed only after this removal is durable. So for every
-//! checkpoint all segments that it needs exist.
+//! Crash: the file is written under a temporary name, synced and renamed; then the directory is
+//! synced. Only then are older checkpoints removed. Segments before the rotation are removed only
+//! after this removal is durable. So for every checkpoint all segments that it needs exist.
 
 mod exemplars;
 mod load;
@@ -64,32 +65,46 @@ pub(crate) enum State {
     Unmarked,
 }
 
-/// Chooses where the replay of a log begins. `numbers` are those of its checkpoints, ascending; `state_of` is called
-/// from the newest one on, until one is valid.
+/// Chooses where the replay of a log begins. `numbers` are those of its checkpoints, ascending;
+/// `state_of` is called from the newest one on, until one is valid.
 ///
-/// The segments after the newest valid checkpoint exist, even if a damaged one is newer. If none is valid, the valid
-/// frames of the newest one that has begun are loaded, else those of the newest one, which then supersedes no segment.
+/// The segments after the newest valid checkpoint exist, even if a damaged one is newer. If none is
+/// valid, the valid frames of the newest one that has begun are loaded, else those of the newest
+/// one, which then supersedes no segment.
 ///
 /// # Errors
 /// Those of `state_of`.
-pub(crate) fn choose(numbers: &[u64], mut state_of: impl FnMut(u64) -> Result<State>) -> Result<ReplayStart> {
+pub(crate) fn choose(
+    numbers: &[u64],
+    mut state_of: impl FnMut(u64) -> Result<State>,
+) -> Result<ReplayStart> {
     let mut begun = None;
     for &number in numbers.iter().rev() {
         match state_of(number)? {
-            State::Valid => return Ok(ReplayStart { checkpoint: Some(number), first_segment: number }),
+            State::Valid => {
+                return Ok(ReplayStart {
+                    checkpoint: Some(number),
+                    first_segment: number,
+                });
+            }
             State::Begun => begun = begun.or(Some(number)),
             State::Unmarked => {}
         }
     }
-    Ok(ReplayStart { checkpoint: begun.or(numbers.last().copied()), first_segment: begun.unwrap_or(0) })
+    Ok(ReplayStart {
+        checkpoint: begun.or(numbers.last().copied()),
+        first_segment: begun.unwrap_or(0),
+    })
 }
 
-/// Removes the files that a durable checkpoint replaces. If a file cannot be removed, replay ignores it, and the next
-/// checkpoint retries.
+/// Removes the files that a durable checkpoint replaces. If a file cannot be removed, replay
+/// ignores it, and the next checkpoint retries.
 pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, position: CheckpointPosition) {
     let removed = remove_checkpoints(fs, dir, position).and_then(|()| {
         for kind in [SegmentKind::Samples, SegmentKind::Series] {
-            remove_files(fs, dir, |name| kind.parse(name).is_some_and(|number| number < position.0))?;
+            remove_files(fs, dir, |name| {
+                kind.parse(name).is_some_and(|number| number < position.0)
+            })?;
         }
         Ok(())
     });
@@ -98,15 +113,27 @@ pub(super) fn remove_before(fs: &dyn Fs, dir: &Path, position: CheckpointPositio
     }
 }
 
-/// Removes older checkpoints durably: if a checkpoint reappeared after a power cut, its segments might be missing.
-fn remove_checkpoints(fs: &dyn Fs, dir: &Path, position: CheckpointPosition) -> std::io::Result<()> {
-    let older = |name: &str| SegmentKind::Checkpoint.parse(name).is_some_and(|number| number < position.0);
+/// Removes older checkpoints durably: if a checkpoint reappeared after a power cut, its segments
+/// might be missing.
+fn remove_checkpoints(
+    fs: &dyn Fs,
+    dir: &Path,
+    position: CheckpointPosition,
+) -> std::io::Result<()> {
+    let older = |name: &str| {
+        SegmentKind::Checkpoint
+            .parse(name)
+            .is_some_and(|number| number < position.0)
+    };
     remove_files(fs, dir, older)?;
     fs.sync_dir(dir)
 }
 
 fn remove_files(fs: &dyn Fs, dir: &Path, which: impl Fn(&str) -> bool) -> std::io::Result<()> {
-    fs.list(dir)?.iter().filter(|name| which(name)).try_for_each(|name| fs.remove(&dir.join(name)))
+    fs.list(dir)?
+        .iter()
+        .filter(|name| which(name))
+        .try_for_each(|name| fs.remove(&dir.join(name)))
 }
 
 #[cfg(test)]

@@ -46,12 +46,14 @@ impl SeriesWriter {
         self.n_series as usize
     }
 
-    /// Returns the encoded size of the labels in bytes. The number of series bounds the size of the other columns.
+    /// Returns the encoded size of the labels in bytes. The number of series bounds the size of the
+    /// other columns.
     pub(super) fn size(&self) -> usize {
         self.symbols.len()
     }
 
-    /// Appends a series. `text` returns the name and value of a label. Returns `None` if there are too many symbols.
+    /// Appends a series. `text` returns the name and value of a label. Returns `None` if there are
+    /// too many symbols.
     pub(super) fn add<'a>(
         &mut self,
         symbols: &mut SymbolWriter,
@@ -68,10 +70,16 @@ impl SeriesWriter {
                 Some((same, symbol)) if same == label => symbol,
                 _ => symbols.number(label, &text)?,
             };
-            put_i64(&mut self.symbols, symbol as i64 - previous.map_or(0, |(_, symbol)| symbol as i64));
+            put_i64(
+                &mut self.symbols,
+                symbol as i64 - previous.map_or(0, |(_, symbol)| symbol as i64),
+            );
             self.current.push((label, symbol));
         }
-        put_i64(&mut self.refs, series.0.wrapping_sub(self.previous.series) as i64);
+        put_i64(
+            &mut self.refs,
+            series.0.wrapping_sub(self.previous.series) as i64,
+        );
         put_i64(&mut self.lasts, last_ms.wrapping_sub(self.previous.last_ms));
         put_u64(&mut self.counts, self.current.len() as u64);
         self.n_series += 1;
@@ -86,7 +94,12 @@ impl SeriesWriter {
             return;
         }
         put_u64(dst, std::mem::take(&mut self.n_series));
-        for column in [&mut self.refs, &mut self.lasts, &mut self.counts, &mut self.symbols] {
+        for column in [
+            &mut self.refs,
+            &mut self.lasts,
+            &mut self.counts,
+            &mut self.symbols,
+        ] {
             dst.append(column);
         }
         self.previous = Previous::default();
@@ -105,7 +118,8 @@ pub(crate) struct CheckpointSeries<'a> {
 }
 
 impl<'a> CheckpointSeries<'a> {
-    /// Returns the indexes of the labels among the symbols of the checkpoint, in order of label names.
+    /// Returns the indexes of the labels among the symbols of the checkpoint, in order of label
+    /// names.
     pub(crate) fn symbol_indexes(self) -> &'a [usize] {
         self.symbol_indexes
     }
@@ -118,30 +132,39 @@ impl<'a> CheckpointSeries<'a> {
     /// Returns the labels of the series.
     pub(crate) fn labels(self) -> Labels {
         let symbols = || self.symbol_indexes.iter().map(|&idx| self.symbol(idx));
-        let mut builder = LabelsBuilder::with_capacity(symbols().map(|(n, v)| n.len() + v.len() + 4).sum());
+        let mut builder =
+            LabelsBuilder::with_capacity(symbols().map(|(n, v)| n.len() + v.len() + 4).sum());
         symbols().for_each(|(name, value)| builder.push(name, value));
         builder.finish()
     }
 }
 
-/// Decodes the series of a frame and passes them to `each`: `None` for a series whose symbols are lost. Returns `None`
-/// if the frame does not decode.
+/// Decodes the series of a frame and passes them to `each`: `None` for a series whose symbols are
+/// lost. Returns `None` if the frame does not decode.
 pub(super) fn decode<E>(
     mut src: &[u8],
     symbols: &Symbols,
     mut each: impl FnMut(Option<CheckpointSeries<'_>>) -> Result<(), E>,
 ) -> Option<Result<(), E>> {
     let src = &mut src;
-    let n_series = usize::try_from(take_u64(src)?).ok().filter(|&n| n <= FRAME_SERIES_MAX)?;
+    let n_series = usize::try_from(take_u64(src)?)
+        .ok()
+        .filter(|&n| n <= FRAME_SERIES_MAX)?;
     let (refs, lasts) = (take_column(src, n_series)?, take_column(src, n_series)?);
-    let counts = (0..n_series).map(|_| usize::try_from(take_u64(src)?).ok()).collect::<Option<Vec<_>>>()?;
+    let counts = (0..n_series)
+        .map(|_| usize::try_from(take_u64(src)?).ok())
+        .collect::<Option<Vec<_>>>()?;
     let (mut labels, mut result) = (LabelSymbols::default(), Ok(()));
     for i in 0..n_series {
         let is_whole = labels.step(src, counts[i], symbols)?;
         if result.is_ok() {
             let symbol_indexes = &labels.indexes;
-            let found =
-                CheckpointSeries { series: SeriesRef(refs[i] as u64), last_ms: lasts[i], symbol_indexes, symbols };
+            let found = CheckpointSeries {
+                series: SeriesRef(refs[i] as u64),
+                last_ms: lasts[i],
+                symbol_indexes,
+                symbols,
+            };
             result = each(is_whole.then_some(found));
         }
     }
@@ -165,8 +188,8 @@ struct LabelSymbols {
 const MISSING: usize = usize::MAX;
 
 impl LabelSymbols {
-    /// Decodes the next series, which has `count` labels. Returns `Some(false)` if a label is lost, and `None` if the
-    /// labels are not a valid label set.
+    /// Decodes the next series, which has `count` labels. Returns `Some(false)` if a label is lost,
+    /// and `None` if the labels are not a valid label set.
     fn step(&mut self, src: &mut &[u8], count: usize, symbols: &Symbols) -> Option<bool> {
         while self.numbers.len() > count {
             self.numbers.pop();
@@ -180,14 +203,17 @@ impl LabelSymbols {
                 Some(_) if step == 0 => {}
                 Some(before) => {
                     let number = before.wrapping_add_signed(step);
-                    let (idx, before) = (symbols.index(number).unwrap_or(MISSING), self.indexes[at]);
+                    let (idx, before) =
+                        (symbols.index(number).unwrap_or(MISSING), self.indexes[at]);
                     (self.numbers[at], self.indexes[at]) = (number, idx);
                     self.forget(before, symbols);
-                    self.is_sorted &= before != MISSING && idx != MISSING && symbols.has_name_of(idx, before);
+                    self.is_sorted &=
+                        before != MISSING && idx != MISSING && symbols.has_name_of(idx, before);
                     self.note(idx, symbols)?;
                 }
                 None => {
-                    let (number, idx) = (step as u64, symbols.index(step as u64).unwrap_or(MISSING));
+                    let (number, idx) =
+                        (step as u64, symbols.index(step as u64).unwrap_or(MISSING));
                     self.numbers.push(number);
                     self.indexes.push(idx);
                     self.is_sorted = false;
@@ -199,7 +225,9 @@ impl LabelSymbols {
             return Some(false);
         }
         if !self.is_sorted {
-            self.is_sorted = self.indexes.is_sorted_by(|&a, &b| symbols.name(a) < symbols.name(b));
+            self.is_sorted = self
+                .indexes
+                .is_sorted_by(|&a, &b| symbols.name(a) < symbols.name(b));
         }
         (self.is_sorted && self.size <= LABELS_SIZE_MAX).then_some(true)
     }

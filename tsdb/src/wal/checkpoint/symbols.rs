@@ -23,8 +23,8 @@ const ROOM: usize = 4096;
 /// Assigns numbers to labels and encodes new labels.
 #[derive(Debug)]
 pub(super) struct SymbolWriter {
-    /// Symbol numbers by a 128-bit hash of the label. Its seed is random, so collisions are negligible and cannot be
-    /// provoked.
+    /// Symbol numbers by a 128-bit hash of the label. Its seed is random, so collisions are
+    /// negligible and cannot be provoked.
     numbers: HashMap<u128, u64>,
     seed: u64,
     /// Symbol numbers by the ids of one head.
@@ -49,8 +49,13 @@ impl SymbolWriter {
         }
     }
 
-    /// Returns the number of a label. `text` returns its name and value. Returns `None` if there are too many symbols.
-    pub(super) fn number<'a>(&mut self, label: Pair, text: impl Fn(Pair) -> (&'a str, &'a str)) -> Option<u64> {
+    /// Returns the number of a label. `text` returns its name and value. Returns `None` if there
+    /// are too many symbols.
+    pub(super) fn number<'a>(
+        &mut self,
+        label: Pair,
+        text: impl Fn(Pair) -> (&'a str, &'a str),
+    ) -> Option<u64> {
         if let Some(&number) = self.by_pair.get(&label) {
             return Some(number);
         }
@@ -60,8 +65,8 @@ impl SymbolWriter {
         Some(number)
     }
 
-    /// Returns `true` if the tables need not grow for a series with at most [`ROOM`] labels. They grow all at once, so
-    /// the caller must not hold the lock of a head then.
+    /// Returns `true` if the tables need not grow for a series with at most [`ROOM`] labels. They
+    /// grow all at once, so the caller must not hold the lock of a head then.
     pub(super) fn has_room(&self) -> bool {
         let free = |capacity: usize, len: usize| capacity - len >= ROOM;
         free(self.numbers.capacity(), self.numbers.len())
@@ -82,7 +87,10 @@ impl SymbolWriter {
     }
 
     fn number_of_text(&mut self, name: &str, value: &str) -> Option<u64> {
-        let hash = xxh3_128_with_seed(value.as_bytes(), xxh3_64_with_seed(name.as_bytes(), self.seed));
+        let hash = xxh3_128_with_seed(
+            value.as_bytes(),
+            xxh3_64_with_seed(name.as_bytes(), self.seed),
+        );
         let next = self.numbers.len() as u64;
         let number = *self.numbers.entry(hash).or_insert(next);
         if number == next {
@@ -96,7 +104,8 @@ impl SymbolWriter {
         if let Some(&known) = self.names.get(name) {
             put_u64(&mut self.new, known);
         } else {
-            self.names.insert(name.to_owned(), self.names.len() as u64 + 1);
+            self.names
+                .insert(name.to_owned(), self.names.len() as u64 + 1);
             put_u64(&mut self.new, 0);
             put_string(&mut self.new, name);
         }
@@ -108,7 +117,8 @@ impl SymbolWriter {
         self.new.len()
     }
 
-    /// Moves the new symbols to `dst` as the payload of a record. Appends nothing if there are none.
+    /// Moves the new symbols to `dst` as the payload of a record. Appends nothing if there are
+    /// none.
     pub(super) fn take_new(&mut self, dst: &mut Vec<u8>) {
         if self.n_new > 0 {
             put_u64(dst, self.numbers.len() as u64 - self.n_new);
@@ -142,7 +152,10 @@ impl Symbols {
     pub(super) fn add(&mut self, mut src: &[u8]) -> Option<()> {
         let src = &mut src;
         let (first, n) = (take_u64(src)?, take_u64(src)?);
-        let expected = self.ranges.last().map_or(0, |&(number, at)| number + (self.entries.len() - at) as u64);
+        let expected = self
+            .ranges
+            .last()
+            .map_or(0, |&(number, at)| number + (self.entries.len() - at) as u64);
         if first < expected || first.checked_add(n)? > SYMBOLS_MAX {
             return None;
         }
@@ -195,7 +208,8 @@ impl Symbols {
         &self.strings[start..end]
     }
 
-    /// Returns `true` if two symbols share a stored name. May return `false` for equal names that are stored twice.
+    /// Returns `true` if two symbols share a stored name. May return `false` for equal names that
+    /// are stored twice.
     #[inline]
     pub(super) fn has_name_of(&self, idx: usize, other: usize) -> bool {
         self.entries[idx].name == self.entries[other].name

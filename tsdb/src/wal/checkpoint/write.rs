@@ -19,8 +19,8 @@ use crate::wal::record::{METADATA, encode_metadata};
 /// Payload bytes of symbols, labels of series, or metadata at which a frame is closed.
 const FRAME_SIZE: usize = 512 << 10;
 
-/// Writes a checkpoint and syncs it. `add_series` adds the series of all heads of the log. After an error the
-/// checkpoint is either absent or complete.
+/// Writes a checkpoint and syncs it. `add_series` adds the series of all heads of the log. After an
+/// error the checkpoint is either absent or complete.
 pub(in crate::wal) fn write<'a>(
     fs: &dyn Fs,
     dir: &Path,
@@ -31,7 +31,10 @@ pub(in crate::wal) fn write<'a>(
     exemplars: &[NumberedExemplars],
 ) -> Result<()> {
     let kind = SegmentKind::Checkpoint;
-    let (path, tmp) = (dir.join(kind.file_name(position.0)), dir.join(kind.tmp_name(position.0)));
+    let (path, tmp) = (
+        dir.join(kind.file_name(position.0)),
+        dir.join(kind.tmp_name(position.0)),
+    );
     let salt = getrandom::u64().map_err(|e| Error::io("salt", &tmp)(e.into()))?;
     // Remove the incomplete files that a crash left.
     for name in fs.list(dir).map_err(Error::io("list", dir))? {
@@ -47,7 +50,11 @@ pub(in crate::wal) fn write<'a>(
         file.frame(BEGIN)?;
         write_metadata(&mut file, metadata)?;
         let (symbols, series) = (SymbolWriter::new(salt), SeriesWriter::default());
-        add_series(&mut CheckpointWriter { file: &mut file, symbols, series })?;
+        add_series(&mut CheckpointWriter {
+            file: &mut file,
+            symbols,
+            series,
+        })?;
         write_exemplars(&mut file, exemplars)?;
         put_u64(&mut file.payload, next_ref);
         file.frame(END)?;
@@ -61,7 +68,10 @@ pub(in crate::wal) fn write<'a>(
     fs.sync_dir(dir).map_err(Error::io("sync", dir))
 }
 
-fn write_metadata<'a>(file: &mut FrameFile<'_>, metadata: impl Iterator<Item = (&'a str, &'a Metadata)>) -> Result<()> {
+fn write_metadata<'a>(
+    file: &mut FrameFile<'_>,
+    metadata: impl Iterator<Item = (&'a str, &'a Metadata)>,
+) -> Result<()> {
     for (family, metadata) in metadata {
         encode_metadata(&mut file.payload, family, metadata);
         if file.payload.len() >= FRAME_SIZE {
@@ -71,8 +81,8 @@ fn write_metadata<'a>(file: &mut FrameFile<'_>, metadata: impl Iterator<Item = (
     file.frame(METADATA)
 }
 
-/// Writes the series of a checkpoint in frames, head by head. While the series of a head are added, none of them is
-/// evicted: the ids of labels must not be reused.
+/// Writes the series of a checkpoint in frames, head by head. While the series of a head are added,
+/// none of them is evicted: the ids of labels must not be reused.
 #[derive(Debug)]
 pub(crate) struct CheckpointWriter<'a, 'b> {
     file: &'a mut FrameFile<'b>,
@@ -81,9 +91,9 @@ pub(crate) struct CheckpointWriter<'a, 'b> {
 }
 
 impl CheckpointWriter<'_, '_> {
-    /// Adds a series: its ref, its last timestamp (`i64::MIN` if there is none), and its labels in order of names, of
-    /// at most [`LABELS_SIZE_MAX`] bytes. `text` returns the name and value of a label. Writes nothing to the file, so
-    /// the caller may hold the lock of the head.
+    /// Adds a series: its ref, its last timestamp (`i64::MIN` if there is none), and its labels in
+    /// order of names, of at most [`LABELS_SIZE_MAX`] bytes. `text` returns the name and value of a
+    /// label. Writes nothing to the file, so the caller may hold the lock of the head.
     ///
     /// # Errors
     /// [`Error::Limit`] if the checkpoint would have 2^32 different labels.
@@ -95,8 +105,14 @@ impl CheckpointWriter<'_, '_> {
         text: impl Fn(Pair) -> (&'a str, &'a str),
     ) -> Result<()> {
         debug_assert!(self.has_room(), "the caller must call `make_room` first");
-        let added = self.series.add(&mut self.symbols, series, last_ms, labels, text);
-        added.ok_or(Error::Limit { what: "labels of a WAL checkpoint", used: 1 << 32, limit: u64::from(u32::MAX) })
+        let added = self
+            .series
+            .add(&mut self.symbols, series, last_ms, labels, text);
+        added.ok_or(Error::Limit {
+            what: "labels of a WAL checkpoint",
+            used: 1 << 32,
+            limit: u64::from(u32::MAX),
+        })
     }
 
     /// Returns `true` if another series may be added before [`Self::make_room`] is called again.
@@ -107,13 +123,18 @@ impl CheckpointWriter<'_, '_> {
         !is_full && self.symbols.has_room()
     }
 
-    /// Writes the added series if they fill a frame, and makes room for others. The caller holds no lock of a head.
+    /// Writes the added series if they fill a frame, and makes room for others. The caller holds no
+    /// lock of a head.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub(crate) fn make_room(&mut self) -> Result<()> {
         self.symbols.make_room();
-        if self.has_room() { Ok(()) } else { self.write() }
+        if self.has_room() {
+            Ok(())
+        } else {
+            self.write()
+        }
     }
 
     /// Writes the remaining series of a head. The next series are those of another head.

@@ -12,8 +12,8 @@ use crate::wal::compression::Decompressor;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::reader::Frame;
 use crate::wal::record::{
-    self, EXEMPLARS, START_TIMESTAMPS, SampleColumn, SampleSizes, decode_exemplars, decode_histograms,
-    decode_start_timestamps,
+    self, EXEMPLARS, START_TIMESTAMPS, SampleColumn, SampleSizes, decode_exemplars,
+    decode_histograms, decode_start_timestamps,
 };
 
 /// Names of all records, as [`Content::name`] returns them.
@@ -49,8 +49,8 @@ pub enum Content<'a> {
     Begin(u64),
     /// Number of symbols in a symbols frame of a checkpoint.
     Symbols(u64),
-    /// Series of a checkpoint (ref, timestamp of the last sample or `i64::MIN`, labels), and the number of series whose
-    /// labels are lost.
+    /// Series of a checkpoint (ref, timestamp of the last sample or `i64::MIN`, labels), and the
+    /// number of series whose labels are lost.
     CheckpointSeries(Vec<(u64, i64, Labels)>, u64),
     /// Exemplars of a checkpoint by series, each with its id.
     CheckpointExemplars(Vec<(Labels, Vec<(u64, Exemplar)>)>),
@@ -78,7 +78,8 @@ pub struct LoggedStart {
     pub timestamp_ms: i64,
     /// The start timestamp; 0 if unknown.
     pub start_ms: i64,
-    /// Whether the start timestamp applies only to this out-of-order sample; `None` if the replay decides.
+    /// Whether the start timestamp applies only to this out-of-order sample; `None` if the replay
+    /// decides.
     pub is_out_of_order: Option<bool>,
 }
 
@@ -115,7 +116,13 @@ impl Decoder {
     /// Creates the decoder of a file.
     pub(super) fn new(kind: SegmentKind, number: u64) -> Self {
         let (loader, decompressor) = (Loader::new(number), Decompressor::default());
-        Self { kind, loader, decompressor, column: SampleColumn::default(), samples: Vec::new() }
+        Self {
+            kind,
+            loader,
+            decompressor,
+            column: SampleColumn::default(),
+            samples: Vec::new(),
+        }
     }
 
     /// Decodes a frame.
@@ -133,12 +140,16 @@ impl Decoder {
         match record {
             record::SERIES => {
                 let mut series = Vec::new();
-                record::decode_series(payload, |number, labels| series.push((number.0, record::to_labels(labels))))?;
+                record::decode_series(payload, |number, labels| {
+                    series.push((number.0, record::to_labels(labels)))
+                })?;
                 Some(Content::Series(series))
             }
             record::METADATA => {
                 let mut families = Vec::new();
-                record::decode_metadata(payload, |family, metadata| families.push((family.to_owned(), metadata)))?;
+                record::decode_metadata(payload, |family, metadata| {
+                    families.push((family.to_owned(), metadata))
+                })?;
                 Some(Content::Metadata(families))
             }
             _ => None,
@@ -146,7 +157,12 @@ impl Decoder {
     }
 
     fn samples_content(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
-        let Self { decompressor, column, samples, .. } = self;
+        let Self {
+            decompressor,
+            column,
+            samples,
+            ..
+        } = self;
         let (record, payload) = decompressor.decompress(frame.record, frame.payload)?;
         let sizes = match record {
             record::HISTOGRAMS => {
@@ -159,7 +175,9 @@ impl Decoder {
             START_TIMESTAMPS => return start_timestamps(payload),
             EXEMPLARS => {
                 let mut found = Vec::new();
-                decode_exemplars(payload, |number, series, exemplar| found.push((number, series.0, exemplar)))?;
+                decode_exemplars(payload, |number, series, exemplar| {
+                    found.push((number, series.0, exemplar))
+                })?;
                 return Some(Content::Exemplars(found));
             }
             record::SAMPLES => record::decode_sized(payload, column)?,
@@ -203,7 +221,12 @@ fn start_timestamps(payload: &[u8]) -> Option<Content<'static>> {
     let mut found = Vec::new();
     decode_start_timestamps(payload, |series, timestamp_ms, start| {
         let is_out_of_order = start.order.map(|order| order == Order::OutOfOrder);
-        found.push(LoggedStart { series: series.0, timestamp_ms, start_ms: start.start_ms, is_out_of_order });
+        found.push(LoggedStart {
+            series: series.0,
+            timestamp_ms,
+            start_ms: start.start_ms,
+            is_out_of_order,
+        });
     })?;
     Some(Content::StartTimestamps(found))
 }

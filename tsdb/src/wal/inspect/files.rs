@@ -53,16 +53,19 @@ pub enum Role {
 #[must_use]
 pub fn is_varve_directory(fs: &dyn Fs, dir: &Path) -> bool {
     let has = |subdirectory: &str, is_ours: fn(&str) -> bool| {
-        fs.list(&dir.join(subdirectory)).is_ok_and(|names| names.iter().any(|name| is_ours(name)))
+        fs.list(&dir.join(subdirectory))
+            .is_ok_and(|names| names.iter().any(|name| is_ours(name)))
     };
-    has("wal", |name| Epoch::parse(name).is_some()) || has("blocks", |name| name.ends_with(".block"))
+    has("wal", |name| Epoch::parse(name).is_some())
+        || has("blocks", |name| name.ends_with(".block"))
 }
 
-/// Lists the files of the WAL of a data directory by epoch, log, kind (checkpoint, series, samples) and number.
+/// Lists the files of the WAL of a data directory by epoch, log, kind (checkpoint, series, samples)
+/// and number.
 ///
 /// # Errors
-/// [`Error::Io`] if a directory cannot be listed or a checkpoint cannot be read; [`Error::Version`] if the format of a
-/// checkpoint is not supported.
+/// [`Error::Io`] if a directory cannot be listed or a checkpoint cannot be read; [`Error::Version`]
+/// if the format of a checkpoint is not supported.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<LogFile>> {
     let wal_dir = dir.join("wal");
     let mut files = Vec::new();
@@ -83,7 +86,16 @@ fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Ve
         files.extend(numbers.iter().map(|&number| {
             let is_closed = kind != SegmentKind::Checkpoint && is_closed(&numbers, number);
             let path = dir.join(kind.file_name(number));
-            LogFile { path, kind, epoch: epoch.number, n_logs: epoch.logs, log, number, role: Role::Live, is_closed }
+            LogFile {
+                path,
+                kind,
+                epoch: epoch.number,
+                n_logs: epoch.logs,
+                log,
+                number,
+                role: Role::Live,
+                is_closed,
+            }
         }));
     }
     assign_roles(fs, &mut files)?;
@@ -92,11 +104,18 @@ fn log_files(fs: &dyn Fs, wal_dir: &Path, epoch: Epoch, log: usize) -> Result<Ve
 
 /// Sets the roles of the files of one log, choosing the checkpoint as a replay does.
 fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) -> Result<()> {
-    let checkpoints: Vec<_> = files.iter().filter(|file| file.kind == SegmentKind::Checkpoint).cloned().collect();
+    let checkpoints: Vec<_> = files
+        .iter()
+        .filter(|file| file.kind == SegmentKind::Checkpoint)
+        .cloned()
+        .collect();
     let numbers: Vec<_> = checkpoints.iter().map(|file| file.number).collect();
     let (large, mut damaged) = (LargeFrameLock::default(), Vec::new());
     let start = checkpoint::choose(&numbers, |number| {
-        let file = checkpoints.iter().find(|file| file.number == number).expect("numbers are those of checkpoints");
+        let file = checkpoints
+            .iter()
+            .find(|file| file.number == number)
+            .expect("numbers are those of checkpoints");
         let damage = checkpoint::examine(fs, &file.path, &large)?;
         damaged.extend(damage.is_some().then_some(number));
         Ok(damage.map_or(checkpoint::State::Valid, |damage| damage.state()))

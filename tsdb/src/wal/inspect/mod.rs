@@ -1,17 +1,19 @@
 //! Inspection and repair of the WAL of a data directory.
 //!
-//! Used by `varve wal`; public as `varve_tsdb::inspect`. A replay uses the same code to read frames and records.
-//! But nothing is applied to a head, and damage is recorded as a [`Damage`](varve_fs::damage::Damage) instead of
-//! ending the inspection.
+//! Used by `varve wal`; public as `varve_tsdb::inspect`. A replay uses the same code to read frames
+//! and records. But nothing is applied to a head, and damage is recorded as a
+//! [`Damage`](varve_fs::damage::Damage) instead of ending the inspection.
 //!
 //! 1. [`list`] finds the files and decides which of them are live.
 //! 2. [`read_file`] passes the decoded frames of a file ([`Content`]) to a callback.
 //! 3. [`inspect`] reads all files and computes statistics; [`repair`] rewrites damaged files.
 //!
 //! Invariants
-//! 1. Reading changes nothing and takes no lock: a server may be running. Concurrent writes of a server may look like
-//!    torn tails. Files that it removes are counted in [`Inspection::n_removed_files`].
-//! 2. At most one window of one file and one record are in memory. An inspection also holds the refs of all series.
+//! 1. Reading changes nothing and takes no lock: a server may be running. Concurrent writes of a
+//!    server may look like torn tails. Files that it removes are counted in
+//!    [`Inspection::n_removed_files`].
+//! 2. At most one window of one file and one record are in memory. An inspection also holds the
+//!    refs of all series.
 
 mod content;
 mod files;

@@ -40,10 +40,11 @@ pub struct FileIntegrity {
     pub size: u64,
     /// The format version; `None` if the header is damaged.
     pub version: Option<u8>,
-    /// Bytes that are not a valid frame, before the last valid frame or in a closed segment; all bytes if the header is
-    /// damaged.
+    /// Bytes that are not a valid frame, before the last valid frame or in a closed segment; all
+    /// bytes if the header is damaged.
     pub damaged_bytes: u64,
-    /// Bytes at the end of a segment that is not closed, or of a checkpoint, that are not a valid frame.
+    /// Bytes at the end of a segment that is not closed, or of a checkpoint, that are not a valid
+    /// frame.
     pub torn_bytes: u64,
     /// Missing frames according to the sequence numbers around them.
     pub n_missing_frames: u64,
@@ -63,7 +64,10 @@ pub fn read_file(
 ) -> Result<FileIntegrity> {
     let (path, large) = (&file.path, LargeFrameLock::default());
     let size = file.size(fs);
-    let end = FileIntegrity { size, ..FileIntegrity::default() };
+    let end = FileIntegrity {
+        size,
+        ..FileIntegrity::default()
+    };
     match Reader::open(fs, path, file.kind, &large) {
         Ok(Opened::Valid(reader)) => read_frames(reader, file, end, damage, each),
         // `checkpoint::examine` reports an empty checkpoint.
@@ -75,15 +79,25 @@ pub fn read_file(
         Ok(Opened::Damaged(size)) => {
             let reason = format!("no valid header: none of {size} bytes can be verified");
             damage.push(path, 0, DamageKind::Corrupt, reason);
-            Ok(FileIntegrity { damaged_bytes: size, ..end })
+            Ok(FileIntegrity {
+                damaged_bytes: size,
+                ..end
+            })
         }
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
-            Ok(FileIntegrity { is_removed: true, ..end })
+            Ok(FileIntegrity {
+                is_removed: true,
+                ..end
+            })
         }
         Err(error) if error.is_out_of_files() => Err(error),
         Err(error) => {
             let is_unsupported = matches!(error, Error::Version { .. });
-            let kind = if is_unsupported { DamageKind::Unsupported } else { DamageKind::Corrupt };
+            let kind = if is_unsupported {
+                DamageKind::Unsupported
+            } else {
+                DamageKind::Corrupt
+            };
             damage.push(path, 0, kind, error.to_string());
             Ok(end)
         }
@@ -107,7 +121,12 @@ pub(super) fn read_frames(
             Ok(None) => return Ok(end),
             Err(error) => {
                 // For example a bad sector. The rest of the file cannot be read.
-                damage.push(path, at, DamageKind::Corrupt, format!("cannot be read from here on: {error}"));
+                damage.push(
+                    path,
+                    at,
+                    DamageKind::Corrupt,
+                    format!("cannot be read from here on: {error}"),
+                );
                 end.damaged_bytes += end.size.saturating_sub(at);
                 return Ok(end);
             }
@@ -119,12 +138,29 @@ pub(super) fn read_frames(
                 let content = decoder.decode(&frame);
                 check_frame(file, &frame, &content, damage);
                 let (is_compressed, record) = (frame.record & COMPRESSED != 0, frame.record);
-                let Frame { offset, size, sequence, payload, .. } = frame;
-                each(FoundFrame { offset, size, sequence, is_compressed, content, record, payload })?;
+                let Frame {
+                    offset,
+                    size,
+                    sequence,
+                    payload,
+                    ..
+                } = frame;
+                each(FoundFrame {
+                    offset,
+                    size,
+                    sequence,
+                    is_compressed,
+                    content,
+                    record,
+                    payload,
+                })?;
             }
             Item::Torn(range) if !file.is_closed => {
                 end.torn_bytes += range.end - range.start;
-                let reason = format!("the last {} bytes are not a valid frame", range.end - range.start);
+                let reason = format!(
+                    "the last {} bytes are not a valid frame",
+                    range.end - range.start
+                );
                 damage.push(path, range.start, DamageKind::TornTail, reason);
             }
             Item::Damaged(range) | Item::Torn(range) => {
@@ -137,10 +173,18 @@ pub(super) fn read_frames(
 }
 
 /// Records damage of a valid frame.
-fn check_frame(file: &LogFile, frame: &Frame<'_>, content: &Content<'_>, damage: &mut DamageReport) {
+fn check_frame(
+    file: &LogFile,
+    frame: &Frame<'_>,
+    content: &Content<'_>,
+    damage: &mut DamageReport,
+) {
     let mut note = |kind, reason| damage.push(&file.path, frame.offset, kind, reason);
     if frame.n_missing > 0 {
-        let reason = format!("{} frames are missing before frame {}", frame.n_missing, frame.sequence);
+        let reason = format!(
+            "{} frames are missing before frame {}",
+            frame.n_missing, frame.sequence
+        );
         note(DamageKind::Missing, reason);
     }
     match content {
@@ -149,7 +193,10 @@ fn check_frame(file: &LogFile, frame: &Frame<'_>, content: &Content<'_>, damage:
             note(DamageKind::Unsupported, reason);
         }
         Content::CheckpointSeries(_, n_lost @ 1..) => {
-            note(DamageKind::Missing, format!("labels of {n_lost} series are lost: a symbols frame is missing"));
+            note(
+                DamageKind::Missing,
+                format!("labels of {n_lost} series are lost: a symbols frame is missing"),
+            );
         }
         _ => {}
     }

@@ -1,12 +1,16 @@
-//! Repairs a WAL: valid frames are retained, everything else is dropped, and the original is saved in the quarantine.
+//! Repairs a WAL: valid frames are retained, everything else is dropped, and the original is saved
+//! in the quarantine.
 //!
-//! At each start, until a checkpoint supersedes the file, a server skips damage and copies it to the quarantine. It
-//! fails to start if a record is unknown, and skips a file without a valid header. A repair rewrites a damaged file
-//! with the frames that decode, numbered from 0. First it links the original into the quarantine. A damaged header is
-//! reconstructed ([`Framing::guesses`]). A lost first or last frame of a checkpoint is restored. If an older checkpoint
-//! is complete, the damaged one is only moved to the quarantine. The next start cuts off torn tails.
+//! At each start, until a checkpoint supersedes the file, a server skips damage and copies it to
+//! the quarantine. It fails to start if a record is unknown, and skips a file without a valid
+//! header. A repair rewrites a damaged file with the frames that decode, numbered from 0. First it
+//! links the original into the quarantine. A damaged header is reconstructed
+//! ([`Framing::guesses`]). A lost first or last frame of a checkpoint is restored. If an older
+//! checkpoint is complete, the damaged one is only moved to the quarantine. The next start cuts off
+//! torn tails.
 //!
-//! Crash: at every moment each file is either the original or the repaired one. The next run replaces incomplete files.
+//! Crash: at every moment each file is either the original or the repaired one. The next run
+//! replaces incomplete files.
 
 use std::path::{Path, PathBuf};
 
@@ -57,24 +61,37 @@ struct ValidFrames {
     ends: bool,
     /// The next series ref after all series of the file.
     next_ref: u64,
-    /// For a checkpoint: number of frames with series whose labels are lost. A repair cannot restore these labels.
+    /// For a checkpoint: number of frames with series whose labels are lost. A repair cannot
+    /// restore these labels.
     n_without_labels: u64,
 }
 
-/// Repairs the WAL of a data directory that no server has open. If `write` is `false`, only reports what it would do.
-/// `progress` gets the bytes checked so far and the total.
+/// Repairs the WAL of a data directory that no server has open. If `write` is `false`, only reports
+/// what it would do. `progress` gets the bytes checked so far and the total.
 ///
 /// # Errors
-/// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if the format version of a file is not
-/// supported: nothing was changed then; [`Error::Io`].
-pub fn repair(fs: &dyn Fs, dir: &Path, write: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair> {
+/// [`Error::Locked`] if a server has the directory open; [`Error::Version`] if the format version
+/// of a file is not supported: nothing was changed then; [`Error::Io`].
+pub fn repair(
+    fs: &dyn Fs,
+    dir: &Path,
+    write: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Repair> {
     let lock_path = dir.join("lock");
-    let _lock = write.then(|| fs.lock(&lock_path).map_err(Error::lock(&lock_path))).transpose()?;
+    let _lock = write
+        .then(|| fs.lock(&lock_path).map_err(Error::lock(&lock_path)))
+        .transpose()?;
     let files = list(fs, dir)?;
-    files.iter().try_for_each(|file| check_version(fs, &file.path, file.kind))?;
+    files
+        .iter()
+        .try_for_each(|file| check_version(fs, &file.path, file.kind))?;
     let (quarantine, mut repair) = (dir.join("quarantine"), Repair::default());
-    let unsuperseded: Vec<(&LogFile, u64)> =
-        files.iter().filter(|file| file.role != Role::Superseded).map(|file| (file, file.size(fs))).collect();
+    let unsuperseded: Vec<(&LogFile, u64)> = files
+        .iter()
+        .filter(|file| file.role != Role::Superseded)
+        .map(|file| (file, file.size(fs)))
+        .collect();
     let (mut done, total) = (0, unsuperseded.iter().map(|(_, size)| size).sum());
     for (file, size) in unsuperseded {
         repair.repair_file(fs, &quarantine, file, &files, write)?;
@@ -96,10 +113,18 @@ impl Repair {
         let (large, mut found) = (LargeFrameLock::default(), DamageReport::default());
         let reader = open(fs, file, &large, &mut found)?;
         let framing = reader.as_ref().map(Reader::framing);
-        let valid = reader.map(|reader| examine(reader, file, &mut found)).transpose()?.unwrap_or_default();
+        let valid = reader
+            .map(|reader| examine(reader, file, &mut found))
+            .transpose()?
+            .unwrap_or_default();
         let is_cut = file.kind == SegmentKind::Checkpoint && !(valid.begins && valid.ends);
         if is_cut {
-            found.push(&file.path, 0, DamageKind::Missing, "the first or the last frame of the checkpoint is missing");
+            found.push(
+                &file.path,
+                0,
+                DamageKind::Missing,
+                "the first or the last frame of the checkpoint is missing",
+            );
         }
         if found.n_damaged() == 0 {
             return Ok(());
@@ -110,20 +135,29 @@ impl Repair {
             return Ok(());
         }
         let is_useless = valid.n_frames == 0 || file.role == Role::Damaged;
-        if !is_useless && file.kind == SegmentKind::Checkpoint && !valid.begins && has_older_segments(file, files) {
-            // A restored first frame would supersede segments that are needed. A server uses the valid frames of the
-            // file unchanged.
+        if !is_useless
+            && file.kind == SegmentKind::Checkpoint
+            && !valid.begins
+            && has_older_segments(file, files)
+        {
+            // A restored first frame would supersede segments that are needed. A server uses the
+            // valid frames of the file unchanged.
             return Ok(());
         }
         let name = format!("{}.original", qualified_name(&file.path));
-        let mut repaired = RepairedFile { path: file.path.clone(), original: quarantine.join(&name), n_frames: None };
+        let mut repaired = RepairedFile {
+            path: file.path.clone(),
+            original: quarantine.join(&name),
+            n_frames: None,
+        };
         repaired.n_frames = (!is_useless).then_some(valid.n_frames);
         if write {
             repaired.original = save_original(fs, &file.path, quarantine, &name)?;
             match framing.filter(|_| !is_useless) {
                 Some(framing) => rewrite(fs, file, framing, valid)?,
                 None if file.kind == SegmentKind::Checkpoint => {
-                    fs.remove(&file.path).map_err(Error::io("remove", &file.path))?;
+                    fs.remove(&file.path)
+                        .map_err(Error::io("remove", &file.path))?;
                 }
                 // A segment without frames reserves its number.
                 None => replace_with_empty(fs, file)?,
@@ -134,7 +168,8 @@ impl Repair {
     }
 }
 
-/// Opens a file, with a reconstructed header if necessary. Returns `None` if it has no valid frames.
+/// Opens a file, with a reconstructed header if necessary. Returns `None` if it has no valid
+/// frames.
 fn open<'a>(
     fs: &dyn Fs,
     file: &LogFile,
@@ -148,7 +183,9 @@ fn open<'a>(
             damage.push(path, 0, DamageKind::Missing, NO_HEADER);
             return Ok(None);
         }
-        Opened::Empty | Opened::Damaged(_) => damage.push(path, 0, DamageKind::Corrupt, "no valid header"),
+        Opened::Empty | Opened::Damaged(_) => {
+            damage.push(path, 0, DamageKind::Corrupt, "no valid header")
+        }
     }
     let mut header = [0; HEADER_SIZE];
     let read = fs.open(path).and_then(|file| file.read_at(&mut header, 0));
@@ -158,10 +195,16 @@ fn open<'a>(
     for framing in Framing::guesses(&header, file.kind) {
         let mut n_frames = 0;
         let reader = Reader::open_as(fs, path, file.kind, framing, large)?;
-        read_frames(reader, file, FileIntegrity::default(), &mut DamageReport::default(), |_| {
-            n_frames += 1;
-            Ok(())
-        })?;
+        read_frames(
+            reader,
+            file,
+            FileIntegrity::default(),
+            &mut DamageReport::default(),
+            |_| {
+                n_frames += 1;
+                Ok(())
+            },
+        )?;
         if n_frames > 0 {
             return Reader::open_as(fs, path, file.kind, framing, large).map(Some);
         }
@@ -210,7 +253,8 @@ fn replace_with_empty(fs: &dyn Fs, file: &LogFile) -> Result<()> {
     Ok(replace_file(fs, &tmp, &file.path)?)
 }
 
-/// Returns the temporary path of the replacement for `file`. Removes a replacement that an interrupted run left there.
+/// Returns the temporary path of the replacement for `file`. Removes a replacement that an
+/// interrupted run left there.
 fn tmp_path(fs: &dyn Fs, file: &LogFile) -> Result<PathBuf> {
     let mut name = file.path.file_name().unwrap_or_default().to_owned();
     name.push(TMP_SUFFIX);
@@ -231,12 +275,16 @@ fn rewrite(fs: &dyn Fs, file: &LogFile, framing: Framing, valid: ValidFrames) ->
         put_u64(&mut repaired.payload, valid.next_ref);
         repaired.frame(checkpoint::BEGIN)?;
     }
-    read_frames(reader, file, FileIntegrity::default(), &mut DamageReport::default(), |frame: FoundFrame<'_>| {
-        match frame.content {
+    read_frames(
+        reader,
+        file,
+        FileIntegrity::default(),
+        &mut DamageReport::default(),
+        |frame: FoundFrame<'_>| match frame.content {
             Content::Unknown => Ok(()),
             _ => repaired.put(frame.record, frame.payload),
-        }
-    })?;
+        },
+    )?;
     if is_checkpoint && !valid.ends {
         put_u64(&mut repaired.payload, valid.next_ref);
         repaired.frame(checkpoint::END)?;

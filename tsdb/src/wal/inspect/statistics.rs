@@ -111,13 +111,17 @@ fn inspect_once(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> 
     let total = files.iter().map(|file| file.size(fs)).sum();
     let (mut inspection, mut done) = (Inspection::default(), 0);
     let newest_epoch = files.iter().map(|file| file.epoch).max().unwrap_or(0);
-    let mut defined = Definitions { newest_epoch, ..Definitions::default() };
+    let mut defined = Definitions {
+        newest_epoch,
+        ..Definitions::default()
+    };
     let mut summaries: Vec<Option<FileSummary>> = vec![None; files.len()];
     // All definitions first: a series may be defined in an earlier epoch.
     for is_samples in [false, true] {
         for (place, file) in files.iter().enumerate() {
             if (file.kind == SegmentKind::Samples) == is_samples {
-                let summary = inspection.add_file(fs, file, &mut defined, &mut |n| progress(done + n, total))?;
+                let summary = inspection
+                    .add_file(fs, file, &mut defined, &mut |n| progress(done + n, total))?;
                 done += summary.integrity.size;
                 summaries[place] = Some(summary);
             }
@@ -136,7 +140,8 @@ impl Inspection {
         defined: &mut Definitions,
         progress: &mut dyn FnMut(u64),
     ) -> Result<FileSummary> {
-        let (mut damage, mut summary, mut n_misplaced) = (DamageReport::default(), FileSummary::of(file), 0);
+        let (mut damage, mut summary, mut n_misplaced) =
+            (DamageReport::default(), FileSummary::of(file), 0);
         let is_live = file.role == Role::Live;
         summary.integrity = read_file(fs, file, &mut damage, |frame| {
             summary.add(&frame);
@@ -148,7 +153,10 @@ impl Inspection {
             progress(frame.offset + frame.size);
             Ok(())
         })?;
-        if file.kind == SegmentKind::Checkpoint && damage.n_damaged() == 0 && !summary.integrity.is_removed {
+        if file.kind == SegmentKind::Checkpoint
+            && damage.n_damaged() == 0
+            && !summary.integrity.is_removed
+        {
             check_end(fs, file, &mut damage);
         }
         if n_misplaced > 0 {
@@ -174,7 +182,9 @@ impl Inspection {
         let mut used = |series: u64| {
             if !defined.contains(file, series) {
                 self.n_unknown_samples += 1;
-                if self.unknown_series.len() < UNKNOWN_SERIES_MAX || self.unknown_series.contains_key(&series) {
+                if self.unknown_series.len() < UNKNOWN_SERIES_MAX
+                    || self.unknown_series.contains_key(&series)
+                {
                     *self.unknown_series.entry(series).or_default() += 1;
                 }
             }
@@ -185,13 +195,16 @@ impl Inspection {
             // Exemplars of evicted series are defined by the checkpoint.
             Content::Exemplars(_) => {}
             Content::Series(found) => defined.of(file).extend(found.iter().map(|it| it.0)),
-            Content::CheckpointSeries(found, _) => defined.of(file).extend(found.iter().map(|it| it.0)),
+            Content::CheckpointSeries(found, _) => {
+                defined.of(file).extend(found.iter().map(|it| it.0))
+            }
             _ => {}
         }
     }
 }
 
-/// The series that a replay finds: in the newest epoch those of the same log, and those of all logs of earlier epochs.
+/// The series that a replay finds: in the newest epoch those of the same log, and those of all logs
+/// of earlier epochs.
 #[derive(Debug, Default)]
 struct Definitions {
     newest_epoch: u32,
@@ -206,14 +219,24 @@ impl Definitions {
     }
 
     fn contains(&self, file: &LogFile, series: u64) -> bool {
-        let is_in = |log| self.by_log.get(&log).is_some_and(|defined| defined.contains(&series));
+        let is_in = |log| {
+            self.by_log
+                .get(&log)
+                .is_some_and(|defined| defined.contains(&series))
+        };
         is_in(self.log(file)) || is_in(None)
     }
 
     fn len(&self) -> u64 {
-        let newest = || self.by_log.iter().filter_map(|(log, defined)| log.map(|_| defined));
+        let newest = || {
+            self.by_log
+                .iter()
+                .filter_map(|(log, defined)| log.map(|_| defined))
+        };
         let earlier = self.by_log.get(&None).into_iter().flatten();
-        let n_earlier = earlier.filter(|&series| !newest().any(|defined| defined.contains(series))).count();
+        let n_earlier = earlier
+            .filter(|&series| !newest().any(|defined| defined.contains(series)))
+            .count();
         newest().map(HashSet::len).sum::<usize>() as u64 + n_earlier as u64
     }
 
@@ -229,7 +252,9 @@ fn n_misplaced_series(file: &LogFile, content: &Content<'_>) -> u64 {
     let is_misplaced = |labels: &&Labels| is_possible && log_of(labels, file.n_logs) != file.log;
     match content {
         Content::Series(found) => found.iter().map(|it| &it.1).filter(is_misplaced).count() as u64,
-        Content::CheckpointSeries(found, _) => found.iter().map(|it| &it.2).filter(is_misplaced).count() as u64,
+        Content::CheckpointSeries(found, _) => {
+            found.iter().map(|it| &it.2).filter(is_misplaced).count() as u64
+        }
         _ => 0,
     }
 }
@@ -237,26 +262,46 @@ fn n_misplaced_series(file: &LogFile, content: &Content<'_>) -> u64 {
 /// Records a checkpoint that is not complete.
 fn check_end(fs: &dyn Fs, file: &LogFile, damage: &mut DamageReport) {
     if let Ok(Some(found)) = checkpoint::examine(fs, &file.path, &LargeFrameLock::default()) {
-        damage.push(&file.path, found.offset, DamageKind::Corrupt, format!("the checkpoint {}", found.reason));
+        damage.push(
+            &file.path,
+            found.offset,
+            DamageKind::Corrupt,
+            format!("the checkpoint {}", found.reason),
+        );
     }
 }
 
 impl FileSummary {
     fn of(file: &LogFile) -> Self {
         let (integrity, records) = (FileIntegrity::default(), BTreeMap::new());
-        Self { file: file.clone(), integrity, records, n_series: 0, n_samples: 0, n_exemplars: 0, times: None }
+        Self {
+            file: file.clone(),
+            integrity,
+            records,
+            n_series: 0,
+            n_samples: 0,
+            n_exemplars: 0,
+            times: None,
+        }
     }
 
     fn add(&mut self, frame: &FoundFrame<'_>) {
         *self.records.entry(frame.content.name()).or_default() += 1;
         match &frame.content {
             Content::Series(found) => self.n_series += found.len() as u64,
-            Content::CheckpointSeries(found, n_lost) => self.n_series += found.len() as u64 + n_lost,
-            Content::Samples(found, _) => found.iter().for_each(|it| self.add_sample(it.sample.timestamp_ms)),
+            Content::CheckpointSeries(found, n_lost) => {
+                self.n_series += found.len() as u64 + n_lost
+            }
+            Content::Samples(found, _) => found
+                .iter()
+                .for_each(|it| self.add_sample(it.sample.timestamp_ms)),
             Content::Histograms(found) => found.iter().for_each(|it| self.add_sample(it.1)),
             Content::Exemplars(found) => self.n_exemplars += found.len() as u64,
             Content::CheckpointExemplars(found) => {
-                self.n_exemplars += found.iter().map(|(_, exemplars)| exemplars.len() as u64).sum::<u64>();
+                self.n_exemplars += found
+                    .iter()
+                    .map(|(_, exemplars)| exemplars.len() as u64)
+                    .sum::<u64>();
             }
             _ => {}
         }

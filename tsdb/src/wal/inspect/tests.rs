@@ -21,7 +21,10 @@ const VARIANTS: u64 = 36;
 /// A copy of the fixture.
 fn fixture() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    copy_dir(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/format/wal-v3"), dir.path());
+    copy_dir(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/format/wal-v3"),
+        dir.path(),
+    );
     dir
 }
 
@@ -30,7 +33,13 @@ fn inspect_dir(dir: &Path) -> Inspection {
 }
 
 fn open(dir: &Path) -> Result<Db> {
-    Db::open(dir, Options { background: false, ..Options::default() })
+    Db::open(
+        dir,
+        Options {
+            background: false,
+            ..Options::default()
+        },
+    )
 }
 
 /// The samples of all valid frames.
@@ -42,7 +51,9 @@ fn samples(dir: &Path) -> Vec<(u64, i64)> {
                 Content::Samples(samples, _) => {
                     found.extend(samples.iter().map(|it| (it.series, it.sample.timestamp_ms)));
                 }
-                Content::Histograms(histograms) => found.extend(histograms.iter().map(|it| (it.0, it.1))),
+                Content::Histograms(histograms) => {
+                    found.extend(histograms.iter().map(|it| (it.0, it.1)))
+                }
                 _ => {}
             }
             Ok(())
@@ -54,7 +65,11 @@ fn samples(dir: &Path) -> Vec<(u64, i64)> {
 }
 
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    list(&RealFs, dir).unwrap().into_iter().map(|it| (it.path.clone(), std::fs::read(&it.path).unwrap())).collect()
+    list(&RealFs, dir)
+        .unwrap()
+        .into_iter()
+        .map(|it| (it.path.clone(), std::fs::read(&it.path).unwrap()))
+        .collect()
 }
 
 #[test]
@@ -62,21 +77,53 @@ fn statistics_agree_with_those_of_a_replay() {
     for seed in 0..VARIANTS {
         let (dir, mut random) = (fixture(), random(seed));
         if seed > 0 {
-            // Damage to a checkpoint changes which files a replay reads; here only segments are damaged.
-            damage_file(dir.path(), &mut random, |path| !path.to_string_lossy().contains("checkpoint-"));
+            // Damage to a checkpoint changes which files a replay reads; here only segments are
+            // damaged.
+            damage_file(dir.path(), &mut random, |path| {
+                !path.to_string_lossy().contains("checkpoint-")
+            });
         }
         let found = inspect_dir(dir.path());
         let counts = |file: &&FileSummary| file.file.role == Role::Live;
-        let n_samples: u64 = found.files.iter().filter(counts).map(|file| file.n_samples).sum();
+        let n_samples: u64 = found
+            .files
+            .iter()
+            .filter(counts)
+            .map(|file| file.n_samples)
+            .sum();
         let replayed = open(dir.path()).unwrap().stats().replayed;
-        let n_replayed = replayed.n_samples + replayed.n_repeated + replayed.n_conflicting + replayed.n_unknown_samples;
-        assert_eq!((n_samples, found.n_unknown_samples), (n_replayed, replayed.n_unknown_samples), "seed {seed}");
+        let n_replayed = replayed.n_samples
+            + replayed.n_repeated
+            + replayed.n_conflicting
+            + replayed.n_unknown_samples;
+        assert_eq!(
+            (n_samples, found.n_unknown_samples),
+            (n_replayed, replayed.n_unknown_samples),
+            "seed {seed}"
+        );
         assert!(n_samples > 0 && found.n_series > 0 && found.n_series <= replayed.n_series);
         let sum = |field: fn(&FileIntegrity) -> u64| {
-            found.files.iter().filter(counts).map(|file| field(&file.integrity)).sum::<u64>()
+            found
+                .files
+                .iter()
+                .filter(counts)
+                .map(|file| field(&file.integrity))
+                .sum::<u64>()
         };
-        let damage = (sum(|end| end.damaged_bytes), sum(|end| end.torn_bytes), sum(|end| end.n_missing_frames));
-        assert_eq!(damage, (replayed.damaged_bytes, replayed.torn_bytes, replayed.n_missing_frames), "seed {seed}");
+        let damage = (
+            sum(|end| end.damaged_bytes),
+            sum(|end| end.torn_bytes),
+            sum(|end| end.n_missing_frames),
+        );
+        assert_eq!(
+            damage,
+            (
+                replayed.damaged_bytes,
+                replayed.torn_bytes,
+                replayed.n_missing_frames
+            ),
+            "seed {seed}"
+        );
         assert_eq!(
             (found.damage.n_damaged() > 0, found.n_removed_files),
             (damage.0 + damage.2 > 0, 0),
@@ -90,24 +137,47 @@ fn statistics_agree_with_those_of_a_replay() {
 fn the_sizes_of_the_parts_add_up_to_the_size_of_the_files() {
     let dir = fixture();
     let found = inspect_dir(dir.path());
-    let PartSizes { file_headers, sample_frames, samples, n_samples, .. } = found.parts;
-    let PartSizes { histograms, start_timestamps, exemplars, series, metadata, checkpoints, damaged, .. } = found.parts;
+    let PartSizes {
+        file_headers,
+        sample_frames,
+        samples,
+        n_samples,
+        ..
+    } = found.parts;
+    let PartSizes {
+        histograms,
+        start_timestamps,
+        exemplars,
+        series,
+        metadata,
+        checkpoints,
+        damaged,
+        ..
+    } = found.parts;
     let bits = samples.head + samples.refs + samples.times + samples.values;
     let bytes = file_headers + sample_frames + histograms + start_timestamps + exemplars;
     let size: u64 = found.files.iter().map(|file| file.integrity.size).sum();
-    assert_eq!(8 * (bytes + series + metadata + checkpoints + damaged) + bits, 8 * size);
+    assert_eq!(
+        8 * (bytes + series + metadata + checkpoints + damaged) + bits,
+        8 * size
+    );
     assert!(n_samples > 0 && samples.values > 0 && series > 0 && checkpoints > 0);
 }
 
 /// Damages a file of the WAL: a bit, some bytes or its header.
 fn damage_file(dir: &Path, random: &mut impl FnMut(usize) -> usize, which: fn(&Path) -> bool) {
-    let files: Vec<_> = files(dir).into_iter().filter(|(path, bytes)| which(path) && bytes.len() > 60).collect();
+    let files: Vec<_> = files(dir)
+        .into_iter()
+        .filter(|(path, bytes)| which(path) && bytes.len() > 60)
+        .collect();
     let (path, mut bytes) = files[random(files.len())].clone();
     let at = random(bytes.len());
     let end = (at + 1 + random(40)).min(bytes.len());
     match random(5) {
         0 => bytes[at] ^= 1 << random(8),
-        1 => bytes[at..end].iter_mut().for_each(|byte| *byte = random(256) as u8),
+        1 => bytes[at..end]
+            .iter_mut()
+            .for_each(|byte| *byte = random(256) as u8),
         2 => bytes[random(24)] ^= 1 << random(8),
         3 => bytes[..8].fill(0),
         _ => drop(bytes.drain(at..end)),
@@ -122,28 +192,62 @@ fn a_repaired_wal_has_every_valid_frame_and_no_faults() {
         damage_file(dir.path(), &mut random, |_| true);
         let before = (files(dir.path()), samples(dir.path()));
         let planned = repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap();
-        assert!(files(dir.path()) == before.0, "seed {seed}: nothing is written without being asked");
+        assert!(
+            files(dir.path()) == before.0,
+            "seed {seed}: nothing is written without being asked"
+        );
         let found = repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap();
-        let repaired_files =
-            |repair: &Repair| repair.repaired.iter().map(|it| (it.path.clone(), it.n_frames)).collect::<Vec<_>>();
-        assert_eq!(repaired_files(&found), repaired_files(&planned), "seed {seed}");
+        let repaired_files = |repair: &Repair| {
+            repair
+                .repaired
+                .iter()
+                .map(|it| (it.path.clone(), it.n_frames))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            repaired_files(&found),
+            repaired_files(&planned),
+            "seed {seed}"
+        );
         for it in &found.repaired {
-            assert!(std::fs::read(&it.original).unwrap() == before.0[&it.path], "the original is saved");
+            assert!(
+                std::fs::read(&it.original).unwrap() == before.0[&it.path],
+                "the original is saved"
+            );
         }
         assert_eq!(
-            repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap().repaired,
+            repair(&RealFs, dir.path(), true, &mut |_, _| {})
+                .unwrap()
+                .repaired,
             [],
             "seed {seed}: it is repaired"
         );
         let after = samples(dir.path());
-        assert!(before.1.iter().all(|sample| after.binary_search(sample).is_ok()), "seed {seed}");
+        assert!(
+            before
+                .1
+                .iter()
+                .all(|sample| after.binary_search(sample).is_ok()),
+            "seed {seed}"
+        );
         let left = inspect_dir(dir.path()).damage;
         // Labels that a checkpoint lost cannot be restored.
         let is_known = |reason: &str| reason.starts_with("labels of ");
-        let unsound = left.entries().iter().filter(|it| it.kind.name() != "torn tail").find(|it| !is_known(&it.reason));
+        let unsound = left
+            .entries()
+            .iter()
+            .filter(|it| it.kind.name() != "torn tail")
+            .find(|it| !is_known(&it.reason));
         assert!(unsound.is_none(), "seed {seed}: {unsound:?}");
         let stats = open(dir.path()).unwrap().stats().replayed;
-        assert_eq!((stats.damaged_bytes, stats.n_missing_frames, stats.n_damaged_checkpoints), (0, 0, 0));
+        assert_eq!(
+            (
+                stats.damaged_bytes,
+                stats.n_missing_frames,
+                stats.n_damaged_checkpoints
+            ),
+            (0, 0, 0)
+        );
     }
 }
 
@@ -157,14 +261,22 @@ fn a_flipped_bit_of_a_header_is_repaired_without_loss() {
         for series in db.select(&ctx, &[], TimeRange::ALL).unwrap() {
             let (series, mut columns) = (series.unwrap(), SampleColumns::default());
             series.read(&mut columns).unwrap();
-            let samples = columns.iter().map(|it| (it.timestamp_ms, it.value.to_bits())).collect::<Vec<_>>();
+            let samples = columns
+                .iter()
+                .map(|it| (it.timestamp_ms, it.value.to_bits()))
+                .collect::<Vec<_>>();
             found.push((series.labels().clone(), samples));
         }
         found
     };
     let whole = read(fixture().path());
     let dir = fixture();
-    let path = list(&RealFs, dir.path()).unwrap().into_iter().rfind(|it| it.kind == SegmentKind::Samples).unwrap().path;
+    let path = list(&RealFs, dir.path())
+        .unwrap()
+        .into_iter()
+        .rfind(|it| it.kind == SegmentKind::Samples)
+        .unwrap()
+        .path;
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[12] ^= 4;
     std::fs::write(&path, bytes).unwrap();
@@ -176,11 +288,28 @@ fn a_flipped_bit_of_a_header_is_repaired_without_loss() {
 /// A data directory with two logs, each with a file of series and a file of samples.
 fn two_logs() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { shards: 2, background: false, ..Options::default() }).unwrap();
+    let db = Db::open(
+        dir.path(),
+        Options {
+            shards: 2,
+            background: false,
+            ..Options::default()
+        },
+    )
+    .unwrap();
     let mut batch = WriteBatch::default();
     for i in 0..20 {
-        let series = db.series(&Labels::from_pairs([("i", i.to_string().as_str())]).unwrap()).unwrap();
-        batch.push(series, Sample { timestamp_ms: 1, value: 1.0 }, 0);
+        let series = db
+            .series(&Labels::from_pairs([("i", i.to_string().as_str())]).unwrap())
+            .unwrap();
+        batch.push(
+            series,
+            Sample {
+                timestamp_ms: 1,
+                value: 1.0,
+            },
+            0,
+        );
     }
     db.append(&mut batch).unwrap();
     dir
@@ -188,7 +317,12 @@ fn two_logs() -> tempfile::TempDir {
 
 fn reasons(dir: &Path, path: &Path) -> Vec<String> {
     let found = inspect_dir(dir).damage;
-    found.entries().iter().filter(|it| it.path == path).map(|it| it.reason.clone()).collect()
+    found
+        .entries()
+        .iter()
+        .filter(|it| it.path == path)
+        .map(|it| it.reason.clone())
+        .collect()
 }
 
 /// A replay would load the series into wrong shards and not find those of the samples.
@@ -198,9 +332,15 @@ fn exchanged_files_of_two_logs_are_damage() {
         let dir = two_logs();
         let found = inspect_dir(dir.path());
         assert_eq!((found.damage.n_damaged(), found.n_unknown_samples), (0, 0));
-        let of_kind: Vec<_> =
-            list(&RealFs, dir.path()).unwrap().into_iter().filter(|it| it.kind == kind).map(|it| it.path).collect();
-        let [first, second] = &of_kind[..] else { panic!("{of_kind:?}") };
+        let of_kind: Vec<_> = list(&RealFs, dir.path())
+            .unwrap()
+            .into_iter()
+            .filter(|it| it.kind == kind)
+            .map(|it| it.path)
+            .collect();
+        let [first, second] = &of_kind[..] else {
+            panic!("{of_kind:?}")
+        };
         let other = dir.path().join("other");
         for (from, to) in [(first, &other), (second, first), (&other, second)] {
             std::fs::rename(from, to).unwrap();
@@ -209,11 +349,22 @@ fn exchanged_files_of_two_logs_are_damage() {
         if kind == SegmentKind::Series {
             for path in [first, second] {
                 let reasons = reasons(dir.path(), path);
-                assert!(reasons[0].contains("series belong to another log"), "{reasons:?}");
+                assert!(
+                    reasons[0].contains("series belong to another log"),
+                    "{reasons:?}"
+                );
             }
         }
-        let stats =
-            Db::open(dir.path(), Options { shards: 2, background: false, ..Options::default() }).unwrap().stats();
+        let stats = Db::open(
+            dir.path(),
+            Options {
+                shards: 2,
+                background: false,
+                ..Options::default()
+            },
+        )
+        .unwrap()
+        .stats();
         assert_eq!(stats.replayed.n_unknown_samples, 20);
     }
 }
@@ -222,11 +373,25 @@ fn exchanged_files_of_two_logs_are_damage() {
 fn an_empty_segment_is_reported_and_repaired() {
     for kind in [SegmentKind::Series, SegmentKind::Samples] {
         let dir = fixture();
-        let path = list(&RealFs, dir.path()).unwrap().into_iter().rfind(|it| it.kind == kind).unwrap().path;
+        let path = list(&RealFs, dir.path())
+            .unwrap()
+            .into_iter()
+            .rfind(|it| it.kind == kind)
+            .unwrap()
+            .path;
         std::fs::write(&path, b"").unwrap();
         let reasons_before = reasons(dir.path(), &path);
-        assert!(reasons_before[0].starts_with("the segment has no header"), "{reasons_before:?}");
-        assert_eq!(repair(&RealFs, dir.path(), true, &mut |_, _| {}).unwrap().repaired[0].path, path);
+        assert!(
+            reasons_before[0].starts_with("the segment has no header"),
+            "{reasons_before:?}"
+        );
+        assert_eq!(
+            repair(&RealFs, dir.path(), true, &mut |_, _| {})
+                .unwrap()
+                .repaired[0]
+                .path,
+            path
+        );
         assert_eq!(reasons(dir.path(), &path), [""; 0]);
     }
 }
@@ -241,9 +406,20 @@ fn an_unsupported_version_is_reported_and_left_unchanged() {
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
     std::fs::write(&path, bytes).unwrap();
     let found = inspect_dir(dir.path());
-    assert_eq!(found.damage.entries().iter().filter(|damage| damage.path == path).count(), 1);
+    assert_eq!(
+        found
+            .damage
+            .entries()
+            .iter()
+            .filter(|damage| damage.path == path)
+            .count(),
+        1
+    );
     let before = files(dir.path());
-    assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Version { found: 99, .. })));
+    assert!(matches!(
+        repair(&RealFs, dir.path(), true, &mut |_, _| {}),
+        Err(Error::Version { found: 99, .. })
+    ));
     assert!(files(dir.path()) == before);
 }
 
@@ -251,8 +427,16 @@ fn an_unsupported_version_is_reported_and_left_unchanged() {
 fn a_directory_in_use_is_not_repaired() {
     let dir = fixture();
     let db = open(dir.path()).unwrap();
-    assert!(matches!(repair(&RealFs, dir.path(), true, &mut |_, _| {}), Err(Error::Locked { .. })));
-    assert!(repair(&RealFs, dir.path(), false, &mut |_, _| {}).unwrap().repaired.is_empty());
+    assert!(matches!(
+        repair(&RealFs, dir.path(), true, &mut |_, _| {}),
+        Err(Error::Locked { .. })
+    ));
+    assert!(
+        repair(&RealFs, dir.path(), false, &mut |_, _| {})
+            .unwrap()
+            .repaired
+            .is_empty()
+    );
     drop(db);
     let lock = RealFs.lock(&dir.path().join("lock"));
     assert!(lock.is_ok());

@@ -36,7 +36,9 @@ fn pieces_of_extended(bytes: &[u8], size: u64) -> Vec<Piece> {
     std::fs::write(file.path(), bytes).unwrap();
     file.as_file().set_len(size).unwrap();
     let large = LargeFrameLock::default();
-    let Opened::Valid(mut reader) = Reader::open(&RealFs, file.path(), SegmentKind::Samples, &large).unwrap() else {
+    let Opened::Valid(mut reader) =
+        Reader::open(&RealFs, file.path(), SegmentKind::Samples, &large).unwrap()
+    else {
         panic!("the header is valid");
     };
     let mut pieces = Vec::new();
@@ -53,16 +55,34 @@ fn pieces_of_extended(bytes: &[u8], size: u64) -> Vec<Piece> {
 fn sequences(bytes: &[u8]) -> Vec<u64> {
     pieces(bytes)
         .iter()
-        .filter_map(|p| if let Piece::Frame(sequence, _) = p { Some(*sequence) } else { None })
+        .filter_map(|p| {
+            if let Piece::Frame(sequence, _) = p {
+                Some(*sequence)
+            } else {
+                None
+            }
+        })
         .collect()
 }
 
 #[test]
 fn frames_larger_than_the_window_and_across_its_edge_are_read() {
-    let payloads: Vec<Vec<u8>> = [10, WINDOW_SIZE - 50, 100, 3 * WINDOW_SIZE, 7, WINDOW_SIZE, 500]
-        .iter()
-        .map(|&size| (0..size).map(|i| if i % 5 == 0 { 0xf5 } else { i as u8 }).collect())
-        .collect();
+    let payloads: Vec<Vec<u8>> = [
+        10,
+        WINDOW_SIZE - 50,
+        100,
+        3 * WINDOW_SIZE,
+        7,
+        WINDOW_SIZE,
+        500,
+    ]
+    .iter()
+    .map(|&size| {
+        (0..size)
+            .map(|i| if i % 5 == 0 { 0xf5 } else { i as u8 })
+            .collect()
+    })
+    .collect();
     let bytes = segment(&payloads);
     assert_eq!(sequences(&bytes), [0, 1, 2, 3, 4, 5, 6]);
     let mut damaged = bytes.clone();
@@ -77,7 +97,11 @@ fn frames_larger_than_the_window_and_across_its_edge_are_read() {
 fn an_extended_file_is_not_read_to_its_end() {
     let bytes = segment(&[vec![1; 30], vec![2; 30]]);
     let (frame, size) = ((FRAME_HEADER_SIZE + 30) as u64, 1 << 40);
-    let expected = [Piece::Frame(0, frame), Piece::Frame(1, frame), Piece::Torn(bytes.len() as u64..size)];
+    let expected = [
+        Piece::Frame(0, frame),
+        Piece::Frame(1, frame),
+        Piece::Torn(bytes.len() as u64..size),
+    ];
     assert_eq!(pieces_of_extended(&bytes, size), expected);
 }
 
@@ -85,7 +109,11 @@ fn an_extended_file_is_not_read_to_its_end() {
 fn removed_bytes_lose_no_later_frame() {
     let bytes = segment(&vec![vec![1; 30]; 6]);
     let frame = FRAME_HEADER_SIZE + 30;
-    for (cut, kept) in [(5, vec![0, 2, 3, 4, 5]), (frame, vec![0, 2, 3, 4, 5]), (frame + 5, vec![0, 3, 4, 5])] {
+    for (cut, kept) in [
+        (5, vec![0, 2, 3, 4, 5]),
+        (frame, vec![0, 2, 3, 4, 5]),
+        (frame + 5, vec![0, 3, 4, 5]),
+    ] {
         let mut bytes = bytes.clone();
         bytes.drain(HEADER_SIZE + frame..HEADER_SIZE + frame + cut);
         assert_eq!(sequences(&bytes), kept, "{cut} bytes taken out");
@@ -101,7 +129,8 @@ fn removed_bytes_lose_no_later_frame() {
 }
 
 proptest! {
-    /// Damage loses only the frames that it touches, even if payloads contain frames of another file.
+    /// Damage loses only the frames that it touches, even if payloads contain frames of another
+    /// file.
     #[test]
     fn frames_around_damage_are_found(
         payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..100), 1..8),

@@ -47,12 +47,15 @@ pub(crate) enum Repeats {
     Nothing,
 }
 
-/// Decodes series definitions one by one, with their labels in ascending order of names. Returns `None` if the record
-/// is damaged.
+/// Decodes series definitions one by one, with their labels in ascending order of names. Returns
+/// `None` if the record is damaged.
 ///
-/// Most labels of a series repeat the previous series. Repeated labels are compared as bytes, and neither decoded nor
-/// checked again.
-pub(crate) fn decode_series<'a>(mut src: &'a [u8], mut each: impl FnMut(SeriesRef, &[DefinedLabel<'a>])) -> Option<()> {
+/// Most labels of a series repeat the previous series. Repeated labels are compared as bytes, and
+/// neither decoded nor checked again.
+pub(crate) fn decode_series<'a>(
+    mut src: &'a [u8],
+    mut each: impl FnMut(SeriesRef, &[DefinedLabel<'a>]),
+) -> Option<()> {
     let (mut labels, src) = (Vec::<DefinedLabel<'a>>::new(), &mut src);
     while !src.is_empty() {
         let series = SeriesRef(take_u64(src)?);
@@ -76,8 +79,11 @@ pub(crate) fn decode_series<'a>(mut src: &'a [u8], mut each: impl FnMut(SeriesRe
 
 /// Returns labels in ascending order of names as a label set.
 pub(crate) fn to_labels(labels: &[DefinedLabel<'_>]) -> Labels {
-    let mut builder = LabelsBuilder::with_capacity(labels.iter().map(|label| label.bytes.len() + 2).sum());
-    labels.iter().for_each(|label| builder.push(label.name, label.value));
+    let mut builder =
+        LabelsBuilder::with_capacity(labels.iter().map(|label| label.bytes.len() + 2).sum());
+    labels
+        .iter()
+        .for_each(|label| builder.push(label.name, label.value));
     builder.finish()
 }
 
@@ -87,7 +93,12 @@ impl<'a> DefinedLabel<'a> {
         let bytes = *src;
         let (name, value) = (take_string(src)?, take_string(src)?);
         let bytes = &bytes[..bytes.len() - src.len()];
-        (!name.is_empty() && !value.is_empty()).then_some(Self { bytes, name, value, repeats: Repeats::Nothing })
+        (!name.is_empty() && !value.is_empty()).then_some(Self {
+            bytes,
+            name,
+            value,
+            repeats: Repeats::Nothing,
+        })
     }
 
     /// Replaces the label with the next label of `src`.
@@ -119,7 +130,14 @@ pub(crate) fn decode_metadata(mut src: &[u8], mut each: impl FnMut(&str, Metadat
     while !src.is_empty() {
         let family = take_string(&mut src)?;
         let mut string = || take_string(&mut src).map(str::to_owned);
-        each(family, Metadata { kind: string()?, help: string()?, unit: string()? });
+        each(
+            family,
+            Metadata {
+                kind: string()?,
+                help: string()?,
+                unit: string()?,
+            },
+        );
     }
     Some(())
 }
@@ -158,30 +176,47 @@ mod tests {
     fn labels_that_are_not_a_label_set_are_rejected() {
         let rejected = |labels: &[(&str, &str)]| {
             let mut dst = Vec::new();
-            encode_series(&mut dst, SeriesRef(1), &Labels::from_pairs([("a", "1"), ("b", "2")]).unwrap());
+            encode_series(
+                &mut dst,
+                SeriesRef(1),
+                &Labels::from_pairs([("a", "1"), ("b", "2")]).unwrap(),
+            );
             put_u64(&mut dst, 2);
             put_u64(&mut dst, labels.len() as u64);
-            labels.iter().flat_map(|&(name, value)| [name, value]).for_each(|string| put_string(&mut dst, string));
+            labels
+                .iter()
+                .flat_map(|&(name, value)| [name, value])
+                .for_each(|string| put_string(&mut dst, string));
             decode_series(&dst, |_, _| {}).is_none()
         };
-        for labels in
-            [&[("b", "1"), ("a", "2")], &[("a", "1"), ("a", "2")], &[("b", "1"), ("b", "2")], &[("a", "1"), ("", "2")]]
-        {
+        for labels in [
+            &[("b", "1"), ("a", "2")],
+            &[("a", "1"), ("a", "2")],
+            &[("b", "1"), ("b", "2")],
+            &[("a", "1"), ("", "2")],
+        ] {
             assert!(rejected(labels), "{labels:?}");
         }
-        assert!(rejected(&[("a", "")]) && rejected(&[("", "x")]) && rejected(&[("a", "1"), ("b", "")]));
+        assert!(
+            rejected(&[("a", "")]) && rejected(&[("", "x")]) && rejected(&[("a", "1"), ("b", "")])
+        );
         assert!(!rejected(&[]) && !rejected(&[("a", "2"), ("b", "2"), ("c", "3")]));
     }
 
     #[test]
     fn labels_of_any_length_are_encoded_as_varints_and_texts() {
-        for (name_len, value_len) in
-            [1, 63, 64, 127, 128].into_iter().flat_map(|n| [0, 63, 64, 127, 128].map(|v| (n, v)))
+        for (name_len, value_len) in [1, 63, 64, 127, 128]
+            .into_iter()
+            .flat_map(|n| [0, 63, 64, 127, 128].map(|v| (n, v)))
         {
             let (name, value) = ("n".repeat(name_len), "v".repeat(value_len));
             let labels = Labels::from_pairs([("a", "1"), (&*name, &*value)]).unwrap();
             let is_short = value_len == 0 || name_len.max(value_len) < 64;
-            assert_eq!(labels.as_varint_packed().is_some(), is_short, "{name_len} {value_len}");
+            assert_eq!(
+                labels.as_varint_packed().is_some(),
+                is_short,
+                "{name_len} {value_len}"
+            );
             // An empty value is an absent label.
             let n_labels = 1 + usize::from(value_len > 0);
             let mut expect = Vec::new();
@@ -200,17 +235,31 @@ mod tests {
 
     #[test]
     fn series_and_metadata_come_back() {
-        let labels = |i: usize| Labels::from_pairs([("__name__", "up"), ("i", &*i.to_string())]).unwrap();
+        let labels =
+            |i: usize| Labels::from_pairs([("__name__", "up"), ("i", &*i.to_string())]).unwrap();
         let (mut dst, mut seen) = (Vec::new(), Vec::new());
         (0..3).for_each(|i| encode_series(&mut dst, SeriesRef(1 << (20 * i)), &labels(i)));
-        decode_series(&dst, |series, labels| seen.push((series.0, to_labels(labels)))).unwrap();
-        assert_eq!(seen, [(1, labels(0)), (1 << 20, labels(1)), (1 << 40, labels(2))]);
+        decode_series(&dst, |series, labels| {
+            seen.push((series.0, to_labels(labels)))
+        })
+        .unwrap();
+        assert_eq!(
+            seen,
+            [(1, labels(0)), (1 << 20, labels(1)), (1 << 40, labels(2))]
+        );
         assert_eq!(decode_series(&dst[..dst.len() - 1], |_, _| {}), None);
 
-        let metadata = Metadata { kind: "counter".into(), help: "Ü".into(), unit: String::new() };
+        let metadata = Metadata {
+            kind: "counter".into(),
+            help: "Ü".into(),
+            unit: String::new(),
+        };
         let (mut dst, mut seen) = (Vec::new(), Vec::new());
         encode_metadata(&mut dst, "up", &metadata);
-        decode_metadata(&dst, |family, metadata| seen.push((family.to_owned(), metadata))).unwrap();
+        decode_metadata(&dst, |family, metadata| {
+            seen.push((family.to_owned(), metadata))
+        })
+        .unwrap();
         assert_eq!(seen, [("up".to_owned(), metadata)]);
         assert_eq!(decode_metadata(&dst[..dst.len() - 1], |_, _| {}), None);
     }

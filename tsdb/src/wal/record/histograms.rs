@@ -51,7 +51,10 @@ pub(in crate::wal) fn encode_histograms<'a>(
         put_i64(dst, logged.series.0.wrapping_sub(series).cast_signed());
         put_i64(dst, logged.timestamp_ms.wrapping_sub(time_ms));
         (series, time_ms) = (logged.series.0, logged.timestamp_ms);
-        if layout.as_ref().is_some_and(|layout| layout.is_of(&logged.histogram)) {
+        if layout
+            .as_ref()
+            .is_some_and(|layout| layout.is_of(&logged.histogram))
+        {
             dst.push(SAME_LAYOUT);
         } else {
             dst.push(NEW_LAYOUT);
@@ -63,7 +66,10 @@ pub(in crate::wal) fn encode_histograms<'a>(
 }
 
 /// Decodes histograms one by one. Returns `None` if the record is damaged.
-pub(crate) fn decode_histograms(mut src: &[u8], mut each: impl FnMut(LoggedHistogram)) -> Option<()> {
+pub(crate) fn decode_histograms(
+    mut src: &[u8],
+    mut each: impl FnMut(LoggedHistogram),
+) -> Option<()> {
     let (mut series, mut timestamp_ms, mut layout) = (0_u64, 0_i64, None::<Layout>);
     while !src.is_empty() {
         series = series.wrapping_add(take_i64(&mut src)?.cast_unsigned());
@@ -74,7 +80,11 @@ pub(crate) fn decode_histograms(mut src: &[u8], mut each: impl FnMut(LoggedHisto
             _ => return None,
         }
         let histogram = Arc::new(decode_counts(layout.as_ref()?, &mut src)?);
-        each(LoggedHistogram { series: SeriesRef(series), timestamp_ms, histogram });
+        each(LoggedHistogram {
+            series: SeriesRef(series),
+            timestamp_ms,
+            histogram,
+        });
     }
     Some(())
 }
@@ -96,7 +106,10 @@ mod tests {
         }
         assert_eq!(decoded.len(), histograms.len());
         for (found, expected) in decoded.iter().zip(histograms) {
-            assert_eq!((found.series, found.timestamp_ms), (expected.series, expected.timestamp_ms));
+            assert_eq!(
+                (found.series, found.timestamp_ms),
+                (expected.series, expected.timestamp_ms)
+            );
             assert!(is_identical(&found.histogram, &expected.histogram));
         }
         records
@@ -125,11 +138,20 @@ mod tests {
         let counts = HistogramCounts::Integer {
             count: u64::MAX,
             zero_count: u64::MAX,
-            positive: (0..HISTOGRAM_BUCKETS_MAX as u64).map(|i| (i % 2) << 63).collect(),
+            positive: (0..HISTOGRAM_BUCKETS_MAX as u64)
+                .map(|i| (i % 2) << 63)
+                .collect(),
             negative: Vec::new(),
         };
-        let histogram = Arc::new(Histogram { counts, ..Histogram::default() });
-        let logged = |i| LoggedHistogram { series: SeriesRef(i), timestamp_ms: 7, histogram: Arc::clone(&histogram) };
+        let histogram = Arc::new(Histogram {
+            counts,
+            ..Histogram::default()
+        });
+        let logged = |i| LoggedHistogram {
+            series: SeriesRef(i),
+            timestamp_ms: 7,
+            histogram: Arc::clone(&histogram),
+        };
         let records = check(&(0..5).map(logged).collect::<Vec<_>>());
         assert_eq!(records.len(), 3);
         assert!(records.iter().all(|record| record.len() < 3 << 20));

@@ -9,8 +9,9 @@
 //! | 6 | exemplars | [`exemplars`] |
 //! | 7 | start timestamps | [`start_timestamps`] |
 //!
-//! A record decodes independently, except that a start timestamps record applies to the next record. Numbers 5 and 8 to
-//! 15 are reserved. Numbers from 16 on belong to the checkpoint ([`checkpoint`](super::checkpoint)).
+//! A record decodes independently, except that a start timestamps record applies to the next
+//! record. Numbers 5 and 8 to 15 are reserved. Numbers from 16 on belong to the checkpoint
+//! ([`checkpoint`](super::checkpoint)).
 
 mod definitions;
 mod exemplars;
@@ -18,7 +19,9 @@ mod histograms;
 mod samples;
 mod start_timestamps;
 
-pub(crate) use definitions::{DefinedLabel, METADATA, Repeats, SERIES, decode_metadata, decode_series, to_labels};
+pub(crate) use definitions::{
+    DefinedLabel, METADATA, Repeats, SERIES, decode_metadata, decode_series, to_labels,
+};
 pub(super) use definitions::{encode_metadata, encode_series, put_labels, put_string, take_string};
 pub(crate) use exemplars::{EXEMPLARS, decode_exemplars};
 pub(super) use exemplars::{encode_exemplar, put_exemplar, take_exemplar};
@@ -28,7 +31,9 @@ pub use samples::SampleSizes;
 pub(crate) use samples::{SAMPLES, SampleColumn, decode_samples};
 pub(super) use samples::{Scratch, decode_sized, encode_samples};
 pub(super) use start_timestamps::{RECORD_SAMPLES_MAX, encode_start_timestamps};
-pub(crate) use start_timestamps::{START_TIMESTAMPS, StartTimestamp, StartTimestamps, decode_start_timestamps};
+pub(crate) use start_timestamps::{
+    START_TIMESTAMPS, StartTimestamp, StartTimestamps, decode_start_timestamps,
+};
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,10 @@
 //!            2 undecided: 0 if the sample is newer than all of its series that the replay has, otherwise 1
 //!   zigzag   timestamp less start timestamp, wrapping
 //! ```
-//! A start timestamp of 0 is unknown. Samples without an entry have the start timestamp of the previous in-order
-//! sample, or none. But if the record is empty or has a scope of 2, the samples were buffered during a replay
-//! (`replay::gate`): samples without an entry count as entries with the start timestamp 0 and the scope 2. If a sample
-//! has two entries, the first counts.
+//! A start timestamp of 0 is unknown. Samples without an entry have the start timestamp of the
+//! previous in-order sample, or none. But if the record is empty or has a scope of 2, the samples
+//! were buffered during a replay (`replay::gate`): samples without an entry count as entries with
+//! the start timestamp 0 and the scope 2. If a sample has two entries, the first counts.
 
 use std::ops::Range;
 
@@ -45,18 +45,26 @@ pub(crate) struct StartTimestamps {
 impl StartTimestamp {
     /// Returns the start timestamp of a buffered sample.
     pub(crate) fn buffered(start_ms: i64) -> Self {
-        Self { start_ms, order: None }
+        Self {
+            start_ms,
+            order: None,
+        }
     }
 }
 
 impl StartTimestamps {
-    /// Appends the start timestamp of the sample at `index`, which must be greater than the previous ones.
+    /// Appends the start timestamp of the sample at `index`, which must be greater than the
+    /// previous ones.
     pub(crate) fn push(&mut self, index: usize, start: StartTimestamp) {
         self.entries.push((index, start));
     }
 
-    /// Returns the entries of the record for the samples at `indexes`, or `None` if no record is needed.
-    pub(in crate::wal) fn record(&self, indexes: Range<usize>) -> Option<&[(usize, StartTimestamp)]> {
+    /// Returns the entries of the record for the samples at `indexes`, or `None` if no record is
+    /// needed.
+    pub(in crate::wal) fn record(
+        &self,
+        indexes: Range<usize>,
+    ) -> Option<&[(usize, StartTimestamp)]> {
         let at = |index: usize| self.entries.partition_point(|(entry, _)| *entry < index);
         let entries = &self.entries[at(indexes.start)..at(indexes.end)];
         (self.is_buffered || !entries.is_empty()).then_some(entries)
@@ -66,7 +74,12 @@ impl StartTimestamps {
     pub(crate) fn take_permuted(&mut self, others: &mut Self, moved: &[u32]) {
         self.is_buffered = others.is_buffered;
         self.entries.clear();
-        self.entries.extend(others.entries.drain(..).map(|(index, start)| (moved[index] as usize, start)));
+        self.entries.extend(
+            others
+                .entries
+                .drain(..)
+                .map(|(index, start)| (moved[index] as usize, start)),
+        );
         self.entries.sort_by_key(|(index, _)| *index);
     }
 
@@ -88,8 +101,9 @@ impl StartTimestamps {
     }
 }
 
-/// Appends the start timestamps of at most [`RECORD_SAMPLES_MAX`] samples. `sample` returns the series and timestamp of
-/// a sample. An entry takes at most 31 bytes, so all entries fit in a frame.
+/// Appends the start timestamps of at most [`RECORD_SAMPLES_MAX`] samples. `sample` returns the
+/// series and timestamp of a sample. An entry takes at most 31 bytes, so all entries fit in a
+/// frame.
 pub(in crate::wal) fn encode_start_timestamps(
     dst: &mut Vec<u8>,
     entries: &[(usize, StartTimestamp)],
@@ -108,8 +122,8 @@ pub(in crate::wal) fn encode_start_timestamps(
     }
 }
 
-/// Decodes start timestamps one by one, with the series and the timestamp of the sample. Returns `Some(true)` if the
-/// samples were buffered, and `None` if the record is damaged.
+/// Decodes start timestamps one by one, with the series and the timestamp of the sample. Returns
+/// `Some(true)` if the samples were buffered, and `None` if the record is damaged.
 pub(crate) fn decode_start_timestamps(
     mut src: &[u8],
     mut each: impl FnMut(SeriesRef, i64, StartTimestamp),

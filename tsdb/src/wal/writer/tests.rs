@@ -13,18 +13,32 @@ use crate::wal::reader::{Item, LargeFrameLock, Opened, Reader};
 use crate::wal::record::decode_samples;
 
 fn wal(dir: &Path, fs: Arc<dyn Fs>, sync: WalSync, segment_size_bytes: u64) -> Wal {
-    Wal::open(WalOptions { number: 0, dir: dir.to_owned(), fs, sync, segment_size_bytes }).unwrap()
+    Wal::open(WalOptions {
+        number: 0,
+        dir: dir.to_owned(),
+        fs,
+        sync,
+        segment_size_bytes,
+    })
+    .unwrap()
 }
 
 fn append(wal: &Wal, timestamp_ms: i64) -> Result<()> {
     wal.ready()?;
     let mut column = SampleColumn::default();
-    column.push(SeriesRef(1), Sample { timestamp_ms, value: 1.5 });
+    column.push(
+        SeriesRef(1),
+        Sample {
+            timestamp_ms,
+            value: 1.5,
+        },
+    );
     wal.append_samples(&column);
     wal.commit(wal.end())
 }
 
-/// Returns the timestamps of all samples in the selected segments. Asserts that the files are complete.
+/// Returns the timestamps of all samples in the selected segments. Asserts that the files are
+/// complete.
 fn times_in(fs: &dyn Fs, dir: &Path, numbers: impl Fn(u64) -> bool) -> Vec<i64> {
     let mut times = Vec::new();
     let large = LargeFrameLock::default();
@@ -32,11 +46,15 @@ fn times_in(fs: &dyn Fs, dir: &Path, numbers: impl Fn(u64) -> bool) -> Vec<i64> 
         if !SegmentKind::Samples.parse(&name).is_some_and(&numbers) {
             continue;
         }
-        let Opened::Valid(mut reader) = Reader::open(fs, &dir.join(name), SegmentKind::Samples, &large).unwrap() else {
+        let Opened::Valid(mut reader) =
+            Reader::open(fs, &dir.join(name), SegmentKind::Samples, &large).unwrap()
+        else {
             panic!("the header is valid");
         };
         while let Some(item) = reader.next().unwrap() {
-            let Item::Frame(frame) = item else { panic!("damaged: {item:?}") };
+            let Item::Frame(frame) = item else {
+                panic!("damaged: {item:?}")
+            };
             assert_eq!(frame.n_missing, 0);
             let mut column = SampleColumn::default();
             decode_samples(frame.payload, &mut column).unwrap();
@@ -71,11 +89,23 @@ fn a_full_disk_leaves_whole_frames_and_recovers_without_loss() {
         let appended: Vec<i64> = (0..3).filter(|&t| append(&wal, t).is_ok()).collect();
         assert!(appended.len() < 3, "room {room}");
         assert!(append(&wal, 3).is_err(), "blocked");
-        assert!(wal.pending_size() > 0, "room {room}: the rejected record waits");
-        assert!(matches!(wal.health(), Health::Blocked(reason) if reason.contains("samples-")), "room {room}");
+        assert!(
+            wal.pending_size() > 0,
+            "room {room}: the rejected record waits"
+        );
+        assert!(
+            matches!(wal.health(), Health::Blocked(reason) if reason.contains("samples-")),
+            "room {room}"
+        );
         let before = times(&fs, dir);
-        assert_eq!(before, appended, "room {room}: only what was acknowledged is there");
-        assert!(wal.rotate().is_err(), "pending records cannot be written, so nothing is rotated");
+        assert_eq!(
+            before, appended,
+            "room {room}: only what was acknowledged is there"
+        );
+        assert!(
+            wal.rotate().is_err(),
+            "pending records cannot be written, so nothing is rotated"
+        );
         fs.set_room(u64::MAX);
         append(&wal, 4).unwrap();
         assert_eq!((wal.health(), wal.pending_size()), (Health::Ok, 0));
@@ -91,11 +121,19 @@ fn a_shortage_of_open_files_does_not_poison() {
     let mut n_syncs = 0;
     for operation in 0..20 {
         let fs = MemFs::new();
-        let wal = wal(Path::new("/"), Arc::new(fs.clone()), WalSync::Always, 1 << 20);
+        let wal = wal(
+            Path::new("/"),
+            Arc::new(fs.clone()),
+            WalSync::Always,
+            1 << 20,
+        );
         fs.fail_at(fs.n_operations() + operation, Fault::OutOfFiles);
         let failed = append(&wal, 1);
         // Only the directory is opened for its sync.
-        if fs.failed().is_some_and(|failed| failed.contains("sync directory")) {
+        if fs
+            .failed()
+            .is_some_and(|failed| failed.contains("sync directory"))
+        {
             n_syncs += 1;
             assert!(matches!(failed, Err(Error::Io { .. })), "{failed:?}");
             append(&wal, 2).unwrap();
@@ -108,14 +146,24 @@ fn a_shortage_of_open_files_does_not_poison() {
 #[test]
 fn a_failed_sync_poisons() {
     let fs = MemFs::new();
-    let wal = wal(Path::new("/"), Arc::new(fs.clone()), WalSync::Always, 1 << 20);
+    let wal = wal(
+        Path::new("/"),
+        Arc::new(fs.clone()),
+        WalSync::Always,
+        1 << 20,
+    );
     append(&wal, 1).unwrap();
     fs.set_sync_fails(true);
     assert!(matches!(append(&wal, 2), Err(Error::Poisoned { .. })));
     fs.set_sync_fails(false);
-    assert!(matches!(append(&wal, 3), Err(Error::Poisoned { .. })), "a later success proves nothing");
+    assert!(
+        matches!(append(&wal, 3), Err(Error::Poisoned { .. })),
+        "a later success proves nothing"
+    );
     assert!(matches!(wal.rotate(), Err(Error::Poisoned { .. })));
-    assert!(matches!(wal.health(), Health::Poisoned(reason) if reason.contains("Input/output error")));
+    assert!(
+        matches!(wal.health(), Health::Poisoned(reason) if reason.contains("Input/output error"))
+    );
 }
 
 #[test]
@@ -124,7 +172,15 @@ fn large_requests_are_split_into_records() {
     let wal = wal(dir.path(), Arc::new(RealFs), WalSync::Never, 1 << 30);
     let mut column = SampleColumn::default();
     let n_samples = RECORD_SAMPLES_MAX as i64 * 2 + 1;
-    (0..n_samples).for_each(|timestamp_ms| column.push(SeriesRef(1), Sample { timestamp_ms, value: 0.1 }));
+    (0..n_samples).for_each(|timestamp_ms| {
+        column.push(
+            SeriesRef(1),
+            Sample {
+                timestamp_ms,
+                value: 0.1,
+            },
+        )
+    });
     wal.append_samples(&column);
     wal.commit(wal.end()).unwrap();
     assert_eq!(times(&RealFs, dir.path()).len(), n_samples as usize);
@@ -137,7 +193,13 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
     let wal = open();
     (0..5).for_each(|i| append(&wal, i).unwrap());
     let mut column = SampleColumn::default();
-    column.push(SeriesRef(1), Sample { timestamp_ms: 5, value: 0.5 });
+    column.push(
+        SeriesRef(1),
+        Sample {
+            timestamp_ms: 5,
+            value: 0.5,
+        },
+    );
     wal.append_samples(&column);
     let position = wal.rotate().unwrap();
     append(&wal, 6).unwrap();
@@ -146,12 +208,22 @@ fn a_cut_separates_earlier_from_later_records_and_numbers_continue_after_a_resta
         [0, 1, 2, 3, 4, 5],
         "pending records are before the rotation"
     );
-    assert_eq!(times_in(&RealFs, dir.path(), |number| number >= position.0), [6]);
+    assert_eq!(
+        times_in(&RealFs, dir.path(), |number| number >= position.0),
+        [6]
+    );
     let position = wal.rotate().unwrap();
-    assert!(wal.rotate().unwrap() > position, "no two positions are the same");
+    assert!(
+        wal.rotate().unwrap() > position,
+        "no two positions are the same"
+    );
     let position = wal.rotate().unwrap();
-    wal.checkpoint(position, |_| Ok(()), 7, std::iter::empty(), &[]).unwrap();
-    assert_eq!(RealFs.list(dir.path()).unwrap(), [SegmentKind::Checkpoint.file_name(position.0)]);
+    wal.checkpoint(position, |_| Ok(()), 7, std::iter::empty(), &[])
+        .unwrap();
+    assert_eq!(
+        RealFs.list(dir.path()).unwrap(),
+        [SegmentKind::Checkpoint.file_name(position.0)]
+    );
     drop(wal);
     append(&open(), 8).unwrap();
     assert_eq!(
@@ -170,7 +242,13 @@ fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
     let append = || {
         let mut next = head.write().unwrap();
         let mut column = SampleColumn::default();
-        column.push(SeriesRef(1), Sample { timestamp_ms: *next, value: 1.5 });
+        column.push(
+            SeriesRef(1),
+            Sample {
+                timestamp_ms: *next,
+                value: 1.5,
+            },
+        );
         wal.append_samples(&column);
         *next += 1;
         let end = wal.end();
@@ -178,9 +256,14 @@ fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
         wal.commit(end).unwrap();
     };
     let positions = std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..3).map(|_| scope.spawn(|| (0..300).for_each(|_| append()))).collect();
+        let writers: Vec<_> = (0..3)
+            .map(|_| scope.spawn(|| (0..300).for_each(|_| append())))
+            .collect();
         let mut positions: Vec<(CheckpointPosition, i64)> = Vec::new();
-        while !writers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+        while !writers
+            .iter()
+            .all(std::thread::ScopedJoinHandle::is_finished)
+        {
             let next = head.write().unwrap();
             if positions.last().is_none_or(|&(_, last)| *next >= last + 10) {
                 positions.push((wal.rotate().unwrap(), *next));
@@ -191,7 +274,9 @@ fn cuts_between_concurrent_requests_split_each_request_from_the_next() {
         positions
     });
     for (position, next) in positions {
-        let before: BTreeSet<i64> = times_in(&RealFs, dir.path(), |number| number < position.0).into_iter().collect();
+        let before: BTreeSet<i64> = times_in(&RealFs, dir.path(), |number| number < position.0)
+            .into_iter()
+            .collect();
         assert!(before.into_iter().eq(0..next), "{position:?} at {next}");
     }
     assert_eq!(times(&RealFs, dir.path()), (0..900).collect::<Vec<_>>());

@@ -7,6 +7,10 @@ use super::tables::table;
 pub(super) const GPUS: u8 = 8;
 
 pub(super) fn list(rows: &mut Rows, gpu: u8) {
-    let subject = Subject::Gpu { slot: u16::from(gpu), gpu };
-    rows.of(Job::Dcgm, subject).table(&[], table("dcgm: per gpu"));
+    let subject = Subject::Gpu {
+        slot: u16::from(gpu),
+        gpu,
+    };
+    rows.of(Job::Dcgm, subject)
+        .table(&[], table("dcgm: per gpu"));
 }

@@ -18,10 +18,16 @@ const RUNTIME: Histogram = Histogram::new(
 )
 .idle(15);
 const PLEG: Histogram = Histogram::new("kubelet_pleg_relist_duration_seconds", SECONDS, 5, 6, 23);
-const POD_WORKER: Histogram = Histogram::new("kubelet_pod_worker_duration_seconds", SECONDS, 0, 4, 26).idle(15);
-const REST: Histogram =
-    Histogram::new("rest_client_request_duration_seconds", "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60", 0, 6, 23)
-        .idle(15);
+const POD_WORKER: Histogram =
+    Histogram::new("kubelet_pod_worker_duration_seconds", SECONDS, 0, 4, 26).idle(15);
+const REST: Histogram = Histogram::new(
+    "rest_client_request_duration_seconds",
+    "0.005 0.025 0.1 0.25 0.5 1 2 4 8 15 30 60",
+    0,
+    6,
+    23,
+)
+.idle(15);
 
 pub(super) fn list(rows: &mut Rows) {
     let mut target = rows.of(JOB, Subject::Machine);
@@ -34,8 +40,24 @@ pub(super) fn list(rows: &mut Rows) {
         target.histogram(&RUNTIME, &[("operation_type", operation.into())]);
     }
     for verb in ["GET", "PATCH", "POST"] {
-        target.histogram(&REST, &[("host", "kubernetes.default.svc:443".into()), ("verb", verb.into())]);
+        target.histogram(
+            &REST,
+            &[
+                ("host", "kubernetes.default.svc:443".into()),
+                ("verb", verb.into()),
+            ],
+        );
     }
-    target.each("kubelet_runtime_operations_total", "operation_type", OPERATIONS, |_| counter(0, 7).idle(40));
-    target.each("kubelet_runtime_operations_errors_total", "operation_type", OPERATIONS, |_| rare(3000));
+    target.each(
+        "kubelet_runtime_operations_total",
+        "operation_type",
+        OPERATIONS,
+        |_| counter(0, 7).idle(40),
+    );
+    target.each(
+        "kubelet_runtime_operations_errors_total",
+        "operation_type",
+        OPERATIONS,
+        |_| rare(3000),
+    );
 }

@@ -1,5 +1,5 @@
-//! The series of each exporter: metric names, labels and bucket layouts of real scrapes, without the series that
-//! kube-prometheus drops.
+//! The series of each exporter: metric names, labels and bucket layouts of real scrapes, without
+//! the series that kube-prometheus drops.
 
 mod apiserver;
 mod cadvisor;
@@ -13,7 +13,8 @@ mod tables;
 
 use super::template::{Row, Rows};
 
-/// Returns exactly `n_series` rows: the series that all exporters have about a machine and its pods.
+/// Returns exactly `n_series` rows: the series that all exporters have about a machine and its
+/// pods.
 pub(super) fn machine(n_series: usize) -> Vec<Row> {
     let mut rows = Rows::default();
     node_exporter::list(&mut rows);

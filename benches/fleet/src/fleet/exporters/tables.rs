@@ -1,4 +1,5 @@
-//! Tables of metrics, or of values of a label, and the models of their values: the file `tables.txt`.
+//! Tables of metrics, or of values of a label, and the models of their values: the file
+//! `tables.txt`.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -10,7 +11,10 @@ type Table = Vec<(&'static str, Model)>;
 static TABLES: LazyLock<HashMap<&str, Table>> = LazyLock::new(|| {
     let mut tables: HashMap<_, Table> = HashMap::new();
     let mut name = "";
-    for line in include_str!("tables.txt").lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+    for line in include_str!("tables.txt")
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
         match line.split_once(' ') {
             _ if line.starts_with('[') => name = line.trim_matches(['[', ']']),
             Some((metric, text)) => tables.entry(name).or_default().push((metric, model(text))),
@@ -25,17 +29,29 @@ static TABLES: LazyLock<HashMap<&str, Table>> = LazyLock::new(|| {
 /// # Panics
 /// If there is no table of this name, or a line of the file is invalid.
 pub(super) fn table(name: &str) -> &'static [(&'static str, Model)] {
-    TABLES.get(name).unwrap_or_else(|| panic!("there is no table {name:?}"))
+    TABLES
+        .get(name)
+        .unwrap_or_else(|| panic!("there is no table {name:?}"))
 }
 
 /// Parses a model: `counter(4, 13).decimals(3)`.
 fn model(text: &str) -> Model {
     let mut parsed: Option<Model> = None;
     for call in text.split('.') {
-        let (function, args) = call.strip_suffix(')').and_then(|call| call.split_once('(')).unwrap_or((call, ""));
+        let (function, args) = call
+            .strip_suffix(')')
+            .and_then(|call| call.split_once('('))
+            .unwrap_or((call, ""));
         let args = args.split(", ").filter(|arg| !arg.is_empty());
-        let args: Vec<u64> = args.map(|arg| arg.replace('_', "").parse().expect("an argument is a number")).collect();
-        let byte = |arg: u64| u8::try_from(arg).expect("powers of two, decimals and shares are small");
+        let args: Vec<u64> = args
+            .map(|arg| {
+                arg.replace('_', "")
+                    .parse()
+                    .expect("an argument is a number")
+            })
+            .collect();
+        let byte =
+            |arg: u64| u8::try_from(arg).expect("powers of two, decimals and shares are small");
         let word = |arg: u64| u32::try_from(arg).expect("units and rounds are less than 2^32");
         parsed = Some(match (function, &args[..], parsed) {
             ("counter", &[low, high], None) => counter(byte(low), byte(high)),

@@ -28,7 +28,8 @@ pub(super) struct TeamConfig {
     guaranteed: AmountsConfig,
     /// What the team never exceeds. Default unlimited.
     maximum: AmountsConfig,
-    /// Users and tokens that may name the team in `X-Scope-OrgID`. Default the user or token of the same name.
+    /// Users and tokens that may name the team in `X-Scope-OrgID`. Default the user or token of the
+    /// same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) senders: Option<BTreeSet<String>>,
 }
@@ -36,14 +37,25 @@ pub(super) struct TeamConfig {
 impl TeamConfig {
     /// Returns the budget.
     pub(super) fn budget(&self) -> TeamBudget {
-        TeamBudget { guaranteed: self.guaranteed.amounts(), maximum: self.maximum.amounts() }
+        TeamBudget {
+            guaranteed: self.guaranteed.amounts(),
+            maximum: self.maximum.amounts(),
+        }
     }
 }
 
 impl AmountsConfig {
     /// Returns the amounts.
     pub(super) fn amounts(self) -> Amounts {
-        let Self { active_series, new_series_per_second, samples_per_second } = self;
-        Amounts { active_series, new_series_per_second, samples_per_second }
+        let Self {
+            active_series,
+            new_series_per_second,
+            samples_per_second,
+        } = self;
+        Amounts {
+            active_series,
+            new_series_per_second,
+            samples_per_second,
+        }
     }
 }

@@ -15,9 +15,11 @@ use crate::config::{duration, print};
 pub(super) struct HaConfig {
     /// The label whose value the replicas of a pair share. Default `prometheus`.
     cluster_label: String,
-    /// The label that tells the replicas apart, removed before storing. Default `prometheus_replica`.
+    /// The label that tells the replicas apart, removed before storing. Default
+    /// `prometheus_replica`.
     replica_label: String,
-    /// How long the leader may be silent before another replica takes over. Default 30s; from 1s to 1h.
+    /// How long the leader may be silent before another replica takes over. Default 30s; from 1s to
+    /// 1h.
     #[serde(deserialize_with = "duration", serialize_with = "print")]
     failover_timeout: Duration,
 }
@@ -37,8 +39,15 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 
 impl HaConfig {
     pub(super) fn settings(&self) -> Result<HaSettings> {
-        let Self { cluster_label, replica_label, failover_timeout } = self.clone();
-        for (key, label) in [("cluster_label", &cluster_label), ("replica_label", &replica_label)] {
+        let Self {
+            cluster_label,
+            replica_label,
+            failover_timeout,
+        } = self.clone();
+        for (key, label) in [
+            ("cluster_label", &cluster_label),
+            ("replica_label", &replica_label),
+        ] {
             if label.is_empty() || label == METRIC_NAME {
                 bail!("ingest.ha.{key}: is empty or {METRIC_NAME}");
             }
@@ -49,6 +58,10 @@ impl HaConfig {
         if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&failover_timeout) {
             bail!("ingest.ha.failover_timeout: must be from 1s to 1h");
         }
-        Ok(HaSettings { cluster_label, replica_label, failover_timeout })
+        Ok(HaSettings {
+            cluster_label,
+            replica_label,
+            failover_timeout,
+        })
     }
 }

@@ -16,11 +16,16 @@ pub(crate) async fn reload(State(app): State<Arc<App>>, method: Method) -> Resul
     if let Some(rejected) = reject(&app, &method) {
         return Ok(rejected);
     }
-    let failed = |reason: String| ApiError::internal(format!("failed to reload config: {reason}")).plain();
+    let failed =
+        |reason: String| ApiError::internal(format!("failed to reload config: {reason}")).plain();
     let reloaded = tokio::task::spawn_blocking(move || app.reload()).await;
     let reloaded = reloaded.map_err(|panicked| failed(panicked.to_string()));
-    let reloaded = reloaded.and_then(|reloaded| reloaded.map_err(|error| failed(format!("{error:#}"))));
-    audit(&RequestContext::current(), reloaded.as_ref().err().map(|error| &*error.message));
+    let reloaded =
+        reloaded.and_then(|reloaded| reloaded.map_err(|error| failed(format!("{error:#}"))));
+    audit(
+        &RequestContext::current(),
+        reloaded.as_ref().err().map(|error| &*error.message),
+    );
     reloaded?;
     Ok(StatusCode::OK.into_response())
 }
@@ -30,18 +35,31 @@ pub(crate) async fn quit(State(app): State<Arc<App>>, method: Method) -> Respons
     reject(&app, &method).unwrap_or_else(|| {
         let is_first = app.quit.request();
         audit(&RequestContext::current(), None);
-        let message = if is_first { "Requesting termination... Goodbye!" } else { "Termination already in progress." };
+        let message = if is_first {
+            "Requesting termination... Goodbye!"
+        } else {
+            "Termination already in progress."
+        };
         text(StatusCode::OK, message)
     })
 }
 
 fn reject(app: &App, method: &Method) -> Option<Response> {
     if *method == Method::GET {
-        return Some(text(StatusCode::METHOD_NOT_ALLOWED, "Only POST or PUT requests allowed"));
+        return Some(text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "Only POST or PUT requests allowed",
+        ));
     }
-    (!app.settings.args.enable_lifecycle).then(|| text(StatusCode::FORBIDDEN, "Lifecycle API is not enabled."))
+    (!app.settings.args.enable_lifecycle)
+        .then(|| text(StatusCode::FORBIDDEN, "Lifecycle API is not enabled."))
 }
 
 fn text(status: StatusCode, text: &'static str) -> Response {
-    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+    (
+        status,
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+        text,
+    )
+        .into_response()
 }

@@ -1,7 +1,8 @@
 //! Reload, termination, profiles, and administration of the store.
 //!
-//! The requests below /api/v1/admin are enabled by `--web.enable-admin-api`. They have no deadline and run to their end
-//! even if the client disconnects. Each is logged with its sender and its outcome.
+//! The requests below /api/v1/admin are enabled by `--web.enable-admin-api`. They have no deadline
+//! and run to their end even if the client disconnects. Each is logged with its sender and its
+//! outcome.
 
 pub(crate) mod lifecycle;
 pub(crate) mod profile;
@@ -37,7 +38,9 @@ async fn run(app: Arc<App>, job: impl FnOnce(&Store) -> Result + Send + 'static)
         audit(&context, result.as_ref().err().map(|error| &*error.message));
         result
     };
-    tokio::task::spawn_blocking(run).await.map_err(ApiError::internal)?
+    tokio::task::spawn_blocking(run)
+        .await
+        .map_err(ApiError::internal)?
 }
 
 /// Returns an error unless `--web.enable-admin-api` is set.
@@ -48,14 +51,22 @@ pub(crate) fn check_enabled(app: &App) -> Result<()> {
     }
 }
 
-/// Logs an administrative request: its sender, its parameters and its outcome. Logs all successful requests.
+/// Logs an administrative request: its sender, its parameters and its outcome. Logs all successful
+/// requests.
 pub(crate) fn audit(context: &RequestContext, failure: Option<&str>) {
     let admitted = failure.map(|_| FAILED.admit("administrative request", Instant::now()));
     if admitted == Some(None) {
         return;
     }
     let n_suppressed = admitted.flatten();
-    let RequestContext { method, route, client, user, user_agent, .. } = context;
+    let RequestContext {
+        method,
+        route,
+        client,
+        user,
+        user_agent,
+        ..
+    } = context;
     // An empty field is not logged.
     let known = |field: &str| (!field.is_empty()).then(|| field.to_owned());
     let client = client.map(|client| client.to_string());

@@ -14,7 +14,8 @@ use crate::response::success;
 schema! {
     /// The result of enabling a rule.
     pub(crate) struct Enabled {
-        /// Whether a query had disabled the rule, or would have in a dry run. The query is forgotten.
+        /// Whether a query had disabled the rule, or would have in a dry run. The query is
+        /// forgotten.
         was_used: bool,
         /// The state in force now: `enforce` or `dry_run`.
         state: String,
@@ -26,9 +27,18 @@ pub(crate) async fn enable(State(app): State<Arc<App>>, form: Form) -> Result {
     super::run(app, move |store| {
         form.check_encoding()?;
         let name = form.first("name");
-        let unknown = || ApiError::new(ErrorKind::NotFound, format!("no relabel rule has the name {name:?}"));
-        let EnabledRule { was_used, state } = store.receiver.enable_rule(name).ok_or_else(unknown)?;
-        Ok(success(&Enabled { was_used, state: state.name().to_owned() }))
+        let unknown = || {
+            ApiError::new(
+                ErrorKind::NotFound,
+                format!("no relabel rule has the name {name:?}"),
+            )
+        };
+        let EnabledRule { was_used, state } =
+            store.receiver.enable_rule(name).ok_or_else(unknown)?;
+        Ok(success(&Enabled {
+            was_used,
+            state: state.name().to_owned(),
+        }))
     })
     .await
 }

@@ -1,5 +1,5 @@
-//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import, confirm retention. Requests that flush wait for WAL
-//! replay.
+//! /api/v1/admin/tsdb: delete, clean, snapshot, compact, import, confirm retention. Requests that
+//! flush wait for WAL replay.
 
 use std::sync::Arc;
 
@@ -43,20 +43,34 @@ pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
         form.check_encoding()?;
         let selectors = form.required_selectors()?;
         let range = form.time_range()?;
-        // As in Prometheus, a selector may match the empty string: `{job=""}` selects the series without a job.
+        // As in Prometheus, a selector may match the empty string: `{job=""}` selects the series
+        // without a job.
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
         let parse = |text: &Verbatim| {
             let matchers = parse_selector(&ctx, text, invalid)?;
             // The file of delete rules holds text.
-            match matchers.iter().all(|matcher| matcher.value().as_bytes() == matcher.value_bytes()) {
+            match matchers
+                .iter()
+                .all(|matcher| matcher.value().as_bytes() == matcher.value_bytes())
+            {
                 true => Ok(matchers),
-                false => Err(invalid(format!("a value in {} is not UTF-8", quotable(text)))),
+                false => Err(invalid(format!(
+                    "a value in {} is not UTF-8",
+                    quotable(text)
+                ))),
             }
         };
         let selectors = selectors.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
         // A selector without matchers selects nothing.
-        for mut matchers in selectors.into_iter().filter(|matchers| !matchers.is_empty()) {
-            matchers.extend(tenant.iter().flat_map(|tenant| tenant.matchers.iter().cloned()));
+        for mut matchers in selectors
+            .into_iter()
+            .filter(|matchers| !matchers.is_empty())
+        {
+            matchers.extend(
+                tenant
+                    .iter()
+                    .flat_map(|tenant| tenant.matchers.iter().cloned()),
+            );
             db.delete(matchers, range).map_err(failed)?;
         }
         no_content()
@@ -125,7 +139,9 @@ pub(crate) async fn compact(State(app): State<Arc<App>>) -> Result {
 pub(crate) async fn import(State(app): State<Arc<App>>) -> Result {
     run(app, |store| {
         let n_blocks = store.db.import().map_err(failed)?;
-        Ok(success(&Imported { blocks: n_blocks as u64 }))
+        Ok(success(&Imported {
+            blocks: n_blocks as u64,
+        }))
     })
     .await
 }

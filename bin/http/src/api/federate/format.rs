@@ -54,41 +54,74 @@ impl<'a> Clause<'a> {
             .filter_map(|part| part.split_once('='))
             .map(|(name, value)| (name.trim(), value.trim().trim_matches('"')))
             .collect();
-        let quality = parameters.iter().find(|(name, _)| *name == "q").and_then(|(_, q)| q.parse().ok()).unwrap_or(1.0);
-        Self { media_type, parameters, quality }
+        let quality = parameters
+            .iter()
+            .find(|(name, _)| *name == "q")
+            .and_then(|(_, q)| q.parse().ok())
+            .unwrap_or(1.0);
+        Self {
+            media_type,
+            parameters,
+            quality,
+        }
     }
 
     fn get(&self, name: &str) -> &'a str {
-        self.parameters.iter().find(|(n, _)| *n == name).map_or("", |(_, value)| value)
+        self.parameters
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map_or("", |(_, value)| value)
     }
 }
 
 impl Format {
-    /// Parses `Accept` as Prometheus does, except that protobuf in text form is not offered. The clause of the highest
-    /// quality with a known format decides. `escaping` is taken from this clause or an earlier one.
+    /// Parses `Accept` as Prometheus does, except that protobuf in text form is not offered. The
+    /// clause of the highest quality with a known format decides. `escaping` is taken from this
+    /// clause or an earlier one.
     pub(super) fn negotiate(headers: &HeaderMap) -> Self {
-        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let accept = headers
+            .get(header::ACCEPT)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
         let mut clauses: Vec<_> = accept.split(',').map(Clause::parse).collect();
         clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
         let mut escaping = Escaping::Underscores;
         for clause in &clauses {
             let wanted = clause.get("escaping");
-            escaping = Escaping::ALL.into_iter().find(|known| known.name() == wanted).unwrap_or(escaping);
-            let is_delimited = clause.get("proto") == MESSAGE && clause.get("encoding") == "delimited";
+            escaping = Escaping::ALL
+                .into_iter()
+                .find(|known| known.name() == wanted)
+                .unwrap_or(escaping);
+            let is_delimited =
+                clause.get("proto") == MESSAGE && clause.get("encoding") == "delimited";
             if clause.media_type == PROTOBUF && is_delimited {
-                return Self { is_protobuf: true, escaping };
+                return Self {
+                    is_protobuf: true,
+                    escaping,
+                };
             }
-            if clause.media_type == "text/plain" && matches!(clause.get("version"), "" | TEXT_VERSION) {
-                return Self { is_protobuf: false, escaping };
+            if clause.media_type == "text/plain"
+                && matches!(clause.get("version"), "" | TEXT_VERSION)
+            {
+                return Self {
+                    is_protobuf: false,
+                    escaping,
+                };
             }
         }
-        Self { is_protobuf: false, escaping }
+        Self {
+            is_protobuf: false,
+            escaping,
+        }
     }
 
     /// Returns the text format with UTF-8 names.
     #[cfg(test)]
     pub(super) fn utf8() -> Self {
-        Self { is_protobuf: false, escaping: Escaping::AllowUtf8 }
+        Self {
+            is_protobuf: false,
+            escaping: Escaping::AllowUtf8,
+        }
     }
 
     pub(super) fn is_protobuf(self) -> bool {
@@ -110,14 +143,20 @@ impl Format {
         if self.escaping == Escaping::AllowUtf8 || is_legacy_metric_name(name) {
             return Cow::Borrowed(name);
         }
-        let mut escaped = if self.escaping == Escaping::Values { "U__".to_owned() } else { String::new() };
+        let mut escaped = if self.escaping == Escaping::Values {
+            "U__".to_owned()
+        } else {
+            String::new()
+        };
         for (at, c) in name.char_indices() {
             match (self.escaping, c) {
                 (Escaping::Dots, '.') => escaped.push_str("_dot_"),
                 (Escaping::Dots | Escaping::Values, '_') => escaped.push_str("__"),
                 _ if is_legacy_char(at, c) => escaped.push(c),
                 (Escaping::Dots, _) => escaped.push_str("__"),
-                (Escaping::Values, _) => write!(escaped, "_{:x}_", u32::from(c)).expect("a String takes everything"),
+                (Escaping::Values, _) => {
+                    write!(escaped, "_{:x}_", u32::from(c)).expect("a String takes everything")
+                }
                 _ => escaped.push('_'),
             }
         }
@@ -142,26 +181,45 @@ mod tests {
     fn check(accept: &str, expect: &str) {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
-        assert_eq!(Format::negotiate(&headers).content_type(), expect, "{accept}");
+        assert_eq!(
+            Format::negotiate(&headers).content_type(),
+            expect,
+            "{accept}"
+        );
     }
 
     #[test]
     fn formats_are_negotiated_as_in_prometheus() {
         let protobuf = "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
-        check("", "text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
-        check("*/*", "text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
+        check(
+            "",
+            "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+        );
+        check(
+            "*/*",
+            "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+        );
         check(
             "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=0.0.4;q=0.4,*/*;q=0.3",
             "text/plain; version=0.0.4; charset=utf-8; escaping=allow-utf-8",
         );
-        check("text/plain;q=0.1;escaping=dots", "text/plain; version=0.0.4; charset=utf-8; escaping=dots");
+        check(
+            "text/plain;q=0.1;escaping=dots",
+            "text/plain; version=0.0.4; charset=utf-8; escaping=dots",
+        );
         let asked = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
-        check(&format!("text/plain;q=0.5,{asked};q=0.6"), &format!("{protobuf}; escaping=underscores"));
+        check(
+            &format!("text/plain;q=0.5,{asked};q=0.6"),
+            &format!("{protobuf}; escaping=underscores"),
+        );
         check(
             &format!("text/plain;q=0.7,{asked};q=0.6"),
             "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
         );
-        check(&format!("{asked};escaping=values"), &format!("{protobuf}; escaping=values"));
+        check(
+            &format!("{asked};escaping=values"),
+            &format!("{protobuf}; escaping=values"),
+        );
     }
 
     #[test]
@@ -174,7 +232,14 @@ mod tests {
             (Escaping::Values, "a_b:c", "a_b:c"),
             (Escaping::Underscores, "1a", "_a"),
         ] {
-            assert_eq!(Format { is_protobuf: false, escaping }.escape(name), expect);
+            assert_eq!(
+                Format {
+                    is_protobuf: false,
+                    escaping
+                }
+                .escape(name),
+                expect
+            );
         }
     }
 }

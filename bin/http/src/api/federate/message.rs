@@ -23,14 +23,24 @@ pub(super) struct Family {
 
 impl Family {
     pub(super) fn new(ctx: &QueryContext) -> Self {
-        Self { metrics: Vec::new(), ctx: ctx.clone(), charge: ctx.charge() }
+        Self {
+            metrics: Vec::new(),
+            ctx: ctx.clone(),
+            charge: ctx.charge(),
+        }
     }
 
     /// Adds a sample.
-    pub(super) fn push(&mut self, latest: &Latest, external: &BTreeMap<String, String>, format: Format) -> Result<()> {
+    pub(super) fn push(
+        &mut self,
+        latest: &Latest,
+        external: &BTreeMap<String, String>,
+        format: Format,
+    ) -> Result<()> {
         let message = MetricMessage::of(latest, external, format);
         // Charged twice: as a sample, and as encoded bytes.
-        self.charge.grow(2 * message.encoded_len() + size_of::<MetricMessage>())?;
+        self.charge
+            .grow(2 * message.encoded_len() + size_of::<MetricMessage>())?;
         self.metrics.push(message);
         Ok(())
     }
@@ -43,8 +53,12 @@ impl Family {
             Kind::GaugeHistogram => 5,
         };
         let metric = std::mem::take(&mut self.metrics);
-        let bytes =
-            FamilyMessage { name: Some(name.to_owned()), kind: Some(kind), metric }.encode_length_delimited_to_vec();
+        let bytes = FamilyMessage {
+            name: Some(name.to_owned()),
+            kind: Some(kind),
+            metric,
+        }
+        .encode_length_delimited_to_vec();
         work.write(&bytes)?;
         self.charge = self.ctx.charge();
         Ok(())
@@ -99,11 +113,16 @@ impl MetricMessage {
             name: Some(format.escape(name).into_owned()),
             value: Some(value.to_owned()),
         };
-        let untyped = latest.histogram.is_none().then_some(UntypedMessage { value: Some(latest.value) });
+        let untyped = latest.histogram.is_none().then_some(UntypedMessage {
+            value: Some(latest.value),
+        });
         Self {
             label: latest.labels(external).map(label).collect(),
             untyped,
-            histogram: latest.histogram.as_ref().map(|histogram| HistogramMessage::of(histogram)),
+            histogram: latest
+                .histogram
+                .as_ref()
+                .map(|histogram| HistogramMessage::of(histogram)),
             timestamp_ms: Some(latest.timestamp_ms),
         }
     }
@@ -124,7 +143,12 @@ impl HistogramMessage {
                 ..Self::default()
             };
         }
-        let Floats { count, zero_count, positive, negative } = Floats::of(histogram);
+        let Floats {
+            count,
+            zero_count,
+            positive,
+            negative,
+        } = Floats::of(histogram);
         Self {
             sample_count_float: Some(count),
             sample_sum: Some(histogram.sum),
@@ -151,7 +175,12 @@ struct Floats {
 impl Floats {
     fn of(histogram: &Histogram) -> Self {
         match &histogram.counts {
-            HistogramCounts::Integer { count, zero_count, positive, negative } => {
+            HistogramCounts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => {
                 let floats = |counts: &[u64]| counts.iter().map(|&count| count as f64).collect();
                 Self {
                     count: *count as f64,
@@ -160,9 +189,17 @@ impl Floats {
                     negative: floats(negative),
                 }
             }
-            HistogramCounts::Float { count, zero_count, positive, negative } => {
-                Self { count: *count, zero_count: *zero_count, positive: positive.clone(), negative: negative.clone() }
-            }
+            HistogramCounts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => Self {
+                count: *count,
+                zero_count: *zero_count,
+                positive: positive.clone(),
+                negative: negative.clone(),
+            },
         }
     }
 }
@@ -192,6 +229,12 @@ pub(super) fn cumulative(histogram: &Histogram) -> Classic {
         sum += by_index.get(&index).unwrap_or(&0.0);
         (*bound, sum)
     };
-    let buckets = (0..).zip(&histogram.custom_bounds).map(&mut bucket).collect();
-    Classic { count: floats.count, buckets }
+    let buckets = (0..)
+        .zip(&histogram.custom_bounds)
+        .map(&mut bucket)
+        .collect();
+    Classic {
+        count: floats.count,
+        buckets,
+    }
 }

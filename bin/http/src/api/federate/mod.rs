@@ -4,9 +4,10 @@
 //! selectors -> union in label order -> by metric name -> families -> text or protobuf, by content negotiation
 //! ```
 //!
-//! Families are sorted by name, as scrapers demand, and written while series are read. Label order differs from that
-//! order only for series with a label whose name sorts before `__name__`, such as `Code`. These series come first. They
-//! are buffered, and charged, until their family is written. Staleness markers and series without a name are skipped.
+//! Families are sorted by name, as scrapers demand, and written while series are read. Label order
+//! differs from that order only for series with a label whose name sorts before `__name__`, such as
+//! `Code`. These series come first. They are buffered, and charged, until their family is written.
+//! Staleness markers and series without a name are skipped.
 
 mod format;
 mod message;
@@ -35,7 +36,8 @@ use crate::serving::run::{RequestClass, Work, run};
 use crate::serving::state::HttpState;
 use format::Format;
 
-/// Written with an empty value for series without this label, so that the scraper does not add its own value.
+/// Written with an empty value for series without this label, so that the scraper does not add its
+/// own value.
 const INSTANCE: &str = "instance";
 
 /// GET /federate.
@@ -45,7 +47,9 @@ pub(crate) async fn federate(
     headers: HeaderMap,
     form: Form,
 ) -> Result {
-    respond(&state, who, &headers, form).await.map_err(ApiError::plain)
+    respond(&state, who, &headers, form)
+        .await
+        .map_err(ApiError::plain)
 }
 
 async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: Form) -> Result {
@@ -53,7 +57,10 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: F
     let format = Format::negotiate(headers);
     let now_ms = SystemClock.now_ms();
     let start_ms = now_ms.saturating_sub(state.app.settings.lookback_delta_ms);
-    let range = TimeRange { start_ms, end_ms: now_ms };
+    let range = TimeRange {
+        start_ms,
+        end_ms: now_ms,
+    };
     let mut external = state.app.config.current().global.external_labels.clone();
     external.entry(INSTANCE.to_owned()).or_default();
     let mut response = run(state, RequestClass::Query, timeout, move |work| {
@@ -62,12 +69,15 @@ async fn respond(state: &HttpState, who: Requester, headers: &HeaderMap, form: F
         write(work, &selectors, range, format, external)
     })
     .await?;
-    let content_type = HeaderValue::from_str(&format.content_type()).expect("names of formats are ASCII");
+    let content_type =
+        HeaderValue::from_str(&format.content_type()).expect("names of formats are ASCII");
     if response.status() == StatusCode::NO_CONTENT {
         // As in Prometheus, an empty body has status 200.
         return Ok(([(header::CONTENT_TYPE, content_type)], "").into_response());
     }
-    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
     Ok(response)
 }
 
@@ -96,17 +106,25 @@ enum Kind {
 }
 
 impl Latest {
-    /// Reads the latest sample of a series. Returns `None` if there is none, or if it is a staleness marker.
+    /// Reads the latest sample of a series. Returns `None` if there is none, or if it is a
+    /// staleness marker.
     fn read(series: &Series, columns: &mut SampleColumns) -> Result<Option<Self>> {
         columns.clear();
         series.read(columns)?;
-        let Some(idx) = columns.len().checked_sub(1) else { return Ok(None) };
+        let Some(idx) = columns.len().checked_sub(1) else {
+            return Ok(None);
+        };
         let value = columns.values[idx];
         if is_stale_nan(value) {
             return Ok(None);
         }
         let histogram = columns.histogram(idx).cloned();
-        Ok(Some(Self { labels: series.labels().clone(), timestamp_ms: columns.timestamps_ms[idx], value, histogram }))
+        Ok(Some(Self {
+            labels: series.labels().clone(),
+            timestamp_ms: columns.timestamps_ms[idx],
+            value,
+            histogram,
+        }))
     }
 
     fn kind(&self) -> Kind {
@@ -117,19 +135,33 @@ impl Latest {
         }
     }
 
-    /// Returns `true` if it is a histogram with exponential buckets, which the text format cannot represent.
+    /// Returns `true` if it is a histogram with exponential buckets, which the text format cannot
+    /// represent.
     fn is_native(&self) -> bool {
-        self.histogram.as_ref().is_some_and(|histogram| histogram.schema != CUSTOM_BUCKETS_SCHEMA)
+        self.histogram
+            .as_ref()
+            .is_some_and(|histogram| histogram.schema != CUSTOM_BUCKETS_SCHEMA)
     }
 
     fn size(&self) -> usize {
-        size_of::<Self>() + self.labels.size() + self.histogram.as_ref().map_or(0, |of| 16 * of.n_buckets() + 256)
+        size_of::<Self>()
+            + self.labels.size()
+            + self
+                .histogram
+                .as_ref()
+                .map_or(0, |of| 16 * of.n_buckets() + 256)
     }
 
-    /// Returns the labels without the name, then the labels of `external` that the series does not have.
-    fn labels<'a>(&'a self, external: &'a BTreeMap<String, String>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    /// Returns the labels without the name, then the labels of `external` that the series does not
+    /// have.
+    fn labels<'a>(
+        &'a self,
+        external: &'a BTreeMap<String, String>,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
         let own = self.labels.iter().filter(|(name, _)| *name != METRIC_NAME);
-        let missing = external.iter().filter(|(name, _)| self.labels.get(name).is_none());
+        let missing = external
+            .iter()
+            .filter(|(name, _)| self.labels.get(name).is_none());
         own.chain(missing.map(|(name, value)| (name.as_str(), value.as_str())))
     }
 }
@@ -144,7 +176,10 @@ struct Buffered {
 impl Buffered {
     fn push(&mut self, latest: Latest) -> Result<()> {
         self.charge.grow(latest.size())?;
-        self.series.entry(latest.labels.metric_name().to_owned()).or_default().push(latest);
+        self.series
+            .entry(latest.labels.metric_name().to_owned())
+            .or_default()
+            .push(latest);
         Ok(())
     }
 
@@ -163,26 +198,45 @@ fn write(
     format: Format,
     external: BTreeMap<String, String>,
 ) -> Result<()> {
-    let mut families = Families { format, external, open: None, message: message::Family::new(&work.ctx) };
-    let mut early = Buffered { series: BTreeMap::new(), charge: work.ctx.charge() };
+    let mut families = Families {
+        format,
+        external,
+        open: None,
+        message: message::Family::new(&work.ctx),
+    };
+    let mut early = Buffered {
+        series: BTreeMap::new(),
+        charge: work.ctx.charge(),
+    };
     let mut columns = SampleColumns::default();
     for series in SelectorUnion::select(&work.store.db, &work.ctx, selectors, range)? {
-        let Some(latest) = Latest::read(&series?, &mut columns)? else { continue };
+        let Some(latest) = Latest::read(&series?, &mut columns)? else {
+            continue;
+        };
         let name = latest.labels.metric_name();
         if name.is_empty() || latest.is_native() && !format.is_protobuf() {
             continue;
         }
-        if latest.labels.iter().next().is_some_and(|(first, _)| first < METRIC_NAME) {
+        if latest
+            .labels
+            .iter()
+            .next()
+            .is_some_and(|(first, _)| first < METRIC_NAME)
+        {
             early.push(latest)?;
             continue;
         }
         while let Some(buffered) = early.pop_up_to(Some(name)) {
-            buffered.iter().try_for_each(|latest| families.write(work, latest))?;
+            buffered
+                .iter()
+                .try_for_each(|latest| families.write(work, latest))?;
         }
         families.write(work, &latest)?;
     }
     while let Some(buffered) = early.pop_up_to(None) {
-        buffered.iter().try_for_each(|latest| families.write(work, latest))?;
+        buffered
+            .iter()
+            .try_for_each(|latest| families.write(work, latest))?;
     }
     families.end(work)
 }
@@ -193,14 +247,19 @@ struct Families {
     external: BTreeMap<String, String>,
     /// The current family.
     open: Option<(String, Kind)>,
-    /// The current family as a message: the protobuf format has the size of a family before its data.
+    /// The current family as a message: the protobuf format has the size of a family before its
+    /// data.
     message: message::Family,
 }
 
 impl Families {
     fn write(&mut self, work: &mut Work, latest: &Latest) -> Result<()> {
         let (name, kind) = (latest.labels.metric_name(), latest.kind());
-        if self.open.as_ref().is_none_or(|(open, of)| open != name || *of != kind) {
+        if self
+            .open
+            .as_ref()
+            .is_none_or(|(open, of)| open != name || *of != kind)
+        {
             self.end(work)?;
             self.open = Some((name.to_owned(), kind));
             if !self.format.is_protobuf() {
@@ -219,7 +278,8 @@ impl Families {
         if let Some((name, kind)) = self.open.take()
             && self.format.is_protobuf()
         {
-            self.message.finish(work, &self.format.escape(&name), kind)?;
+            self.message
+                .finish(work, &self.format.escape(&name), kind)?;
         }
         work.out.step()
     }

@@ -13,25 +13,42 @@ use super::{Kind, Latest};
 pub(super) fn write_head(out: &mut Vec<u8>, name: &str, kind: Kind) {
     out.extend_from_slice(b"# TYPE ");
     write_name(out, name);
-    out.extend_from_slice(if kind == Kind::Untyped { b" untyped\n" } else { b" histogram\n" });
+    out.extend_from_slice(if kind == Kind::Untyped {
+        b" untyped\n"
+    } else {
+        b" histogram\n"
+    });
 }
 
 /// Appends a sample as one line, or as the lines of a classic histogram.
-pub(super) fn write_sample(out: &mut Vec<u8>, latest: &Latest, external: &BTreeMap<String, String>, format: Format) {
+pub(super) fn write_sample(
+    out: &mut Vec<u8>,
+    latest: &Latest,
+    external: &BTreeMap<String, String>,
+    format: Format,
+) {
     let name = format.escape(latest.labels.metric_name());
     let mut line = |suffix: &str, bound: Option<f64>, value: f64| {
-        let labels = latest.labels(external).map(|(name, value)| (format.escape(name), value));
+        let labels = latest
+            .labels(external)
+            .map(|(name, value)| (format.escape(name), value));
         write_series(out, &format!("{name}{suffix}"), labels, bound);
         out.push(b' ');
         write_float(out, value);
         writeln!(out, " {}", latest.timestamp_ms).expect("writing to a Vec cannot fail");
     };
-    let Some(histogram) = &latest.histogram else { return line("", None, latest.value) };
+    let Some(histogram) = &latest.histogram else {
+        return line("", None, latest.value);
+    };
     let classic = cumulative(histogram);
     for &(bound, count) in &classic.buckets {
         line("_bucket", Some(bound), count);
     }
-    if classic.buckets.last().is_none_or(|(bound, _)| *bound != f64::INFINITY) {
+    if classic
+        .buckets
+        .last()
+        .is_none_or(|(bound, _)| *bound != f64::INFINITY)
+    {
         line("_bucket", Some(f64::INFINITY), classic.count);
     }
     line("_sum", None, histogram.sum);
@@ -104,8 +121,15 @@ mod tests {
 
     fn written(pairs: &[(&str, &str)], value: f64, histogram: Option<Histogram>) -> String {
         let labels = Labels::from_pairs(pairs.iter().copied()).unwrap();
-        let latest = Latest { labels, timestamp_ms: 1_700, value, histogram: histogram.map(Arc::new) };
-        let external = [("instance", ""), ("cluster", "c\"1")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
+        let latest = Latest {
+            labels,
+            timestamp_ms: 1_700,
+            value,
+            histogram: histogram.map(Arc::new),
+        };
+        let external = [("instance", ""), ("cluster", "c\"1")]
+            .map(|(n, v)| (n.to_owned(), v.to_owned()))
+            .into();
         let mut out = Vec::new();
         write_sample(&mut out, &latest, &external, Format::utf8());
         String::from_utf8(out).unwrap()
@@ -113,10 +137,20 @@ mod tests {
 
     #[test]
     fn samples_are_written_with_missing_external_labels() {
-        let line = written(&[("__name__", "up"), ("job", "a\\\n"), ("instance", "x")], 1e6, None);
-        assert_eq!(line, "up{instance=\"x\",job=\"a\\\\\\n\",cluster=\"c\\\"1\"} 1e+06 1700\n");
+        let line = written(
+            &[("__name__", "up"), ("job", "a\\\n"), ("instance", "x")],
+            1e6,
+            None,
+        );
+        assert_eq!(
+            line,
+            "up{instance=\"x\",job=\"a\\\\\\n\",cluster=\"c\\\"1\"} 1e+06 1700\n"
+        );
         let line = written(&[("__name__", "with.dots"), ("a b", "1")], -0.0, None);
-        assert_eq!(line, "{\"with.dots\",\"a b\"=\"1\",cluster=\"c\\\"1\",instance=\"\"} 0 1700\n");
+        assert_eq!(
+            line,
+            "{\"with.dots\",\"a b\"=\"1\",cluster=\"c\\\"1\",instance=\"\"} 0 1700\n"
+        );
     }
 
     #[test]
@@ -124,8 +158,22 @@ mod tests {
         let histogram = Histogram {
             schema: CUSTOM_BUCKETS_SCHEMA,
             sum: 2.5,
-            counts: HistogramCounts::Integer { count: 6, zero_count: 0, positive: vec![1, 3, 2], negative: vec![] },
-            positive_spans: vec![BucketSpan { offset: 0, length: 1 }, BucketSpan { offset: 1, length: 2 }],
+            counts: HistogramCounts::Integer {
+                count: 6,
+                zero_count: 0,
+                positive: vec![1, 3, 2],
+                negative: vec![],
+            },
+            positive_spans: vec![
+                BucketSpan {
+                    offset: 0,
+                    length: 1,
+                },
+                BucketSpan {
+                    offset: 1,
+                    length: 2,
+                },
+            ],
             custom_bounds: vec![0.5, 1.0, 2.0],
             ..Histogram::default()
         };
@@ -135,6 +183,9 @@ mod tests {
         for (le, count) in [("0.5", 1), ("1", 1), ("2", 4), ("+Inf", 6)] {
             expect += &format!("h_bucket{{{labels},le=\"{le}\"}} {count} 1700\n");
         }
-        assert_eq!(lines, expect + &format!("h_sum{{{labels}}} 2.5 1700\nh_count{{{labels}}} 6 1700\n"));
+        assert_eq!(
+            lines,
+            expect + &format!("h_sum{{{labels}}} 2.5 1700\nh_count{{{labels}}} 6 1700\n")
+        );
     }
 }

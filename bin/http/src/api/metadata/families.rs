@@ -13,7 +13,13 @@ use crate::serving::state::HttpState;
 /// GET /api/v1/metadata.
 pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Result {
     let request = Request::read(&form)?;
-    run(&state, RequestClass::Metadata, form.timeout()?, move |work| request.respond(work)).await
+    run(
+        &state,
+        RequestClass::Metadata,
+        form.timeout()?,
+        move |work| request.respond(work),
+    )
+    .await
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -29,7 +35,10 @@ impl Request {
         let limit = number(form, "limit")?;
         // Varve has one entry per family, so no limit per family has an effect.
         let _no_effect = number(form, "limit_per_metric")?;
-        Ok(Self { metric: form.first("metric").to_owned(), limit: usize::try_from(limit).unwrap_or(usize::MAX) })
+        Ok(Self {
+            metric: form.first("metric").to_owned(),
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+        })
     }
 
     fn respond(&self, work: &mut Work) -> Result<()> {
@@ -37,7 +46,9 @@ impl Request {
         let visible = visible_names(work)?;
         let wanted = families.iter().filter(|(family, _)| {
             (self.metric.is_empty() || ***family == *self.metric)
-                && visible.as_ref().is_none_or(|names| is_visible(family, names))
+                && visible
+                    .as_ref()
+                    .is_none_or(|names| is_visible(family, names))
         });
         work.respond(|work| {
             work.out.buffer().push(b'{');
@@ -57,13 +68,20 @@ fn visible_names(work: &Work) -> Result<Option<StringSet>> {
     if work.ctx.restriction().is_empty() {
         return Ok(None);
     }
-    Ok(Some(work.store.db.label_values(&work.ctx, METRIC_NAME, &[], TimeRange::ALL)?))
+    Ok(Some(work.store.db.label_values(
+        &work.ctx,
+        METRIC_NAME,
+        &[],
+        TimeRange::ALL,
+    )?))
 }
 
 /// Returns `true` if a family has a metric with one of these names.
 fn is_visible(family: &str, names: &StringSet) -> bool {
     const SUFFIXES: [&str; 6] = ["", "_total", "_bucket", "_sum", "_count", "_info"];
-    SUFFIXES.iter().any(|suffix| names.contains(&format!("{family}{suffix}")))
+    SUFFIXES
+        .iter()
+        .any(|suffix| names.contains(&format!("{family}{suffix}")))
 }
 
 /// Reads a number. A missing number is -1. As in Prometheus, negative numbers mean no limit.
@@ -92,7 +110,9 @@ mod tests {
     fn check(encoded: &str, expect: Result<usize, &str>) {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        let limit = Request::read(&form).map(|request| request.limit).map_err(|error| error.message);
+        let limit = Request::read(&form)
+            .map(|request| request.limit)
+            .map_err(|error| error.message);
         assert_eq!(limit, expect.map_err(str::to_owned), "{encoded}");
     }
 
@@ -102,14 +122,24 @@ mod tests {
         check("limit=-1", Ok(usize::MAX));
         check("limit=0&limit_per_metric=1", Ok(0));
         check("limit=x", Err("limit must be a number"));
-        check("limit_per_metric=x", Err("limit_per_metric must be a number"));
+        check(
+            "limit_per_metric=x",
+            Err("limit_per_metric must be a number"),
+        );
     }
 
     #[test]
     fn a_family_is_written_as_prometheus_writes_it() {
-        let metadata = Metadata { kind: "counter".into(), help: "a <b>".into(), unit: String::new() };
+        let metadata = Metadata {
+            kind: "counter".into(),
+            help: "a <b>".into(),
+            unit: String::new(),
+        };
         let mut out = Vec::new();
         write_family(&mut out, "up", &metadata);
-        assert_eq!(String::from_utf8(out).unwrap(), r#""up":[{"type":"counter","unit":"","help":"a \u003cb\u003e"}]"#);
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            r#""up":[{"type":"counter","unit":"","help":"a \u003cb\u003e"}]"#
+        );
     }
 }

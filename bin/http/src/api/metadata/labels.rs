@@ -22,9 +22,16 @@ use crate::serving::state::HttpState;
 const SMALL_COST_MAX: u64 = 1000;
 
 /// GET and POST /api/v1/labels.
-pub(crate) async fn names(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
+pub(crate) async fn names(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result {
     // The request uses the names of labels, not their values.
-    let used = Used { who, labels: LabelSet::none() };
+    let used = Used {
+        who,
+        labels: LabelSet::none(),
+    };
     respond(&state, &form, used, None).await
 }
 
@@ -37,19 +44,30 @@ pub(crate) async fn values(
     form: Form,
 ) -> Result {
     let Ok(Path(name)) = name else {
-        return Err(ApiError::bad_data(format!("invalid label name: {}", quote(uri.path()))));
+        return Err(ApiError::bad_data(format!(
+            "invalid label name: {}",
+            quote(uri.path())
+        )));
     };
     let name = unescape_label_name(&name);
     if name.is_empty() {
         return Err(ApiError::bad_data("invalid label name: \"\""));
     }
-    let used = Used { who, labels: LabelSet::Only([name.clone()].into()) };
+    let used = Used {
+        who,
+        labels: LabelSet::Only([name.clone()].into()),
+    };
     respond(&state, &form, used, Some(name)).await
 }
 
-/// Returns the path element of the label name in quotes, with the escapes that Go uses for invalid UTF-8.
+/// Returns the path element of the label name in quotes, with the escapes that Go uses for invalid
+/// UTF-8.
 fn quote(path: &str) -> String {
-    let element = path.trim_end_matches("/values").rsplit('/').next().unwrap_or_default();
+    let element = path
+        .trim_end_matches("/values")
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
     format!("\"{}\"", element.replace('%', "\\x").to_ascii_lowercase())
 }
 
@@ -57,7 +75,18 @@ fn quote(path: &str) -> String {
 async fn respond(state: &HttpState, form: &Form, used: Used, name: Option<String>) -> Result {
     let request = Request::read(form, form.selectors())?;
     let (timeout, parameters) = (form.timeout()?, format!("{used:?} {request:?}"));
-    run_job(state, RequestClass::Metadata, timeout, parameters, Listing { request, used, name }).await
+    run_job(
+        state,
+        RequestClass::Metadata,
+        timeout,
+        parameters,
+        Listing {
+            request,
+            used,
+            name,
+        },
+    )
+    .await
 }
 
 /// The requester, and the labels that it uses.
@@ -83,14 +112,18 @@ impl Listing {
         }
     }
 
-    /// Returns an upper bound for the strings and series to visit. Returns `None` if the listing reads a block, has to
-    /// wait, or has selectors that are long, many or invalid.
+    /// Returns an upper bound for the strings and series to visit. Returns `None` if the listing
+    /// reads a block, has to wait, or has selectors that are long, many or invalid.
     fn cost(&self, ctx: &QueryContext, db: &Db) -> Option<u64> {
-        let Request { selectors, range, .. } = &self.request;
+        let Request {
+            selectors, range, ..
+        } = &self.request;
         let matchers = match &selectors[..] {
             [] => Vec::new(),
             // An error is reported when the request runs.
-            [selector] if Engine::is_small_text(selector) => parse_selector(ctx, selector, ApiError::bad_data).ok()?,
+            [selector] if Engine::is_small_text(selector) => {
+                parse_selector(ctx, selector, ApiError::bad_data).ok()?
+            }
             _ => return None,
         };
         db.label_strings_in_heads_max(ctx, self.name.as_deref(), &matchers, *range)
@@ -99,21 +132,27 @@ impl Listing {
 
 impl Job for Listing {
     fn is_small(&mut self, ctx: &QueryContext, store: &Store) -> bool {
-        self.cost(ctx, &store.db).is_some_and(|cost| cost <= SMALL_COST_MAX)
+        self.cost(ctx, &store.db)
+            .is_some_and(|cost| cost <= SMALL_COST_MAX)
     }
 
     /// Responds with the union of the results for all selectors.
     fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
-        let Request { selectors, limit, .. } = &self.request;
+        let Request {
+            selectors, limit, ..
+        } = &self.request;
         let selectors = parse_selectors(&work.ctx, selectors, ApiError::bad_data)?;
-        work.store.note_metadata(&work.ctx, &self.used.who, &selectors, &self.used.labels);
+        work.store
+            .note_metadata(&work.ctx, &self.used.who, &selectors, &self.used.labels);
         let mut selectors = selectors.into_iter();
         let mut texts = self.find(work, &selectors.next().unwrap_or_default())?;
         for matchers in selectors {
             texts.extend(&self.find(work, &matchers)?)?;
         }
         work.open();
-        work.array(texts.iter().take(*limit), |out, text| json::write_html_string(out, text.as_bytes()))?;
+        work.array(texts.iter().take(*limit), |out, text| {
+            json::write_html_string(out, text.as_bytes())
+        })?;
         let warning = (texts.len() > *limit).then(|| TRUNCATED.to_owned());
         work.close(&Vec::from_iter(warning), &[])
     }

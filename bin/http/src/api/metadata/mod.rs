@@ -20,6 +20,10 @@ struct Request {
 impl Request {
     fn read(form: &Form, selectors: Vec<Verbatim>) -> Result<Self> {
         let limit = form.limit()?.unwrap_or(usize::MAX);
-        Ok(Self { selectors, range: form.time_range()?, limit })
+        Ok(Self {
+            selectors,
+            range: form.time_range()?,
+            limit,
+        })
     }
 }

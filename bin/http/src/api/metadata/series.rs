@@ -14,10 +14,21 @@ use crate::serving::run::{RequestClass, TRUNCATED, Work, run_shared};
 use crate::serving::state::HttpState;
 
 /// GET and POST /api/v1/series.
-pub(crate) async fn series(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
+pub(crate) async fn series(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result {
     let request = read(&form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{who:?} {request:?}"));
-    run_shared(&state, RequestClass::Metadata, timeout, parameters, move |work| request.respond(work, &who)).await
+    run_shared(
+        &state,
+        RequestClass::Metadata,
+        timeout,
+        parameters,
+        move |work| request.respond(work, &who),
+    )
+    .await
 }
 
 fn read(form: &Form) -> Result<Request> {
@@ -29,7 +40,8 @@ impl Request {
     fn respond(&self, work: &mut Work, who: &Requester) -> Result<()> {
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
         let selectors = parse_selectors(&work.ctx, &self.selectors, invalid)?;
-        work.store.note_metadata(&work.ctx, who, &selectors, &LabelSet::all());
+        work.store
+            .note_metadata(&work.ctx, who, &selectors, &LabelSet::all());
         work.open();
         work.out.buffer().push(b'[');
         let is_truncated = self.write_series(work, &selectors)?;
@@ -40,12 +52,16 @@ impl Request {
 
     /// Writes the union of the selections. Returns `true` if the limit truncated it.
     ///
-    /// A series that an earlier selector matches was written already. Testing the earlier selectors, instead of
-    /// remembering the written series, takes no memory.
+    /// A series that an earlier selector matches was written already. Testing the earlier
+    /// selectors, instead of remembering the written series, takes no memory.
     fn write_series(&self, work: &mut Work, selectors: &[Vec<Matcher>]) -> Result<bool> {
         let mut n_written = 0;
         for (i, matchers) in selectors.iter().enumerate() {
-            for series in work.store.db.select_labels(&work.ctx, matchers, self.range)? {
+            for series in work
+                .store
+                .db
+                .select_labels(&work.ctx, matchers, self.range)?
+            {
                 let series = series?;
                 if is_selected(&work.ctx, &selectors[..i], series.labels())? {
                     continue;
@@ -88,8 +104,14 @@ mod tests {
     #[test]
     fn requests_are_rejected_in_the_words_of_prometheus() {
         check("", "no match[] parameter provided");
-        check("match[]=%zz", "error parsing form values: invalid URL escape \"%zz\"");
-        check("match[]=up&limit=-1", "invalid parameter \"limit\": limit must be non-negative");
+        check(
+            "match[]=%zz",
+            "error parsing form values: invalid URL escape \"%zz\"",
+        );
+        check(
+            "match[]=up&limit=-1",
+            "invalid parameter \"limit\": limit must be non-negative",
+        );
         check(
             "match[]=up&end=x",
             "invalid parameter \"end\": invalid time value for 'end': cannot parse \"x\" to a valid timestamp",
@@ -100,9 +122,15 @@ mod tests {
     fn an_absent_label_is_empty() {
         let labels = Labels::from_pairs([("__name__", "up")]).unwrap();
         let check = |matchers: Vec<Matcher>, expect| {
-            assert_eq!(is_selected(&QueryContext::unbounded(), &[matchers], &labels), Ok(expect));
+            assert_eq!(
+                is_selected(&QueryContext::unbounded(), &[matchers], &labels),
+                Ok(expect)
+            );
         };
-        check(vec![Matcher::equal("__name__", "up"), Matcher::equal("job", "")], true);
+        check(
+            vec![Matcher::equal("__name__", "up"), Matcher::equal("job", "")],
+            true,
+        );
         check(vec![Matcher::equal("job", "x")], false);
     }
 }

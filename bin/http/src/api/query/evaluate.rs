@@ -51,27 +51,46 @@ pub(crate) async fn range(
     evaluate(&state, who, Options::read(&form, &headers, limit)?, times).await
 }
 
-/// GET and POST /api/v1/query_explain: evaluates a query, instant or with `start`, `end` and `step` over a range, and
-/// responds with statistics of each operator of its plan.
+/// GET and POST /api/v1/query_explain: evaluates a query, instant or with `start`, `end` and `step`
+/// over a range, and responds with statistics of each operator of its plan.
 pub(crate) async fn explain(
     State(state): State<HttpState>,
     RequestedBy(who): RequestedBy,
     headers: HeaderMap,
     form: Form,
 ) -> Result {
-    let is_instant = ["start", "end", "step"].iter().all(|name| form.first(name).is_empty());
-    let times = if is_instant { instant_of(&form)? } else { form.steps(state.app.settings.args.query_max_points)? };
-    let options = Options { stats: StatsLevel::Plan, use_cache: false, ..Options::read(&form, &headers, None)? };
+    let is_instant = ["start", "end", "step"]
+        .iter()
+        .all(|name| form.first(name).is_empty());
+    let times = if is_instant {
+        instant_of(&form)?
+    } else {
+        form.steps(state.app.settings.args.query_max_points)?
+    };
+    let options = Options {
+        stats: StatsLevel::Plan,
+        use_cache: false,
+        ..Options::read(&form, &headers, None)?
+    };
     let context = RequestContext::current();
     note_times(&context, times);
     run(&state, RequestClass::Query, options.timeout, move |work| {
         let (result, infos) = options.evaluate(work, &who, None, times, options.stats.asked())?;
-        result.stats.iter().for_each(|stats| context.note_stats(stats));
+        result
+            .stats
+            .iter()
+            .for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
         work.open();
         if let Some(stats) = &result.stats {
             let memory_peak = work.ctx.memory().peak();
-            query_stats::write(work.out.buffer(), stats, work.queued, memory_peak, options.stats);
+            query_stats::write(
+                work.out.buffer(),
+                stats,
+                work.queued,
+                memory_peak,
+                options.stats,
+            );
         }
         let warnings: Vec<String> = result.annotations.warnings().collect();
         work.close(&warnings, &infos)
@@ -80,7 +99,10 @@ pub(crate) async fn explain(
 }
 
 fn instant_of(form: &Form) -> Result<Times> {
-    Ok(Times::Instant(form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms())))
+    Ok(Times::Instant(
+        form.optional_time_ms("time")?
+            .unwrap_or_else(|| SystemClock.now_ms()),
+    ))
 }
 
 async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Times) -> Result {
@@ -89,7 +111,14 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
     let is_logged = state.app.query_log.is_enabled();
     let parameters = format!("{who:?} {options:?} {times:?}");
     let timeout = options.timeout;
-    let evaluation = Evaluation { options, who, times, is_logged, context, parsed: None };
+    let evaluation = Evaluation {
+        options,
+        who,
+        times,
+        is_logged,
+        context,
+        parsed: None,
+    };
     run_job(state, RequestClass::Query, timeout, parameters, evaluation).await
 }
 
@@ -110,24 +139,44 @@ impl Job for Evaluation {
         if self.is_logged || !Engine::is_small_text(&self.options.query) {
             return false;
         }
-        // An error is reported when the query runs. A query that is not small is parsed again there, so that its
-        // statistics do not include the time until a thread was free.
+        // An error is reported when the query runs. A query that is not small is parsed again
+        // there, so that its statistics do not include the time until a thread was free.
         let parsed = store.engine.parse(ctx, &self.options.query).ok();
         let request = self.options.request(self.times, StatsMode::Off);
-        self.parsed = parsed.filter(|parsed| store.engine.is_small(&store.db, ctx, parsed, &request));
+        self.parsed =
+            parsed.filter(|parsed| store.engine.is_small(&store.db, ctx, parsed, &request));
         self.parsed.is_some()
     }
 
     fn run(self: Box<Self>, work: &mut Work) -> Result<()> {
-        let Self { options, who, times, is_logged, context, parsed } = *self;
+        let Self {
+            options,
+            who,
+            times,
+            is_logged,
+            context,
+            parsed,
+        } = *self;
         // The query log has statistics even where the response has none.
-        let asked = if is_logged { options.stats.asked_for_log() } else { options.stats.asked() };
+        let asked = if is_logged {
+            options.stats.asked_for_log()
+        } else {
+            options.stats.asked()
+        };
         let (result, infos) = options.evaluate(work, &who, parsed, times, asked)?;
-        let QueryResult { value, annotations, stats, charge: _value_charge } = result;
+        let QueryResult {
+            value,
+            annotations,
+            stats,
+            charge: _value_charge,
+        } = result;
         stats.iter().for_each(|stats| context.note_stats(stats));
         work.out.drop_permit();
         let _part = context.part("encode");
-        let shown = stats.as_deref().filter(|_| options.stats != StatsLevel::None).map(|stats| (stats, options.stats));
+        let shown = stats
+            .as_deref()
+            .filter(|_| options.stats != StatsLevel::None)
+            .map(|stats| (stats, options.stats));
         let is_truncated = write_result(work, value, shown, options.limit.unwrap_or(usize::MAX))?;
         let mut warnings: Vec<String> = annotations.warnings().collect();
         warnings.extend(is_truncated.then(|| TRUNCATED.to_owned()));
@@ -140,9 +189,17 @@ impl Job for Evaluation {
 pub(crate) fn note_times(context: &RequestContext, times: Times) {
     let (start_ms, end_ms, step_ms) = match times {
         Times::Instant(time_ms) => (time_ms, time_ms, 0),
-        Times::Range { start_ms, end_ms, step_ms } => (start_ms, end_ms, step_ms),
+        Times::Range {
+            start_ms,
+            end_ms,
+            step_ms,
+        } => (start_ms, end_ms, step_ms),
     };
-    context.note_times(request_context::Times { start_ms, end_ms, step_ms });
+    context.note_times(request_context::Times {
+        start_ms,
+        end_ms,
+        step_ms,
+    });
 }
 
 /// The parameters that instant and range queries share.
@@ -171,13 +228,33 @@ impl Options {
         let (stats, stats_warning) = (StatsLevel::read(stats), StatsLevel::warning(stats));
         let query = form.first("query").into();
         let use_cache = !is_no_cache(form.first("nocache"), headers);
-        Ok(Self { query, timeout, lookback_delta_ms, limit, stats, stats_warning, use_start_timestamps, use_cache })
+        Ok(Self {
+            query,
+            timeout,
+            lookback_delta_ms,
+            limit,
+            stats,
+            stats_warning,
+            use_start_timestamps,
+            use_cache,
+        })
     }
 
     fn request(&self, times: Times, stats: StatsMode) -> Request<'_> {
-        let &Self { lookback_delta_ms, use_start_timestamps, use_cache, .. } = self;
+        let &Self {
+            lookback_delta_ms,
+            use_start_timestamps,
+            use_cache,
+            ..
+        } = self;
         let request = Request::new(&self.query, times);
-        Request { lookback_delta_ms, stats, use_start_timestamps, use_cache, ..request }
+        Request {
+            lookback_delta_ms,
+            stats,
+            use_start_timestamps,
+            use_cache,
+            ..request
+        }
     }
 
     /// Returns the result and its infos.
@@ -189,7 +266,11 @@ impl Options {
         times: Times,
         stats: StatsMode,
     ) -> Result<(QueryResult, Vec<String>)> {
-        let note = if self.stats == StatsLevel::Plan { Store::note_without_samples } else { Store::note_query };
+        let note = if self.stats == StatsLevel::Plan {
+            Store::note_without_samples
+        } else {
+            Store::note_query
+        };
         evaluate_in(work, who, parsed, &self.request(times, stats), note)
     }
 }
@@ -197,7 +278,8 @@ impl Options {
 /// Records the uses of a query.
 type Note = fn(&Store, &QueryContext, &Requester, &[SelectorUse]);
 
-/// Evaluates a query, which may be parsed already, and records its uses with `note`. Returns the result and its infos.
+/// Evaluates a query, which may be parsed already, and records its uses with `note`. Returns the
+/// result and its infos.
 pub(crate) fn evaluate_in(
     work: &Work,
     who: &Requester,
@@ -205,7 +287,12 @@ pub(crate) fn evaluate_in(
     request: &Request<'_>,
     note: Note,
 ) -> Result<(QueryResult, Vec<String>)> {
-    let Work { store, ctx, context, .. } = work;
+    let Work {
+        store,
+        ctx,
+        context,
+        ..
+    } = work;
     let (Times::Instant(end_ms) | Times::Range { end_ms, .. }) = request.times;
     let part = context.part("parse");
     let parsed = parsed.map_or_else(|| store.engine.parse(ctx, request.query), Ok)?;
@@ -228,19 +315,38 @@ pub(crate) fn evaluate_in(
     Ok((result, infos))
 }
 
-/// Returns `true` if a request skips the result cache, with the parameter `nocache` or with `Cache-Control: no-cache`.
+/// Returns `true` if a request skips the result cache, with the parameter `nocache` or with
+/// `Cache-Control: no-cache`.
 fn is_no_cache(nocache: &str, headers: &HeaderMap) -> bool {
-    let directives = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    let directives = headers
+        .get_all(CACHE_CONTROL)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
     let mut directives = directives.flat_map(|value| value.split(','));
-    let is_no = |directive: &str| ["no-cache", "no-store"].iter().any(|no| directive.trim().eq_ignore_ascii_case(no));
+    let is_no = |directive: &str| {
+        ["no-cache", "no-store"]
+            .iter()
+            .any(|no| directive.trim().eq_ignore_ascii_case(no))
+    };
     !matches!(nocache, "" | "0" | "false") || directives.any(is_no)
 }
 
 /// Returns the value of the header, or `None` without it.
 fn use_start_timestamps(headers: &HeaderMap) -> Result<Option<bool>> {
-    let Some(value) = headers.get(USE_START_TIMESTAMPS).filter(|value| !value.is_empty()) else { return Ok(None) };
-    let invalid = |reason| ApiError::bad_data(format!("error parsing {USE_START_TIMESTAMPS} header: {reason}"));
-    parse_bool(&String::from_utf8_lossy(value.as_bytes())).map(Some).map_err(invalid)
+    let Some(value) = headers
+        .get(USE_START_TIMESTAMPS)
+        .filter(|value| !value.is_empty())
+    else {
+        return Ok(None);
+    };
+    let invalid = |reason| {
+        ApiError::bad_data(format!(
+            "error parsing {USE_START_TIMESTAMPS} header: {reason}"
+        ))
+    };
+    parse_bool(&String::from_utf8_lossy(value.as_bytes()))
+        .map(Some)
+        .map_err(invalid)
 }
 
 #[cfg(test)]

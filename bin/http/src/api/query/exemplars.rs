@@ -22,31 +22,46 @@ pub(crate) async fn query_exemplars(
 ) -> Result {
     let features = state.app.settings.features;
     let (range, timeout) = (read_range(&form)?, form.timeout()?);
-    run(&state, RequestClass::Query, timeout, move |work| respond(work, &who, form.first("query"), &features, range))
-        .await
+    run(&state, RequestClass::Query, timeout, move |work| {
+        respond(work, &who, form.first("query"), &features, range)
+    })
+    .await
 }
 
 fn read_range(form: &Form) -> Result<TimeRange> {
     let range = form.time_range()?;
     if range.end_ms < range.start_ms {
-        return Err(ApiError::bad_data("end timestamp must not be before start timestamp"));
+        return Err(ApiError::bad_data(
+            "end timestamp must not be before start timestamp",
+        ));
     }
     Ok(range)
 }
 
-fn respond(work: &mut Work, who: &Requester, query: &str, features: &Features, range: TimeRange) -> Result<()> {
-    let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, query, features).map_err(|error| match error {
-        // Prometheus does not name the parameter here.
-        varve_promql::Error::Parse(error) => ApiError { limit: error.limit(), ..ApiError::bad_data(error.to_string()) },
-        other => other.into(),
-    })?;
+fn respond(
+    work: &mut Work,
+    who: &Requester,
+    query: &str,
+    features: &Features,
+    range: TimeRange,
+) -> Result<()> {
+    let (expr, _expr_charge) =
+        varve_promql::parse_within(&work.ctx, query, features).map_err(|error| match error {
+            // Prometheus does not name the parameter here.
+            varve_promql::Error::Parse(error) => ApiError {
+                limit: error.limit(),
+                ..ApiError::bad_data(error.to_string())
+            },
+            other => other.into(),
+        })?;
     let selectors = varve_promql::selectors(&expr);
     if selectors.is_empty() {
         // An empty response is a 204, as in Prometheus.
         return Ok(());
     }
     // The response has the whole label set of each selected series.
-    work.store.note_metadata(&work.ctx, who, &selectors, &LabelSet::all());
+    work.store
+        .note_metadata(&work.ctx, who, &selectors, &LabelSet::all());
     let found = work.store.db.exemplars(&work.ctx, &selectors, range)?;
     work.out.drop_permit();
     work.respond(|work| {
@@ -89,7 +104,14 @@ mod tests {
     fn an_exemplar_is_written_as_prometheus_writes_it() {
         let labels = Labels::from_pairs([("trace_id", "a\"b")]).unwrap();
         let mut out = Vec::new();
-        write_exemplar(&mut out, &Exemplar { labels, value: 6.0, timestamp_ms: 1_600_096_945_479 });
+        write_exemplar(
+            &mut out,
+            &Exemplar {
+                labels,
+                value: 6.0,
+                timestamp_ms: 1_600_096_945_479,
+            },
+        );
         let expect = r#"{"labels":{"trace_id":"a\"b"},"value":"6","timestamp":1600096945.479}"#;
         assert_eq!(String::from_utf8(out).unwrap(), expect);
     }

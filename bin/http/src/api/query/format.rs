@@ -12,7 +12,8 @@ use crate::serving::state::HttpState;
 pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result {
     let features = state.app.settings.features;
     run(&state, RequestClass::Query, None, move |work| {
-        let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
+        let (expr, _expr_charge) =
+            varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
         let (text, _text_charge) = varve_promql::prettify_within(&work.ctx, &expr)?;
         work.respond(|work| {
             json::write_html_string(work.out.buffer(), text.as_bytes());
@@ -26,7 +27,8 @@ pub(crate) async fn format(State(state): State<HttpState>, form: Form) -> Result
 pub(crate) async fn parse(State(state): State<HttpState>, form: Form) -> Result {
     let features = state.app.settings.features;
     run(&state, RequestClass::Query, None, move |work| {
-        let (expr, _expr_charge) = varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
+        let (expr, _expr_charge) =
+            varve_promql::parse_within(&work.ctx, form.first("query"), &features)?;
         let (tree, _tree_charge) = varve_promql::json::to_json_within(&work.ctx, &expr)?;
         work.respond_encoded(&tree)
     })

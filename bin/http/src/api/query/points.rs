@@ -1,7 +1,7 @@
 //! Writes the points of a matrix.
 //!
-//! The series of a range query have the same times, and a value often equals the one before it. So the text of each
-//! time is formatted once per result, and the text of a repeated value is copied.
+//! The series of a range query have the same times, and a value often equals the one before it. So
+//! the text of each time is formatted once per result, and the text of a repeated value is copied.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use varve_query::Point;
 
 use crate::json;
 
-/// Maximum number of times whose texts are stored. Other times, and times before the newest stored one, are formatted
-/// for each point.
+/// Maximum number of times whose texts are stored. Other times, and times before the newest stored
+/// one, are formatted for each point.
 const TIMES_MAX: usize = 1024;
 
 /// Size of the longest prefix of a point: `[-9223372036854775.808,"`.
@@ -48,7 +48,9 @@ impl PointWriter {
             self.write_prefix(out, point.timestamp_ms);
             let bits = point.value.to_bits();
             match &last {
-                Some((last_bits, text)) if *last_bits == bits => out.extend_from_within(text.clone()),
+                Some((last_bits, text)) if *last_bits == bits => {
+                    out.extend_from_within(text.clone())
+                }
                 _ => {
                     let at = out.len();
                     decimal::write_json(out, point.value);
@@ -61,9 +63,15 @@ impl PointWriter {
 
     fn write_prefix(&mut self, out: &mut Vec<u8>, timestamp_ms: i64) {
         // Fast path: the series has the same times as the one before.
-        let is_next = self.times.get(self.next_idx).is_some_and(|time| time.timestamp_ms == timestamp_ms);
+        let is_next = self
+            .times
+            .get(self.next_idx)
+            .is_some_and(|time| time.timestamp_ms == timestamp_ms);
         if !is_next {
-            match self.times.binary_search_by_key(&timestamp_ms, |time| time.timestamp_ms) {
+            match self
+                .times
+                .binary_search_by_key(&timestamp_ms, |time| time.timestamp_ms)
+            {
                 Ok(idx) => self.next_idx = idx,
                 Err(idx) => return self.format_prefix(out, timestamp_ms, idx),
             }
@@ -76,8 +84,9 @@ impl PointWriter {
         out.truncate(end);
     }
 
-    /// Appends the prefix of a time that belongs at `idx` of `times`. Stores it if it is the newest one: inserting the
-    /// times of an instant range selector, which differ between series, would move the others each time.
+    /// Appends the prefix of a time that belongs at `idx` of `times`. Stores it if it is the newest
+    /// one: inserting the times of an instant range selector, which differ between series, would
+    /// move the others each time.
     fn format_prefix(&mut self, out: &mut Vec<u8>, timestamp_ms: i64, idx: usize) {
         let start = out.len();
         out.push(b'[');
@@ -86,7 +95,11 @@ impl PointWriter {
         if idx == self.times.len() && idx < TIMES_MAX {
             let (mut prefix, len) = ([0; PREFIX_SIZE], out.len() - start);
             prefix[..len].copy_from_slice(&out[start..]);
-            self.times.push(TimeText { timestamp_ms, prefix, len });
+            self.times.push(TimeText {
+                timestamp_ms,
+                prefix,
+                len,
+            });
             self.next_idx = idx + 1;
         }
     }
@@ -112,19 +125,28 @@ mod tests {
     fn check(writer: &mut PointWriter, points: &[Point]) {
         let mut out = b"before".to_vec();
         writer.write(&mut out, points);
-        assert_eq!(String::from_utf8(out[6..].to_vec()), String::from_utf8(expected(points)));
+        assert_eq!(
+            String::from_utf8(out[6..].to_vec()),
+            String::from_utf8(expected(points))
+        );
     }
 
     #[test]
     fn the_longest_time_fits() {
-        let points = [i64::MIN, -1, 0, i64::MAX].map(|timestamp_ms| Point { timestamp_ms, value: f64::NAN });
+        let points = [i64::MIN, -1, 0, i64::MAX].map(|timestamp_ms| Point {
+            timestamp_ms,
+            value: f64::NAN,
+        });
         check(&mut PointWriter::default(), &points);
     }
 
     #[test]
     fn more_times_than_are_stored_are_written() {
         let mut writer = PointWriter::default();
-        let point = |i: usize| Point { timestamp_ms: i as i64 * 30_000, value: (i / 3) as f64 };
+        let point = |i: usize| Point {
+            timestamp_ms: i as i64 * 30_000,
+            value: (i / 3) as f64,
+        };
         let points: Vec<_> = (0..2 * TIMES_MAX).map(point).collect();
         check(&mut writer, &points);
         assert_eq!(writer.times.len(), TIMES_MAX);

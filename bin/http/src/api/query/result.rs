@@ -14,7 +14,8 @@ use crate::serving::run::Work;
 /// Points written between two steps of the response writer.
 const POINTS_PER_STEP: usize = 64;
 
-/// Writes the data of a response: a value and its statistics. Returns `true` if `limit` truncated the value.
+/// Writes the data of a response: a value and its statistics. Returns `true` if `limit` truncated
+/// the value.
 pub(crate) fn write_result(
     work: &mut Work,
     mut value: Value,
@@ -22,7 +23,11 @@ pub(crate) fn write_result(
     limit: usize,
 ) -> Result<bool> {
     let is_truncated = truncate(&mut value, limit);
-    let size_of_texts = if matches!(value, Value::Matrix(_)) { PointWriter::SIZE_MAX } else { 0 };
+    let size_of_texts = if matches!(value, Value::Matrix(_)) {
+        PointWriter::SIZE_MAX
+    } else {
+        0
+    };
     // The value outlives its evaluation: it is freed once the client has read it.
     let (mut charge, size) = (work.ctx.charge(), value.size());
     charge.grow(size.saturating_add(size_of_texts))?;
@@ -61,11 +66,20 @@ fn write_value(work: &mut Work, value: Value) -> Result<()> {
         Value::Vector(_) => "vector",
         Value::Matrix(_) => "matrix",
     };
-    work.out.buffer().extend_from_slice(format!("{{\"resultType\":\"{kind}\",\"result\":").as_bytes());
+    work.out
+        .buffer()
+        .extend_from_slice(format!("{{\"resultType\":\"{kind}\",\"result\":").as_bytes());
     match value {
-        Value::Scalar(point) => write_pair(work, point.timestamp_ms, |out| json::write_scalar(out, point.value)),
-        Value::String { timestamp_ms, value } => {
-            write_pair(work, timestamp_ms, |out| json::write_html_string(out, &value));
+        Value::Scalar(point) => write_pair(work, point.timestamp_ms, |out| {
+            json::write_scalar(out, point.value)
+        }),
+        Value::String {
+            timestamp_ms,
+            value,
+        } => {
+            write_pair(work, timestamp_ms, |out| {
+                json::write_html_string(out, &value)
+            });
         }
         Value::Vector(samples) => work.array(samples, write_sample)?,
         Value::Matrix(series) => write_matrix(work, series)?,
@@ -107,8 +121,15 @@ fn write_matrix(work: &mut Work, matrix: Vec<Arc<MatrixSeries>>) -> Result<()> {
         let out = work.out.buffer();
         out.extend_from_slice(b"{\"metric\":");
         json::write_labels(out, &series.labels);
-        write_points(work, b",\"values\":", &series.points, |out, points| writer.write(out, points))?;
-        write_points(work, b",\"histograms\":", &series.histograms, write_histograms)?;
+        write_points(work, b",\"values\":", &series.points, |out, points| {
+            writer.write(out, points)
+        })?;
+        write_points(
+            work,
+            b",\"histograms\":",
+            &series.histograms,
+            write_histograms,
+        )?;
         work.out.buffer().push(b'}');
     }
     work.out.buffer().push(b']');
@@ -124,9 +145,14 @@ fn write_histograms(out: &mut Vec<u8>, points: &[HistogramPoint]) {
     }
 }
 
-/// Writes the points of a series as an array after its key, unless there are none. `write` appends some of them,
-/// separated by commas.
-fn write_points<P>(work: &mut Work, key: &[u8], points: &[P], mut write: impl FnMut(&mut Vec<u8>, &[P])) -> Result<()> {
+/// Writes the points of a series as an array after its key, unless there are none. `write` appends
+/// some of them, separated by commas.
+fn write_points<P>(
+    work: &mut Work,
+    key: &[u8],
+    points: &[P],
+    mut write: impl FnMut(&mut Vec<u8>, &[P]),
+) -> Result<()> {
     for (n, points) in points.chunks(POINTS_PER_STEP).enumerate() {
         let out = work.out.buffer();
         if n == 0 {

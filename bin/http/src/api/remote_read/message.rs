@@ -34,21 +34,29 @@ impl Query {
     /// Returns the time range of the hints, as in Prometheus, or else of the query.
     pub(super) fn range(&self) -> TimeRange {
         let own = (self.start_timestamp_ms, self.end_timestamp_ms);
-        let (start_ms, end_ms) = self.hints.as_ref().map_or(own, |hints| (hints.start_ms, hints.end_ms));
+        let (start_ms, end_ms) = self
+            .hints
+            .as_ref()
+            .map_or(own, |hints| (hints.start_ms, hints.end_ms));
         TimeRange { start_ms, end_ms }
     }
 
     /// Returns `true` if the query wants the labels of series, not their samples.
     pub(super) fn wants_labels_only(&self) -> bool {
-        self.hints.as_ref().is_some_and(|hints| hints.func == "series")
+        self.hints
+            .as_ref()
+            .is_some_and(|hints| hints.func == "series")
     }
 
-    /// Returns the matchers. A matcher for the value of an external label selects series without that label, because
-    /// responses add it.
+    /// Returns the matchers. A matcher for the value of an external label selects series without
+    /// that label, because responses add it.
     ///
     /// # Errors
     /// If a type is unknown, or a regex does not parse.
-    pub(super) fn matchers(&self, external: &BTreeMap<String, String>) -> Result<Vec<Matcher>, String> {
+    pub(super) fn matchers(
+        &self,
+        external: &BTreeMap<String, String>,
+    ) -> Result<Vec<Matcher>, String> {
         let parse = |matcher: &LabelMatcher| {
             let is_external = external.get(&matcher.name) == Some(&matcher.value);
             match matcher.op() {
@@ -62,7 +70,9 @@ impl Query {
 
 /// Returns the labels of a series and the missing external ones, sorted by name.
 pub(crate) fn labels(labels: &Labels, external: &BTreeMap<String, String>) -> Vec<Label> {
-    let missing = external.iter().filter(|(name, _)| labels.get(name).is_none());
+    let missing = external
+        .iter()
+        .filter(|(name, _)| labels.get(name).is_none());
     let missing = missing.map(|(name, value)| (name.as_str(), value.as_str()));
     let mut all: Vec<_> = labels.iter().chain(missing).map(Label::from).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
@@ -106,11 +116,24 @@ messages! {
 impl TimeSeries {
     /// Returns the series with these samples.
     pub(crate) fn new(labels: Vec<Label>, columns: &SampleColumns) -> Self {
-        let mut series = Self { labels, ..Self::default() };
-        for (idx, (&timestamp, &value)) in columns.timestamps_ms.iter().zip(&columns.values).enumerate() {
+        let mut series = Self {
+            labels,
+            ..Self::default()
+        };
+        for (idx, (&timestamp, &value)) in columns
+            .timestamps_ms
+            .iter()
+            .zip(&columns.values)
+            .enumerate()
+        {
             match columns.histogram(idx) {
-                None => series.samples.push(SampleMessage { value: Some(value), timestamp }),
-                Some(histogram) => series.histograms.push(HistogramMessage::new(timestamp, histogram)),
+                None => series.samples.push(SampleMessage {
+                    value: Some(value),
+                    timestamp,
+                }),
+                Some(histogram) => series
+                    .histograms
+                    .push(HistogramMessage::new(timestamp, histogram)),
             }
         }
         series
@@ -131,13 +154,25 @@ impl HistogramMessage {
             ..Self::default()
         };
         match &histogram.counts {
-            HistogramCounts::Integer { count, zero_count, positive, negative } => {
+            HistogramCounts::Integer {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => {
                 (message.count_int, message.zero_count_int) = (Some(*count), Some(*zero_count));
-                (message.positive_deltas, message.negative_deltas) = (deltas(positive), deltas(negative));
+                (message.positive_deltas, message.negative_deltas) =
+                    (deltas(positive), deltas(negative));
             }
-            HistogramCounts::Float { count, zero_count, positive, negative } => {
+            HistogramCounts::Float {
+                count,
+                zero_count,
+                positive,
+                negative,
+            } => {
                 (message.count_float, message.zero_count_float) = (Some(*count), Some(*zero_count));
-                (message.positive_counts, message.negative_counts) = (positive.clone(), negative.clone());
+                (message.positive_counts, message.negative_counts) =
+                    (positive.clone(), negative.clone());
             }
         }
         message
@@ -148,7 +183,11 @@ impl HistogramMessage {
 fn deltas(counts: &[u64]) -> Vec<i64> {
     let before = std::iter::once(&0).chain(counts);
     // Differences wrap, as in Prometheus. The sums of the reader wrap back.
-    counts.iter().zip(before).map(|(count, before)| count.wrapping_sub(*before).cast_signed()).collect()
+    counts
+        .iter()
+        .zip(before)
+        .map(|(count, before)| count.wrapping_sub(*before).cast_signed())
+        .collect()
 }
 
 messages! {
@@ -177,21 +216,47 @@ mod tests {
 
     #[test]
     fn external_labels_are_sorted_and_overridden() {
-        let external = [("a", "ext"), ("job", "ext")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
+        let external = [("a", "ext"), ("job", "ext")]
+            .map(|(n, v)| (n.to_owned(), v.to_owned()))
+            .into();
         let own = Labels::from_pairs([("__name__", "up"), ("job", "own")]).unwrap();
-        let all: Vec<_> = labels(&own, &external).into_iter().map(|label| label.name + "=" + &label.value).collect();
+        let all: Vec<_> = labels(&own, &external)
+            .into_iter()
+            .map(|label| label.name + "=" + &label.value)
+            .collect();
         assert_eq!(all, ["__name__=up", "a=ext", "job=own"]);
     }
 
     #[test]
     fn a_matcher_for_an_external_label_selects_its_absence() {
         let external = [("cluster".to_owned(), "c1".to_owned())].into();
-        let matcher = |kind, value: &str| LabelMatcher { kind, name: "cluster".into(), value: value.into() };
-        let query = Query { matchers: vec![matcher(0, "c1"), matcher(0, "c2"), matcher(1, "c1")], ..Query::default() };
-        let texts: Vec<_> = query.matchers(&external).unwrap().iter().map(ToString::to_string).collect();
-        assert_eq!(texts, [r#"cluster="""#, r#"cluster="c2""#, r#"cluster!="c1""#]);
-        let unknown = Query { matchers: vec![matcher(7, "")], ..Query::default() };
-        assert_eq!(unknown.matchers(&external).unwrap_err(), "invalid matcher type 7");
+        let matcher = |kind, value: &str| LabelMatcher {
+            kind,
+            name: "cluster".into(),
+            value: value.into(),
+        };
+        let query = Query {
+            matchers: vec![matcher(0, "c1"), matcher(0, "c2"), matcher(1, "c1")],
+            ..Query::default()
+        };
+        let texts: Vec<_> = query
+            .matchers(&external)
+            .unwrap()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(
+            texts,
+            [r#"cluster="""#, r#"cluster="c2""#, r#"cluster!="c1""#]
+        );
+        let unknown = Query {
+            matchers: vec![matcher(7, "")],
+            ..Query::default()
+        };
+        assert_eq!(
+            unknown.matchers(&external).unwrap_err(),
+            "invalid matcher type 7"
+        );
     }
 
     #[test]

@@ -5,9 +5,10 @@
 //!                                                  '-> STREAMED_XOR_CHUNKS: a stream of frames
 //! ```
 //!
-//! A frame of the stream consists of its length as an unsigned varint, the CRC-32C of its bytes (big endian), and its
-//! bytes. The bytes are a `ChunkedReadResponse` with chunks of one series, of about
-//! `--storage.remote.read-max-bytes-in-frame` at most. Errors are plain text, as in Prometheus.
+//! A frame of the stream consists of its length as an unsigned varint, the CRC-32C of its bytes
+//! (big endian), and its bytes. The bytes are a `ChunkedReadResponse` with chunks of one series, of
+//! about `--storage.remote.read-max-bytes-in-frame` at most. Errors are plain text, as in
+//! Prometheus.
 
 pub(crate) mod message;
 
@@ -30,10 +31,12 @@ use crate::serving::request_body;
 use crate::serving::request_body::BodyLimits;
 use crate::serving::run::{RequestClass, Work, run};
 use crate::serving::state::HttpState;
-use message::{ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels};
+use message::{
+    ChunkMessage, ChunkedReadResponse, ChunkedSeries, Query, ReadRequest, TimeSeries, labels,
+};
 
-/// Maximum size of a request, before and after decompression. Prometheus accepts 32 MiB. Its requests have a few
-/// hundred bytes.
+/// Maximum size of a request, before and after decompression. Prometheus accepts 32 MiB. Its
+/// requests have a few hundred bytes.
 const REQUEST_SIZE_MAX: usize = 4 << 20;
 /// Maximum bytes in memory per byte of a message: an empty query has two bytes.
 const BYTES_PER_BYTE: usize = 96;
@@ -46,7 +49,11 @@ const SAMPLES: i32 = 0;
 const STREAMED_XOR_CHUNKS: i32 = 1;
 
 /// POST /api/v1/read.
-pub(crate) async fn read(State(state): State<HttpState>, RequestedBy(who): RequestedBy, request: Request) -> Result {
+pub(crate) async fn read(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    request: Request,
+) -> Result {
     respond(&state, who, request).await.map_err(ApiError::plain)
 }
 
@@ -59,7 +66,10 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result 
     let decoded = tokio::task::spawn_blocking(move || decode(&body, charge));
     let (request, charge) = decoded.await.map_err(ApiError::internal)??;
     let Some(is_streamed) = negotiate(&request.accepted_response_types) else {
-        let accepted = request.accepted_response_types.iter().take(QUOTED_TYPES_MAX);
+        let accepted = request
+            .accepted_response_types
+            .iter()
+            .take(QUOTED_TYPES_MAX);
         let accepted: Vec<_> = accepted.map(i32::to_string).collect();
         let reason = format!(
             "server does not support any of the requested response types: [{}]; supported: map[SAMPLES:{{}} STREAMED_XOR_CHUNKS:{{}}]",
@@ -75,7 +85,11 @@ async fn respond(state: &HttpState, who: Requester, request: Request) -> Result 
     };
     let response = run(state, RequestClass::RemoteRead, timeout, move |work| {
         let _charge = charge;
-        if is_streamed { reader.stream(work, &request.queries) } else { reader.send(work, &request.queries) }
+        if is_streamed {
+            reader.stream(work, &request.queries)
+        } else {
+            reader.send(work, &request.queries)
+        }
     });
     Ok(finish(response.await?, is_streamed))
 }
@@ -91,14 +105,22 @@ fn decode(body: &[u8], mut charge: Charge) -> Result<(ReadRequest, Charge)> {
     let bad = |reason: &dyn std::fmt::Display| ApiError::bad_data(reason.to_string());
     let size = snap::raw::decompress_len(body).map_err(|error| bad(&error))?;
     if size > REQUEST_SIZE_MAX {
-        return Err(bad(&format!("snappy: decoded length {size} exceeds limit {REQUEST_SIZE_MAX}")));
+        return Err(bad(&format!(
+            "snappy: decoded length {size} exceeds limit {REQUEST_SIZE_MAX}"
+        )));
     }
     charge.grow(size * BYTES_PER_BYTE)?;
-    let message = snap::raw::Decoder::new().decompress_vec(body).map_err(|error| bad(&error))?;
-    Ok((ReadRequest::decode(&*message).map_err(|error| bad(&error))?, charge))
+    let message = snap::raw::Decoder::new()
+        .decompress_vec(body)
+        .map_err(|error| bad(&error))?;
+    Ok((
+        ReadRequest::decode(&*message).map_err(|error| bad(&error))?,
+        charge,
+    ))
 }
 
-/// Returns whether the first supported response type is the streamed one, or `None` if none is supported.
+/// Returns whether the first supported response type is the streamed one, or `None` if none is
+/// supported.
 fn negotiate(accepted: &[i32]) -> Option<bool> {
     if accepted.is_empty() {
         return Some(false);
@@ -117,9 +139,13 @@ fn finish(mut response: Response, is_streamed: bool) -> Response {
         true => "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse",
         false => "application/x-protobuf",
     };
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     if !is_streamed {
-        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_ENCODING, HeaderValue::from_static("snappy"));
     }
     response
 }
@@ -145,7 +171,8 @@ impl Reader {
             // As in Prometheus, such a query selects nothing.
             return Ok(());
         }
-        work.store.note_selectors(&work.ctx, &self.who, std::slice::from_ref(&matchers));
+        work.store
+            .note_selectors(&work.ctx, &self.who, std::slice::from_ref(&matchers));
         let mut columns = SampleColumns::default();
         let (db, ctx) = (&work.store.db, &work.ctx);
         let set = match query.wants_labels_only() {
@@ -177,7 +204,10 @@ impl Reader {
             self.visit(work, query, |_, of, columns| {
                 n_samples += columns.len();
                 if self.samples_max > 0 && n_samples > self.samples_max {
-                    return Err(ApiError::bad_data(format!("exceeded sample limit ({})", self.samples_max)));
+                    return Err(ApiError::bad_data(format!(
+                        "exceeded sample limit ({})",
+                        self.samples_max
+                    )));
                 }
                 let series = TimeSeries::new(labels(of, &self.external), columns);
                 let size = series.encoded_len() + TAG_AND_LENGTH_SIZE;
@@ -201,7 +231,10 @@ impl Reader {
                 let labels = labels(of, &self.external);
                 let of_labels: usize = labels.iter().map(Message::encoded_len).sum();
                 let room = self.frame_size_max.saturating_sub(of_labels);
-                let mut frame = ChunkedSeries { labels, chunks: Vec::new() };
+                let mut frame = ChunkedSeries {
+                    labels,
+                    chunks: Vec::new(),
+                };
                 let mut size = 0;
                 for chunk in encoder.finish() {
                     let chunk = ChunkMessage {
@@ -230,9 +263,14 @@ impl Reader {
 
 /// Returns the size of samples in memory.
 pub(crate) fn size_of_columns(columns: &SampleColumns) -> usize {
-    let of_histogram =
-        |histogram: &varve_tsdb::histogram::Histogram| size_of_val(histogram) + 16 * histogram.n_buckets();
-    let histograms = columns.histograms.iter().map(|(_, histogram)| of_histogram(histogram)).sum::<usize>();
+    let of_histogram = |histogram: &varve_tsdb::histogram::Histogram| {
+        size_of_val(histogram) + 16 * histogram.n_buckets()
+    };
+    let histograms = columns
+        .histograms
+        .iter()
+        .map(|(_, histogram)| of_histogram(histogram))
+        .sum::<usize>();
     columns.len() * (size_of::<i64>() + size_of::<f64>()) + histograms
 }
 
@@ -240,7 +278,10 @@ pub(crate) fn size_of_columns(columns: &SampleColumns) -> usize {
 fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> Result<()> {
     let chunks = std::mem::take(&mut frame.chunks);
     let labels = frame.labels.clone();
-    let message = ChunkedReadResponse { chunked_series: vec![ChunkedSeries { labels, chunks }], query_index };
+    let message = ChunkedReadResponse {
+        chunked_series: vec![ChunkedSeries { labels, chunks }],
+        query_index,
+    };
     let bytes = message.encode_to_vec();
     let out = work.out.buffer();
     prost::encoding::encode_varint(bytes.len() as u64, out);
@@ -249,12 +290,22 @@ fn write_frame(work: &mut Work, frame: &mut ChunkedSeries, query_index: i64) -> 
     work.write(&bytes)
 }
 
-/// Writes a message as one block of snappy's raw format: the length, then elements. Parts are compressed on their own,
-/// as the encoder does too, and written one by one, so that an interrupt is noticed.
+/// Writes a message as one block of snappy's raw format: the length, then elements. Parts are
+/// compressed on their own, as the encoder does too, and written one by one, so that an interrupt
+/// is noticed.
 fn write_snappy(work: &mut Work, message: &[u8]) -> Result<()> {
-    let failed = |error| ApiError::new(ErrorKind::Execution, format!("compress the response: {error}"));
-    let too_large =
-        |_| ApiError::new(ErrorKind::Execution, format!("response of {} bytes exceeds 4 GiB", message.len()));
+    let failed = |error| {
+        ApiError::new(
+            ErrorKind::Execution,
+            format!("compress the response: {error}"),
+        )
+    };
+    let too_large = |_| {
+        ApiError::new(
+            ErrorKind::Execution,
+            format!("response of {} bytes exceeds 4 GiB", message.len()),
+        )
+    };
     let size = u32::try_from(message.len()).map_err(too_large)?;
     prost::encoding::encode_varint(u64::from(size), work.out.buffer());
     let mut encoder = snap::raw::Encoder::new();
@@ -274,9 +325,13 @@ mod tests {
 
     #[test]
     fn the_first_supported_response_type_is_chosen() {
-        for (accepted, expect) in
-            [(&[][..], Some(false)), (&[1, 0], Some(true)), (&[0, 1], Some(false)), (&[7, 1], Some(true)), (&[7], None)]
-        {
+        for (accepted, expect) in [
+            (&[][..], Some(false)),
+            (&[1, 0], Some(true)),
+            (&[0, 1], Some(false)),
+            (&[7, 1], Some(true)),
+            (&[7], None),
+        ] {
             assert_eq!(negotiate(accepted), expect, "{accepted:?}");
         }
     }
@@ -286,13 +341,23 @@ mod tests {
         let decode = |body: &[u8]| {
             let memory = MemoryBudget::new("memory", 1 << 20);
             let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory);
-            super::decode(body, ctx.charge()).map(|(request, _)| request.queries.len()).map_err(|e| e.message)
+            super::decode(body, ctx.charge())
+                .map(|(request, _)| request.queries.len())
+                .map_err(|e| e.message)
         };
         let packed = |message: &[u8]| snap::raw::Encoder::new().compress_vec(message).unwrap();
         assert_eq!(decode(&packed(&[0x0a, 0])), Ok(1));
         assert_eq!(decode(&packed(&[])), Ok(0));
-        assert!(decode(&packed(&[0x0a, 0].repeat(10_000))).unwrap_err().starts_with("memory: "));
-        assert!(decode(&[0xff, 0xff, 0xff, 0x7f, 0]).unwrap_err().contains("exceeds limit"));
+        assert!(
+            decode(&packed(&[0x0a, 0].repeat(10_000)))
+                .unwrap_err()
+                .starts_with("memory: ")
+        );
+        assert!(
+            decode(&[0xff, 0xff, 0xff, 0x7f, 0])
+                .unwrap_err()
+                .contains("exceeds limit")
+        );
         assert!(decode(&packed(&[0x0a, 9])).is_err() && decode(b"").is_err());
     }
 }

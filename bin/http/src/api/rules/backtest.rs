@@ -1,5 +1,5 @@
-//! /api/v1/rules/backtest: when the alerts of a rule file would have fired. Evaluates the groups of the file at the
-//! times of a range, over stored samples. Nothing is written or sent.
+//! /api/v1/rules/backtest: when the alerts of a rule file would have fired. Evaluates the groups of
+//! the file at the times of a range, over stored samples. Nothing is written or sent.
 //!
 //! Recording rules of the file are not evaluated: alerts read their series from the store.
 
@@ -11,7 +11,9 @@ use parking_lot::Mutex;
 use varve_promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
-use varve_rules::storage::{Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage};
+use varve_rules::storage::{
+    Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage,
+};
 use varve_rules::{Alert, AlertsMax, Group, Mode, Notification, Settings, Time};
 use varve_server::store::Store;
 use varve_tsdb::context::Charge;
@@ -77,7 +79,10 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
     let time = |name| form.optional_time_ms(name)?.ok_or_else(|| missing(name));
     let (start_ms, end_ms) = (time("start")?, time("end")?);
     if end_ms < start_ms {
-        return Err(ApiError::invalid_parameter("end", "end timestamp must not be before start time"));
+        return Err(ApiError::invalid_parameter(
+            "end",
+            "end timestamp must not be before start time",
+        ));
     }
     let (timeout, app) = (form.timeout()?, state.app.clone());
     run(&state, RequestClass::Query, timeout, move |work| {
@@ -86,25 +91,51 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
         let path = form.first("file");
         let (default_interval, settings) = app.rules.settings();
         // A backtest runs on the thread of its request.
-        let settings = Settings { threads: None, ..settings };
-        let mut out = Backtest { rules: Vec::new(), is_truncated: false, warnings: Vec::new() };
+        let settings = Settings {
+            threads: None,
+            ..settings
+        };
+        let mut out = Backtest {
+            rules: Vec::new(),
+            is_truncated: false,
+            warnings: Vec::new(),
+        };
         for file in &parsed.files {
-            out.warnings.extend(missing_series(work, file, TimeRange { start_ms, end_ms })?);
+            out.warnings
+                .extend(missing_series(work, file, TimeRange { start_ms, end_ms })?);
         }
         // One more shows that there are too many.
         let mut left = FIRINGS_MAX + 1;
         let files = parsed.files.into_iter().map(only_alerts);
-        for definition in files.flat_map(|file| file.groups).filter(|group| !group.rules.is_empty()) {
+        for definition in files
+            .flat_map(|file| file.groups)
+            .filter(|group| !group.rules.is_empty())
+        {
             let alerts_max = Arc::new(AlertsMax::new(ALERTS_MAX));
-            let group = Group::new(path.into(), definition, default_interval, false, &alerts_max);
+            let group = Group::new(
+                path.into(),
+                definition,
+                default_interval,
+                false,
+                &alerts_max,
+            );
             let mut firings = Firings::new(work, &group, left);
-            out.rules.extend(run_group(work, &group, &settings, (start_ms, end_ms), &mut firings)?);
+            out.rules.extend(run_group(
+                work,
+                &group,
+                &settings,
+                (start_ms, end_ms),
+                &mut firings,
+            )?);
             left = firings.left;
             charge.absorb(firings.charge);
         }
         if left == 0 {
             out.is_truncated = true;
-            out.rules.iter_mut().rev().find_map(|rule| rule.firings.pop());
+            out.rules
+                .iter_mut()
+                .rev()
+                .find_map(|rule| rule.firings.pop());
         }
         work.respond_json(&out)
     })
@@ -112,7 +143,10 @@ pub(crate) async fn backtest(State(state): State<HttpState>, form: Form) -> Resu
 }
 
 fn parse(text: &str, features: varve_promql::Features) -> Result<file::Parsed> {
-    let options = file::Options { features, ..file::Options::default() };
+    let options = file::Options {
+        features,
+        ..file::Options::default()
+    };
     file::parse(text, &options).map_err(|errors| {
         let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
         ApiError::invalid_parameter("rules", errors.join("; "))
@@ -121,18 +155,28 @@ fn parse(text: &str, features: varve_promql::Features) -> Result<file::Parsed> {
 
 fn only_alerts(mut file: RuleFile) -> RuleFile {
     for group in &mut file.groups {
-        group.rules.retain(|rule| matches!(rule.kind, RuleKind::Alerting(_)));
+        group
+            .rules
+            .retain(|rule| matches!(rule.kind, RuleKind::Alerting(_)));
         group.state = file::GroupState::Active;
     }
     file
 }
 
-/// Returns a warning for each metric that the file records, that its alerts read, and that the store does not have.
+/// Returns a warning for each metric that the file records, that its alerts read, and that the
+/// store does not have.
 fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<String>> {
     let rules = || file.groups.iter().flat_map(|group| &group.rules);
     let is_alert = |rule: &&file::Rule| matches!(rule.kind, RuleKind::Alerting(_));
-    let recorded: BTreeSet<&str> = rules().filter(|rule| !is_alert(rule)).map(|rule| rule.name.as_str()).collect();
-    let read: Vec<Matcher> = rules().filter(is_alert).flat_map(|rule| selectors(&rule.expr.tree)).flatten().collect();
+    let recorded: BTreeSet<&str> = rules()
+        .filter(|rule| !is_alert(rule))
+        .map(|rule| rule.name.as_str())
+        .collect();
+    let read: Vec<Matcher> = rules()
+        .filter(is_alert)
+        .flat_map(|rule| selectors(&rule.expr.tree))
+        .flatten()
+        .collect();
     let names: BTreeSet<&str> = read
         .iter()
         .filter(|matcher| matcher.name() == METRIC_NAME && matcher.op() == MatchOp::Equal)
@@ -140,10 +184,20 @@ fn missing_series(work: &Work, file: &RuleFile, range: TimeRange) -> Result<Vec<
         .collect();
     let mut warnings = Vec::new();
     for name in recorded.intersection(&names) {
-        let hints = SelectHints { only_newest: true, ..SelectHints::default() };
-        let mut found = work.store.db.select_with(&work.ctx, &[Matcher::equal(METRIC_NAME, name)], range, hints)?;
+        let hints = SelectHints {
+            only_newest: true,
+            ..SelectHints::default()
+        };
+        let mut found = work.store.db.select_with(
+            &work.ctx,
+            &[Matcher::equal(METRIC_NAME, name)],
+            range,
+            hints,
+        )?;
         if found.next().is_none() {
-            warnings.push(format!("the store has no samples of {name}, which the file records: backfill it first"));
+            warnings.push(format!(
+                "the store has no samples of {name}, which the file records: backfill it first"
+            ));
         }
     }
     Ok(warnings)
@@ -161,10 +215,15 @@ fn run_group(
     if tick.ms() < start_ms {
         tick = schedule.after(tick);
     }
-    let interval_ms = i64::try_from(schedule.interval().as_millis()).unwrap_or(i64::MAX).max(1);
+    let interval_ms = i64::try_from(schedule.interval().as_millis())
+        .unwrap_or(i64::MAX)
+        .max(1);
     let n_ticks = n_evaluations((tick.ms(), end_ms), interval_ms);
     if n_ticks > EVALUATIONS_MAX {
-        let reason = format!("{n_ticks} evaluations of group {:?} exceed the limit of {EVALUATIONS_MAX}", group.name());
+        let reason = format!(
+            "{n_ticks} evaluations of group {:?} exceed the limit of {EVALUATIONS_MAX}",
+            group.name()
+        );
         return Err(ApiError::bad_data(reason));
     }
     let offset_ms = i64::try_from(group.query_offset(settings).as_millis()).unwrap_or(i64::MAX);
@@ -179,7 +238,9 @@ fn run_group(
     for _ in 0..n_ticks {
         work.ctx.check()?;
         let _durations = group.evaluate(tick, Mode::Live, &history, settings);
-        for (idx, (rule, (n_failures, last_error))) in group.rules.iter().zip(&mut failures).enumerate() {
+        for (idx, (rule, (n_failures, last_error))) in
+            group.rules.iter().zip(&mut failures).enumerate()
+        {
             if let Some(error) = rule.last_error() {
                 *n_failures += 1;
                 *last_error = error;
@@ -207,9 +268,13 @@ fn run_group(
         .collect())
 }
 
-/// Returns the number of evaluations from the first one to the end, 0 or less if the first one is after the end.
+/// Returns the number of evaluations from the first one to the end, 0 or less if the first one is
+/// after the end.
 fn n_evaluations((first_ms, end_ms): (i64, i64), interval_ms: i64) -> i64 {
-    end_ms.saturating_sub(first_ms).div_euclid(interval_ms).saturating_add(1)
+    end_ms
+        .saturating_sub(first_ms)
+        .div_euclid(interval_ms)
+        .saturating_add(1)
 }
 
 /// The store as a group sees it at past times.
@@ -247,19 +312,33 @@ struct Open {
 impl Firings {
     fn new(work: &Work, group: &Group, left: usize) -> Self {
         let ended = group.rules.iter().map(|_| Vec::new()).collect();
-        Self { open: BTreeMap::new(), ended, left, charge: work.ctx.charge() }
+        Self {
+            open: BTreeMap::new(),
+            ended,
+            left,
+            charge: work.ctx.charge(),
+        }
     }
 
-    /// Notes a firing alert of a rule after its evaluation at a time. As in a live server, alerts continue if the
-    /// evaluation has failed.
+    /// Notes a firing alert of a rule after its evaluation at a time. As in a live server, alerts
+    /// continue if the evaluation has failed.
     fn note(&mut self, rule_idx: usize, alert: &Alert, time_ms: i64) {
-        let open = Open { active_at_ms: alert.active_at.ms(), fired_at_ms: time_ms, is_continued: true };
-        self.open.entry((rule_idx, alert.labels.clone())).or_insert(open).is_continued = true;
+        let open = Open {
+            active_at_ms: alert.active_at.ms(),
+            fired_at_ms: time_ms,
+            is_continued: true,
+        };
+        self.open
+            .entry((rule_idx, alert.labels.clone()))
+            .or_insert(open)
+            .is_continued = true;
     }
 
     /// Ends the alerts that [`Firings::note`] did not get at this time.
     fn end_others(&mut self, time_ms: i64) -> Result<()> {
-        let ended = self.open.extract_if(.., |_, open| !std::mem::take(&mut open.is_continued));
+        let ended = self
+            .open
+            .extract_if(.., |_, open| !std::mem::take(&mut open.is_continued));
         ended
             .collect::<Vec<_>>()
             .into_iter()
@@ -277,12 +356,24 @@ impl Firings {
         Ok(std::mem::take(&mut self.ended))
     }
 
-    fn end(&mut self, rule_idx: usize, labels: &Labels, open: &Open, resolved_at_ms: i64) -> Result<()> {
-        let Some(left) = self.left.checked_sub(1) else { return Ok(()) };
+    fn end(
+        &mut self,
+        rule_idx: usize,
+        labels: &Labels,
+        open: &Open,
+        resolved_at_ms: i64,
+    ) -> Result<()> {
+        let Some(left) = self.left.checked_sub(1) else {
+            return Ok(());
+        };
         self.left = left;
-        self.charge.grow(labels.size() + labels.len() * LABEL_SIZE + size_of::<Firing>())?;
+        self.charge
+            .grow(labels.size() + labels.len() * LABEL_SIZE + size_of::<Firing>())?;
         self.ended[rule_idx].push(Firing {
-            labels: labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            labels: labels
+                .iter()
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
             active_at_ms: open.active_at_ms,
             fired_at_ms: open.fired_at_ms,
             resolved_at_ms,
@@ -295,37 +386,88 @@ impl History<'_> {
     /// Returns the result of an expression at a time, which is computed for many times at once.
     fn result(&self, expr: &str, timestamp_ms: i64) -> Result<Vec<VectorSample>, String> {
         let mut results = self.results.lock();
-        if results.get(expr).is_none_or(|found| timestamp_ms > found.until_ms) {
-            let until_ms = (timestamp_ms + (STEPS_AT_ONCE - 1) * self.interval_ms).min(self.end_ms).max(timestamp_ms);
-            let times = Times::Range { start_ms: timestamp_ms, end_ms: until_ms, step_ms: self.interval_ms };
-            let result = self.store.engine.run(&self.store.db, self.ctx, &Request::new(expr, times));
+        if results
+            .get(expr)
+            .is_none_or(|found| timestamp_ms > found.until_ms)
+        {
+            let until_ms = (timestamp_ms + (STEPS_AT_ONCE - 1) * self.interval_ms)
+                .min(self.end_ms)
+                .max(timestamp_ms);
+            let times = Times::Range {
+                start_ms: timestamp_ms,
+                end_ms: until_ms,
+                step_ms: self.interval_ms,
+            };
+            let result =
+                self.store
+                    .engine
+                    .run(&self.store.db, self.ctx, &Request::new(expr, times));
             let result = result.map_err(|error| error.to_string())?;
-            let Value::Matrix(series) = result.value else { return Err("the result is not a matrix".to_owned()) };
-            results.insert(expr.to_owned(), Results { until_ms, series, _charge: result.charge });
+            let Value::Matrix(series) = result.value else {
+                return Err("the result is not a matrix".to_owned());
+            };
+            results.insert(
+                expr.to_owned(),
+                Results {
+                    until_ms,
+                    series,
+                    _charge: result.charge,
+                },
+            );
         }
         let found = results.get(expr).map_or(&[][..], |found| &found.series);
-        Ok(found.iter().filter_map(|series| at(series, timestamp_ms)).collect())
+        Ok(found
+            .iter()
+            .filter_map(|series| at(series, timestamp_ms))
+            .collect())
     }
 }
 
 /// Returns the sample of a series at a time.
 fn at(series: &MatrixSeries, timestamp_ms: i64) -> Option<VectorSample> {
     let labels = || series.labels.clone();
-    if let Ok(idx) = series.points.binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms) {
-        return Some(VectorSample { labels: labels(), point: series.points[idx], histogram: None });
+    if let Ok(idx) = series
+        .points
+        .binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms)
+    {
+        return Some(VectorSample {
+            labels: labels(),
+            point: series.points[idx],
+            histogram: None,
+        });
     }
-    let idx = series.histograms.binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms).ok()?;
+    let idx = series
+        .histograms
+        .binary_search_by_key(&timestamp_ms, |point| point.timestamp_ms)
+        .ok()?;
     let histogram = Some(Arc::clone(&series.histograms[idx].histogram));
-    Some(VectorSample { labels: labels(), point: Point { timestamp_ms, value: 0.0 }, histogram })
+    Some(VectorSample {
+        labels: labels(),
+        point: Point {
+            timestamp_ms,
+            value: 0.0,
+        },
+        histogram,
+    })
 }
 
 impl Storage for History<'_> {
     fn query(&self, _from: &RuleRef<'_>, query: &Query<'_>) -> Result<Answer, Failure> {
-        let samples = self.result(query.expr, query.timestamp_ms).map_err(Failure::new)?;
-        Ok(Answer { samples, ..Answer::default() })
+        let samples = self
+            .result(query.expr, query.timestamp_ms)
+            .map_err(Failure::new)?;
+        Ok(Answer {
+            samples,
+            ..Answer::default()
+        })
     }
 
-    fn append(&self, _: &RuleRef<'_>, _: OutputKind, _: &[Output]) -> Result<Vec<Rejected>, Failure> {
+    fn append(
+        &self,
+        _: &RuleRef<'_>,
+        _: OutputKind,
+        _: &[Output],
+    ) -> Result<Vec<Rejected>, Failure> {
         Ok(Vec::new())
     }
 
@@ -348,10 +490,16 @@ impl Storage for History<'_> {
 mod tests {
     use super::*;
 
-    /// With the earliest and the latest time, the number was negative, so that nothing was evaluated.
+    /// With the earliest and the latest time, the number was negative, so that nothing was
+    /// evaluated.
     #[test]
     fn a_range_of_any_length_has_its_evaluations() {
-        for (range, expect) in [((0, 119), 2), ((0, 120), 3), ((120, 119), 0), ((i64::MAX, i64::MIN), i64::MIN / 60)] {
+        for (range, expect) in [
+            ((0, 119), 2),
+            ((0, 120), 3),
+            ((120, 119), 0),
+            ((i64::MAX, i64::MIN), i64::MIN / 60),
+        ] {
             assert_eq!(n_evaluations(range, 60), expect, "{range:?}");
         }
         assert!(n_evaluations((Time::from_ms(i64::MIN).ms(), i64::MAX), 60_000) > EVALUATIONS_MAX);

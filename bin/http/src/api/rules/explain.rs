@@ -1,5 +1,5 @@
-//! /api/v1/rules/explain: why an alert fires or does not. Evaluates the expression of the rule and each of its parts,
-//! and finds the part that leaves no series.
+//! /api/v1/rules/explain: why an alert fires or does not. Evaluates the expression of the rule and
+//! each of its parts, and finds the part that leaves no series.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -99,21 +99,36 @@ pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Resul
         name => name.to_owned(),
     };
     let [group, file] = ["rule_group", "file"].map(|name| form.first(name).to_owned());
-    let time_ms = form.optional_time_ms("time")?.unwrap_or_else(|| SystemClock.now_ms());
+    let time_ms = form
+        .optional_time_ms("time")?
+        .unwrap_or_else(|| SystemClock.now_ms());
     let timeout = form.timeout()?;
     let app = state.app.clone();
     run(&state, RequestClass::Query, timeout, move |work| {
         let (set, (_default_interval, settings)) = (app.rules.set(), app.rules.settings());
-        let is_wanted =
-            |of: &&Arc<Group>| (group.is_empty() || of.name() == group) && (file.is_empty() || *of.file == *file);
+        let is_wanted = |of: &&Arc<Group>| {
+            (group.is_empty() || of.name() == group) && (file.is_empty() || *of.file == *file)
+        };
         let mut rules = Vec::new();
         for of in set.groups().filter(is_wanted) {
-            for rule in of.rules.iter().filter(|rule| rule.is_alerting() && rule.definition.name == name) {
-                rules.push(explain_rule(work, of, rule, (time_ms, of.query_offset(&settings)))?);
+            for rule in of
+                .rules
+                .iter()
+                .filter(|rule| rule.is_alerting() && rule.definition.name == name)
+            {
+                rules.push(explain_rule(
+                    work,
+                    of,
+                    rule,
+                    (time_ms, of.query_offset(&settings)),
+                )?);
             }
         }
         if rules.is_empty() {
-            return Err(ApiError::new(ErrorKind::NotFound, format!("no alerting rule is named {:?}", quotable(&name))));
+            return Err(ApiError::new(
+                ErrorKind::NotFound,
+                format!("no alerting rule is named {:?}", quotable(&name)),
+            ));
         }
         work.respond_json(&Explanations { rules })
     })
@@ -121,25 +136,42 @@ pub(crate) async fn explain(State(state): State<HttpState>, form: Form) -> Resul
 }
 
 /// Explains a rule as if it were evaluated at a time, with this query offset.
-fn explain_rule(work: &Work, group: &Group, rule: &Rule, (time_ms, offset): (i64, Duration)) -> Result<Explanation> {
+fn explain_rule(
+    work: &Work,
+    group: &Group,
+    rule: &Rule,
+    (time_ms, offset): (i64, Duration),
+) -> Result<Explanation> {
     let at_ms = (Time::from_ms(time_ms) - offset).ms();
-    let steps = steps(&rule.definition.expr.tree, |expr| evaluate(work, expr, at_ms))?;
+    let steps = steps(&rule.definition.expr.tree, |expr| {
+        evaluate(work, expr, at_ms)
+    })?;
     let status = rule.status();
     let hold_ms = match &rule.definition.kind {
         RuleKind::Alerting(alerting) => alerting.for_ms,
         RuleKind::Recording => 0,
     };
-    let alerts = status.alerts.iter().filter(|alert| alert.is_active()).take(ALERTS_MAX);
-    let last_error = status.last().and_then(|last| last.error.clone()).unwrap_or_default();
+    let alerts = status
+        .alerts
+        .iter()
+        .filter(|alert| alert.is_active())
+        .take(ALERTS_MAX);
+    let last_error = status
+        .last()
+        .and_then(|last| last.error.clone())
+        .unwrap_or_default();
     Ok(Explanation {
         file: group.file.to_string(),
         group: group.name().to_owned(),
         name: rule.definition.name.clone(),
         query: rule.expr.to_string(),
         time_ms,
-        reason: reason(&status, &steps, hold_ms, time_ms) + &remark(&last_error, group.is_dry_run()),
+        reason: reason(&status, &steps, hold_ms, time_ms)
+            + &remark(&last_error, group.is_dry_run()),
         state: status.alert_state().to_owned(),
-        alerts: alerts.map(|alert| explained(alert, hold_ms, time_ms)).collect(),
+        alerts: alerts
+            .map(|alert| explained(alert, hold_ms, time_ms))
+            .collect(),
         steps: steps.into_iter().map(|step| step.shown).collect(),
         last_error,
     })
@@ -150,7 +182,12 @@ fn remark(last_error: &str, is_dry_run: bool) -> String {
         "" => String::new(),
         error => format!("; its last evaluation failed: {error}"),
     };
-    failed + if is_dry_run { "; its group is in dry run, so no alert is sent" } else { "" }
+    failed
+        + if is_dry_run {
+            "; its group is in dry run, so no alert is sent"
+        } else {
+            ""
+        }
 }
 
 /// A part of an expression, and what `reason` needs of it.
@@ -173,12 +210,25 @@ fn steps<'e>(expr: &'e Expr, evaluate: impl Fn(&Expr) -> Result<Found>) -> Resul
         }
         if is_step {
             let (series, examples) = evaluate(expr)?;
-            steps.push(Step { expr, shown: ExplainedStep { depth, expr: print(expr), series, examples } });
+            steps.push(Step {
+                expr,
+                shown: ExplainedStep {
+                    depth,
+                    expr: print(expr),
+                    series,
+                    examples,
+                },
+            });
         }
         // The selector of a range has no value of its own.
         if !matches!(expr.kind, ExprKind::Matrix(_)) {
             let depth = depth + u64::from(is_step);
-            pending.extend(expr.children().into_iter().rev().map(|child| (child, depth)));
+            pending.extend(
+                expr.children()
+                    .into_iter()
+                    .rev()
+                    .map(|child| (child, depth)),
+            );
         }
     }
     Ok(steps)
@@ -186,7 +236,11 @@ fn steps<'e>(expr: &'e Expr, evaluate: impl Fn(&Expr) -> Result<Found>) -> Resul
 
 fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found> {
     let text = print(expr);
-    let result = work.store.engine.run(&work.store.db, &work.ctx, &Request::new(&text, Times::Instant(time_ms)));
+    let result = work.store.engine.run(
+        &work.store.db,
+        &work.ctx,
+        &Request::new(&text, Times::Instant(time_ms)),
+    );
     let value = match result {
         Ok(result) => result.value,
         // For example, labels that are not unique: the evaluation of the rule fails, too.
@@ -202,24 +256,35 @@ fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found> {
                     None => printed(sample.point.value),
                 },
             };
-            (samples.len() as u64, samples.iter().take(EXAMPLES_MAX).map(example).collect())
+            (
+                samples.len() as u64,
+                samples.iter().take(EXAMPLES_MAX).map(example).collect(),
+            )
         }
         Value::Matrix(series) => (series.len() as u64, Vec::new()),
         Value::Scalar(_) | Value::String { .. } => (1, Vec::new()),
     })
 }
 
-/// Returns why the alerts of a rule fire or do not, without the full stop. The alerts are those of now, so they count
-/// only if no evaluation is later than the time.
+/// Returns why the alerts of a rule fire or do not, without the full stop. The alerts are those of
+/// now, so they count only if no evaluation is later than the time.
 fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -> String {
     let is_past = status.last().is_some_and(|last| time_ms < last.tick.ms());
-    let of = |state| status.alerts.iter().filter(move |alert| !is_past && alert.state == state);
+    let of = |state| {
+        status
+            .alerts
+            .iter()
+            .filter(move |alert| !is_past && alert.state == state)
+    };
     match of(AlertState::Firing).count() {
         0 => {}
         1 => return "1 alert fires".to_owned(),
         n => return format!("{n} alerts fire"),
     }
-    if let Some(left_ms) = of(AlertState::Pending).map(|alert| fires_in_ms(alert, hold_ms, time_ms)).min() {
+    if let Some(left_ms) = of(AlertState::Pending)
+        .map(|alert| fires_in_ms(alert, hold_ms, time_ms))
+        .min()
+    {
         let (left, hold) = (print_duration(left_ms), print_duration(hold_ms));
         return match of(AlertState::Pending).count() {
             1 => format!("1 alert is pending: it fires in {left} (for: {hold})"),
@@ -228,13 +293,21 @@ fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -
     }
     match steps.first() {
         None => "the expression is a number".to_owned(),
-        Some(whole) if whole.shown.series > 0 && is_past => format!("{} series match", whole.shown.series),
+        Some(whole) if whole.shown.series > 0 && is_past => {
+            format!("{} series match", whole.shown.series)
+        }
         Some(whole) if whole.shown.series > 0 => {
-            format!("{} series match, and become alerts at the next evaluation", whole.shown.series)
+            format!(
+                "{} series match, and become alerts at the next evaluation",
+                whole.shown.series
+            )
         }
         Some(_) => {
             let at = culprit(steps);
-            let inputs: u64 = children(steps, at).map(|child| steps[child].shown.series).max().unwrap_or(0);
+            let inputs: u64 = children(steps, at)
+                .map(|child| steps[child].shown.series)
+                .max()
+                .unwrap_or(0);
             let expr = &steps[at].shown.expr;
             match (&steps[at].expr.kind, inputs) {
                 (_, 0) => format!("no series match {expr}"),
@@ -247,7 +320,8 @@ fn reason(status: &RuleStatus, steps: &[Step<'_>], hold_ms: i64, time_ms: i64) -
     }
 }
 
-/// Returns the part that leaves no series although its operands have some, or the selector that matches none.
+/// Returns the part that leaves no series although its operands have some, or the selector that
+/// matches none.
 fn culprit(steps: &[Step<'_>]) -> usize {
     let mut at = 0;
     loop {
@@ -273,16 +347,26 @@ fn explained(alert: &Alert, hold_ms: i64, time_ms: i64) -> ExplainedAlert {
         state: alert.state.name().to_owned(),
         value: printed(alert.value),
         active_at_ms: alert.active_at.ms(),
-        fires_in_ms: if alert.state == AlertState::Pending { fires_in_ms(alert, hold_ms, time_ms) } else { 0 },
+        fires_in_ms: if alert.state == AlertState::Pending {
+            fires_in_ms(alert, hold_ms, time_ms)
+        } else {
+            0
+        },
     }
 }
 
 fn fires_in_ms(alert: &Alert, hold_ms: i64, time_ms: i64) -> i64 {
-    (alert.active_at + Duration::from_millis(hold_ms.max(0).cast_unsigned())).ms().saturating_sub(time_ms).max(0)
+    (alert.active_at + Duration::from_millis(hold_ms.max(0).cast_unsigned()))
+        .ms()
+        .saturating_sub(time_ms)
+        .max(0)
 }
 
 fn owned(labels: &Labels) -> BTreeMap<String, String> {
-    labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    labels
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 fn printed(value: f64) -> String {
@@ -299,29 +383,68 @@ mod tests {
     /// Checks the reason for an expression of which only some parts have series.
     fn check(text: &str, with_series: &[&str], expect: &str) {
         let expr = parse(text, &Features::default()).unwrap();
-        let evaluate = |part: &Expr| Ok((if with_series.contains(&print(part).as_str()) { 4 } else { 0 }, Vec::new()));
+        let evaluate = |part: &Expr| {
+            Ok((
+                if with_series.contains(&print(part).as_str()) {
+                    4
+                } else {
+                    0
+                },
+                Vec::new(),
+            ))
+        };
         let steps = steps(&expr, evaluate).unwrap();
         let (health, costs) = (Health::Good, Costs::default());
-        let status = RuleStatus { health, alerts: Vec::new(), evaluations: Vec::new(), has_matched: false, costs };
+        let status = RuleStatus {
+            health,
+            alerts: Vec::new(),
+            evaluations: Vec::new(),
+            has_matched: false,
+            costs,
+        };
         assert_eq!(reason(&status, &steps, 0, 0), expect, "{text}");
     }
 
     #[test]
     fn the_reason_is_the_part_that_leaves_no_series() {
-        check("a > 1", &["a"], "none of 4 series passes the comparison in a > 1");
+        check(
+            "a > 1",
+            &["a"],
+            "none of 4 series passes the comparison in a > 1",
+        );
         check("a > 1", &[], "no series match a");
         check(
             "sum(rate(a[5m])) > 1",
             &["sum(rate(a[5m]))", "rate(a[5m])", "a[5m]"],
             "none of 4 series passes the comparison in sum(rate(a[5m])) > 1",
         );
-        check("sum(rate(a[5m])) > 1", &["a[5m]"], "none of 4 series is left by rate(a[5m])");
-        check("a > 1 and b", &["a", "b", "a > 1"], "none of 4 series is left by a > 1 and b");
-        check("a unless b", &["a"], "none of 4 series is left by a unless b");
+        check(
+            "sum(rate(a[5m])) > 1",
+            &["a[5m]"],
+            "none of 4 series is left by rate(a[5m])",
+        );
+        check(
+            "a > 1 and b",
+            &["a", "b", "a > 1"],
+            "none of 4 series is left by a > 1 and b",
+        );
+        check(
+            "a unless b",
+            &["a"],
+            "none of 4 series is left by a unless b",
+        );
         check("absent(a)", &["a"], "none of 4 series is left by absent(a)");
         check("(a or b) == 0", &["b"], "no series match a");
-        check("(a or b) == 0", &["b", "a or b"], "none of 4 series passes the comparison in (a or b) == 0");
-        check("a", &["a"], "4 series match, and become alerts at the next evaluation");
+        check(
+            "(a or b) == 0",
+            &["b", "a or b"],
+            "none of 4 series passes the comparison in (a or b) == 0",
+        );
+        check(
+            "a",
+            &["a"],
+            "4 series match, and become alerts at the next evaluation",
+        );
         check("1", &[], "the expression is a number");
     }
 
@@ -329,6 +452,9 @@ mod tests {
     fn the_number_of_parts_is_bounded() {
         let text = vec!["a"; 80].join(" or ");
         let expr = parse(&text, &Features::default()).unwrap();
-        assert_eq!(steps(&expr, |_| Ok((0, Vec::new()))).unwrap().len(), STEPS_MAX);
+        assert_eq!(
+            steps(&expr, |_| Ok((0, Vec::new()))).unwrap().len(),
+            STEPS_MAX
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! The shapes of /api/v1/rules and /api/v1/alerts: groups, rules and alerts as Prometheus writes them.
+//! The shapes of /api/v1/rules and /api/v1/alerts: groups, rules and alerts as Prometheus writes
+//! them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +36,12 @@ impl JsonSchema for RuleGroups {
             let token = String::schema(schemas);
             vec![
                 ("groups".into(), groups, true, "Groups by file and name."),
-                ("groupNextToken".into(), token, false, "The first group of the next page."),
+                (
+                    "groupNextToken".into(),
+                    token,
+                    false,
+                    "The first group of the next page.",
+                ),
             ]
         })
     }
@@ -76,9 +82,15 @@ pub(super) struct RuleJson {
     state: Option<&'static str>,
     name: String,
     query: String,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "optional_seconds"
+    )]
     duration: Option<Duration>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_seconds")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "optional_seconds"
+    )]
     keep_firing_for: Option<Duration>,
     labels: Texts,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,7 +124,10 @@ pub(super) struct AlertJson {
     state: &'static str,
     #[serde(serialize_with = "time")]
     active_at: Time,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_time")]
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "optional_time"
+    )]
     keep_firing_since: Option<Time>,
     value: String,
 }
@@ -160,8 +175,8 @@ impl GroupJson {
 }
 
 impl RuleJson {
-    /// Creates a rule with the alerts that pass the matchers of `tenant`. A tenant sees no details of evaluations,
-    /// which depend on series that it may not see.
+    /// Creates a rule with the alerts that pass the matchers of `tenant`. A tenant sees no details
+    /// of evaluations, which depend on series that it may not see.
     pub(super) fn new(rule: &Rule, shown: Shown, tenant: &[Matcher]) -> Self {
         let status = rule.status();
         let last = status.last();
@@ -176,18 +191,23 @@ impl RuleJson {
             annotations: None,
             alerts: None,
             health: status.health.name(),
-            last_error: last.and_then(|last| last.error.clone()).filter(|_| tenant.is_empty()),
+            last_error: last
+                .and_then(|last| last.error.clone())
+                .filter(|_| tenant.is_empty()),
             evaluation_time: last.map(|last| last.duration).unwrap_or_default(),
             last_evaluation: last.map(|last| last.started),
             kind: "recording",
-            evaluations: shows_evaluations.then(|| status.evaluations.iter().map(EvaluationJson::new).collect()),
+            evaluations: shows_evaluations
+                .then(|| status.evaluations.iter().map(EvaluationJson::new).collect()),
             has_matched: shows_evaluations.then_some(status.has_matched),
         };
         if let RuleKind::Alerting(alerting) = &rule.definition.kind {
             json.kind = "alerting";
             json.state = Some(status.alert_state());
             json.duration = Some(Duration::from_millis(alerting.for_ms.max(0) as u64));
-            json.keep_firing_for = Some(Duration::from_millis(alerting.keep_firing_for_ms.max(0) as u64));
+            json.keep_firing_for = Some(Duration::from_millis(
+                alerting.keep_firing_for_ms.max(0) as u64
+            ));
             json.annotations = Some(alerting.annotations.clone());
             json.alerts = Some(shown.alerts.then(|| active(&status, tenant).collect()));
         }
@@ -196,17 +216,30 @@ impl RuleJson {
 }
 
 /// Returns the pending and firing alerts whose labels pass the matchers of `tenant`.
-pub(super) fn active<'a>(status: &'a RuleStatus, tenant: &'a [Matcher]) -> impl Iterator<Item = AlertJson> + 'a {
+pub(super) fn active<'a>(
+    status: &'a RuleStatus,
+    tenant: &'a [Matcher],
+) -> impl Iterator<Item = AlertJson> + 'a {
     let is_shown = |alert: &Alert| {
-        let passes = |matcher: &Matcher| matcher.matches(alert.labels.get(matcher.name()).unwrap_or(""));
+        let passes =
+            |matcher: &Matcher| matcher.matches(alert.labels.get(matcher.name()).unwrap_or(""));
         alert.is_active() && tenant.iter().all(passes)
     };
-    status.alerts.iter().filter(move |alert| is_shown(alert)).map(AlertJson::new)
+    status
+        .alerts
+        .iter()
+        .filter(move |alert| is_shown(alert))
+        .map(AlertJson::new)
 }
 
 impl AlertJson {
     fn new(alert: &Alert) -> Self {
-        let owned = |labels: &Labels| labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+        let owned = |labels: &Labels| {
+            labels
+                .iter()
+                .map(|(n, v)| (n.to_owned(), v.to_owned()))
+                .collect()
+        };
         Self {
             labels: owned(&alert.labels),
             annotations: (*alert.annotations).clone(),
@@ -240,7 +273,10 @@ fn seconds<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S
     }
 }
 
-fn optional_seconds<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+fn optional_seconds<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     seconds(&duration.unwrap_or_default(), serializer)
 }
 
@@ -251,7 +287,10 @@ fn time<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
 /// Prints a time as Go does; no time is the year 1.
 fn optional_time<S: Serializer>(time: &Option<Time>, serializer: S) -> Result<S::Ok, S::Error> {
     let printed = time.and_then(|time| Timestamp::from_nanosecond(i128::from(time.ns())).ok());
-    serializer.serialize_str(&printed.map_or_else(|| "0001-01-01T00:00:00Z".to_owned(), |time| time.to_string()))
+    serializer.serialize_str(&printed.map_or_else(
+        || "0001-01-01T00:00:00Z".to_owned(),
+        |time| time.to_string(),
+    ))
 }
 
 #[cfg(test)]
@@ -284,10 +323,21 @@ mod tests {
             takes: Duration,
         }
         let check = |at, takes, expect: &str| {
-            assert_eq!(serde_json::to_string(&Printed { at, takes }).unwrap(), expect);
+            assert_eq!(
+                serde_json::to_string(&Printed { at, takes }).unwrap(),
+                expect
+            );
         };
-        check(None, Duration::from_secs(60), r#"{"at":"0001-01-01T00:00:00Z","takes":60}"#);
+        check(
+            None,
+            Duration::from_secs(60),
+            r#"{"at":"0001-01-01T00:00:00Z","takes":60}"#,
+        );
         let at = Some(Time::from_ns(1_700_000_000_120_000_000));
-        check(at, Duration::from_millis(1500), r#"{"at":"2023-11-14T22:13:20.12Z","takes":1.5}"#);
+        check(
+            at,
+            Duration::from_millis(1500),
+            r#"{"at":"2023-11-14T22:13:20.12Z","takes":1.5}"#,
+        );
     }
 }

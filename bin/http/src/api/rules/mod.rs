@@ -1,6 +1,7 @@
 //! /api/v1/rules and /api/v1/alerts, with the parameters, pages and error messages of Prometheus.
 //!
-//! A tenant sees the rules and the alerts whose labels pass its matchers, as behind prom-label-proxy.
+//! A tenant sees the rules and the alerts whose labels pass its matchers, as behind
+//! prom-label-proxy.
 
 pub mod backtest;
 pub mod explain;
@@ -30,7 +31,9 @@ pub(crate) async fn alerts(State(state): State<HttpState>) -> Result {
         let set = app.rules.set();
         let rules = set.groups().flat_map(|group| &group.rules);
         let tenant = work.ctx.restriction();
-        let alerts = rules.flat_map(|rule| list::active(&rule.status(), tenant).collect::<Vec<_>>()).collect();
+        let alerts = rules
+            .flat_map(|rule| list::active(&rule.status(), tenant).collect::<Vec<_>>())
+            .collect();
         work.respond_encoded(&html_safe_json(&Alerts { alerts }))
     })
     .await
@@ -62,11 +65,23 @@ pub(crate) struct Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// Creates a filter that selects by name, group and file, without the parameters of pages. Empty lists and an empty
-    /// kind select all.
+    /// Creates a filter that selects by name, group and file, without the parameters of pages.
+    /// Empty lists and an empty kind select all.
     pub(crate) fn new([names, groups, files]: [Vec<&'a str>; 3], kind: &str) -> Self {
-        let shown = Shown { alerts: true, evaluations: false };
-        Self { names, groups, files, selectors: Vec::new(), kind: kind.to_owned(), shown, limit: None, token: "" }
+        let shown = Shown {
+            alerts: true,
+            evaluations: false,
+        };
+        Self {
+            names,
+            groups,
+            files,
+            selectors: Vec::new(),
+            kind: kind.to_owned(),
+            shown,
+            limit: None,
+            token: "",
+        }
     }
 
     /// Reads the parameters. The order of the checks is Prometheus'.
@@ -75,26 +90,50 @@ impl<'a> Filter<'a> {
         let selectors = parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
         let kind = form.first("type").to_lowercase();
         if !matches!(&*kind, "" | "alert" | "record") {
-            return Err(ApiError::invalid_parameter("type", format!("not supported value {:?}", quotable(&kind))));
+            return Err(ApiError::invalid_parameter(
+                "type",
+                format!("not supported value {:?}", quotable(&kind)),
+            ));
         }
         let excludes_alerts = parse_exclude_alerts(&form.first("exclude_alerts").to_lowercase())?;
         let token = form.first("group_next_token");
         let limit = parse_group_limit(form.first("group_limit"), token)?;
-        let shown = Shown { alerts: !excludes_alerts, evaluations: form.boolean("evaluations")? };
+        let shown = Shown {
+            alerts: !excludes_alerts,
+            evaluations: form.boolean("evaluations")?,
+        };
         let all = |name: &'a str| form.all(name).collect();
         let (names, groups, files) = (all("rule_name[]"), all("rule_group[]"), all("file[]"));
-        Ok(Self { names, groups, files, selectors, kind, shown, limit, token })
+        Ok(Self {
+            names,
+            groups,
+            files,
+            selectors,
+            kind,
+            shown,
+            limit,
+            token,
+        })
     }
 
-    /// Returns the groups with selected rules. Rules and alerts are left out if their labels do not pass the matchers of
-    /// `tenant`.
+    /// Returns the groups with selected rules. Rules and alerts are left out if their labels do not
+    /// pass the matchers of `tenant`.
     fn apply(&self, rules: &Rules, tenant: &[Matcher]) -> Result<RuleGroups> {
         let set = rules.set();
         let skips = self.limit.is_some() && !self.token.is_empty();
-        let mut page = RuleGroups { groups: Vec::new(), group_next_token: None };
-        let mut candidates = set.groups().skip_while(|group| skips && token(group) != self.token).peekable();
+        let mut page = RuleGroups {
+            groups: Vec::new(),
+            group_next_token: None,
+        };
+        let mut candidates = set
+            .groups()
+            .skip_while(|group| skips && token(group) != self.token)
+            .peekable();
         if skips && candidates.peek().is_none() {
-            let reason = format!("invalid group_next_token '{}'. were rule groups changed?", self.token);
+            let reason = format!(
+                "invalid group_next_token '{}'. were rule groups changed?",
+                self.token
+            );
             return Err(ApiError::invalid_parameter("group_next_token", reason));
         }
         for group in candidates.filter(|group| self.selects_group(group)) {
@@ -108,7 +147,10 @@ impl<'a> Filter<'a> {
                 break;
             }
             let mut json = GroupJson::new(group);
-            json.rules = selected.into_iter().map(|rule| RuleJson::new(rule, self.shown, tenant)).collect();
+            json.rules = selected
+                .into_iter()
+                .map(|rule| RuleJson::new(rule, self.shown, tenant))
+                .collect();
             page.groups.push(json);
         }
         Ok(page)
@@ -129,14 +171,17 @@ impl<'a> Filter<'a> {
         };
         is_kind
             && (self.names.is_empty() || self.names.contains(&rule.definition.name.as_str()))
-            && (self.selectors.is_empty() || self.selectors.iter().any(|matchers| passes(rule, matchers)))
+            && (self.selectors.is_empty()
+                || self.selectors.iter().any(|matchers| passes(rule, matchers)))
     }
 }
 
 /// Returns `true` if the labels of a rule pass all matchers.
 fn passes(rule: &Rule, matchers: &[Matcher]) -> bool {
     let labels = &rule.definition.labels;
-    matchers.iter().all(|matcher| matcher.matches(labels.get(matcher.name()).map_or("", String::as_str)))
+    matchers
+        .iter()
+        .all(|matcher| matcher.matches(labels.get(matcher.name()).map_or("", String::as_str)))
 }
 
 /// Returns the token of the page that begins with `group`.
@@ -145,9 +190,17 @@ fn token(group: &Group) -> String {
 }
 
 fn parse_exclude_alerts(text: &str) -> Result<bool> {
-    let invalid =
-        |reason| ApiError::invalid_parameter("exclude_alerts", format!("error converting exclude_alerts: {reason}"));
-    if text.is_empty() { Ok(false) } else { parse_bool(quotable(text)).map_err(invalid) }
+    let invalid = |reason| {
+        ApiError::invalid_parameter(
+            "exclude_alerts",
+            format!("error converting exclude_alerts: {reason}"),
+        )
+    };
+    if text.is_empty() {
+        Ok(false)
+    } else {
+        parse_bool(quotable(text)).map_err(invalid)
+    }
 }
 
 fn parse_group_limit(limit: &str, token: &str) -> Result<Option<usize>> {
@@ -155,19 +208,25 @@ fn parse_group_limit(limit: &str, token: &str) -> Result<Option<usize>> {
     if limit.is_empty() {
         return match token {
             "" => Ok(None),
-            _ => {
-                Err(invalid("group_next_token", "group_limit needs to be present in order to paginate over the groups"))
-            }
+            _ => Err(invalid(
+                "group_next_token",
+                "group_limit needs to be present in order to paginate over the groups",
+            )),
         };
     }
     let parsed = limit.parse::<i32>().map_err(|error| {
         let reason = go_reason(&error);
-        let reason = format!("group_limit needs to be a valid number: strconv.ParseInt: parsing {limit:?}: {reason}");
+        let reason = format!(
+            "group_limit needs to be a valid number: strconv.ParseInt: parsing {limit:?}: {reason}"
+        );
         invalid("group_limit", &reason)
     })?;
     match usize::try_from(parsed) {
         Ok(limit) if limit > 0 => Ok(Some(limit)),
-        _ => Err(invalid("group_limit", "group_limit needs to be greater than 0")),
+        _ => Err(invalid(
+            "group_limit",
+            "group_limit needs to be greater than 0",
+        )),
     }
 }
 
@@ -185,8 +244,14 @@ mod tests {
 
     #[test]
     fn parameters_are_checked_in_the_words_of_prometheus() {
-        check_rejected("type=Alert&exclude_alerts=TRUE&group_limit=5&rule_name[]=x", "");
-        check_rejected("type=x", "invalid parameter \"type\": not supported value \"x\"");
+        check_rejected(
+            "type=Alert&exclude_alerts=TRUE&group_limit=5&rule_name[]=x",
+            "",
+        );
+        check_rejected(
+            "type=x",
+            "invalid parameter \"type\": not supported value \"x\"",
+        );
         check_rejected(
             "exclude_alerts=x",
             "invalid parameter \"exclude_alerts\": error converting exclude_alerts: strconv.ParseBool: parsing \"x\": invalid syntax",
@@ -195,11 +260,17 @@ mod tests {
             "group_limit=99999999999",
             "invalid parameter \"group_limit\": group_limit needs to be a valid number: strconv.ParseInt: parsing \"99999999999\": value out of range",
         );
-        check_rejected("group_limit=0", "invalid parameter \"group_limit\": group_limit needs to be greater than 0");
+        check_rejected(
+            "group_limit=0",
+            "invalid parameter \"group_limit\": group_limit needs to be greater than 0",
+        );
         check_rejected(
             "group_next_token=x",
             "invalid parameter \"group_next_token\": group_limit needs to be present in order to paginate over the groups",
         );
-        check_rejected("match[]={}", "match[] must contain at least one non-empty matcher");
+        check_rejected(
+            "match[]={}",
+            "match[] must contain at least one non-empty matcher",
+        );
     }
 }

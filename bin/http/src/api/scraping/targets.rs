@@ -1,5 +1,5 @@
-//! Targets, scrape pools and Alertmanagers. Varve does not scrape, so all lists but the last are empty. Parameters are
-//! checked as in Prometheus.
+//! Targets, scrape pools and Alertmanagers. Varve does not scrape, so all lists but the last are
+//! empty. Parameters are checked as in Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,7 +71,9 @@ pub(crate) async fn metadata(State(state): State<HttpState>, form: Form) -> Resu
         }
         let selector = form.first("match_target");
         if !selector.is_empty() {
-            parse_selector(&work.ctx, selector, |reason| ApiError::invalid_parameter("match_target", reason))?;
+            parse_selector(&work.ctx, selector, |reason| {
+                ApiError::invalid_parameter("match_target", reason)
+            })?;
         }
         let none: [Untyped; 0] = [];
         work.respond_json(&none)
@@ -88,8 +90,10 @@ pub(crate) async fn relabel_steps(form: Form) -> ApiError {
         }
         if labels.len() > LABELS_SIZE_MAX {
             let size = labels.len();
-            return ApiError::bad_data(format!("labels of {size} bytes exceed the limit of {LABELS_SIZE_MAX}"))
-                .with_limit("labels size");
+            return ApiError::bad_data(format!(
+                "labels of {size} bytes exceed the limit of {LABELS_SIZE_MAX}"
+            ))
+            .with_limit("labels size");
         }
         if let Err(error) = serde_json::from_str::<BTreeMap<String, String>>(labels) {
             return ApiError::bad_data(format!("error parsing labels: {error}"));
@@ -100,7 +104,9 @@ pub(crate) async fn relabel_steps(form: Form) -> ApiError {
 
 /// GET /api/v1/scrape_pools.
 pub(crate) async fn scrape_pools() -> Response {
-    success(&ScrapePools { scrape_pools: Vec::new() })
+    success(&ScrapePools {
+        scrape_pools: Vec::new(),
+    })
 }
 
 /// GET /api/v1/scrape_pools/config.
@@ -112,12 +118,18 @@ fn no_such_pool(pool: &str) -> ApiError {
     if pool.is_empty() {
         return ApiError::bad_data("no scrapePool parameter provided");
     }
-    ApiError::bad_data(format!("error retrieving scrape config: scrape pool {:?} not found", quotable(pool)))
+    ApiError::bad_data(format!(
+        "error retrieving scrape config: scrape pool {:?} not found",
+        quotable(pool)
+    ))
 }
 
 /// GET /api/v1/alertmanagers.
 pub(crate) async fn alertmanagers(State(app): State<Arc<App>>) -> Response {
     let (active, dropped) = app.notifier.alertmanagers();
     let list = |urls: Vec<String>| urls.into_iter().map(|url| Alertmanager { url }).collect();
-    success(&Alertmanagers { active_alertmanagers: list(active), dropped_alertmanagers: list(dropped) })
+    success(&Alertmanagers {
+        active_alertmanagers: list(active),
+        dropped_alertmanagers: list(dropped),
+    })
 }

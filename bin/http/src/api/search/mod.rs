@@ -1,8 +1,8 @@
-//! /api/v1/search/*: metric names, label names and label values that match search terms, for completion while typing.
-//! Enabled by `--enable-feature=search-api`.
+//! /api/v1/search/*: metric names, label names and label values that match search terms, for
+//! completion while typing. Enabled by `--enable-feature=search-api`.
 //!
-//! The response has a JSON object per line: batches of results, then a line with the status. An error after the first
-//! line aborts the response.
+//! The response has a JSON object per line: batches of results, then a line with the status. An
+//! error after the first line aborts the response.
 
 mod score;
 
@@ -57,21 +57,39 @@ impl Field {
 }
 
 /// GET and POST /api/v1/search/metric_names.
-pub(crate) async fn metric_names(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
-    let field = |form: &Form| Ok(Field::MetricNames { with_metadata: boolean(form, "include_metadata", false)? });
+pub(crate) async fn metric_names(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result {
+    let field = |form: &Form| {
+        Ok(Field::MetricNames {
+            with_metadata: boolean(form, "include_metadata", false)?,
+        })
+    };
     search(&state, who, form, "metric_names", field).await
 }
 
 /// GET and POST /api/v1/search/label_names.
-pub(crate) async fn label_names(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
+pub(crate) async fn label_names(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result {
     search(&state, who, form, "label_names", |_| Ok(Field::LabelNames)).await
 }
 
 /// GET and POST /api/v1/search/label_values.
-pub(crate) async fn label_values(State(state): State<HttpState>, RequestedBy(who): RequestedBy, form: Form) -> Result {
+pub(crate) async fn label_values(
+    State(state): State<HttpState>,
+    RequestedBy(who): RequestedBy,
+    form: Form,
+) -> Result {
     let field = |form: &Form| match form.first("label") {
         "" => Err(ApiError::bad_data("missing required parameter \"label\"")),
-        label => Ok(Field::LabelValues { label: label.to_owned() }),
+        label => Ok(Field::LabelValues {
+            label: label.to_owned(),
+        }),
     };
     search(&state, who, form, "label_values", field).await
 }
@@ -93,7 +111,9 @@ async fn search(
         search.respond(work, &who, &field(&form)?)
     });
     let mut response = response.await?;
-    response.headers_mut().insert(header::CONTENT_TYPE, CONTENT_TYPE);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, CONTENT_TYPE);
     Ok(response)
 }
 
@@ -130,8 +150,13 @@ impl Search {
             let reason = format!("too many search[] terms: got {n_terms}, maximum is {TERMS_MAX}");
             return Err(ApiError::bad_data(reason));
         }
-        if let Some(size) = form.all("search[]").map(str::len).find(|&size| size > TERM_SIZE_MAX) {
-            let reason = format!("search[] term of {size} bytes exceeds the limit of {TERM_SIZE_MAX}");
+        if let Some(size) = form
+            .all("search[]")
+            .map(str::len)
+            .find(|&size| size > TERM_SIZE_MAX)
+        {
+            let reason =
+                format!("search[] term of {size} bytes exceeds the limit of {TERM_SIZE_MAX}");
             return Err(ApiError::bad_data(reason).with_limit("search term size"));
         }
         let threshold = read_threshold(form.first("fuzz_threshold"))?;
@@ -140,21 +165,42 @@ impl Search {
         let include_score = boolean(form, "include_score", false)?;
         let order = read_order(form, n_terms > 0)?;
         let limit = read_limit(form.first("limit"), limit_max)?;
-        let batch_size = positive(form.first("batch_size"), "batch_size")?.unwrap_or(BATCH_SIZE_DEFAULT);
+        let batch_size =
+            positive(form.first("batch_size"), "batch_size")?.unwrap_or(BATCH_SIZE_DEFAULT);
         let batch_size = batch_size.min(BATCH_SIZE_MAX);
         let order = order.map_err(|by| {
-            ApiError::bad_data(format!("invalid sort_by {by:?} for {endpoint}: must be \"alpha\" or \"score\""))
+            ApiError::bad_data(format!(
+                "invalid sort_by {by:?} for {endpoint}: must be \"alpha\" or \"score\""
+            ))
         })?;
         let term = |text: &str| {
-            let text = if case_sensitive { text.to_owned() } else { text.to_lowercase() };
+            let text = if case_sensitive {
+                text.to_owned()
+            } else {
+                text.to_lowercase()
+            };
             Term::new(text, algorithm, threshold)
         };
-        let terms = form.all("search[]").filter(|text| !text.is_empty()).map(term).collect();
-        Ok(Self { selectors, range, terms, case_sensitive, include_score, order, limit, batch_size })
+        let terms = form
+            .all("search[]")
+            .filter(|text| !text.is_empty())
+            .map(term)
+            .collect();
+        Ok(Self {
+            selectors,
+            range,
+            terms,
+            case_sensitive,
+            include_score,
+            order,
+            limit,
+            batch_size,
+        })
     }
 
     fn respond(&self, work: &mut Work, who: &Requester, field: &Field) -> Result<()> {
-        work.store.note_metadata(&work.ctx, who, &self.selectors, &field.labels());
+        work.store
+            .note_metadata(&work.ctx, who, &self.selectors, &field.labels());
         let names = self.find(work, field)?;
         let mut charge = work.ctx.charge();
         charge.grow(names.len() * size_of::<(&str, f64)>())?;
@@ -173,7 +219,9 @@ impl Search {
             Order::Ascending => {}
             Order::Descending => found.reverse(),
             Order::Score => {
-                let best_first = |a: &(&str, f64), b: &(&str, f64)| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0));
+                let best_first = |a: &(&str, f64), b: &(&str, f64)| {
+                    b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0))
+                };
                 if found.len() > self.limit {
                     // Sorts only the returned names.
                     found.select_nth_unstable_by(self.limit, best_first);
@@ -185,7 +233,9 @@ impl Search {
         let has_more = found.len() > self.limit;
         found.truncate(self.limit);
         let metadata = match field {
-            Field::MetricNames { with_metadata: true } => Some(work.store.db.metadata()),
+            Field::MetricNames {
+                with_metadata: true,
+            } => Some(work.store.db.metadata()),
             _ => None,
         };
         self.write(work, field, &found, has_more, metadata.as_deref())
@@ -207,12 +257,22 @@ impl Search {
         Ok(names)
     }
 
-    /// Returns the best score of a name over all terms, or `None` if none of them matches. `chars` is scratch space.
-    fn score(&self, name: &str, chars: &mut Vec<char>, steps: &mut Steps<'_>) -> varve_tsdb::Result<Option<f64>> {
+    /// Returns the best score of a name over all terms, or `None` if none of them matches. `chars`
+    /// is scratch space.
+    fn score(
+        &self,
+        name: &str,
+        chars: &mut Vec<char>,
+        steps: &mut Steps<'_>,
+    ) -> varve_tsdb::Result<Option<f64>> {
         if self.terms.is_empty() {
             return Ok(Some(1.0));
         }
-        let lower = if self.case_sensitive { None } else { Some(name.to_lowercase()) };
+        let lower = if self.case_sensitive {
+            None
+        } else {
+            Some(name.to_lowercase())
+        };
         let name = lower.as_deref().unwrap_or(name);
         chars.clear();
         chars.extend(name.chars());
@@ -232,9 +292,15 @@ impl Search {
         has_more: bool,
         metadata: Option<&Families>,
     ) -> Result<()> {
-        let key: &[u8] = if matches!(field, Field::LabelValues { .. }) { b"{\"value\":" } else { b"{\"name\":" };
+        let key: &[u8] = if matches!(field, Field::LabelValues { .. }) {
+            b"{\"value\":"
+        } else {
+            b"{\"name\":"
+        };
         // An empty result has one empty batch.
-        let batches = found.chunks(self.batch_size).chain(found.is_empty().then_some(&[][..]));
+        let batches = found
+            .chunks(self.batch_size)
+            .chain(found.is_empty().then_some(&[][..]));
         let warnings = Vec::from_iter(work.ctx.partial().map(str::to_owned));
         for (i, batch) in batches.enumerate() {
             work.out.buffer().extend_from_slice(b"{\"results\":");
@@ -242,7 +308,9 @@ impl Search {
                 out.extend_from_slice(key);
                 json::write_html_string(out, name.as_bytes());
                 if self.include_score {
-                    out.extend_from_slice(format!(",\"score\":{}", varve_promql::decimal::Json(*score)).as_bytes());
+                    out.extend_from_slice(
+                        format!(",\"score\":{}", varve_promql::decimal::Json(*score)).as_bytes(),
+                    );
                 }
                 if let Some(metadata) = metadata.and_then(|families| metadata_of(families, name)) {
                     write_metadata(out, metadata);
@@ -251,7 +319,9 @@ impl Search {
             })?;
             if i == 0 && !warnings.is_empty() {
                 work.out.buffer().extend_from_slice(b",\"warnings\":");
-                work.array(&warnings, |out, text| json::write_html_string(out, text.as_bytes()))?;
+                work.array(&warnings, |out, text| {
+                    json::write_html_string(out, text.as_bytes())
+                })?;
             }
             work.out.buffer().extend_from_slice(b"}\n");
             work.out.step()?;
@@ -262,8 +332,8 @@ impl Search {
     }
 }
 
-/// Returns the metadata of a metric: of the family with its name, or of a family whose type allows a suffix of the
-/// name.
+/// Returns the metadata of a metric: of the family with its name, or of a family whose type allows
+/// a suffix of the name.
 fn metadata_of<'a>(families: &'a Families, name: &str) -> Option<&'a Metadata> {
     if let Some(metadata) = families.get(name) {
         return Some(metadata);
@@ -280,11 +350,18 @@ fn metadata_of<'a>(families: &'a Families, name: &str) -> Option<&'a Metadata> {
         "gsum" | "gcount" => &["gaugehistogram"],
         _ => &[],
     };
-    families.get(family).map(|metadata| &**metadata).filter(|metadata| kinds.contains(&&*metadata.kind))
+    families
+        .get(family)
+        .map(|metadata| &**metadata)
+        .filter(|metadata| kinds.contains(&&*metadata.kind))
 }
 
 fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
-    for (name, text) in [("type", &metadata.kind), ("help", &metadata.help), ("unit", &metadata.unit)] {
+    for (name, text) in [
+        ("type", &metadata.kind),
+        ("help", &metadata.help),
+        ("unit", &metadata.unit),
+    ] {
         if !text.is_empty() {
             out.extend_from_slice(format!(",\"{name}\":").as_bytes());
             json::write_html_string(out, text.as_bytes());
@@ -296,10 +373,14 @@ fn read_range(form: &Form) -> Result<TimeRange> {
     let now_ms = SystemClock.now_ms();
     // Unlike elsewhere, the message names the parameter only once.
     let time = |name| form.plain_time_ms(name).map_err(ApiError::bad_data);
-    let range =
-        TimeRange { start_ms: time("start")?.unwrap_or(now_ms - HOUR_MS), end_ms: time("end")?.unwrap_or(now_ms) };
+    let range = TimeRange {
+        start_ms: time("start")?.unwrap_or(now_ms - HOUR_MS),
+        end_ms: time("end")?.unwrap_or(now_ms),
+    };
     match range.end_ms < range.start_ms {
-        true => Err(ApiError::bad_data("end timestamp must not be before start timestamp")),
+        true => Err(ApiError::bad_data(
+            "end timestamp must not be before start timestamp",
+        )),
         false => Ok(range),
     }
 }
@@ -309,7 +390,10 @@ fn read_threshold(text: &str) -> Result<f64> {
         "" => Ok(0.0),
         _ => match parse_int(text) {
             Ok(percent @ 0..=100) => Ok(percent as f64 / 100.0),
-            _ => Err(ApiError::bad_data(format!("invalid fuzz_threshold {:?}: must be 0-100", quotable(text)))),
+            _ => Err(ApiError::bad_data(format!(
+                "invalid fuzz_threshold {:?}: must be 0-100",
+                quotable(text)
+            ))),
         },
     }
 }
@@ -320,7 +404,10 @@ fn read_algorithm(text: &str) -> Result<Algorithm> {
         "jarowinkler" => Ok(Algorithm::JaroWinkler),
         _ => {
             let known = ALGORITHMS.join(" ");
-            Err(ApiError::bad_data(format!("unsupported fuzz_alg {:?}: must be one of [{known}]", quotable(text))))
+            Err(ApiError::bad_data(format!(
+                "unsupported fuzz_alg {:?}: must be one of [{known}]",
+                quotable(text)
+            )))
         }
     }
 }
@@ -330,12 +417,17 @@ fn read_order(form: &Form, has_terms: bool) -> Result<Result<Order, String>> {
     let invalid = |reason: &str| Err(ApiError::bad_data(reason));
     let (by, direction) = (form.first("sort_by"), form.first("sort_dir"));
     match (by, direction) {
-        ("", direction) if !direction.is_empty() => return invalid("sort_dir is only valid when sort_by is set"),
+        ("", direction) if !direction.is_empty() => {
+            return invalid("sort_dir is only valid when sort_by is set");
+        }
         ("score", direction) if !direction.is_empty() => {
             return invalid("sort_dir is not supported for sort_by=score");
         }
         _ if !matches!(direction, "" | "asc" | "dsc") => {
-            return invalid(&format!("invalid sort_dir {:?}: must be \"asc\" or \"dsc\"", quotable(direction)));
+            return invalid(&format!(
+                "invalid sort_dir {:?}: must be \"asc\" or \"dsc\"",
+                quotable(direction)
+            ));
         }
         ("score", _) if !has_terms => return invalid("sort_by=score requires search[] to be set"),
         _ => {}
@@ -364,18 +456,28 @@ fn positive(text: &str, name: &str) -> Result<Option<usize>> {
     if text.is_empty() {
         return Ok(None);
     }
-    match parse_int(text).ok().and_then(|number| usize::try_from(number).ok()).filter(|&number| number > 0) {
+    match parse_int(text)
+        .ok()
+        .and_then(|number| usize::try_from(number).ok())
+        .filter(|&number| number > 0)
+    {
         Some(number) => Ok(Some(number)),
-        None => Err(ApiError::bad_data(format!("invalid {name} {:?}: must be a positive integer", quotable(text)))),
+        None => Err(ApiError::bad_data(format!(
+            "invalid {name} {:?}: must be a positive integer",
+            quotable(text)
+        ))),
     }
 }
 
 fn boolean(form: &Form, name: &str, default: bool) -> Result<bool> {
     match form.first(name) {
         "" => Ok(default),
-        text => form
-            .boolean(name)
-            .map_err(|_| ApiError::bad_data(format!("invalid {name} {:?}: must be boolean", quotable(text)))),
+        text => form.boolean(name).map_err(|_| {
+            ApiError::bad_data(format!(
+                "invalid {name} {:?}: must be boolean",
+                quotable(text)
+            ))
+        }),
     }
 }
 
@@ -386,27 +488,64 @@ mod tests {
     fn search(encoded: &str) -> Result<Search, String> {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        Search::read(&QueryContext::unbounded(), &form, "label_names", 1000).map_err(|rejected| rejected.message)
+        Search::read(&QueryContext::unbounded(), &form, "label_names", 1000)
+            .map_err(|rejected| rejected.message)
     }
 
     #[test]
     fn parameters_are_rejected_in_the_words_of_prometheus() {
         for (encoded, expect) in [
-            ("start=x", "invalid time value for 'start': cannot parse \"x\" to a valid timestamp"),
-            ("start=2&end=1", "end timestamp must not be before start timestamp"),
-            ("match[]={}", "match[] must contain at least one non-empty matcher"),
-            ("fuzz_threshold=101", "invalid fuzz_threshold \"101\": must be 0-100"),
-            ("fuzz_alg=x", "unsupported fuzz_alg \"x\": must be one of [subsequence jarowinkler]"),
-            ("case_sensitive=x", "invalid case_sensitive \"x\": must be boolean"),
+            (
+                "start=x",
+                "invalid time value for 'start': cannot parse \"x\" to a valid timestamp",
+            ),
+            (
+                "start=2&end=1",
+                "end timestamp must not be before start timestamp",
+            ),
+            (
+                "match[]={}",
+                "match[] must contain at least one non-empty matcher",
+            ),
+            (
+                "fuzz_threshold=101",
+                "invalid fuzz_threshold \"101\": must be 0-100",
+            ),
+            (
+                "fuzz_alg=x",
+                "unsupported fuzz_alg \"x\": must be one of [subsequence jarowinkler]",
+            ),
+            (
+                "case_sensitive=x",
+                "invalid case_sensitive \"x\": must be boolean",
+            ),
             ("sort_dir=asc", "sort_dir is only valid when sort_by is set"),
-            ("sort_by=score&sort_dir=asc", "sort_dir is not supported for sort_by=score"),
-            ("sort_by=alpha&sort_dir=x", "invalid sort_dir \"x\": must be \"asc\" or \"dsc\""),
+            (
+                "sort_by=score&sort_dir=asc",
+                "sort_dir is not supported for sort_by=score",
+            ),
+            (
+                "sort_by=alpha&sort_dir=x",
+                "invalid sort_dir \"x\": must be \"asc\" or \"dsc\"",
+            ),
             ("sort_by=score", "sort_by=score requires search[] to be set"),
-            ("sort_by=x", "invalid sort_by \"x\" for label_names: must be \"alpha\" or \"score\""),
+            (
+                "sort_by=x",
+                "invalid sort_by \"x\" for label_names: must be \"alpha\" or \"score\"",
+            ),
             ("limit=0", "invalid limit \"0\": must be a positive integer"),
-            ("limit=1001", "limit 1001 exceeds the configured maximum (1000, see --web.search.max-limit)"),
-            ("batch_size=x", "invalid batch_size \"x\": must be a positive integer"),
-            (&"search[]=a&".repeat(33), "too many search[] terms: got 33, maximum is 32"),
+            (
+                "limit=1001",
+                "limit 1001 exceeds the configured maximum (1000, see --web.search.max-limit)",
+            ),
+            (
+                "batch_size=x",
+                "invalid batch_size \"x\": must be a positive integer",
+            ),
+            (
+                &"search[]=a&".repeat(33),
+                "too many search[] terms: got 33, maximum is 32",
+            ),
             (
                 &format!("search[]={}", "a".repeat(TERM_SIZE_MAX + 1)),
                 "search[] term of 65537 bytes exceeds the limit of 65536",
@@ -418,9 +557,23 @@ mod tests {
 
     #[test]
     fn series_of_a_family_have_its_metadata() {
-        let kinds = [("a", "counter"), ("a_total", "counter"), ("h", "histogram"), ("s", "summary"), ("g", "gauge")];
-        let family =
-            |(name, kind): (&str, &str)| (name.into(), Metadata { kind: kind.into(), ..Metadata::default() }.into());
+        let kinds = [
+            ("a", "counter"),
+            ("a_total", "counter"),
+            ("h", "histogram"),
+            ("s", "summary"),
+            ("g", "gauge"),
+        ];
+        let family = |(name, kind): (&str, &str)| {
+            (
+                name.into(),
+                Metadata {
+                    kind: kind.into(),
+                    ..Metadata::default()
+                }
+                .into(),
+            )
+        };
         let families: Families = kinds.into_iter().map(family).collect();
         for (name, expect) in [
             ("a", Some("counter")),
@@ -436,7 +589,11 @@ mod tests {
             ("h", Some("histogram")),
             ("x", None),
         ] {
-            assert_eq!(metadata_of(&families, name).map(|metadata| &*metadata.kind), expect, "{name}");
+            assert_eq!(
+                metadata_of(&families, name).map(|metadata| &*metadata.kind),
+                expect,
+                "{name}"
+            );
         }
     }
 
@@ -444,11 +601,17 @@ mod tests {
     fn the_best_score_of_several_terms_counts() {
         let ctx = QueryContext::unbounded();
         let score = |encoded: &str, name: &str| {
-            search(encoded).unwrap().score(name, &mut Vec::new(), &mut Steps::new(&ctx)).unwrap()
+            search(encoded)
+                .unwrap()
+                .score(name, &mut Vec::new(), &mut Steps::new(&ctx))
+                .unwrap()
         };
         assert_eq!(score("", "anything"), Some(1.0));
         assert_eq!(score("search[]=&search[]=up", "up"), Some(1.0));
         assert_eq!(score("search[]=x&search[]=UP", "up"), None);
-        assert_eq!(score("search[]=x&search[]=UP&case_sensitive=false", "Upper"), Some(1.0));
+        assert_eq!(
+            score("search[]=x&search[]=UP&case_sensitive=false", "Upper"),
+            Some(1.0)
+        );
     }
 }

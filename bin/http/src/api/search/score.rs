@@ -1,8 +1,8 @@
 //! The score of a name for a search term, from 0 to 1, as in Prometheus' `util/strutil` and
 //! `web/api/v1/search_filters.go`.
 //!
-//! Characters are compared, not bytes. The time for a name is up to the square of its length, so [`Steps`] checks the
-//! context of the request in between.
+//! Characters are compared, not bytes. The time for a name is up to the square of its length, so
+//! [`Steps`] checks the context of the request in between.
 
 use varve_tsdb::QueryContext;
 
@@ -27,7 +27,10 @@ pub(super) struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     pub(super) fn new(ctx: &'a QueryContext) -> Self {
-        Self { ctx, n_left: STEPS_PER_CHECK }
+        Self {
+            ctx,
+            n_left: STEPS_PER_CHECK,
+        }
     }
 
     /// Counts up to `n` comparisons.
@@ -59,14 +62,24 @@ pub(super) struct Term {
 
 impl Term {
     pub(super) fn new(text: String, algorithm: Algorithm, threshold: f64) -> Self {
-        Self { chars: text.chars().collect(), text, algorithm, threshold }
+        Self {
+            chars: text.chars().collect(),
+            text,
+            algorithm,
+            threshold,
+        }
     }
 
     /// Returns the score of a name, or `None` if it does not match.
     ///
     /// # Errors
     /// The interrupts of the request.
-    pub(super) fn score(&self, text: &str, chars: &[char], steps: &mut Steps<'_>) -> varve_tsdb::Result<Option<f64>> {
+    pub(super) fn score(
+        &self,
+        text: &str,
+        chars: &[char],
+        steps: &mut Steps<'_>,
+    ) -> varve_tsdb::Result<Option<f64>> {
         steps.take(text.len())?;
         if self.algorithm == Algorithm::Subsequence {
             if text.starts_with(&self.text) {
@@ -78,7 +91,11 @@ impl Term {
         if let Some(score) = self.substring(text, chars.len()) {
             return Ok(Some(score));
         }
-        let score = if self.threshold > 0.0 { jaro_winkler(&self.chars, chars, steps)? } else { -1.0 };
+        let score = if self.threshold > 0.0 {
+            jaro_winkler(&self.chars, chars, steps)?
+        } else {
+            -1.0
+        };
         Ok((score >= self.threshold).then_some(score))
     }
 
@@ -89,7 +106,11 @@ impl Term {
             at => text[..at].chars().count(),
         };
         let last = len.saturating_sub(self.chars.len());
-        Some(if last == 0 { 1.0 } else { 1.0 - 0.9 * place as f64 / last as f64 })
+        Some(if last == 0 {
+            1.0
+        } else {
+            1.0 - 0.9 * place as f64 / last as f64
+        })
     }
 }
 
@@ -108,7 +129,9 @@ fn subsequence(pattern: &[char], text: &[char], steps: &mut Steps<'_>) -> varve_
         }
         steps.take(text.len() - start)?;
         // A pattern that is incomplete from here is incomplete from any later position.
-        let Some(score) = score_from(pattern, text, start) else { break };
+        let Some(score) = score_from(pattern, text, start) else {
+            break;
+        };
         best = best.max(score);
     }
     if best < 0.0 {
@@ -154,7 +177,10 @@ fn jaro_winkler(a: &[char], b: &[char], steps: &mut Steps<'_>) -> varve_tsdb::Re
     for (i, c) in short.iter().enumerate() {
         let places = i.saturating_sub(distance)..(i + distance + 1).min(long.len());
         steps.take(places.len())?;
-        if let Some(at) = places.into_iter().find(|&at| !in_long[at] && long[at] == *c) {
+        if let Some(at) = places
+            .into_iter()
+            .find(|&at| !in_long[at] && long[at] == *c)
+        {
             in_long[at] = true;
             in_short.push(*c);
         }
@@ -162,12 +188,23 @@ fn jaro_winkler(a: &[char], b: &[char], steps: &mut Steps<'_>) -> varve_tsdb::Re
     if in_short.is_empty() {
         return Ok(0.0);
     }
-    let matched = long.iter().zip(&in_long).filter(|(_, is_matched)| **is_matched).map(|(c, _)| c);
+    let matched = long
+        .iter()
+        .zip(&in_long)
+        .filter(|(_, is_matched)| **is_matched)
+        .map(|(c, _)| c);
     let n_moved = in_short.iter().zip(matched).filter(|(a, b)| a != b).count() as f64;
     let n = in_short.len() as f64;
     // The order of operations matters for the last bit.
-    let jaro = (n * (1.0 / short.len() as f64) + n * (1.0 / long.len() as f64) + (n - n_moved * 0.5) / n) / 3.0;
-    let prefix = short.iter().zip(long).take(4).take_while(|(a, b)| a == b).count() as f64;
+    let jaro =
+        (n * (1.0 / short.len() as f64) + n * (1.0 / long.len() as f64) + (n - n_moved * 0.5) / n)
+            / 3.0;
+    let prefix = short
+        .iter()
+        .zip(long)
+        .take(4)
+        .take_while(|(a, b)| a == b)
+        .count() as f64;
     Ok(jaro + prefix * 0.1 * (1.0 - jaro))
 }
 
@@ -181,8 +218,9 @@ mod tests {
 
     fn check(algorithm: Algorithm, term: &str, text: &str, expect: Option<f64>) {
         let ctx = QueryContext::unbounded();
-        let score =
-            Term::new(term.to_owned(), algorithm, 0.0).score(text, &chars(text), &mut Steps::new(&ctx)).unwrap();
+        let score = Term::new(term.to_owned(), algorithm, 0.0)
+            .score(text, &chars(text), &mut Steps::new(&ctx))
+            .unwrap();
         let is_close = match (score, expect) {
             (Some(score), Some(expect)) => (score - expect).abs() < 1e-9,
             (score, expect) => score == expect,
@@ -197,9 +235,19 @@ mod tests {
         check(Subsequence, "up", "upper", Some(1.0));
         check(Subsequence, "up", "pu", None);
         // A run of 2 from position 2 of 5: 4 - 2/5 - 1/10, over 4.
-        check(Subsequence, "up", "xyupz", Some((4.0 - 0.4 - 0.1) / 4.0 * 0.999));
+        check(
+            Subsequence,
+            "up",
+            "xyupz",
+            Some((4.0 - 0.4 - 0.1) / 4.0 * 0.999),
+        );
         // Runs of 1 and 1 with a gap of 1 between, and 1 before and behind.
-        check(Subsequence, "ac", "xabcx", Some((2.0 - 0.2 - 0.2 - 0.1) / 4.0 * 0.999));
+        check(
+            Subsequence,
+            "ac",
+            "xabcx",
+            Some((2.0 - 0.2 - 0.2 - 0.1) / 4.0 * 0.999),
+        );
         check(Subsequence, "é", "aé", Some((1.0 - 0.5) * 0.999));
         check(Subsequence, "abc", "ab", None);
     }
@@ -216,8 +264,13 @@ mod tests {
     #[test]
     fn similar_names_score_as_in_the_literature() {
         let ctx = QueryContext::unbounded();
-        let jaro_winkler = |a: &str, b: &str| jaro_winkler(&chars(a), &chars(b), &mut Steps::new(&ctx)).unwrap();
-        for (a, b, expect) in [("MARTHA", "MARHTA", 0.9611), ("DIXON", "DICKSONX", 0.8133), ("DWAYNE", "DUANE", 0.84)] {
+        let jaro_winkler =
+            |a: &str, b: &str| jaro_winkler(&chars(a), &chars(b), &mut Steps::new(&ctx)).unwrap();
+        for (a, b, expect) in [
+            ("MARTHA", "MARHTA", 0.9611),
+            ("DIXON", "DICKSONX", 0.8133),
+            ("DWAYNE", "DUANE", 0.84),
+        ] {
             assert!((jaro_winkler(a, b) - expect).abs() < 1e-4, "{a} {b}");
         }
         assert_eq!(jaro_winkler("a", "b"), 0.0);
@@ -235,8 +288,13 @@ mod tests {
         ] {
             let text = format!("{text}b");
             let term = Term::new(term, algorithm, 1.0);
-            let interrupted = term.score(&text, &chars(&text), &mut Steps::new(&ctx)).unwrap_err();
-            assert!(matches!(interrupted, varve_tsdb::Error::Interrupted(_)), "{algorithm:?} {interrupted}");
+            let interrupted = term
+                .score(&text, &chars(&text), &mut Steps::new(&ctx))
+                .unwrap_err();
+            assert!(
+                matches!(interrupted, varve_tsdb::Error::Interrupted(_)),
+                "{algorithm:?} {interrupted}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! /api/v1/status/advice: unused metrics, buckets and labels of this server, and the rules that drop them.
+//! /api/v1/status/advice: unused metrics, buckets and labels of this server, and the rules that
+//! drop them.
 
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ pub(crate) const FORMATS: [&str; 2] = ["varve", "prometheus"];
 schema! {
     /// What no rule and no recorded query uses, and what dropping it saves.
     pub struct AdviceReport {
-        /// Start of the usage record in milliseconds since the epoch. Null only in reports of `varve advise drops`
-        /// without a usage record.
+        /// Start of the usage record in milliseconds since the epoch. Null only in reports of
+        /// `varve advise drops` without a usage record.
         since_ms: Option<i64>,
         /// Number of rules and recorded queries that were compared.
         expressions: u64,
@@ -86,28 +87,53 @@ schema! {
     }
 }
 
-/// GET /api/v1/status/advice. `since` limits the usage record, `labels=true` also finds unused labels.
+/// GET /api/v1/status/advice. `since` limits the usage record, `labels=true` also finds unused
+/// labels.
 pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result {
     form.check_encoding()?;
-    let (timeout, limit, labels) = (form.timeout()?, form.limit()?.unwrap_or(usize::MAX), form.boolean("labels")?);
+    let (timeout, limit, labels) = (
+        form.timeout()?,
+        form.limit()?.unwrap_or(usize::MAX),
+        form.boolean("labels")?,
+    );
     let used_since_ms = form.optional_time_ms("since")?.unwrap_or(i64::MIN);
     let dialect = match form.first("format") {
         "" | "varve" => Dialect::Varve,
         "prometheus" => Dialect::Prometheus,
-        other => return Err(ApiError::invalid_parameter("format", format!("{other:?} is none of {FORMATS:?}"))),
+        other => {
+            return Err(ApiError::invalid_parameter(
+                "format",
+                format!("{other:?} is none of {FORMATS:?}"),
+            ));
+        }
     };
     let now_ms = SystemClock.now_ms();
     let settings = &state.app.settings;
-    let range = TimeRange { start_ms: now_ms - settings.lookback_delta_ms + 1, end_ms: now_ms };
+    let range = TimeRange {
+        start_ms: now_ms - settings.lookback_delta_ms + 1,
+        end_ms: now_ms,
+    };
     let retention = settings.retention(&state.app.config.current()).time;
-    let request = Request { range, used_since_ms, labels, retention, dialect };
+    let request = Request {
+        range,
+        used_since_ms,
+        labels,
+        retention,
+        dialect,
+    };
     let app = state.app.clone();
     let parameters = format!("{labels} {used_since_ms} {limit} {dialect:?}");
-    run_shared(&state, RequestClass::Query, timeout, parameters, move |work| {
-        let usage = work.store.usage.snapshot();
-        let advice = request.advice(work, &usage, &app.rules.set())?;
-        work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))
-    })
+    run_shared(
+        &state,
+        RequestClass::Query,
+        timeout,
+        parameters,
+        move |work| {
+            let usage = work.store.usage.snapshot();
+            let advice = request.advice(work, &usage, &app.rules.set())?;
+            work.respond_json(&AdviceReport::of(Some(usage.since_ms), advice, limit))
+        },
+    )
     .await
 }
 
@@ -122,8 +148,8 @@ struct Request {
 }
 
 impl Request {
-    /// Compares the series of the store with its usage record and the rules of its server. Dashboards are known only as
-    /// far as their queries are in the usage record.
+    /// Compares the series of the store with its usage record and the rules of its server.
+    /// Dashboards are known only as far as their queries are in the usage record.
     fn advice(self, work: &Work, usage: &Snapshot, rules: &RuleSet) -> varve_tsdb::Result<Advice> {
         let mut needs = Needs::default();
         needs.add_usage_record(&"usage record".into(), usage, self.used_since_ms);
@@ -137,7 +163,11 @@ impl Request {
             bytes_per_sample: inventory.bytes_per_sample().unwrap_or(BYTES_PER_SAMPLE),
             retention: self.retention,
         };
-        let rules = relabel_rules::Options { dialect: self.dialect, enforce: false, labels: self.labels };
+        let rules = relabel_rules::Options {
+            dialect: self.dialect,
+            enforce: false,
+            labels: self.labels,
+        };
         Advice::find(&needs, &mut inventory, options, rules)
     }
 }
@@ -145,7 +175,11 @@ impl Request {
 impl AdviceReport {
     /// Returns the report with at most `limit` elements per list of findings.
     pub fn of(since_ms: Option<i64>, advice: Advice, limit: usize) -> Self {
-        let Advice { findings, rules, n_expressions } = advice;
+        let Advice {
+            findings,
+            rules,
+            n_expressions,
+        } = advice;
         let list = |found: Vec<Finding>| found.into_iter().take(limit).map(Unused::of).collect();
         Self {
             since_ms,
@@ -177,12 +211,32 @@ impl AdviceTotals {
 
 impl Unused {
     fn of(finding: Finding) -> Self {
-        let Finding { kind, job, metric, label, buckets, series, samples_per_second, bytes, droppable } = finding;
+        let Finding {
+            kind,
+            job,
+            metric,
+            label,
+            buckets,
+            series,
+            samples_per_second,
+            bytes,
+            droppable,
+        } = finding;
         let kind = match kind {
             Kind::Metric => "metric",
             Kind::Buckets => "buckets",
             Kind::Label => "label",
         };
-        Self { kind: kind.to_owned(), job, metric, label, buckets, series, samples_per_second, bytes, droppable }
+        Self {
+            kind: kind.to_owned(),
+            job,
+            metric,
+            label,
+            buckets,
+            series,
+            samples_per_second,
+            bytes,
+            droppable,
+        }
     }
 }

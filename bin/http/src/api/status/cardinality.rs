@@ -1,4 +1,5 @@
-//! /api/v1/status/cardinality: series, and bytes in memory and on disk, by metric, label and label value.
+//! /api/v1/status/cardinality: series, and bytes in memory and on disk, by metric, label and label
+//! value.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -103,7 +104,14 @@ pub(crate) async fn status(State(state): State<HttpState>, form: Form) -> Result
     form.check_encoding()?;
     let request = Request::read(&form)?;
     let (timeout, parameters) = (form.timeout()?, format!("{request:?}"));
-    run_shared(&state, RequestClass::Query, timeout, parameters, move |work| request.respond(work)).await
+    run_shared(
+        &state,
+        RequestClass::Query,
+        timeout,
+        parameters,
+        move |work| request.respond(work),
+    )
+    .await
 }
 
 #[derive(Debug)]
@@ -127,9 +135,19 @@ impl Request {
             "" | "series" => SortKey::Series,
             "memory" => SortKey::Memory,
             "disk" => SortKey::Disk,
-            other => return Err(ApiError::invalid_parameter("sort", format!("{other:?} is none of {SORT_KEYS:?}"))),
+            other => {
+                return Err(ApiError::invalid_parameter(
+                    "sort",
+                    format!("{other:?} is none of {SORT_KEYS:?}"),
+                ));
+            }
         };
-        Ok(Self { selectors: form.selectors(), focus: form.first("focus").into(), limit: read_limit(form)?, sort })
+        Ok(Self {
+            selectors: form.selectors(),
+            focus: form.first("focus").into(),
+            limit: read_limit(form)?,
+            sort,
+        })
     }
 
     fn respond(&self, work: &mut Work) -> Result<()> {
@@ -139,8 +157,14 @@ impl Request {
         let usage = work.store.usage.snapshot();
         let n_pairs: usize = costs.by_label.values().map(HashMap::len).sum();
         let mut charge = work.ctx.charge();
-        charge.grow(n_pairs * SORTED_PAIR_SIZE + usage.metrics.iter().map(Entry::size).sum::<usize>())?;
-        let used: HashMap<&str, &Entry> = usage.metrics.iter().map(|entry| (&*entry.text, entry)).collect();
+        charge.grow(
+            n_pairs * SORTED_PAIR_SIZE + usage.metrics.iter().map(Entry::size).sum::<usize>(),
+        )?;
+        let used: HashMap<&str, &Entry> = usage
+            .metrics
+            .iter()
+            .map(|entry| (&*entry.text, entry))
+            .collect();
         work.respond_json(&self.report(&costs, &used))
     }
 
@@ -155,7 +179,10 @@ impl Request {
                 last_used_ms: entry.map(|entry| entry.last_ms),
             }
         };
-        let labels = costs.by_label.iter().filter(|(name, _)| *name != METRIC_NAME);
+        let labels = costs
+            .by_label
+            .iter()
+            .filter(|(name, _)| *name != METRIC_NAME);
         let sum = |values: &HashMap<String, Cost>| {
             values.values().fold(Cost::default(), |mut sum, cost| {
                 sum += *cost;
@@ -172,19 +199,32 @@ impl Request {
             value: value.clone(),
             cost: cost.into(),
         };
-        let value = |(value, cost): (&String, Cost)| ValueCost { value: value.clone(), cost: cost.into() };
-        let pairs = costs
-            .by_label
-            .iter()
-            .flat_map(|(name, values)| values.iter().map(move |(value, cost)| ((name, value), *cost)));
+        let value = |(value, cost): (&String, Cost)| ValueCost {
+            value: value.clone(),
+            cost: cost.into(),
+        };
+        let pairs = costs.by_label.iter().flat_map(|(name, values)| {
+            values
+                .iter()
+                .map(move |(value, cost)| ((name, value), *cost))
+        });
         CardinalityReport {
             total: costs.total.into(),
             metric_count: values_of(METRIC_NAME).count() as u64,
             label_count: labels.clone().count() as u64,
-            metrics: self.largest(values_of(METRIC_NAME).map(|(name, cost)| (name, *cost)), metric),
-            labels: self.largest(labels.map(|(name, values)| ((name, values.len() as u64), sum(values))), label),
+            metrics: self.largest(
+                values_of(METRIC_NAME).map(|(name, cost)| (name, *cost)),
+                metric,
+            ),
+            labels: self.largest(
+                labels.map(|(name, values)| ((name, values.len() as u64), sum(values))),
+                label,
+            ),
             pairs: self.largest(pairs, pair),
-            values: self.largest(values_of(&self.focus).map(|(value, cost)| (value, *cost)), value),
+            values: self.largest(
+                values_of(&self.focus).map(|(value, cost)| (value, *cost)),
+                value,
+            ),
             value_count: values_of(&self.focus).count() as u64,
         }
     }

@@ -82,7 +82,11 @@ impl ChurnReport {
             new_series: found.n_new,
             new_combinations: found.n_combinations,
             labels: found.labels.into_iter().map(NewSeriesOfLabel::of).collect(),
-            metrics: found.metrics.into_iter().map(NewSeriesOfMetric::of).collect(),
+            metrics: found
+                .metrics
+                .into_iter()
+                .map(NewSeriesOfMetric::of)
+                .collect(),
         }
     }
 }
@@ -102,6 +106,11 @@ impl NewSeriesOfLabel {
 
 impl NewSeriesOfMetric {
     fn of(found: MetricChurn) -> Self {
-        Self { metric: found.metric, new_series: found.n_new, label: found.label, percent: found.percent }
+        Self {
+            metric: found.metric,
+            new_series: found.n_new,
+            label: found.label,
+            percent: found.percent,
+        }
     }
 }

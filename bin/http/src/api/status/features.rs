@@ -22,9 +22,18 @@ pub(crate) async fn features(State(app): State<Arc<App>>) -> Response {
 }
 
 fn list(settings: &Settings) -> FeatureList {
-    let named = |list: &[(&str, bool)]| list.iter().map(|(name, on)| ((*name).to_owned(), *on)).collect();
-    let Features { delayed_name_removal, per_step_stats, type_and_unit_labels, unquoted_utf8_names, .. } =
-        settings.features;
+    let named = |list: &[(&str, bool)]| {
+        list.iter()
+            .map(|(name, on)| ((*name).to_owned(), *on))
+            .collect()
+    };
+    let Features {
+        delayed_name_removal,
+        per_step_stats,
+        type_and_unit_labels,
+        unquoted_utf8_names,
+        ..
+    } = settings.features;
     let mut language: BTreeMap<_, _> = named(&[
         ("at_modifier", true),
         ("negative_offset", true),
@@ -36,7 +45,12 @@ fn list(settings: &Settings) -> FeatureList {
         ("duration_expr", true),
         ("unquoted_utf8_names", unquoted_utf8_names),
     ]);
-    language.extend(settings.features.keywords().map(|(name, on)| (name.to_owned(), on)));
+    language.extend(
+        settings
+            .features
+            .keywords()
+            .map(|(name, on)| (name.to_owned(), on)),
+    );
     let mut api: BTreeMap<_, _> = named(&[
         ("admin", settings.args.enable_admin_api),
         ("lifecycle", settings.args.enable_lifecycle),
@@ -52,16 +66,36 @@ fn list(settings: &Settings) -> FeatureList {
         ("openapi_3.1", true),
         ("openapi_3.2", true),
     ]);
-    api.extend(search::ALGORITHMS.iter().map(|name| (format!("search_fuzz_alg_{name}"), true)));
+    api.extend(
+        search::ALGORITHMS
+            .iter()
+            .map(|name| (format!("search_fuzz_alg_{name}"), true)),
+    );
     let is_on = |experimental: bool| !experimental || settings.features.experimental_functions;
     let all_functions = functions::FUNCTIONS.iter();
-    let all_functions =
-        all_functions.map(|function| (function.name.to_owned(), is_on(function.experimental))).collect();
-    let operators = settings.features.operators().map(|(name, on)| (name.to_owned(), on)).collect();
-    let rules = named(&[("query_offset", true), ("keep_firing_for", true), ("concurrent_rule_eval", true)]);
-    let tsdb = named(&[("exemplar_storage", true), ("isolation", true), ("native_histograms", true)]);
-    let prometheus =
-        named(&[("agent_mode", false), ("server_mode", true), ("auto_reload_config", settings.auto_reload)]);
+    let all_functions = all_functions
+        .map(|function| (function.name.to_owned(), is_on(function.experimental)))
+        .collect();
+    let operators = settings
+        .features
+        .operators()
+        .map(|(name, on)| (name.to_owned(), on))
+        .collect();
+    let rules = named(&[
+        ("query_offset", true),
+        ("keep_firing_for", true),
+        ("concurrent_rule_eval", true),
+    ]);
+    let tsdb = named(&[
+        ("exemplar_storage", true),
+        ("isolation", true),
+        ("native_histograms", true),
+    ]);
+    let prometheus = named(&[
+        ("agent_mode", false),
+        ("server_mode", true),
+        ("auto_reload_config", settings.auto_reload),
+    ]);
     [
         ("api", api),
         ("prometheus", prometheus),

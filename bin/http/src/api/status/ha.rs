@@ -47,20 +47,42 @@ schema! {
 
 /// GET /api/v1/status/ha.
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
-    let clusters = app.store().map(|store| store.elections.clusters()).unwrap_or_default();
-    success(&HaStatus { clusters: clusters.into_iter().map(Cluster::of).collect() })
+    let clusters = app
+        .store()
+        .map(|store| store.elections.clusters())
+        .unwrap_or_default();
+    success(&HaStatus {
+        clusters: clusters.into_iter().map(Cluster::of).collect(),
+    })
 }
 
 impl Cluster {
     fn of(status: HaCluster) -> Self {
-        let HaCluster { cluster, leader, since_ms, n_changes, standbys, samples_deduplicated } = status;
+        let HaCluster {
+            cluster,
+            leader,
+            since_ms,
+            n_changes,
+            standbys,
+            samples_deduplicated,
+        } = status;
         let standbys = standbys.into_iter().map(Replica::of).collect();
-        Self { cluster, leader: Replica::of(leader), since_ms, changes: n_changes, standbys, samples_deduplicated }
+        Self {
+            cluster,
+            leader: Replica::of(leader),
+            since_ms,
+            changes: n_changes,
+            standbys,
+            samples_deduplicated,
+        }
     }
 }
 
 impl Replica {
     fn of(HaReplica { replica, silent }: HaReplica) -> Self {
-        Self { replica, silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX) }
+        Self {
+            replica,
+            silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
+        }
     }
 }

@@ -21,16 +21,22 @@ pub(crate) async fn healthy(method: Method) -> Response {
     plain(StatusCode::OK, "Varve is Healthy.\n")
 }
 
-/// GET and HEAD /-/ready: the store is open. Until then the route's layer responds with 503. A store that accepts no
-/// writes still serves queries. In this case the body says so, and `?for=write` gets 503. The body also has the
-/// progress of WAL replay.
+/// GET and HEAD /-/ready: the store is open. Until then the route's layer responds with 503. A
+/// store that accepts no writes still serves queries. In this case the body says so, and
+/// `?for=write` gets 503. The body also has the progress of WAL replay.
 pub(crate) async fn ready(State(app): State<Arc<App>>, method: Method, form: Form) -> Response {
     let response = readiness(&app, &form);
-    if method == Method::HEAD { response.status().into_response() } else { response }
+    if method == Method::HEAD {
+        response.status().into_response()
+    } else {
+        response
+    }
 }
 
 fn readiness(app: &App, form: &Form) -> Response {
-    let Some(store) = app.store() else { return plain(StatusCode::OK, "Varve is Ready.\n") };
+    let Some(store) = app.store() else {
+        return plain(StatusCode::OK, "Varve is Ready.\n");
+    };
     let (refusals, replay) = (store.db.write_refusals(), store.db.replay_status());
     let replaying = match replay.state {
         ReplayState::Running => format!("The log is being replayed: {}.\n", replay.text),
@@ -39,8 +45,18 @@ fn readiness(app: &App, form: &Form) -> Response {
     if refusals.is_empty() {
         return plain(StatusCode::OK, format!("Varve is Ready.\n{replaying}"));
     }
-    let status = if form.first("for") == "write" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-    plain(status, format!("Varve is Ready for queries, not for writes.\n{replaying}{}\n", refusals.join("\n")))
+    let status = if form.first("for") == "write" {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    };
+    plain(
+        status,
+        format!(
+            "Varve is Ready for queries, not for writes.\n{replaying}{}\n",
+            refusals.join("\n")
+        ),
+    )
 }
 
 /// GET /metrics.

@@ -56,7 +56,9 @@ schema! {
 
 /// GET /api/v1/status/last_words.
 pub(crate) async fn status(Extracted(app): Extracted<Arc<App>>) -> Result {
-    let read = tokio::task::spawn_blocking(move || read(&app)).await.map_err(ApiError::internal)?;
+    let read = tokio::task::spawn_blocking(move || read(&app))
+        .await
+        .map_err(ApiError::internal)?;
     Ok(success(&LastWords { process: read? }))
 }
 
@@ -71,7 +73,11 @@ fn read(app: &App) -> Result<Option<PreviousProcess>> {
         started_ms: found.started_ms,
         is_clean_shutdown: found.is_clean_shutdown,
         damaged_records: found.n_damaged as u64,
-        requests: found.active().into_iter().map(UnfinishedRequest::of).collect(),
+        requests: found
+            .active()
+            .into_iter()
+            .map(UnfinishedRequest::of)
+            .collect(),
     }))
 }
 

@@ -30,18 +30,31 @@ schema! {
 
 impl From<Event> for Notification {
     fn from(Event { text, date, active }: Event) -> Self {
-        Self { text: text.to_owned(), date: date.to_string(), active }
+        Self {
+            text: text.to_owned(),
+            date: date.to_string(),
+            active,
+        }
     }
 }
 
 /// GET /api/v1/notifications.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
-    success(&app.notifications.list().into_iter().map(Notification::from).collect::<Vec<_>>())
+    success(
+        &app.notifications
+            .list()
+            .into_iter()
+            .map(Notification::from)
+            .collect::<Vec<_>>(),
+    )
 }
 
 /// GET /api/v1/notifications/live: 204 if there are too many subscribers.
 pub(crate) async fn live(State(app): State<Arc<App>>) -> Response {
-    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
     match app.notifications.subscribe() {
         Some(events) => (headers, Body::new(Events(events))).into_response(),
         None => (StatusCode::NO_CONTENT, headers).into_response(),
@@ -55,13 +68,19 @@ impl HttpBody for Events {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|event| event.map(|event| Ok(Frame::data(print(event)))))
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0
+            .poll_recv(cx)
+            .map(|event| event.map(|event| Ok(Frame::data(print(event)))))
     }
 }
 
 fn print(event: Event) -> Bytes {
-    let json = serde_json::to_string(&Notification::from(event)).expect("strings and a boolean are JSON");
+    let json =
+        serde_json::to_string(&Notification::from(event)).expect("strings and a boolean are JSON");
     Bytes::from(format!("data: {json}\n\n"))
 }
 
@@ -72,7 +91,14 @@ mod tests {
 
     #[test]
     fn an_event_is_printed_as_a_server_sent_event() {
-        let printed = print(Event { text: "x", date: Timestamp::UNIX_EPOCH, active: true });
-        assert_eq!(printed, "data: {\"text\":\"x\",\"date\":\"1970-01-01T00:00:00Z\",\"active\":true}\n\n");
+        let printed = print(Event {
+            text: "x",
+            date: Timestamp::UNIX_EPOCH,
+            active: true,
+        });
+        assert_eq!(
+            printed,
+            "data: {\"text\":\"x\",\"date\":\"1970-01-01T00:00:00Z\",\"active\":true}\n\n"
+        );
     }
 }

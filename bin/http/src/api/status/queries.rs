@@ -1,7 +1,7 @@
 //! The active requests for data, and the queries that the breaker rejects.
 //!
-//! /api/v1/status/queries lists active requests and kills one. /api/v1/status/rejected_queries lists the queries that
-//! exceeded a memory limit.
+//! /api/v1/status/queries lists active requests and kills one. /api/v1/status/rejected_queries
+//! lists the queries that exceeded a memory limit.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,17 +27,27 @@ const LISTED_SIZE_MAX: usize = 16 << 10;
 /// GET /api/v1/status/queries: the oldest first.
 pub(crate) async fn list(State(app): State<Arc<App>>) -> Response {
     let all = app.active_requests.list();
-    let requests =
-        all.iter().filter(|request| request.class != RequestClass::Write.into()).map(|request| describe(request));
+    let requests = all
+        .iter()
+        .filter(|request| request.class != RequestClass::Write.into())
+        .map(|request| describe(request));
     success(&requests.collect::<Vec<Value>>())
 }
 
 /// DELETE /api/v1/status/queries/{id}: 204 once the request is interrupted.
-pub(crate) async fn kill(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode> {
+pub(crate) async fn kill(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> Result<StatusCode> {
     check_enabled(&app)?;
-    let id = id.parse().map_err(|_| ApiError::invalid_parameter("id", "must be a number"))?;
+    let id = id
+        .parse()
+        .map_err(|_| ApiError::invalid_parameter("id", "must be a number"))?;
     if !app.active_requests.kill(id) {
-        return Err(ApiError::new(ErrorKind::NotFound, format!("no active request has the id {id}")));
+        return Err(ApiError::new(
+            ErrorKind::NotFound,
+            format!("no active request has the id {id}"),
+        ));
     }
     audit(&RequestContext::current(), None);
     Ok(StatusCode::NO_CONTENT)
@@ -62,14 +72,26 @@ schema! {
 /// GET /api/v1/status/rejected_queries: the last failure first.
 pub(crate) async fn list_rejected(State(app): State<Arc<App>>) -> Response {
     let all = app.query_breaker.list(Instant::now()).into_iter();
-    let all = all.map(|(FailedQuery { query, user, error, n_failures, n_rejected, .. }, left)| RejectedQuery {
-        query,
-        user: user.to_string(),
-        error,
-        failures: n_failures.into(),
-        rejected: n_rejected,
-        rejected_for_seconds: left.unwrap_or_default().as_secs_f64(),
-    });
+    let all = all.map(
+        |(
+            FailedQuery {
+                query,
+                user,
+                error,
+                n_failures,
+                n_rejected,
+                ..
+            },
+            left,
+        )| RejectedQuery {
+            query,
+            user: user.to_string(),
+            error,
+            failures: n_failures.into(),
+            rejected: n_rejected,
+            rejected_for_seconds: left.unwrap_or_default().as_secs_f64(),
+        },
+    );
     success(&all.collect::<Vec<_>>())
 }
 
@@ -82,7 +104,12 @@ pub(crate) async fn reset_rejected(State(app): State<Arc<App>>) -> Result<Status
 }
 
 fn describe(request: &ActiveRequest) -> Value {
-    let ActiveRequest { context, class, ctx, .. } = request;
+    let ActiveRequest {
+        context,
+        class,
+        ctx,
+        ..
+    } = request;
     let parameters = context.parameters();
     json!({
         "id": context.id,

@@ -21,8 +21,8 @@ schema! {
 schema! {
     /// Rejects of one reason.
     pub(crate) struct Rejected {
-        /// The reason, as in `varve_ingest_rejected_total`. `malformed`, `too_large`, `busy` and `failed` are rejected
-        /// requests.
+        /// The reason, as in `varve_ingest_rejected_total`. `malformed`, `too_large`, `busy` and
+        /// `failed` are rejected requests.
         reason: String,
         /// The reason in words.
         message: String,
@@ -46,7 +46,8 @@ schema! {
     pub(crate) struct RejectedExample {
         /// The error that the sender got.
         text: String,
-        /// The labels as they were sent, before relabeling, truncated. Empty if the reject is not of a series.
+        /// The labels as they were sent, before relabeling, truncated. Empty if the reject is not
+        /// of a series.
         labels: String,
         /// The timestamp of the sample, if it is one.
         timestamp_ms: Option<i64>,
@@ -70,12 +71,23 @@ schema! {
 
 /// GET /api/v1/status/rejects.
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
-    success(&Rejects { rejects: app.rejects.list().into_iter().map(Rejected::of).collect() })
+    success(&Rejects {
+        rejects: app.rejects.list().into_iter().map(Rejected::of).collect(),
+    })
 }
 
 impl Rejected {
     fn of(stats: RejectStats) -> Self {
-        let RejectStats { reason, message, n_requests, count, n_samples, last, example, sender } = stats;
+        let RejectStats {
+            reason,
+            message,
+            n_requests,
+            count,
+            n_samples,
+            last,
+            example,
+            sender,
+        } = stats;
         Self {
             reason: reason.to_owned(),
             message,
@@ -90,7 +102,10 @@ impl Rejected {
                 value: example.value.map(|value| Json(value).to_string()),
             },
             sender: Sender {
-                address: sender.address.map(|address| address.to_string()).unwrap_or_default(),
+                address: sender
+                    .address
+                    .map(|address| address.to_string())
+                    .unwrap_or_default(),
                 user_agent: sender.user_agent,
                 user: sender.user.to_string(),
                 path: sender.path,

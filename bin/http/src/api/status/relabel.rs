@@ -1,4 +1,5 @@
-//! /api/v1/status/relabel: statistics of the rules in `ingest.metric_relabel_configs` and in presets.
+//! /api/v1/status/relabel: statistics of the rules in `ingest.metric_relabel_configs` and in
+//! presets.
 
 use std::sync::Arc;
 
@@ -52,13 +53,26 @@ schema! {
 
 /// GET /api/v1/status/relabel.
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
-    let rules = app.store().map(|store| store.receiver.rule_stats()).unwrap_or_default();
-    success(&RelabelStatus { rules: rules.into_iter().map(RelabelRule::of).collect() })
+    let rules = app
+        .store()
+        .map(|store| store.receiver.rule_stats())
+        .unwrap_or_default();
+    success(&RelabelStatus {
+        rules: rules.into_iter().map(RelabelRule::of).collect(),
+    })
 }
 
 impl RelabelRule {
     fn of(stats: RuleStats) -> Self {
-        let query = |relabel::DisabledByUse { at_ms, selector, who }| DisabledByUse { at_ms, selector, who };
+        let query = |relabel::DisabledByUse {
+                         at_ms,
+                         selector,
+                         who,
+                     }| DisabledByUse {
+            at_ms,
+            selector,
+            who,
+        };
         Self {
             name: stats.name,
             state: stats.state.name().to_owned(),

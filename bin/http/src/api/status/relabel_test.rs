@@ -1,4 +1,5 @@
-//! /api/v1/status/relabel/test: the effect of the relabel rules in force, or of given rules, on a series.
+//! /api/v1/status/relabel/test: the effect of the relabel rules in force, or of given rules, on a
+//! series.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,13 @@ schema! {
 /// GET and POST /api/v1/status/relabel/test.
 pub(crate) async fn test(State(state): State<HttpState>, form: Form) -> Result {
     form.check_encoding()?;
-    run(&state, RequestClass::Metadata, form.timeout()?, move |work| respond(work, &form)).await
+    run(
+        &state,
+        RequestClass::Metadata,
+        form.timeout()?,
+        move |work| respond(work, &form),
+    )
+    .await
 }
 
 fn respond(work: &mut Work, form: &Form) -> Result<()> {
@@ -60,18 +67,33 @@ fn respond(work: &mut Work, form: &Form) -> Result<()> {
         Ok(labels) => (labels, String::new()),
         Err(invalid) => (None, invalid.to_string()),
     };
-    let map = |labels: Labels| labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let map = |labels: Labels| {
+        labels
+            .iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
+    };
     let steps = steps.into_iter().map(TestStep::of).collect();
-    work.respond_json(&RelabelTest { steps, result: result.map(map), error })
+    work.respond_json(&RelabelTest {
+        steps,
+        result: result.map(map),
+        error,
+    })
 }
 
 fn read_series(work: &Work, text: &str) -> Result<Labels> {
     let invalid = |reason| ApiError::invalid_parameter("series", reason);
     let matchers = parse_selector(&work.ctx, text, invalid)?;
-    if matchers.iter().any(|matcher| matcher.op() != MatchOp::Equal) {
+    if matchers
+        .iter()
+        .any(|matcher| matcher.op() != MatchOp::Equal)
+    {
         return Err(invalid("expected label=\"value\" matchers only".to_owned()));
     }
-    let mut pairs: Vec<_> = matchers.iter().map(|matcher| (matcher.name(), matcher.value())).collect();
+    let mut pairs: Vec<_> = matchers
+        .iter()
+        .map(|matcher| (matcher.name(), matcher.value()))
+        .collect();
     Labels::from_unsorted(&mut pairs).map_err(|error| invalid(error.to_string()))
 }
 
@@ -81,7 +103,21 @@ fn read_rules(text: &str) -> Result<Rules> {
 }
 
 impl TestStep {
-    fn of(RelabelStep { name, state, drops, set, deleted }: RelabelStep) -> Self {
-        Self { name, state: state.name().to_owned(), drops, set: set.into_iter().collect(), deleted }
+    fn of(
+        RelabelStep {
+            name,
+            state,
+            drops,
+            set,
+            deleted,
+        }: RelabelStep,
+    ) -> Self {
+        Self {
+            name,
+            state: state.name().to_owned(),
+            drops,
+            set: set.into_iter().collect(),
+            deleted,
+        }
     }
 }

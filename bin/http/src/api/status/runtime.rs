@@ -17,7 +17,8 @@ use varve_tsdb::stats::ReplayState;
 use crate::openapi::schema;
 use crate::response::success;
 
-/// The state of replay: `starting`, `running`, `done`, `failed`. Prometheus' response has no field for it.
+/// The state of replay: `starting`, `running`, `done`, `failed`. Prometheus' response has no field
+/// for it.
 const REPLAY_STATE: HeaderName = HeaderName::from_static("x-varve-replay-state");
 
 schema! {
@@ -42,7 +43,11 @@ pub(crate) async fn buildinfo() -> Response {
 /// GET /version: build information without an envelope, as text, as in Prometheus.
 pub(crate) async fn version() -> Response {
     let text = serde_json::to_string(&BuildInfo::of_this()).expect("strings are JSON");
-    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{text}\n")).into_response()
+    (
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+        format!("{text}\n"),
+    )
+        .into_response()
 }
 
 impl BuildInfo {
@@ -52,7 +57,9 @@ impl BuildInfo {
             revision: this::PROMETHEUS_REVISION.to_owned(),
             branch: this::BRANCH.to_owned(),
             build_user: String::new(),
-            build_date: this::build_date().map(|date| date.to_string()).unwrap_or_default(),
+            build_date: this::build_date()
+                .map(|date| date.to_string())
+                .unwrap_or_default(),
             go_version: String::new(),
         }
     }
@@ -73,7 +80,9 @@ schema! {
 
 /// GET /api/v1/status/config.
 pub(crate) async fn config(State(app): State<Arc<App>>) -> Response {
-    success(&ConfigText { yaml: app.config.current().to_yaml() })
+    success(&ConfigText {
+        yaml: app.config.current().to_yaml(),
+    })
 }
 
 schema! {
@@ -104,7 +113,9 @@ pub(crate) async fn runtimeinfo(State(app): State<Arc<App>>) -> Response {
     let config = app.config.status();
     success(&RuntimeInfo {
         start_time: app.started.to_string(),
-        working_dir: std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_default(),
+        working_dir: std::env::current_dir()
+            .map(|dir| dir.display().to_string())
+            .unwrap_or_default(),
         hostname: machine::hostname(),
         server_time: Timestamp::now().to_string(),
         reload_config_success: config.is_success,
@@ -127,7 +138,10 @@ fn retention(app: &App) -> String {
     let Retention { time, size } = app.settings.retention(&app.config.current());
     let time = (!time.is_zero()).then(|| print_duration(time));
     let size = (size > 0).then(|| print_size(size));
-    time.into_iter().chain(size).collect::<Vec<_>>().join(" or ")
+    time.into_iter()
+        .chain(size)
+        .collect::<Vec<_>>()
+        .join(" or ")
 }
 
 schema! {
@@ -139,7 +153,8 @@ schema! {
     }
 }
 
-/// GET /api/v1/status/walreplay: files of the WAL, as Prometheus counts segments. Served before the store is open, too.
+/// GET /api/v1/status/walreplay: files of the WAL, as Prometheus counts segments. Served before the
+/// store is open, too.
 pub(crate) async fn walreplay(State(app): State<Arc<App>>) -> Response {
     let replay = app.store().map(|store| store.db.replay_status());
     let state = match replay.as_ref().map(|replay| &replay.state) {
@@ -149,5 +164,13 @@ pub(crate) async fn walreplay(State(app): State<Arc<App>>) -> Response {
         Some(ReplayState::Failed(_)) => "failed",
     };
     let (current, max) = replay.map_or((0, 0), |replay| (replay.n_files, replay.n_files_total));
-    ([(REPLAY_STATE, state)], success(&WalReplay { min: 0, max, current })).into_response()
+    (
+        [(REPLAY_STATE, state)],
+        success(&WalReplay {
+            min: 0,
+            max,
+            current,
+        }),
+    )
+        .into_response()
 }

@@ -18,11 +18,15 @@ pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Res
     let described = tokio::task::spawn_blocking(move || {
         let pattern = Some(form.first("metric_name_pattern")).filter(|pattern| !pattern.is_empty());
         let wanted = pattern.map(Regexp::parse).transpose();
-        let wanted = wanted.map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
+        let wanted = wanted
+            .map_err(|error| ApiError::bad_data(format!("invalid metric_name_pattern: {error}")))?;
         let ctx = app.context(None);
         let mut described = Vec::new();
         for family in app.gather() {
-            if wanted.as_ref().map_or(Ok(true), |wanted| wanted.is_match_in(&ctx, family.name()))? {
+            if wanted
+                .as_ref()
+                .map_or(Ok(true), |wanted| wanted.is_match_in(&ctx, family.name()))?
+            {
                 described.push(describe(&family));
             }
         }
@@ -40,7 +44,11 @@ fn describe(family: &MetricFamily) -> Value {
         MetricType::HISTOGRAM => "HISTOGRAM",
         MetricType::UNTYPED => "UNTYPED",
     };
-    let metrics: Vec<_> = family.get_metric().iter().map(|metric| describe_metric(metric, kind)).collect();
+    let metrics: Vec<_> = family
+        .get_metric()
+        .iter()
+        .map(|metric| describe_metric(metric, kind))
+        .collect();
     json!({ "name": family.name(), "help": family.help(), "type": name_of_kind, "metric": metrics })
 }
 
@@ -48,15 +56,22 @@ fn describe_metric(metric: &Metric, kind: MetricType) -> Value {
     let mut object = Map::new();
     if !metric.get_label().is_empty() {
         let label = |pair: &prometheus::proto::LabelPair| json!({ "name": pair.name(), "value": pair.value() });
-        object.insert("label".into(), metric.get_label().iter().map(label).collect());
+        object.insert(
+            "label".into(),
+            metric.get_label().iter().map(label).collect(),
+        );
     }
     let (name, value) = match kind {
-        MetricType::COUNTER => ("counter", json!({ "value": number(metric.get_counter().get_value()) })),
+        MetricType::COUNTER => (
+            "counter",
+            json!({ "value": number(metric.get_counter().get_value()) }),
+        ),
         MetricType::HISTOGRAM => ("histogram", histogram(metric.get_histogram())),
         MetricType::SUMMARY => ("summary", summary(metric.get_summary())),
-        MetricType::GAUGE | MetricType::UNTYPED => {
-            ("gauge", json!({ "value": number(metric.get_gauge().get_value()) }))
-        }
+        MetricType::GAUGE | MetricType::UNTYPED => (
+            "gauge",
+            json!({ "value": number(metric.get_gauge().get_value()) }),
+        ),
     };
     object.insert(name.into(), value);
     Value::Object(object)
@@ -96,7 +111,9 @@ mod tests {
     #[test]
     fn families_follow_the_json_mapping_of_protobuf() {
         let histogram = prometheus::Histogram::with_opts(
-            prometheus::HistogramOpts::new("h", "Help.").const_label("a", "b").buckets(vec![0.5]),
+            prometheus::HistogramOpts::new("h", "Help.")
+                .const_label("a", "b")
+                .buckets(vec![0.5]),
         )
         .unwrap();
         histogram.observe(2.0);
@@ -109,8 +126,12 @@ mod tests {
                 "bucket": [{ "cumulativeCount": "0", "upperBound": 0.5 }],
             },
         });
-        let expect = json!({ "name": "h", "help": "Help.", "type": "HISTOGRAM", "metric": [metric] });
+        let expect =
+            json!({ "name": "h", "help": "Help.", "type": "HISTOGRAM", "metric": [metric] });
         assert_eq!(describe(&families[0]), expect);
-        assert_eq!((number(f64::NAN), number(f64::INFINITY)), (json!("NaN"), json!("Infinity")));
+        assert_eq!(
+            (number(f64::NAN), number(f64::INFINITY)),
+            (json!("NaN"), json!("Infinity"))
+        );
     }
 }

@@ -21,7 +21,8 @@ schema! {
 schema! {
     /// A sender of write requests.
     pub(crate) struct WriteSender {
-        /// The sender for rules and metrics: the user, or else the address, and the replica labels of its HA pair.
+        /// The sender for rules and metrics: the user, or else the address, and the replica labels
+        /// of its HA pair.
         name: String,
         /// IP address. Empty if unknown.
         address: String,
@@ -55,7 +56,10 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
     let now_ms = SystemClock.now_ms();
     let describe = |(id, stats): (SenderId, SenderStats)| WriteSender {
         name: stats.name.clone(),
-        address: id.address.map(|address| address.to_string()).unwrap_or_default(),
+        address: id
+            .address
+            .map(|address| address.to_string())
+            .unwrap_or_default(),
         user: id.user.to_string(),
         user_agent: id.user_agent,
         path: id.path,
@@ -71,5 +75,7 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
         newest_sample_ms: stats.newest_sample.map(|newest| newest.timestamp_ms),
         lag_ms: stats.newest_sample.map(NewestSample::lag_ms),
     };
-    success(&SenderList { senders: app.senders.list().into_iter().map(describe).collect() })
+    success(&SenderList {
+        senders: app.senders.list().into_iter().map(describe).collect(),
+    })
 }

@@ -46,7 +46,8 @@ schema! {
 schema! {
     /// Usage of a team.
     pub(crate) struct TeamUse {
-        /// The name of the team. Empty for series without a team, `(other)` for teams beyond the maximum number.
+        /// The name of the team. Empty for series without a team, `(other)` for teams beyond the
+        /// maximum number.
         team: String,
         /// The guaranteed share. null: none.
         guaranteed: TeamAmounts,
@@ -108,7 +109,11 @@ impl From<TeamStatus> for TeamUse {
 
 /// GET /api/v1/status/teams.
 pub(crate) async fn teams(State(app): State<Arc<App>>) -> Result {
-    let (all, teams) = app.store().ok_or_else(ApiError::stopping)?.receiver.team_stats();
+    let (all, teams) = app
+        .store()
+        .ok_or_else(ApiError::stopping)?
+        .receiver
+        .team_stats();
     let all = AllTeams {
         maximum: all.budget.maximum.into(),
         used: all.use_now.into(),
@@ -117,5 +122,9 @@ pub(crate) async fn teams(State(app): State<Arc<App>>) -> Result {
         series_rejected: all.series_refused,
     };
     let team_label = app.config.current().ingest.team_label().to_owned();
-    Ok(success(&Teams { team_label, all, teams: teams.into_iter().map(TeamUse::from).collect() }))
+    Ok(success(&Teams {
+        team_label,
+        all,
+        teams: teams.into_iter().map(TeamUse::from).collect(),
+    }))
 }

@@ -1,4 +1,5 @@
-//! /api/v1/status/top_queries: what queries cost in the last hour or day, by the shape of their expression.
+//! /api/v1/status/top_queries: what queries cost in the last hour or day, by the shape of their
+//! expression.
 
 use std::sync::Arc;
 
@@ -48,15 +49,35 @@ pub(crate) async fn status(State(app): State<Arc<App>>, form: Form) -> Result {
     let range_ms = match form.first("range") {
         "" | "hour" => HOUR_MS,
         "day" => 24 * HOUR_MS,
-        other => return Err(ApiError::invalid_parameter("range", format!("{other:?} is neither hour nor day"))),
+        other => {
+            return Err(ApiError::invalid_parameter(
+                "range",
+                format!("{other:?} is neither hour nor day"),
+            ));
+        }
     };
     let list = app.top_queries.list(SystemClock.now_ms() - range_ms);
-    Ok(success(&TopQueries { queries: list.into_iter().take(LISTED_MAX).map(TopQuery::of).collect() }))
+    Ok(success(&TopQueries {
+        queries: list
+            .into_iter()
+            .take(LISTED_MAX)
+            .map(TopQuery::of)
+            .collect(),
+    }))
 }
 
 impl TopQuery {
     fn of((shape, cost): (String, Cost)) -> Self {
-        let Cost { n_queries, n_failed, seconds, seconds_max, n_samples, memory_peak_max, example, user_agent } = cost;
+        let Cost {
+            n_queries,
+            n_failed,
+            seconds,
+            seconds_max,
+            n_samples,
+            memory_peak_max,
+            example,
+            user_agent,
+        } = cost;
         Self {
             shape,
             example,

@@ -56,10 +56,16 @@ schema! {
 impl From<Cardinality> for TsdbStatus {
     fn from(found: Cardinality) -> Self {
         let list = |counts: Vec<NameCount>| {
-            counts.into_iter().map(|NameCount { name, count }| TsdbStat { name, value: count }).collect()
+            counts
+                .into_iter()
+                .map(|NameCount { name, count }| TsdbStat { name, value: count })
+                .collect()
         };
         // As in Prometheus, for a head without samples.
-        let range = found.range.unwrap_or(TimeRange { start_ms: i64::MAX, end_ms: i64::MIN });
+        let range = found.range.unwrap_or(TimeRange {
+            start_ms: i64::MAX,
+            end_ms: i64::MIN,
+        });
         Self {
             head_stats: HeadStats {
                 num_series: found.n_series,
@@ -96,7 +102,9 @@ pub(super) fn read_limit(form: &Form) -> Result<usize> {
     };
     match usize::try_from(limit) {
         Ok(limit) if limit as i64 <= LIMIT_MAX => Ok(limit),
-        _ => Err(ApiError::bad_data(format!("limit must not exceed {LIMIT_MAX}"))),
+        _ => Err(ApiError::bad_data(format!(
+            "limit must not exceed {LIMIT_MAX}"
+        ))),
     }
 }
 
@@ -111,7 +119,8 @@ schema! {
 schema! {
     /// Sources of a block.
     pub(crate) struct BlockMetaCompaction {
-        /// 1 for a part that a flush wrote. For a merged block, one more than the highest level of its sources.
+        /// 1 for a part that a flush wrote. For a merged block, one more than the highest level of
+        /// its sources.
         level: u64,
         /// The blocks that it was merged from. A part is its own source.
         sources: Vec<String>,
@@ -143,12 +152,19 @@ schema! {
 impl From<&BlockSummary> for BlockMeta {
     fn from(block: &BlockSummary) -> Self {
         let own = [block.number];
-        let sources = if block.sources.is_empty() { &own } else { &*block.sources };
+        let sources = if block.sources.is_empty() {
+            &own
+        } else {
+            &*block.sources
+        };
         Self {
             ulid: ulid(block.number),
             min_time: block.range.start_ms,
             max_time: block.range.end_ms.saturating_add(1),
-            stats: BlockStats { num_samples: block.n_samples, num_series: block.n_series },
+            stats: BlockStats {
+                num_samples: block.n_samples,
+                num_series: block.n_series,
+            },
             compaction: BlockMetaCompaction {
                 level: u64::from(block.level) + 1,
                 sources: sources.iter().copied().map(ulid).collect(),
@@ -161,7 +177,9 @@ impl From<&BlockSummary> for BlockMeta {
 /// GET /api/v1/status/tsdb/blocks.
 pub(crate) async fn blocks(State(app): State<Arc<App>>) -> Result {
     let store = app.store().ok_or_else(ApiError::stopping)?;
-    Ok(success(&Blocks { blocks: store.db.blocks().iter().map(BlockMeta::from).collect() }))
+    Ok(success(&Blocks {
+        blocks: store.db.blocks().iter().map(BlockMeta::from).collect(),
+    }))
 }
 
 /// Formats a number as a ULID.
@@ -184,7 +202,10 @@ mod tests {
         ] {
             let mut form = Form::default();
             form.add(encoded.as_bytes()).unwrap();
-            assert_eq!(read_limit(&form).map_err(|error| error.message), expect.map_err(str::to_owned));
+            assert_eq!(
+                read_limit(&form).map_err(|error| error.message),
+                expect.map_err(str::to_owned)
+            );
         }
     }
 

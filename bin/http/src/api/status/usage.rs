@@ -9,16 +9,27 @@ use crate::params::Form;
 use crate::serving::run::{RequestClass, Work, run};
 use crate::serving::state::HttpState;
 
-/// GET /api/v1/status/usage: the most recently used first. `metric` selects one metric, `limit` bounds each list.
+/// GET /api/v1/status/usage: the most recently used first. `metric` selects one metric, `limit`
+/// bounds each list.
 pub(crate) async fn usage(State(state): State<HttpState>, form: Form) -> Result {
     let (limit, timeout) = (form.limit()?.unwrap_or(usize::MAX), form.timeout()?);
-    run(&state, RequestClass::Metadata, timeout, move |work| respond(work, form.first("metric"), limit)).await
+    run(&state, RequestClass::Metadata, timeout, move |work| {
+        respond(work, form.first("metric"), limit)
+    })
+    .await
 }
 
 fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<()> {
     let mut record = work.store.usage.snapshot();
     let mut charge = work.ctx.charge();
-    charge.grow(record.metrics.iter().chain(&record.selectors).map(Entry::size).sum())?;
+    charge.grow(
+        record
+            .metrics
+            .iter()
+            .chain(&record.selectors)
+            .map(Entry::size)
+            .sum(),
+    )?;
     if !metric.is_empty() {
         record.metrics.retain(|entry| &*entry.text == metric);
         record.selectors.clear();
@@ -28,11 +39,16 @@ fn respond(work: &mut Work, metric: &str, limit: usize) -> Result<()> {
         entries.truncate(limit);
     }
     work.respond(|work| {
-        let head = format!("{{\"sinceMs\":{},\"evicted\":{},\"metrics\":", record.since_ms, record.n_evicted);
+        let head = format!(
+            "{{\"sinceMs\":{},\"evicted\":{},\"metrics\":",
+            record.since_ms, record.n_evicted
+        );
         work.out.buffer().extend_from_slice(head.as_bytes());
         work.array(&record.metrics, |out, entry| write(out, "metric", entry))?;
         work.out.buffer().extend_from_slice(b",\"selectors\":");
-        work.array(&record.selectors, |out, entry| write(out, "selector", entry))?;
+        work.array(&record.selectors, |out, entry| {
+            write(out, "selector", entry)
+        })?;
         work.out.buffer().push(b'}');
         Ok(())
     })
@@ -43,7 +59,12 @@ fn write(out: &mut Vec<u8>, key: &str, entry: &Entry) {
         .requesters
         .iter()
         .map(|requester| {
-            let Requester { user_agent, dashboard, panel, rule } = &*requester.who;
+            let Requester {
+                user_agent,
+                dashboard,
+                panel,
+                rule,
+            } = &*requester.who;
             json!({
                 "userAgent": user_agent, "dashboard": dashboard, "panel": panel, "rule": rule,
                 "queries": requester.n_queries, "lastMs": requester.last_ms,

@@ -1,5 +1,5 @@
-//! /api/v1/import/prometheus: stores a scrape body as if it had been scraped now. /api/v1/import: stores JSON lines,
-//! which /api/v1/export returns. Parameters and formats are VictoriaMetrics'.
+//! /api/v1/import/prometheus: stores a scrape body as if it had been scraped now. /api/v1/import:
+//! stores JSON lines, which /api/v1/export returns. Parameters and formats are VictoriaMetrics'.
 
 use std::time::Duration;
 
@@ -17,9 +17,13 @@ use crate::serving::state::HttpState;
 
 /// POST /api/v1/import/prometheus.
 pub(crate) async fn prometheus(State(state): State<HttpState>, request: Request) -> Result {
-    let is_openmetrics =
-        header_text(request.headers(), header::CONTENT_TYPE).starts_with("application/openmetrics-text");
-    let format = if is_openmetrics { TextFormat::OpenMetrics } else { TextFormat::Prometheus };
+    let is_openmetrics = header_text(request.headers(), header::CONTENT_TYPE)
+        .starts_with("application/openmetrics-text");
+    let format = if is_openmetrics {
+        TextFormat::OpenMetrics
+    } else {
+        TextFormat::Prometheus
+    };
     import(&state, request, format).await
 }
 
@@ -32,27 +36,36 @@ async fn import(state: &HttpState, request: Request, format: TextFormat) -> Resu
     let timeout = state.app.settings.args.read_timeout;
     let query = request.uri().query().unwrap_or_default();
     let import = read(request.headers(), query, format, timeout).map_err(ApiError::plain)?;
-    let write = ingest(state, request, move |receiver, origin, body| receiver.import(origin, body, &import));
+    let write = ingest(state, request, move |receiver, origin, body| {
+        receiver.import(origin, body, &import)
+    });
     respond(&write.await?, StatusCode::NO_CONTENT)
 }
 
 fn read(headers: &HeaderMap, query: &str, format: TextFormat, timeout: Duration) -> Result<Import> {
     let encoding = header_text(headers, header::CONTENT_ENCODING);
     let compression = Compression::from_content_encoding(encoding).ok_or_else(|| {
-        let reason = format!("{encoding} encoding is not accepted; gzip, zstd, deflate and snappy are");
+        let reason =
+            format!("{encoding} encoding is not accepted; gzip, zstd, deflate and snappy are");
         ApiError::new(ErrorKind::UnsupportedMedia, reason)
     })?;
     let mut form = Form::default();
     form.add(query.as_bytes())?;
     let extra_label = |pair: &str| match pair.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err(ApiError::invalid_parameter("extra_label", format!("{pair:?} is not name=value"))),
+        _ => Err(ApiError::invalid_parameter(
+            "extra_label",
+            format!("{pair:?} is not name=value"),
+        )),
     };
     Ok(Import {
         format,
         compression,
         now_ms: Timestamp::now().as_millisecond(),
-        extra_labels: form.all("extra_label").map(extra_label).collect::<Result<_, _>>()?,
+        extra_labels: form
+            .all("extra_label")
+            .map(extra_label)
+            .collect::<Result<_, _>>()?,
         timeout,
     })
 }
@@ -64,15 +77,26 @@ mod tests {
     #[test]
     fn headers_and_parameters_select_format_and_labels() {
         let mut headers = HeaderMap::new();
-        let read = |headers: &HeaderMap, query: &str| read(headers, query, TextFormat::Prometheus, Duration::MAX);
+        let read = |headers: &HeaderMap, query: &str| {
+            read(headers, query, TextFormat::Prometheus, Duration::MAX)
+        };
         let plain = read(&headers, "extra_label=job%3Dx&extra_label=a=b=c").unwrap();
         assert_eq!(plain.compression, Compression::Identity);
-        assert_eq!(plain.extra_labels, [("job", "x"), ("a", "b=c")].map(|(n, v)| (n.to_owned(), v.to_owned())));
-        assert_eq!(read(&headers, "extra_label=x").unwrap_err().kind, ErrorKind::BadData);
+        assert_eq!(
+            plain.extra_labels,
+            [("job", "x"), ("a", "b=c")].map(|(n, v)| (n.to_owned(), v.to_owned()))
+        );
+        assert_eq!(
+            read(&headers, "extra_label=x").unwrap_err().kind,
+            ErrorKind::BadData
+        );
         headers.insert(header::CONTENT_ENCODING, "zstd".parse().unwrap());
         let open = read(&headers, "").unwrap();
         assert_eq!(open.compression, Compression::Zstd);
         headers.insert(header::CONTENT_ENCODING, "br".parse().unwrap());
-        assert_eq!(read(&headers, "").unwrap_err().kind, ErrorKind::UnsupportedMedia);
+        assert_eq!(
+            read(&headers, "").unwrap_err().kind,
+            ErrorKind::UnsupportedMedia
+        );
     }
 }

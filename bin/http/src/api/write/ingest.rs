@@ -1,4 +1,5 @@
-//! The steps that all write endpoints share: reading the body, admission, the blocking thread, the response.
+//! The steps that all write endpoints share: reading the body, admission, the blocking thread, the
+//! response.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -27,33 +28,63 @@ static FAILED: LogLimiter = LogLimiter::new();
 /// Reads the body of a write request, waits for a permit and runs `work` on a blocking thread.
 ///
 /// # Errors
-/// Plain text: 5xx, or the status that is configured for throttled writes, if the sender should retry.
+/// Plain text: 5xx, or the status that is configured for throttled writes, if the sender should
+/// retry.
 pub(crate) async fn ingest(
     state: &HttpState,
     request: Request,
     work: impl FnOnce(&Receiver, &Origin<'_>, &[u8]) -> Result<Written, WriteError> + Send + 'static,
 ) -> Result<Written> {
     let settings = &state.app.settings;
-    let ctx = state.app.write_context(settings.args.read_timeout + QUEUE_TIME_MAX);
+    let ctx = state
+        .app
+        .write_context(settings.args.read_timeout + QUEUE_TIME_MAX);
     let mut charge = ctx.charge();
-    let limits = BodyLimits::new(settings.args.ingest.body_size_max, "--ingest.body-size-max", settings);
+    let limits = BodyLimits::new(
+        settings.args.ingest.body_size_max,
+        "--ingest.body-size-max",
+        settings,
+    );
     let team = named_team(request.headers());
     let user = request.extensions().get::<User>().cloned();
     let context = RequestContext::current();
-    let body = read(request.into_body(), limits, &mut charge).await.map_err(|error| {
-        state.app.rejects.add_request(context.sender(), reason(&error), error.to_string());
-        unread(error)
+    let body = read(request.into_body(), limits, &mut charge)
+        .await
+        .map_err(|error| {
+            state
+                .app
+                .rejects
+                .add_request(context.sender(), reason(&error), error.to_string());
+            unread(error)
+        })?;
+    let registration =
+        state
+            .app
+            .active_requests
+            .register(context.clone(), RequestClass::Write, &ctx);
+    let permit = state
+        .admit(
+            RequestClass::Write,
+            &state.app.write_context(QUEUE_TIME_MAX),
+        )
+        .await;
+    let permit = permit.map_err(|rejected| {
+        rejected
+            .rejected_write(settings.queue_timeout_status)
+            .plain()
     })?;
-    let registration = state.app.active_requests.register(context.clone(), RequestClass::Write, &ctx);
-    let permit = state.admit(RequestClass::Write, &state.app.write_context(QUEUE_TIME_MAX)).await;
-    let permit = permit.map_err(|rejected| rejected.rejected_write(settings.queue_timeout_status).plain())?;
-    let store = state.app.store().ok_or_else(|| ApiError::stopping().plain())?;
+    let store = state
+        .app
+        .store()
+        .ok_or_else(|| ApiError::stopping().plain())?;
     let app = state.app.clone();
     // Runs to its end even if the sender disconnects: the sender would retry a half-stored request.
     let written = tokio::task::spawn_blocking(move || {
         let request = &registration.request;
         request.begin();
-        context.trace().inspect(|trace| trace.add_part("queue", request.queued()));
+        context
+            .trace()
+            .inspect(|trace| trace.add_part("queue", request.queued()));
         let permit = RefCell::new(permit);
         // A request that waits releases its permit to requests that can run.
         let release = || permit.borrow_mut().release();
@@ -61,15 +92,21 @@ pub(crate) async fn ingest(
             team: team.as_deref(),
             added_label: None,
             user: user.as_ref().map(|user| &*user.name),
-            labels: user.as_ref().and_then(|user| user.tenant.as_ref()).map_or(&[], |tenant| &tenant.labels),
+            labels: user
+                .as_ref()
+                .and_then(|user| user.tenant.as_ref())
+                .map_or(&[], |tenant| &tenant.labels),
             on_queued: Some(&release),
         };
         let part = context.part("store");
         let written = work(&store.receiver, &origin, &body);
         drop(part);
         app.rejects.add(|| context.sender(), &written);
-        written.iter().for_each(|written| app.rules.note_progress(&context, written));
-        app.senders.add(SystemClock.now_ms(), context.sender(), &written);
+        written
+            .iter()
+            .for_each(|written| app.rules.note_progress(&context, written));
+        app.senders
+            .add(SystemClock.now_ms(), context.sender(), &written);
         registration.record_end(written.as_ref().err().map(ToString::to_string).as_deref());
         drop((charge, permit));
         written
@@ -107,7 +144,11 @@ fn reason(error: &BodyError) -> &'static str {
 fn unread(error: BodyError) -> ApiError {
     let error = ApiError::from(error).plain();
     // Not 408: senders drop a request after a 4xx, and the next attempt may be in time.
-    let kind = if error.kind == ErrorKind::SlowRequest { ErrorKind::Unavailable } else { error.kind };
+    let kind = if error.kind == ErrorKind::SlowRequest {
+        ErrorKind::Unavailable
+    } else {
+        error.kind
+    };
     ApiError { kind, ..error }
 }
 

@@ -1,5 +1,5 @@
-//! /api/v1/write: remote write 1.0 and 2.0, by content type. Responses are plain text, as the remote-write
-//! specification demands.
+//! /api/v1/write: remote write 1.0 and 2.0, by content type. Responses are plain text, as the
+//! remote-write specification demands.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -22,10 +22,15 @@ const MEDIA_TYPE: &str = "application/x-protobuf";
 pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> Result {
     let unsupported = |reason| ApiError::new(ErrorKind::UnsupportedMedia, reason).plain();
     let version = negotiate(request.headers()).map_err(unsupported)?;
-    let outcome = ingest(&state, request, move |receiver, origin, body| receiver.write(origin, version, body)).await;
+    let outcome = ingest(&state, request, move |receiver, origin, body| {
+        receiver.write(origin, version, body)
+    })
+    .await;
     // The response to a request that has to be retried confirms no samples.
     let counts = outcome.as_ref().map(Counts::of).unwrap_or_default();
-    let mut response = outcome.and_then(|written| respond(&written, StatusCode::NO_CONTENT)).into_response();
+    let mut response = outcome
+        .and_then(|written| respond(&written, StatusCode::NO_CONTENT))
+        .into_response();
     if version == Version::V2 {
         counts.add_headers(&mut response);
     }
@@ -42,12 +47,17 @@ struct Counts {
 
 impl Counts {
     fn of(written: &Written) -> Self {
-        // Includes samples dropped by rules and deduplicated ones. Otherwise a sender would count them as failed.
+        // Includes samples dropped by rules and deduplicated ones. Otherwise a sender would count
+        // them as failed.
         let mut all = written.stored;
         all += written.dropped;
         all += written.deduplicated;
         let exemplars = &written.exemplars;
-        Self { samples: all.total - all.histograms, histograms: all.histograms, exemplars: exemplars.stored }
+        Self {
+            samples: all.total - all.histograms,
+            histograms: all.histograms,
+            exemplars: exemplars.stored,
+        }
     }
 
     /// Adds the headers of remote write 2.0, which successful and failed responses have.
@@ -55,15 +65,22 @@ impl Counts {
         let headers = response.headers_mut();
         for (name, n) in [
             ("x-prometheus-remote-write-samples-written", self.samples),
-            ("x-prometheus-remote-write-histograms-written", self.histograms),
-            ("x-prometheus-remote-write-exemplars-written", self.exemplars),
+            (
+                "x-prometheus-remote-write-histograms-written",
+                self.histograms,
+            ),
+            (
+                "x-prometheus-remote-write-exemplars-written",
+                self.exemplars,
+            ),
         ] {
             headers.insert(HeaderName::from_static(name), HeaderValue::from(n));
         }
     }
 }
 
-/// Returns the version that the headers declare, 1.0 by default. The error messages are Prometheus'.
+/// Returns the version that the headers declare, 1.0 by default. The error messages are
+/// Prometheus'.
 fn negotiate(headers: &HeaderMap) -> Result<Version, String> {
     let encoding = header_text(headers, header::CONTENT_ENCODING);
     if !encoding.is_empty() && encoding != "snappy" {
@@ -75,7 +92,9 @@ fn negotiate(headers: &HeaderMap) -> Result<Version, String> {
     let mut parts = content_type.split(';').map(str::trim);
     let media_type = parts.next().unwrap_or_default();
     if !media_type.is_empty() && !media_type.eq_ignore_ascii_case(MEDIA_TYPE) {
-        return Err(format!("expected {MEDIA_TYPE} as the first (media) part, got {content_type} content-type"));
+        return Err(format!(
+            "expected {MEDIA_TYPE} as the first (media) part, got {content_type} content-type"
+        ));
     }
     for part in parts {
         match part.split_once('=') {
@@ -105,7 +124,10 @@ mod tests {
 
     fn check(encoding: &'static str, content_type: &'static str, expect: Result<Version, &str>) {
         let mut headers = HeaderMap::new();
-        for (name, value) in [(header::CONTENT_ENCODING, encoding), (header::CONTENT_TYPE, content_type)] {
+        for (name, value) in [
+            (header::CONTENT_ENCODING, encoding),
+            (header::CONTENT_TYPE, content_type),
+        ] {
             if !value.is_empty() {
                 headers.insert(name, HeaderValue::from_static(value));
             }
@@ -120,13 +142,41 @@ mod tests {
     #[test]
     fn the_content_type_selects_the_version() {
         check("snappy", "application/x-protobuf", Ok(Version::V1));
-        check("snappy", "application/x-protobuf;proto=prometheus.WriteRequest", Ok(Version::V1));
-        check("snappy", "application/x-protobuf; proto=io.prometheus.write.v2.Request", Ok(Version::V2));
-        check("snappy", "application/x-protobuf;charset=x;proto=io.prometheus.write.v2.Request", Ok(Version::V2));
+        check(
+            "snappy",
+            "application/x-protobuf;proto=prometheus.WriteRequest",
+            Ok(Version::V1),
+        );
+        check(
+            "snappy",
+            "application/x-protobuf; proto=io.prometheus.write.v2.Request",
+            Ok(Version::V2),
+        );
+        check(
+            "snappy",
+            "application/x-protobuf;charset=x;proto=io.prometheus.write.v2.Request",
+            Ok(Version::V2),
+        );
         check("", "", Ok(Version::V1));
-        check("gzip", "application/x-protobuf", Err("gzip encoding (compression) is not accepted by this server"));
-        check("snappy", "application/json", Err("got application/json content-type"));
-        check("snappy", "application/x-protobuf;proto=x.Y", Err("unknown type for remote write protobuf message x.Y"));
-        check("snappy", "application/x-protobuf;proto", Err("expected parameters to be key-values, got proto in"));
+        check(
+            "gzip",
+            "application/x-protobuf",
+            Err("gzip encoding (compression) is not accepted by this server"),
+        );
+        check(
+            "snappy",
+            "application/json",
+            Err("got application/json content-type"),
+        );
+        check(
+            "snappy",
+            "application/x-protobuf;proto=x.Y",
+            Err("unknown type for remote write protobuf message x.Y"),
+        );
+        check(
+            "snappy",
+            "application/x-protobuf;proto",
+            Err("expected parameters to be key-values, got proto in"),
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Messages of Thanos' protocols, written by hand: `protoc` cannot compile Thanos' files together, because two of them
-//! define `thanos.UNKNOWN`. The field numbers are those of Thanos 0.42.
+//! Messages of Thanos' protocols, written by hand: `protoc` cannot compile Thanos' files together,
+//! because two of them define `thanos.UNKNOWN`. The field numbers are those of Thanos 0.42.
 
 pub(super) mod info;
 pub(super) mod query;
@@ -28,7 +28,9 @@ messages! {
 impl LabelSet {
     /// Creates a label set from sorted pairs.
     pub(super) fn of<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        Self { labels: pairs.into_iter().map(Label::from).collect() }
+        Self {
+            labels: pairs.into_iter().map(Label::from).collect(),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! `pkg/metadata/metadatapb/rpc.proto`, `pkg/targets/targetspb/rpc.proto` and `pkg/status/statuspb/rpc.proto`.
+//! `pkg/metadata/metadatapb/rpc.proto`, `pkg/targets/targetspb/rpc.proto` and
+//! `pkg/status/statuspb/rpc.proto`.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! `pkg/store/storepb/rpc.proto` and `types.proto`. Responses of `Series` are encoded without messages, in
-//! `store/encode.rs`.
+//! `pkg/store/storepb/rpc.proto` and `types.proto`. Responses of `Series` are encoded without
+//! messages, in `store/encode.rs`.
 
 use varve_base::messages;
 

@@ -1,5 +1,5 @@
-//! Encodes `SeriesResponse` messages: labels and chunks go from the store into the response without a copy. Sizes
-//! precede contents, so each size is a varint of fixed length that is set at the end.
+//! Encodes `SeriesResponse` messages: labels and chunks go from the store into the response without
+//! a copy. Sizes precede contents, so each size is a varint of fixed length that is set at the end.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use varve_prometheus::chunk::{Chunk, Encoder, StartTimestamps};
@@ -32,7 +32,14 @@ pub(super) struct SeriesWriter<'a> {
 impl<'a> SeriesWriter<'a> {
     pub(super) fn new(out: &'a mut Frames, batch_size: usize) -> Self {
         let encoder = Encoder::new(StartTimestamps::Drop);
-        Self { out, batch_size, start: 0, n_series: 0, columns: SampleColumns::default(), encoder }
+        Self {
+            out,
+            batch_size,
+            start: 0,
+            n_series: 0,
+            columns: SampleColumns::default(),
+            encoder,
+        }
     }
 
     /// Writes a series without chunks.
@@ -42,7 +49,12 @@ impl<'a> SeriesWriter<'a> {
     }
 
     /// Writes a series with its samples, unless it has none.
-    pub(super) fn write(&mut self, work: &mut Work, labels: &Labels, series: &Series) -> Result<()> {
+    pub(super) fn write(
+        &mut self,
+        work: &mut Work,
+        labels: &Labels,
+        series: &Series,
+    ) -> Result<()> {
         self.columns.clear();
         series.read(&mut self.columns)?;
         if self.columns.is_empty() {
@@ -67,7 +79,11 @@ impl<'a> SeriesWriter<'a> {
         let message = self.out.open(work);
         if self.n_series == 0 {
             // `SeriesResponse.batch`; without one, the series is `SeriesResponse.series`.
-            self.start = if self.batch_size > 1 { begin_field(4, message) } else { message.len() };
+            self.start = if self.batch_size > 1 {
+                begin_field(4, message)
+            } else {
+                message.len()
+            };
         }
         // `SeriesResponse.series` and `SeriesBatch.series` both are field 1.
         let start = begin_field(1, message);
@@ -80,7 +96,8 @@ impl<'a> SeriesWriter<'a> {
         let message = self.out.open(work);
         end_field(start, message);
         self.n_series += 1;
-        let is_full = self.n_series >= self.batch_size || message.len() - self.start >= MESSAGE_SIZE;
+        let is_full =
+            self.n_series >= self.batch_size || message.len() - self.start >= MESSAGE_SIZE;
         if is_full { self.flush(work) } else { Ok(()) }
     }
 
@@ -136,13 +153,17 @@ fn size_of_field(size: usize) -> usize {
 fn put_labels(labels: &Labels, out: &mut Vec<u8>) {
     for (name, value) in labels {
         encode_key(1, WireType::LengthDelimited, out);
-        encode_varint((size_of_field(name.len()) + size_of_field(value.len())) as u64, out);
+        encode_varint(
+            (size_of_field(name.len()) + size_of_field(value.len())) as u64,
+            out,
+        );
         put_bytes(1, name.as_bytes(), out);
         put_bytes(2, value.as_bytes(), out);
     }
 }
 
-/// Appends a chunk as `AggrChunk`, whose encodings count from 0. Without start timestamps there are no others.
+/// Appends a chunk as `AggrChunk`, whose encodings count from 0. Without start timestamps there are
+/// no others.
 fn put_chunk(chunk: &Chunk, out: &mut Vec<u8>) {
     let kind = i64::from(chunk.encoding.code()) - 1;
     let size_of_raw = 1 + encoded_len_varint(kind as u64) + size_of_field(chunk.bytes.len());
@@ -198,15 +219,50 @@ mod tests {
         let mut bytes = Vec::new();
         put_labels(&labels, &mut bytes);
         let times = [(i64::MIN, -1), (0, i64::MAX)];
-        for (encoding, (min_ms, max_ms)) in [Encoding::Xor, Encoding::FloatHistogram].into_iter().zip(times) {
-            put_chunk(&Chunk { encoding, min_ms, max_ms, n_samples: 1, bytes: vec![7; 300] }, &mut bytes);
+        for (encoding, (min_ms, max_ms)) in [Encoding::Xor, Encoding::FloatHistogram]
+            .into_iter()
+            .zip(times)
+        {
+            put_chunk(
+                &Chunk {
+                    encoding,
+                    min_ms,
+                    max_ms,
+                    n_samples: 1,
+                    bytes: vec![7; 300],
+                },
+                &mut bytes,
+            );
         }
         let decoded = Decoded::decode(&*bytes).unwrap();
-        let pairs = decoded.labels.iter().map(|label| (label.name.as_str(), label.value.as_str()));
+        let pairs = decoded
+            .labels
+            .iter()
+            .map(|label| (label.name.as_str(), label.value.as_str()));
         assert!(pairs.eq(labels.iter()));
-        let chunks: Vec<_> = decoded.chunks.iter().map(|chunk| (chunk.min_time, chunk.max_time)).collect();
+        let chunks: Vec<_> = decoded
+            .chunks
+            .iter()
+            .map(|chunk| (chunk.min_time, chunk.max_time))
+            .collect();
         assert_eq!(chunks, times);
-        let raw: Vec<_> = decoded.chunks.into_iter().filter_map(|chunk| chunk.raw).collect();
-        assert_eq!(raw, [DecodedRaw { kind: 0, data: vec![7; 300] }, DecodedRaw { kind: 2, data: vec![7; 300] }]);
+        let raw: Vec<_> = decoded
+            .chunks
+            .into_iter()
+            .filter_map(|chunk| chunk.raw)
+            .collect();
+        assert_eq!(
+            raw,
+            [
+                DecodedRaw {
+                    kind: 0,
+                    data: vec![7; 300]
+                },
+                DecodedRaw {
+                    kind: 2,
+                    data: vec![7; 300]
+                }
+            ]
+        );
     }
 }

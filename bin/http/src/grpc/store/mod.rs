@@ -1,4 +1,5 @@
-//! `Store/Series`: series with their samples as Prometheus' chunks, sorted by the labels that the client sees.
+//! `Store/Series`: series with their samples as Prometheus' chunks, sorted by the labels that the
+//! client sees.
 
 mod encode;
 mod order;
@@ -22,21 +23,37 @@ impl Method for SeriesRequest {
     const SERVES_TENANTS: bool = true;
 
     fn class(&self) -> RequestClass {
-        if self.skip_chunks { RequestClass::Metadata } else { RequestClass::RemoteRead }
+        if self.skip_chunks {
+            RequestClass::Metadata
+        } else {
+            RequestClass::RemoteRead
+        }
     }
 
     fn shown(&self) -> Parameters {
         let text = external::shown(&self.matchers);
         let (start, end) = (self.min_time.to_string(), self.max_time.to_string());
-        Parameters { text, start, end, ..Parameters::default() }
+        Parameters {
+            text,
+            start,
+            end,
+            ..Parameters::default()
+        }
     }
 
     fn respond(self, caller: &Caller, work: &mut Work, out: &mut Frames) -> Result<()> {
-        let Some(matchers) = own_matchers(&work.ctx, &self.matchers, &caller.external)? else { return Ok(()) };
+        let Some(matchers) = own_matchers(&work.ctx, &self.matchers, &caller.external)? else {
+            return Ok(());
+        };
         if matchers.is_empty() {
-            return Err(ApiError::bad_data("no matchers specified, except of external labels"));
+            return Err(ApiError::bad_data(
+                "no matchers specified, except of external labels",
+            ));
         }
-        let range = TimeRange { start_ms: self.min_time, end_ms: self.max_time };
+        let range = TimeRange {
+            start_ms: self.min_time,
+            end_ms: self.max_time,
+        };
         self.send(caller, work, out, &matchers, range)?;
         if let Some(partial) = work.ctx.partial().map(str::to_owned) {
             out.send_encoded(work, |out| encode::warning(&partial, out))?;
@@ -57,27 +74,41 @@ impl SeriesRequest {
         let selectors = [matchers.to_vec()];
         let set = match self.skip_chunks {
             true => {
-                work.store.note_metadata(&work.ctx, &caller.who, &selectors, &LabelSet::all());
+                work.store
+                    .note_metadata(&work.ctx, &caller.who, &selectors, &LabelSet::all());
                 work.store.db.select_labels(&work.ctx, matchers, range)?
             }
             false => {
-                work.store.note_selectors(&work.ctx, &caller.who, &selectors);
+                work.store
+                    .note_selectors(&work.ctx, &caller.who, &selectors);
                 work.store.db.select(&work.ctx, matchers, range)?
             }
         };
         let is_removed = |name: &String| self.without_replica_labels.contains(name);
         let added = caller.external.iter().filter(|(name, _)| !is_removed(name));
-        let hidden = self.without_replica_labels.iter().chain(caller.external.keys());
+        let hidden = self
+            .without_replica_labels
+            .iter()
+            .chain(caller.external.keys());
         let hidden: Vec<&str> = hidden.map(String::as_str).collect();
         let hides_any = set.may_have_label(&hidden)?;
         let series = set.map(|series| series.map(|series| (series.labels().clone(), series)));
         let hidden = if hides_any { &*hidden } else { &[] };
         let series = order::sorted(&work.ctx, series, hidden, added);
         let shard = Shard::of(self.shard_info);
-        let limit = usize::try_from(self.limit).ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.limit)
+            .ok()
+            .filter(|limit| *limit > 0)
+            .unwrap_or(usize::MAX);
         let is_selected = |labels: &Labels| shard.as_ref().is_none_or(|shard| shard.has(labels));
-        let mut writer = SeriesWriter::new(out, usize::try_from(self.response_batch_size).unwrap_or_default());
-        let selected = series.filter(|next| next.as_ref().map_or(true, |(labels, _)| is_selected(labels)));
+        let mut writer = SeriesWriter::new(
+            out,
+            usize::try_from(self.response_batch_size).unwrap_or_default(),
+        );
+        let selected = series.filter(|next| {
+            next.as_ref()
+                .map_or(true, |(labels, _)| is_selected(labels))
+        });
         for next in selected.take(limit) {
             let (labels, series) = next?;
             match self.skip_chunks {

@@ -1,15 +1,16 @@
 //! Series in the order of the labels that the client sees, without some labels and with others.
 //!
-//! A selection is sorted by stored labels. Adding a label changes the order: `{a="1"}` is before `{a="1", b="2"}`, but
-//! `{a="1", c="x"}` is after `{a="1", b="2", c="x"}`. Removing one does too.
+//! A selection is sorted by stored labels. Adding a label changes the order: `{a="1"}` is before
+//! `{a="1", b="2"}`, but `{a="1", c="x"}` is after `{a="1", b="2", c="x"}`. Removing one does too.
 //!
 //! Invariants
-//! 1. Adding a label buffers at most as many series as a series has labels: a series whose names are all smaller
-//!    than the added one follows the series that continue it with a smaller name. These directly follow it in the
-//!    input, so the series that wait are a stack in which each one is a prefix of the next.
-//! 2. Removing labels buffers series and charges them to the request: those with the same first label, usually one
-//!    metric. Series whose first label is not before the first removed name are all one group. Each series keeps a
-//!    label, at least its metric name.
+//! 1. Adding a label buffers at most as many series as a series has labels: a series whose names
+//!    are all smaller than the added one follows the series that continue it with a smaller name.
+//!    These directly follow it in the input, so the series that wait are a stack in which each one
+//!    is a prefix of the next.
+//! 2. Removing labels buffers series and charges them to the request: those with the same first
+//!    label, usually one metric. Series whose first label is not before the first removed name are
+//!    all one group. Each series keeps a label, at least its metric name.
 
 use std::vec;
 
@@ -18,7 +19,8 @@ use varve_tsdb::{Labels, QueryContext};
 
 type Next<S> = varve_tsdb::Result<(Labels, S)>;
 
-/// Returns `series`, which are sorted, without the labels `hidden` and with the labels `added`, sorted again.
+/// Returns `series`, which are sorted, without the labels `hidden` and with the labels `added`,
+/// sorted again.
 pub(super) fn sorted<'a, S: 'a>(
     ctx: &QueryContext,
     series: impl Iterator<Item = Next<S>> + 'a,
@@ -30,7 +32,13 @@ pub(super) fn sorted<'a, S: 'a>(
         hidden => Box::new(Removing::new(ctx, series, hidden.to_vec())),
     };
     for (name, value) in added {
-        sorted = Box::new(Adding { series: sorted, name, value, waiting: Vec::new(), next: None });
+        sorted = Box::new(Adding {
+            series: sorted,
+            name,
+            value,
+            waiting: Vec::new(),
+            next: None,
+        });
     }
     sorted
 }
@@ -47,20 +55,25 @@ struct Adding<'a, I, S> {
 
 impl<I: Iterator<Item = Next<S>>, S> Adding<'_, I, S> {
     fn take_next(&mut self) -> varve_tsdb::Result<Option<(Labels, S)>> {
-        self.next.take().map_or_else(|| self.series.next().transpose(), Ok)
+        self.next
+            .take()
+            .map_or_else(|| self.series.next().transpose(), Ok)
     }
 
     /// Returns `true` if a series that waits for `labels` and what follows must wait longer.
     fn must_wait(&self, waiting: &Labels, labels: &Labels) -> bool {
         let mut pairs = labels.iter();
-        waiting.iter().all(|pair| pairs.next() == Some(pair)) && pairs.next().is_none_or(|(name, _)| name < self.name)
+        waiting.iter().all(|pair| pairs.next() == Some(pair))
+            && pairs.next().is_none_or(|(name, _)| name < self.name)
     }
 
     fn advance(&mut self) -> varve_tsdb::Result<Option<(Labels, S)>> {
         loop {
             let next = self.take_next()?;
             if let Some((waiting, _)) = self.waiting.last()
-                && next.as_ref().is_none_or(|(labels, _)| !self.must_wait(waiting, labels))
+                && next
+                    .as_ref()
+                    .is_none_or(|(labels, _)| !self.must_wait(waiting, labels))
             {
                 self.next = Some(next);
                 return Ok(self.waiting.pop());
@@ -102,17 +115,29 @@ impl<'a, I: Iterator<Item = Next<S>>, S> Removing<'a, I, S> {
     fn new(ctx: &QueryContext, series: I, names: Vec<&'a str>) -> Self {
         let least = names.iter().min().copied().unwrap_or_default();
         let group = Vec::new().into_iter();
-        Self { ctx: ctx.clone(), series, names, least, group, charge: ctx.charge(), next: None }
+        Self {
+            ctx: ctx.clone(),
+            series,
+            names,
+            least,
+            group,
+            charge: ctx.charge(),
+            next: None,
+        }
     }
 
-    /// Returns the first label of a series if it stays the first one. All other series are in one group.
+    /// Returns the first label of a series if it stays the first one. All other series are in one
+    /// group.
     fn group_of<'l>(&self, labels: &'l Labels) -> Option<(&'l str, &'l str)> {
         labels.iter().next().filter(|(name, _)| *name < self.least)
     }
 
     fn fill(&mut self) -> varve_tsdb::Result<()> {
         self.charge = self.ctx.charge();
-        let Some(first) = self.next.take().map_or_else(|| self.series.next().transpose(), |next| Ok(Some(next)))?
+        let Some(first) = self
+            .next
+            .take()
+            .map_or_else(|| self.series.next().transpose(), |next| Ok(Some(next)))?
         else {
             return Ok(());
         };
@@ -131,9 +156,14 @@ impl<'a, I: Iterator<Item = Next<S>>, S> Removing<'a, I, S> {
         Ok(())
     }
 
-    fn keep(&mut self, (labels, series): (Labels, S), group: &mut Vec<(Labels, S)>) -> varve_tsdb::Result<()> {
+    fn keep(
+        &mut self,
+        (labels, series): (Labels, S),
+        group: &mut Vec<(Labels, S)>,
+    ) -> varve_tsdb::Result<()> {
         let labels = labels.filter(|name| !self.names.contains(&name));
-        self.charge.grow(2 * size_of::<(Labels, S)>() + labels.size())?;
+        self.charge
+            .grow(2 * size_of::<(Labels, S)>() + labels.size())?;
         group.push((labels, series));
         Ok(())
     }
@@ -163,7 +193,10 @@ mod tests {
     /// Every series has a metric name.
     fn labels(pairs: &BTreeMap<String, u8>) -> Labels {
         let name = ("__name__", "m".to_owned());
-        let mut values: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect();
+        let mut values: Vec<_> = pairs
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.to_string()))
+            .collect();
         values.insert(pairs.range("A".to_owned().."a".to_owned()).count(), name);
         Labels::from_pairs(values.iter().map(|(name, value)| (*name, value.as_str()))).unwrap()
     }
@@ -171,17 +204,32 @@ mod tests {
     fn check(series: Vec<Labels>, hidden: &[&str], added: &[(&str, &str)]) {
         let visible = |labels: &Labels| {
             let labels = labels.filter(|name| !hidden.contains(&name));
-            added.iter().fold(labels, |labels, (name, value)| labels.with(name, value))
+            added
+                .iter()
+                .fold(labels, |labels, (name, value)| labels.with(name, value))
         };
         let mut expect: Vec<Labels> = series.iter().map(visible).collect();
         expect.sort();
-        let added: BTreeMap<_, _> =
-            added.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let input = series.iter().map(|labels| Ok((labels.clone(), labels.clone())));
+        let added: BTreeMap<_, _> = added
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        let input = series
+            .iter()
+            .map(|labels| Ok((labels.clone(), labels.clone())));
         let sorted = sorted(&QueryContext::unbounded(), input, hidden, &added);
         let got: Vec<_> = sorted.map(Result::unwrap).collect();
-        assert_eq!(got.iter().map(|(labels, _)| labels.clone()).collect::<Vec<_>>(), expect);
-        assert!(got.iter().all(|(labels, stored)| *labels == visible(stored)), "labels stay with their series");
+        assert_eq!(
+            got.iter()
+                .map(|(labels, _)| labels.clone())
+                .collect::<Vec<_>>(),
+            expect
+        );
+        assert!(
+            got.iter()
+                .all(|(labels, stored)| *labels == visible(stored)),
+            "labels stay with their series"
+        );
     }
 
     #[test]
@@ -199,9 +247,19 @@ mod tests {
 
     #[test]
     fn an_error_is_returned_in_its_place() {
-        let series = [Ok((Labels::empty(), 1)), Err(varve_tsdb::Error::Interrupted(varve_tsdb::Interrupt::Killed))];
+        let series = [
+            Ok((Labels::empty(), 1)),
+            Err(varve_tsdb::Error::Interrupted(
+                varve_tsdb::Interrupt::Killed,
+            )),
+        ];
         let external = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
-        let mut sorted = sorted(&QueryContext::unbounded(), series.into_iter(), &["x"], &external);
+        let mut sorted = sorted(
+            &QueryContext::unbounded(),
+            series.into_iter(),
+            &["x"],
+            &external,
+        );
         assert!(sorted.next().is_some_and(|first| first.is_err()));
     }
 
@@ -211,14 +269,27 @@ mod tests {
         let memory = MemoryBudget::new("--query.max-memory", 10_000);
         let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory);
         let series = |idx: u32| {
-            let labels = Labels::from_pairs([("__name__", "m"), ("i", &*idx.to_string()), ("r", "a")]).unwrap();
+            let labels =
+                Labels::from_pairs([("__name__", "m"), ("i", &*idx.to_string()), ("r", "a")])
+                    .unwrap();
             Ok((labels, ()))
         };
         let none = BTreeMap::new();
         let mut hidden = sorted(&ctx, (0..1000).map(series), &["r"], &none);
-        assert!(matches!(hidden.next(), Some(Err(varve_tsdb::Error::Limit { what: "--query.max-memory", .. }))));
+        assert!(matches!(
+            hidden.next(),
+            Some(Err(varve_tsdb::Error::Limit {
+                what: "--query.max-memory",
+                ..
+            }))
+        ));
         let external = BTreeMap::from([("j".to_owned(), "b".to_owned())]);
-        assert_eq!(sorted(&ctx, (0..1000).map(series), &[], &external).filter(Result::is_ok).count(), 1000);
+        assert_eq!(
+            sorted(&ctx, (0..1000).map(series), &[], &external)
+                .filter(Result::is_ok)
+                .count(),
+            1000
+        );
     }
 
     proptest! {

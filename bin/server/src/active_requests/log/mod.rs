@@ -1,13 +1,15 @@
-//! The active-request log: a file of fixed size with the activity of the process, to read after a crash.
+//! The active-request log: a file of fixed size with the activity of the process, to read after a
+//! crash.
 //!
-//! The server records each request for data when its work begins, ten times a second, and when it has ended. A write is
-//! not recorded when its work begins. A request that ends before it is recorded leaves no record. The command
-//! `varve status last-words` reads the log. Format: docs/format/active-requests.md, version 1.
+//! The server records each request for data when its work begins, ten times a second, and when it
+//! has ended. A write is not recorded when its work begins. A request that ends before it is
+//! recorded leaves no record. The command `varve status last-words` reads the log. Format:
+//! docs/format/active-requests.md, version 1.
 //!
 //! Invariants
-//! 1. The file never grows: a request has one slot, which is reused after the request has ended. The slot of a
-//!    successful write is reused first, then the slot that has been free for longest. A request that finds no free slot
-//!    is not recorded, but counted.
+//! 1. The file never grows: a request has one slot, which is reused after the request has ended.
+//!    The slot of a successful write is reused first, then the slot that has been free for longest.
+//!    A request that finds no free slot is not recorded, but counted.
 //! 2. A slot is written with one call and has a checksum: a reader gets it whole or not at all.
 //! 3. Nothing is synced: the log survives the process, not a power failure.
 //!
@@ -61,7 +63,8 @@ pub(crate) enum Place {
 }
 
 impl ActiveRequestLog {
-    /// Creates the log in a data directory that this process has locked. The log of the previous process is renamed.
+    /// Creates the log in a data directory that this process has locked. The log of the previous
+    /// process is renamed.
     ///
     /// # Errors
     /// If the file cannot be created.
@@ -71,15 +74,29 @@ impl ActiveRequestLog {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _renamed_or_first => {}
         }
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
-        let header = slot::Header { n_slots: N_SLOTS, pid, started_ms, is_clean_shutdown: false };
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)?;
+        let header = slot::Header {
+            n_slots: N_SLOTS,
+            pid,
+            started_ms,
+            is_clean_shutdown: false,
+        };
         file.set_len(slot::HEADER_SIZE as u64 + u64::from(N_SLOTS) * slot::SIZE as u64)?;
         file.write_all_at(&header.encode(), 0)?;
-        Ok(Self { file, header, free: Mutex::new((0..N_SLOTS).collect()), n_dropped: AtomicU64::new(0) })
+        Ok(Self {
+            file,
+            header,
+            free: Mutex::new((0..N_SLOTS).collect()),
+            n_dropped: AtomicU64::new(0),
+        })
     }
 
-    /// Writes a record to the slot of a request, or to a free one. A record that comes after the end of its request is
-    /// ignored.
+    /// Writes a record to the slot of a request, or to a free one. A record that comes after the
+    /// end of its request is ignored.
     pub(crate) fn write(&self, place: &mut Place, record: &Record) {
         let mut free = self.free.lock();
         let slot = match *place {
@@ -96,8 +113,8 @@ impl ActiveRequestLog {
         self.write_at(&record.encode(), offset);
         if record.state.is_end() {
             *place = Place::Ended;
-            // There are many writes, and they have no text. The slot of a successful one is reused first, so that
-            // writes do not overwrite the records of queries.
+            // There are many writes, and they have no text. The slot of a successful one is reused
+            // first, so that writes do not overwrite the records of queries.
             if record.state == State::Completed && record.text.is_empty() {
                 free.push_front(at);
             } else {
@@ -108,7 +125,10 @@ impl ActiveRequestLog {
 
     /// Records a clean shutdown.
     pub(crate) fn close(&self) {
-        let header = slot::Header { is_clean_shutdown: true, ..self.header };
+        let header = slot::Header {
+            is_clean_shutdown: true,
+            ..self.header
+        };
         self.write_at(&header.encode(), 0);
     }
 
@@ -135,7 +155,12 @@ mod tests {
     use tempfile::TempDir;
 
     fn record(id: u64, state: State) -> Record {
-        Record { id, state, text: format!("query {id}"), ..Record::default() }
+        Record {
+            id,
+            state,
+            text: format!("query {id}"),
+            ..Record::default()
+        }
     }
 
     fn log(dir: &TempDir) -> ActiveRequestLog {
@@ -149,12 +174,25 @@ mod tests {
         let (mut a, mut b) = (Place::None, Place::None);
         first.write(&mut a, &record(1, State::Working));
         first.write(&mut b, &record(2, State::Waiting));
-        first.write(&mut b, &Record { held_bytes: 5, ..record(2, State::Working) });
+        first.write(
+            &mut b,
+            &Record {
+                held_bytes: 5,
+                ..record(2, State::Working)
+            },
+        );
         first.write(&mut a, &record(1, State::Completed));
         let found = read(&dir.path().join(FILE)).unwrap();
-        let states: Vec<_> = found.records.iter().map(|of| (of.id, of.state, of.held_bytes)).collect();
+        let states: Vec<_> = found
+            .records
+            .iter()
+            .map(|of| (of.id, of.state, of.held_bytes))
+            .collect();
         assert_eq!(states, [(1, State::Completed, 0), (2, State::Working, 5)]);
-        assert_eq!((found.pid, found.started_ms, found.is_clean_shutdown), (7, 1_700_000_000_000, false));
+        assert_eq!(
+            (found.pid, found.started_ms, found.is_clean_shutdown),
+            (7, 1_700_000_000_000, false)
+        );
         first.close();
         drop(log(&dir));
         let previous = read(&dir.path().join(PREVIOUS_FILE)).unwrap();
@@ -168,7 +206,13 @@ mod tests {
         let log = log(&dir);
         log.write(&mut Place::None, &record(1, State::Completed));
         for id in 2..10 * u64::from(N_SLOTS) {
-            log.write(&mut Place::None, &Record { text: String::new(), ..record(id, State::Completed) });
+            log.write(
+                &mut Place::None,
+                &Record {
+                    text: String::new(),
+                    ..record(id, State::Completed)
+                },
+            );
         }
         let found = read(&dir.path().join(FILE)).unwrap();
         assert_eq!((found.records.len(), found.records[0].id), (2, 1));
@@ -193,6 +237,9 @@ mod tests {
         log.write(&mut places[3], &record(4, State::Working));
         let found = read(&dir.path().join(FILE)).unwrap();
         assert_eq!(found.records.len(), N_SLOTS as usize);
-        assert!(found.records.iter().any(|of| of.id == 5000) && found.records.iter().all(|of| of.id != 4));
+        assert!(
+            found.records.iter().any(|of| of.id == 5000)
+                && found.records.iter().all(|of| of.id != 4)
+        );
     }
 }

@@ -28,27 +28,38 @@ pub struct LogFile {
 impl LogFile {
     /// Returns the requests that had not ended, the heaviest first.
     pub fn active(&self) -> Vec<&Record> {
-        let mut active: Vec<_> =
-            self.records.iter().filter(|record| matches!(record.state, State::Waiting | State::Working)).collect();
+        let mut active: Vec<_> = self
+            .records
+            .iter()
+            .filter(|record| matches!(record.state, State::Waiting | State::Working))
+            .collect();
         active.sort_by_key(|record| std::cmp::Reverse((record.held_bytes, record.peak_bytes)));
         active
     }
 }
 
-/// Reads a log. Slots that are damaged, or missing because the file was truncated, are counted and skipped.
+/// Reads a log. Slots that are damaged, or missing because the file was truncated, are counted and
+/// skipped.
 ///
 /// # Errors
 /// If the file cannot be read, or is not a log of this version.
 pub fn read(path: &Path) -> Result<LogFile> {
     let size_max = HEADER_SIZE as u64 + u64::from(N_SLOTS_MAX) * SIZE as u64;
     // Rejects a pipe, which would block.
-    let bytes = RealFs.read(path, size_max).with_context(|| format!("read {path:?}"))?;
+    let bytes = RealFs
+        .read(path, size_max)
+        .with_context(|| format!("read {path:?}"))?;
     decode(&bytes).map_err(|reason| anyhow!("{path:?}: {reason}"))
 }
 
 /// Decodes a log.
 pub(super) fn decode(bytes: &[u8]) -> Result<LogFile, String> {
-    let Header { n_slots, pid, started_ms, is_clean_shutdown } = Header::decode(bytes)?;
+    let Header {
+        n_slots,
+        pid,
+        started_ms,
+        is_clean_shutdown,
+    } = Header::decode(bytes)?;
     let slots = bytes[HEADER_SIZE..].as_chunks::<SIZE>().0;
     let slots = &slots[..slots.len().min(n_slots as usize)];
     let mut n_damaged = n_slots.min(N_SLOTS_MAX) as usize - slots.len().min(N_SLOTS_MAX as usize);
@@ -60,7 +71,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<LogFile, String> {
         }
     }
     records.sort_by_key(|record| record.id);
-    Ok(LogFile { pid, started_ms, is_clean_shutdown, records, n_damaged })
+    Ok(LogFile {
+        pid,
+        started_ms,
+        is_clean_shutdown,
+        records,
+        n_damaged,
+    })
 }
 
 #[cfg(test)]
@@ -68,14 +85,36 @@ mod tests {
     use super::*;
 
     fn file() -> Vec<u8> {
-        let header = Header { n_slots: 3, pid: 1, started_ms: 0, is_clean_shutdown: false };
-        let record = |id| Record { state: State::Working, id, text: "up".into(), ..Record::default() };
-        [&header.encode()[..], &record(2).encode(), &record(1).encode(), &[0; SIZE]].concat()
+        let header = Header {
+            n_slots: 3,
+            pid: 1,
+            started_ms: 0,
+            is_clean_shutdown: false,
+        };
+        let record = |id| Record {
+            state: State::Working,
+            id,
+            text: "up".into(),
+            ..Record::default()
+        };
+        [
+            &header.encode()[..],
+            &record(2).encode(),
+            &record(1).encode(),
+            &[0; SIZE],
+        ]
+        .concat()
     }
 
     #[test]
     fn damage_loses_only_the_damaged_slots() {
-        let ids = |found: &LogFile| found.records.iter().map(|record| record.id).collect::<Vec<_>>();
+        let ids = |found: &LogFile| {
+            found
+                .records
+                .iter()
+                .map(|record| record.id)
+                .collect::<Vec<_>>()
+        };
         let whole = decode(&file()).unwrap();
         assert_eq!((ids(&whole), whole.n_damaged), (vec![1, 2], 0));
         for at in HEADER_SIZE..HEADER_SIZE + SIZE {

@@ -109,7 +109,11 @@ impl Header {
         let mut bytes = [0; HEADER_SIZE];
         bytes[..MAGIC.len()].copy_from_slice(MAGIC);
         bytes[VERSION_OFFSET] = VERSION;
-        bytes[FLAGS_OFFSET] = if self.is_clean_shutdown { CLEAN_SHUTDOWN } else { 0 };
+        bytes[FLAGS_OFFSET] = if self.is_clean_shutdown {
+            CLEAN_SHUTDOWN
+        } else {
+            0
+        };
         put(&mut bytes, SLOT_SIZE_OFFSET, &(SIZE as u32).to_le_bytes());
         put(&mut bytes, N_SLOTS_OFFSET, &self.n_slots.to_le_bytes());
         put(&mut bytes, PID_OFFSET, &self.pid.to_le_bytes());
@@ -128,12 +132,15 @@ impl Header {
         if !bytes.starts_with(MAGIC) {
             return Err("not an active-request log".to_owned());
         }
-        if u32_at(bytes, HEADER_CHECKSUM_OFFSET) != crc32c::crc32c(&bytes[..HEADER_CHECKSUM_OFFSET]) {
+        if u32_at(bytes, HEADER_CHECKSUM_OFFSET) != crc32c::crc32c(&bytes[..HEADER_CHECKSUM_OFFSET])
+        {
             return Err("header checksum mismatch".to_owned());
         }
         let (version, flags) = (bytes[VERSION_OFFSET], bytes[FLAGS_OFFSET]);
         if version != VERSION {
-            return Err(format!("version {version} is not supported, only version {VERSION}"));
+            return Err(format!(
+                "version {version} is not supported, only version {VERSION}"
+            ));
         }
         if flags & !CLEAN_SHUTDOWN != 0 {
             return Err(format!("flags {flags:#04x} are not supported"));
@@ -161,7 +168,11 @@ impl Record {
         let mut at = STRINGS_OFFSET;
         for (i, text) in self.strings().into_iter().enumerate() {
             let text = &text[..text.floor_char_boundary(STRING_SIZES_MAX[i].min(SIZE - at))];
-            put(&mut bytes, LENGTHS_OFFSET + 2 * i, &(text.len() as u16).to_le_bytes());
+            put(
+                &mut bytes,
+                LENGTHS_OFFSET + 2 * i,
+                &(text.len() as u16).to_le_bytes(),
+            );
             put(&mut bytes, at, text.as_bytes());
             at += text.len();
         }
@@ -181,8 +192,16 @@ impl Record {
         if u32_at(bytes, 0) != crc32c::crc32c(&bytes[STATE_OFFSET..]) {
             return Err("checksum mismatch");
         }
-        let states = [State::Waiting, State::Working, State::Completed, State::Failed];
-        let state = states.into_iter().find(|&state| state as u8 == bytes[STATE_OFFSET]).ok_or("unknown state")?;
+        let states = [
+            State::Waiting,
+            State::Working,
+            State::Completed,
+            State::Failed,
+        ];
+        let state = states
+            .into_iter()
+            .find(|&state| state as u8 == bytes[STATE_OFFSET])
+            .ok_or("unknown state")?;
         let number = |i: usize| u64_at(bytes, NUMBERS_OFFSET + 8 * i);
         let [route, client, user, user_agent, reason, text] = strings(bytes)?;
         Ok(Some(Self {
@@ -204,12 +223,36 @@ impl Record {
     }
 
     fn numbers(&self) -> [u64; 7] {
-        let Self { id, started_ms, recorded_ms, held_bytes, peak_bytes, n_series, n_samples, .. } = *self;
-        [id, started_ms as u64, recorded_ms as u64, held_bytes, peak_bytes, n_series, n_samples]
+        let Self {
+            id,
+            started_ms,
+            recorded_ms,
+            held_bytes,
+            peak_bytes,
+            n_series,
+            n_samples,
+            ..
+        } = *self;
+        [
+            id,
+            started_ms as u64,
+            recorded_ms as u64,
+            held_bytes,
+            peak_bytes,
+            n_series,
+            n_samples,
+        ]
     }
 
     fn strings(&self) -> [&str; N_STRINGS] {
-        [&self.route, &self.client, &self.user, &self.user_agent, &self.reason, &self.text]
+        [
+            &self.route,
+            &self.client,
+            &self.user,
+            &self.user_agent,
+            &self.reason,
+            &self.text,
+        ]
     }
 }
 
@@ -220,7 +263,8 @@ fn strings(bytes: &[u8; SIZE]) -> Result<[String; N_STRINGS], &'static str> {
         let length = &bytes[LENGTHS_OFFSET + 2 * i..][..2];
         let range: Range<usize> = at..at + usize::from(u16::from_le_bytes([length[0], length[1]]));
         at = range.end;
-        *text = String::from_utf8_lossy(bytes.get(range).ok_or("strings exceed the slot")?).into_owned();
+        *text = String::from_utf8_lossy(bytes.get(range).ok_or("strings exceed the slot")?)
+            .into_owned();
     }
     Ok(strings)
 }
@@ -246,16 +290,30 @@ mod tests {
     #[test]
     fn long_strings_are_truncated() {
         let long = "ä".repeat(SIZE);
-        let record = Record { state: State::Failed, id: 1, route: long.clone(), text: long, ..Record::default() };
+        let record = Record {
+            state: State::Failed,
+            id: 1,
+            route: long.clone(),
+            text: long,
+            ..Record::default()
+        };
         let read = Record::decode(&record.encode()).unwrap().unwrap();
-        assert_eq!((read.route.len(), read.text.len()), (96, SIZE - STRINGS_OFFSET - 96));
+        assert_eq!(
+            (read.route.len(), read.text.len()),
+            (96, SIZE - STRINGS_OFFSET - 96)
+        );
         assert_eq!((read.state, read.id), (State::Failed, 1));
     }
 
     #[test]
     fn the_format_page_shows_the_written_bytes() {
         let page = include_str!("../../../../../docs/format/active-requests.md");
-        let header = Header { n_slots: 2, pid: 4321, started_ms: 1_763_683_200_000, is_clean_shutdown: false };
+        let header = Header {
+            n_slots: 2,
+            pid: 4321,
+            started_ms: 1_763_683_200_000,
+            is_clean_shutdown: false,
+        };
         assert_shown(page, &header.encode());
         assert_eq!(Header::decode(&header.encode()), Ok(header));
         let record = Record {
@@ -282,7 +340,12 @@ mod tests {
 
     #[test]
     fn invalid_headers_are_rejected() {
-        let header = Header { n_slots: 3, pid: 7, started_ms: -1, is_clean_shutdown: true };
+        let header = Header {
+            n_slots: 3,
+            pid: 7,
+            started_ms: -1,
+            is_clean_shutdown: true,
+        };
         assert_eq!(Header::decode(&header.encode()), Ok(header));
         let check = |change: &dyn Fn(&mut [u8; HEADER_SIZE]), expect: &str| {
             let mut bytes = header.encode();

@@ -45,8 +45,11 @@ impl BucketBlocks {
                 None => {
                     let key = format!("{ulid}/meta.json");
                     // Removed meanwhile.
-                    let Some(json) = store.read(&key, META_SIZE_MAX)? else { continue };
-                    BlockMeta::parse(&json).with_context(|| format!("object {key:?} is not a description"))?
+                    let Some(json) = store.read(&key, META_SIZE_MAX)? else {
+                        continue;
+                    };
+                    BlockMeta::parse(&json)
+                        .with_context(|| format!("object {key:?} is not a description"))?
                 }
             };
             match is_complete(&meta, &files) {
@@ -78,17 +81,43 @@ mod tests {
     fn a_block_is_complete_with_all_files_in_their_sizes() {
         let listed = [("chunks/000001", 5), ("index", 7), ("meta.json", 0)];
         let listed = listed.map(|(path, size)| (path.to_owned(), size)).to_vec();
-        let thanos = |files| Some(ThanosMeta { files, ..ThanosMeta::default() });
-        let meta = BlockMeta { thanos: thanos(listed), ..BlockMeta::default() };
-        let old = BlockMeta { thanos: thanos(Vec::new()), ..BlockMeta::default() };
+        let thanos = |files| {
+            Some(ThanosMeta {
+                files,
+                ..ThanosMeta::default()
+            })
+        };
+        let meta = BlockMeta {
+            thanos: thanos(listed),
+            ..BlockMeta::default()
+        };
+        let old = BlockMeta {
+            thanos: thanos(Vec::new()),
+            ..BlockMeta::default()
+        };
         for (files, expect, expect_old) in [
-            (&[("chunks/000001", 5), ("index", 7), ("meta.json", 1)][..], true, true),
-            (&[("chunks/000001", 4), ("index", 7), ("meta.json", 1)], false, true),
+            (
+                &[("chunks/000001", 5), ("index", 7), ("meta.json", 1)][..],
+                true,
+                true,
+            ),
+            (
+                &[("chunks/000001", 4), ("index", 7), ("meta.json", 1)],
+                false,
+                true,
+            ),
             (&[("index", 7), ("meta.json", 1)], false, true),
             (&[("chunks/000001", 5), ("meta.json", 1)], false, false),
         ] {
-            let files = files.iter().map(|&(path, size)| (path.to_owned(), size)).collect();
-            assert_eq!((is_complete(&meta, &files), is_complete(&old, &files)), (expect, expect_old), "{files:?}");
+            let files = files
+                .iter()
+                .map(|&(path, size)| (path.to_owned(), size))
+                .collect();
+            assert_eq!(
+                (is_complete(&meta, &files), is_complete(&old, &files)),
+                (expect, expect_old),
+                "{files:?}"
+            );
         }
     }
 }

@@ -46,7 +46,10 @@ pub(super) fn groups(blocks: &[BlockSummary]) -> Vec<Group> {
                 last.numbers.push(block.number);
                 last.windows = *last.windows.start()..=*last.windows.end().max(windows.end());
             }
-            _ => groups.push(Group { numbers: vec![block.number], windows }),
+            _ => groups.push(Group {
+                numbers: vec![block.number],
+                windows,
+            }),
         }
     }
     groups
@@ -66,7 +69,10 @@ mod tests {
     fn blocks(windows: &[(i64, i64)]) -> Vec<BlockSummary> {
         let block = |(&(first, last), number)| BlockSummary {
             number,
-            range: TimeRange { start_ms: first * WINDOW_MS + 5, end_ms: last * WINDOW_MS + 9 },
+            range: TimeRange {
+                start_ms: first * WINDOW_MS + 5,
+                end_ms: last * WINDOW_MS + 9,
+            },
             level: 0,
             sources: Vec::new(),
             n_series: 1,
@@ -82,15 +88,33 @@ mod tests {
     #[test]
     fn blocks_with_a_common_window_are_in_one_group() {
         let blocks = blocks(&[(-1, -1), (0, 11), (3, 3), (11, 12), (13, 13), (13, 13)]);
-        let group = |numbers: &[u64], windows| Group { numbers: numbers.to_vec(), windows };
-        assert_eq!(groups(&blocks), [group(&[0], -1..=-1), group(&[1, 2, 3], 0..=12), group(&[4, 5], 13..=13)]);
+        let group = |numbers: &[u64], windows| Group {
+            numbers: numbers.to_vec(),
+            windows,
+        };
+        assert_eq!(
+            groups(&blocks),
+            [
+                group(&[0], -1..=-1),
+                group(&[1, 2, 3], 0..=12),
+                group(&[4, 5], 13..=13)
+            ]
+        );
         assert_eq!(windows(&blocks).unwrap(), (-1..=13).collect());
     }
 
     #[test]
     fn a_block_with_too_many_windows_is_an_error() {
         let last = EXPORT_WINDOWS_MAX as i64;
-        assert_eq!(windows(&blocks(&[(1, last)])).unwrap().len() as u64, EXPORT_WINDOWS_MAX);
-        assert!(windows(&blocks(&[(0, last)])).unwrap_err().to_string().contains("covers 50001 windows"));
+        assert_eq!(
+            windows(&blocks(&[(1, last)])).unwrap().len() as u64,
+            EXPORT_WINDOWS_MAX
+        );
+        assert!(
+            windows(&blocks(&[(0, last)]))
+                .unwrap_err()
+                .to_string()
+                .contains("covers 50001 windows")
+        );
     }
 }

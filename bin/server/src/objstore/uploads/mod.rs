@@ -1,18 +1,22 @@
-//! Uploads of finished blocks to a bucket, as Thanos' receive does, and removal of local blocks that are there.
+//! Uploads of finished blocks to a bucket, as Thanos' receive does, and removal of local blocks
+//! that are there.
 //!
-//! A window of two hours is *settled* once its samples are too old to be appended ([`Db::settled_ms`]). Its samples,
-//! without deleted ones, are exported to a Prometheus block in the data directory, sent, read back and compared. Then
-//! `meta.json` follows, which makes the block visible. The name of the block follows from its contents and the external
-//! labels. So a repeated upload continues where an earlier one ended, and the bucket never has one block twice.
+//! A window of two hours is *settled* once its samples are too old to be appended
+//! ([`Db::settled_ms`]). Its samples, without deleted ones, are exported to a Prometheus block in
+//! the data directory, sent, read back and compared. Then `meta.json` follows, which makes the
+//! block visible. The name of the block follows from its contents and the external labels. So a
+//! repeated upload continues where an earlier one ended, and the bucket never has one block twice.
 //!
 //! Invariants
 //! 1. A block in the bucket with a `meta.json` is complete and equals the local one.
-//! 2. A local block is removed only after its windows have been exported again, and blocks of the bucket with exactly
-//!    these samples, or blocks that were compacted from these, are complete there.
-//! 3. The state of another bucket or other external labels is discarded. Then all windows are compared with the bucket.
+//! 2. A local block is removed only after its windows have been exported again, and blocks of the
+//!    bucket with exactly these samples, or blocks that were compacted from these, are complete
+//!    there.
+//! 3. The state of another bucket or other external labels is discarded. Then all windows are
+//!    compared with the bucket.
 //!
-//! Threads: one. Memory: the export of one window, and one part of an upload. Disk: one exported block. Crash: the next
-//! round repeats what is not in the state.
+//! Threads: one. Memory: the export of one window, and one part of an upload. Disk: one exported
+//! block. Crash: the next round repeats what is not in the state.
 
 mod bucket_blocks;
 mod groups;
@@ -111,8 +115,14 @@ pub fn start(app: &Arc<App>, options: UploadOptions) -> Result<Arc<Stop>> {
     let pace = Pace::new(Arc::clone(&stop), options.bytes_per_second);
     let store = ObjectStore::new(&options.bucket, pace, metrics.clone())?;
     let state = State::load(&options.data_dir.join(STATE_FILE));
-    let mut uploader =
-        Uploader { app: Arc::downgrade(app), options, store, metrics: metrics.uploads, state, blocks: None };
+    let mut uploader = Uploader {
+        app: Arc::downgrade(app),
+        options,
+        store,
+        metrics: metrics.uploads,
+        state,
+        blocks: None,
+    };
     let stopped = Arc::clone(&stop);
     let run = move || {
         loop {
@@ -121,19 +131,26 @@ pub fn start(app: &Arc<App>, options: UploadOptions) -> Result<Arc<Stop>> {
                     return;
                 }
                 uploader.metrics.failures.inc();
-                tracing::error!(error = error_chain(&error), "Uploads failed, they continue in the next round");
+                tracing::error!(
+                    error = error_chain(&error),
+                    "Uploads failed, they continue in the next round"
+                );
             }
             if stopped.wait(uploader.options.interval).is_err() {
                 return;
             }
         }
     };
-    std::thread::Builder::new().name("uploads".to_owned()).spawn(run).context("start a thread for uploads")?;
+    std::thread::Builder::new()
+        .name("uploads".to_owned())
+        .spawn(run)
+        .context("start a thread for uploads")?;
     Ok(stop)
 }
 
 impl Source<'_> {
-    /// Writes the samples of a window to a block in a new directory. Returns `None` if all are deleted.
+    /// Writes the samples of a window to a block in a new directory. Returns `None` if all are
+    /// deleted.
     fn export(&self, staging: &Path, window: i64) -> Result<Option<BlockMeta>> {
         remove_dir(staging)?;
         let real: Arc<dyn Fs> = Arc::new(RealFs);
@@ -144,23 +161,45 @@ impl Source<'_> {
             start_timestamps: StartTimestamps::Drop,
             external_labels: self.labels.clone(),
         };
-        Ok(export_block(self.db, &real, &self.app.context_without_deadline(), staging, &options)?)
+        Ok(export_block(
+            self.db,
+            &real,
+            &self.app.context_without_deadline(),
+            staging,
+            &options,
+        )?)
     }
 }
 
 impl Uploader {
-    /// Uploads all settled windows that are not in the bucket, then removes old local blocks that are.
+    /// Uploads all settled windows that are not in the bucket, then removes old local blocks that
+    /// are.
     fn round(&mut self) -> Result<()> {
-        let Some(app) = self.app.upgrade() else { return Ok(()) };
-        let Some(store) = app.store() else { return Ok(()) };
+        let Some(app) = self.app.upgrade() else {
+            return Ok(());
+        };
+        let Some(store) = app.store() else {
+            return Ok(());
+        };
         store.db.wait_replayed(&app.context_without_deadline())?;
-        let source = Source { app: &app, db: &store.db, labels: external_labels(&app.config.current())? };
-        let Some(settled_ms) = source.db.settled_ms() else { return Ok(()) };
+        let source = Source {
+            app: &app,
+            db: &store.db,
+            labels: external_labels(&app.config.current())?,
+        };
+        let Some(settled_ms) = source.db.settled_ms() else {
+            return Ok(());
+        };
         let mut settled = windows(&source.db.blocks())?;
         settled.retain(|window| range_of(*window).end_ms < settled_ms);
         self.show(&settled);
         self.bind(&source.labels)?;
-        for window in settled.iter().copied().filter(|window| !self.state.has(*window)).collect::<Vec<_>>() {
+        for window in settled
+            .iter()
+            .copied()
+            .filter(|window| !self.state.has(*window))
+            .collect::<Vec<_>>()
+        {
             if self.blocks.is_none() {
                 self.refresh()?;
             }
@@ -173,22 +212,29 @@ impl Uploader {
         }
     }
 
-    /// Reads the id of the bucket, or creates it, and discards the state of another bucket or of other labels.
+    /// Reads the id of the bucket, or creates it, and discards the state of another bucket or of
+    /// other labels.
     fn bind(&mut self, labels: &[(String, String)]) -> Result<()> {
         let id = match self.store.read(BUCKET_ID, BUCKET_ID_SIZE)? {
-            Some(id) => String::from_utf8(id).map_err(|_| anyhow!("object {BUCKET_ID:?} is not text"))?,
+            Some(id) => {
+                String::from_utf8(id).map_err(|_| anyhow!("object {BUCKET_ID:?} is not text"))?
+            }
             None => {
                 let mut random = [0; 16];
                 getrandom::fill(&mut random)?;
                 let id = HEXLOWER.encode(&random);
-                self.store.put(BUCKET_ID, BUCKET_ID_SIZE, &mut id.as_bytes())?;
+                self.store
+                    .put(BUCKET_ID, BUCKET_ID_SIZE, &mut id.as_bytes())?;
                 id
             }
         };
         if self.state.is_bound_to(&id, labels) {
             return Ok(());
         }
-        tracing::info!(bucket = id, "Uploads begin with this bucket and these external labels");
+        tracing::info!(
+            bucket = id,
+            "Uploads begin with this bucket and these external labels"
+        );
         // The state is saved with its first window.
         self.state.bind(id, labels.to_vec());
         self.blocks = None;
@@ -204,17 +250,23 @@ impl Uploader {
     }
 
     fn show(&self, settled: &BTreeSet<i64>) {
-        let mut pending = settled.iter().filter(|window| !self.state.has(**window)).peekable();
+        let mut pending = settled
+            .iter()
+            .filter(|window| !self.state.has(**window))
+            .peekable();
         let end_ms = match pending.peek() {
             Some(window) => Some(range_of(**window).start_ms),
             None => settled.last().map(|window| range_of(*window).end_ms + 1),
         };
-        end_ms.into_iter().for_each(|end_ms| self.metrics.uploaded_until.set(end_ms as f64 / 1000.0));
+        end_ms
+            .into_iter()
+            .for_each(|end_ms| self.metrics.uploaded_until.set(end_ms as f64 / 1000.0));
         self.metrics.pending.set(pending.count() as i64);
     }
 
-    /// Uploads the samples of a window, unless the bucket has them, and records the window. Returns `true` if they are
-    /// there to stay. A window that cannot be read is logged, so that it does not hold up later ones.
+    /// Uploads the samples of a window, unless the bucket has them, and records the window. Returns
+    /// `true` if they are there to stay. A window that cannot be read is logged, so that it does
+    /// not hold up later ones.
     ///
     /// # Errors
     /// Errors of the bucket, and if the state cannot be written.
@@ -224,51 +276,82 @@ impl Uploader {
             Err(error) => {
                 self.metrics.failures.inc();
                 let from = range_of(window).start_ms;
-                tracing::error!(from, error = error_chain(&error), "Cannot export a block for upload");
+                tracing::error!(
+                    from,
+                    error = error_chain(&error),
+                    "Cannot export a block for upload"
+                );
                 return Ok(false);
             }
         };
         let is_stored = match &block {
-            Some(block) if !self.blocks.as_ref().is_some_and(|blocks| blocks.has(block.ulid)) => self.upload(block)?,
+            Some(block)
+                if !self
+                    .blocks
+                    .as_ref()
+                    .is_some_and(|blocks| blocks.has(block.ulid)) =>
+            {
+                self.upload(block)?
+            }
             _ => true,
         };
-        self.state.add(window, block.map_or(Ulid::default(), |block| block.ulid));
+        self.state
+            .add(window, block.map_or(Ulid::default(), |block| block.ulid));
         let path = self.options.data_dir.join(STATE_FILE);
-        self.state.save(&path).with_context(|| format!("write {path:?}"))?;
+        self.state
+            .save(&path)
+            .with_context(|| format!("write {path:?}"))?;
         remove_dir(&self.staging())?;
         Ok(is_stored)
     }
 
-    /// Sends the files of an exported block that the bucket does not have, `meta.json` last. Returns `false` if the
-    /// block is there with a mark for deletion, which stays.
+    /// Sends the files of an exported block that the bucket does not have, `meta.json` last.
+    /// Returns `false` if the block is there with a mark for deletion, which stays.
     fn upload(&mut self, block: &BlockMeta) -> Result<bool> {
         let started = Instant::now();
         let name = block.ulid.to_string();
         let dir = self.staging().join(&name);
-        let thanos = block.thanos.as_ref().context("an exported block has external labels")?;
+        let thanos = block
+            .thanos
+            .as_ref()
+            .context("an exported block has external labels")?;
         let stored = self.store.list(&format!("{name}/"))?;
-        let has = |file: &str| stored.iter().any(|object| object.key[name.len() + 1..] == *file);
+        let has = |file: &str| {
+            stored
+                .iter()
+                .any(|object| object.key[name.len() + 1..] == *file)
+        };
         if has(DELETION_MARK) {
-            tracing::warn!(block = name, "A block is not uploaded again: the bucket has it, marked for deletion");
+            tracing::warn!(
+                block = name,
+                "A block is not uploaded again: the bucket has it, marked for deletion"
+            );
             return Ok(false);
         }
         let meta_key = format!("{name}/meta.json");
         if has("meta.json") {
-            // The block was complete once, and has lost a file: it must not be read until it is complete again.
+            // The block was complete once, and has lost a file: it must not be read until it is
+            // complete again.
             self.store.delete(&meta_key)?;
         }
         let mut bytes = 0;
         for (path, size) in thanos.files.iter().filter(|(path, _)| path != "meta.json") {
             let (key, file) = (format!("{name}/{path}"), dir.join(path));
-            let is_stored = stored.iter().any(|object| object.key == key && object.size == *size);
+            let is_stored = stored
+                .iter()
+                .any(|object| object.key == key && object.size == *size);
             let checksum = file_checksum(&file)?;
             if !is_stored || self.store.checksum(&key, *size)? != checksum {
                 self.store.put_file(&key, &file)?;
                 bytes += size;
-                ensure!(self.store.checksum(&key, *size)? == checksum, "object {key:?} differs from what was sent");
+                ensure!(
+                    self.store.checksum(&key, *size)? == checksum,
+                    "object {key:?} differs from what was sent"
+                );
             }
         }
-        let meta = fs::read(dir.join("meta.json")).context("read meta.json of an exported block")?;
+        let meta =
+            fs::read(dir.join("meta.json")).context("read meta.json of an exported block")?;
         self.store.put(&meta_key, meta.len() as u64, &mut &*meta)?;
         let read = self.store.read(&meta_key, meta.len() as u64)?;
         if read.as_ref() != Some(&meta) {
@@ -278,14 +361,29 @@ impl Uploader {
         self.blocks.get_or_insert_default().add(block);
         self.metrics.blocks.inc();
         let (from, to) = (block.min_ms, block.max_ms);
-        let (n_series, n_samples, duration) = (block.stats.n_series, block.stats.n_samples, started.elapsed());
-        tracing::info!(block = name, from, to, n_series, n_samples, bytes, ?duration, "Uploaded a block");
+        let (n_series, n_samples, duration) = (
+            block.stats.n_series,
+            block.stats.n_samples,
+            started.elapsed(),
+        );
+        tracing::info!(
+            block = name,
+            from,
+            to,
+            n_series,
+            n_samples,
+            bytes,
+            ?duration,
+            "Uploaded a block"
+        );
         Ok(true)
     }
 
     /// Removes local blocks whose samples are older than an age, once the bucket has all of them.
     fn release(&mut self, source: &Source<'_>, age_ms: i64, settled_ms: i64) -> Result<()> {
-        let Some(now_ms) = source.db.retention_now_ms() else { return Ok(()) };
+        let Some(now_ms) = source.db.retention_now_ms() else {
+            return Ok(());
+        };
         let end_ms = now_ms.saturating_sub(age_ms).min(settled_ms);
         let mut old = groups(&source.db.blocks());
         old.retain(|group| range_of(*group.windows.end()).end_ms < end_ms);
@@ -293,7 +391,10 @@ impl Uploader {
             self.refresh()?;
         }
         for Group { numbers, windows } in old {
-            let (from, to) = (range_of(*windows.start()).start_ms, range_of(*windows.end()).end_ms);
+            let (from, to) = (
+                range_of(*windows.start()).start_ms,
+                range_of(*windows.end()).end_ms,
+            );
             let mut is_stored = true;
             for window in windows {
                 // An import or a deletion may have changed the window since its upload.

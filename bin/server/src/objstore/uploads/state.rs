@@ -1,6 +1,8 @@
-//! The windows that are in the bucket, in the file `uploads` of the data directory (docs/format/uploads.md).
+//! The windows that are in the bucket, in the file `uploads` of the data directory
+//! (docs/format/uploads.md).
 //!
-//! It only saves work: without it, every window is exported again and compared with the blocks of the bucket.
+//! It only saves work: without it, every window is exported again and compared with the blocks of
+//! the bucket.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +14,11 @@ use varve_prometheus::export::EXPORT_WINDOWS_MAX;
 
 use super::ExternalLabels;
 
-const FILE: StateFile = StateFile { magic: *b"VUPL", version: 1, payload_size_max: 8 << 20 };
+const FILE: StateFile = StateFile {
+    magic: *b"VUPL",
+    version: 1,
+    payload_size_max: 8 << 20,
+};
 
 /// Which windows have been uploaded to which bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,7 +40,11 @@ impl State {
             None => Ok(Self::default()),
         });
         parsed.unwrap_or_else(|reason| {
-            tracing::warn!(?path, reason, "Cannot read which blocks were uploaded; comparing all with the bucket");
+            tracing::warn!(
+                ?path,
+                reason,
+                "Cannot read which blocks were uploaded; comparing all with the bucket"
+            );
             Self::default()
         })
     }
@@ -53,7 +63,11 @@ impl State {
 
     /// Discards all windows, and begins with a bucket.
     pub(super) fn bind(&mut self, bucket: String, external_labels: ExternalLabels) {
-        *self = Self { bucket, external_labels, windows: BTreeMap::new() };
+        *self = Self {
+            bucket,
+            external_labels,
+            windows: BTreeMap::new(),
+        };
     }
 
     pub(super) fn has(&self, window: i64) -> bool {
@@ -76,7 +90,10 @@ mod tests {
     use super::*;
 
     fn labels(replica: &str) -> ExternalLabels {
-        vec![("cluster".to_owned(), "x".to_owned()), ("replica".to_owned(), replica.to_owned())]
+        vec![
+            ("cluster".to_owned(), "x".to_owned()),
+            ("replica".to_owned(), replica.to_owned()),
+        ]
     }
 
     #[test]
@@ -106,7 +123,10 @@ mod tests {
         state.bind("b".to_owned(), labels("a"));
         state.add(244_956, Ulid::new(1_763_683_200_000, 1));
         state.save(&path).unwrap();
-        assert_shown(include_str!("../../../../../docs/format/uploads.md"), &std::fs::read(&path).unwrap());
+        assert_shown(
+            include_str!("../../../../../docs/format/uploads.md"),
+            &std::fs::read(&path).unwrap(),
+        );
         assert_eq!(State::load(&path), state);
     }
 

@@ -47,7 +47,11 @@ pub(super) struct Manifests(Vec<String>);
 impl Manifests {
     pub(super) fn list(store: &mut ObjectStore) -> Result<Self> {
         let name = |key: &str| Some(key.strip_prefix(DIR)?.strip_suffix(SUFFIX)?.to_owned());
-        let mut names: Vec<_> = store.list(DIR)?.iter().filter_map(|object| name(&object.key)).collect();
+        let mut names: Vec<_> = store
+            .list(DIR)?
+            .iter()
+            .filter_map(|object| name(&object.key))
+            .collect();
         names.sort_unstable();
         Ok(Self(names))
     }
@@ -63,7 +67,10 @@ impl Manifests {
     /// Returns the newest backup that is not newer than a time.
     pub(super) fn at(&self, time: Timestamp) -> Option<&str> {
         let last = time.strftime(NAME).to_string();
-        self.0.iter().rfind(|name| **name <= last).map(String::as_str)
+        self.0
+            .iter()
+            .rfind(|name| **name <= last)
+            .map(String::as_str)
     }
 
     /// Returns the names of old backups, and of the `keep` newest ones.
@@ -118,7 +125,12 @@ impl StoredFile {
 impl Manifest {
     pub(super) fn new(created: Timestamp, source: &str, files: Vec<StoredFile>) -> Self {
         let name = created.strftime(NAME).to_string();
-        Self { version: VERSION, name, source: source.to_owned(), files }
+        Self {
+            version: VERSION,
+            name,
+            source: source.to_owned(),
+            files,
+        }
     }
 
     /// Reads a manifest.
@@ -126,12 +138,22 @@ impl Manifest {
     /// # Errors
     /// If it does not exist, is invalid or of another version.
     pub(super) fn read(store: &mut ObjectStore, name: &str) -> Result<Self> {
-        let json = store.read(&key(name), SIZE_MAX)?.with_context(|| format!("there is no backup {name}"))?;
-        let manifest: Self = serde_json::from_slice(&json).with_context(|| format!("the manifest of {name}"))?;
-        ensure!(manifest.version == VERSION, "backup {name} has version {}, not {VERSION}", manifest.version);
+        let json = store
+            .read(&key(name), SIZE_MAX)?
+            .with_context(|| format!("there is no backup {name}"))?;
+        let manifest: Self =
+            serde_json::from_slice(&json).with_context(|| format!("the manifest of {name}"))?;
+        ensure!(
+            manifest.version == VERSION,
+            "backup {name} has version {}, not {VERSION}",
+            manifest.version
+        );
         // A path must not lead out of the directory that is restored.
         let is_plain = |path: &str| path.split('/').all(|part| !matches!(part, "" | "." | ".."));
-        ensure!(manifest.files.iter().all(|file| is_plain(&file.path)), "backup {name} has an invalid path");
+        ensure!(
+            manifest.files.iter().all(|file| is_plain(&file.path)),
+            "backup {name} has an invalid path"
+        );
         Ok(manifest)
     }
 
@@ -148,7 +170,9 @@ impl Manifest {
 
     /// Returns the file with a path.
     pub(super) fn file(&self, path: &str) -> Option<&StoredFile> {
-        let found = self.files.binary_search_by(|file| file.path.as_str().cmp(path));
+        let found = self
+            .files
+            .binary_search_by(|file| file.path.as_str().cmp(path));
         found.ok().map(|at| &self.files[at])
     }
 
@@ -182,14 +206,28 @@ mod tests {
 
     #[test]
     fn the_newest_backup_that_is_not_newer_is_found() {
-        let names = ["20260101T000000000Z", "20260102T000000500Z", "20260103T000000000Z"].map(str::to_owned);
+        let names = [
+            "20260101T000000000Z",
+            "20260102T000000500Z",
+            "20260103T000000000Z",
+        ]
+        .map(str::to_owned);
         let manifests = Manifests(names.to_vec());
         let at = |time: &str| manifests.at(time.parse().unwrap());
         assert_eq!(at("2025-12-31T23:59:59Z"), None);
         assert_eq!(at("2026-01-01T00:00:00Z"), Some("20260101T000000000Z"));
-        assert_eq!(at("2026-01-02T01:00:00.499+01:00"), Some("20260101T000000000Z"));
-        assert_eq!(at("2026-01-02T01:00:00.5+01:00"), Some("20260102T000000500Z"));
+        assert_eq!(
+            at("2026-01-02T01:00:00.499+01:00"),
+            Some("20260101T000000000Z")
+        );
+        assert_eq!(
+            at("2026-01-02T01:00:00.5+01:00"),
+            Some("20260102T000000500Z")
+        );
         assert_eq!(at("2030-01-01T00:00:00Z"), manifests.newest());
-        assert_eq!((manifests.split(2).0, manifests.split(9).0.len()), (&names[..1], 0));
+        assert_eq!(
+            (manifests.split(2).0, manifests.split(9).0.len()),
+            (&names[..1], 0)
+        );
     }
 }

@@ -1,13 +1,15 @@
-//! `varve tsdb backup` and `varve tsdb restore`: a snapshot of a running server in a directory or a bucket, and back.
+//! `varve tsdb backup` and `varve tsdb restore`: a snapshot of a running server in a directory or a
+//! bucket, and back.
 //!
 //! ```text
 //! files/<SHA-256>       contents of a file
 //! manifests/<time>.json what one backup consists of: paths, sizes and checksums
 //! ```
-//! A file is stored once, however many backups have it. Blocks never change, so a backup stores only new ones.
+//! A file is stored once, however many backups have it. Blocks never change, so a backup stores
+//! only new ones.
 //!
-//! Crash: a backup exists once its manifest does, which is written last. The next backup uses the files of an
-//! interrupted one, and removes its snapshot.
+//! Crash: a backup exists once its manifest does, which is written last. The next backup uses the
+//! files of an interrupted one, and removes its snapshot.
 
 mod manifest;
 mod restore;
@@ -36,8 +38,8 @@ const FILES_MAX: usize = 1_000_000;
 /// Arguments of `varve tsdb backup`.
 #[derive(Debug, Clone, Args)]
 pub struct BackupArgs {
-    /// Directory or bucket of the backups: a path, a file in the format of Thanos' objstore configuration, or
-    /// s3://BUCKET/PREFIX
+    /// Directory or bucket of the backups: a path, a file in the format of Thanos' objstore
+    /// configuration, or s3://BUCKET/PREFIX
     #[arg(value_name = "BACKUPS")]
     destination: String,
 
@@ -71,7 +73,9 @@ impl Snapshot {
     /// # Errors
     /// If another backup uses the snapshot.
     fn lock(dir: PathBuf) -> Result<Self> {
-        let lock = RealFs.lock(&dir.join(MARK)).with_context(|| format!("a backup is running: lock {dir:?}"))?;
+        let lock = RealFs
+            .lock(&dir.join(MARK))
+            .with_context(|| format!("a backup is running: lock {dir:?}"))?;
         Ok(Self { dir, _lock: lock })
     }
 }
@@ -86,24 +90,36 @@ impl Drop for Snapshot {
 
 /// Opens the directory or bucket of backups.
 fn open(destination: &str) -> Result<ObjectStore> {
-    ObjectStore::new(&BucketConfig::from_argument(destination)?, Pace::unlimited(), ObjstoreMetrics::unregistered())
+    ObjectStore::new(
+        &BucketConfig::from_argument(destination)?,
+        Pace::unlimited(),
+        ObjstoreMetrics::unregistered(),
+    )
 }
 
 /// Backs up a running server.
 ///
 /// # Errors
-/// If the server cannot create a snapshot, a file cannot be stored or read back, or a stored file still differs after
-/// it was stored again.
+/// If the server cannot create a snapshot, a file cannot be stored or read back, or a stored file
+/// still differs after it was stored again.
 pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     let mut store = open(&args.destination)?;
     let mut client = args.access.client(&args.url)?;
-    // Locked until old files are removed. Otherwise this backup could remove files that another one has just stored.
+    // Locked until old files are removed. Otherwise this backup could remove files that another one
+    // has just stored.
     let snapshot = create_snapshot(&mut client, args.path.as_deref())?;
     let manifests = Manifests::list(&mut store)?;
-    let previous = manifests.newest().map(|name| Manifest::read(&mut store, name)).transpose()?;
+    let previous = manifests
+        .newest()
+        .map(|name| Manifest::read(&mut store, name))
+        .transpose()?;
     let created = Timestamp::now();
     let files = snapshot_files(&snapshot.dir, previous.as_ref())?;
-    let mut stored: HashSet<_> = store.list("files/")?.into_iter().map(|object| (object.key, object.size)).collect();
+    let mut stored: HashSet<_> = store
+        .list("files/")?
+        .into_iter()
+        .map(|object| (object.key, object.size))
+        .collect();
     let (mut n_stored, mut bytes, mut n_healed) = (0, 0, 0);
     for file in &files {
         let (key, path) = (content_key(&file.sha256), snapshot.dir.join(&file.path));
@@ -113,7 +129,11 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
                 continue;
             }
             let is_intact = file_checksum(&path)? == file.sha256;
-            ensure!(is_intact, "{key} and {} of the server are damaged: run `varve wal verify` there", file.path);
+            ensure!(
+                is_intact,
+                "{key} and {} of the server are damaged: run `varve wal verify` there",
+                file.path
+            );
         }
         store.put_file(&key, &path)?;
         if args.verify {
@@ -129,10 +149,18 @@ pub(super) fn backup(args: &BackupArgs) -> Result<()> {
     // A backup that could not be verified is not listed.
     let manifest = Manifest::new(created, &args.url.to_string(), files);
     manifest.write(&mut store)?;
-    println!("backup {}: {} files, {} bytes", manifest.name, manifest.files.len(), manifest.size());
+    println!(
+        "backup {}: {} files, {} bytes",
+        manifest.name,
+        manifest.files.len(),
+        manifest.size()
+    );
     println!("stored {n_stored} new files, {bytes} bytes");
     if args.verify {
-        println!("verified {} files, replaced {n_healed} damaged files", manifest.files.len());
+        println!(
+            "verified {} files, replaced {n_healed} damaged files",
+            manifest.files.len()
+        );
     }
     match args.keep {
         Some(keep) => remove_old(&mut store, keep as usize),
@@ -146,7 +174,11 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
         Some(dir) => dir.to_owned(),
         None => {
             let flags = client.get_data("/api/v1/status/flags")?;
-            PathBuf::from(flags["storage.tsdb.path"].as_str().context("the server does not tell its data directory")?)
+            PathBuf::from(
+                flags["storage.tsdb.path"]
+                    .as_str()
+                    .context("the server does not tell its data directory")?,
+            )
         }
     };
     // Checked first, so that an error leaves no snapshot behind.
@@ -163,7 +195,9 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
         }
     }
     let created = client.post_data("/api/v1/admin/tsdb/snapshot", "")?;
-    let name = created["name"].as_str().context("the server does not tell the name of the snapshot")?;
+    let name = created["name"]
+        .as_str()
+        .context("the server does not tell the name of the snapshot")?;
     let dir = snapshots.join(name);
     if !dir.is_dir() {
         bail!(
@@ -174,8 +208,8 @@ fn create_snapshot(client: &mut Client, data_dir: Option<&Path>) -> Result<Snaps
     Snapshot::lock(dir)
 }
 
-/// Lists the files of a snapshot with their checksums. A file that has not changed since the previous backup is not
-/// read.
+/// Lists the files of a snapshot with their checksums. A file that has not changed since the
+/// previous backup is not read.
 fn snapshot_files(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<StoredFile>> {
     let (mut files, mut dirs) = (Vec::new(), vec![snapshot.to_owned()]);
     while let Some(dir) = dirs.pop() {
@@ -187,24 +221,35 @@ fn snapshot_files(snapshot: &Path, previous: Option<&Manifest>) -> Result<Vec<St
                 continue;
             }
             let relative = path.strip_prefix(snapshot).expect("the walk begins there");
-            let relative = relative.to_str().with_context(|| format!("{path:?} is not text"))?;
+            let relative = relative
+                .to_str()
+                .with_context(|| format!("{path:?} is not text"))?;
             if relative == MARK {
                 continue;
             }
-            let modified = Timestamp::try_from(metadata.modified().with_context(|| format!("read {path:?}"))?)?;
+            let modified = Timestamp::try_from(
+                metadata
+                    .modified()
+                    .with_context(|| format!("read {path:?}"))?,
+            )?;
             let mut file = StoredFile {
                 path: relative.to_owned(),
                 size: metadata.len(),
                 modified: modified.to_string(),
                 sha256: String::new(),
             };
-            let known = previous.and_then(|previous| previous.file(relative)).filter(|known| known.is_like(&file));
+            let known = previous
+                .and_then(|previous| previous.file(relative))
+                .filter(|known| known.is_like(&file));
             file.sha256 = match known {
                 Some(known) => known.sha256.clone(),
                 None => file_checksum(&path)?,
             };
             files.push(file);
-            ensure!(files.len() <= FILES_MAX, "the snapshot has more than {FILES_MAX} files");
+            ensure!(
+                files.len() <= FILES_MAX,
+                "the snapshot has more than {FILES_MAX} files"
+            );
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -217,7 +262,12 @@ fn remove_old(store: &mut ObjectStore, keep: usize) -> Result<()> {
     let (old, kept) = manifests.split(keep);
     let mut needed = HashSet::new();
     for name in kept {
-        needed.extend(Manifest::read(store, name)?.files.into_iter().map(|file| content_key(&file.sha256)));
+        needed.extend(
+            Manifest::read(store, name)?
+                .files
+                .into_iter()
+                .map(|file| content_key(&file.sha256)),
+        );
     }
     // Manifests first: a backup without all of its files must not be listed.
     for name in old {

@@ -17,8 +17,8 @@ use super::open;
 /// Arguments of `varve tsdb restore`.
 #[derive(Debug, Clone, Args)]
 pub struct RestoreArgs {
-    /// Directory or bucket of the backups: a path, a file in the format of Thanos' objstore configuration, or
-    /// s3://BUCKET/PREFIX
+    /// Directory or bucket of the backups: a path, a file in the format of Thanos' objstore
+    /// configuration, or s3://BUCKET/PREFIX
     #[arg(value_name = "BACKUPS")]
     source: String,
 
@@ -53,7 +53,11 @@ pub(in crate::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
     if args.list {
         for name in manifests.names() {
             let manifest = Manifest::read(&mut store, name)?;
-            println!("{name} {} files, {} bytes", manifest.files.len(), manifest.size());
+            println!(
+                "{name} {} files, {} bytes",
+                manifest.files.len(),
+                manifest.size()
+            );
         }
         return Ok(());
     }
@@ -69,23 +73,47 @@ pub(in crate::tsdb) fn restore(args: &RestoreArgs) -> Result<()> {
     let manifest = Manifest::read(&mut store, name)?;
     let Some(dir) = args.path.as_deref().filter(|_| !args.verify) else {
         manifest.verify(&mut store)?;
-        println!("backup {name} is complete: {} files, {} bytes", manifest.files.len(), manifest.size());
+        println!(
+            "backup {name} is complete: {} files, {} bytes",
+            manifest.files.len(),
+            manifest.size()
+        );
         return Ok(());
     };
     check_empty(dir)?;
     // A server must not find half of a backup.
-    let unfinished = PathBuf::from(format!("{}.restoring", dir.display().to_string().trim_end_matches('/')));
+    let unfinished = PathBuf::from(format!(
+        "{}.restoring",
+        dir.display().to_string().trim_end_matches('/')
+    ));
     remove_dir(&unfinished)?;
     fs::create_dir_all(&unfinished).with_context(|| format!("create {unfinished:?}"))?;
-    manifest.files.iter().try_for_each(|file| file.restore(&mut store, &unfinished))?;
-    let dirs = manifest.files.iter().flat_map(|file| Path::new(&file.path).ancestors().skip(1));
+    manifest
+        .files
+        .iter()
+        .try_for_each(|file| file.restore(&mut store, &unfinished))?;
+    let dirs = manifest
+        .files
+        .iter()
+        .flat_map(|file| Path::new(&file.path).ancestors().skip(1));
     for below in dirs.collect::<BTreeSet<_>>() {
-        RealFs.sync_dir(&unfinished.join(below)).with_context(|| format!("sync {below:?}"))?;
+        RealFs
+            .sync_dir(&unfinished.join(below))
+            .with_context(|| format!("sync {below:?}"))?;
     }
     fs::rename(&unfinished, dir).with_context(|| format!("rename {unfinished:?} to {dir:?}"))?;
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    RealFs.sync_dir(parent).with_context(|| format!("sync {parent:?}"))?;
-    println!("restored backup {name} to {dir:?}: {} files, {} bytes", manifest.files.len(), manifest.size());
+    let parent = dir
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    RealFs
+        .sync_dir(parent)
+        .with_context(|| format!("sync {parent:?}"))?;
+    println!(
+        "restored backup {name} to {dir:?}: {} files, {} bytes",
+        manifest.files.len(),
+        manifest.size()
+    );
     Ok(())
 }
 
@@ -100,5 +128,6 @@ fn check_empty(dir: &Path) -> Result<()> {
 }
 
 fn parse_time(text: &str) -> Result<Timestamp, String> {
-    text.parse().map_err(|_| "expected a time such as 2026-01-31T12:00:00Z".to_owned())
+    text.parse()
+        .map_err(|_| "expected a time such as 2026-01-31T12:00:00Z".to_owned())
 }

@@ -7,7 +7,9 @@ use varve_base::machine::files::remove_dir;
 use varve_fs::Fs;
 use varve_fs::damage::DamageReport;
 use varve_prometheus::block::{BlockMeta, META_SIZE_MAX};
-use varve_server::objstore::{BlockFiles, BucketConfig, DELETION_MARK, ObjectStore, ObjstoreMetrics, Pace};
+use varve_server::objstore::{
+    BlockFiles, BucketConfig, DELETION_MARK, ObjectStore, ObjstoreMetrics, Pace,
+};
 
 use super::build_block;
 use super::staging::Staging;
@@ -16,8 +18,8 @@ use crate::wal::{Progress, Unit};
 /// The file with the description of a block.
 const META: &str = "meta.json";
 
-/// Builds blocks of the store from the blocks of a bucket that have all `labels` as external labels. Skips blocks that
-/// are downsampled, marked for deletion, or without a description.
+/// Builds blocks of the store from the blocks of a bucket that have all `labels` as external
+/// labels. Skips blocks that are downsampled, marked for deletion, or without a description.
 ///
 /// # Errors
 /// Errors of the bucket and of the data directory.
@@ -42,8 +44,11 @@ pub(super) fn build(
         }
         remove_dir(&dir)?;
         let block_dir = dir.join(&name);
-        let mut download =
-            |path: &str, size: u64| store.get_file(&format!("{name}/{path}"), size, &block_dir.join(path)).map(drop);
+        let mut download = |path: &str, size: u64| {
+            store
+                .get_file(&format!("{name}/{path}"), size, &block_dir.join(path))
+                .map(drop)
+        };
         download(META, files[META])?;
         build_block(fs, &dir, &block_dir, staging, damage, &mut || {
             let mut data = files.iter().filter(|(path, _)| is_data(path));
@@ -52,7 +57,9 @@ pub(super) fn build(
     }
     progress.finish();
     if n_skipped > 0 {
-        println!("skipped {n_skipped} of {n_blocks} blocks: downsampled, deleted, incomplete or with other labels");
+        println!(
+            "skipped {n_skipped} of {n_blocks} blocks: downsampled, deleted, incomplete or with other labels"
+        );
     }
     remove_dir(&dir)
 }
@@ -63,11 +70,16 @@ fn read_meta(store: &mut ObjectStore, name: &str, files: &BlockFiles) -> Result<
         return Ok(None);
     }
     let key = format!("{name}/{META}");
-    let Some(json) = store.read(&key, META_SIZE_MAX)? else { return Ok(None) };
-    BlockMeta::parse(&json).with_context(|| format!("object {key:?} is not a description of a block")).map(Some)
+    let Some(json) = store.read(&key, META_SIZE_MAX)? else {
+        return Ok(None);
+    };
+    BlockMeta::parse(&json)
+        .with_context(|| format!("object {key:?} is not a description of a block"))
+        .map(Some)
 }
 
-/// Returns `true` for the index and chunk files of a block. Other keys might lead out of its directory.
+/// Returns `true` for the index and chunk files of a block. Other keys might lead out of its
+/// directory.
 fn is_data(path: &str) -> bool {
     let is_number = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     path == "index" || path.strip_prefix("chunks/").is_some_and(is_number)
@@ -77,5 +89,7 @@ fn is_wanted(block: &BlockMeta, labels: &[(String, String)]) -> bool {
     let thanos = block.thanos.as_ref();
     // Mimir's blocks may have no labels.
     thanos.is_none_or(|thanos| thanos.resolution_ms == 0)
-        && labels.iter().all(|label| thanos.is_some_and(|thanos| thanos.labels.contains(label)))
+        && labels
+            .iter()
+            .all(|label| thanos.is_some_and(|thanos| thanos.labels.contains(label)))
 }

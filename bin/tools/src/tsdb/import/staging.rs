@@ -8,11 +8,12 @@
 //! import.tmp/finished   one line of JSON per finished Prometheus block, in the order in which they are read
 //! ```
 //!
-//! Blocks of the store are numbered in that order. So the result of an earlier run is valid up to the first Prometheus
-//! block that differs from its line: in its name, or in its description, which a compaction changes.
+//! Blocks of the store are numbered in that order. So the result of an earlier run is valid up to
+//! the first Prometheus block that differs from its line: in its name, or in its description, which
+//! a compaction changes.
 //!
-//! Crash: a line is written once its blocks are synced. A truncated line is ignored. One rename hands all blocks over,
-//! after the lines have been removed, so no block is handed over twice.
+//! Crash: a line is written once its blocks are synced. A truncated line is ignored. One rename
+//! hands all blocks over, after the lines have been removed, so no block is handed over twice.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -65,24 +66,46 @@ impl Staging {
         let blocks_dir = dir.join("blocks");
         fs::create_dir_all(&blocks_dir).with_context(|| format!("create {blocks_dir:?}"))?;
         let lock_path = dir.join("lock");
-        let lock = RealFs.lock(&lock_path).map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => anyhow::anyhow!("another import into {data_dir:?} is running"),
-            _ => anyhow::Error::from(error).context(format!("lock {lock_path:?}")),
-        })?;
+        let lock = RealFs
+            .lock(&lock_path)
+            .map_err(|error| match error.kind() {
+                ErrorKind::WouldBlock => {
+                    anyhow::anyhow!("another import into {data_dir:?} is running")
+                }
+                _ => anyhow::Error::from(error).context(format!("lock {lock_path:?}")),
+            })?;
         let path = dir.join("finished");
-        let lines =
-            File::options().create(true).append(true).open(&path).with_context(|| format!("create {path:?}"))?;
+        let lines = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("create {path:?}"))?;
         // An invalid line ends the valid ones.
         let text = fs::read(&path).with_context(|| format!("read {path:?}"))?;
         let text = String::from_utf8_lossy(&text);
-        let mut earlier: Vec<Finished> = text.lines().map_while(|line| serde_json::from_str(line).ok()).collect();
+        let mut earlier: Vec<Finished> = text
+            .lines()
+            .map_while(|line| serde_json::from_str(line).ok())
+            .collect();
         let n_blocks = earlier.iter().map(|finished| finished.built.n_blocks).sum();
-        if numbers(&RealFs, &blocks_dir)?.iter().filter(|&&number| number <= n_blocks).count() as u64 != n_blocks {
+        if numbers(&RealFs, &blocks_dir)?
+            .iter()
+            .filter(|&&number| number <= n_blocks)
+            .count() as u64
+            != n_blocks
+        {
             // Some blocks were removed.
             earlier.clear();
         }
         earlier.reverse();
-        Ok(Self { dir, _lock: lock, earlier, lines, lines_size: 0, built: Built::default() })
+        Ok(Self {
+            dir,
+            _lock: lock,
+            earlier,
+            lines,
+            lines_size: 0,
+            built: Built::default(),
+        })
     }
 
     /// Returns the directory for blocks recovered from Prometheus' WAL.
@@ -105,7 +128,8 @@ impl Staging {
         self.built
     }
 
-    /// Returns `true`, and counts its result, if an earlier run has finished the next Prometheus block.
+    /// Returns `true`, and counts its result, if an earlier run has finished the next Prometheus
+    /// block.
     ///
     /// # Errors
     /// I/O errors.
@@ -127,21 +151,25 @@ impl Staging {
     /// I/O errors.
     pub(super) fn finish(&mut self, block_dir: &Path, built: Built) -> Result<()> {
         let line = Finished::of(block_dir, built)?.line()?;
-        let written = self.lines.write_all(line.as_bytes()).and_then(|()| self.lines.sync_data());
+        let written = self
+            .lines
+            .write_all(line.as_bytes())
+            .and_then(|()| self.lines.sync_data());
         written.context("record a finished block")?;
         self.lines_size += line.len() as u64;
         self.add(built);
         Ok(())
     }
 
-    /// Adds the result of a damaged Prometheus block: the next run builds it again and reports the damage again.
+    /// Adds the result of a damaged Prometheus block: the next run builds it again and reports the
+    /// damage again.
     pub(super) fn add(&mut self, built: Built) {
         self.built.n_blocks += built.n_blocks;
         self.built.n_samples += built.n_samples;
     }
 
-    /// Moves all blocks to a new directory in `import_dir`, which is created if needed, and removes the staging area.
-    /// The blocks survive a power cut then.
+    /// Moves all blocks to a new directory in `import_dir`, which is created if needed, and removes
+    /// the staging area. The blocks survive a power cut then.
     ///
     /// # Errors
     /// I/O errors.
@@ -149,12 +177,19 @@ impl Staging {
         self.forget_rest()?;
         if self.built.n_blocks > 0 {
             create_dir_durably(fs, import_dir)?;
-            let target = import_dir.join(format!("{:08}", numbers(fs, import_dir)?.into_iter().max().unwrap_or(0) + 1));
+            let target = import_dir.join(format!(
+                "{:08}",
+                numbers(fs, import_dir)?.into_iter().max().unwrap_or(0) + 1
+            ));
             let finished = self.dir.join("finished");
             fs::remove_file(&finished).with_context(|| format!("remove {finished:?}"))?;
-            RealFs.sync_dir(&self.dir).with_context(|| format!("sync {:?}", self.dir))?;
-            fs.rename(&self.blocks_dir(), &target).with_context(|| format!("rename to {target:?}"))?;
-            fs.sync_dir(import_dir).with_context(|| format!("sync {import_dir:?}"))?;
+            RealFs
+                .sync_dir(&self.dir)
+                .with_context(|| format!("sync {:?}", self.dir))?;
+            fs.rename(&self.blocks_dir(), &target)
+                .with_context(|| format!("rename to {target:?}"))?;
+            fs.sync_dir(import_dir)
+                .with_context(|| format!("sync {import_dir:?}"))?;
         }
         fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))
     }
@@ -162,7 +197,9 @@ impl Staging {
     /// Removes the results of an earlier run that are not valid.
     fn forget_rest(&mut self) -> Result<()> {
         self.earlier.clear();
-        self.lines.set_len(self.lines_size).context("truncate the list of finished blocks")?;
+        self.lines
+            .set_len(self.lines_size)
+            .context("truncate the list of finished blocks")?;
         for entry in fs::read_dir(self.blocks_dir()).context("list the built blocks")? {
             let path = entry.context("list the built blocks")?.path();
             if number(&path).is_none_or(|number| number > self.built.n_blocks) {
@@ -178,7 +215,11 @@ impl Finished {
         let meta = block_dir.join("meta.json");
         Ok(Self {
             program: varve_base::version::NUMBER.to_owned(),
-            block: block_dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            block: block_dir
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
             meta: fs::read_to_string(&meta).with_context(|| format!("read {meta:?}"))?,
             built,
         })
@@ -192,7 +233,10 @@ impl Finished {
 /// Returns the numbers in the names of blocks or directories.
 fn numbers(fs: &dyn Fs, dir: &Path) -> Result<Vec<u64>> {
     let names = fs.list(dir).with_context(|| format!("list {dir:?}"))?;
-    Ok(names.iter().filter_map(|name| number(name.as_ref())).collect())
+    Ok(names
+        .iter()
+        .filter_map(|name| number(name.as_ref()))
+        .collect())
 }
 
 fn number(path: &Path) -> Option<u64> {
@@ -206,8 +250,14 @@ mod tests {
 
     use super::*;
 
-    const TWO: Built = Built { n_blocks: 2, n_samples: 20 };
-    const ONE: Built = Built { n_blocks: 1, n_samples: 5 };
+    const TWO: Built = Built {
+        n_blocks: 2,
+        n_samples: 20,
+    };
+    const ONE: Built = Built {
+        n_blocks: 1,
+        n_samples: 5,
+    };
 
     /// Creates Prometheus blocks that have only a description.
     fn sources(dir: &Path, names: &[&str]) -> Vec<PathBuf> {
@@ -216,7 +266,11 @@ mod tests {
             .map(|name| {
                 let source = dir.join(name);
                 fs::create_dir_all(&source).unwrap();
-                fs::write(source.join("meta.json"), format!("{{\"ulid\":\n \"{name}\"}}")).unwrap();
+                fs::write(
+                    source.join("meta.json"),
+                    format!("{{\"ulid\":\n \"{name}\"}}"),
+                )
+                .unwrap();
                 source
             })
             .collect()
@@ -243,11 +297,23 @@ mod tests {
     #[test]
     fn finished_blocks_are_not_built_again() {
         let dir = tempfile::tempdir().unwrap();
-        let (data, sources) = (dir.path().join("data"), sources(dir.path(), &["a", "b", "c"]));
+        let (data, sources) = (
+            dir.path().join("data"),
+            sources(dir.path(), &["a", "b", "c"]),
+        );
         interrupted(&data, &sources);
         let mut staging = Staging::open(&data).unwrap();
-        assert!(staging.has_finished(&sources[0]).unwrap() && staging.has_finished(&sources[1]).unwrap());
-        assert_eq!(staging.built(), Built { n_blocks: 3, n_samples: 25 });
+        assert!(
+            staging.has_finished(&sources[0]).unwrap()
+                && staging.has_finished(&sources[1]).unwrap()
+        );
+        assert_eq!(
+            staging.built(),
+            Built {
+                n_blocks: 3,
+                n_samples: 25
+            }
+        );
         assert!(!staging.has_finished(&sources[2]).unwrap());
         let mut left = numbers(&RealFs, &staging.blocks_dir()).unwrap();
         left.sort_unstable();
@@ -258,7 +324,9 @@ mod tests {
         fs::create_dir_all(import_dir.join("00000007")).unwrap();
         staging.hand_over(&RealFs, &import_dir).unwrap();
         assert_eq!(
-            numbers(&RealFs, &import_dir.join("00000008")).unwrap().len(),
+            numbers(&RealFs, &import_dir.join("00000008"))
+                .unwrap()
+                .len(),
             4,
             "beside what another import left there"
         );
@@ -278,36 +346,64 @@ mod tests {
         staging.add(ONE);
         let import_dir = dir.path().join("import");
         staging.hand_over(&memory, &import_dir).unwrap();
-        let names = memory.crash(PowerCut::LosesAll).list(&import_dir.join("00000001")).unwrap();
+        let names = memory
+            .crash(PowerCut::LosesAll)
+            .list(&import_dir.join("00000001"))
+            .unwrap();
         assert_eq!(names, ["00000001.block"]);
     }
 
     #[test]
     fn a_changed_block_invalidates_later_results() {
         let dir = tempfile::tempdir().unwrap();
-        let (data, sources) = (dir.path().join("data"), sources(dir.path(), &["a", "b", "c"]));
+        let (data, sources) = (
+            dir.path().join("data"),
+            sources(dir.path(), &["a", "b", "c"]),
+        );
         interrupted(&data, &sources);
         fs::write(sources[1].join("meta.json"), "after a deletion").unwrap();
         let mut staging = Staging::open(&data).unwrap();
-        assert!(staging.has_finished(&sources[0]).unwrap() && !staging.has_finished(&sources[1]).unwrap());
+        assert!(
+            staging.has_finished(&sources[0]).unwrap()
+                && !staging.has_finished(&sources[1]).unwrap()
+        );
         assert_eq!(numbers(&RealFs, &staging.blocks_dir()).unwrap().len(), 2);
         drop(staging);
         let staging = Staging::open(&data).unwrap();
         assert_eq!(staging.earlier.len(), 1, "lines that do not count are gone");
-        assert!(Staging::open(&data).unwrap_err().to_string().contains("is running"));
+        assert!(
+            Staging::open(&data)
+                .unwrap_err()
+                .to_string()
+                .contains("is running")
+        );
     }
 
     #[test]
     fn a_line_is_valid_only_if_complete_and_with_its_blocks() {
         let dir = tempfile::tempdir().unwrap();
-        let (data, sources) = (dir.path().join("data"), sources(dir.path(), &["a", "b", "c"]));
+        let (data, sources) = (
+            dir.path().join("data"),
+            sources(dir.path(), &["a", "b", "c"]),
+        );
         interrupted(&data, &sources);
-        let (path, block) = (data.join(NAME).join("finished"), data.join(NAME).join("blocks").join("00000001.block"));
+        let (path, block) = (
+            data.join(NAME).join("finished"),
+            data.join(NAME).join("blocks").join("00000001.block"),
+        );
         let lines = fs::read_to_string(&path).unwrap();
         fs::write(&path, &lines[..lines.len() - 3]).unwrap();
-        assert_eq!(Staging::open(&data).unwrap().earlier.len(), 1, "one was cut");
+        assert_eq!(
+            Staging::open(&data).unwrap().earlier.len(),
+            1,
+            "one was cut"
+        );
         fs::write(&path, [lines.as_bytes(), b"\xff\n"].concat()).unwrap();
-        assert_eq!(Staging::open(&data).unwrap().earlier.len(), 2, "one is damaged");
+        assert_eq!(
+            Staging::open(&data).unwrap().earlier.len(),
+            2,
+            "one is damaged"
+        );
         fs::remove_file(block).unwrap();
         assert!(Staging::open(&data).unwrap().earlier.is_empty());
     }

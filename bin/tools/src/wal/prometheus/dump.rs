@@ -27,22 +27,39 @@ pub(in crate::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
                 Ok(())
             })
         };
-        Progress::with_output(what, Unit::Bytes).during(read).with_context(|| format!("read {:?}", args.dir))
+        Progress::with_output(what, Unit::Bytes)
+            .during(read)
+            .with_context(|| format!("read {:?}", args.dir))
     };
     if filter.needs_labels() {
-        read("reading definitions", &mut DamageReport::default(), &mut |record| {
-            if let Some(RecordContent::Series(definitions)) = record.content() {
-                definitions.iter().for_each(|it| filter.learn(it.series, it.labels()));
-            }
-        })?;
+        read(
+            "reading definitions",
+            &mut DamageReport::default(),
+            &mut |record| {
+                if let Some(RecordContent::Series(definitions)) = record.content() {
+                    definitions
+                        .iter()
+                        .for_each(|it| filter.learn(it.series, it.labels()));
+                }
+            },
+        )?;
     }
     let (mut out, mut damage) = (BufWriter::new(stdout()), DamageReport::default());
     read("dumping", &mut damage, &mut |record| {
         let name = record.record_type.map_or("unknown", RecordType::name);
-        let (location, fields) =
-            ((record.path, record.offset, name), [("compression", json!(record.compression.name()))]);
+        let (location, fields) = (
+            (record.path, record.offset, name),
+            [("compression", json!(record.compression.name()))],
+        );
         let items = || items(&record, &filter);
-        record_json::print(&mut out, &filter, args.output.output, location, &fields, items);
+        record_json::print(
+            &mut out,
+            &filter,
+            args.output.output,
+            location,
+            &fields,
+            items,
+        );
     })?;
     out.flush().context("print")?;
     eprint!("{}", damage_lines(&damage));
@@ -54,22 +71,38 @@ fn items(record: &FoundRecord<'_>, filter: &Filter) -> Vec<Value> {
     match record.content() {
         Some(RecordContent::Series(found)) => {
             let found = found.iter().filter(|it| filter.series(it.series));
-            found.map(|it| json!({"series": it.series, "labels": record_json::labels(it.labels())})).collect()
+            found
+                .map(|it| json!({"series": it.series, "labels": record_json::labels(it.labels())}))
+                .collect()
         }
         Some(RecordContent::Samples(found)) => {
-            let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
-            found.map(|it| record_json::sample(it.series, it.timestamp_ms, it.value)).collect()
+            let found = found
+                .iter()
+                .filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
+            found
+                .map(|it| record_json::sample(it.series, it.timestamp_ms, it.value))
+                .collect()
         }
         Some(RecordContent::Histograms(found)) => {
-            let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
-            found.map(|it| record_json::histogram(it.series, it.timestamp_ms, &it.histogram)).collect()
+            let found = found
+                .iter()
+                .filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
+            found
+                .map(|it| record_json::histogram(it.series, it.timestamp_ms, &it.histogram))
+                .collect()
         }
         Some(RecordContent::Tombstones(found)) => {
-            let found = found.iter().filter(|it| filter.series(it.series) && filter.times(it.min_ms, it.max_ms));
-            found.map(|it| json!({"series": it.series, "min_ms": it.min_ms, "max_ms": it.max_ms})).collect()
+            let found = found
+                .iter()
+                .filter(|it| filter.series(it.series) && filter.times(it.min_ms, it.max_ms));
+            found
+                .map(|it| json!({"series": it.series, "min_ms": it.min_ms, "max_ms": it.max_ms}))
+                .collect()
         }
         Some(RecordContent::Exemplars(found)) => {
-            let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
+            let found = found
+                .iter()
+                .filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
             found
                 .map(|it| {
                     let value = format!("{:?}", it.value);

@@ -9,37 +9,61 @@ use crate::output::table;
 use crate::wal::Verdict;
 use crate::wal::args::InspectArgs;
 use crate::wal::progress::{Progress, Unit};
-use crate::wal::report::{block_table, blocks_json, damage_json, damage_lines, loss, time, verdict};
+use crate::wal::report::{
+    block_table, blocks_json, damage_json, damage_lines, loss, time, verdict,
+};
 
 /// Runs `inspect`, or `verify` for everything.
 pub(in crate::wal) fn run(args: &InspectArgs, depth: Depth) -> Result<Verdict> {
     let read = |show: &mut dyn FnMut(u64, u64)| inspect(&RealFs, &args.dir, depth, show);
     let inspection = Progress::start("reading the directory", Unit::Bytes).during(read);
     let inspection = inspection.with_context(|| format!("read {:?}", args.dir))?;
-    let totals = || if depth == Depth::Everything { totals(&inspection) } else { String::new() };
-    args.output.print(|| text(&inspection) + &totals(), || json(&inspection));
+    let totals = || {
+        if depth == Depth::Everything {
+            totals(&inspection)
+        } else {
+            String::new()
+        }
+    };
+    args.output
+        .print(|| text(&inspection) + &totals(), || json(&inspection));
     Ok(verdict_on(&inspection))
 }
 
 fn text(inspection: &Inspection) -> String {
-    let header = ["segment", "bytes", "records", "series", "samples", "from", "to"];
+    let header = [
+        "segment", "bytes", "records", "series", "samples", "from", "to",
+    ];
     let mut text = table(&header, inspection.segments.iter().map(segment_row));
     let (chunks, samples) = (inspection.n_head_chunks, inspection.n_head_samples);
     text.push_str(&format!("\nhead chunks: {chunks} of {samples} samples\n\n"));
     text.push_str(&block_table(&inspection.blocks));
     text.push_str(&damage_lines(&inspection.damage));
     if inspection.n_unknown_samples > 0 {
-        text.push_str(&format!("samples of unknown series: {}\n", inspection.n_unknown_samples));
+        text.push_str(&format!(
+            "samples of unknown series: {}\n",
+            inspection.n_unknown_samples
+        ));
     }
     text
 }
 
 /// Returns the last lines of a verification: totals, and an estimate of what is lost.
 fn totals(inspection: &Inspection) -> String {
-    let &Inspection { ref segments, ref blocks, n_samples, n_unknown_samples, n_lost_samples, .. } = inspection;
+    let &Inspection {
+        ref segments,
+        ref blocks,
+        n_samples,
+        n_unknown_samples,
+        n_lost_samples,
+        ..
+    } = inspection;
     let n_bytes: u64 = segments.iter().map(|segment| segment.size).sum();
-    let text =
-        format!("\n{} segments, {n_bytes} bytes, {} blocks, {n_samples} samples: ", segments.len(), blocks.len());
+    let text = format!(
+        "\n{} segments, {n_bytes} bytes, {} blocks, {n_samples} samples: ",
+        segments.len(),
+        blocks.len()
+    );
     if verdict_on(inspection) == Verdict::Sound {
         return text + "sound\n";
     }
@@ -54,12 +78,18 @@ fn totals(inspection: &Inspection) -> String {
 
 /// Samples of unknown series are damage, too: their definitions are lost.
 fn verdict_on(inspection: &Inspection) -> Verdict {
-    if inspection.n_unknown_samples == 0 { verdict(&inspection.damage) } else { Verdict::Damaged }
+    if inspection.n_unknown_samples == 0 {
+        verdict(&inspection.damage)
+    } else {
+        Verdict::Damaged
+    }
 }
 
 fn segment_row(segment: &SegmentSummary) -> Vec<String> {
     let n_records: u64 = segment.records.iter().map(|(_, n)| n).sum();
-    let (from, to) = segment.times_ms.map_or_else(Default::default, |(from, to)| (time(from), time(to)));
+    let (from, to) = segment
+        .times_ms
+        .map_or_else(Default::default, |(from, to)| (time(from), time(to)));
     vec![
         segment.path.display().to_string(),
         segment.size.to_string(),
@@ -73,7 +103,10 @@ fn segment_row(segment: &SegmentSummary) -> Vec<String> {
 
 fn json(inspection: &Inspection) -> Value {
     let segment = |segment: &SegmentSummary| {
-        let records = segment.records.iter().map(|(kind, n)| (kind.name().to_owned(), json!(n)));
+        let records = segment
+            .records
+            .iter()
+            .map(|(kind, n)| (kind.name().to_owned(), json!(n)));
         let [none, snappy, zstd] = segment.compressions;
         json!({
             "path": segment.path,

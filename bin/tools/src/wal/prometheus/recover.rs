@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use varve_base::machine;
 use varve_fs::{Fs, RealFs};
 use varve_prometheus::chunk::StartTimestamps;
-use varve_prometheus::recover::{CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover};
+use varve_prometheus::recover::{
+    CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover,
+};
 
 use crate::output::table;
 use crate::wal::Verdict;
@@ -25,13 +27,28 @@ pub(in crate::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
         bail!("data directory {:?} does not exist", args.source);
     }
     if args.to_blocks.starts_with(&args.source) {
-        bail!("the target {:?} is inside the data directory, which is read-only", args.to_blocks);
+        bail!(
+            "the target {:?} is inside the data directory, which is read-only",
+            args.to_blocks
+        );
     }
     let defaults = default_options(2);
     let options = RecoverOptions {
-        memory_bytes: if args.memory == 0 { defaults.memory_bytes } else { args.memory },
-        concurrency: if args.concurrency == 0 { defaults.concurrency } else { args.concurrency.min(CONCURRENCY_MAX) },
-        start_timestamps: if args.keep_start_timestamps { StartTimestamps::Keep } else { StartTimestamps::Drop },
+        memory_bytes: if args.memory == 0 {
+            defaults.memory_bytes
+        } else {
+            args.memory
+        },
+        concurrency: if args.concurrency == 0 {
+            defaults.concurrency
+        } else {
+            args.concurrency.min(CONCURRENCY_MAX)
+        },
+        start_timestamps: if args.keep_start_timestamps {
+            StartTimestamps::Keep
+        } else {
+            StartTimestamps::Drop
+        },
         external_labels: args.external_labels.clone(),
     };
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
@@ -39,7 +56,8 @@ pub(in crate::wal) fn run(args: &RecoverArgs) -> Result<Verdict> {
     let report = recover_with_progress(&fs, &args.source, &args.to_blocks, &options)
         .with_context(|| format!("recover {:?}", args.source))?;
     let elapsed_s = started.elapsed().as_secs_f64();
-    args.output.print(|| text(&report, elapsed_s), || json(&report, elapsed_s));
+    args.output
+        .print(|| text(&report, elapsed_s), || json(&report, elapsed_s));
     Ok(replay_verdict(&report))
 }
 
@@ -55,7 +73,11 @@ pub(crate) fn default_options(memory_divisor: u64) -> RecoverOptions {
 
 /// Samples of unknown series are damage, too: their definitions are lost.
 pub(super) fn replay_verdict(report: &Report) -> Verdict {
-    if report.n_unknown_samples == 0 { verdict(&report.damage) } else { Verdict::Damaged }
+    if report.n_unknown_samples == 0 {
+        verdict(&report.damage)
+    } else {
+        Verdict::Damaged
+    }
 }
 
 /// Recovers blocks with a progress display.
@@ -65,7 +87,10 @@ pub(crate) fn recover_with_progress(
     to_blocks: &Path,
     options: &RecoverOptions,
 ) -> Result<Report, varve_tsdb::Error> {
-    let (reading, writing) = (ProgressBar::start("reading WAL", Unit::Bytes), OnceLock::new());
+    let (reading, writing) = (
+        ProgressBar::start("reading WAL", Unit::Bytes),
+        OnceLock::new(),
+    );
     let show = |progress: Progress| {
         let bar = match progress.phase {
             Phase::Read => &reading,
@@ -74,7 +99,11 @@ pub(crate) fn recover_with_progress(
                 ProgressBar::start("writing blocks", Unit::Series)
             }),
         };
-        bar.show(progress.done, progress.total, &format!("{} samples", progress.n_samples));
+        bar.show(
+            progress.done,
+            progress.total,
+            &format!("{} samples", progress.n_samples),
+        );
     };
     let report = recover(fs, source, to_blocks, options, &show);
     writing.get().unwrap_or(&reading).finish();
@@ -90,40 +119,88 @@ pub(super) fn replay_fields(report: &Report, elapsed_s: f64) -> Vec<Field> {
         ("headChunks", "head chunks", json!(report.n_head_chunks)),
         ("series", "series", json!(report.n_series)),
         ("samples", "in-order samples", json!(report.n_samples)),
-        ("outOfOrderSamples", "out-of-order samples", json!(report.n_out_of_order)),
-        ("coveredSamples", "samples covered by blocks", json!(report.n_covered)),
-        ("notNewerSamples", "samples not newer than the one before", json!(report.n_not_newer)),
-        ("unknownSchemaSamples", "histograms with an unknown schema", json!(report.n_unknown_schema)),
-        ("unknownSamples", "samples of unknown series", json!(report.n_unknown_samples)),
+        (
+            "outOfOrderSamples",
+            "out-of-order samples",
+            json!(report.n_out_of_order),
+        ),
+        (
+            "coveredSamples",
+            "samples covered by blocks",
+            json!(report.n_covered),
+        ),
+        (
+            "notNewerSamples",
+            "samples not newer than the one before",
+            json!(report.n_not_newer),
+        ),
+        (
+            "unknownSchemaSamples",
+            "histograms with an unknown schema",
+            json!(report.n_unknown_schema),
+        ),
+        (
+            "unknownSamples",
+            "samples of unknown series",
+            json!(report.n_unknown_samples),
+        ),
         ("tombstones", "tombstones", json!(report.n_tombstones)),
-        ("exemplars", "exemplars (not in blocks)", json!(report.n_exemplars)),
-        ("metadata", "metadata (not in blocks)", json!(report.n_metadata)),
+        (
+            "exemplars",
+            "exemplars (not in blocks)",
+            json!(report.n_exemplars),
+        ),
+        (
+            "metadata",
+            "metadata (not in blocks)",
+            json!(report.n_metadata),
+        ),
         ("spilledBytes", "bytes spilled", json!(report.spilled_size)),
         ("elapsedSeconds", "seconds", json!(elapsed_s)),
-        ("samplesPerSecond", "samples per second", json!(rate.round() as u64)),
+        (
+            "samplesPerSecond",
+            "samples per second",
+            json!(rate.round() as u64),
+        ),
     ];
     fields.extend(cost_fields());
     fields
 }
 
 fn text(report: &Report, elapsed_s: f64) -> String {
-    let records = report.records.iter().map(|(kind, n)| vec![format!("records of {}", kind.name()), n.to_string()]);
+    let records = report
+        .records
+        .iter()
+        .map(|(kind, n)| vec![format!("records of {}", kind.name()), n.to_string()]);
     let blocks = block_table(&report.blocks);
-    let mut text = format!("{}\n{}\n{blocks}", field_table(&replay_fields(report, elapsed_s)), table(&[], records));
+    let mut text = format!(
+        "{}\n{}\n{blocks}",
+        field_table(&replay_fields(report, elapsed_s)),
+        table(&[], records)
+    );
     text.push_str(&damage_lines(&report.damage));
     if report.n_unknown_samples > 0 {
         let (n, n_series) = (report.n_unknown_samples, report.unknown_series.len());
-        text.push_str(&format!("\n{n} samples of {n_series} unknown series are in {UNKNOWN_SAMPLES}\n"));
+        text.push_str(&format!(
+            "\n{n} samples of {n_series} unknown series are in {UNKNOWN_SAMPLES}\n"
+        ));
     }
     text
 }
 
 fn json(report: &Report, elapsed_s: f64) -> Value {
-    let records = report.records.iter().map(|(kind, n)| (kind.name().to_owned(), json!(n)));
+    let records = report
+        .records
+        .iter()
+        .map(|(kind, n)| (kind.name().to_owned(), json!(n)));
     let unknown = report.unknown_series.iter().map(
         |(series, lost)| json!({"series": series, "samples": lost.n_samples, "minTime": lost.min_ms, "maxTime": lost.max_ms}),
     );
-    let mut json = field_json("prometheus", &replay_fields(report, elapsed_s), &report.damage);
+    let mut json = field_json(
+        "prometheus",
+        &replay_fields(report, elapsed_s),
+        &report.damage,
+    );
     json["checkpoint"] = json!(report.checkpoint);
     json["records"] = Value::Object(records.collect());
     json["unknownSeries"] = json!(unknown.collect::<Vec<_>>());

@@ -19,8 +19,12 @@ use crate::wal::report::{damage_lines, verdict};
 /// Prints records, one per line: as JSON or as text.
 pub(in crate::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
     let mut filter = Filter::new(args, &RECORD_NAMES)?;
-    let files = list(&RealFs, &args.dir).with_context(|| format!("list the WAL of {:?}", args.dir))?;
-    let mut files: Vec<LogFile> = files.into_iter().filter(|file| file.role == Role::Live).collect();
+    let files =
+        list(&RealFs, &args.dir).with_context(|| format!("list the WAL of {:?}", args.dir))?;
+    let mut files: Vec<LogFile> = files
+        .into_iter()
+        .filter(|file| file.role == Role::Live)
+        .collect();
     files.sort_by_key(|file| file.kind == SegmentKind::Samples);
     if filter.needs_labels() {
         learn(&files, &mut filter)?;
@@ -40,7 +44,14 @@ pub(in crate::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
                 ];
                 let location = (file.path.as_path(), frame.offset, name);
                 let items = || items(&frame.content, &filter);
-                record_json::print(&mut out, &filter, args.output.output, location, &fields, items);
+                record_json::print(
+                    &mut out,
+                    &filter,
+                    args.output.output,
+                    location,
+                    &fields,
+                    items,
+                );
                 Ok(())
             })?;
             done += end.size;
@@ -58,12 +69,19 @@ pub(in crate::wal) fn run(args: &DumpArgs) -> Result<Verdict> {
 
 /// Reads all definitions, so that the filter knows the matching series.
 fn learn(files: &[LogFile], filter: &mut Filter) -> Result<()> {
-    for file in files.iter().filter(|file| file.kind != SegmentKind::Samples) {
+    for file in files
+        .iter()
+        .filter(|file| file.kind != SegmentKind::Samples)
+    {
         read_file(&RealFs, file, &mut DamageReport::default(), |frame| {
             match &frame.content {
-                Content::Series(found) => found.iter().for_each(|(series, item)| filter.learn(*series, item.iter())),
+                Content::Series(found) => found
+                    .iter()
+                    .for_each(|(series, item)| filter.learn(*series, item.iter())),
                 Content::CheckpointSeries(found, _) => {
-                    found.iter().for_each(|(series, _, item)| filter.learn(*series, item.iter()));
+                    found
+                        .iter()
+                        .for_each(|(series, _, item)| filter.learn(*series, item.iter()));
                 }
                 _ => {}
             }
@@ -90,24 +108,39 @@ fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
                 .collect()
         }
         Content::Samples(found, _) => {
-            let is_wanted = |series, timestamp_ms| filter.series(series) && filter.time(timestamp_ms);
-            let found = found.iter().filter(|it| is_wanted(it.series, it.sample.timestamp_ms));
-            found.map(|it| record_json::sample(it.series, it.sample.timestamp_ms, it.sample.value)).collect()
+            let is_wanted =
+                |series, timestamp_ms| filter.series(series) && filter.time(timestamp_ms);
+            let found = found
+                .iter()
+                .filter(|it| is_wanted(it.series, it.sample.timestamp_ms));
+            found
+                .map(|it| record_json::sample(it.series, it.sample.timestamp_ms, it.sample.value))
+                .collect()
         }
         Content::Histograms(found) => {
-            let found = found.iter().filter(|it| filter.series(it.0) && filter.time(it.1));
-            found.map(|(series, time, item)| record_json::histogram(*series, *time, item)).collect()
+            let found = found
+                .iter()
+                .filter(|it| filter.series(it.0) && filter.time(it.1));
+            found
+                .map(|(series, time, item)| record_json::histogram(*series, *time, item))
+                .collect()
         }
         Content::Exemplars(found) => {
-            let found = found.iter().filter(|it| filter.series(it.1) && filter.time(it.2.timestamp_ms));
+            let found = found
+                .iter()
+                .filter(|it| filter.series(it.1) && filter.time(it.2.timestamp_ms));
             found
                 .map(|(number, series, item)| json!({"number": number, "series": series, "exemplar": record_json::exemplar(item)}))
                 .collect()
         }
         Content::CheckpointExemplars(found) => {
-            let found = found.iter().filter(|(item, _)| filter.labels(&item.iter().collect::<Vec<_>>()));
+            let found = found
+                .iter()
+                .filter(|(item, _)| filter.labels(&item.iter().collect::<Vec<_>>()));
             let exemplars = |all: &[(u64, varve_tsdb::exemplars::Exemplar)]| {
-                let all = all.iter().filter(|(_, item)| filter.time(item.timestamp_ms));
+                let all = all
+                    .iter()
+                    .filter(|(_, item)| filter.time(item.timestamp_ms));
                 all.map(|(number, item)| json!({"number": number, "exemplar": record_json::exemplar(item)}))
                     .collect::<Vec<_>>()
             };
@@ -124,7 +157,9 @@ fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
                 .collect()
         }
         Content::StartTimestamps(found) => {
-            let found = found.iter().filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
+            let found = found
+                .iter()
+                .filter(|it| filter.series(it.series) && filter.time(it.timestamp_ms));
             found
                 .map(|it| {
                     json!({"series": it.series, "timestamp_ms": it.timestamp_ms, "start_ms": it.start_ms, "outOfOrder": it.is_out_of_order})

@@ -21,7 +21,14 @@ const UNKNOWN_SERIES_LISTED: usize = 20;
 /// Prints the content of the WAL.
 pub(in crate::wal) fn inspect(args: &InspectArgs) -> Result<Verdict> {
     let found = read(args)?;
-    let text = || format!("{}\n{}{}", files(&found), parts(&found.parts), damage(&found));
+    let text = || {
+        format!(
+            "{}\n{}{}",
+            files(&found),
+            parts(&found.parts),
+            damage(&found)
+        )
+    };
     args.output.print(text, || json(&found));
     Ok(verdict(&found))
 }
@@ -31,23 +38,40 @@ pub(in crate::wal) fn verify(args: &InspectArgs) -> Result<Verdict> {
     let mut found = read(args)?;
     let wal = verdict(&found);
     let (n_blocks, in_blocks) = BlockSummary::check(&args.dir, true).context("read the blocks")?;
-    let blocks = format!("blocks: {n_blocks} sound, {} damaged\n", in_blocks.n_damaged());
+    let blocks = format!(
+        "blocks: {n_blocks} sound, {} damaged\n",
+        in_blocks.n_damaged()
+    );
     found.damage.append(in_blocks);
-    BlockSummary::check_delete_rules(&args.dir, &mut found.damage).context("read the delete rules")?;
-    args.output.print(|| damage(&found).trim_start().to_owned() + &totals(&found, wal) + &blocks, || json(&found));
+    BlockSummary::check_delete_rules(&args.dir, &mut found.damage)
+        .context("read the delete rules")?;
+    args.output.print(
+        || damage(&found).trim_start().to_owned() + &totals(&found, wal) + &blocks,
+        || json(&found),
+    );
     Ok(verdict(&found))
 }
 
 /// Returns totals of the WAL, and an estimate of what a replay would lose.
 fn totals(found: &Inspection, wal: Verdict) -> String {
     let n_bytes: u64 = found.files.iter().map(|file| file.integrity.size).sum();
-    let n_frames: u64 = found.files.iter().flat_map(|file| file.records.values()).sum();
+    let n_frames: u64 = found
+        .files
+        .iter()
+        .flat_map(|file| file.records.values())
+        .sum();
     let n_samples: u64 = found.files.iter().map(|file| file.n_samples).sum();
-    let text = format!("{} files, {n_bytes} bytes, {n_frames} sound frames, {n_samples} samples: ", found.files.len());
+    let text = format!(
+        "{} files, {n_bytes} bytes, {n_frames} sound frames, {n_samples} samples: ",
+        found.files.len()
+    );
     if wal == Verdict::Sound {
         return text + "sound\n";
     }
-    format!("{text}damage was found\na replay would lose {}\n", lost(found))
+    format!(
+        "{text}damage was found\na replay would lose {}\n",
+        lost(found)
+    )
 }
 
 /// Returns an estimate of what a replay loses, and its causes.
@@ -57,32 +81,57 @@ fn lost(found: &Inspection) -> String {
     let n_lost = n_in_damaged_bytes(found) + n_unknown_samples;
     format!(
         "{}: {} damaged bytes, {} missing frames, {n_unknown_samples} samples of unknown series",
-        loss(n_lost, sum(|file| file.n_samples).saturating_sub(n_unknown_samples)),
+        loss(
+            n_lost,
+            sum(|file| file.n_samples).saturating_sub(n_unknown_samples)
+        ),
         sum(|file| file.integrity.damaged_bytes),
         sum(|file| file.integrity.n_missing_frames),
     )
 }
 
-/// Returns the damage of a WAL that a replay found to be damaged, after an estimate of what is lost.
+/// Returns the damage of a WAL that a replay found to be damaged, after an estimate of what is
+/// lost.
 ///
 /// # Errors
 /// If the directory cannot be read.
 pub(crate) fn wal_damage(dir: &Path) -> Result<DamageReport> {
-    let found = inspect::inspect(&RealFs, dir, &mut |_, _| {}).with_context(|| format!("read {dir:?}"))?;
+    let found =
+        inspect::inspect(&RealFs, dir, &mut |_, _| {}).with_context(|| format!("read {dir:?}"))?;
     let mut damage = DamageReport::default();
-    damage.push(&dir.join("wal"), 0, DamageKind::Missing, format!("in total, a replay loses {}", lost(&found)));
+    damage.push(
+        &dir.join("wal"),
+        0,
+        DamageKind::Missing,
+        format!("in total, a replay loses {}", lost(&found)),
+    );
     damage.append(found.damage);
     Ok(damage)
 }
 
-/// Estimates the number of samples in damaged bytes and missing frames of the segments that contain samples.
+/// Estimates the number of samples in damaged bytes and missing frames of the segments that contain
+/// samples.
 fn n_in_damaged_bytes(found: &Inspection) -> u64 {
-    let files = || found.files.iter().filter(|file| file.file.kind == SegmentKind::Samples);
+    let files = || {
+        found
+            .files
+            .iter()
+            .filter(|file| file.file.kind == SegmentKind::Samples)
+    };
     let sum = |of: fn(&FileSummary) -> u64| files().map(of).sum::<u64>() as f64;
     let n_samples = sum(|file| file.n_samples);
-    let (size, n_damaged) = (sum(|file| file.integrity.size), sum(|file| file.integrity.damaged_bytes));
-    let (n_frames, n_missing) = (sum(|file| file.records.values().sum()), sum(|file| file.integrity.n_missing_frames));
-    let (in_bytes, in_frames) = (n_damaged / (size - n_damaged).max(1.0), n_missing / n_frames.max(1.0));
+    let (size, n_damaged) = (
+        sum(|file| file.integrity.size),
+        sum(|file| file.integrity.damaged_bytes),
+    );
+    let (n_frames, n_missing) = (
+        sum(|file| file.records.values().sum()),
+        sum(|file| file.integrity.n_missing_frames),
+    );
+    let (in_bytes, in_frames) = (
+        n_damaged / (size - n_damaged).max(1.0),
+        n_missing / n_frames.max(1.0),
+    );
     // A missing frame may be in the damaged bytes.
     (n_samples * in_bytes.max(in_frames)).ceil() as u64
 }
@@ -94,19 +143,39 @@ fn read(args: &InspectArgs) -> Result<Inspection> {
 }
 
 fn verdict(found: &Inspection) -> Verdict {
-    if found.damage.n_damaged() == 0 && found.n_unknown_samples == 0 { Verdict::Sound } else { Verdict::Damaged }
+    if found.damage.n_damaged() == 0 && found.n_unknown_samples == 0 {
+        Verdict::Sound
+    } else {
+        Verdict::Damaged
+    }
 }
 
 fn files(found: &Inspection) -> String {
-    let header = ["file", "version", "bytes", "frames", "series", "samples", "exemplars", "from", "to", ""];
+    let header = [
+        "file",
+        "version",
+        "bytes",
+        "frames",
+        "series",
+        "samples",
+        "exemplars",
+        "from",
+        "to",
+        "",
+    ];
     table(&header, found.files.iter().map(row))
 }
 
 fn row(summary: &FileSummary) -> Vec<String> {
-    let (from, to) = summary.times.map_or_else(Default::default, |times| (time(times.start_ms), time(times.end_ms)));
+    let (from, to) = summary.times.map_or_else(Default::default, |times| {
+        (time(times.start_ms), time(times.end_ms))
+    });
     vec![
         summary.file.path.display().to_string(),
-        summary.integrity.version.map_or_else(String::new, |version| version.to_string()),
+        summary
+            .integrity
+            .version
+            .map_or_else(String::new, |version| version.to_string()),
         summary.integrity.size.to_string(),
         summary.records.values().sum::<u64>().to_string(),
         summary.n_series.to_string(),
@@ -152,26 +221,50 @@ fn parts(parts: &PartSizes) -> String {
     let total: u64 = rows.iter().map(|(_, bits, _)| bits).sum();
     let row = |&(name, bits, n_samples): &(&str, u64, u64)| {
         let share = format!("{:.1}", bits as f64 * 100.0 / total.max(1) as f64);
-        let per_sample =
-            if n_samples == 0 { String::new() } else { format!("{:.3}", bits as f64 / 8.0 / n_samples as f64) };
-        vec![name.to_owned(), bits.div_ceil(8).to_string(), share, per_sample]
+        let per_sample = if n_samples == 0 {
+            String::new()
+        } else {
+            format!("{:.3}", bits as f64 / 8.0 / n_samples as f64)
+        };
+        vec![
+            name.to_owned(),
+            bits.div_ceil(8).to_string(),
+            share,
+            per_sample,
+        ]
     };
-    table(&["part of the WAL", "bytes", "%", "bytes per sample"], rows.iter().filter(|row| row.1 > 0).map(row))
+    table(
+        &["part of the WAL", "bytes", "%", "bytes per sample"],
+        rows.iter().filter(|row| row.1 > 0).map(row),
+    )
 }
 
 /// Lists damage after an empty line. Returns an empty string if there is no damage.
 fn damage(found: &Inspection) -> String {
     let mut text = damage_lines(&found.damage);
     if found.n_unknown_samples > 0 {
-        let unknown_series =
-            found.unknown_series.iter().take(UNKNOWN_SERIES_LISTED).map(|(series, n)| format!("{series} ({n})"));
+        let unknown_series = found
+            .unknown_series
+            .iter()
+            .take(UNKNOWN_SERIES_LISTED)
+            .map(|(series, n)| format!("{series} ({n})"));
         let listed: Vec<_> = unknown_series.collect();
-        let more = if found.unknown_series.len() > listed.len() { ", ..., see --output json" } else { "" };
+        let more = if found.unknown_series.len() > listed.len() {
+            ", ..., see --output json"
+        } else {
+            ""
+        };
         let listed = listed.join(", ");
-        text.push_str(&format!("\n{} samples of unknown series: {listed}{more}\n", found.n_unknown_samples));
+        text.push_str(&format!(
+            "\n{} samples of unknown series: {listed}{more}\n",
+            found.n_unknown_samples
+        ));
     }
     if found.n_removed_files > 0 {
-        text.push_str(&format!("\na running server deleted {} files during the inspection\n", found.n_removed_files));
+        text.push_str(&format!(
+            "\na running server deleted {} files during the inspection\n",
+            found.n_removed_files
+        ));
     }
     text
 }
@@ -197,8 +290,13 @@ fn json(found: &Inspection) -> Value {
             "missingFrames": end.n_missing_frames,
         })
     };
-    let parts = part_rows(&found.parts).into_iter().map(|(name, bits, _)| (name.to_owned(), json!(bits.div_ceil(8))));
-    let unknown_series = found.unknown_series.iter().map(|(series, n)| json!({"series": series, "samples": n}));
+    let parts = part_rows(&found.parts)
+        .into_iter()
+        .map(|(name, bits, _)| (name.to_owned(), json!(bits.div_ceil(8))));
+    let unknown_series = found
+        .unknown_series
+        .iter()
+        .map(|(series, n)| json!({"series": series, "samples": n}));
     json!({
         "owner": "varve",
         "files": found.files.iter().map(file).collect::<Vec<_>>(),

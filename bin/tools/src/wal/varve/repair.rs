@@ -19,7 +19,11 @@ pub(in crate::wal) fn run(args: &RepairArgs) -> Result<Verdict> {
         let repaired = |it: &RepairedFile| json!({"path": it.path, "backup": it.original, "frames": it.n_frames});
         let fields = [
             ("written", "", json!(args.write)),
-            ("repaired", "", json!(repair.repaired.iter().map(repaired).collect::<Vec<_>>())),
+            (
+                "repaired",
+                "",
+                json!(repair.repaired.iter().map(repaired).collect::<Vec<_>>()),
+            ),
         ];
         field_json("varve", &fields, &repair.damage)
     };

@@ -22,20 +22,29 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Replays the WAL, and prints how long it took.
 pub(in crate::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
-    let n_threads = if args.concurrency == 0 { machine::cores() } else { args.concurrency };
+    let n_threads = if args.concurrency == 0 {
+        machine::cores()
+    } else {
+        args.concurrency
+    };
     let defaults = Options::default();
     let options = Options {
         shards: machine::shards(),
         wal_sync: WalSync::Never,
         wal_replay_concurrency: n_threads,
-        wal_replay_memory_bytes: if args.memory == 0 { defaults.wal_replay_memory_bytes } else { args.memory },
+        wal_replay_memory_bytes: if args.memory == 0 {
+            defaults.wal_replay_memory_bytes
+        } else {
+            args.memory
+        },
         wal_replay_in_background: true,
         background: false,
         fs: Arc::new(ReadOnlyFs(Arc::new(RealFs))),
         ..defaults
     };
     let (started, progress) = (Instant::now(), Progress::start("replaying", Unit::Bytes));
-    let db = Db::open(&args.dir, options).with_context(|| format!("open data directory {:?}", args.dir))?;
+    let db = Db::open(&args.dir, options)
+        .with_context(|| format!("open data directory {:?}", args.dir))?;
     let defined_s = started.elapsed().as_secs_f64();
     let status = loop {
         let status = db.replay_status();
@@ -54,21 +63,56 @@ pub(in crate::wal) fn run(args: &ReplayArgs) -> Result<Verdict> {
         ("readBytes", "bytes read", json!(stats.read_bytes)),
         ("series", "series", json!(stats.n_series)),
         ("samples", "samples", json!(stats.n_samples)),
-        ("repeatedSamples", "duplicate samples", json!(stats.n_repeated)),
-        ("conflictingSamples", "duplicate samples with another value", json!(stats.n_conflicting)),
-        ("unknownSamples", "samples of unknown series", json!(stats.n_unknown_samples)),
+        (
+            "repeatedSamples",
+            "duplicate samples",
+            json!(stats.n_repeated),
+        ),
+        (
+            "conflictingSamples",
+            "duplicate samples with another value",
+            json!(stats.n_conflicting),
+        ),
+        (
+            "unknownSamples",
+            "samples of unknown series",
+            json!(stats.n_unknown_samples),
+        ),
         ("exemplars", "exemplars", json!(stats.n_exemplars)),
         ("tornBytes", "bytes in torn tails", json!(stats.torn_bytes)),
         ("damagedBytes", "damaged bytes", json!(stats.damaged_bytes)),
-        ("missingFrames", "missing frames", json!(stats.n_missing_frames)),
-        ("damagedCheckpoints", "damaged checkpoints", json!(stats.n_damaged_checkpoints)),
+        (
+            "missingFrames",
+            "missing frames",
+            json!(stats.n_missing_frames),
+        ),
+        (
+            "damagedCheckpoints",
+            "damaged checkpoints",
+            json!(stats.n_damaged_checkpoints),
+        ),
         ("lostSeries", "lost series", json!(stats.n_lost_series)),
         ("concurrency", "threads", json!(n_threads)),
-        ("definitionsSeconds", "seconds until all series were loaded", json!(defined_s)),
+        (
+            "definitionsSeconds",
+            "seconds until all series were loaded",
+            json!(defined_s),
+        ),
         ("elapsedSeconds", "seconds", json!(elapsed_s)),
-        ("samplesPerSecond", "samples per second", json!(rate.round() as u64)),
+        (
+            "samplesPerSecond",
+            "samples per second",
+            json!(rate.round() as u64),
+        ),
     ];
     fields.extend(cost_fields());
-    args.output.print(|| field_table(&fields), || field_json("varve", &fields, &DamageReport::default()));
-    Ok(if stats.is_damaged() { Verdict::Damaged } else { Verdict::Sound })
+    args.output.print(
+        || field_table(&fields),
+        || field_json("varve", &fields, &DamageReport::default()),
+    );
+    Ok(if stats.is_damaged() {
+        Verdict::Damaged
+    } else {
+        Verdict::Sound
+    })
 }

@@ -17,11 +17,19 @@ impl Model {
     fn new(budgets: &Budgets) -> Self {
         let mut policy = Policy::new(budgets, Duration::ZERO);
         let mut names = TeamNames::default();
-        let teams: Vec<_> = budgets.teams.keys().map(|name| names.get(name, |_| false)).collect();
+        let teams: Vec<_> = budgets
+            .teams
+            .keys()
+            .map(|name| names.get(name, |_| false))
+            .collect();
         for (team, budget) in teams.iter().zip(budgets.teams.values()) {
             policy.open(*team, Some(*budget), Duration::ZERO);
         }
-        Self { policy, active: vec![0; teams.len()], teams }
+        Self {
+            policy,
+            active: vec![0; teams.len()],
+            teams,
+        }
     }
 
     fn total(&self) -> u64 {
@@ -30,8 +38,12 @@ impl Model {
 
     /// Creates a series.
     fn create(&mut self, idx: usize, now: Duration) -> Result<(), Denied> {
-        let active = Active { team: self.active[idx], total: self.total() };
-        self.policy.admit_series(self.teams[idx], active, None, now)?;
+        let active = Active {
+            team: self.active[idx],
+            total: self.total(),
+        };
+        self.policy
+            .admit_series(self.teams[idx], active, None, now)?;
         self.policy.settle_series(self.teams[idx]);
         self.active[idx] += 1;
         Ok(())
@@ -39,14 +51,21 @@ impl Model {
 }
 
 fn series(active_series: Option<u64>) -> Amounts {
-    Amounts { active_series, ..Amounts::default() }
+    Amounts {
+        active_series,
+        ..Amounts::default()
+    }
 }
 
 fn budget(guaranteed: Option<u64>, maximum: Option<u64>) -> TeamBudget {
-    TeamBudget { guaranteed: series(guaranteed), maximum: series(maximum) }
+    TeamBudget {
+        guaranteed: series(guaranteed),
+        maximum: series(maximum),
+    }
 }
 
-/// An hour of three teams: from each minute on, the team wants so many series, and loses what it has beyond.
+/// An hour of three teams: from each minute on, the team wants so many series, and loses what it
+/// has beyond.
 const SCRIPT: &[(u64, &str, u64)] = &[
     (0, "a", 800),  // borrows 500
     (10, "b", 300), // returns for its guarantee
@@ -79,17 +98,26 @@ minute    a    b    c  all  lent
 
 #[test]
 fn an_hour_of_borrowing() {
-    let teams =
-        [("a", budget(Some(300), None)), ("b", budget(Some(300), Some(600))), ("c", budget(Some(200), Some(250)))];
+    let teams = [
+        ("a", budget(Some(300), None)),
+        ("b", budget(Some(300), Some(600))),
+        ("c", budget(Some(200), Some(250))),
+    ];
     let teams = teams.map(|(name, budget)| (name.to_owned(), budget)).into();
-    let budgets = Budgets { total: series(Some(1000)), teams, ..Budgets::default() };
+    let budgets = Budgets {
+        total: series(Some(1000)),
+        teams,
+        ..Budgets::default()
+    };
     budgets.check().unwrap();
     let mut model = Model::new(&budgets);
     let mut table = "minute    a    b    c  all  lent\n".to_owned();
     for minute in 0..60 {
         let now = SECOND * 60 * minute as u32;
         for (idx, name) in ["a", "b", "c"].iter().enumerate() {
-            let of_team = SCRIPT.iter().filter(|(from, team, _)| team == name && *from <= minute);
+            let of_team = SCRIPT
+                .iter()
+                .filter(|(from, team, _)| team == name && *from <= minute);
             let wants = of_team.map(|(_, _, n)| *n).next_back().unwrap_or(0);
             model.active[idx] = model.active[idx].min(wants);
             while model.active[idx] < wants && model.create(idx, now).is_ok() {}
@@ -97,10 +125,22 @@ fn an_hour_of_borrowing() {
         if minute % 5 == 0 || minute == 59 {
             let name = Arc::from("x");
             let all = model.teams.iter().zip(&model.active);
-            let lent: u64 =
-                all.map(|(team, n)| model.policy.status(*team, &name, *n, now).borrowed.active_series).sum();
-            let [a, b, c] = model.active[..] else { panic!("three teams") };
-            table += &format!("{minute:6} {a:4} {b:4} {c:4} {:4} {lent:5}\n", model.total());
+            let lent: u64 = all
+                .map(|(team, n)| {
+                    model
+                        .policy
+                        .status(*team, &name, *n, now)
+                        .borrowed
+                        .active_series
+                })
+                .sum();
+            let [a, b, c] = model.active[..] else {
+                panic!("three teams")
+            };
+            table += &format!(
+                "{minute:6} {a:4} {b:4} {c:4} {:4} {lent:5}\n",
+                model.total()
+            );
         }
     }
     assert_eq!(table, HOUR);
@@ -108,48 +148,123 @@ fn an_hour_of_borrowing() {
 
 #[test]
 fn the_reason_of_a_denied_series_is_returned() {
-    let rate = |per_second| Amounts { new_series_per_second: Some(per_second), ..Amounts::default() };
+    let rate = |per_second| Amounts {
+        new_series_per_second: Some(per_second),
+        ..Amounts::default()
+    };
     let teams = [
         ("full".to_owned(), budget(None, Some(2))),
-        ("slow".to_owned(), TeamBudget { maximum: rate(1), ..TeamBudget::default() }),
-        ("sure".to_owned(), TeamBudget { guaranteed: rate(1), ..TeamBudget::default() }),
+        (
+            "slow".to_owned(),
+            TeamBudget {
+                maximum: rate(1),
+                ..TeamBudget::default()
+            },
+        ),
+        (
+            "sure".to_owned(),
+            TeamBudget {
+                guaranteed: rate(1),
+                ..TeamBudget::default()
+            },
+        ),
     ];
-    let total = Amounts { active_series: Some(7), new_series_per_second: Some(5), ..Amounts::default() };
-    let mut model = Model::new(&Budgets { total, teams: teams.into(), ..Budgets::default() });
+    let total = Amounts {
+        active_series: Some(7),
+        new_series_per_second: Some(5),
+        ..Amounts::default()
+    };
+    let mut model = Model::new(&Budgets {
+        total,
+        teams: teams.into(),
+        ..Budgets::default()
+    });
     let [full, slow, sure] = [0, 1, 2];
-    assert_eq!([model.create(full, SECOND), model.create(full, SECOND)], [Ok(()); 2]);
-    assert_eq!(model.create(full, SECOND), Err(Denied::Permanent(SeriesLimit::Team { used: 2, limit: 2 })));
+    assert_eq!(
+        [model.create(full, SECOND), model.create(full, SECOND)],
+        [Ok(()); 2]
+    );
+    assert_eq!(
+        model.create(full, SECOND),
+        Err(Denied::Permanent(SeriesLimit::Team { used: 2, limit: 2 }))
+    );
     assert_eq!(model.create(slow, SECOND), Ok(()));
-    assert_eq!(model.create(slow, SECOND), Err(Denied::Temporary(Exhausted::TeamNewSeries, SECOND)));
+    assert_eq!(
+        model.create(slow, SECOND),
+        Err(Denied::Temporary(Exhausted::TeamNewSeries, SECOND))
+    );
     // The guarantee holds although the total is exhausted.
-    assert_eq!([model.create(sure, SECOND), model.create(sure, SECOND)][0], Ok(()));
-    model.policy.total.new_series.maximum.as_mut().unwrap().take(10);
-    assert_eq!(model.create(sure, SECOND), Err(Denied::Temporary(Exhausted::TotalNewSeries, SECOND)));
+    assert_eq!(
+        [model.create(sure, SECOND), model.create(sure, SECOND)][0],
+        Ok(())
+    );
+    model
+        .policy
+        .total
+        .new_series
+        .maximum
+        .as_mut()
+        .unwrap()
+        .take(10);
+    assert_eq!(
+        model.create(sure, SECOND),
+        Err(Denied::Temporary(Exhausted::TotalNewSeries, SECOND))
+    );
     assert_eq!(model.create(sure, SECOND * 2), Ok(()));
     model.active[sure] += 2;
-    assert_eq!(model.create(slow, SECOND * 60), Err(Denied::Permanent(SeriesLimit::Total { used: 8, limit: 7 })));
+    assert_eq!(
+        model.create(slow, SECOND * 60),
+        Err(Denied::Permanent(SeriesLimit::Total { used: 8, limit: 7 }))
+    );
 }
 
 #[test]
 fn a_request_of_any_size_is_admitted_and_the_next_one_waits() {
-    let rate = |per_second| Amounts { samples_per_second: Some(per_second), ..Amounts::default() };
-    let sure = TeamBudget { guaranteed: rate(100), maximum: rate(1000) };
-    let teams = [("other".to_owned(), TeamBudget::default()), ("sure".to_owned(), sure)];
-    let budgets = Budgets { total: rate(200), teams: teams.into(), ..Budgets::default() };
-    let Model { mut policy, teams, .. } = Model::new(&budgets);
+    let rate = |per_second| Amounts {
+        samples_per_second: Some(per_second),
+        ..Amounts::default()
+    };
+    let sure = TeamBudget {
+        guaranteed: rate(100),
+        maximum: rate(1000),
+    };
+    let teams = [
+        ("other".to_owned(), TeamBudget::default()),
+        ("sure".to_owned(), sure),
+    ];
+    let budgets = Budgets {
+        total: rate(200),
+        teams: teams.into(),
+        ..Budgets::default()
+    };
+    let Model {
+        mut policy, teams, ..
+    } = Model::new(&budgets);
     let (other, sure) = (teams[0], teams[1]);
     assert!(policy.bounds_samples() && policy.guarantees_samples());
     assert_eq!(policy.admit_samples(other, 600, SECOND), Ok(()));
     let wait = SECOND * 2 + Duration::from_millis(5);
-    assert_eq!(policy.admit_samples(other, 1, SECOND), Err(Denied::Temporary(Exhausted::TotalSamples, wait)));
-    assert_eq!(policy.check_total_samples(SECOND), Err(Denied::Temporary(Exhausted::TotalSamples, wait)));
+    assert_eq!(
+        policy.admit_samples(other, 1, SECOND),
+        Err(Denied::Temporary(Exhausted::TotalSamples, wait))
+    );
+    assert_eq!(
+        policy.check_total_samples(SECOND),
+        Err(Denied::Temporary(Exhausted::TotalSamples, wait))
+    );
     // The guarantee is granted, once.
     assert_eq!(policy.admit_samples(sure, 200, SECOND), Ok(()));
     let wait = SECOND + Duration::from_millis(10);
-    assert_eq!(policy.check_samples(sure, SECOND), Err(Denied::Temporary(Exhausted::TotalSamples, wait)));
+    assert_eq!(
+        policy.check_samples(sure, SECOND),
+        Err(Denied::Temporary(Exhausted::TotalSamples, wait))
+    );
     assert_eq!(policy.admit_samples(sure, 5000, SECOND * 3), Ok(()));
     let refused = policy.admit_samples(sure, 1, SECOND * 3);
-    assert!(matches!(refused, Err(Denied::Temporary(Exhausted::TeamSamples, _))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Denied::Temporary(Exhausted::TeamSamples, _))),
+        "{refused:?}"
+    );
     assert_eq!(policy.admit_samples(other, 1, SECOND * 3600), Ok(()));
 }
 
@@ -173,14 +288,29 @@ fn the_rate_is_that_of_the_last_complete_interval() {
 /// Budgets of three teams whose guarantees are within the total.
 fn budgets() -> impl Strategy<Value = Budgets> {
     let amount = || proptest::option::of(1_u64..40);
-    (vec((amount(), amount()), 3), proptest::option::of(0_u64..40)).prop_map(|(teams, spare)| {
-        let teams = teams
-            .into_iter()
-            .map(|(guaranteed, above)| budget(guaranteed, above.map(|above| above + guaranteed.unwrap_or(0))));
-        let teams: std::collections::BTreeMap<_, _> = ('a'..).map(String::from).zip(teams).collect();
-        let sum: u64 = teams.values().filter_map(|team| team.guaranteed.active_series).sum();
-        Budgets { total: series(spare.map(|spare| (sum + spare).max(1))), teams, ..Budgets::default() }
-    })
+    (
+        vec((amount(), amount()), 3),
+        proptest::option::of(0_u64..40),
+    )
+        .prop_map(|(teams, spare)| {
+            let teams = teams.into_iter().map(|(guaranteed, above)| {
+                budget(
+                    guaranteed,
+                    above.map(|above| above + guaranteed.unwrap_or(0)),
+                )
+            });
+            let teams: std::collections::BTreeMap<_, _> =
+                ('a'..).map(String::from).zip(teams).collect();
+            let sum: u64 = teams
+                .values()
+                .filter_map(|team| team.guaranteed.active_series)
+                .sum();
+            Budgets {
+                total: series(spare.map(|spare| (sum + spare).max(1))),
+                teams,
+                ..Budgets::default()
+            }
+        })
 }
 
 #[derive(Debug, Clone)]

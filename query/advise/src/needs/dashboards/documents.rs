@@ -19,7 +19,11 @@ pub(super) fn parse(text: &str) -> Result<Vec<Value>, String> {
     }
     let mut objects = Vec::new();
     for document in serde_yaml_ng::Deserializer::from_str(text) {
-        flatten(Value::deserialize(document).map_err(|error| error.to_string())?, 0, &mut objects);
+        flatten(
+            Value::deserialize(document).map_err(|error| error.to_string())?,
+            0,
+            &mut objects,
+        );
     }
     Ok(objects)
 }
@@ -27,7 +31,9 @@ pub(super) fn parse(text: &str) -> Result<Vec<Value>, String> {
 fn flatten(value: Value, depth: usize, objects: &mut Vec<Value>) {
     match value {
         Value::Array(items) if depth < LIST_DEPTH_MAX => {
-            items.into_iter().for_each(|item| flatten(item, depth + 1, objects));
+            items
+                .into_iter()
+                .for_each(|item| flatten(item, depth + 1, objects));
         }
         Value::Object(mut object) if depth < LIST_DEPTH_MAX && kind(&object).ends_with("List") => {
             let items = object.remove("items").unwrap_or_default();
@@ -39,7 +45,10 @@ fn flatten(value: Value, depth: usize, objects: &mut Vec<Value>) {
 }
 
 fn kind(object: &serde_json::Map<String, Value>) -> &str {
-    object.get("kind").and_then(Value::as_str).unwrap_or_default()
+    object
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Grafana dashboards: the expressions of panels, annotations and template variables.
 //!
-//! The schema of dashboards has changed many times: rows with panels, panels in panels, library panels, and since
-//! version 2 elements with specs. In all schemas a Prometheus query is an object with the string `expr`, and the data
-//! source is beside it or in an enclosing object. So the whole tree is searched, whatever its schema. This search also
-//! finds Grafana's alert rules.
+//! The schema of dashboards has changed many times: rows with panels, panels in panels, library
+//! panels, and since version 2 elements with specs. In all schemas a Prometheus query is an object
+//! with the string `expr`, and the data source is beside it or in an enclosing object. So the whole
+//! tree is searched, whatever its schema. This search also finds Grafana's alert rules.
 
 mod documents;
 mod variables;
@@ -38,15 +38,24 @@ pub struct Dashboards<'a> {
 impl<'a> Dashboards<'a> {
     /// Creates a collection that adds to `needs`.
     pub fn new(needs: &'a mut Needs) -> Self {
-        Self { needs, library: BTreeSet::new(), wanted: BTreeMap::new(), rule_files: BTreeSet::new() }
+        Self {
+            needs,
+            library: BTreeSet::new(),
+            wanted: BTreeMap::new(),
+            rule_files: BTreeSet::new(),
+        }
     }
 
-    /// Adds the needs of a file: dashboards, a response of Grafana's API, or manifests with dashboards (ConfigMap,
-    /// GrafanaDashboard). Other manifests are ignored.
+    /// Adds the needs of a file: dashboards, a response of Grafana's API, or manifests with
+    /// dashboards (ConfigMap, GrafanaDashboard). Other manifests are ignored.
     pub fn read(&mut self, file: &Rc<str>, text: &str) {
         match documents::parse(text) {
-            Ok(documents) => documents.iter().for_each(|document| self.read_document(file, document)),
-            Err(reason) => self.needs.report(Location::new(file, String::new()), reason, ""),
+            Ok(documents) => documents
+                .iter()
+                .for_each(|document| self.read_document(file, document)),
+            Err(reason) => self
+                .needs
+                .report(Location::new(file, String::new()), reason, ""),
         }
     }
 
@@ -57,7 +66,12 @@ impl<'a> Dashboards<'a> {
         let embedded = |key: &str| document.pointer(key).and_then(Value::as_str);
         match document.get("kind").and_then(Value::as_str) {
             Some("ConfigMap") => {
-                for (key, text) in document.get("data").and_then(Value::as_object).into_iter().flatten() {
+                for (key, text) in document
+                    .get("data")
+                    .and_then(Value::as_object)
+                    .into_iter()
+                    .flatten()
+                {
                     if let Some(text) = text.as_str().filter(|_| key.ends_with(".json")) {
                         self.read(&format!("{file}: {key}").into(), text);
                     }
@@ -76,27 +90,44 @@ impl<'a> Dashboards<'a> {
     /// Adds the needs of a dashboard, or of any other object with expressions.
     pub fn add(&mut self, file: &Rc<str>, dashboard: &Value) {
         let text = |pointer: &str| dashboard.pointer(pointer).and_then(Value::as_str);
-        let title = text("/title").or_else(|| text("/spec/title")).unwrap_or_default();
-        let mut reader = Reader { file, variables: Variables::default(), all: self };
+        let title = text("/title")
+            .or_else(|| text("/spec/title"))
+            .unwrap_or_default();
+        let mut reader = Reader {
+            file,
+            variables: Variables::default(),
+            all: self,
+        };
         let variables = variables::of(dashboard);
         for variable in &variables {
             reader.variables.has_filters |= variable.is_filter;
-            reader.variables.values.insert(variable.name.clone(), variable.values.clone());
+            reader
+                .variables
+                .values
+                .insert(variable.name.clone(), variable.values.clone());
         }
         for variable in &variables {
-            reader.add_variable(format!("dashboard {title:?}, variable {}", variable.name), variable);
+            reader.add_variable(
+                format!("dashboard {title:?}, variable {}", variable.name),
+                variable,
+            );
         }
-        let root = Enclosing { path: format!("dashboard {title:?}"), is_promql: true };
+        let root = Enclosing {
+            path: format!("dashboard {title:?}"),
+            is_promql: true,
+        };
         reader.visit(dashboard, &root, true);
     }
 
-    /// Reports library panels that dashboards refer to and that were not read. Returns the files with rules, which were
-    /// ignored.
+    /// Reports library panels that dashboards refer to and that were not read. Returns the files
+    /// with rules, which were ignored.
     #[must_use]
     pub fn finish(mut self) -> BTreeSet<Rc<str>> {
         for (id, location) in std::mem::take(&mut self.wanted) {
             if !self.library.contains(&id) {
-                let reason = format!("library panel {id} is not among the inputs; read it from Grafana or export it");
+                let reason = format!(
+                    "library panel {id} is not among the inputs; read it from Grafana or export it"
+                );
                 self.needs.report(location, reason, "");
             }
         }
@@ -106,8 +137,15 @@ impl<'a> Dashboards<'a> {
 
 /// Returns `true` if a document has rules of Prometheus: a rule file or a PrometheusRule.
 fn has_rules(document: &Value) -> bool {
-    let groups = document.get("groups").or(document.pointer("/spec/groups")).and_then(Value::as_array);
-    let mut rules = groups.into_iter().flatten().filter_map(|group| group.get("rules")?.as_array()).flatten();
+    let groups = document
+        .get("groups")
+        .or(document.pointer("/spec/groups"))
+        .and_then(Value::as_array);
+    let mut rules = groups
+        .into_iter()
+        .flatten()
+        .filter_map(|group| group.get("rules")?.as_array())
+        .flatten();
     rules.any(|rule| rule.get("alert").or(rule.get("record")).is_some())
 }
 
@@ -127,7 +165,9 @@ struct Reader<'a, 'b> {
 impl Reader<'_, '_> {
     fn visit(&mut self, value: &Value, around: &Enclosing, is_root: bool) {
         match value {
-            Value::Array(items) => items.iter().for_each(|item| self.visit(item, around, false)),
+            Value::Array(items) => items
+                .iter()
+                .for_each(|item| self.visit(item, around, false)),
             Value::Object(object) => self.visit_object(object, around, is_root),
             _ => {}
         }
@@ -135,7 +175,11 @@ impl Reader<'_, '_> {
 
     fn visit_object(&mut self, object: &Map<String, Value>, around: &Enclosing, is_root: bool) {
         let mut here = around.clone();
-        if let Some(title) = object.get("title").and_then(Value::as_str).filter(|_| !is_root) {
+        if let Some(title) = object
+            .get("title")
+            .and_then(Value::as_str)
+            .filter(|_| !is_root)
+        {
             here.path = format!("{}, panel {title:?}", around.path);
             if let Some(id) = object.get("id").and_then(Value::as_u64) {
                 here.path.push_str(&format!(" ({id})"));
@@ -144,37 +188,60 @@ impl Reader<'_, '_> {
         here.is_promql = is_promql(object).unwrap_or(around.is_promql);
         self.record_library_panel(object, &here);
         // Prometheus rules in the same directory are not dashboards.
-        let is_query = here.is_promql && !object.contains_key("alert") && !object.contains_key("record");
-        let expr = object.get("expr").and_then(Value::as_str).filter(|expr| is_query && !expr.trim().is_empty());
+        let is_query =
+            here.is_promql && !object.contains_key("alert") && !object.contains_key("record");
+        let expr = object
+            .get("expr")
+            .and_then(Value::as_str)
+            .filter(|expr| is_query && !expr.trim().is_empty());
         if let Some(expr) = expr {
             self.add_target(object, expr, &here);
         }
-        object.values().for_each(|part| self.visit(part, &here, false));
+        object
+            .values()
+            .for_each(|part| self.visit(part, &here, false));
     }
 
     fn add_target(&mut self, object: &Map<String, Value>, expr: &str, here: &Enclosing) {
         let target = object.get("refId").and_then(Value::as_str);
-        let within = target.map_or_else(|| here.path.clone(), |target| format!("{}, query {target}", here.path));
+        let within = target.map_or_else(
+            || here.path.clone(),
+            |target| format!("{}, query {target}", here.path),
+        );
         let extracted = template::read(expr, &self.variables);
-        self.all.needs.add_extracted(Location::new(self.file, within), Consumer::Reader, expr, extracted);
+        self.all.needs.add_extracted(
+            Location::new(self.file, within),
+            Consumer::Reader,
+            expr,
+            extracted,
+        );
     }
 
     fn add_variable(&mut self, within: String, variable: &variables::Variable) {
         let extracted = variable.read(&self.variables);
         let text = variable.query.as_deref().unwrap_or_default();
         if extracted.problem.is_some() || !extracted.selectors.is_empty() {
-            self.all.needs.add_extracted(Location::new(self.file, within), Consumer::Reader, text, extracted);
+            self.all.needs.add_extracted(
+                Location::new(self.file, within),
+                Consumer::Reader,
+                text,
+                extracted,
+            );
         }
     }
 
     /// Records a library panel. Its model is here or elsewhere.
     fn record_library_panel(&mut self, object: &Map<String, Value>, here: &Enclosing) {
-        let text = |object: &Map<String, Value>, key: &str| object.get(key).and_then(Value::as_str).map(str::to_owned);
+        let text = |object: &Map<String, Value>, key: &str| {
+            object.get(key).and_then(Value::as_str).map(str::to_owned)
+        };
         if object.contains_key("model") {
             self.all.library.extend(text(object, "uid"));
         }
         if let Some(library) = object.get("libraryPanel").and_then(Value::as_object) {
-            let Some(id) = text(library, "uid").or_else(|| text(library, "name")) else { return };
+            let Some(id) = text(library, "uid").or_else(|| text(library, "name")) else {
+                return;
+            };
             if object.contains_key("targets") || library.contains_key("model") {
                 self.all.library.insert(id);
             } else {
@@ -192,7 +259,10 @@ fn is_promql(object: &Map<String, Value>) -> Option<bool> {
         Some(Value::Object(source)) => source.get("type").and_then(text),
         Some(Value::String(name)) => Some(name.clone()),
         // Version 2 has the type of the data source in `group`.
-        _ => object.get("group").and_then(text).filter(|_| object.get("kind").is_some_and(|kind| kind == "DataQuery")),
+        _ => object
+            .get("group")
+            .and_then(text)
+            .filter(|_| object.get("kind").is_some_and(|kind| kind == "DataQuery")),
     };
     let mut others = OTHER_SOURCES.split(' ').chain([BUILT_IN_SOURCE]);
     source.map(|source| !others.any(|other| source.eq_ignore_ascii_case(other)))
@@ -210,9 +280,15 @@ mod tests {
         dashboards.read(&"file".into(), &document.to_string());
         let _rule_files = dashboards.finish();
         let problems = needs.problems();
-        let found: Vec<_> =
-            ["a", "b", "c", "d", "e", "f"].into_iter().filter(|name| needs.of_metric(name).next().is_some()).collect();
-        assert_eq!((found, problems.len()), (expect.to_vec(), n_problems), "{document}: {problems:?}");
+        let found: Vec<_> = ["a", "b", "c", "d", "e", "f"]
+            .into_iter()
+            .filter(|name| needs.of_metric(name).next().is_some())
+            .collect();
+        assert_eq!(
+            (found, problems.len()),
+            (expect.to_vec(), n_problems),
+            "{document}: {problems:?}"
+        );
     }
 
     #[test]
@@ -231,8 +307,17 @@ mod tests {
         ] {
             dashboards.read(&name.into(), &document.to_string());
         }
-        assert!(dashboards.finish().iter().map(|name| &**name).eq(["file", "manifest"]));
-        assert_eq!(["a", "b", "c"].map(|name| needs.of_metric(name).next().is_some()), [false, true, true]);
+        assert!(
+            dashboards
+                .finish()
+                .iter()
+                .map(|name| &**name)
+                .eq(["file", "manifest"])
+        );
+        assert_eq!(
+            ["a", "b", "c"].map(|name| needs.of_metric(name).next().is_some()),
+            [false, true, true]
+        );
     }
 
     fn target(expr: &str) -> Value {
@@ -250,15 +335,36 @@ mod tests {
             &["a", "b", "c", "d", "e"],
             0,
         );
-        check(&json!({"meta": {}, "dashboard": {"panels": [target("a")]}}), &["a"], 0);
-        check(&json!([{"panels": [target("a")]}, {"panels": [target("b")]}]), &["a", "b"], 0);
+        check(
+            &json!({"meta": {}, "dashboard": {"panels": [target("a")]}}),
+            &["a"],
+            0,
+        );
+        check(
+            &json!([{"panels": [target("a")]}, {"panels": [target("b")]}]),
+            &["a", "b"],
+            0,
+        );
         let query = json!({"kind": "DataQuery", "group": "prometheus", "spec": {"expr": "a"}});
         let logs = json!({"kind": "DataQuery", "group": "loki", "spec": {"expr": "b"}});
-        let panel = json!({"kind": "Panel", "spec": {"data": {"spec": {"queries": [query, logs]}}}});
-        check(&json!({"kind": "Dashboard", "spec": {"title": "t", "elements": {"panel-1": panel}}}), &["a"], 0);
+        let panel =
+            json!({"kind": "Panel", "spec": {"data": {"spec": {"queries": [query, logs]}}}});
+        check(
+            &json!({"kind": "Dashboard", "spec": {"title": "t", "elements": {"panel-1": panel}}}),
+            &["a"],
+            0,
+        );
         let text = json!({"panels": [target("a")]}).to_string();
-        check(&json!({"kind": "ConfigMap", "data": {"x.json": text, "y.txt": "b"}}), &["a"], 0);
-        check(&json!({"kind": "GrafanaDashboard", "spec": {"json": text}}), &["a"], 0);
+        check(
+            &json!({"kind": "ConfigMap", "data": {"x.json": text, "y.txt": "b"}}),
+            &["a"],
+            0,
+        );
+        check(
+            &json!({"kind": "GrafanaDashboard", "spec": {"json": text}}),
+            &["a"],
+            0,
+        );
         let rules = json!({"groups": [{"rules": [{"record": "r", "expr": "a"}]}]});
         check(&rules, &[], 0);
         check(&json!({"kind": "PrometheusRule", "spec": rules}), &[], 0);
@@ -271,7 +377,11 @@ mod tests {
             {"name": "y", "type": "query", "query": {"query": "query_result(sum(b))"}},
             {"name": "z", "type": "custom", "query": "d,e"},
         ]);
-        check(&json!({"panels": [target("${z}")], "templating": {"list": variables}}), &["a", "b", "d", "e"], 0);
+        check(
+            &json!({"panels": [target("${z}")], "templating": {"list": variables}}),
+            &["a", "b", "d", "e"],
+            0,
+        );
     }
 
     #[test]
@@ -288,12 +398,20 @@ mod tests {
         let reference = json!({"libraryPanel": {"uid": "u", "name": "n"}});
         check(&json!({"panels": [reference]}), &[], 1);
         let element = json!({"u": {"uid": "u", "kind": 1, "model": target("a")}});
-        check(&json!({"panels": [reference], "__elements": element}), &["a"], 0);
+        check(
+            &json!({"panels": [reference], "__elements": element}),
+            &["a"],
+            0,
+        );
     }
 
     #[test]
     fn unparsable_expressions_are_reported_and_need_their_metrics() {
-        check(&json!({"panels": [target("sum(a"), target("b")]}), &["a", "b"], 1);
+        check(
+            &json!({"panels": [target("sum(a"), target("b")]}),
+            &["a", "b"],
+            1,
+        );
         check(&json!("text"), &[], 0);
     }
 }

@@ -23,7 +23,9 @@ pub(super) struct Variable {
 /// Returns the variables of a dashboard, of version 1 or 2.
 pub(super) fn of(dashboard: &Value) -> Vec<Variable> {
     let lists = ["/templating/list", "/variables", "/spec/variables"];
-    let lists = lists.iter().filter_map(|pointer| dashboard.pointer(pointer)?.as_array());
+    let lists = lists
+        .iter()
+        .filter_map(|pointer| dashboard.pointer(pointer)?.as_array());
     lists.flatten().filter_map(read).collect()
 }
 
@@ -31,7 +33,10 @@ fn read(variable: &Value) -> Option<Variable> {
     // In version 2 a variable is `{"kind": "QueryVariable", "spec": {...}}`.
     let spec = variable.get("spec").unwrap_or(variable);
     let name = spec.get("name")?.as_str()?.to_owned();
-    let kind = variable.get("type").or_else(|| variable.get("kind"))?.as_str()?;
+    let kind = variable
+        .get("type")
+        .or_else(|| variable.get("kind"))?
+        .as_str()?;
     let kind = kind.trim_end_matches("Variable").to_ascii_lowercase();
     let query = (kind == "query").then(|| query_text(spec)).flatten();
     let values = match kind.as_str() {
@@ -49,9 +54,19 @@ fn read(variable: &Value) -> Option<Variable> {
 
 /// Returns the query, which is a string or nested in an object.
 fn query_text(spec: &Value) -> Option<String> {
-    let candidates = ["/query", "/query/query", "/query/spec/query", "/query/spec/expr", "/query/expr", "/definition"];
+    let candidates = [
+        "/query",
+        "/query/query",
+        "/query/spec/query",
+        "/query/spec/expr",
+        "/query/expr",
+        "/definition",
+    ];
     let text = |pointer: &&str| spec.pointer(pointer)?.as_str().map(str::to_owned);
-    candidates.iter().find_map(text).filter(|text| !text.trim().is_empty())
+    candidates
+        .iter()
+        .find_map(text)
+        .filter(|text| !text.trim().is_empty())
 }
 
 /// Returns the selectable values, the current one first.
@@ -59,16 +74,32 @@ fn known(spec: &Value) -> Option<Values> {
     let mut values = Vec::new();
     let mut add = |value: Option<&Value>| match value {
         Some(Value::String(text)) if !text.starts_with('$') => values.push(text.clone()),
-        Some(Value::Array(texts)) => values.extend(texts.iter().filter_map(Value::as_str).map(str::to_owned)),
+        Some(Value::Array(texts)) => {
+            values.extend(texts.iter().filter_map(Value::as_str).map(str::to_owned))
+        }
         _ => {}
     };
     add(spec.pointer("/current/value"));
-    spec.get("options").and_then(Value::as_array).into_iter().flatten().for_each(|option| add(option.get("value")));
+    spec.get("options")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .for_each(|option| add(option.get("value")));
     add(spec.get("allValue"));
     // `a,b` or `text : a,text : b`. A comma in a value is escaped as `\,`.
-    let query = spec.get("query").and_then(Value::as_str).unwrap_or_default().replace("\\,", "\u{0}");
-    for part in query.split(',').map(str::trim).filter(|part| !part.is_empty() && !part.starts_with('$')) {
-        let value = part.split_once(" : ").map_or(part, |(_, value)| value.trim());
+    let query = spec
+        .get("query")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .replace("\\,", "\u{0}");
+    for part in query
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty() && !part.starts_with('$'))
+    {
+        let value = part
+            .split_once(" : ")
+            .map_or(part, |(_, value)| value.trim());
         values.push(value.replace('\u{0}', ","));
     }
     values.retain(|value| !value.starts_with("$__"));
@@ -80,19 +111,28 @@ fn known(spec: &Value) -> Option<Values> {
 /// Returns the pattern of the names that `metrics(pattern)` returns.
 fn names_of_metrics_call(query: &str) -> Option<Values> {
     let name = call(query, "metrics")?;
-    Regexp::parse(name).is_ok().then(|| Values::Pattern(format!(".*(?:{name}).*"))).filter(|_| !name.contains('$'))
+    Regexp::parse(name)
+        .is_ok()
+        .then(|| Values::Pattern(format!(".*(?:{name}).*")))
+        .filter(|_| !name.contains('$'))
 }
 
 /// Returns the text in the parentheses of `function(...)`.
 fn call<'a>(query: &'a str, function: &str) -> Option<&'a str> {
-    let inner = query.trim().strip_prefix(function)?.trim_start().strip_prefix('(')?;
+    let inner = query
+        .trim()
+        .strip_prefix(function)?
+        .trim_start()
+        .strip_prefix('(')?;
     Some(inner.strip_suffix(')')?.trim())
 }
 
 impl Variable {
     /// Extracts the selectors of the variable's query.
     pub(super) fn read(&self, variables: &Variables) -> Extracted {
-        let Some(query) = self.query.as_deref() else { return nothing() };
+        let Some(query) = self.query.as_deref() else {
+            return nothing();
+        };
         if let Some(inner) = call(query, "label_values") {
             return match split_label(inner) {
                 (Some(selector), label) => of_label(template::read(selector, variables), label),
@@ -107,7 +147,9 @@ impl Variable {
             return nothing();
         }
         if call(query, "metrics").is_some() {
-            let Some(Values::Pattern(pattern)) = names_of_metrics_call(query) else { return every_metric() };
+            let Some(Values::Pattern(pattern)) = names_of_metrics_call(query) else {
+                return every_metric();
+            };
             return named(&pattern);
         }
         // Anything else is a series selector.
@@ -117,7 +159,10 @@ impl Variable {
 
 fn split_label(inner: &str) -> (Option<&str>, &str) {
     let is_label = |label: &str| !label.contains(['}', ')', '"']);
-    match inner.rsplit_once(',').map(|(selector, label)| (selector.trim(), label.trim())) {
+    match inner
+        .rsplit_once(',')
+        .map(|(selector, label)| (selector.trim(), label.trim()))
+    {
         Some((selector, label)) if is_label(label) => (Some(selector), label),
         _ => (None, inner),
     }
@@ -130,14 +175,26 @@ fn of_label(mut reading: Extracted, label: &str) -> Extracted {
         for matcher in &selector.matchers {
             labels = labels.union(LabelSet::Only([matcher.name().to_owned()].into()));
         }
-        selector.labels = if label.contains('$') || label.contains("[[") { LabelSet::all() } else { labels };
+        selector.labels = if label.contains('$') || label.contains("[[") {
+            LabelSet::all()
+        } else {
+            labels
+        };
     }
     reading
 }
 
 fn named(pattern: &str) -> Extracted {
-    let matchers: Vec<_> = Matcher::new(MatchOp::Regexp, METRIC_NAME, pattern).into_iter().collect();
-    Extracted { selectors: vec![Selector { matchers, labels: LabelSet::none() }], problem: None }
+    let matchers: Vec<_> = Matcher::new(MatchOp::Regexp, METRIC_NAME, pattern)
+        .into_iter()
+        .collect();
+    Extracted {
+        selectors: vec![Selector {
+            matchers,
+            labels: LabelSet::none(),
+        }],
+        problem: None,
+    }
 }
 
 fn every_metric() -> Extracted {
@@ -145,7 +202,10 @@ fn every_metric() -> Extracted {
 }
 
 fn nothing() -> Extracted {
-    Extracted { selectors: Vec::new(), problem: None }
+    Extracted {
+        selectors: Vec::new(),
+        problem: None,
+    }
 }
 
 #[cfg(test)]
@@ -159,10 +219,23 @@ mod tests {
 
     /// Checks which of a few names are selected.
     fn check(query: &str, expect: &[&str]) {
-        let reading = variable(json!({"name": "v", "type": "query", "query": query})).read(&Variables::default());
+        let reading = variable(json!({"name": "v", "type": "query", "query": query}))
+            .read(&Variables::default());
         assert_eq!(reading.problem, None, "{query}");
-        let taken = |name: &&str| reading.selectors.iter().any(|selector| selector.may_match(METRIC_NAME, name));
-        assert_eq!(["a", "node_a"].into_iter().filter(taken).collect::<Vec<_>>(), expect, "{query}");
+        let taken = |name: &&str| {
+            reading
+                .selectors
+                .iter()
+                .any(|selector| selector.may_match(METRIC_NAME, name))
+        };
+        assert_eq!(
+            ["a", "node_a"]
+                .into_iter()
+                .filter(taken)
+                .collect::<Vec<_>>(),
+            expect,
+            "{query}"
+        );
     }
 
     #[test]
@@ -170,8 +243,14 @@ mod tests {
         check("label_values(a, job)", &["a"]);
         check("label_values(a{x=~\"$y\", z=\"1,2\"},  job) ", &["a"]);
         check("label_values(job)", &[]);
-        check("label_values({__name__=~\"node.*\"}, __name__)", &["node_a"]);
-        check("query_result(topk(5, sum by (x) (rate(a[$__range]))))", &["a"]);
+        check(
+            "label_values({__name__=~\"node.*\"}, __name__)",
+            &["node_a"],
+        );
+        check(
+            "query_result(topk(5, sum by (x) (rate(a[$__range]))))",
+            &["a"],
+        );
         check("metrics(node_)", &["node_a"]);
         check("metrics($x)", &["a", "node_a"]);
         check("label_names()", &[]);
@@ -180,10 +259,14 @@ mod tests {
 
     #[test]
     fn only_the_label_of_label_values_is_used() {
-        let read = variable(json!({"name": "v", "type": "query", "query": "label_values(a{x=\"1\"}, y)"}))
-            .read(&Variables::default());
+        let read =
+            variable(json!({"name": "v", "type": "query", "query": "label_values(a{x=\"1\"}, y)"}))
+                .read(&Variables::default());
         let labels = &read.selectors[0].labels;
-        assert_eq!(["x", "y", "z"].map(|label| labels.contains(label)), [true, true, false]);
+        assert_eq!(
+            ["x", "y", "z"].map(|label| labels.contains(label)),
+            [true, true, false]
+        );
     }
 
     #[test]
@@ -194,13 +277,14 @@ mod tests {
         };
         let custom = json!({"name": "v", "type": "custom", "query": "one : 1, 2,a\\,b", "current": {"value": "2"}});
         assert_eq!(known(custom), ["2", "1", "a,b"]);
-        let interval =
-            json!({"name": "v", "type": "interval", "query": "5m,10m", "current": {"value": "$__auto_interval_v"}});
+        let interval = json!({"name": "v", "type": "interval", "query": "5m,10m", "current": {"value": "$__auto_interval_v"}});
         assert_eq!(known(interval), ["5m", "10m"]);
-        let v2 =
-            json!({"kind": "CustomVariable", "spec": {"name": "v", "query": "x", "current": {"value": ["x", "y"]}}});
+        let v2 = json!({"kind": "CustomVariable", "spec": {"name": "v", "query": "x", "current": {"value": ["x", "y"]}}});
         assert_eq!(known(v2), ["x", "y"]);
-        assert_eq!(known(json!({"name": "v", "type": "textbox", "query": "x"})), ["pattern .*"]);
+        assert_eq!(
+            known(json!({"name": "v", "type": "textbox", "query": "x"})),
+            ["pattern .*"]
+        );
         assert!(variable(json!({"name": "v", "type": "adhoc"})).is_filter);
     }
 }

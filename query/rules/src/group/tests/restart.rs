@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A restart after alerts were written by `before` evaluations, one a minute. The process is down for `down` minutes.
+/// A restart after alerts were written by `before` evaluations, one a minute. The process is down
+/// for `down` minutes.
 fn restart(rule: &str, before: i64, down: i64) -> (Arc<Group>, Fake, i64) {
     let fake = Fake::default();
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
@@ -15,19 +16,30 @@ fn restart_with(fake: Fake, rule: &str, before: i64, down: i64) -> (Arc<Group>, 
     fake.take_sent();
     let text = format!("groups: [{{name: g, rules: [{rule}]}}]");
     let alerts_max = Arc::new(AlertsMax::new(10));
-    let change = RuleSet::default().change_to(parse(&text), Duration::from_secs(60), true, &alerts_max);
+    let change =
+        RuleSet::default().change_to(parse(&text), Duration::from_secs(60), true, &alerts_max);
     let (set, _) = change.apply(Time::from_seconds(T0), &settings());
-    (Arc::clone(set.groups().next().unwrap()), fake, before + down)
+    (
+        Arc::clone(set.groups().next().unwrap()),
+        fake,
+        before + down,
+    )
 }
 
 #[test]
 fn alerts_are_restored_after_the_second_evaluation_as_in_prometheus() {
-    // Rule, evaluations before the outage, minutes of outage, and since which minute the alert is active.
+    // Rule, evaluations before the outage, minutes of outage, and since which minute the alert is
+    // active.
     for (rule, before, down, expect) in [
         // It was firing.
         ("{alert: A, expr: e, for: 20m}", 25, 10, 0),
         // Less than the grace period was left: it fires after the grace period.
-        ("{alert: A, expr: e, for: 20m}", 15, 10, 15 + 10 + 1 + 10 - 20),
+        (
+            "{alert: A, expr: e, for: 20m}",
+            15,
+            10,
+            15 + 10 + 1 + 10 - 20,
+        ),
         // The outage does not count.
         ("{alert: A, expr: e, for: 20m}", 5, 10, 10 + 2),
         // A short `for` starts again.
@@ -36,12 +48,21 @@ fn alerts_are_restored_after_the_second_evaluation_as_in_prometheus() {
         ("{alert: A, expr: e, for: 20m}", 5, 70, 75),
     ] {
         let (group, fake, start) = restart(rule, before, down);
-        fake.written.lock().retain(|(labels, _)| labels.metric_name() != "ALERTS");
+        fake.written
+            .lock()
+            .retain(|(labels, _)| labels.metric_name() != "ALERTS");
         evaluate(&group, &fake, start * MINUTE);
-        assert!(!fake.take_written_after(start * MINUTE), "nothing is written before the restoration");
+        assert!(
+            !fake.take_written_after(start * MINUTE),
+            "nothing is written before the restoration"
+        );
         evaluate(&group, &fake, (start + 1) * MINUTE);
         let active_at = group.rules[0].status().alerts[0].active_at;
-        assert_eq!((active_at.seconds() - T0) / MINUTE, expect, "{rule} {before} {down}");
+        assert_eq!(
+            (active_at.seconds() - T0) / MINUTE,
+            expect,
+            "{rule} {before} {down}"
+        );
         evaluate(&group, &fake, (start + 2) * MINUTE);
         assert!(fake.take_written_after((start + 2) * MINUTE));
     }
@@ -49,7 +70,10 @@ fn alerts_are_restored_after_the_second_evaluation_as_in_prometheus() {
 
 impl Fake {
     fn take_written_after(&self, seconds: i64) -> bool {
-        self.written.lock().iter().any(|(_, sample)| sample.timestamp_ms >= (T0 + seconds) * 1000)
+        self.written
+            .lock()
+            .iter()
+            .any(|(_, sample)| sample.timestamp_ms >= (T0 + seconds) * 1000)
     }
 }
 
@@ -62,43 +86,71 @@ fn a_caught_up_group_continues_its_alerts() {
         assert_eq!(states(&group), expect);
         let tick = Time::from_seconds(T0 + before * MINUTE);
         group.evaluate(tick, Mode::CatchUp, &fake, &settings());
-        assert_eq!(group.rules[0].status().alerts[0].active_at, Time::from_seconds(T0));
+        assert_eq!(
+            group.rules[0].status().alerts[0].active_at,
+            Time::from_seconds(T0)
+        );
         fake.set("e", Ok(vec![]));
         fake.take_written();
-        group.evaluate(tick + Duration::from_secs(60), Mode::CatchUp, &fake, &settings());
+        group.evaluate(
+            tick + Duration::from_secs(60),
+            Mode::CatchUp,
+            &fake,
+            &settings(),
+        );
         assert_eq!(fake.take_written().len(), 2, "its series end");
     }
 }
 
 #[test]
 fn a_group_that_catches_up_sends_its_firing_alerts_again() {
-    let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, annotations: {x: '{{ $value }}'}}", 7, 2);
-    group.continue_from(at(6), at(6), &fake, &settings()).unwrap();
+    let (group, fake, start) = restart(
+        "{alert: A, expr: e, for: 5m, annotations: {x: '{{ $value }}'}}",
+        7,
+        2,
+    );
+    group
+        .continue_from(at(6), at(6), &fake, &settings())
+        .unwrap();
     group.resend(at(start), &fake, &settings());
-    assert_eq!(fake.sent.lock()[0].annotations["x"], "5", "those of its last evaluation");
+    assert_eq!(
+        fake.sent.lock()[0].annotations["x"],
+        "5",
+        "those of its last evaluation"
+    );
     assert_eq!(fake.take_sent(), ["1: 300..780"]);
     group.resend(at(start) + Duration::from_secs(59), &fake, &settings());
-    assert!(fake.take_sent().is_empty(), "the resend delay has not passed");
+    assert!(
+        fake.take_sent().is_empty(),
+        "the resend delay has not passed"
+    );
     group.resend(at(start + 2), &fake, &settings());
     assert_eq!(fake.take_sent(), ["1: 300..900"]);
     fake.set("e", Ok(vec![]));
     group.evaluate(at(7), Mode::CatchUp, &fake, &settings());
     group.resend(at(start + 5), &fake, &settings());
-    assert!(fake.take_sent().is_empty(), "only the newest evaluation resolves it");
+    assert!(
+        fake.take_sent().is_empty(),
+        "only the newest evaluation resolves it"
+    );
     evaluate(&group, &fake, (start + 6) * MINUTE);
     assert_eq!(fake.take_sent(), ["1: 300..420"]);
 }
 
-/// It was sent as resolved only after the resend delay, and never if it had ended more than 15 minutes before.
+/// It was sent as resolved only after the resend delay, and never if it had ended more than 15
+/// minutes before.
 #[test]
 fn an_alert_that_a_catch_up_resolves_is_sent_by_the_next_evaluation() {
     for down in [3, 30] {
         let (group, fake, start) = restart("{alert: A, expr: e}", 3, down);
-        group.continue_from(at(2), at(2), &fake, &settings()).unwrap();
+        group
+            .continue_from(at(2), at(2), &fake, &settings())
+            .unwrap();
         group.resend(at(start), &fake, &settings());
         assert_eq!(fake.take_sent().len(), 1);
         fake.set("e", Ok(vec![]));
-        (3..start).for_each(|minute| drop(group.evaluate(at(minute), Mode::CatchUp, &fake, &settings())));
+        (3..start)
+            .for_each(|minute| drop(group.evaluate(at(minute), Mode::CatchUp, &fake, &settings())));
         assert!(fake.take_sent().is_empty());
         evaluate(&group, &fake, start * MINUTE);
         assert_eq!(fake.take_sent(), ["1: 0..180"], "{down}");
@@ -110,7 +162,8 @@ fn an_alert_that_a_catch_up_resolves_is_sent_by_the_next_evaluation() {
 
 #[test]
 fn alerts_continue_over_failed_evaluations_before_the_outage() {
-    // Outcome of the expression at the last evaluations before the outage, and the alerts afterwards.
+    // Outcome of the expression at the last evaluations before the outage, and the alerts
+    // afterwards.
     for (last, expect) in [
         (vec![Err("boom")], "1:firing"),
         (vec![Err("boom"); 5], "1:firing"),
@@ -142,15 +195,29 @@ fn an_alert_that_several_rules_may_have_written_is_not_resolved_by_the_others() 
     let rules = "{alert: A, expr: e, labels: {s: x}}, {alert: A, expr: f, labels: {s: x, t: z}}, \
                  {alert: A, expr: h, labels: {s: x}}";
     let (group, fake, start) = restart(rules, 2, 0);
-    group.continue_from(Time::from_seconds(T0 + MINUTE), Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
+    group
+        .continue_from(
+            Time::from_seconds(T0 + MINUTE),
+            Time::from_seconds(T0 + MINUTE),
+            &fake,
+            &settings(),
+        )
+        .unwrap();
     fake.take_written();
     evaluate(&group, &fake, start * MINUTE);
     assert_eq!(states(&group), "1:firing");
     assert!(group.rules[1].status().alerts.is_empty() && group.rules[2].status().alerts.is_empty());
-    assert_eq!(fake.take_sent(), ["1: 120..360"], "no rule sends it as resolved");
+    assert_eq!(
+        fake.take_sent(),
+        ["1: 120..360"],
+        "no rule sends it as resolved"
+    );
     assert_eq!(
         fake.take_written(),
-        ["ALERTS{a=1,alertname=A,alertstate=firing,s=x} 1@120", "ALERTS_FOR_STATE{a=1,alertname=A,s=x} 1000000@120"]
+        [
+            "ALERTS{a=1,alertname=A,alertstate=firing,s=x} 1@120",
+            "ALERTS_FOR_STATE{a=1,alertname=A,s=x} 1000000@120"
+        ]
     );
 }
 
@@ -158,17 +225,34 @@ fn an_alert_that_several_rules_may_have_written_is_not_resolved_by_the_others() 
 fn a_series_that_several_rules_may_have_written_ends_if_none_continues_it() {
     let rules = "{alert: A, expr: e}, {alert: A, expr: e, labels: {s: x}}";
     let (group, fake, start) = restart(rules, 2, 0);
-    group.continue_from(Time::from_seconds(T0 + MINUTE), Time::from_seconds(T0 + MINUTE), &fake, &settings()).unwrap();
+    group
+        .continue_from(
+            Time::from_seconds(T0 + MINUTE),
+            Time::from_seconds(T0 + MINUTE),
+            &fake,
+            &settings(),
+        )
+        .unwrap();
     fake.take_written();
     fake.set("e", Ok(vec![]));
     evaluate(&group, &fake, start * MINUTE);
     let written = fake.take_written();
     assert_eq!(
-        (written.len(), written.iter().filter(|line| line.ends_with("stale@120")).count()),
+        (
+            written.len(),
+            written
+                .iter()
+                .filter(|line| line.ends_with("stale@120"))
+                .count()
+        ),
         (4, 4),
         "{written:?}"
     );
-    assert_eq!(fake.take_sent(), ["1: 0..120"], "the alert without s=x is of one rule");
+    assert_eq!(
+        fake.take_sent(),
+        ["1: 0..120"],
+        "the alert without s=x is of one rule"
+    );
 }
 
 /// A shutdown right after a restart ended the series, so the next restart lost the alert.
@@ -176,25 +260,34 @@ fn a_series_that_several_rules_may_have_written_ends_if_none_continues_it() {
 fn a_shutdown_ends_no_series_that_a_skipped_rule_may_continue() {
     let rules = "{alert: A, expr: e}, {alert: A, expr: e, labels: {s: x}}";
     let (group, fake, start) = restart(rules, 2, 0);
-    group.continue_from(at(1), at(1), &fake, &settings()).unwrap();
+    group
+        .continue_from(at(1), at(1), &fake, &settings())
+        .unwrap();
     fake.take_written();
     *fake.is_stopping.lock() = true;
     evaluate(&group, &fake, start * MINUTE);
     assert!(fake.take_written().is_empty());
 }
 
-/// A reload had moved its alerts to a successor, so that those that it loaded afterwards counted forever.
+/// A reload had moved its alerts to a successor, so that those that it loaded afterwards counted
+/// forever.
 #[test]
 fn a_stopped_group_loads_no_alerts() {
     let (group, fake, _) = restart("{alert: A, expr: e}", 3, 0);
     group.stop();
-    group.continue_from(at(2), at(2), &fake, &settings()).unwrap();
+    group
+        .continue_from(at(2), at(2), &fake, &settings())
+        .unwrap();
     assert_eq!(states(&group), "");
 }
 
 #[test]
 fn an_alert_continues_if_a_template_of_its_labels_expands_to_nothing() {
-    let (group, fake, start) = restart("{alert: A, expr: e, for: 5m, labels: {l: '{{ $labels.gone }}'}}", 7, 0);
+    let (group, fake, start) = restart(
+        "{alert: A, expr: e, for: 5m, labels: {l: '{{ $labels.gone }}'}}",
+        7,
+        0,
+    );
     group
         .continue_from(
             Time::from_seconds(T0 + (start - 1) * MINUTE),
@@ -205,32 +298,52 @@ fn an_alert_continues_if_a_template_of_its_labels_expands_to_nothing() {
         .unwrap();
     evaluate(&group, &fake, start * MINUTE);
     assert_eq!(states(&group), "1:firing");
-    assert_eq!(group.rules[0].status().alerts[0].active_at, Time::from_seconds(T0));
+    assert_eq!(
+        group.rules[0].status().alerts[0].active_at,
+        Time::from_seconds(T0)
+    );
 }
 
 #[test]
 fn the_last_evaluation_is_found_in_the_store() {
     let fake = Fake::default();
-    let group = group_with("query_offset: 7s,", "{record: r, expr: e}, {alert: A, expr: e}");
+    let group = group_with(
+        "query_offset: 7s,",
+        "{record: r, expr: e}, {alert: A, expr: e}",
+    );
     let tick = group.schedule().at_or_before(Time::from_seconds(T0));
     let found = |longest| {
-        group.last_stored(tick + Duration::from_secs(100), Duration::from_secs(longest), &fake, &settings()).unwrap()
+        group
+            .last_stored(
+                tick + Duration::from_secs(100),
+                Duration::from_secs(longest),
+                &fake,
+                &settings(),
+            )
+            .unwrap()
     };
     assert_eq!(found(3600), None);
     fake.set("e", Ok(vec![("m a=1", 5.0)]));
     group.evaluate(tick, Mode::Live, &fake, &settings());
     assert_eq!((found(3600), found(99)), (Some(tick), None));
     // A sample of somebody else, not at an evaluation time.
-    let foreign = Sample { timestamp_ms: (tick + Duration::from_secs(50)).ms(), value: 1.0 };
+    let foreign = Sample {
+        timestamp_ms: (tick + Duration::from_secs(50)).ms(),
+        value: 1.0,
+    };
     fake.written.lock().push((labels("r a=1"), foreign));
     assert_eq!(found(3600), Some(tick));
 }
 
-/// A restart of a rule that matches `m` with `keep_firing_for: 5m` after `before` evaluations. The first four match.
+/// A restart of a rule that matches `m` with `keep_firing_for: 5m` after `before` evaluations. The
+/// first four match.
 fn restart_kept(before: i64) -> (Arc<Group>, Fake) {
     let fake = Fake::default();
     for minute in 0..4 {
-        let sample = Sample { timestamp_ms: (T0 + minute * MINUTE) * 1000, value: 5.0 };
+        let sample = Sample {
+            timestamp_ms: (T0 + minute * MINUTE) * 1000,
+            value: 5.0,
+        };
         fake.written.lock().push((labels("m a=1"), sample));
     }
     let rule = "{alert: A, expr: m, keep_firing_for: 5m, annotations: {x: '{{ $value }}'}}";
@@ -248,10 +361,20 @@ fn an_alert_keeps_firing_until_its_deadline_before_the_restart() {
     for newest in 3..9 {
         for last in [newest - 1, newest] {
             let (group, fake) = restart_kept(newest + 1);
-            group.continue_from(at(last), at(newest), &fake, &settings()).unwrap();
+            group
+                .continue_from(at(last), at(newest), &fake, &settings())
+                .unwrap();
             let alert = group.rules[0].status().alerts.remove(0);
-            assert_eq!(alert.keep_firing_since, (newest > 3).then(|| at(4)), "{last} {newest}");
-            assert_eq!((alert.value, alert.annotations["x"].as_str()), (5.0, "5"), "those of its last match");
+            assert_eq!(
+                alert.keep_firing_since,
+                (newest > 3).then(|| at(4)),
+                "{last} {newest}"
+            );
+            assert_eq!(
+                (alert.value, alert.annotations["x"].as_str()),
+                (5.0, "5"),
+                "those of its last match"
+            );
             for minute in last + 1..9 {
                 group.evaluate(at(minute), Mode::CatchUp, &fake, &settings());
                 assert_eq!(states(&group), "1:firing", "{last} {newest} {minute}");
@@ -262,11 +385,14 @@ fn an_alert_keeps_firing_until_its_deadline_before_the_restart() {
     }
 }
 
-/// The alert was sent as firing, because the evaluation before the last one was the state to continue from.
+/// The alert was sent as firing, because the evaluation before the last one was the state to
+/// continue from.
 #[test]
 fn an_alert_resolved_before_a_restart_does_not_fire_again() {
     let (group, fake) = restart_kept(10);
-    group.continue_from(at(8), at(9), &fake, &settings()).unwrap();
+    group
+        .continue_from(at(8), at(9), &fake, &settings())
+        .unwrap();
     assert_eq!(states(&group), "1:inactive");
     group.resend(at(12), &fake, &settings());
     for minute in 9..12 {
@@ -281,7 +407,9 @@ fn an_alert_resolved_before_a_restart_does_not_fire_again() {
 #[test]
 fn an_alert_past_its_deadline_is_not_sent_as_firing() {
     let (group, fake) = restart_kept(6);
-    group.continue_from(at(4), at(5), &fake, &settings()).unwrap();
+    group
+        .continue_from(at(4), at(5), &fake, &settings())
+        .unwrap();
     group.resend(at(8), &fake, &settings());
     assert_eq!(fake.take_sent(), ["1: 0..720"]);
     group.resend(at(10), &fake, &settings());

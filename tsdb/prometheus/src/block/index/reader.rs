@@ -1,6 +1,7 @@
 //! Reads the series of an index of version 1 or 2.
 //!
-//! Series can be read even without the table of contents: they follow the symbols. The whole file is in memory.
+//! Series can be read even without the table of contents: they follow the symbols. The whole file
+//! is in memory.
 
 use std::path::{Path, PathBuf};
 
@@ -54,24 +55,40 @@ pub(in crate::block) struct IndexedSeries<'a> {
 
 impl IndexReader {
     /// Reads the index of the block in `dir`.
-    pub(in crate::block) fn open(fs: &dyn Fs, dir: &Path, damage: &mut DamageReport) -> Result<Self> {
+    pub(in crate::block) fn open(
+        fs: &dyn Fs,
+        dir: &Path,
+        damage: &mut DamageReport,
+    ) -> Result<Self> {
         let path = dir.join("index");
-        let bytes = fs.read(&path, INDEX_SIZE_MAX).map_err(Error::io("read", &path))?;
+        let bytes = fs
+            .read(&path, INDEX_SIZE_MAX)
+            .map_err(Error::io("read", &path))?;
         let mut header = Cursor::new(&bytes);
         let version = match (header.be_u32(), header.u8()) {
             (Some(MAGIC), Some(version @ (1 | 2))) => version,
             (Some(MAGIC), Some(version)) => {
-                return Err(Error::Version { path, found: u32::from(version), supported: 2 });
+                return Err(Error::Version {
+                    path,
+                    found: u32::from(version),
+                    supported: 2,
+                });
             }
             _ => return Err(corrupt(&path, 0, "not the header of an index")),
         };
-        let (symbols, behind_symbols) =
-            read_symbols(&bytes).ok_or_else(|| corrupt(&path, HEADER_SIZE as u64, "invalid symbol table"))?;
+        let (symbols, behind_symbols) = read_symbols(&bytes)
+            .ok_or_else(|| corrupt(&path, HEADER_SIZE as u64, "invalid symbol table"))?;
         let checked = section(&bytes, HEADER_SIZE).is_some();
         if !checked {
-            damage.push(&path, HEADER_SIZE as u64, DamageKind::Corrupt, "checksum mismatch of the symbol table");
+            damage.push(
+                &path,
+                HEADER_SIZE as u64,
+                DamageKind::Corrupt,
+                "checksum mismatch of the symbol table",
+            );
         }
-        let contents = contents(&bytes).filter(|contents| contents.iter().all(|&offset| offset <= bytes.len()));
+        let contents = contents(&bytes)
+            .filter(|contents| contents.iter().all(|&offset| offset <= bytes.len()));
         let mut series = behind_symbols..bytes.len();
         let postings = contents.map(|[_, start, end, _, postings, table]| {
             series = start..end.max(start);
@@ -79,9 +96,21 @@ impl IndexReader {
         });
         if postings.is_none() {
             let at = bytes.len().saturating_sub(CONTENTS_SIZE);
-            damage.push(&path, at as u64, DamageKind::Corrupt, "invalid table of contents");
+            damage.push(
+                &path,
+                at as u64,
+                DamageKind::Corrupt,
+                "invalid table of contents",
+            );
         }
-        Ok(Self { path, is_v1: version == 1, symbols, series, postings, bytes })
+        Ok(Self {
+            path,
+            is_v1: version == 1,
+            symbols,
+            series,
+            postings,
+            bytes,
+        })
     }
 
     /// Returns the start for [`IndexReader::next`].
@@ -89,8 +118,8 @@ impl IndexReader {
         self.series.start
     }
 
-    /// Reads the first valid series from `at` on that follows `last` in label order, and advances both. Reports damage
-    /// before it.
+    /// Reads the first valid series from `at` on that follows `last` in label order, and advances
+    /// both. Reports damage before it.
     pub(in crate::block) fn next<'a>(
         &'a self,
         at: &mut usize,
@@ -117,32 +146,49 @@ impl IndexReader {
                 return Some(series);
             }
             let step = if self.is_v1 { 1 } else { SERIES_ALIGN as usize };
-            let next = (1..).map(|i| *at / step * step + i * step).take_while(|&at| at < self.series.end);
-            let found = next.into_iter().find(|&at| self.bytes[at] != 0 && self.take_small(at).is_some());
-            // Without a table of contents, the end of the series is unknown: these bytes are the section that
-            // follows.
+            let next = (1..)
+                .map(|i| *at / step * step + i * step)
+                .take_while(|&at| at < self.series.end);
+            let found = next
+                .into_iter()
+                .find(|&at| self.bytes[at] != 0 && self.take_small(at).is_some());
+            // Without a table of contents, the end of the series is unknown: these bytes are the
+            // section that follows.
             if self.postings.is_some() || found.is_some() {
-                damage.push(&self.path, *at as u64, DamageKind::Corrupt, "invalid series");
+                damage.push(
+                    &self.path,
+                    *at as u64,
+                    DamageKind::Corrupt,
+                    "invalid series",
+                );
             }
             *at = found.unwrap_or(self.series.end);
         }
         None
     }
 
-    /// Returns `true` if a position is in the padding between or after series. A series starts with its length, which
-    /// is not 0, so zeros in its place are damage.
+    /// Returns `true` if a position is in the padding between or after series. A series starts with
+    /// its length, which is not 0, so zeros in its place are damage.
     fn is_padding(&self, at: usize) -> bool {
         let align = SERIES_ALIGN as usize;
         let rest = &self.bytes[at..self.series.end];
         let is_aligned = self.is_v1 || at.is_multiple_of(align);
-        self.bytes[at] == 0 && (!is_aligned || rest.len() < align && rest.iter().all(|&byte| byte == 0))
+        self.bytes[at] == 0
+            && (!is_aligned || rest.len() < align && rest.iter().all(|&byte| byte == 0))
     }
 
     /// Verifies the postings and their table. Returns the number of postings.
     pub(in crate::block) fn check_postings(&self, damage: &mut DamageReport) -> u64 {
-        let Some((_, table)) = self.postings else { return 0 };
+        let Some((_, table)) = self.postings else {
+            return 0;
+        };
         let Some(content) = section(&self.bytes, table) else {
-            damage.push(&self.path, table as u64, DamageKind::Corrupt, "invalid postings offset table");
+            damage.push(
+                &self.path,
+                table as u64,
+                DamageKind::Corrupt,
+                "invalid postings offset table",
+            );
             return 0;
         };
         let (mut src, mut n) = (Cursor::new(content), 0);
@@ -150,11 +196,20 @@ impl IndexReader {
         for _ in 0..n_entries {
             let entry = (src.uvarint(), src.string(), src.string(), src.uvarint());
             let (Some(2), Some(name), Some(value), Some(offset)) = entry else {
-                damage.push(&self.path, table as u64, DamageKind::Corrupt, "invalid postings offset table");
+                damage.push(
+                    &self.path,
+                    table as u64,
+                    DamageKind::Corrupt,
+                    "invalid postings offset table",
+                );
                 break;
             };
             n += 1;
-            if usize::try_from(offset).ok().and_then(|offset| section(&self.bytes, offset)).is_none() {
+            if usize::try_from(offset)
+                .ok()
+                .and_then(|offset| section(&self.bytes, offset))
+                .is_none()
+            {
                 let reason = format!("invalid postings of {name}={value:?}");
                 damage.push(&self.path, offset, DamageKind::Corrupt, reason);
             }
@@ -164,13 +219,20 @@ impl IndexReader {
 
     /// Returns the ref of the series at an offset, as postings and tombstones use it.
     pub(in crate::block) fn postings_name(&self, offset: u64) -> u64 {
-        if self.is_v1 { offset } else { offset / SERIES_ALIGN }
+        if self.is_v1 {
+            offset
+        } else {
+            offset / SERIES_ALIGN
+        }
     }
 
     /// Reads a series while searching: limits the size, since every candidate costs a checksum.
     fn take_small(&self, at: usize) -> Option<()> {
         let size = Cursor::new(&self.bytes[at..self.series.end]).uvarint()?;
-        (size <= FOUND_SIZE_MAX).then(|| self.take(at)).flatten().map(|_| ())
+        (size <= FOUND_SIZE_MAX)
+            .then(|| self.take(at))
+            .flatten()
+            .map(|_| ())
     }
 
     /// Reads the series at an offset. Returns it with its size.
@@ -182,12 +244,18 @@ impl IndexReader {
         (src.be_u32()? == crc32c::crc32c(content)).then_some(())?;
         let used = whole - src.len();
         let mut src = Cursor::new(content);
-        let mut series = IndexedSeries { offset: at as u64, ..IndexedSeries::default() };
+        let mut series = IndexedSeries {
+            offset: at as u64,
+            ..IndexedSeries::default()
+        };
         for _ in 0..src.n_items()? {
-            series.labels.push((self.symbol(src.uvarint()?)?, self.symbol(src.uvarint()?)?));
+            series
+                .labels
+                .push((self.symbol(src.uvarint()?)?, self.symbol(src.uvarint()?)?));
         }
         let is_valid = |(name, value): &(&str, &str)| !name.is_empty() && !value.is_empty();
-        (series.labels.is_sorted_by(|a, b| a.0 < b.0) && series.labels.iter().all(is_valid)).then_some(())?;
+        (series.labels.is_sorted_by(|a, b| a.0 < b.0) && series.labels.iter().all(is_valid))
+            .then_some(())?;
         let mut before: Option<IndexedChunk> = None;
         for _ in 0..src.n_items()? {
             let min_ms = match before {
@@ -199,7 +267,11 @@ impl IndexReader {
                 None => src.uvarint()?,
                 Some(before) => before.name.wrapping_add_signed(src.varint()?),
             };
-            let chunk = IndexedChunk { min_ms, max_ms, name };
+            let chunk = IndexedChunk {
+                min_ms,
+                max_ms,
+                name,
+            };
             series.chunks.push(chunk);
             before = Some(chunk);
         }
@@ -210,7 +282,10 @@ impl IndexReader {
         let symbol = match self.is_v1 {
             true => {
                 let name = u32::try_from(name).ok()?;
-                self.symbols[self.symbols.binary_search_by_key(&name, |symbol| symbol.name).ok()?]
+                self.symbols[self
+                    .symbols
+                    .binary_search_by_key(&name, |symbol| symbol.name)
+                    .ok()?]
             }
             false => *self.symbols.get(usize::try_from(name).ok()?)?,
         };
@@ -224,14 +299,20 @@ fn read_symbols(bytes: &[u8]) -> Option<(Vec<Symbol>, usize)> {
     let size = usize::try_from(src.be_u32()?).ok()?;
     let end = HEADER_SIZE + 4 + size + CRC_SIZE;
     let mut src = Cursor::new(src.bytes(size)?);
-    let n_symbols = usize::try_from(src.be_u32()?).ok().filter(|&n| n <= src.len())?;
+    let n_symbols = usize::try_from(src.be_u32()?)
+        .ok()
+        .filter(|&n| n <= src.len())?;
     let mut symbols = Vec::with_capacity(n_symbols);
     let content_end = HEADER_SIZE + 4 + size;
     for _ in 0..n_symbols {
         let name = u32::try_from(content_end - src.len()).ok()?;
         let text = src.string()?;
         let start = u32::try_from(content_end - src.len() - text.len()).ok()?;
-        symbols.push(Symbol { name, start, size: u32::try_from(text.len()).ok()? });
+        symbols.push(Symbol {
+            name,
+            start,
+            size: u32::try_from(text.len()).ok()?,
+        });
     }
     (end <= bytes.len()).then_some((symbols, end))
 }
@@ -258,5 +339,9 @@ fn contents(bytes: &[u8]) -> Option<[usize; 6]> {
 }
 
 fn corrupt(path: &Path, offset: u64, reason: &str) -> Error {
-    Error::Corrupt { path: path.to_owned(), offset, reason: reason.to_owned() }
+    Error::Corrupt {
+        path: path.to_owned(),
+        offset,
+        reason: reason.to_owned(),
+    }
 }

@@ -1,7 +1,8 @@
 //! Writes an index sequentially.
 //!
-//! The postings of series added one by one are collected in memory: four bytes per label and series. Recovery already
-//! has the labels. It adds encoded entries, and writes the postings at the end with a [`PostingsWriter`].
+//! The postings of series added one by one are collected in memory: four bytes per label and
+//! series. Recovery already has the labels. It adds encoded entries, and writes the postings at the
+//! end with a [`PostingsWriter`].
 
 use std::path::Path;
 
@@ -43,20 +44,35 @@ pub(in crate::block) struct IndexWriter<'a> {
 
 impl<'a> IndexWriter<'a> {
     /// Creates an index with its symbols, in ascending order.
-    pub(in crate::block) fn create(fs: &dyn Fs, path: &Path, symbols: &'a [&'a str]) -> Result<Self> {
+    pub(in crate::block) fn create(
+        fs: &dyn Fs,
+        path: &Path,
+        symbols: &'a [&'a str],
+    ) -> Result<Self> {
         debug_assert!(symbols.is_sorted_by(|a, b| a < b), "symbols ascend");
         let mut file = BufferedFile::create(fs, path)?;
         file.write(&MAGIC.to_be_bytes())?;
         file.write(&[VERSION])?;
         let symbols_offset = file.position();
-        let mut table = to_u32(symbols.len(), "symbols of a block")?.to_be_bytes().to_vec();
+        let mut table = to_u32(symbols.len(), "symbols of a block")?
+            .to_be_bytes()
+            .to_vec();
         for symbol in symbols {
             put_string(&mut table, symbol);
         }
         write_section(&mut file, &table)?;
         let series_offset = file.position();
         let (all, postings, by_text) = (Vec::new(), HashMap::new(), HashMap::new());
-        Ok(Self { file, symbols, symbols_offset, series_offset, all, entry_size_max: 0, postings, by_text })
+        Ok(Self {
+            file,
+            symbols,
+            symbols_offset,
+            series_offset,
+            all,
+            entry_size_max: 0,
+            postings,
+            by_text,
+        })
     }
 
     /// Returns labels as symbols, or `None` if one of them is not a symbol.
@@ -75,10 +91,16 @@ impl<'a> IndexWriter<'a> {
     }
 
     /// Appends the encoded entry of a series with its postings.
-    pub(in crate::block) fn add(&mut self, labels: &[(u32, u32)], entry: &IndexEntries) -> Result<()> {
+    pub(in crate::block) fn add(
+        &mut self,
+        labels: &[(u32, u32)],
+        entry: &IndexEntries,
+    ) -> Result<()> {
         self.add_entries(entry)?;
         let series = *self.all.last().expect("an entry was just added");
-        labels.iter().for_each(|label| self.postings.entry(*label).or_default().push(series));
+        labels
+            .iter()
+            .for_each(|label| self.postings.entry(*label).or_default().push(series));
         Ok(())
     }
 
@@ -86,10 +108,23 @@ impl<'a> IndexWriter<'a> {
     pub(in crate::block) fn add_entries(&mut self, entries: &IndexEntries) -> Result<()> {
         self.file.pad(SERIES_ALIGN)?;
         let first = to_u32((self.file.position() / SERIES_ALIGN) as usize, SIZE)?;
-        self.all.extend(entries.starts.iter().map(|start| first.wrapping_add(*start)));
-        let ends = entries.starts.iter().skip(1).map(|start| u64::from(*start) * SERIES_ALIGN);
+        self.all.extend(
+            entries
+                .starts
+                .iter()
+                .map(|start| first.wrapping_add(*start)),
+        );
+        let ends = entries
+            .starts
+            .iter()
+            .skip(1)
+            .map(|start| u64::from(*start) * SERIES_ALIGN);
         let ends = ends.chain([entries.bytes.len() as u64]);
-        let sizes = entries.starts.iter().zip(ends).map(|(start, end)| end - u64::from(*start) * SERIES_ALIGN);
+        let sizes = entries
+            .starts
+            .iter()
+            .zip(ends)
+            .map(|(start, end)| end - u64::from(*start) * SERIES_ALIGN);
         self.entry_size_max = sizes.fold(self.entry_size_max, u64::max);
         self.file.write(&entries.bytes)?;
         // The last ref is the largest: if it did not overflow, no other did.
@@ -110,41 +145,67 @@ impl<'a> IndexWriter<'a> {
             names.sort_unstable();
             let mut section = Vec::new();
             for (name, value) in names {
-                let series = postings.remove(&(name, value)).expect("its key was just listed");
+                let series = postings
+                    .remove(&(name, value))
+                    .expect("its key was just listed");
                 section.clear();
                 put_postings(&mut section, &series);
-                writer
-                    .add(&section, [((symbols[name as usize], symbols[value as usize]), section.len())].into_iter())?;
+                writer.add(
+                    &section,
+                    [(
+                        (symbols[name as usize], symbols[value as usize]),
+                        section.len(),
+                    )]
+                    .into_iter(),
+                )?;
             }
             Ok(())
         })
     }
 
-    /// Writes tables, and the postings that `postings` adds, given the refs of all series in order. Returns size and
-    /// hash of the file.
+    /// Writes tables, and the postings that `postings` adds, given the refs of all series in order.
+    /// Returns size and hash of the file.
     pub(in crate::block) fn finish_with(
         mut self,
         postings: impl FnOnce(&mut PostingsWriter<'_>, &[u32]) -> Result<()>,
     ) -> Result<(u64, u128)> {
-        // Two sections that are no longer written are empty. They precede the postings and the table.
+        // Two sections that are no longer written are empty. They precede the postings and the
+        // table.
         let labels_offset = self.file.position();
         self.file.pad(4)?;
         let postings_offset = self.file.position();
         let all = std::mem::take(&mut self.all);
         to_u32(all.len(), "series of a block")?;
-        let mut writer = PostingsWriter { file: &mut self.file, table: vec![0; 4], n_postings: 0 };
+        let mut writer = PostingsWriter {
+            file: &mut self.file,
+            table: vec![0; 4],
+            n_postings: 0,
+        };
         let mut section = Vec::new();
         put_postings(&mut section, &all);
         writer.add(&section, [(("", ""), section.len())].into_iter())?;
         drop(section);
         postings(&mut writer, &all)?;
-        let PostingsWriter { mut table, n_postings, .. } = writer;
+        let PostingsWriter {
+            mut table,
+            n_postings,
+            ..
+        } = writer;
         table[..4].copy_from_slice(&to_u32(n_postings, "postings of a block")?.to_be_bytes());
         let table_offset = self.file.position();
         write_section(&mut self.file, &table)?;
-        let offsets =
-            [self.symbols_offset, self.series_offset, labels_offset, table_offset, postings_offset, table_offset];
-        let mut contents: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_be_bytes()).collect();
+        let offsets = [
+            self.symbols_offset,
+            self.series_offset,
+            labels_offset,
+            table_offset,
+            postings_offset,
+            table_offset,
+        ];
+        let mut contents: Vec<u8> = offsets
+            .iter()
+            .flat_map(|offset| offset.to_be_bytes())
+            .collect();
         contents.extend_from_slice(&crc32c::crc32c(&contents).to_be_bytes());
         self.file.write(&contents)?;
         self.file.finish()
@@ -178,16 +239,19 @@ impl PostingsWriter<'_> {
         self.file.write(sections)
     }
 
-    /// Returns the size of a section of `n_series` series: a multiple of four, which keeps the next section aligned.
+    /// Returns the size of a section of `n_series` series: a multiple of four, which keeps the next
+    /// section aligned.
     pub(crate) fn section_size(n_series: usize) -> usize {
         3 * size_of::<u32>() + n_series * size_of::<u32>()
     }
 
-    /// Completes a section of [`PostingsWriter::section_size`] bytes with series refs after the first eight bytes.
+    /// Completes a section of [`PostingsWriter::section_size`] bytes with series refs after the
+    /// first eight bytes.
     pub(crate) fn end_section(section: &mut [u8]) {
         let size = section.len();
         let n_series = (size - Self::section_size(0)) / size_of::<u32>();
-        // Series refs are unique and have 32 bits, so the number of series has, too: see `add_entries`.
+        // Series refs are unique and have 32 bits, so the number of series has, too: see
+        // `add_entries`.
         section[..4].copy_from_slice(&((size - 8) as u32).to_be_bytes());
         section[4..8].copy_from_slice(&(n_series as u32).to_be_bytes());
         let checksum = crc32c::crc32c(&section[4..size - 4]);
@@ -199,12 +263,15 @@ impl PostingsWriter<'_> {
 fn put_postings(dst: &mut Vec<u8>, series: &[u32]) {
     let start = dst.len();
     dst.resize(start + 8, 0);
-    series.iter().for_each(|series| dst.extend_from_slice(&series.to_be_bytes()));
+    series
+        .iter()
+        .for_each(|series| dst.extend_from_slice(&series.to_be_bytes()));
     dst.extend_from_slice(&[0; 4]);
     PostingsWriter::end_section(&mut dst[start..]);
 }
 
-/// Appends the entry of a series, whose labels are symbols in ascending order of names. `entry` is a buffer.
+/// Appends the entry of a series, whose labels are symbols in ascending order of names. `entry` is
+/// a buffer.
 pub(in crate::block) fn put_entry(
     dst: &mut Vec<u8>,
     entry: &mut Vec<u8>,
@@ -222,9 +289,15 @@ pub(in crate::block) fn put_entry(
     for chunk in chunks {
         match before {
             None => put_i64(entry, chunk.min_ms),
-            Some(before) => put_u64(entry, chunk.min_ms.wrapping_sub(before.max_ms).cast_unsigned()),
+            Some(before) => put_u64(
+                entry,
+                chunk.min_ms.wrapping_sub(before.max_ms).cast_unsigned(),
+            ),
         }
-        put_u64(entry, chunk.max_ms.wrapping_sub(chunk.min_ms).cast_unsigned());
+        put_u64(
+            entry,
+            chunk.max_ms.wrapping_sub(chunk.min_ms).cast_unsigned(),
+        );
         match before {
             None => put_u64(entry, chunk.name),
             Some(before) => put_i64(entry, chunk.name.wrapping_sub(before.name).cast_signed()),
@@ -249,5 +322,9 @@ fn put_string(dst: &mut Vec<u8>, text: &str) {
 }
 
 fn to_u32(n: usize, what: &'static str) -> Result<u32> {
-    u32::try_from(n).map_err(|_| Error::Limit { what, used: n as u64, limit: u64::from(u32::MAX) })
+    u32::try_from(n).map_err(|_| Error::Limit {
+        what,
+        used: n as u64,
+        limit: u64::from(u32::MAX),
+    })
 }

@@ -23,7 +23,10 @@ use super::series::label_order::{LabelOrder, Position};
 use super::series::{SeriesIdx, SeriesTable};
 use super::shard::{ChunkLocation, FoundChunk, Shard};
 use super::windows::{Windows, range_of};
-use crate::block::{BlockMeta, BlockWriter, Description, FROM_OUT_OF_ORDER, IndexEntries, PostingsWriter, SeriesGroup};
+use crate::block::{
+    BlockMeta, BlockWriter, Description, FROM_OUT_OF_ORDER, IndexEntries, PostingsWriter,
+    SeriesGroup,
+};
 use crate::chunk::{self, Chunk, ChunkError, Encoder, Encoding, StartTimestamps};
 
 /// Number of series that one thread prepares at once.
@@ -31,10 +34,11 @@ const GROUP_LEN: usize = 128;
 /// Maximum number of groups per thread that are in preparation or wait to be written.
 const GROUPS_PER_WORKER: usize = 16;
 
-/// Memory per series while a block is written, besides its labels: position, sort key, number, end of labels.
+/// Memory per series while a block is written, besides its labels: position, sort key, number, end
+/// of labels.
 const SERIES_SIZE: usize = 32;
-/// Memory per label pair while a block is written, besides its strings: ranks and table entry, and its series count
-/// per thread.
+/// Memory per label pair while a block is written, besides its strings: ranks and table entry, and
+/// its series count per thread.
 const PAIR_SIZE: usize = 128;
 const PAIR_SIZE_PER_WORKER: usize = 4;
 /// Estimated memory of a prepared series.
@@ -45,7 +49,8 @@ const PREPARED_LEN: usize = GROUP_LEN * GROUPS_PER_WORKER;
 /// Estimates the additional memory, in bytes, for writing the series of a table.
 pub(crate) fn memory(table: &SeriesTable, n_workers: usize) -> usize {
     let per_worker = PREPARED_LEN * PREPARED_SIZE + postings::MEMORY_PER_WORKER;
-    let pairs_size = table.pairs.len() * (PAIR_SIZE + n_workers * PAIR_SIZE_PER_WORKER) + table.pairs.size();
+    let pairs_size =
+        table.pairs.len() * (PAIR_SIZE + n_workers * PAIR_SIZE_PER_WORKER) + table.pairs.size();
     table.labels.size() + table.len() * SERIES_SIZE + pairs_size + n_workers * per_worker
 }
 
@@ -60,19 +65,44 @@ pub(crate) fn write(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<()> {
     let mut windows = Windows::default();
-    replayed.shards.iter_mut().for_each(|shard| windows.append(std::mem::take(&mut shard.windows)));
+    replayed
+        .shards
+        .iter_mut()
+        .for_each(|shard| windows.append(std::mem::take(&mut shard.windows)));
     let windows = windows.sorted()?;
     let SeriesTable { pairs, labels, .. } = std::mem::take(&mut replayed.table);
     let order = pool.install(|| LabelOrder::of(&pairs, labels));
-    let newest_ms = replayed.shards.iter().map(Shard::newest_ms).max().unwrap_or(i64::MIN);
-    let (n_series, n_samples) = (order.series.len() as u64, report.n_samples + report.n_out_of_order);
+    let newest_ms = replayed
+        .shards
+        .iter()
+        .map(Shard::newest_ms)
+        .max()
+        .unwrap_or(i64::MIN);
+    let (n_series, n_samples) = (
+        order.series.len() as u64,
+        report.n_samples + report.n_out_of_order,
+    );
     let total = windows.len() as u64 * n_series;
     for (done, &window) in (0..).zip(&windows) {
-        let step = |n: u64| progress(Progress { phase: Phase::Write, done: done * n_series + n, total, n_samples });
+        let step = |n: u64| {
+            progress(Progress {
+                phase: Phase::Write,
+                done: done * n_series + n,
+                total,
+                n_samples,
+            })
+        };
         let (replayed, order) = (&replayed, &order);
-        let output =
-            Output { replayed, order, window, range: range_of(window), start_timestamps: options.start_timestamps };
-        report.blocks.extend(pool.install(|| output.write(fs, out, options, newest_ms, &mut report.damage, &step))?);
+        let output = Output {
+            replayed,
+            order,
+            window,
+            range: range_of(window),
+            start_timestamps: options.start_timestamps,
+        };
+        report.blocks.extend(
+            pool.install(|| output.write(fs, out, options, newest_ms, &mut report.damage, &step))?,
+        );
     }
     Ok(())
 }
@@ -119,7 +149,8 @@ impl Output<'_> {
         let positions = (0..self.order.series.len() as Position).into_par_iter();
         let series: Vec<_> = positions.filter(|&it| self.may_have_samples(it)).collect();
         let (strings, symbols) = self.strings(&series);
-        let mut writer = BlockWriter::create(fs, out, &format!("window-{}", self.window), &strings)?;
+        let mut writer =
+            BlockWriter::create(fs, out, &format!("window-{}", self.window), &strings)?;
         let (mut written, mut oldest_ms) = (Vec::with_capacity(series.len()), None::<i64>);
         let groups: Vec<_> = series.chunks(GROUP_LEN).collect();
         let prepare = |group: usize| self.prepare(groups[group]);
@@ -133,12 +164,22 @@ impl Output<'_> {
             step(written.len() as u64);
             Ok(())
         };
-        produce_in_order(groups.len(), GROUPS_PER_WORKER * rayon::current_num_threads(), prepare, add)?;
-        let Some(oldest_ms) = oldest_ms else { return writer.abandon().map(|()| None) };
+        produce_in_order(
+            groups.len(),
+            GROUPS_PER_WORKER * rayon::current_num_threads(),
+            prepare,
+            add,
+        )?;
+        let Some(oldest_ms) = oldest_ms else {
+            return writer.abandon().map(|()| None);
+        };
         let mut description = self.description(oldest_ms, newest_ms);
-        description.external_labels.clone_from(&options.external_labels);
-        let postings =
-            |to: &mut PostingsWriter<'_>, numbers: &[u32]| postings::write(self.order, &written, numbers, to);
+        description
+            .external_labels
+            .clone_from(&options.external_labels);
+        let postings = |to: &mut PostingsWriter<'_>, numbers: &[u32]| {
+            postings::write(self.order, &written, numbers, to)
+        };
         writer.finish_with(description, postings).map(Some)
     }
 
@@ -147,37 +188,74 @@ impl Output<'_> {
         shard.may_have_samples(slot, self.window)
     }
 
-    /// Returns the symbols of some series, and for each label pair the symbols of its name and its value.
+    /// Returns the symbols of some series, and for each label pair the symbols of its name and its
+    /// value.
     fn strings(&self, series: &[Position]) -> (Vec<&str>, Vec<(u32, u32)>) {
-        let LabelOrder { strings: all, pairs, .. } = self.order;
+        let LabelOrder {
+            strings: all,
+            pairs,
+            ..
+        } = self.order;
         let counts = self.order.count(series);
         let mut symbols = vec![u32::MAX; all.len()];
-        for (&(name, value), _) in pairs.iter().zip(&counts).filter(|(_, n_series)| **n_series > 0) {
+        for (&(name, value), _) in pairs
+            .iter()
+            .zip(&counts)
+            .filter(|(_, n_series)| **n_series > 0)
+        {
             (symbols[name as usize], symbols[value as usize]) = (0, 0);
         }
         let mut strings = Vec::new();
-        for (symbol, &text) in symbols.iter_mut().zip(all).filter(|(symbol, _)| **symbol == 0) {
+        for (symbol, &text) in symbols
+            .iter_mut()
+            .zip(all)
+            .filter(|(symbol, _)| **symbol == 0)
+        {
             *symbol = strings.len() as u32;
             strings.push(text);
         }
-        let symbols = pairs.iter().map(|&(name, value)| (symbols[name as usize], symbols[value as usize])).collect();
+        let symbols = pairs
+            .iter()
+            .map(|&(name, value)| (symbols[name as usize], symbols[value as usize]))
+            .collect();
         (strings, symbols)
     }
 
     fn description(&self, oldest_ms: i64, newest_ms: i64) -> Description {
         let min_valid_ms = self.replayed.input.min_valid_ms;
         // Only out-of-order samples are older than existing blocks.
-        let min_ms =
-            if oldest_ms >= min_valid_ms { self.range.start_ms.max(min_valid_ms) } else { self.range.start_ms };
+        let min_ms = if oldest_ms >= min_valid_ms {
+            self.range.start_ms.max(min_valid_ms)
+        } else {
+            self.range.start_ms
+        };
         let end_ms = self.range.end_ms.saturating_add(1);
         // Prometheus accepts new samples from the end of the newest block.
-        let max_ms = if newest_ms <= self.range.end_ms { newest_ms.saturating_add(1) } else { end_ms };
-        let hints = if end_ms <= min_valid_ms { vec![FROM_OUT_OF_ORDER.to_owned()] } else { Vec::new() };
-        Description { min_ms, max_ms, hints, external_labels: Vec::new() }
+        let max_ms = if newest_ms <= self.range.end_ms {
+            newest_ms.saturating_add(1)
+        } else {
+            end_ms
+        };
+        let hints = if end_ms <= min_valid_ms {
+            vec![FROM_OUT_OF_ORDER.to_owned()]
+        } else {
+            Vec::new()
+        };
+        Description {
+            min_ms,
+            max_ms,
+            hints,
+            external_labels: Vec::new(),
+        }
     }
 
     fn entries(&self, prepared: &Prepared, symbols: &[(u32, u32)]) -> IndexEntries {
-        prepared.group.entries(|i| self.order.labels(prepared.series[i]).iter().map(|&pair| symbols[pair as usize]))
+        prepared.group.entries(|i| {
+            self.order
+                .labels(prepared.series[i])
+                .iter()
+                .map(|&pair| symbols[pair as usize])
+        })
     }
 
     fn prepare(&self, positions: &[Position]) -> Result<Prepared> {
@@ -210,24 +288,51 @@ impl Output<'_> {
 
     /// Returns `true` if a chunk can be copied into the block, provided that it decodes.
     fn is_plain(&self, found: &FoundChunk) -> bool {
-        let &FoundChunk { chunk: Chunk { encoding, min_ms, max_ms, bytes, .. }, is_out_of_order, .. } = found;
+        let &FoundChunk {
+            chunk:
+                Chunk {
+                    encoding,
+                    min_ms,
+                    max_ms,
+                    bytes,
+                    ..
+                },
+            is_out_of_order,
+            ..
+        } = found;
         let is_whole = self.range.start_ms <= min_ms && max_ms <= self.range.end_ms;
         let is_ours = match bytes {
             ChunkLocation::Open | ChunkLocation::Finished(_) => true,
-            // Encodings 4 to 6 may need their start timestamps dropped, others may need to have them.
+            // Encodings 4 to 6 may need their start timestamps dropped, others may need to have
+            // them.
             ChunkLocation::Head(_) => {
-                let is_known = matches!(encoding, Encoding::Xor | Encoding::Histogram | Encoding::FloatHistogram);
-                is_known && self.start_timestamps == StartTimestamps::Drop && min_ms >= self.replayed.input.min_valid_ms
+                let is_known = matches!(
+                    encoding,
+                    Encoding::Xor | Encoding::Histogram | Encoding::FloatHistogram
+                );
+                is_known
+                    && self.start_timestamps == StartTimestamps::Drop
+                    && min_ms >= self.replayed.input.min_valid_ms
             }
         };
         is_whole && is_ours && !is_out_of_order
     }
 
-    /// Copies chunks, and joins split ones. Returns `false`, and copies none, if a head chunk does not have the
-    /// samples that its header claims.
-    fn copy(&self, shard: &Shard, slot: u32, buffers: &mut Buffers, prepared: &mut Prepared) -> Result<bool> {
+    /// Copies chunks, and joins split ones. Returns `false`, and copies none, if a head chunk does
+    /// not have the samples that its header claims.
+    fn copy(
+        &self,
+        shard: &Shard,
+        slot: u32,
+        buffers: &mut Buffers,
+        prepared: &mut Prepared,
+    ) -> Result<bool> {
         let input = &self.replayed.input;
-        let Buffers { found, bytes, columns } = buffers;
+        let Buffers {
+            found,
+            bytes,
+            columns,
+        } = buffers;
         let is_head = |found: &FoundChunk| matches!(found.chunk.bytes, ChunkLocation::Head(_));
         // Between two head chunks, chunks of the WAL follow each other.
         for run in found.chunk_by_mut(|a, b| !is_head(a) && !is_head(b)) {
@@ -259,31 +364,56 @@ impl Output<'_> {
         let input = &self.replayed.input;
         columns.clear();
         for found in run {
-            let decoded = chunk::decode(found.chunk.encoding, shard.read(slot, found, input, bytes)?, columns);
+            let decoded = chunk::decode(
+                found.chunk.encoding,
+                shard.read(slot, found, input, bytes)?,
+                columns,
+            );
             debug_assert_eq!(decoded, Ok(()), "what was encoded here");
         }
         let mut encoder = Encoder::new(self.start_timestamps);
         encoder.push_columns(columns);
-        encoder.finish().iter().for_each(|chunk| prepared.group.push(chunk));
+        encoder
+            .finish()
+            .iter()
+            .for_each(|chunk| prepared.group.push(chunk));
         Ok(())
     }
 
     /// Merges samples and encodes them again. Returns the timestamp of the first one left.
-    fn encode(&self, series: SeriesIdx, buffers: &mut Buffers, prepared: &mut Prepared) -> Result<Option<i64>> {
+    fn encode(
+        &self,
+        series: SeriesIdx,
+        buffers: &mut Buffers,
+        prepared: &mut Prepared,
+    ) -> Result<Option<i64>> {
         let columns = self.merge(series, buffers, &mut prepared.damage)?;
         let mut encoder = Encoder::new(self.start_timestamps);
         encoder.push_columns(&columns);
-        encoder.finish().iter().for_each(|chunk| prepared.group.push(chunk));
+        encoder
+            .finish()
+            .iter()
+            .for_each(|chunk| prepared.group.push(chunk));
         Ok(columns.timestamps_ms.first().copied())
     }
 
-    /// Merges in-order chunks first, then out-of-order chunks where there is no sample yet, then applies tombstones.
-    fn merge(&self, series: SeriesIdx, buffers: &mut Buffers, damage: &mut DamageReport) -> Result<SampleColumns> {
+    /// Merges in-order chunks first, then out-of-order chunks where there is no sample yet, then
+    /// applies tombstones.
+    fn merge(
+        &self,
+        series: SeriesIdx,
+        buffers: &mut Buffers,
+        damage: &mut DamageReport,
+    ) -> Result<SampleColumns> {
         let (shard, slot) = self.replayed.locate(series);
         let input = &self.replayed.input;
         let (mut columns, mut decoded) = (SampleColumns::default(), SampleColumns::default());
         for is_out_of_order in [false, true] {
-            for found in buffers.found.iter_mut().filter(|found| found.is_out_of_order == is_out_of_order) {
+            for found in buffers
+                .found
+                .iter_mut()
+                .filter(|found| found.is_out_of_order == is_out_of_order)
+            {
                 decoded.clear();
                 let bytes = shard.read(slot, found, input, &mut buffers.bytes)?;
                 if let Err(error) = chunk::decode(found.chunk.encoding, bytes, &mut decoded) {
@@ -292,7 +422,10 @@ impl Output<'_> {
                 columns.merge(&decoded);
             }
             if !is_out_of_order {
-                columns.retain(TimeRange { start_ms: self.replayed.input.min_valid_ms, end_ms: i64::MAX });
+                columns.retain(TimeRange {
+                    start_ms: self.replayed.input.min_valid_ms,
+                    end_ms: i64::MAX,
+                });
             }
         }
         for &range in self.replayed.tombstones.get(&series).into_iter().flatten() {
@@ -306,14 +439,29 @@ impl Output<'_> {
         if let ChunkLocation::Head(index) = found.chunk.bytes {
             let chunk = &self.replayed.input.head_chunks[index as usize];
             let reason = format!("chunk of series {}: {error}", chunk.series);
-            damage.push(self.replayed.input.head.path(chunk), u64::from(chunk.offset), DamageKind::Corrupt, reason);
+            damage.push(
+                self.replayed.input.head.path(chunk),
+                u64::from(chunk.offset),
+                DamageKind::Corrupt,
+                reason,
+            );
         }
     }
 }
 
 /// Returns `true` if a chunk decodes to the number of samples and the time range in its header.
 fn holds(found: &FoundChunk, bytes: &[u8], columns: &mut SampleColumns) -> bool {
-    let &FoundChunk { chunk: Chunk { encoding, min_ms, max_ms, n_samples, .. }, .. } = found;
+    let &FoundChunk {
+        chunk:
+            Chunk {
+                encoding,
+                min_ms,
+                max_ms,
+                n_samples,
+                ..
+            },
+        ..
+    } = found;
     let expected = Some((min_ms, max_ms));
     // Fast path: of floats only timestamps matter. Their number was read from the chunk.
     if encoding == Encoding::Xor {
@@ -321,6 +469,10 @@ fn holds(found: &FoundChunk, bytes: &[u8], columns: &mut SampleColumns) -> bool 
     }
     columns.clear();
     let decoded = chunk::decode(encoding, bytes, columns);
-    let times = columns.timestamps_ms.first().copied().zip(columns.timestamps_ms.last().copied());
+    let times = columns
+        .timestamps_ms
+        .first()
+        .copied()
+        .zip(columns.timestamps_ms.last().copied());
     decoded.is_ok() && columns.len() == n_samples as usize && times == expected
 }

@@ -1,5 +1,5 @@
-//! Writes the postings of a block. They are built from the labels of the series, a range of label pairs at a time, so
-//! that no second list of all labels is in memory.
+//! Writes the postings of a block. They are built from the labels of the series, a range of label
+//! pairs at a time, so that no second list of all labels is in memory.
 
 use std::ops::Range;
 
@@ -35,8 +35,15 @@ pub(crate) fn write(
     let counts = order.count(series);
     let sections = cut(&counts);
     let make = |some: usize| Ok((some, make(&sections[some], &counts, order, series, numbers)));
-    let write = |(some, bytes): (usize, Vec<u8>)| write_some(&sections[some], &bytes, &counts, order, writer);
-    produce_in_order(sections.len(), SECTIONS_PER_WORKER * rayon::current_num_threads(), make, write)
+    let write = |(some, bytes): (usize, Vec<u8>)| {
+        write_some(&sections[some], &bytes, &counts, order, writer)
+    };
+    produce_in_order(
+        sections.len(),
+        SECTIONS_PER_WORKER * rayon::current_num_threads(),
+        make,
+        write,
+    )
 }
 
 fn write_some(
@@ -47,12 +54,15 @@ fn write_some(
     writer: &mut PostingsWriter<'_>,
 ) -> Result<()> {
     let text = |text: u32| order.strings[text as usize];
-    let each = sections.pairs.clone().zip(sections.starts.windows(2)).filter(|(pair, _)| counts[*pair] > 0).map(
-        |(pair, at)| {
+    let each = sections
+        .pairs
+        .clone()
+        .zip(sections.starts.windows(2))
+        .filter(|(pair, _)| counts[*pair] > 0)
+        .map(|(pair, at)| {
             let (name, value) = order.pairs[pair];
             ((text(name), text(value)), at[1] - at[0])
-        },
-    );
+        });
     writer.add(bytes, each)
 }
 
@@ -62,9 +72,18 @@ fn cut(counts: &[u32]) -> Vec<Sections> {
     for (pair, &n_series) in counts.iter().enumerate() {
         let at = starts.last().copied().unwrap_or(0);
         // A pair without series has no section.
-        starts.push(at + if n_series == 0 { 0 } else { PostingsWriter::section_size(n_series as usize) });
+        starts.push(
+            at + if n_series == 0 {
+                0
+            } else {
+                PostingsWriter::section_size(n_series as usize)
+            },
+        );
         if at >= SECTIONS_SIZE || pair + 1 == counts.len() {
-            all.push(Sections { pairs: start..pair + 1, starts: std::mem::replace(&mut starts, vec![0]) });
+            all.push(Sections {
+                pairs: start..pair + 1,
+                starts: std::mem::replace(&mut starts, vec![0]),
+            });
             start = pair + 1;
         }
     }
@@ -72,7 +91,13 @@ fn cut(counts: &[u32]) -> Vec<Sections> {
 }
 
 /// Builds sections by scanning all series for the pairs of the range.
-fn make(sections: &Sections, counts: &[u32], order: &LabelOrder<'_>, series: &[Position], numbers: &[u32]) -> Vec<u8> {
+fn make(
+    sections: &Sections,
+    counts: &[u32],
+    order: &LabelOrder<'_>,
+    series: &[Position],
+    numbers: &[u32],
+) -> Vec<u8> {
     let mut bytes = vec![0; sections.starts.last().copied().unwrap_or(0)];
     let mut next: Vec<usize> = sections.starts.iter().map(|start| start + 8).collect();
     for (&series, number) in series.iter().zip(numbers) {

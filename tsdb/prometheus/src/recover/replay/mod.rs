@@ -1,5 +1,5 @@
-//! Replays WAL and WBL into chunks of series. A pipeline of three batches: the first is applied to the shards while the
-//! series of the second are resolved and the third is read.
+//! Replays WAL and WBL into chunks of series. A pipeline of three batches: the first is applied to
+//! the shards while the series of the second are resolved and the third is read.
 
 pub(super) mod record_reader;
 mod resolve;
@@ -26,10 +26,12 @@ use super::unknown_series::{UNKNOWN_SAMPLES, UnknownSample, UnknownSeriesFile};
 use crate::chunk;
 use crate::head_chunks::HeadChunk;
 
-/// Minimum memory for chunks, fixed and per series. With less, every sample would be spilled separately.
+/// Minimum memory for chunks, fixed and per series. With less, every sample would be spilled
+/// separately.
 const CHUNKS_SIZE_MIN: usize = 1 << 20;
 const CHUNKS_SIZE_PER_SERIES_MIN: usize = 128;
-/// Memory of a batch (compressed, decoded and routed) per decoded byte: two batches at once, plus pooled buffers.
+/// Memory of a batch (compressed, decoded and routed) per decoded byte: two batches at once, plus
+/// pooled buffers.
 const BATCH_FACTOR: usize = 12;
 /// Shards per thread, so that all threads finish at about the same time.
 const SHARDS_PER_WORKER: usize = 4;
@@ -51,11 +53,21 @@ pub(crate) fn replay(
     let mut batch = pool.install(|| reader.next_batch());
     while let Some(current) = batch {
         let done = current.done;
-        let next = pool.install(|| replay.step(&current.records, || reader.next_batch(), report, options))?;
+        let next = pool
+            .install(|| replay.step(&current.records, || reader.next_batch(), report, options))?;
         reader.recycle(current);
         batch = next;
-        let n_samples = replay.shards.iter().map(|shard| shard.n_appended + shard.n_out_of_order).sum();
-        progress(Progress { phase: Phase::Read, done, total: reader.total(), n_samples });
+        let n_samples = replay
+            .shards
+            .iter()
+            .map(|shard| shard.n_appended + shard.n_out_of_order)
+            .sum();
+        progress(Progress {
+            phase: Phase::Read,
+            done,
+            total: reader.total(),
+            n_samples,
+        });
     }
     pool.install(|| replay.step(&[], || (), report, options))?;
     report.read_size = reader.done();
@@ -70,18 +82,35 @@ struct Replay {
     shards: Vec<Shard>,
     layout: ShardLayout,
     unknown: UnknownSeriesFile,
-    /// The resolved batch that is applied next, and the buffers for the batch after it, which are reused.
+    /// The resolved batch that is applied next, and the buffers for the batch after it, which are
+    /// reused.
     found: ResolvedBatch,
     spare: ResolvedBatch,
 }
 
 impl Replay {
-    fn new(fs: &Arc<dyn Fs>, input: Input, out: &Path, options: &RecoverOptions, scratch: &SpillDir) -> Result<Self> {
+    fn new(
+        fs: &Arc<dyn Fs>,
+        input: Input,
+        out: &Path,
+        options: &RecoverOptions,
+        scratch: &SpillDir,
+    ) -> Result<Self> {
         let layout = ShardLayout::at_least(options.concurrency * SHARDS_PER_WORKER);
-        let shards = (0..layout.len()).map(|idx| Shard::new(scratch.file(idx), options.start_timestamps)).collect();
+        let shards = (0..layout.len())
+            .map(|idx| Shard::new(scratch.file(idx), options.start_timestamps))
+            .collect();
         let unknown = UnknownSeriesFile::create(fs, &out.join(UNKNOWN_SAMPLES))?;
         let (found, spare) = (ResolvedBatch::default(), ResolvedBatch::default());
-        Ok(Self { input, resolver: Resolver::new(layout), shards, layout, unknown, found, spare })
+        Ok(Self {
+            input,
+            resolver: Resolver::new(layout),
+            shards,
+            layout,
+            unknown,
+            found,
+            spare,
+        })
     }
 
     /// Resolves the series of a batch, while the batch before is applied and `next` runs.
@@ -94,10 +123,21 @@ impl Replay {
         report: &mut Report,
         options: &RecoverOptions,
     ) -> Result<T> {
-        let Self { input, resolver, shards, layout, found, spare, .. } = self;
+        let Self {
+            input,
+            resolver,
+            shards,
+            layout,
+            found,
+            spare,
+            ..
+        } = self;
         let definitions = resolver.read_all(records);
         let apply_and_next = || rayon::join(|| found.apply(shards, *layout, input.head()), next).1;
-        let ((), next) = rayon::join(|| resolver.find(records, definitions, input, spare), apply_and_next);
+        let ((), next) = rayon::join(
+            || resolver.find(records, definitions, input, spare),
+            apply_and_next,
+        );
         self.note(report)?;
         std::mem::swap(&mut self.found, &mut self.spare);
         self.spill(options)?;
@@ -106,7 +146,9 @@ impl Replay {
 
     /// Adds the counts and damage of the applied batch to the report.
     fn note(&mut self, report: &mut Report) -> Result<()> {
-        report.records.append(&std::mem::take(&mut self.found.records));
+        report
+            .records
+            .append(&std::mem::take(&mut self.found.records));
         report.n_tombstones += std::mem::take(&mut self.found.n_tombstones);
         report.damage.append(std::mem::take(&mut self.found.damage));
         for routed in &mut self.found.routed {
@@ -115,12 +157,16 @@ impl Replay {
             report.n_exemplars += routed.n_exemplars;
             report.n_metadata += routed.n_metadata;
             report.damage.append(std::mem::take(&mut routed.damage));
-            routed.unknown.iter().try_for_each(|sample| self.unknown.push(sample, report))?;
+            routed
+                .unknown
+                .iter()
+                .try_for_each(|sample| self.unknown.push(sample, report))?;
         }
         Ok(())
     }
 
-    /// Spills chunks to files if they exceed the memory budget, either now or while blocks are written.
+    /// Spills chunks to files if they exceed the memory budget, either now or while blocks are
+    /// written.
     fn spill(&mut self, options: &RecoverOptions) -> Result<()> {
         let table = &self.resolver.table;
         let n_series = table.len();
@@ -138,7 +184,9 @@ impl Replay {
 
     fn finish(mut self, report: &mut Report) -> Result<Replayed> {
         let head = self.input.head();
-        self.shards.par_iter_mut().for_each(|shard| shard.finish(head));
+        self.shards
+            .par_iter_mut()
+            .for_each(|shard| shard.finish(head));
         self.write_unknown_chunks(report)?;
         for shard in &self.shards {
             report.n_samples += shard.n_appended;
@@ -146,11 +194,29 @@ impl Replay {
             report.n_not_newer += shard.n_not_newer;
             report.spilled_size += shard.spilled_size();
         }
-        let Self { input, resolver: Resolver { mut table, tombstones, .. }, shards, layout, unknown, .. } = self;
+        let Self {
+            input,
+            resolver:
+                Resolver {
+                    mut table,
+                    tombstones,
+                    ..
+                },
+            shards,
+            layout,
+            unknown,
+            ..
+        } = self;
         report.n_series = table.len() as u64;
         table.close();
         unknown.finish()?;
-        Ok(Replayed { table, shards, layout, tombstones, input })
+        Ok(Replayed {
+            table,
+            shards,
+            layout,
+            tombstones,
+            input,
+        })
     }
 
     /// Writes the samples of head chunks without a definition to the file of unknown series.
@@ -165,14 +231,23 @@ impl Replay {
             columns.clear();
             if let Err(error) = chunk::decode(chunk.encoding, &bytes, &mut columns) {
                 let path = self.input.head.path(chunk);
-                report.damage.push(path, u64::from(chunk.offset), DamageKind::Corrupt, error.to_string());
+                report.damage.push(
+                    path,
+                    u64::from(chunk.offset),
+                    DamageKind::Corrupt,
+                    error.to_string(),
+                );
             }
             for (idx, sample) in columns.iter().enumerate() {
                 let value = match columns.histogram(idx) {
                     Some(histogram) => Value::Histogram(Arc::clone(histogram)),
                     None => Value::Float(sample.value),
                 };
-                let unknown = UnknownSample { series: chunk.series, timestamp_ms: sample.timestamp_ms, value };
+                let unknown = UnknownSample {
+                    series: chunk.series,
+                    timestamp_ms: sample.timestamp_ms,
+                    value,
+                };
                 self.unknown.push(&unknown, report)?;
             }
         }

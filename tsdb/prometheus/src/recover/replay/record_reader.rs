@@ -46,8 +46,19 @@ pub(crate) struct Record {
 impl Record {
     /// Creates a record without a file.
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        let segment = Arc::new(Segment { path: "wal/00000000".into(), number: 0, is_last: true, is_checkpoint: false });
-        Self { segment, log: LogKind::Wal, offset: 0, record_type: RecordType::of(&bytes), bytes }
+        let segment = Arc::new(Segment {
+            path: "wal/00000000".into(),
+            number: 0,
+            is_last: true,
+            is_checkpoint: false,
+        });
+        Self {
+            segment,
+            log: LogKind::Wal,
+            offset: 0,
+            record_type: RecordType::of(&bytes),
+            bytes,
+        }
     }
 }
 
@@ -60,7 +71,11 @@ pub(crate) struct Batch {
 
 impl RecordReader {
     pub(crate) fn new(fs: Arc<dyn Fs>, segments: Vec<(Segment, LogKind)>) -> Self {
-        let size = |segment: &Segment| fs.open(&segment.path).and_then(|file| file.size()).unwrap_or(0);
+        let size = |segment: &Segment| {
+            fs.open(&segment.path)
+                .and_then(|file| file.size())
+                .unwrap_or(0)
+        };
         let total = segments.iter().map(|(segment, _)| size(segment)).sum();
         let segments = segments.into_iter();
         Self {
@@ -82,10 +97,15 @@ impl RecordReader {
 
     /// Returns the number of bytes read so far.
     pub(crate) fn done(&self) -> u64 {
-        self.done + self.open.as_ref().map_or(0, |(_, _, reader)| reader.position())
+        self.done
+            + self
+                .open
+                .as_ref()
+                .map_or(0, |(_, _, reader)| reader.position())
     }
 
-    /// Returns the next records of one log, decompressed on the current thread pool, or `None` at the end.
+    /// Returns the next records of one log, decompressed on the current thread pool, or `None` at
+    /// the end.
     pub(crate) fn next_batch(&mut self) -> Option<Batch> {
         let (mut batch, mut size) = (Vec::new(), 0_usize);
         while let Some(raw) = self.waiting.take().or_else(|| self.next()) {
@@ -101,8 +121,14 @@ impl RecordReader {
         if batch.is_empty() {
             return None;
         }
-        let batch: Vec<_> = batch.into_iter().map(|raw| (raw, self.spare.get())).collect();
-        let decoded: Vec<_> = batch.into_par_iter().map(|(raw, memory)| decode(raw, memory)).collect();
+        let batch: Vec<_> = batch
+            .into_iter()
+            .map(|raw| (raw, self.spare.get()))
+            .collect();
+        let decoded: Vec<_> = batch
+            .into_par_iter()
+            .map(|(raw, memory)| decode(raw, memory))
+            .collect();
         let mut records = Vec::with_capacity(decoded.len());
         for (record, memory) in decoded {
             self.spare.put(memory);
@@ -110,23 +136,34 @@ impl RecordReader {
                 Ok(record) => records.push(record),
                 Err((segment, offset)) => {
                     let reason = "cannot decompress record";
-                    self.damage.push(&segment.path, offset, DamageKind::Corrupt, reason);
+                    self.damage
+                        .push(&segment.path, offset, DamageKind::Corrupt, reason);
                 }
             }
         }
-        Some(Batch { records, done: self.done() })
+        Some(Batch {
+            records,
+            done: self.done(),
+        })
     }
 
     /// Returns the buffers of a batch to the pool.
     pub(crate) fn recycle(&mut self, batch: Batch) {
-        batch.records.into_iter().for_each(|record| self.spare.put(record.bytes));
+        batch
+            .records
+            .into_iter()
+            .for_each(|record| self.spare.put(record.bytes));
     }
 
     fn next(&mut self) -> Option<Raw> {
         loop {
             if let Some((segment, log, reader)) = &mut self.open {
                 if let Some(record) = reader.next_in(&mut self.spare, &mut self.damage) {
-                    return Some(Raw { segment: Arc::clone(segment), log: *log, record });
+                    return Some(Raw {
+                        segment: Arc::clone(segment),
+                        log: *log,
+                        record,
+                    });
                 }
                 self.done += reader.size();
                 self.open = None;
@@ -134,7 +171,10 @@ impl RecordReader {
             let (segment, log) = self.segments.next()?;
             match SegmentReader::open(&*self.fs, &segment) {
                 Ok(reader) => self.open = Some((Arc::new(segment), log, reader)),
-                Err(error) => self.damage.push(&segment.path, 0, DamageKind::Corrupt, error.to_string()),
+                Err(error) => {
+                    self.damage
+                        .push(&segment.path, 0, DamageKind::Corrupt, error.to_string())
+                }
             }
         }
     }
@@ -143,9 +183,19 @@ impl RecordReader {
 /// Segment and offset of a record.
 type Location = (Arc<Segment>, u64);
 
-/// Decompresses a record, or returns its location if that fails. Also returns the buffer that is free now.
+/// Decompresses a record, or returns its location if that fails. Also returns the buffer that is
+/// free now.
 fn decode(raw: Raw, mut memory: Vec<u8>) -> (Result<Record, Location>, Vec<u8>) {
-    let Raw { segment, log, record: RawRecord { offset, compression, mut bytes } } = raw;
+    let Raw {
+        segment,
+        log,
+        record:
+            RawRecord {
+                offset,
+                compression,
+                mut bytes,
+            },
+    } = raw;
     if compression != Compression::None {
         if compression.decode_into(&bytes, &mut memory).is_none() {
             return (Err((segment, offset)), memory);
@@ -153,5 +203,14 @@ fn decode(raw: Raw, mut memory: Vec<u8>) -> (Result<Record, Location>, Vec<u8>) 
         std::mem::swap(&mut bytes, &mut memory);
     }
     let record_type = RecordType::of(&bytes);
-    (Ok(Record { segment, log, offset, bytes, record_type }), memory)
+    (
+        Ok(Record {
+            segment,
+            log,
+            offset,
+            bytes,
+            record_type,
+        }),
+        memory,
+    )
 }

@@ -1,6 +1,8 @@
-//! Resolves a batch of records: creates the series that it defines, and routes its samples to their series.
+//! Resolves a batch of records: creates the series that it defines, and routes its samples to their
+//! series.
 //!
-//! A batch is resolved while the previous batch is applied to the shards. Resolving does not access the shards.
+//! A batch is resolved while the previous batch is applied to the shards. Resolving does not access
+//! the shards.
 
 use std::ops::Range;
 
@@ -63,7 +65,12 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     pub(crate) fn new(layout: ShardLayout) -> Self {
-        Self { table: SeriesTable::default(), tombstones: HashMap::new(), layout, next_head: 0 }
+        Self {
+            table: SeriesTable::default(),
+            tombstones: HashMap::new(),
+            layout,
+            next_head: 0,
+        }
     }
 
     /// Decodes the series definitions of all records, and looks up known labels, on all threads.
@@ -99,7 +106,12 @@ impl Resolver {
                 Some(record_type) => found.records.add(record_type),
                 None => {
                     let reason = RecordType::unknown_reason(&record.bytes);
-                    found.damage.push(&record.segment.path, record.offset, DamageKind::Unsupported, reason);
+                    found.damage.push(
+                        &record.segment.path,
+                        record.offset,
+                        DamageKind::Unsupported,
+                        reason,
+                    );
                 }
             }
             if let Some(definitions) = definitions {
@@ -112,24 +124,49 @@ impl Resolver {
         (record.record_type == Some(RecordType::Series)).then(|| self.table.read(&record.bytes))
     }
 
-    fn define_all(&mut self, record: &Record, definitions: Definitions<'_>, input: &Input, found: &mut ResolvedBatch) {
-        let Self { table, layout, next_head, .. } = self;
+    fn define_all(
+        &mut self,
+        record: &Record,
+        definitions: Definitions<'_>,
+        input: &Input,
+        found: &mut ResolvedBatch,
+    ) {
+        let Self {
+            table,
+            layout,
+            next_head,
+            ..
+        } = self;
         let mut damage = |reason: String| {
-            found.damage.push(&record.segment.path, record.offset, DamageKind::Corrupt, reason);
+            found.damage.push(
+                &record.segment.path,
+                record.offset,
+                DamageKind::Corrupt,
+                reason,
+            );
         };
         let bad = definitions.bad;
-        table.define(definitions, |Resolved { series_ref, series, is_known }| {
-            let Some(series) = series else { return damage(format!("invalid labels of series {series_ref}")) };
-            if is_known || input.head_chunks.is_empty() {
-                return;
-            }
-            let indexes = input.head_chunks_of(series_ref, *next_head);
-            *next_head = indexes.end;
-            if !indexes.is_empty() {
-                let (shard, slot) = layout.locate(series);
-                found.heads[shard].push((slot, indexes));
-            }
-        });
+        table.define(
+            definitions,
+            |Resolved {
+                 series_ref,
+                 series,
+                 is_known,
+             }| {
+                let Some(series) = series else {
+                    return damage(format!("invalid labels of series {series_ref}"));
+                };
+                if is_known || input.head_chunks.is_empty() {
+                    return;
+                }
+                let indexes = input.head_chunks_of(series_ref, *next_head);
+                *next_head = indexes.end;
+                if !indexes.is_empty() {
+                    let (shard, slot) = layout.locate(series);
+                    found.heads[shard].push((slot, indexes));
+                }
+            },
+        );
         if let Some(bad) = bad {
             damage(bad.to_string());
         }
@@ -137,22 +174,38 @@ impl Resolver {
 
     /// Collects tombstones. Evictions are routed with the samples instead.
     fn delete(&mut self, records: &[Record], input: &Input, found: &mut ResolvedBatch) {
-        for record in records.iter().filter(|record| record.record_type == Some(RecordType::Tombstones)) {
-            let mut damage =
-                |reason| found.damage.push(&record.segment.path, record.offset, DamageKind::Corrupt, reason);
+        for record in records
+            .iter()
+            .filter(|record| record.record_type == Some(RecordType::Tombstones))
+        {
+            let mut damage = |reason| {
+                found.damage.push(
+                    &record.segment.path,
+                    record.offset,
+                    DamageKind::Corrupt,
+                    reason,
+                )
+            };
             let mut tombstones = Vec::new();
             if let Err(bad) = decode_tombstones(&record.bytes, &mut tombstones) {
                 damage(bad.to_string());
             }
             for tombstone in tombstones {
-                let RefTombstone { series, min_ms, max_ms } = tombstone;
+                let RefTombstone {
+                    series,
+                    min_ms,
+                    max_ms,
+                } = tombstone;
                 if is_eviction(&tombstone) || max_ms < input.min_valid_ms {
                     continue;
                 }
                 match self.table.find(series) {
                     Some(series) => {
                         found.n_tombstones += 1;
-                        let range = TimeRange { start_ms: min_ms, end_ms: max_ms };
+                        let range = TimeRange {
+                            start_ms: min_ms,
+                            end_ms: max_ms,
+                        };
                         self.tombstones.entry(series).or_default().push(range);
                     }
                     None => damage(format!("tombstone of unknown series {series}")),
@@ -165,7 +218,13 @@ impl Resolver {
     fn route(&self, records: &[Record], input: &Input, found: &mut ResolvedBatch) {
         let groups = records.par_chunks(records.len().div_ceil(self.layout.len()).max(1));
         found.routed.resize_with(groups.len(), Routed::default);
-        let router = Router { table: &self.table, layout: self.layout, min_valid_ms: input.min_valid_ms };
-        groups.zip(&mut found.routed).for_each(|(records, routed)| router.route(records, routed));
+        let router = Router {
+            table: &self.table,
+            layout: self.layout,
+            min_valid_ms: input.min_valid_ms,
+        };
+        groups
+            .zip(&mut found.routed)
+            .for_each(|(records, routed)| router.route(records, routed));
     }
 }

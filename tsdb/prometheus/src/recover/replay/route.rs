@@ -5,10 +5,13 @@ use varve_fs::damage::{DamageKind, DamageReport};
 use super::record_reader::Record;
 use crate::recover::input::LogKind;
 use crate::recover::series::{SeriesIdx, SeriesTable};
-use crate::recover::shard::{EXTRA, Extra, FullSample, RoutedSample, ShardBatch, ShardLayout, Value};
+use crate::recover::shard::{
+    EXTRA, Extra, FullSample, RoutedSample, ShardBatch, ShardLayout, Value,
+};
 use crate::recover::unknown_series::UnknownSample;
 use crate::wal::{
-    RecordContent, RecordError, RecordType, RefHistogram, RefSample, RefTombstone, decode_histograms, for_each_sample,
+    RecordContent, RecordError, RecordType, RefHistogram, RefSample, RefTombstone,
+    decode_histograms, for_each_sample,
 };
 
 /// Content of some consecutive records, by shard.
@@ -43,7 +46,12 @@ impl Router<'_> {
         for record in records {
             routed.is_out_of_order = record.log == LogKind::Wbl;
             if let Err(bad) = self.route_record(record, &mut histograms, routed) {
-                routed.damage.push(&record.segment.path, record.offset, DamageKind::Corrupt, bad.to_string());
+                routed.damage.push(
+                    &record.segment.path,
+                    record.offset,
+                    DamageKind::Corrupt,
+                    bad.to_string(),
+                );
             }
         }
     }
@@ -67,9 +75,23 @@ impl Router<'_> {
                 | RecordType::FloatHistogramsV2,
             ) => {
                 let decoded = decode_histograms(&record.bytes, histograms);
-                for RefHistogram { series, timestamp_ms, start_ms, histogram } in histograms.drain(..) {
+                for RefHistogram {
+                    series,
+                    timestamp_ms,
+                    start_ms,
+                    histogram,
+                } in histograms.drain(..)
+                {
                     let value = Value::Histogram(histogram);
-                    self.route_value(series, FullSample { timestamp_ms, start_ms, value }, routed);
+                    self.route_value(
+                        series,
+                        FullSample {
+                            timestamp_ms,
+                            start_ms,
+                            value,
+                        },
+                        routed,
+                    );
                 }
                 routed.n_unknown_schema += decoded?;
             }
@@ -81,7 +103,10 @@ impl Router<'_> {
                     RecordContent::Metadata(found) => routed.n_metadata += found.len() as u64,
                     // Damage was reported with the tombstones.
                     RecordContent::Tombstones(found) => {
-                        found.iter().filter(|it| is_eviction(it)).for_each(|it| self.route_eviction(it, routed));
+                        found
+                            .iter()
+                            .filter(|it| is_eviction(it))
+                            .for_each(|it| self.route_eviction(it, routed));
                         return Ok(());
                     }
                     _ => {}
@@ -94,7 +119,12 @@ impl Router<'_> {
 
     #[inline]
     fn route_sample(self, sample: &RefSample, routed: &mut Routed) {
-        let &RefSample { series, timestamp_ms, start_ms, value } = sample;
+        let &RefSample {
+            series,
+            timestamp_ms,
+            start_ms,
+            value,
+        } = sample;
         // Fast path: a sample that fits.
         if start_ms == 0
             && !self.is_covered(timestamp_ms, routed)
@@ -103,7 +133,15 @@ impl Router<'_> {
         {
             return self.push(found, value.to_bits(), offset_ms, routed);
         }
-        self.route_value(series, FullSample { timestamp_ms, start_ms, value: Value::Float(value) }, routed);
+        self.route_value(
+            series,
+            FullSample {
+                timestamp_ms,
+                start_ms,
+                value: Value::Float(value),
+            },
+            routed,
+        );
     }
 
     /// Routes a sample of any kind.
@@ -114,7 +152,11 @@ impl Router<'_> {
         } else if let Some(found) = self.table.find(series) {
             self.push_extra(found, Extra::Sample(sample), routed);
         } else {
-            routed.unknown.push(UnknownSample { series, timestamp_ms, value: sample.value });
+            routed.unknown.push(UnknownSample {
+                series,
+                timestamp_ms,
+                value: sample.value,
+            });
         }
     }
 
@@ -139,7 +181,11 @@ impl Router<'_> {
     #[inline]
     fn push(self, series: SeriesIdx, bits: u64, offset_ms: u32, routed: &mut Routed) {
         let (shard, slot) = self.layout.locate(series);
-        routed.shards[shard].push(RoutedSample { bits, slot, offset_ms });
+        routed.shards[shard].push(RoutedSample {
+            bits,
+            slot,
+            offset_ms,
+        });
     }
 }
 
@@ -147,25 +193,42 @@ impl Routed {
     /// Clears the samples of the batch before and keeps the memory.
     fn clear(&mut self, n_shards: usize) {
         let mut shards = std::mem::take(&mut self.shards);
-        let (mut extras, mut unknown) = (std::mem::take(&mut self.extras), std::mem::take(&mut self.unknown));
+        let (mut extras, mut unknown) = (
+            std::mem::take(&mut self.extras),
+            std::mem::take(&mut self.unknown),
+        );
         shards.resize_with(n_shards, Vec::new);
         shards.iter_mut().for_each(Vec::clear);
         extras.clear();
         unknown.clear();
-        *self = Self { shards, extras, unknown, ..Self::default() };
+        *self = Self {
+            shards,
+            extras,
+            unknown,
+            ..Self::default()
+        };
     }
 
     /// Returns the offset of a timestamp to the base, if it fits.
     #[inline]
     fn offset_of(&mut self, timestamp_ms: i64) -> Option<u32> {
         // The first timestamp gets the middle of the range.
-        let base_ms = *self.base_ms.get_or_insert(timestamp_ms.wrapping_sub(1 << (u32::BITS - 1)));
-        u32::try_from(timestamp_ms.wrapping_sub(base_ms)).ok().filter(|&offset_ms| offset_ms != EXTRA)
+        let base_ms = *self
+            .base_ms
+            .get_or_insert(timestamp_ms.wrapping_sub(1 << (u32::BITS - 1)));
+        u32::try_from(timestamp_ms.wrapping_sub(base_ms))
+            .ok()
+            .filter(|&offset_ms| offset_ms != EXTRA)
     }
 
     /// Returns the samples of a shard.
     pub(crate) fn for_shard(&self, shard: usize) -> ShardBatch<'_> {
-        let Self { shards, extras, is_out_of_order, .. } = self;
+        let Self {
+            shards,
+            extras,
+            is_out_of_order,
+            ..
+        } = self;
         ShardBatch {
             items: &shards[shard],
             extras,
@@ -175,7 +238,8 @@ impl Routed {
     }
 }
 
-/// Returns `true` for a tombstone of all of time: Prometheus writes it when it evicts a stale series to a block.
+/// Returns `true` for a tombstone of all of time: Prometheus writes it when it evicts a stale
+/// series to a block.
 pub(crate) fn is_eviction(tombstone: &RefTombstone) -> bool {
     (tombstone.min_ms, tombstone.max_ms) == (i64::MIN, i64::MAX)
 }

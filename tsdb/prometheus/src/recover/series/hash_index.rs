@@ -18,13 +18,18 @@ impl HashIndex {
     #[inline]
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let hash = short(hash);
-        self.table.find(spread(hash), |&(other, index)| other == hash && is_it(index)).map(|&(_, index)| index)
+        self.table
+            .find(spread(hash), |&(other, index)| {
+                other == hash && is_it(index)
+            })
+            .map(|&(_, index)| index)
     }
 
     /// Adds the index of a new value.
     pub(crate) fn insert(&mut self, hash: u64, index: u32) {
         let hash = short(hash);
-        self.table.insert_unique(spread(hash), (hash, index), |&(hash, _)| spread(hash));
+        self.table
+            .insert_unique(spread(hash), (hash, index), |&(hash, _)| spread(hash));
     }
 }
 

@@ -22,7 +22,8 @@ pub(crate) struct LabelOrder<'a> {
     pub(crate) pairs: Vec<(u32, u32)>,
     /// All series, ascending.
     pub(crate) series: Vec<SeriesIdx>,
-    /// The labels of [`RUN_LEN`] series each, in this order: an iteration over all series reads them sequentially.
+    /// The labels of [`RUN_LEN`] series each, in this order: an iteration over all series reads
+    /// them sequentially.
     labels: Vec<LabelRun>,
 }
 
@@ -43,8 +44,16 @@ impl<'a> LabelOrder<'a> {
         let mut series: Vec<_> = (0..labels.len() as SeriesIdx).collect();
         let sorter = Sorter { labels, ranks };
         sorter.sort(&mut series);
-        let labels = series.par_chunks(RUN_LEN).map(|some| sorter.run(some)).collect();
-        Self { strings, pairs, series, labels }
+        let labels = series
+            .par_chunks(RUN_LEN)
+            .map(|some| sorter.run(some))
+            .collect();
+        Self {
+            strings,
+            pairs,
+            series,
+            labels,
+        }
     }
 
     /// Counts the series of each pair, on the current thread pool.
@@ -52,7 +61,9 @@ impl<'a> LabelOrder<'a> {
         let none = || vec![0; self.pairs.len()];
         let count = |mut counts: Vec<u32>, some: &[Position]| {
             for &series in some {
-                self.labels(series).iter().for_each(|&pair| counts[pair as usize] += 1);
+                self.labels(series)
+                    .iter()
+                    .for_each(|&pair| counts[pair as usize] += 1);
             }
             counts
         };
@@ -61,14 +72,20 @@ impl<'a> LabelOrder<'a> {
             counts
         };
         let per_worker = series.len().div_ceil(rayon::current_num_threads()).max(1);
-        series.par_chunks(per_worker).fold(none, count).reduce_with(add).unwrap_or_else(none)
+        series
+            .par_chunks(per_worker)
+            .fold(none, count)
+            .reduce_with(add)
+            .unwrap_or_else(none)
     }
 
     /// Returns the labels of a series as indexes of pairs, ascending.
     #[inline]
     pub(crate) fn labels(&self, position: Position) -> &[u32] {
-        let (LabelRun { ends, labels }, index) =
-            (&self.labels[position as usize / RUN_LEN], position as usize % RUN_LEN);
+        let (LabelRun { ends, labels }, index) = (
+            &self.labels[position as usize / RUN_LEN],
+            position as usize % RUN_LEN,
+        );
         let start = if index == 0 { 0 } else { ends[index - 1] };
         &labels[start as usize..ends[index] as usize]
     }
@@ -83,12 +100,18 @@ struct Sorter {
 
 impl Sorter {
     fn labels(&self, series: SeriesIdx) -> impl ExactSizeIterator<Item = u32> {
-        self.labels.get(series).iter().map(|&id| self.ranks[id as usize])
+        self.labels
+            .get(series)
+            .iter()
+            .map(|&id| self.ranks[id as usize])
     }
 
     fn run(&self, series: &[SeriesIdx]) -> LabelRun {
         let n_labels = series.iter().map(|&it| self.labels.get(it).len()).sum();
-        let (mut ends, mut labels) = (Vec::with_capacity(series.len()), Vec::with_capacity(n_labels));
+        let (mut ends, mut labels) = (
+            Vec::with_capacity(series.len()),
+            Vec::with_capacity(n_labels),
+        );
         for &it in series {
             labels.extend(self.labels(it));
             // All labels together have indexes of 32 bits.
@@ -108,16 +131,21 @@ impl Sorter {
             groups.push(group);
             rest = behind;
         }
-        groups.into_par_iter().for_each(|group| self.sort_group(group));
+        groups
+            .into_par_iter()
+            .for_each(|group| self.sort_group(group));
     }
 
-    /// Sorts series with the same first label. Uses a stack instead of recursion, since series may have many labels.
+    /// Sorts series with the same first label. Uses a stack instead of recursion, since series may
+    /// have many labels.
     fn sort_group(&self, series: &mut [SeriesIdx]) {
         let mut waiting = vec![(0, series.len(), 1)];
         while let Some((start, end, depth)) = waiting.pop() {
             let group = &mut series[start..end];
             if group.len() <= FEW {
-                group.sort_unstable_by(|&a, &b| self.labels(a).skip(depth).cmp(self.labels(b).skip(depth)));
+                group.sort_unstable_by(|&a, &b| {
+                    self.labels(a).skip(depth).cmp(self.labels(b).skip(depth))
+                });
                 continue;
             }
             let mut keys: Vec<u64> = group.iter().map(|&it| self.key(it, depth)).collect();
@@ -134,29 +162,42 @@ impl Sorter {
         }
     }
 
-    /// Returns the label of a series at `depth` (0 if it has none) in the upper 32 bits, the series in the lower.
+    /// Returns the label of a series at `depth` (0 if it has none) in the upper 32 bits, the series
+    /// in the lower.
     fn key(&self, series: SeriesIdx, depth: usize) -> u64 {
-        let label = self.labels.get(series).get(depth).map_or(0, |&id| u64::from(self.ranks[id as usize]) + 1);
+        let label = self
+            .labels
+            .get(series)
+            .get(depth)
+            .map_or(0, |&id| u64::from(self.ranks[id as usize]) + 1);
         label << 32 | u64::from(series)
     }
 }
 
 /// Extracts the series from keys.
 fn put(keys: &[u64], series: &mut [SeriesIdx]) {
-    keys.iter().zip(series).for_each(|(&key, it)| *it = key as SeriesIdx);
+    keys.iter()
+        .zip(series)
+        .for_each(|(&key, it)| *it = key as SeriesIdx);
 }
 
-/// Returns all strings and all pairs, both ascending, and the rank of each pair. Pairs are indexes of strings.
+/// Returns all strings and all pairs, both ascending, and the rank of each pair. Pairs are indexes
+/// of strings.
 fn order_pairs(given: &LabelPairs) -> (Vec<&str>, Vec<(u32, u32)>, Vec<u32>) {
     let (strings, by_number) = order_texts(given);
-    let mut by_rank: Vec<(u64, PairId)> =
-        (0..).zip(&by_number).map(|(id, &(name, value))| (u64::from(name) << 32 | u64::from(value), id)).collect();
+    let mut by_rank: Vec<(u64, PairId)> = (0..)
+        .zip(&by_number)
+        .map(|(id, &(name, value))| (u64::from(name) << 32 | u64::from(value), id))
+        .collect();
     by_rank.par_sort_unstable();
     let mut ranks = vec![0; by_rank.len()];
     for (rank, &(_, id)) in (0..).zip(&by_rank) {
         ranks[id as usize] = rank;
     }
-    let pairs = by_rank.iter().map(|&(_, id)| by_number[id as usize]).collect();
+    let pairs = by_rank
+        .iter()
+        .map(|&(_, id)| by_number[id as usize])
+        .collect();
     (strings, pairs, ranks)
 }
 
@@ -166,19 +207,25 @@ fn order_texts(given: &LabelPairs) -> (Vec<&str>, Vec<(u32, u32)>) {
     // Pairs that follow each other often have the same name.
     let mut names: Vec<(&str, PairId)> = (0..n_pairs).map(|id| (given.strings(id).0, id)).collect();
     names.par_sort_unstable();
-    let mut all: Vec<(&str, u32)> =
-        names.chunk_by(|a, b| a.0 == b.0).zip(0..).map(|(same, i)| (same[0].0, i)).collect();
+    let mut all: Vec<(&str, u32)> = names
+        .chunk_by(|a, b| a.0 == b.0)
+        .zip(0..)
+        .map(|(same, i)| (same[0].0, i))
+        .collect();
     let n_names = all.len() as u32;
     all.extend((0..n_pairs).map(|id| (given.strings(id).1, n_names + id)));
     all.par_sort_unstable();
     let (mut strings, mut indexes) = (Vec::new(), vec![0; all.len()]);
     for same in all.chunk_by(|a, b| a.0 == b.0) {
-        same.iter().for_each(|&(_, which)| indexes[which as usize] = strings.len() as u32);
+        same.iter()
+            .for_each(|&(_, which)| indexes[which as usize] = strings.len() as u32);
         strings.push(same[0].0);
     }
     let mut pairs = vec![(0, 0); n_pairs as usize];
     for (same, i) in names.chunk_by(|a, b| a.0 == b.0).zip(0..) {
-        same.iter().for_each(|&(_, id)| pairs[id as usize] = (indexes[i], indexes[(n_names + id) as usize]));
+        same.iter().for_each(|&(_, id)| {
+            pairs[id as usize] = (indexes[i], indexes[(n_names + id) as usize])
+        });
     }
     (strings, pairs)
 }
@@ -199,7 +246,12 @@ mod tests {
 
     #[test]
     fn series_pairs_and_strings_are_sorted() {
-        let table = table(&[&[("a", "2"), ("b", "1")], &[("a", "10"), ("b", "1")], &[("a", "2")], &[]]);
+        let table = table(&[
+            &[("a", "2"), ("b", "1")],
+            &[("a", "10"), ("b", "1")],
+            &[("a", "2")],
+            &[],
+        ]);
         let order = LabelOrder::of(&table.pairs, table.labels);
         assert_eq!(order.strings, ["1", "10", "2", "a", "b"]);
         assert_eq!(order.pairs, [(3, 1), (3, 2), (4, 0)]);
@@ -211,31 +263,52 @@ mod tests {
     fn many_series_are_in_label_order() {
         let mut state = 7_u64;
         let mut random = |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % n
         };
         let mut sets = std::collections::BTreeSet::new();
         for _ in 0..3000 {
-            let mut labels = vec![("__name__".to_owned(), ["up", "cpu"][usize::from(random(9) > 0)].to_owned())];
+            let mut labels = vec![(
+                "__name__".to_owned(),
+                ["up", "cpu"][usize::from(random(9) > 0)].to_owned(),
+            )];
             for name in ["a", "b", "c", "d", "e"] {
                 if random(5) > 0 {
-                    labels.push((name.to_owned(), random(if name == "d" { 300 } else { 2 }).to_string()));
+                    labels.push((
+                        name.to_owned(),
+                        random(if name == "d" { 300 } else { 2 }).to_string(),
+                    ));
                 }
             }
             sets.insert(labels);
         }
         // Label sets of which each extends the one before.
-        let chain = (0..60).map(|n| (0..n).map(|i| (format!("x{i:02}"), "1".to_owned())).collect::<Vec<_>>());
+        let chain = (0..60).map(|n| {
+            (0..n)
+                .map(|i| (format!("x{i:02}"), "1".to_owned()))
+                .collect::<Vec<_>>()
+        });
         sets.extend(chain);
         let mut shuffled: Vec<_> = sets.iter().collect();
         (1..shuffled.len()).for_each(|i| shuffled.swap(i, random(i as u64 + 1) as usize));
         let mut table = SeriesTable::default();
         for (i, labels) in shuffled.iter().enumerate() {
-            let labels: Vec<_> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            let labels: Vec<_> = labels
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str()))
+                .collect();
             define(&mut table, i as u64, &labels).unwrap();
         }
         let order = LabelOrder::of(&table.pairs, table.labels);
-        assert!(order.series.iter().map(|&it| shuffled[it as usize]).eq(sets.iter()));
+        assert!(
+            order
+                .series
+                .iter()
+                .map(|&it| shuffled[it as usize])
+                .eq(sets.iter())
+        );
         let positions: Vec<_> = (0..order.series.len() as Position).collect();
         assert!(positions.is_sorted_by(|&a, &b| order.labels(a) < order.labels(b)));
     }

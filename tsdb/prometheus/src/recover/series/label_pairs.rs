@@ -1,4 +1,5 @@
-//! Interned label pairs. A million series have about ten million labels, of which few are different.
+//! Interned label pairs. A million series have about ten million labels, of which few are
+//! different.
 
 use varve_collections::{Arena, Column};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -27,9 +28,14 @@ pub(crate) struct NewPair<'a> {
 }
 
 impl<'a> NewPair<'a> {
-    /// The hash is unsalted: the labels come from the owner of the directory, and runs are reproducible.
+    /// The hash is unsalted: the labels come from the owner of the directory, and runs are
+    /// reproducible.
     pub(crate) fn of(name: &'a str, value: &'a str) -> Self {
-        Self { name, value, hash: xxh3_64_with_seed(value.as_bytes(), xxh3_64(name.as_bytes())) }
+        Self {
+            name,
+            value,
+            hash: xxh3_64_with_seed(value.as_bytes(), xxh3_64(name.as_bytes())),
+        }
     }
 }
 
@@ -63,7 +69,9 @@ impl LabelPairs {
     /// Returns the number of a known pair.
     pub(crate) fn find(&self, pair: &NewPair<'_>) -> Option<PairId> {
         let (all, entries) = (&self.strings, &self.entries);
-        self.ids.find(pair.hash, |id| strings(all, entries[id as usize]) == (pair.name, pair.value))
+        self.ids.find(pair.hash, |id| {
+            strings(all, entries[id as usize]) == (pair.name, pair.value)
+        })
     }
 
     /// Returns the number of a pair, and interns a new one, or `None` once the strings fill 4 GiB.
@@ -72,13 +80,22 @@ impl LabelPairs {
             return Some(id);
         }
         let &NewPair { name, value, hash } = pair;
-        let id = u32::try_from(self.entries.len()).ok().filter(|&id| id != Self::NONE)?;
+        let id = u32::try_from(self.entries.len())
+            .ok()
+            .filter(|&id| id != Self::NONE)?;
         self.scratch.clear();
         self.scratch.push_str(name);
         self.scratch.push_str(value);
-        let (name_size, value_size) = (u32::try_from(name.len()).ok()?, u32::try_from(value.len()).ok()?);
+        let (name_size, value_size) = (
+            u32::try_from(name.len()).ok()?,
+            u32::try_from(value.len()).ok()?,
+        );
         let start = self.strings.push(&self.scratch)?;
-        self.entries.push(Entry { start, name_size, value_size });
+        self.entries.push(Entry {
+            start,
+            name_size,
+            value_size,
+        });
         self.ids.insert(hash, id);
         Some(id)
     }
@@ -86,7 +103,8 @@ impl LabelPairs {
 
 fn strings(all: &Arena<String>, entry: Entry) -> (&str, &str) {
     let name_size = entry.name_size as usize;
-    all.run(entry.start, name_size + entry.value_size as usize).split_at(name_size)
+    all.run(entry.start, name_size + entry.value_size as usize)
+        .split_at(name_size)
 }
 
 #[cfg(test)]
@@ -96,16 +114,32 @@ mod tests {
     #[test]
     fn a_pair_is_interned_once() {
         let mut pairs = LabelPairs::default();
-        let given = [("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", ""), ("job", "x"), ("instance", "x")];
+        let given = [
+            ("a", "bc"),
+            ("ab", "c"),
+            ("", "abc"),
+            ("abc", ""),
+            ("job", "x"),
+            ("instance", "x"),
+        ];
         for round in 0..2 {
             for (i, (name, value)) in given.into_iter().enumerate() {
-                assert_eq!(pairs.find(&NewPair::of(name, value)), (round > 0).then_some(i as u32));
-                assert_eq!(pairs.intern(&NewPair::of(name, value)), Some(i as u32), "{round}");
+                assert_eq!(
+                    pairs.find(&NewPair::of(name, value)),
+                    (round > 0).then_some(i as u32)
+                );
+                assert_eq!(
+                    pairs.intern(&NewPair::of(name, value)),
+                    Some(i as u32),
+                    "{round}"
+                );
                 assert_eq!(pairs.strings(i as u32), (name, value));
             }
         }
         for i in 0..5000 {
-            pairs.intern(&NewPair::of("pod", &format!("pod-{}", i % 1000))).unwrap();
+            pairs
+                .intern(&NewPair::of("pod", &format!("pod-{}", i % 1000)))
+                .unwrap();
         }
         assert_eq!(pairs.len(), given.len() + 1000);
     }

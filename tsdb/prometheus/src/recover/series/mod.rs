@@ -52,7 +52,8 @@ impl SeriesLabels {
         }
     }
 
-    /// Appends a series: the number of its labels, then the labels. Returns `None` if the arena is full.
+    /// Appends a series: the number of its labels, then the labels. Returns `None` if the arena is
+    /// full.
     fn push(&mut self, run: &[PairId]) -> Option<()> {
         self.indexes.push(self.all.push(run)?);
         Some(())
@@ -68,7 +69,8 @@ impl SeriesLabels {
 #[derive(Debug, Default)]
 pub(crate) struct Definitions<'a> {
     series: Vec<Defined>,
-    /// For each series the number of its labels, then the labels. A label in `new` is [`LabelPairs::NONE`].
+    /// For each series the number of its labels, then the labels. A label in `new` is
+    /// [`LabelPairs::NONE`].
     runs: Vec<PairId>,
     new: Vec<NewPair<'a>>,
     /// The error that ends the record.
@@ -102,15 +104,23 @@ struct Previous {
 }
 
 impl<'a> Definitions<'a> {
-    /// Appends a series. Labels marked as same, see [`for_each_definition`], are taken from `before`.
-    fn push(&mut self, pairs: &LabelPairs, series_ref: u64, labels: &[DefinedLabel<'a>], before: &mut Previous) {
+    /// Appends a series. Labels marked as same, see [`for_each_definition`], are taken from
+    /// `before`.
+    fn push(
+        &mut self,
+        pairs: &LabelPairs,
+        series_ref: u64,
+        labels: &[DefinedLabel<'a>],
+        before: &mut Previous,
+    ) {
         before.ids.truncate(labels.len());
         let start = self.runs.len();
         self.runs.push(0);
         let (mut is_sorted, mut last): (bool, Option<DefinedLabel<'_>>) = (true, None);
         for (index, &label) in labels.iter().enumerate() {
             // Two labels that follow each other in the series before are in order.
-            let is_known = before.is_sorted && label.is_same && last.is_none_or(|last| last.is_same);
+            let is_known =
+                before.is_sorted && label.is_same && last.is_none_or(|last| last.is_same);
             is_sorted &= is_known || last.is_none_or(|last| last.name < label.name);
             last = Some(label);
             let pair = || NewPair::of(label.name, label.value);
@@ -131,7 +141,10 @@ impl<'a> Definitions<'a> {
         before.is_sorted = is_sorted;
         // A record has fewer labels than that.
         self.runs[start] = (self.runs.len() - start - 1) as u32;
-        self.series.push(Defined { series_ref, is_sorted });
+        self.series.push(Defined {
+            series_ref,
+            is_sorted,
+        });
     }
 }
 
@@ -164,24 +177,47 @@ impl SeriesTable {
 
     /// Sets the refs of series, and creates the series with new label sets.
     pub(crate) fn define(&mut self, definitions: Definitions<'_>, mut each: impl FnMut(Resolved)) {
-        let Definitions { series, mut runs, new, .. } = definitions;
+        let Definitions {
+            series,
+            mut runs,
+            new,
+            ..
+        } = definitions;
         let (mut runs, mut new) = (&mut runs[..], new.into_iter());
-        for Defined { series_ref, is_sorted } in series {
+        for Defined {
+            series_ref,
+            is_sorted,
+        } in series
+        {
             let (run, rest) = runs.split_at_mut(1 + runs[0] as usize);
             runs = rest;
             let before = self.find(series_ref);
-            let series = self.intern(run, &mut new).and_then(|()| self.find_or_create(run, is_sorted));
+            let series = self
+                .intern(run, &mut new)
+                .and_then(|()| self.find_or_create(run, is_sorted));
             if let Some(series) = series {
                 self.by_ref.insert(series_ref, series);
             }
-            each(Resolved { series_ref, series, is_known: series.is_some() && series == before });
+            each(Resolved {
+                series_ref,
+                series,
+                is_known: series.is_some() && series == before,
+            });
         }
     }
 
     /// Interns the new labels of a series. Returns `None` if the table of labels is full.
-    fn intern<'a>(&mut self, run: &mut [PairId], new: &mut impl Iterator<Item = NewPair<'a>>) -> Option<()> {
+    fn intern<'a>(
+        &mut self,
+        run: &mut [PairId],
+        new: &mut impl Iterator<Item = NewPair<'a>>,
+    ) -> Option<()> {
         let mut is_whole = true;
-        for (id, pair) in run[1..].iter_mut().filter(|id| **id == LabelPairs::NONE).zip(new) {
+        for (id, pair) in run[1..]
+            .iter_mut()
+            .filter(|id| **id == LabelPairs::NONE)
+            .zip(new)
+        {
             let found = self.pairs.intern(&pair);
             is_whole &= found.is_some();
             *id = found.unwrap_or(LabelPairs::NONE);
@@ -202,7 +238,9 @@ impl SeriesTable {
         if let Some(found) = self.by_labels.find(labels_hash, |it| labels.get(it) == ids) {
             return Some(found);
         }
-        let series = SeriesIdx::try_from(self.len()).ok().filter(|&series| series != SeriesRefs::NONE)?;
+        let series = SeriesIdx::try_from(self.len())
+            .ok()
+            .filter(|&series| series != SeriesRefs::NONE)?;
         self.labels.push(run)?;
         self.by_labels.insert(labels_hash, series);
         Some(series)
@@ -217,7 +255,9 @@ impl SeriesTable {
 /// Label pairs are numbered consecutively. One multiplication each mixes them well enough.
 fn hash(ids: &[PairId]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mixed = ids.iter().fold(0, |hash: u64, &id| (hash.rotate_left(23) ^ u64::from(id)).wrapping_mul(FACTOR));
+    let mixed = ids.iter().fold(0, |hash: u64, &id| {
+        (hash.rotate_left(23) ^ u64::from(id)).wrapping_mul(FACTOR)
+    });
     mixed ^ mixed >> 32
 }
 
@@ -236,7 +276,11 @@ pub(crate) mod tests {
     }
 
     /// Defines a series in a record of its own.
-    pub(crate) fn define(table: &mut SeriesTable, series_ref: u64, labels: &[(&str, &str)]) -> Option<SeriesIdx> {
+    pub(crate) fn define(
+        table: &mut SeriesTable,
+        series_ref: u64,
+        labels: &[(&str, &str)],
+    ) -> Option<SeriesIdx> {
         define_all(table, &record([(series_ref, labels.to_vec())]))[0].series
     }
 
@@ -248,10 +292,28 @@ pub(crate) mod tests {
         let other = define(&mut table, 30, &[("a", "10"), ("b", "1")]).unwrap();
         let none = define(&mut table, 50, &[]).unwrap();
         assert_eq!((a, again, other, none, table.len()), (0, 0, 1, 2, 3));
-        assert_eq!((table.find(10), table.find(20), table.find(30), table.find(1)), (Some(0), Some(0), Some(1), None));
+        assert_eq!(
+            (
+                table.find(10),
+                table.find(20),
+                table.find(30),
+                table.find(1)
+            ),
+            (Some(0), Some(0), Some(1), None)
+        );
         assert_eq!(define(&mut table, 40, &[("a", "1"), ("a", "2")]), None);
-        let strings = |series| table.labels.get(series).iter().map(|&id| table.pairs.strings(id)).collect::<Vec<_>>();
-        assert_eq!((strings(0), strings(1)), (vec![("a", "2"), ("b", "1")], vec![("a", "10"), ("b", "1")]));
+        let strings = |series| {
+            table
+                .labels
+                .get(series)
+                .iter()
+                .map(|&id| table.pairs.strings(id))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (strings(0), strings(1)),
+            (vec![("a", "2"), ("b", "1")], vec![("a", "10"), ("b", "1")])
+        );
         assert_eq!(strings(2), []);
         let given = |series| [(20, vec![("a", series), ("b", "1")])];
         let is_known = |given: Vec<Resolved>| given[0].is_known;
@@ -267,8 +329,9 @@ pub(crate) mod tests {
         let labels = |i: usize| (0..i % 40).map(move |k| (k, (i / 40 + k) % 50));
         for round in 0..2 {
             for i in 0..2000 {
-                let labels: Vec<_> =
-                    labels(i).map(|(name, value)| (names[name].as_str(), values[value].as_str())).collect();
+                let labels: Vec<_> = labels(i)
+                    .map(|(name, value)| (names[name].as_str(), values[value].as_str()))
+                    .collect();
                 let series = define(&mut table, (round * 2000 + i) as u64, &labels).unwrap();
                 assert_eq!(table.labels.get(series).len(), i % 40);
             }
@@ -282,7 +345,8 @@ pub(crate) mod tests {
         let series = [
             vec![("a", "1"), ("b", ""), ("c", "2")],
             vec![("a", "1"), ("b", ""), ("c", "2"), ("d", "3")],
-            // The third and fourth label are the same as in the series before, but out of order here.
+            // The third and fourth label are the same as in the series before, but out of order
+            // here.
             vec![("x", "1"), ("b", ""), ("c", "2"), ("d", "3")],
             vec![("x", "1"), ("x", "2"), ("c", "2"), ("d", "3")],
             vec![("x", "1"), ("x", "2"), ("c", "2")],
@@ -291,16 +355,31 @@ pub(crate) mod tests {
         ];
         let record = record((0..).zip(series));
         let mut same = Vec::new();
-        for_each_definition(&record, |_, labels| same.push(labels.iter().filter(|label| label.is_same).count()))
-            .unwrap();
+        for_each_definition(&record, |_, labels| {
+            same.push(labels.iter().filter(|label| label.is_same).count())
+        })
+        .unwrap();
         assert_eq!(same, [0, 3, 3, 3, 3, 1, 1]);
         let mut table = SeriesTable::default();
         // First with new labels, then with known labels.
         for _ in 0..2 {
-            let found: Vec<_> = define_all(&mut table, &record).iter().map(|given| given.series).collect();
-            assert_eq!(found, [Some(0), Some(1), Some(2), None, None, Some(3), Some(4)]);
+            let found: Vec<_> = define_all(&mut table, &record)
+                .iter()
+                .map(|given| given.series)
+                .collect();
+            assert_eq!(
+                found,
+                [Some(0), Some(1), Some(2), None, None, Some(3), Some(4)]
+            );
         }
-        let strings = |series| table.labels.get(series).iter().map(|&id| table.pairs.strings(id)).collect::<Vec<_>>();
+        let strings = |series| {
+            table
+                .labels
+                .get(series)
+                .iter()
+                .map(|&id| table.pairs.strings(id))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(strings(1), [("a", "1"), ("c", "2"), ("d", "3")]);
         assert_eq!(strings(2), [("c", "2"), ("d", "3"), ("x", "1")]);
         assert_eq!(strings(3), [("a", "1"), ("b", "2"), ("c", "2")]);

@@ -1,7 +1,8 @@
-//! The finished chunks of a shard in one append-only log, whose older part may be spilled to a file.
+//! The finished chunks of a shard in one append-only log, whose older part may be spilled to a
+//! file.
 //!
-//! Each chunk contains the position of the previous chunk of the same series. So a series stores only the position of
-//! its last chunk ([`ChunkRef`]).
+//! Each chunk contains the position of the previous chunk of the same series. So a series stores
+//! only the position of its last chunk ([`ChunkRef`]).
 //!
 //! ```text
 //! varint  position of the chunk before it plus 1; 0 if there is none
@@ -12,7 +13,8 @@
 //! ```
 //!
 //! Invariants
-//! 1. A chunk is contiguous, in one buffer or in the file. The positions in the file precede the positions in memory.
+//! 1. A chunk is contiguous, in one buffer or in the file. The positions in the file precede the
+//!    positions in memory.
 //! 2. Data from the file is checked like data from any other file.
 
 use varve_codec::varint::{put_i64, put_u64};
@@ -24,7 +26,8 @@ use crate::cursor::Cursor;
 
 /// Size of a buffer. A larger chunk has a buffer of its own.
 const PIECE_SIZE: usize = 1 << 18;
-/// Maximum size of the fields before the bytes of a chunk: four varints of ten, an encoding, and a varint of five.
+/// Maximum size of the fields before the bytes of a chunk: four varints of ten, an encoding, and a
+/// varint of five.
 const HEADER_SIZE_MAX: usize = 4 * 10 + 1 + 5;
 /// Bytes read at once from the file: most chunks are smaller.
 const READ_SIZE: u64 = 1024 + HEADER_SIZE_MAX as u64;
@@ -69,7 +72,11 @@ pub(crate) struct ChunkLog {
 
 impl ChunkLog {
     pub(crate) fn new(file: SpillFile) -> Self {
-        Self { file, pieces: Vec::new(), size: 0 }
+        Self {
+            file,
+            pieces: Vec::new(),
+            size: 0,
+        }
     }
 
     /// Returns the memory used, in bytes.
@@ -84,15 +91,30 @@ impl ChunkLog {
 
     /// Appends a chunk of a series and updates `last`, the ref of its last chunk.
     pub(crate) fn append(&mut self, last: &mut ChunkRef, part: &SeriesChunk<ChunkBytes<'_>>) {
-        let &SeriesChunk { chunk: Chunk { encoding, min_ms, max_ms, n_samples, bytes }, is_out_of_order, is_split } =
-            part;
+        let &SeriesChunk {
+            chunk:
+                Chunk {
+                    encoding,
+                    min_ms,
+                    max_ms,
+                    n_samples,
+                    bytes,
+                },
+            is_out_of_order,
+            is_split,
+        } = part;
         let (in_head, number, inline) = match bytes {
             ChunkBytes::Inline(bytes) => (false, bytes.len() as u64, bytes),
             ChunkBytes::Head(index) => (true, u64::from(index), &[][..]),
         };
         let room = HEADER_SIZE_MAX + inline.len();
-        if self.pieces.last().is_none_or(|(_, piece)| piece.capacity() - piece.len() < room) {
-            self.pieces.push((self.size, Vec::with_capacity(room.max(PIECE_SIZE))));
+        if self
+            .pieces
+            .last()
+            .is_none_or(|(_, piece)| piece.capacity() - piece.len() < room)
+        {
+            self.pieces
+                .push((self.size, Vec::with_capacity(room.max(PIECE_SIZE))));
         }
         let (start, piece) = self.pieces.last_mut().expect("created above");
         let position = self.size;
@@ -100,8 +122,18 @@ impl ChunkLog {
         put_i64(piece, min_ms);
         put_u64(piece, max_ms.wrapping_sub(min_ms).cast_unsigned());
         put_u64(piece, u64::from(n_samples));
-        let flags = [(is_out_of_order, OUT_OF_ORDER), (is_split, SPLIT), (in_head, IN_HEAD)];
-        piece.push(encoding.code() | flags.iter().map(|&(is_set, flag)| u8::from(is_set) * flag).sum::<u8>());
+        let flags = [
+            (is_out_of_order, OUT_OF_ORDER),
+            (is_split, SPLIT),
+            (in_head, IN_HEAD),
+        ];
+        piece.push(
+            encoding.code()
+                | flags
+                    .iter()
+                    .map(|&(is_set, flag)| u8::from(is_set) * flag)
+                    .sum::<u8>(),
+        );
         put_u64(piece, number);
         piece.extend_from_slice(inline);
         self.size = *start + piece.len() as u64;
@@ -124,8 +156,14 @@ impl ChunkLog {
         at: ChunkRef,
         scratch: &'a mut Vec<u8>,
     ) -> Result<Option<(SeriesChunk<ChunkBytes<'a>>, ChunkRef)>> {
-        let Some(position) = at.0.checked_sub(1) else { return Ok(None) };
-        let bytes = if position < self.file.size() { self.read(position, scratch)? } else { self.in_memory(position) };
+        let Some(position) = at.0.checked_sub(1) else {
+            return Ok(None);
+        };
+        let bytes = if position < self.file.size() {
+            self.read(position, scratch)?
+        } else {
+            self.in_memory(position)
+        };
         match take(bytes) {
             Some((part, before)) if before.0 < at.0 => Ok(Some((part, before))),
             _ => Err(self.corrupt(position)),
@@ -135,7 +173,11 @@ impl ChunkLog {
     /// Returns the first byte of a chunk in memory, or 0 if it is in the file, for
     /// [`prefetch`](varve_collections::prefetch()).
     pub(crate) fn first_byte(&self, at: ChunkRef) -> u64 {
-        match at.0.checked_sub(1).filter(|&position| position >= self.file.size()) {
+        match at
+            .0
+            .checked_sub(1)
+            .filter(|&position| position >= self.file.size())
+        {
             Some(position) => u64::from(self.in_memory(position)[0]),
             None => 0,
         }
@@ -154,20 +196,30 @@ impl ChunkLog {
         let first = left.min(READ_SIZE) as usize;
         scratch.resize(first, 0);
         self.file.read(position, scratch)?;
-        let needed = size(scratch).filter(|&needed| needed <= left).ok_or_else(|| self.corrupt(position))?;
+        let needed = size(scratch)
+            .filter(|&needed| needed <= left)
+            .ok_or_else(|| self.corrupt(position))?;
         if needed > first as u64 {
-            scratch.resize(usize::try_from(needed).map_err(|_| self.corrupt(position))?, 0);
+            scratch.resize(
+                usize::try_from(needed).map_err(|_| self.corrupt(position))?,
+                0,
+            );
             self.file.read(position, scratch)?;
         }
         Ok(scratch)
     }
 
     fn corrupt(&self, offset: u64) -> Error {
-        Error::Corrupt { path: self.file.path().to_owned(), offset, reason: "not a spilled chunk".to_owned() }
+        Error::Corrupt {
+            path: self.file.path().to_owned(),
+            offset,
+            reason: "not a spilled chunk".to_owned(),
+        }
     }
 }
 
-/// Reads the fields before the bytes of a chunk: the entry without bytes, the chunk before it, and the last field.
+/// Reads the fields before the bytes of a chunk: the entry without bytes, the chunk before it, and
+/// the last field.
 fn take_header<'a>(src: &mut Cursor<'a>) -> Option<(SeriesChunk<ChunkBytes<'a>>, ChunkRef, u64)> {
     let before = ChunkRef(src.uvarint()?);
     let min_ms = src.varint()?;
@@ -181,8 +233,22 @@ fn take_header<'a>(src: &mut Cursor<'a>) -> Option<(SeriesChunk<ChunkBytes<'a>>,
         _ => ChunkBytes::Head(u32::try_from(number).ok()?),
     };
     let (is_out_of_order, is_split) = (code & OUT_OF_ORDER != 0, code & SPLIT != 0);
-    let chunk = Chunk { encoding, min_ms, max_ms, n_samples, bytes };
-    Some((SeriesChunk { chunk, is_out_of_order, is_split }, before, number))
+    let chunk = Chunk {
+        encoding,
+        min_ms,
+        max_ms,
+        n_samples,
+        bytes,
+    };
+    Some((
+        SeriesChunk {
+            chunk,
+            is_out_of_order,
+            is_split,
+        },
+        before,
+        number,
+    ))
 }
 
 /// Returns the size of the chunk whose fields are in `bytes`.
@@ -212,12 +278,26 @@ mod tests {
     use crate::testing::fs;
 
     fn part(i: usize, bytes: &[u8]) -> SeriesChunk<ChunkBytes<'_>> {
-        let bytes = if i % 7 == 3 { ChunkBytes::Head(i as u32) } else { ChunkBytes::Inline(bytes) };
+        let bytes = if i % 7 == 3 {
+            ChunkBytes::Head(i as u32)
+        } else {
+            ChunkBytes::Inline(bytes)
+        };
         let min_ms = if i == 5 { i64::MIN } else { i as i64 * 1000 };
         let max_ms = if i == 5 { i64::MAX } else { min_ms + 7 };
         let encoding = [Encoding::Xor, Encoding::FloatHistogramSt][i % 2];
-        let chunk = Chunk { encoding, min_ms, max_ms, n_samples: i as u32, bytes };
-        SeriesChunk { chunk, is_out_of_order: i.is_multiple_of(3), is_split: i.is_multiple_of(5) }
+        let chunk = Chunk {
+            encoding,
+            min_ms,
+            max_ms,
+            n_samples: i as u32,
+            bytes,
+        };
+        SeriesChunk {
+            chunk,
+            is_out_of_order: i.is_multiple_of(3),
+            is_split: i.is_multiple_of(5),
+        }
     }
 
     fn walk(log: &ChunkLog, last: ChunkRef, mut each: impl FnMut(&SeriesChunk<ChunkBytes<'_>>)) {
@@ -233,7 +313,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let scratch = SpillDir::create(&fs(), &dir.path().join("scratch")).unwrap();
         let mut log = ChunkLog::new(scratch.file(0));
-        let bytes: Vec<Vec<u8>> = (0..400).map(|i: usize| vec![i as u8; i * i % 5000 + i / 399 * PIECE_SIZE]).collect();
+        let bytes: Vec<Vec<u8>> = (0..400)
+            .map(|i: usize| vec![i as u8; i * i % 5000 + i / 399 * PIECE_SIZE])
+            .collect();
         let mut last = [ChunkRef::NONE; 2];
         for (i, bytes) in bytes.iter().enumerate() {
             log.append(&mut last[i % 2], &part(i, bytes));
@@ -266,7 +348,10 @@ mod tests {
         let path = log.file.path().to_owned();
         let size = std::fs::metadata(&path).unwrap().len() as usize;
         std::fs::write(&path, vec![0xff; size]).unwrap();
-        assert!(matches!(log.get(last, &mut Vec::new()), Err(Error::Corrupt { .. })));
+        assert!(matches!(
+            log.get(last, &mut Vec::new()),
+            Err(Error::Corrupt { .. })
+        ));
         std::fs::write(&path, vec![0; size / 2]).unwrap();
         assert!(log.get(last, &mut Vec::new()).is_err());
     }

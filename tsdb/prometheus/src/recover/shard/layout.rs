@@ -2,8 +2,8 @@
 
 use crate::recover::series::SeriesIdx;
 
-/// Distributes series to shards by their lowest bits: series that are created together, and mostly scraped together,
-/// are adjacent in every shard.
+/// Distributes series to shards by their lowest bits: series that are created together, and mostly
+/// scraped together, are adjacent in every shard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShardLayout {
     n_bits: u32,
@@ -12,7 +12,9 @@ pub(crate) struct ShardLayout {
 impl ShardLayout {
     /// Creates a layout of at least `n` shards.
     pub(crate) fn at_least(n: usize) -> Self {
-        Self { n_bits: n.next_power_of_two().ilog2() }
+        Self {
+            n_bits: n.next_power_of_two().ilog2(),
+        }
     }
 
     /// Returns the number of shards.
@@ -28,6 +30,9 @@ impl ShardLayout {
     /// Returns the shard of a series and its slot there.
     #[inline]
     pub(crate) fn locate(self, series: SeriesIdx) -> (usize, u32) {
-        ((series & ((1 << self.n_bits) - 1)) as usize, series >> self.n_bits)
+        (
+            (series & ((1 << self.n_bits) - 1)) as usize,
+            series >> self.n_bits,
+        )
     }
 }

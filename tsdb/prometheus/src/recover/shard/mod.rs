@@ -1,7 +1,8 @@
 //! A shard: a part of the series with their chunks (open, finished and out-of-order).
 //!
 //! Invariants
-//! 1. No chunk crosses a boundary of [`WINDOW_MS`](super::WINDOW_MS), except for head chunks and out-of-order chunks.
+//! 1. No chunk crosses a boundary of [`WINDOW_MS`](super::WINDOW_MS), except for head chunks and
+//!    out-of-order chunks.
 //! 2. In-order samples of a series ascend in time, including the samples of its head chunks.
 //! 3. A spill changes no sample: chunks that end because of it are marked as split.
 //!
@@ -32,7 +33,8 @@ use super::windows::{WindowSet, Windows, range_of, window_of};
 use crate::chunk::{Chunk, Encoder, Encoding, OpenChunk, OpenChunks, StartTimestamps};
 use crate::head_chunks::HeadChunk;
 
-/// A float sample of a series, or the index of an [`Extra`]. Small, because millions are in memory at once.
+/// A float sample of a series, or the index of an [`Extra`]. Small, because millions are in memory
+/// at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RoutedSample {
     /// Bits of the value, or the index of an [`Extra`].
@@ -88,7 +90,8 @@ pub(crate) struct HeadChunkList<'a> {
 /// State of one series.
 #[derive(Debug)]
 struct SeriesState {
-    /// Timestamp of the last in-order sample, and the open chunk if it is of floats without start timestamps.
+    /// Timestamp of the last in-order sample, and the open chunk if it is of floats without start
+    /// timestamps.
     open: OpenChunk,
     /// The last finished chunk.
     last: ChunkRef,
@@ -180,7 +183,10 @@ impl Shard {
 
     /// Returns the number of bytes that [`Shard::spill`] would free.
     pub(crate) fn memory(&self) -> usize {
-        self.open.size() + self.finished.memory() + self.encoders.len() * OTHER_SIZE + self.out_of_order_size
+        self.open.size()
+            + self.finished.memory()
+            + self.encoders.len() * OTHER_SIZE
+            + self.out_of_order_size
     }
 
     /// Returns the number of spilled bytes.
@@ -190,20 +196,37 @@ impl Shard {
 
     /// Returns the timestamp of the newest sample.
     pub(crate) fn newest_ms(&self) -> i64 {
-        self.states.iter().map(|state| state.open.last_ms()).max().unwrap_or(i64::MIN).max(self.newest_out_of_order_ms)
+        self.states
+            .iter()
+            .map(|state| state.open.last_ms())
+            .max()
+            .unwrap_or(i64::MIN)
+            .max(self.newest_out_of_order_ms)
     }
 
     /// Applies samples to their series.
     pub(crate) fn apply(&mut self, share: &ShardBatch<'_>, head: HeadChunkList<'_>) {
         for items in share.items.chunks(PREFETCH_LEN) {
-            prefetch(items.iter().map(|item| self.states[item.slot as usize].open.last_ms()));
+            prefetch(
+                items
+                    .iter()
+                    .map(|item| self.states[item.slot as usize].open.last_ms()),
+            );
             self.apply_some(items, share, head);
         }
     }
 
-    fn apply_some(&mut self, items: &[RoutedSample], share: &ShardBatch<'_>, head: HeadChunkList<'_>) {
+    fn apply_some(
+        &mut self,
+        items: &[RoutedSample],
+        share: &ShardBatch<'_>,
+        head: HeadChunkList<'_>,
+    ) {
         // Consecutive samples mostly have the same window: compute it when it changes.
-        let mut window = TimeRange { start_ms: i64::MAX, end_ms: i64::MIN };
+        let mut window = TimeRange {
+            start_ms: i64::MAX,
+            end_ms: i64::MIN,
+        };
         for item in items {
             let timestamp_ms = share.base_ms.wrapping_add(i64::from(item.offset_ms));
             if !(window.start_ms..=window.end_ms).contains(&timestamp_ms) {
@@ -211,10 +234,19 @@ impl Shard {
             }
             let state = &mut self.states[item.slot as usize];
             let last_ms = state.open.last_ms();
-            let is_simple = item.offset_ms != EXTRA && !(share.is_out_of_order || state.has_head_chunks);
-            // Fast path: a float for an open chunk of its window. A chunk with samples has no head chunks before it.
-            if is_simple && state.open.can_append() && timestamp_ms > last_ms && last_ms >= window.start_ms {
-                let sample = Sample { timestamp_ms, value: f64::from_bits(item.bits) };
+            let is_simple =
+                item.offset_ms != EXTRA && !(share.is_out_of_order || state.has_head_chunks);
+            // Fast path: a float for an open chunk of its window. A chunk with samples has no head
+            // chunks before it.
+            if is_simple
+                && state.open.can_append()
+                && timestamp_ms > last_ms
+                && last_ms >= window.start_ms
+            {
+                let sample = Sample {
+                    timestamp_ms,
+                    value: f64::from_bits(item.bits),
+                };
                 state.open.push(&mut self.open, sample);
                 self.n_appended += 1;
                 continue;
@@ -228,8 +260,17 @@ impl Shard {
         }
     }
 
-    fn apply_slowly(&mut self, item: &RoutedSample, share: &ShardBatch<'_>, head: HeadChunkList<'_>) {
-        let &RoutedSample { bits, slot, offset_ms } = item;
+    fn apply_slowly(
+        &mut self,
+        item: &RoutedSample,
+        share: &ShardBatch<'_>,
+        head: HeadChunkList<'_>,
+    ) {
+        let &RoutedSample {
+            bits,
+            slot,
+            offset_ms,
+        } = item;
         let sample = match offset_ms {
             EXTRA => match &share.extras[bits as usize] {
                 Extra::Evict => return self.evict(slot),
@@ -237,7 +278,11 @@ impl Shard {
             },
             _ => {
                 let timestamp_ms = share.base_ms.wrapping_add(i64::from(offset_ms));
-                FullSample { timestamp_ms, start_ms: 0, value: Value::Float(f64::from_bits(bits)) }
+                FullSample {
+                    timestamp_ms,
+                    start_ms: 0,
+                    value: Value::Float(f64::from_bits(bits)),
+                }
             }
         };
         if share.is_out_of_order {
@@ -252,7 +297,11 @@ impl Shard {
 
     /// Appends an in-order sample. Returns `false` if it is not newer than the last one.
     fn push(&mut self, slot: u32, sample: FullSample, head: HeadChunkList<'_>) -> bool {
-        let FullSample { timestamp_ms, start_ms, value } = sample;
+        let FullSample {
+            timestamp_ms,
+            start_ms,
+            value,
+        } = sample;
         if self.states[slot as usize].has_head_chunks {
             self.take_head_chunks(slot, timestamp_ms, head);
         }
@@ -261,7 +310,8 @@ impl Shard {
         if timestamp_ms <= last_ms {
             return false;
         }
-        let is_plain = matches!(value, Value::Float(_)) && self.start_timestamps == StartTimestamps::Drop;
+        let is_plain =
+            matches!(value, Value::Float(_)) && self.start_timestamps == StartTimestamps::Drop;
         let goes_on = match is_plain {
             true => state.open.can_append(),
             false => state.has_encoder,
@@ -270,9 +320,16 @@ impl Shard {
             self.end(slot, false);
         }
         let state = &mut self.states[slot as usize];
-        self.windows.add(timestamp_ms, timestamp_ms, &mut state.windows);
+        self.windows
+            .add(timestamp_ms, timestamp_ms, &mut state.windows);
         match value {
-            Value::Float(value) if is_plain => state.open.push(&mut self.open, Sample { timestamp_ms, value }),
+            Value::Float(value) if is_plain => state.open.push(
+                &mut self.open,
+                Sample {
+                    timestamp_ms,
+                    value,
+                },
+            ),
             value => self.push_other(slot, timestamp_ms, start_ms, value),
         }
         true
@@ -282,31 +339,57 @@ impl Shard {
         let state = &mut self.states[slot as usize];
         state.has_encoder = true;
         state.open.skip_to(timestamp_ms);
-        let encoder = self.encoders.entry(slot).or_insert_with(|| Box::new(Encoder::new(self.start_timestamps)));
+        let encoder = self
+            .encoders
+            .entry(slot)
+            .or_insert_with(|| Box::new(Encoder::new(self.start_timestamps)));
         match value {
-            Value::Float(value) => encoder.push(Sample { timestamp_ms, value }, start_ms),
-            Value::Histogram(histogram) => encoder.push_histogram(timestamp_ms, histogram, start_ms),
+            Value::Float(value) => encoder.push(
+                Sample {
+                    timestamp_ms,
+                    value,
+                },
+                start_ms,
+            ),
+            Value::Histogram(histogram) => {
+                encoder.push_histogram(timestamp_ms, histogram, start_ms)
+            }
         }
         for chunk in encoder.drain() {
-            self.finished.append(&mut state.last, &entry(&chunk, false, false));
+            self.finished
+                .append(&mut state.last, &entry(&chunk, false, false));
         }
     }
 
     fn push_out_of_order(&mut self, slot: u32, sample: FullSample) {
-        self.out_of_order_size +=
-            OUT_OF_ORDER_SIZE + if let Value::Histogram(it) = &sample.value { it.size() } else { 0 };
+        self.out_of_order_size += OUT_OF_ORDER_SIZE
+            + if let Value::Histogram(it) = &sample.value {
+                it.size()
+            } else {
+                0
+            };
         self.newest_out_of_order_ms = self.newest_out_of_order_ms.max(sample.timestamp_ms);
         self.out_of_order.entry(slot).or_default().push(sample);
     }
 
-    /// Adds the head chunks of another ref of a series. Out-of-order head chunks are appended at once.
-    pub(crate) fn add_head_chunks(&mut self, slot: u32, indexes: Range<usize>, head: HeadChunkList<'_>) {
+    /// Adds the head chunks of another ref of a series. Out-of-order head chunks are appended at
+    /// once.
+    pub(crate) fn add_head_chunks(
+        &mut self,
+        slot: u32,
+        indexes: Range<usize>,
+        head: HeadChunkList<'_>,
+    ) {
         if indexes.is_empty() {
             return;
         }
         self.take_head_chunks(slot, i64::MAX, head);
-        for index in indexes.clone().filter(|&index| head.chunks[index].is_out_of_order) {
-            self.newest_out_of_order_ms = self.newest_out_of_order_ms.max(head.chunks[index].max_ms);
+        for index in indexes
+            .clone()
+            .filter(|&index| head.chunks[index].is_out_of_order)
+        {
+            self.newest_out_of_order_ms =
+                self.newest_out_of_order_ms.max(head.chunks[index].max_ms);
             self.append_head_chunk(slot, index, head, true);
         }
         self.head.resize(self.states.len(), 0..0);
@@ -336,17 +419,44 @@ impl Shard {
             // One process does not write overlapping chunks, but their samples are kept.
             let last_ms = self.states[slot as usize].open.last_ms();
             self.append_head_chunk(slot, index as usize, head, chunk.min_ms <= last_ms);
-            self.states[slot as usize].open.skip_to(last_ms.max(chunk.max_ms));
+            self.states[slot as usize]
+                .open
+                .skip_to(last_ms.max(chunk.max_ms));
         }
     }
 
-    fn append_head_chunk(&mut self, slot: u32, index: usize, head: HeadChunkList<'_>, is_out_of_order: bool) {
-        let HeadChunk { min_ms, max_ms, n_samples, encoding, .. } = head.chunks[index];
+    fn append_head_chunk(
+        &mut self,
+        slot: u32,
+        index: usize,
+        head: HeadChunkList<'_>,
+        is_out_of_order: bool,
+    ) {
+        let HeadChunk {
+            min_ms,
+            max_ms,
+            n_samples,
+            encoding,
+            ..
+        } = head.chunks[index];
         let bytes = ChunkBytes::Head(index as u32);
         let state = &mut self.states[slot as usize];
         self.windows.add(min_ms, max_ms, &mut state.windows);
-        let chunk = Chunk { encoding, min_ms, max_ms, n_samples, bytes };
-        self.finished.append(&mut state.last, &SeriesChunk { chunk, is_out_of_order, is_split: false });
+        let chunk = Chunk {
+            encoding,
+            min_ms,
+            max_ms,
+            n_samples,
+            bytes,
+        };
+        self.finished.append(
+            &mut state.last,
+            &SeriesChunk {
+                chunk,
+                is_out_of_order,
+                is_split: false,
+            },
+        );
     }
 
     /// Drops everything: the series was moved to a block at this point of the WAL.
@@ -362,37 +472,62 @@ impl Shard {
     fn end(&mut self, slot: u32, is_split: bool) {
         let state = &mut self.states[slot as usize];
         if state.open.n_samples() > 0 {
-            let (max_ms, n_samples, mut bytes) = (state.open.last_ms(), state.open.n_samples(), Vec::new());
+            let (max_ms, n_samples, mut bytes) =
+                (state.open.last_ms(), state.open.n_samples(), Vec::new());
             let min_ms = state.open.copy_to(&self.open, &mut bytes);
             state.open.clear(&mut self.open);
-            let chunk = Chunk { encoding: Encoding::Xor, min_ms, max_ms, n_samples, bytes };
-            self.finished.append(&mut state.last, &entry(&chunk, false, is_split));
+            let chunk = Chunk {
+                encoding: Encoding::Xor,
+                min_ms,
+                max_ms,
+                n_samples,
+                bytes,
+            };
+            self.finished
+                .append(&mut state.last, &entry(&chunk, false, is_split));
         }
         if std::mem::take(&mut state.has_encoder)
             && let Some(mut encoder) = self.encoders.remove(&slot)
         {
             for chunk in encoder.finish() {
-                self.finished.append(&mut state.last, &entry(&chunk, false, is_split));
+                self.finished
+                    .append(&mut state.last, &entry(&chunk, false, is_split));
             }
         }
     }
 
-    /// Encodes out-of-order samples into chunks. Of two with the same timestamp, the first one wins.
+    /// Encodes out-of-order samples into chunks. Of two with the same timestamp, the first one
+    /// wins.
     fn end_out_of_order(&mut self) {
         for (slot, mut samples) in std::mem::take(&mut self.out_of_order) {
             samples.sort_by_key(|sample| sample.timestamp_ms);
             samples.dedup_by_key(|sample| sample.timestamp_ms);
             let mut encoder = Encoder::new(self.start_timestamps);
-            for FullSample { timestamp_ms, start_ms, value } in samples {
+            for FullSample {
+                timestamp_ms,
+                start_ms,
+                value,
+            } in samples
+            {
                 match value {
-                    Value::Float(value) => encoder.push(Sample { timestamp_ms, value }, start_ms),
-                    Value::Histogram(histogram) => encoder.push_histogram(timestamp_ms, histogram, start_ms),
+                    Value::Float(value) => encoder.push(
+                        Sample {
+                            timestamp_ms,
+                            value,
+                        },
+                        start_ms,
+                    ),
+                    Value::Histogram(histogram) => {
+                        encoder.push_histogram(timestamp_ms, histogram, start_ms)
+                    }
                 }
             }
             let state = &mut self.states[slot as usize];
             for chunk in encoder.finish() {
-                self.windows.add(chunk.min_ms, chunk.max_ms, &mut state.windows);
-                self.finished.append(&mut state.last, &entry(&chunk, true, false));
+                self.windows
+                    .add(chunk.min_ms, chunk.max_ms, &mut state.windows);
+                self.finished
+                    .append(&mut state.last, &entry(&chunk, true, false));
             }
         }
         self.out_of_order_size = 0;
@@ -425,16 +560,21 @@ impl Shard {
         self.states[slot as usize].windows.may_have_samples(window)
     }
 
-    /// Returns a combination of the first words that [`Shard::find`] and [`Shard::read`] need, for [`prefetch`].
+    /// Returns a combination of the first words that [`Shard::find`] and [`Shard::read`] need, for
+    /// [`prefetch`].
     pub(crate) fn first_words(&self, slot: u32, window: i64) -> u64 {
         let state = &self.states[slot as usize];
         let is_open = window_of(state.open.last_ms()) == window;
-        let growing = if is_open { state.open.first_words(&self.open) } else { 0 };
+        let growing = if is_open {
+            state.open.first_words(&self.open)
+        } else {
+            0
+        };
         growing ^ self.finished.first_byte(state.last)
     }
 
-    /// Finds the chunks of a series that overlap a window, by time, and out-of-order chunks in the order in which
-    /// they were written.
+    /// Finds the chunks of a series that overlap a window, by time, and out-of-order chunks in the
+    /// order in which they were written.
     pub(crate) fn find(
         &self,
         slot: u32,
@@ -442,25 +582,47 @@ impl Shard {
         scratch: &mut Vec<u8>,
         found: &mut Vec<FoundChunk>,
     ) -> Result<()> {
-        let (state, TimeRange { start_ms, end_ms }) = (&self.states[slot as usize], range_of(window));
+        let (state, TimeRange { start_ms, end_ms }) =
+            (&self.states[slot as usize], range_of(window));
         found.clear();
         let mut at = state.last;
-        while let Some((SeriesChunk { chunk, is_out_of_order, is_split }, before)) = self.finished.get(at, scratch)? {
+        while let Some((
+            SeriesChunk {
+                chunk,
+                is_out_of_order,
+                is_split,
+            },
+            before,
+        )) = self.finished.get(at, scratch)?
+        {
             if chunk.min_ms <= end_ms && start_ms <= chunk.max_ms {
                 let location = match chunk.bytes {
                     ChunkBytes::Inline(_) => ChunkLocation::Finished(at),
                     ChunkBytes::Head(index) => ChunkLocation::Head(index),
                 };
-                found.push(SeriesChunk { chunk: chunk.with(location), is_out_of_order, is_split });
+                found.push(SeriesChunk {
+                    chunk: chunk.with(location),
+                    is_out_of_order,
+                    is_split,
+                });
             }
             at = before;
         }
         found.reverse();
         let (n_samples, max_ms) = (state.open.n_samples(), state.open.last_ms());
         if n_samples > 0 && window_of(max_ms) == window {
-            let chunk =
-                Chunk { encoding: Encoding::Xor, min_ms: start_ms, max_ms, n_samples, bytes: ChunkLocation::Open };
-            found.push(SeriesChunk { chunk, is_out_of_order: false, is_split: false });
+            let chunk = Chunk {
+                encoding: Encoding::Xor,
+                min_ms: start_ms,
+                max_ms,
+                n_samples,
+                bytes: ChunkLocation::Open,
+            };
+            found.push(SeriesChunk {
+                chunk,
+                is_out_of_order: false,
+                is_split: false,
+            });
         }
         Ok(())
     }
@@ -480,11 +642,23 @@ impl Shard {
                 Ok(scratch)
             }
             ChunkLocation::Finished(at) => match self.finished.get(at, scratch)? {
-                Some((SeriesChunk { chunk: Chunk { bytes: ChunkBytes::Inline(bytes), .. }, .. }, _)) => Ok(bytes),
+                Some((
+                    SeriesChunk {
+                        chunk:
+                            Chunk {
+                                bytes: ChunkBytes::Inline(bytes),
+                                ..
+                            },
+                        ..
+                    },
+                    _,
+                )) => Ok(bytes),
                 _ => Ok(&[]),
             },
             ChunkLocation::Head(index) => {
-                input.head.read(&input.head_chunks[index as usize], scratch)?;
+                input
+                    .head
+                    .read(&input.head_chunks[index as usize], scratch)?;
                 Ok(scratch)
             }
         }
@@ -492,5 +666,9 @@ impl Shard {
 }
 
 fn entry(chunk: &Chunk, is_out_of_order: bool, is_split: bool) -> SeriesChunk<ChunkBytes<'_>> {
-    SeriesChunk { chunk: chunk.with(ChunkBytes::Inline(&chunk.bytes)), is_out_of_order, is_split }
+    SeriesChunk {
+        chunk: chunk.with(ChunkBytes::Inline(&chunk.bytes)),
+        is_out_of_order,
+        is_split,
+    }
 }

@@ -20,7 +20,10 @@ impl SpillDir {
     /// Creates an empty directory.
     pub(crate) fn create(fs: &Arc<dyn Fs>, dir: &Path) -> Result<Self> {
         fs.create_dir(dir).map_err(Error::io("create", dir))?;
-        let scratch = Self { fs: Arc::clone(fs), dir: dir.to_owned() };
+        let scratch = Self {
+            fs: Arc::clone(fs),
+            dir: dir.to_owned(),
+        };
         scratch.clear()?;
         Ok(scratch)
     }
@@ -28,17 +31,28 @@ impl SpillDir {
     /// Returns the file of a shard. It is created by the first write.
     pub(crate) fn file(&self, shard: usize) -> SpillFile {
         let path = self.dir.join(format!("shard-{shard:03}"));
-        SpillFile { fs: Arc::clone(&self.fs), path, open: None, size: 0 }
+        SpillFile {
+            fs: Arc::clone(&self.fs),
+            path,
+            open: None,
+            size: 0,
+        }
     }
 
     /// Removes the directory.
     pub(crate) fn remove(self) -> Result<()> {
         self.clear()?;
-        self.fs.remove_dir(&self.dir).map_err(Error::io("remove", &self.dir))
+        self.fs
+            .remove_dir(&self.dir)
+            .map_err(Error::io("remove", &self.dir))
     }
 
     fn clear(&self) -> Result<()> {
-        for name in self.fs.list(&self.dir).map_err(Error::io("list", &self.dir))? {
+        for name in self
+            .fs
+            .list(&self.dir)
+            .map_err(Error::io("list", &self.dir))?
+        {
             let path = self.dir.join(name);
             self.fs.remove(&path).map_err(Error::io("remove", &path))?;
         }
@@ -84,6 +98,8 @@ impl SpillFile {
     /// Fills `dst` with the bytes at `offset`, which have been appended.
     pub(crate) fn read(&self, offset: u64, dst: &mut [u8]) -> Result<()> {
         let (_, reader) = self.open.as_ref().expect("a read follows an append");
-        reader.read_at(dst, offset).map_err(Error::io("read", &self.path))
+        reader
+            .read_at(dst, offset)
+            .map_err(Error::io("read", &self.path))
     }
 }

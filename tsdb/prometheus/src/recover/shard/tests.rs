@@ -12,11 +12,24 @@ use crate::testing::fs;
 
 fn head_chunk(min_ms: i64, max_ms: i64, is_out_of_order: bool) -> HeadChunk {
     let encoding = Encoding::Xor;
-    HeadChunk { series: 1, min_ms, max_ms, n_samples: 2, encoding, is_out_of_order, file: 0, offset: 0, size: 0 }
+    HeadChunk {
+        series: 1,
+        min_ms,
+        max_ms,
+        n_samples: 2,
+        encoding,
+        is_out_of_order,
+        file: 0,
+        offset: 0,
+        size: 0,
+    }
 }
 
 fn shard(dir: &std::path::Path) -> Shard {
-    let mut shard = Shard::new(SpillDir::create(&fs(), dir).unwrap().file(0), StartTimestamps::Drop);
+    let mut shard = Shard::new(
+        SpillDir::create(&fs(), dir).unwrap().file(0),
+        StartTimestamps::Drop,
+    );
     shard.grow(1);
     shard
 }
@@ -25,13 +38,25 @@ fn shard(dir: &std::path::Path) -> Shard {
 const BASE_MS: i64 = -5;
 
 fn item(timestamp_ms: i64, value: f64) -> RoutedSample {
-    RoutedSample { bits: value.to_bits(), slot: 0, offset_ms: u32::try_from(timestamp_ms - BASE_MS).unwrap() }
+    RoutedSample {
+        bits: value.to_bits(),
+        slot: 0,
+        offset_ms: u32::try_from(timestamp_ms - BASE_MS).unwrap(),
+    }
 }
 
 fn apply(shard: &mut Shard, times: &[i64], is_out_of_order: bool, head: HeadChunkList<'_>) -> u64 {
     let items: Vec<_> = times.iter().map(|&time| item(time, time as f64)).collect();
     let before = shard.n_appended;
-    shard.apply(&ShardBatch { items: &items, extras: &[], base_ms: BASE_MS, is_out_of_order }, head);
+    shard.apply(
+        &ShardBatch {
+            items: &items,
+            extras: &[],
+            base_ms: BASE_MS,
+            is_out_of_order,
+        },
+        head,
+    );
     shard.n_appended - before
 }
 
@@ -50,19 +75,34 @@ fn found(shard: &Shard, window: i64) -> Vec<(i64, i64, bool, bool)> {
                 (it.chunk.min_ms, Some(&it.chunk.max_ms))
             );
         }
-        (it.chunk.min_ms, it.chunk.max_ms, it.is_out_of_order, it.is_split)
+        (
+            it.chunk.min_ms,
+            it.chunk.max_ms,
+            it.is_out_of_order,
+            it.is_split,
+        )
     };
     found.iter_mut().map(read).collect()
 }
 
-const NO_HEAD: HeadChunkList<'static> = HeadChunkList { chunks: &[], min_valid_ms: i64::MIN };
+const NO_HEAD: HeadChunkList<'static> = HeadChunkList {
+    chunks: &[],
+    min_valid_ms: i64::MIN,
+};
 
 #[test]
 fn wal_samples_fill_gaps_between_head_chunks() {
     let dir = tempfile::tempdir().unwrap();
-    let chunks =
-        [head_chunk(0, 5, false), head_chunk(10, 20, false), head_chunk(30, 40, false), head_chunk(3, 9, true)];
-    let head = HeadChunkList { chunks: &chunks, min_valid_ms: 10 };
+    let chunks = [
+        head_chunk(0, 5, false),
+        head_chunk(10, 20, false),
+        head_chunk(30, 40, false),
+        head_chunk(3, 9, true),
+    ];
+    let head = HeadChunkList {
+        chunks: &chunks,
+        min_valid_ms: 10,
+    };
     let mut shard = shard(dir.path());
     shard.add_head_chunks(0, 0..4, head);
     let taken: Vec<_> = [11, 20, 21, 25, 24, 30, 41, 45, 45]
@@ -73,8 +113,18 @@ fn wal_samples_fill_gaps_between_head_chunks() {
     assert_eq!((shard.n_appended, shard.n_not_newer), (4, 5));
     apply(&mut shard, &[7, 2, 7], true, head);
     shard.finish(head);
-    let expected = [(3, 9, true), (10, 20, false), (21, 25, false), (30, 40, false), (2, 7, true), (41, 45, false)];
-    assert_eq!(found(&shard, 0), expected.map(|(min, max, is_out_of_order)| (min, max, is_out_of_order, false)));
+    let expected = [
+        (3, 9, true),
+        (10, 20, false),
+        (21, 25, false),
+        (30, 40, false),
+        (2, 7, true),
+        (41, 45, false),
+    ];
+    assert_eq!(
+        found(&shard, 0),
+        expected.map(|(min, max, is_out_of_order)| (min, max, is_out_of_order, false))
+    );
     assert_eq!(shard.newest_ms(), 45);
 }
 
@@ -82,17 +132,43 @@ fn wal_samples_fill_gaps_between_head_chunks() {
 fn chunks_end_at_window_boundaries() {
     let dir = tempfile::tempdir().unwrap();
     let mut shard = shard(dir.path());
-    apply(&mut shard, &[WINDOW_MS - 2, WINDOW_MS - 1, WINDOW_MS, 3 * WINDOW_MS], false, NO_HEAD);
-    shard.finish(NO_HEAD);
-    let starts: Vec<_> = (0..4).flat_map(|window| found(&shard, window)).map(|(min, max, ..)| (min, max)).collect();
-    assert_eq!(starts, [(WINDOW_MS - 2, WINDOW_MS - 1), (WINDOW_MS, WINDOW_MS), (3 * WINDOW_MS, 3 * WINDOW_MS)]);
-    assert!(shard.may_have_samples(0, 3) && !shard.may_have_samples(0, 2));
-    let items = [RoutedSample { bits: 0, slot: 0, offset_ms: EXTRA }];
-    shard.apply(
-        &ShardBatch { items: &items, extras: &[Extra::Evict], base_ms: BASE_MS, is_out_of_order: false },
+    apply(
+        &mut shard,
+        &[WINDOW_MS - 2, WINDOW_MS - 1, WINDOW_MS, 3 * WINDOW_MS],
+        false,
         NO_HEAD,
     );
-    assert!((0..4).all(|window| found(&shard, window).is_empty() && !shard.may_have_samples(0, window)));
+    shard.finish(NO_HEAD);
+    let starts: Vec<_> = (0..4)
+        .flat_map(|window| found(&shard, window))
+        .map(|(min, max, ..)| (min, max))
+        .collect();
+    assert_eq!(
+        starts,
+        [
+            (WINDOW_MS - 2, WINDOW_MS - 1),
+            (WINDOW_MS, WINDOW_MS),
+            (3 * WINDOW_MS, 3 * WINDOW_MS)
+        ]
+    );
+    assert!(shard.may_have_samples(0, 3) && !shard.may_have_samples(0, 2));
+    let items = [RoutedSample {
+        bits: 0,
+        slot: 0,
+        offset_ms: EXTRA,
+    }];
+    shard.apply(
+        &ShardBatch {
+            items: &items,
+            extras: &[Extra::Evict],
+            base_ms: BASE_MS,
+            is_out_of_order: false,
+        },
+        NO_HEAD,
+    );
+    assert!(
+        (0..4).all(|window| found(&shard, window).is_empty() && !shard.may_have_samples(0, window))
+    );
     assert_eq!(shard.newest_ms(), i64::MIN);
 }
 
@@ -101,7 +177,15 @@ fn timestamps_far_from_the_base_are_routed() {
     let dir = tempfile::tempdir().unwrap();
     let (mut table, layout) = (SeriesTable::default(), ShardLayout::at_least(1));
     define(&mut table, 1, &[("a", "b")]).unwrap();
-    let times = [i64::MIN + 1, -1_i64 << 40, 0, 1, i64::from(u32::MAX) + 1, 1 << 40, i64::MAX];
+    let times = [
+        i64::MIN + 1,
+        -1_i64 << 40,
+        0,
+        1,
+        i64::from(u32::MAX) + 1,
+        1 << 40,
+        i64::MAX,
+    ];
     let one = |time: i64| {
         let mut record = vec![2];
         record.extend_from_slice(&1_u64.to_be_bytes());
@@ -112,14 +196,33 @@ fn timestamps_far_from_the_base_are_routed() {
     };
     let records: Vec<_> = times.into_iter().map(one).collect();
     let (mut shard, mut routed) = (shard(dir.path()), Routed::default());
-    Router { table: &table, layout, min_valid_ms: i64::MIN }.route(&records, &mut routed);
+    Router {
+        table: &table,
+        layout,
+        min_valid_ms: i64::MIN,
+    }
+    .route(&records, &mut routed);
     shard.apply(&routed.for_shard(0), NO_HEAD);
     let mut taken = Vec::new();
     for time in times {
-        taken.extend(found(&shard, window_of(time)).into_iter().map(|(min_ms, ..)| min_ms));
+        taken.extend(
+            found(&shard, window_of(time))
+                .into_iter()
+                .map(|(min_ms, ..)| min_ms),
+        );
     }
     taken.dedup();
-    assert_eq!(taken, [i64::MIN + 1, -1_i64 << 40, 0, i64::from(u32::MAX) + 1, 1 << 40, i64::MAX]);
+    assert_eq!(
+        taken,
+        [
+            i64::MIN + 1,
+            -1_i64 << 40,
+            0,
+            i64::from(u32::MAX) + 1,
+            1 << 40,
+            i64::MAX
+        ]
+    );
     assert_eq!((shard.n_appended, shard.n_not_newer), (7, 0));
 }
 
@@ -140,5 +243,8 @@ fn spilled_open_chunks_are_read_back() {
     shard.finish(NO_HEAD);
     let found = found(&shard, 0);
     assert_eq!(found.iter().filter(|(.., is_split)| *is_split).count(), 6);
-    assert_eq!((found[0].0, found[5].1, found[6]), (0, 299_000, (400_000, 400_000, false, false)));
+    assert_eq!(
+        (found[0].0, found[5].1, found[6]),
+        (0, 299_000, (400_000, 400_000, false, false))
+    );
 }

@@ -10,18 +10,31 @@ use super::refs::RefDecoder;
 use super::{RecordError, RecordType, RefHistogram, decode};
 use crate::cursor::Cursor;
 
-/// Decodes a record of histograms. Skips histograms with an unknown schema and returns their number.
-pub(crate) fn decode_histograms(record: &[u8], dst: &mut Vec<RefHistogram>) -> Result<u64, RecordError> {
+/// Decodes a record of histograms. Skips histograms with an unknown schema and returns their
+/// number.
+pub(crate) fn decode_histograms(
+    record: &[u8],
+    dst: &mut Vec<RefHistogram>,
+) -> Result<u64, RecordError> {
     let is_float = matches!(
         RecordType::of(record),
-        Some(RecordType::FloatHistograms | RecordType::CustomFloatHistograms | RecordType::FloatHistogramsV2)
+        Some(
+            RecordType::FloatHistograms
+                | RecordType::CustomFloatHistograms
+                | RecordType::FloatHistogramsV2
+        )
     );
     let (mut series, mut n_unknown) = (RefDecoder::of(record), 0);
     decode(record, |src| {
         let (series, timestamp_ms, start_ms) = series.take(src)?;
         match take_histogram(src, is_float)? {
             Some(histogram) => {
-                dst.push(RefHistogram { series, timestamp_ms, start_ms, histogram: Arc::new(histogram) });
+                dst.push(RefHistogram {
+                    series,
+                    timestamp_ms,
+                    start_ms,
+                    histogram: Arc::new(histogram),
+                });
             }
             None => n_unknown += 1,
         }
@@ -35,7 +48,11 @@ fn take_histogram(src: &mut Cursor<'_>, is_float: bool) -> Option<Option<Histogr
     let reset_hint = ResetHint::from_code(src.u8()?).unwrap_or_default();
     let schema = src.varint()?;
     let zero_threshold = src.f64()?;
-    let (zero_count, count) = if is_float { (src.be_u64()?, src.be_u64()?) } else { (src.uvarint()?, src.uvarint()?) };
+    let (zero_count, count) = if is_float {
+        (src.be_u64()?, src.be_u64()?)
+    } else {
+        (src.uvarint()?, src.uvarint()?)
+    };
     let sum = src.f64()?;
     let (positive_spans, negative_spans) = (take_spans(src)?, take_spans(src)?);
     let counts = if is_float {
@@ -46,11 +63,22 @@ fn take_histogram(src: &mut Cursor<'_>, is_float: bool) -> Option<Option<Histogr
             negative: take_doubles(src)?,
         }
     } else {
-        HistogramCounts::Integer { count, zero_count, positive: take_counts(src)?, negative: take_counts(src)? }
+        HistogramCounts::Integer {
+            count,
+            zero_count,
+            positive: take_counts(src)?,
+            negative: take_counts(src)?,
+        }
     };
-    let custom_bounds = if schema == i64::from(CUSTOM_BUCKETS_SCHEMA) { take_doubles(src)? } else { Vec::new() };
+    let custom_bounds = if schema == i64::from(CUSTOM_BUCKETS_SCHEMA) {
+        take_doubles(src)?
+    } else {
+        Vec::new()
+    };
     let is_known = schema == i64::from(CUSTOM_BUCKETS_SCHEMA) || (-4..=8).contains(&schema);
-    let Some(schema) = i8::try_from(schema).ok().filter(|_| is_known) else { return Some(None) };
+    let Some(schema) = i8::try_from(schema).ok().filter(|_| is_known) else {
+        return Some(None);
+    };
     Some(Some(Histogram {
         reset_hint,
         schema,
@@ -70,7 +98,10 @@ fn take_len(src: &mut Cursor<'_>) -> Option<usize> {
 fn take_spans(src: &mut Cursor<'_>) -> Option<Vec<BucketSpan>> {
     let mut spans = Vec::new();
     for _ in 0..take_len(src)? {
-        let (offset, length) = (i32::try_from(src.varint()?).ok()?, u32::try_from(src.uvarint()?).ok()?);
+        let (offset, length) = (
+            i32::try_from(src.varint()?).ok()?,
+            u32::try_from(src.uvarint()?).ok()?,
+        );
         spans.push(BucketSpan { offset, length });
     }
     Some(spans)

@@ -1,7 +1,7 @@
 //! Decodes records: series, samples, histograms, exemplars, metadata, tombstones.
 //!
-//! A decoder appends items as it reads them. After an error, the items before the damage have been appended. Source:
-//! Prometheus `tsdb/record/record.go`, types 1 to 14 as of version 3.16.
+//! A decoder appends items as it reads them. After an error, the items before the damage have been
+//! appended. Source: Prometheus `tsdb/record/record.go`, types 1 to 14 as of version 3.16.
 
 mod histograms;
 mod refs;
@@ -225,8 +225,8 @@ pub enum RecordContent<'a> {
 }
 
 impl<'a> RecordContent<'a> {
-    /// Decodes a record of type `record_type`. Returns an error at invalid bytes, for example a string that is not
-    /// UTF-8, along with what precedes them.
+    /// Decodes a record of type `record_type`. Returns an error at invalid bytes, for example a
+    /// string that is not UTF-8, along with what precedes them.
     #[must_use]
     pub fn decode(record_type: RecordType, record: &'a [u8]) -> (Self, Option<RecordError>) {
         fn collect<'a, T>(
@@ -239,29 +239,40 @@ impl<'a> RecordContent<'a> {
         }
         match record_type {
             RecordType::Series => collect(Self::Series, |dst| decode_definitions(record, dst)),
-            RecordType::Samples | RecordType::SamplesV2 => {
-                collect(Self::Samples, |dst| for_each_sample(record, |sample| dst.push(sample)))
+            RecordType::Samples | RecordType::SamplesV2 => collect(Self::Samples, |dst| {
+                for_each_sample(record, |sample| dst.push(sample))
+            }),
+            RecordType::Tombstones => {
+                collect(Self::Tombstones, |dst| decode_tombstones(record, dst))
             }
-            RecordType::Tombstones => collect(Self::Tombstones, |dst| decode_tombstones(record, dst)),
             RecordType::Exemplars => collect(Self::Exemplars, |dst| decode_exemplars(record, dst)),
             RecordType::Metadata => collect(Self::Metadata, |dst| decode_metadata(record, dst)),
             RecordType::MmapMarkers => (Self::MmapMarkers, None),
-            RecordType::MinValidTime => collect(Self::MinValidTime, |dst| decode_min_valid_time(record, dst)),
+            RecordType::MinValidTime => {
+                collect(Self::MinValidTime, |dst| decode_min_valid_time(record, dst))
+            }
             RecordType::Histograms
             | RecordType::FloatHistograms
             | RecordType::CustomHistograms
             | RecordType::CustomFloatHistograms
             | RecordType::HistogramsV2
-            | RecordType::FloatHistogramsV2 => {
-                collect(Self::Histograms, |dst| decode_histograms(record, dst).map(|_| ()))
-            }
+            | RecordType::FloatHistogramsV2 => collect(Self::Histograms, |dst| {
+                decode_histograms(record, dst).map(|_| ())
+            }),
         }
     }
 }
 
 /// Decodes the items of a record up to its end.
-fn decode<'a>(record: &'a [u8], item: impl FnMut(&mut Cursor<'a>) -> Option<()>) -> Result<(), RecordError> {
-    decode_rest(record, Cursor::new(record.get(1..).unwrap_or_default()), item)
+fn decode<'a>(
+    record: &'a [u8],
+    item: impl FnMut(&mut Cursor<'a>) -> Option<()>,
+) -> Result<(), RecordError> {
+    decode_rest(
+        record,
+        Cursor::new(record.get(1..).unwrap_or_default()),
+        item,
+    )
 }
 
 /// Decodes the items of a record from a position on.
@@ -273,25 +284,39 @@ fn decode_rest<'a>(
     let record_type = record.first().copied().unwrap_or(0);
     while !src.is_empty() {
         let left = src.len();
-        item(&mut src).ok_or(RecordError { at: record.len() - left, record_type })?;
+        item(&mut src).ok_or(RecordError {
+            at: record.len() - left,
+            record_type,
+        })?;
     }
     Ok(())
 }
 
 fn decode_min_valid_time(record: &[u8], dst: &mut Vec<i64>) -> Result<(), RecordError> {
     decode(record, |src| {
-        (dst.is_empty() && src.len() == size_of::<i64>()).then(|| dst.extend(src.be_u64().map(u64::cast_signed)))
+        (dst.is_empty() && src.len() == size_of::<i64>())
+            .then(|| dst.extend(src.be_u64().map(u64::cast_signed)))
     })
 }
 
-pub(crate) fn decode_tombstones(record: &[u8], dst: &mut Vec<RefTombstone>) -> Result<(), RecordError> {
+pub(crate) fn decode_tombstones(
+    record: &[u8],
+    dst: &mut Vec<RefTombstone>,
+) -> Result<(), RecordError> {
     decode(record, |src| {
-        dst.push(RefTombstone { series: src.be_u64()?, min_ms: src.varint()?, max_ms: src.varint()? });
+        dst.push(RefTombstone {
+            series: src.be_u64()?,
+            min_ms: src.varint()?,
+            max_ms: src.varint()?,
+        });
         Some(())
     })
 }
 
-fn decode_exemplars<'a>(record: &'a [u8], dst: &mut Vec<RefExemplar<'a>>) -> Result<(), RecordError> {
+fn decode_exemplars<'a>(
+    record: &'a [u8],
+    dst: &mut Vec<RefExemplar<'a>>,
+) -> Result<(), RecordError> {
     let mut series = RefDecoder::of(record);
     decode(record, |src| {
         let (series, timestamp_ms, _) = series.take(src)?;
@@ -300,15 +325,28 @@ fn decode_exemplars<'a>(record: &'a [u8], dst: &mut Vec<RefExemplar<'a>>) -> Res
         for _ in 0..src.n_items()? {
             labels.push((src.string()?, src.string()?));
         }
-        dst.push(RefExemplar { series, timestamp_ms, value, labels });
+        dst.push(RefExemplar {
+            series,
+            timestamp_ms,
+            value,
+            labels,
+        });
         Some(())
     })
 }
 
-fn decode_metadata<'a>(record: &'a [u8], dst: &mut Vec<RefMetadata<'a>>) -> Result<(), RecordError> {
+fn decode_metadata<'a>(
+    record: &'a [u8],
+    dst: &mut Vec<RefMetadata<'a>>,
+) -> Result<(), RecordError> {
     decode(record, |src| {
         let (series, metric_type) = (src.uvarint()?, MetricType::from_number(src.u8()?.into()));
-        let mut metadata = RefMetadata { series, metric_type, unit: "", help: "" };
+        let mut metadata = RefMetadata {
+            series,
+            metric_type,
+            unit: "",
+            help: "",
+        };
         for _ in 0..src.n_items()? {
             match (src.string()?, src.string()?) {
                 ("UNIT", unit) => metadata.unit = unit,

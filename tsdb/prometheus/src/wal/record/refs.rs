@@ -1,4 +1,5 @@
-//! Decodes the refs and timestamps of samples, histograms and exemplars, which are stored as differences.
+//! Decodes the refs and timestamps of samples, histograms and exemplars, which are stored as
+//! differences.
 
 use super::RecordType;
 use crate::cursor::Cursor;
@@ -25,9 +26,9 @@ const SAME_START: u8 = 1;
 impl RefDecoder {
     pub(super) fn of(record: &[u8]) -> Self {
         match RecordType::of(record) {
-            Some(RecordType::SamplesV2 | RecordType::HistogramsV2 | RecordType::FloatHistogramsV2) => {
-                Self::FromLast(None)
-            }
+            Some(
+                RecordType::SamplesV2 | RecordType::HistogramsV2 | RecordType::FloatHistogramsV2,
+            ) => Self::FromLast(None),
             _ => Self::FromFirst(None),
         }
     }
@@ -41,7 +42,11 @@ impl RefDecoder {
                     None => *first.insert((src.be_u64()?, src.be_u64()?.cast_signed())),
                 };
                 let (series_step, time_step) = (src.varint()?, src.varint()?);
-                Some((series.wrapping_add_signed(series_step), time.wrapping_add(time_step), 0))
+                Some((
+                    series.wrapping_add_signed(series_step),
+                    time.wrapping_add(time_step),
+                    0,
+                ))
             }
             Self::FromLast(Some(last)) => {
                 last.series = last.series.wrapping_add_signed(src.varint()?);
@@ -54,8 +59,14 @@ impl RefDecoder {
                 Some((last.series, timestamp_ms, last.start_ms))
             }
             Self::FromLast(none) => {
-                let (series, first_ms, start_ms) = (src.varint()?.cast_unsigned(), src.varint()?, src.varint()?);
-                *none = Some(LastItem { first_ms, first_start_ms: start_ms, series, start_ms });
+                let (series, first_ms, start_ms) =
+                    (src.varint()?.cast_unsigned(), src.varint()?, src.varint()?);
+                *none = Some(LastItem {
+                    first_ms,
+                    first_start_ms: start_ms,
+                    series,
+                    start_ms,
+                });
                 Some((series, first_ms, start_ms))
             }
         }

@@ -8,16 +8,28 @@ use crate::cursor::Cursor;
 
 /// Decodes a record of type 2 or 11 and calls `each` with each sample.
 #[inline]
-pub(crate) fn for_each_sample(record: &[u8], mut each: impl FnMut(RefSample)) -> Result<(), RecordError> {
+pub(crate) fn for_each_sample(
+    record: &[u8],
+    mut each: impl FnMut(RefSample),
+) -> Result<(), RecordError> {
     let mut series = RefDecoder::of(record);
     let mut src = Cursor::new(record.get(1..).unwrap_or_default());
-    if let (RefDecoder::FromFirst(first), true) = (&mut series, src.len() > FIRST_SIZE + SAMPLE_SIZE_MAX) {
+    if let (RefDecoder::FromFirst(first), true) =
+        (&mut series, src.len() > FIRST_SIZE + SAMPLE_SIZE_MAX)
+    {
         *first = src.be_u64().zip(src.be_u64().map(u64::cast_signed));
-        first.iter().for_each(|&first| for_each_short(&mut src, first, &mut each));
+        first
+            .iter()
+            .for_each(|&first| for_each_short(&mut src, first, &mut each));
     }
     decode_rest(record, src, |src| {
         let (series, timestamp_ms, start_ms) = series.take(src)?;
-        each(RefSample { series, timestamp_ms, start_ms, value: src.f64()? });
+        each(RefSample {
+            series,
+            timestamp_ms,
+            start_ms,
+            value: src.f64()?,
+        });
         Some(())
     })
 }
@@ -26,16 +38,26 @@ pub(crate) fn for_each_sample(record: &[u8], mut each: impl FnMut(RefSample)) ->
 const FIRST_SIZE: usize = 16;
 const SAMPLE_SIZE_MAX: usize = 2 * VARINT_SIZE_MAX + 8;
 
-/// Decodes samples of type 2 whose varints have at most eight bytes, while at least the maximum size of a sample is
-/// left.
+/// Decodes samples of type 2 whose varints have at most eight bytes, while at least the maximum
+/// size of a sample is left.
 #[inline]
-fn for_each_short(src: &mut Cursor<'_>, (series, first_ms): (u64, i64), each: &mut impl FnMut(RefSample)) {
+fn for_each_short(
+    src: &mut Cursor<'_>,
+    (series, first_ms): (u64, i64),
+    each: &mut impl FnMut(RefSample),
+) {
     let word = |bytes: &[u8; SAMPLE_SIZE_MAX], at: usize| -> [u8; 8] {
-        bytes[at..at + 8].try_into().expect("a slice of eight bytes")
+        bytes[at..at + 8]
+            .try_into()
+            .expect("a slice of eight bytes")
     };
     while let Some(bytes) = src.rest.first_chunk::<SAMPLE_SIZE_MAX>() {
-        let Some((series_step, at)) = short_u64(u64::from_le_bytes(word(bytes, 0))) else { return };
-        let Some((time_step, size)) = short_u64(u64::from_le_bytes(word(bytes, at))) else { return };
+        let Some((series_step, at)) = short_u64(u64::from_le_bytes(word(bytes, 0))) else {
+            return;
+        };
+        let Some((time_step, size)) = short_u64(u64::from_le_bytes(word(bytes, at))) else {
+            return;
+        };
         let at = at + size;
         each(RefSample {
             series: series.wrapping_add_signed(unzigzag(series_step)),

@@ -2,7 +2,10 @@
 
 use super::{RecordError, SeriesDefinition, decode};
 
-pub(super) fn decode_definitions<'a>(record: &'a [u8], dst: &mut Vec<SeriesDefinition<'a>>) -> Result<(), RecordError> {
+pub(super) fn decode_definitions<'a>(
+    record: &'a [u8],
+    dst: &mut Vec<SeriesDefinition<'a>>,
+) -> Result<(), RecordError> {
     decode(record, |src| {
         let series = src.be_u64()?;
         let n_labels = src.n_items()?;
@@ -11,7 +14,11 @@ pub(super) fn decode_definitions<'a>(record: &'a [u8], dst: &mut Vec<SeriesDefin
             src.string()?;
             src.string()?;
         }
-        dst.push(SeriesDefinition { series, labels, n_labels });
+        dst.push(SeriesDefinition {
+            series,
+            labels,
+            n_labels,
+        });
         Some(())
     })
 }
@@ -27,7 +34,8 @@ pub(crate) struct DefinedLabel<'a> {
 
 /// Decodes a record of type 1 and calls `each` with ref and labels of each series.
 ///
-/// Consecutive series have most labels in common. These are recognized by their bytes and not decoded again.
+/// Consecutive series have most labels in common. These are recognized by their bytes and not
+/// decoded again.
 pub(crate) fn for_each_definition<'a>(
     record: &'a [u8],
     mut each: impl FnMut(u64, &[DefinedLabel<'a>]),
@@ -41,13 +49,20 @@ pub(crate) fn for_each_definition<'a>(
         labels.truncate(n_labels);
         for index in 0..n_labels {
             // Length prefixes make an equal prefix an equal label.
-            if let Some(rest) = encoded.get(index).and_then(|&before| src.rest.strip_prefix(before)) {
+            if let Some(rest) = encoded
+                .get(index)
+                .and_then(|&before| src.rest.strip_prefix(before))
+            {
                 src.rest = rest;
                 labels[index].is_same = true;
                 continue;
             }
             let start = src.rest;
-            let label = DefinedLabel { name: src.string()?, value: src.string()?, is_same: false };
+            let label = DefinedLabel {
+                name: src.string()?,
+                value: src.string()?,
+                is_same: false,
+            };
             let bytes = &start[..start.len() - src.len()];
             match labels.get_mut(index) {
                 Some(before) => (*before, encoded[index]) = (label, bytes),

@@ -19,9 +19,15 @@ pub(crate) struct DictionaryCursor {
 }
 
 impl DictionaryCursor {
-    /// Creates a cursor before the first symbol. `entries` must be at the beginning of the dictionary.
+    /// Creates a cursor before the first symbol. `entries` must be at the beginning of the
+    /// dictionary.
     pub(super) fn new(entries: TableCursor) -> Self {
-        Self { entries, name: Vec::new(), value: Vec::new(), current: None }
+        Self {
+            entries,
+            name: Vec::new(),
+            value: Vec::new(),
+            current: None,
+        }
     }
 
     /// Advances to the next symbol and returns it. Returns `None` after the last.
@@ -39,12 +45,17 @@ impl DictionaryCursor {
         Ok(self.current)
     }
 
-    /// Advances to the next symbol and returns its name and value. Returns `None` after the last symbol.
+    /// Advances to the next symbol and returns its name and value. Returns `None` after the last
+    /// symbol.
     ///
     /// # Errors
     /// The errors of [`TableCursor::step`]; [`Error::Corrupt`] if they are not UTF-8.
     pub(crate) fn next_pair(&mut self) -> Result<Option<(&str, &str)>> {
-        if self.next()?.is_none() { Ok(None) } else { self.name_and_value().map(Some) }
+        if self.next()?.is_none() {
+            Ok(None)
+        } else {
+            self.name_and_value().map(Some)
+        }
     }
 
     /// Moves to a symbol.
@@ -65,7 +76,8 @@ impl DictionaryCursor {
         Ok(())
     }
 
-    /// Moves to the first symbol at or after this name and value, and returns it. Returns `None` after the last.
+    /// Moves to the first symbol at or after this name and value, and returns it. Returns `None`
+    /// after the last.
     ///
     /// # Errors
     /// The errors of [`TableCursor::approach`].
@@ -80,7 +92,11 @@ impl DictionaryCursor {
         while high - low > 1 {
             let middle = low.midpoint(high);
             self.read_group(middle)?;
-            if self.compare(name, value).is_gt() { high = middle } else { low = middle }
+            if self.compare(name, value).is_gt() {
+                high = middle
+            } else {
+                low = middle
+            }
         }
         self.read_group(low)?;
         while self.compare(name, value).is_lt() {
@@ -92,7 +108,8 @@ impl DictionaryCursor {
         Ok(self.current)
     }
 
-    /// Returns the last page whose first symbol is at or before this name and value, or the first page.
+    /// Returns the last page whose first symbol is at or before this name and value, or the first
+    /// page.
     fn page_for(&mut self, name: &[u8], value: &[u8]) -> Result<usize> {
         let key = key_of(name, value);
         let (keys, key) = (self.entries.table().keys(), key_parts(&key));
@@ -103,7 +120,11 @@ impl DictionaryCursor {
             let middle = low.midpoint(high);
             self.entries.load(middle)?;
             self.read_group(0)?;
-            if self.compare(name, value).is_gt() { high = middle } else { low = middle + 1 }
+            if self.compare(name, value).is_gt() {
+                high = middle
+            } else {
+                low = middle + 1
+            }
         }
         Ok(low.saturating_sub(1))
     }
@@ -137,7 +158,8 @@ impl DictionaryCursor {
     fn step(&mut self) -> Result<()> {
         let begins_group = self.entries.begins_group();
         let (name, value) = (&mut self.name, &mut self.value);
-        self.entries.step(|src| take_entry(src, begins_group, name, value))?;
+        self.entries
+            .step(|src| take_entry(src, begins_group, name, value))?;
         match self.entries.key_of_first() {
             Some(found) if found != key_of(&self.name, &self.value) => Err(self.entries.damaged()),
             _ => Ok(()),
@@ -161,8 +183,14 @@ impl DictionaryCursor {
     }
 }
 
-/// Decodes an entry. Replaces `name` and `value` of the previous entry, which are empty before the first.
-fn take_entry(src: &mut &[u8], begins_group: bool, name: &mut Vec<u8>, value: &mut Vec<u8>) -> Option<()> {
+/// Decodes an entry. Replaces `name` and `value` of the previous entry, which are empty before the
+/// first.
+fn take_entry(
+    src: &mut &[u8],
+    begins_group: bool,
+    name: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+) -> Option<()> {
     let head = take_u64(src)?;
     let (shared, named) = (usize::try_from(head >> 1).ok()?, head & 1 == 1);
     if shared > value.len() || (begins_group && (shared > 0 || !named)) {

@@ -1,7 +1,8 @@
 //! The dictionary: names and values of symbols.
 //!
-//! An entry is the value without the prefix that it shares with the previous value, and the name if it differs from the
-//! previous name. The key of a page is the beginning of its first name and value, so that a look-up reads one page.
+//! An entry is the value without the prefix that it shares with the previous value, and the name if
+//! it differs from the previous name. The key of a page is the beginning of its first name and
+//! value, so that a look-up reads one page.
 //!
 //! ```text
 //! entry   shared << 1 | named, varint: size of the shared prefix; 1 if the name is stored, as in the first entry of a
@@ -43,7 +44,12 @@ impl DictionaryWriter {
     /// Creates an empty writer.
     pub(super) fn new(page_size: usize) -> Self {
         let table = TableWriter::new(GROUP, page_size);
-        Self { table, name: String::new(), value: String::new(), entry: Vec::new() }
+        Self {
+            table,
+            name: String::new(),
+            value: String::new(),
+            entry: Vec::new(),
+        }
     }
 
     /// Returns the number of symbols.
@@ -58,16 +64,35 @@ impl DictionaryWriter {
     ///
     /// # Panics
     /// If name or value are empty or do not ascend.
-    pub(super) fn push(&mut self, pages: &mut PageWriter, name: &str, value: &str) -> Result<Symbol> {
+    pub(super) fn push(
+        &mut self,
+        pages: &mut PageWriter,
+        name: &str,
+        value: &str,
+    ) -> Result<Symbol> {
         let symbol = Symbol(self.table.next());
         if symbol.0 == u32::MAX {
-            return Err(Error::Limit { what: "label values of a block", used: 1 << 32, limit: u32::MAX.into() });
+            return Err(Error::Limit {
+                what: "label values of a block",
+                used: 1 << 32,
+                limit: u32::MAX.into(),
+            });
         }
-        assert!(!name.is_empty() && !value.is_empty(), "a symbol has a name and a value");
-        assert!((&*self.name, &*self.value) < (name, value), "symbols ascend");
+        assert!(
+            !name.is_empty() && !value.is_empty(),
+            "a symbol has a name and a value"
+        );
+        assert!(
+            (&*self.name, &*self.value) < (name, value),
+            "symbols ascend"
+        );
         let begins_group = self.table.begins_group();
         let both = self.value.bytes().zip(value.bytes());
-        let shared = if begins_group { 0 } else { both.take_while(|(a, b)| a == b).count() };
+        let shared = if begins_group {
+            0
+        } else {
+            both.take_while(|(a, b)| a == b).count()
+        };
         let named = begins_group || self.name != name;
         self.entry.clear();
         put_u64(&mut self.entry, (shared as u64) << 1 | u64::from(named));
@@ -75,7 +100,11 @@ impl DictionaryWriter {
             put_sized(&mut self.entry, name.as_bytes());
         }
         put_sized(&mut self.entry, &value.as_bytes()[shared..]);
-        let key = if self.table.begins_page() { key_of(name.as_bytes(), value.as_bytes()) } else { Vec::new() };
+        let key = if self.table.begins_page() {
+            key_of(name.as_bytes(), value.as_bytes())
+        } else {
+            Vec::new()
+        };
         self.table.push(pages, &key, &self.entry)?;
         if named {
             name.clone_into(&mut self.name);
@@ -93,7 +122,8 @@ impl DictionaryWriter {
     }
 }
 
-/// Creates the key of a name and a value. Keys have the order of their symbols, except that some are equal.
+/// Creates the key of a name and a value. Keys have the order of their symbols, except that some
+/// are equal.
 fn key_of(name: &[u8], value: &[u8]) -> Vec<u8> {
     let name = &name[..name.len().min(KEY_PART_SIZE_MAX)];
     let value = &value[..value.len().min(KEY_PART_SIZE_MAX - name.len())];
@@ -102,7 +132,9 @@ fn key_of(name: &[u8], value: &[u8]) -> Vec<u8> {
 
 /// Splits a key into the beginnings of name and value. Accepts any bytes.
 fn key_parts(key: &[u8]) -> (&[u8], &[u8]) {
-    let Some((&size, texts)) = key.split_first() else { return (&[], &[]) };
+    let Some((&size, texts)) = key.split_first() else {
+        return (&[], &[]);
+    };
     texts.split_at(usize::from(size).min(texts.len()))
 }
 
@@ -136,8 +168,14 @@ impl Dictionary {
     /// # Errors
     /// The errors of [`TableCursor::approach`].
     pub(super) fn find(&self, name: &str, value: &str) -> Result<Option<Symbol>> {
-        let (mut cursor, name, value) = (self.cursor(Access::Cached), name.as_bytes(), value.as_bytes());
-        Ok(cursor.seek(name, value)?.filter(|_| cursor.is_at(name, value)))
+        let (mut cursor, name, value) = (
+            self.cursor(Access::Cached),
+            name.as_bytes(),
+            value.as_bytes(),
+        );
+        Ok(cursor
+            .seek(name, value)?
+            .filter(|_| cursor.is_at(name, value)))
     }
 
     /// Returns the numbers of the symbols with this name whose value begins with `prefix`.
@@ -146,15 +184,23 @@ impl Dictionary {
     /// The errors of [`TableCursor::approach`].
     pub(super) fn range(&self, name: &str, prefix: &str) -> Result<Range<u32>> {
         let mut cursor = self.cursor(Access::Cached);
-        let mut number_at =
-            |name: &[u8], value: &[u8]| cursor.seek(name, value).map(|at| at.map_or(self.len(), |symbol| symbol.0));
+        let mut number_at = |name: &[u8], value: &[u8]| {
+            cursor
+                .seek(name, value)
+                .map(|at| at.map_or(self.len(), |symbol| symbol.0))
+        };
         let start = number_at(name.as_bytes(), prefix.as_bytes())?;
         let end = match prefix.as_bytes().split_last() {
-            // UTF-8 has no byte 0xff: the prefix with the next larger last byte is above all strings with this prefix.
+            // UTF-8 has no byte 0xff: the prefix with the next larger last byte is above all
+            // strings with this prefix.
             Some((&last, head)) => number_at(name.as_bytes(), &[head, &[last + 1]].concat())?,
             None => number_at(&after(name), &[])?,
         };
-        if start <= end { Ok(start..end) } else { Err(cursor.damaged()) }
+        if start <= end {
+            Ok(start..end)
+        } else {
+            Err(cursor.damaged())
+        }
     }
 
     /// Returns a cursor before the first symbol.

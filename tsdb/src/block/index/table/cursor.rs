@@ -54,19 +54,25 @@ impl TableCursor {
         self.next == self.end || self.table.begins_group(self.next - self.first)
     }
 
-    /// Moves to an entry, or to an earlier entry of its group, from where steps lead to it. Returns `true` if the next
-    /// entry does not follow the entry that was decoded last, but begins a group.
+    /// Moves to an entry, or to an earlier entry of its group, from where steps lead to it. Returns
+    /// `true` if the next entry does not follow the entry that was decoded last, but begins a
+    /// group.
     ///
     /// # Errors
-    /// The errors of [`Pages::get`](crate::block::page::Pages::get); [`Error::Corrupt`] if the entry does not exist or
-    /// its page is invalid.
+    /// The errors of [`Pages::get`](crate::block::page::Pages::get); [`Error::Corrupt`] if the
+    /// entry does not exist or its page is invalid.
     pub(crate) fn approach(&mut self, number: u32) -> Result<bool> {
         if !(self.first..self.end).contains(&number) {
             let page_idx = self.table.page_of(number);
-            let missing = || self.table.pages.corrupt(0, format!("the index has no entry {number}"));
+            let missing = || {
+                self.table
+                    .pages
+                    .corrupt(0, format!("the index has no entry {number}"))
+            };
             self.load(page_idx.ok_or_else(missing)?)?;
         } else if self.next <= number
-            && self.table.group_of(self.next - self.first) == self.table.group_of(number - self.first)
+            && self.table.group_of(self.next - self.first)
+                == self.table.group_of(number - self.first)
         {
             // Fast path: ascending numbers.
             return Ok(false);
@@ -83,8 +89,12 @@ impl TableCursor {
         let page = self.table.refs[page_idx];
         let payload = self.table.pages.load(page, self.access)?;
         let (first, end) = (self.table.firsts[page_idx], self.table.end_of(page_idx));
-        self.entries_size = entries_size(&payload, end - first, self.table.group)
-            .ok_or_else(|| self.table.pages.corrupt(page.offset, "a page of the index has unexpected entries"))?;
+        self.entries_size =
+            entries_size(&payload, end - first, self.table.group).ok_or_else(|| {
+                self.table
+                    .pages
+                    .corrupt(page.offset, "a page of the index has unexpected entries")
+            })?;
         (self.page_idx, self.payload) = (page_idx, payload);
         (self.first, self.end, self.next, self.at) = (first, end, first, 0);
         Ok(())
@@ -105,7 +115,8 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Decodes the next entry, which must exist. `decode` decodes it from the front of its argument.
+    /// Decodes the next entry, which must exist. `decode` decodes it from the front of its
+    /// argument.
     ///
     /// # Errors
     /// The errors of [`TableCursor::approach`]; [`Error::Corrupt`] if `decode` fails.
@@ -121,9 +132,14 @@ impl TableCursor {
         let ends_at_next = if self.next == self.end {
             self.at == self.entries_size
         } else {
-            !self.table.begins_group(idx) || self.group_start(self.table.group_of(idx)) == Some(self.at)
+            !self.table.begins_group(idx)
+                || self.group_start(self.table.group_of(idx)) == Some(self.at)
         };
-        if ends_at_next { Ok(decoded) } else { Err(self.damaged()) }
+        if ends_at_next {
+            Ok(decoded)
+        } else {
+            Err(self.damaged())
+        }
     }
 
     /// Returns the key of the page if the entry decoded last is its first.
@@ -133,13 +149,21 @@ impl TableCursor {
 
     /// Returns the error for an invalid page.
     pub(crate) fn damaged(&self) -> Error {
-        let offset = self.table.refs.get(self.page_idx).map_or(0, |page| page.offset);
-        self.table.pages.corrupt(offset, format!("entry {} of the index does not decode", self.next))
+        let offset = self
+            .table
+            .refs
+            .get(self.page_idx)
+            .map_or(0, |page| page.offset);
+        self.table.pages.corrupt(
+            offset,
+            format!("entry {} of the index does not decode", self.next),
+        )
     }
 
     fn group_start(&self, group_idx: u32) -> Option<usize> {
         let at = self.entries_size + group_idx as usize * START_SIZE;
-        let start = u32::from_le_bytes(self.payload.get(at..at + START_SIZE)?.try_into().ok()?) as usize;
+        let start =
+            u32::from_le_bytes(self.payload.get(at..at + START_SIZE)?.try_into().ok()?) as usize;
         (start <= self.entries_size).then_some(start)
     }
 }
@@ -152,5 +176,6 @@ fn entries_size(payload: &[u8], n: u32, group: u32) -> Option<usize> {
     if u32::from_le_bytes(*n_found) != n {
         return None;
     }
-    rest.len().checked_sub(n.div_ceil(group) as usize * START_SIZE)
+    rest.len()
+        .checked_sub(n.div_ceil(group) as usize * START_SIZE)
 }

@@ -7,8 +7,9 @@
 //! directory   per page: number of its first entry (varint, less that of the page before), reference, key (size
 //!             varint, bytes)
 //! ```
-//! Each table defines the meaning of its entries and keys. The first entry of a group does not refer to entries before
-//! it, so that reading one entry costs half a group on average, not half a page.
+//! Each table defines the meaning of its entries and keys. The first entry of a group does not
+//! refer to entries before it, so that reading one entry costs half a group on average, not half a
+//! page.
 
 mod cursor;
 mod writer;
@@ -23,7 +24,8 @@ use crate::error::{Damaged, Result};
 pub(super) use cursor::TableCursor;
 pub(super) use writer::TableWriter;
 
-/// Size at which a page is closed. Larger pages compress a little better, but reading one entry costs more.
+/// Size at which a page is closed. Larger pages compress a little better, but reading one entry
+/// costs more.
 pub(super) const PAGE_SIZE: usize = 16 << 10;
 
 /// An open table: its directory.
@@ -43,18 +45,35 @@ impl Table {
     /// Reads the directory of a table of `n` entries.
     ///
     /// # Errors
-    /// The errors of [`Pages::read`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory is invalid.
-    pub(super) fn open(pages: &Arc<Pages>, group: u32, n: u32, directory: &[PageRef]) -> Result<Arc<Self>> {
+    /// The errors of [`Pages::read`]; [`Error::Corrupt`](crate::Error::Corrupt) if the directory is
+    /// invalid.
+    pub(super) fn open(
+        pages: &Arc<Pages>,
+        group: u32,
+        n: u32,
+        directory: &[PageRef],
+    ) -> Result<Arc<Self>> {
         assert!(group.is_power_of_two(), "groups of {group}");
-        let mut table =
-            Self { pages: Arc::clone(pages), group, n, firsts: Vec::new(), refs: Vec::new(), keys: Vec::new() };
+        let mut table = Self {
+            pages: Arc::clone(pages),
+            group,
+            n,
+            firsts: Vec::new(),
+            refs: Vec::new(),
+            keys: Vec::new(),
+        };
         for &page in directory {
-            let damaged = |Damaged| pages.corrupt(page.offset, "a directory of the index does not decode");
+            let damaged =
+                |Damaged| pages.corrupt(page.offset, "a directory of the index does not decode");
             table.read_directory(&pages.read(page)?).map_err(damaged)?;
         }
-        if table.firsts.is_empty() != (n == 0) || table.firsts.last().is_some_and(|&last| last >= n) {
+        if table.firsts.is_empty() != (n == 0) || table.firsts.last().is_some_and(|&last| last >= n)
+        {
             let offset = directory.last().map_or(0, |page| page.offset);
-            return Err(pages.corrupt(offset, format!("the directory does not fit a table of {n} entries")));
+            return Err(pages.corrupt(
+                offset,
+                format!("the directory does not fit a table of {n} entries"),
+            ));
         }
         Ok(Arc::new(table))
     }
@@ -64,7 +83,11 @@ impl Table {
         let mut last = 0;
         while !src.is_empty() {
             let (first, page, key) = take_directory_entry(&mut src, last).ok_or(Damaged)?;
-            if !self.firsts.last().map_or(first == 0, |&before| first > before) {
+            if !self
+                .firsts
+                .last()
+                .map_or(first == 0, |&before| first > before)
+            {
                 return Err(Damaged);
             }
             self.firsts.push(first);
@@ -95,7 +118,9 @@ impl Table {
         if number >= self.n {
             return None;
         }
-        self.firsts.partition_point(|&first| first <= number).checked_sub(1)
+        self.firsts
+            .partition_point(|&first| first <= number)
+            .checked_sub(1)
     }
 
     /// Returns the group of the entry at an index of a page.
@@ -115,5 +140,9 @@ impl Table {
 }
 
 fn take_directory_entry<'a>(src: &mut &'a [u8], last: u32) -> Option<(u32, PageRef, &'a [u8])> {
-    Some((last.checked_add(take_int(src)?)?, PageRef::decode(src)?, take_sized(src)?))
+    Some((
+        last.checked_add(take_int(src)?)?,
+        PageRef::decode(src)?,
+        take_sized(src)?,
+    ))
 }

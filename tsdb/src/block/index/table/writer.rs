@@ -58,7 +58,8 @@ impl TableWriter {
     /// The errors of [`PageWriter::write`].
     pub(crate) fn push(&mut self, pages: &mut PageWriter, key: &[u8], entry: &[u8]) -> Result<()> {
         if self.begins_group() {
-            self.group_starts.push(u32::try_from(self.entries.len()).expect("a page is cut long before 4 GiB"));
+            self.group_starts
+                .push(u32::try_from(self.entries.len()).expect("a page is cut long before 4 GiB"));
         }
         if self.begins_page() {
             self.key.clear();
@@ -66,7 +67,11 @@ impl TableWriter {
         }
         self.entries.extend_from_slice(entry);
         self.next += 1;
-        if self.entries.len() >= self.page_size { self.cut(pages) } else { Ok(()) }
+        if self.entries.len() >= self.page_size {
+            self.cut(pages)
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes the remaining entries and returns the pages of the directory.
@@ -84,7 +89,8 @@ impl TableWriter {
         for start in self.group_starts.drain(..) {
             self.entries.extend_from_slice(&start.to_le_bytes());
         }
-        self.entries.extend_from_slice(&(self.next - self.first).to_le_bytes());
+        self.entries
+            .extend_from_slice(&(self.next - self.first).to_le_bytes());
         let page = pages.write(&self.entries)?;
         self.entries.clear();
         let (first, last_first) = (self.first, self.last_first);

@@ -8,7 +8,10 @@ const RETENTION_MS: i64 = 2 * WINDOW_MS;
 
 /// Writes one window after the other, so that the oldest expire.
 fn age(fs: &MemFs, told: &mut Told) -> Result<()> {
-    let options = Options { retention_ms: Some(RETENTION_MS), ..options(fs, 2) };
+    let options = Options {
+        retention_ms: Some(RETENTION_MS),
+        ..options(fs, 2)
+    };
     let db = Db::open(DATA.as_ref(), options)?;
     for window in 0..5 {
         write(&db, NOW_MS + window * WINDOW_MS, told)?;
@@ -22,17 +25,30 @@ fn age(fs: &MemFs, told: &mut Told) -> Result<()> {
 fn young_blocks_survive_whatever_operation_of_retention_fails() {
     let (fs, mut told) = (MemFs::new(), Told::default());
     age(&fs, &mut told).unwrap();
-    let kept = found(&Db::open(DATA.as_ref(), options(&fs.crash(PowerCut::LosesAll), 2)).unwrap()).len();
-    assert!((2 * N_SERIES..4 * N_SERIES).contains(&kept), "retention took some windows: {kept}");
+    let kept =
+        found(&Db::open(DATA.as_ref(), options(&fs.crash(PowerCut::LosesAll), 2)).unwrap()).len();
+    assert!(
+        (2 * N_SERIES..4 * N_SERIES).contains(&kept),
+        "retention took some windows: {kept}"
+    );
     for operation in 0..fs.n_operations() {
         for fault in [Fault::Dies, Fault::Cut] {
             let (fs, mut told) = (MemFs::new(), Told::default());
             fs.fail_at(operation, fault);
             let ended = age(&fs, &mut told);
             let newest_ms = told.sent.iter().map(|&(_, t)| t).max().unwrap_or(NOW_MS);
-            told.maybe_deleted = told.sent.iter().copied().filter(|&(_, t)| newest_ms - t >= RETENTION_MS).collect();
+            told.maybe_deleted = told
+                .sent
+                .iter()
+                .copied()
+                .filter(|&(_, t)| newest_ms - t >= RETENTION_MS)
+                .collect();
             for cut in [PowerCut::LosesAll, PowerCut::Seeded(operation)] {
-                check(&fs.crash(cut), &told, &format!("{:?}, then {ended:?}, then {cut:?}", fs.failed()));
+                check(
+                    &fs.crash(cut),
+                    &told,
+                    &format!("{:?}, then {ended:?}, then {cut:?}", fs.failed()),
+                );
             }
         }
     }
@@ -42,7 +58,14 @@ fn young_blocks_survive_whatever_operation_of_retention_fails() {
 fn age_for_a_rule(fs: &MemFs, told: &mut Told) -> Result<()> {
     let db = Db::open(DATA.as_ref(), options(fs, 2))?;
     let matchers = vec![Matcher::equal("i", "0")];
-    db.set_retention(None, None, vec![RetentionRule { matchers, time_ms: Some(RETENTION_MS) }]);
+    db.set_retention(
+        None,
+        None,
+        vec![RetentionRule {
+            matchers,
+            time_ms: Some(RETENTION_MS),
+        }],
+    );
     for window in 0..4 {
         let newest_ms = NOW_MS + window * WINDOW_MS;
         write(&db, newest_ms, told)?;
@@ -69,7 +92,11 @@ fn a_rule_removes_only_its_series_and_for_good_whatever_operation_fails() {
             fs.fail_at(operation, fault);
             let ended = age_for_a_rule(&fs, &mut told);
             for cut in [PowerCut::LosesAll, PowerCut::Seeded(operation)] {
-                check(&fs.crash(cut), &told, &format!("{:?}, then {ended:?}, then {cut:?}", fs.failed()));
+                check(
+                    &fs.crash(cut),
+                    &told,
+                    &format!("{:?}, then {ended:?}, then {cut:?}", fs.failed()),
+                );
             }
         }
     }
@@ -92,7 +119,11 @@ fn a_completed_snapshot_is_durable_and_a_failed_one_loses_nothing() {
     let start = fs.n_operations();
     let path = db.snapshot("a", false).unwrap();
     for operation in 0..fs.n_operations() - start {
-        for fault in [Fault::Dies, Fault::Cut, Fault::Fails(ErrorKind::StorageFull)] {
+        for fault in [
+            Fault::Dies,
+            Fault::Cut,
+            Fault::Fails(ErrorKind::StorageFull),
+        ] {
             let fs = MemFs::new();
             let (db, told) = filled(&fs);
             fs.fail_at(start + operation, fault);
@@ -102,13 +133,17 @@ fn a_completed_snapshot_is_durable_and_a_failed_one_loses_nothing() {
                 assert_eq!(found(&db).len(), told.stored.len(), "{case}");
                 let again = db.snapshot("b", false);
                 // A log that could not be synced or truncated accepts no more writes.
-                assert!(matches!(again, Ok(_) | Err(Error::Poisoned { .. })), "{case}: {again:?}");
+                assert!(
+                    matches!(again, Ok(_) | Err(Error::Poisoned { .. })),
+                    "{case}: {again:?}"
+                );
             }
             drop(db);
             for cut in [PowerCut::LosesAll, PowerCut::Seeded(operation)] {
                 let fs = fs.crash(cut);
                 if ended.is_ok() {
-                    let snapshot = Db::open(&path, options(&fs, 1)).unwrap_or_else(|e| panic!("{case}, {cut:?}: {e}"));
+                    let snapshot = Db::open(&path, options(&fs, 1))
+                        .unwrap_or_else(|e| panic!("{case}, {cut:?}: {e}"));
                     let seen: BTreeSet<_> = found(&snapshot).into_keys().collect();
                     assert_eq!(seen, told.stored, "{case}, {cut:?}");
                 }

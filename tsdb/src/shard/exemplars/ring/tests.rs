@@ -11,13 +11,23 @@ fn labels(name: &str, value: &str) -> Labels {
 }
 
 fn exemplar(trace: &str, timestamp_ms: i64, value: f64) -> Exemplar {
-    Exemplar { labels: labels("trace_id", trace), value, timestamp_ms }
+    Exemplar {
+        labels: labels("trace_id", trace),
+        value,
+        timestamp_ms,
+    }
 }
 
 /// Times and values of a series, in order.
 fn of(ring: &Ring, series: &Labels) -> Vec<(i64, f64)> {
-    let all = ring.series().find(|(labels, _)| *labels == series).map(|(_, all)| all.collect::<Vec<_>>());
-    all.unwrap_or_default().into_iter().map(|(_, e)| (e.timestamp_ms, e.value)).collect()
+    let all = ring
+        .series()
+        .find(|(labels, _)| *labels == series)
+        .map(|(_, all)| all.collect::<Vec<_>>());
+    all.unwrap_or_default()
+        .into_iter()
+        .map(|(_, e)| (e.timestamp_ms, e.value))
+        .collect()
 }
 
 /// The rules of Prometheus, tested in sequence on one series.
@@ -39,10 +49,21 @@ fn exemplars_are_accepted_as_in_prometheus() {
         (&*"x".repeat(120), 3000, 1.0, Ok(true)),
         (&*"x".repeat(121), 4000, 1.0, Err(LabelsTooLong)),
     ] {
-        let got = ring.append(series.clone(), &exemplar(trace, timestamp_ms, value), WINDOW_MS);
-        assert_eq!(got.map(|number| number.is_some()), expect, "{trace} {timestamp_ms} {value}");
+        let got = ring.append(
+            series.clone(),
+            &exemplar(trace, timestamp_ms, value),
+            WINDOW_MS,
+        );
+        assert_eq!(
+            got.map(|number| number.is_some()),
+            expect,
+            "{trace} {timestamp_ms} {value}"
+        );
     }
-    let times: Vec<_> = of(&ring, &series).into_iter().map(|(time, _)| time).collect();
+    let times: Vec<_> = of(&ring, &series)
+        .into_iter()
+        .map(|(time, _)| time)
+        .collect();
     assert_eq!(times, [901, 950, 1000, 1000, 2000, 2000, 3000]);
     assert_eq!(ring.stats().n_out_of_order, 2);
 }
@@ -50,21 +71,27 @@ fn exemplars_are_accepted_as_in_prometheus() {
 #[test]
 fn without_a_window_older_exemplars_are_out_of_order() {
     let (mut ring, series) = (Ring::new(10, usize::MAX), labels("__name__", "up"));
-    ring.append(series.clone(), &exemplar("a", 10, 1.0), 0).unwrap();
-    assert_eq!(ring.append(series, &exemplar("a", 9, 1.0), 0), Err(RejectExemplar::OutOfOrder));
+    ring.append(series.clone(), &exemplar("a", 10, 1.0), 0)
+        .unwrap();
+    assert_eq!(
+        ring.append(series, &exemplar("a", 9, 1.0), 0),
+        Err(RejectExemplar::OutOfOrder)
+    );
 }
 
 #[test]
 fn the_oldest_exemplars_are_evicted_first() {
     let mut ring = Ring::new(2, usize::MAX);
     for i in 0..5 {
-        ring.append(labels("s", &i.to_string()), &exemplar("a", 100 - i, 1.0), 0).unwrap();
+        ring.append(labels("s", &i.to_string()), &exemplar("a", 100 - i, 1.0), 0)
+            .unwrap();
     }
     assert_eq!((ring.len(), ring.series().count()), (2, 2));
     assert_eq!(ring.stats().oldest_ms, Some(97));
     let mut none = Ring::new(0, usize::MAX);
     assert!(!none.has_room_for(7));
-    none.append(labels("s", "1"), &exemplar("a", 1, 1.0), 0).unwrap();
+    none.append(labels("s", "1"), &exemplar("a", 1, 1.0), 0)
+        .unwrap();
     assert_eq!((none.len(), none.size, none.series.len()), (0, 0, 0));
 }
 
@@ -75,12 +102,33 @@ fn large_labels_of_series_are_bounded_as_well() {
         let series = labels("s", &format!("{i}{}", "x".repeat(3 * EXEMPLAR_LABELS_SIZE)));
         ring.append(series, &exemplar("a", 1, 1.0), 0).unwrap();
     }
-    assert!(ring.len() == 3 && ring.size <= 10 * EXEMPLAR_LABELS_SIZE, "{} of {} bytes", ring.len(), ring.size);
-    ring.append(labels("s", &"x".repeat(20 * EXEMPLAR_LABELS_SIZE)), &exemplar("a", 1, 1.0), 0).unwrap();
+    assert!(
+        ring.len() == 3 && ring.size <= 10 * EXEMPLAR_LABELS_SIZE,
+        "{} of {} bytes",
+        ring.len(),
+        ring.size
+    );
+    ring.append(
+        labels("s", &"x".repeat(20 * EXEMPLAR_LABELS_SIZE)),
+        &exemplar("a", 1, 1.0),
+        0,
+    )
+    .unwrap();
     assert_eq!(ring.len(), 1, "a single exemplar may be larger");
     let mut small = Ring::new(1000, 500);
-    (0..100).for_each(|i| assert!(small.append(labels("s", &i.to_string()), &exemplar("a", 1, 1.0), 0).is_ok()));
-    assert!((2..90).contains(&small.len()) && small.size <= 500, "{} of {} bytes", small.len(), small.size);
+    (0..100).for_each(|i| {
+        assert!(
+            small
+                .append(labels("s", &i.to_string()), &exemplar("a", 1, 1.0), 0)
+                .is_ok()
+        )
+    });
+    assert!(
+        (2..90).contains(&small.len()) && small.size <= 500,
+        "{} of {} bytes",
+        small.len(),
+        small.size
+    );
 }
 
 proptest! {

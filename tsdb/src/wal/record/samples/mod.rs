@@ -1,4 +1,5 @@
-//! The samples record: the samples of one request that belong to one log, in request order, as columns.
+//! The samples record: the samples of one request that belong to one log, in request order, as
+//! columns.
 //!
 //! ```text
 //! varint   n, the number of samples, from 1 to 65,536
@@ -64,8 +65,8 @@ impl SampleColumn {
     }
 }
 
-/// Iterates over the runs of equal steps, with their lengths. `step` returns the step to the element at an index from 1
-/// to `n - 1`.
+/// Iterates over the runs of equal steps, with their lengths. `step` returns the step to the
+/// element at an index from 1 to `n - 1`.
 fn runs<T: PartialEq>(n: usize, step: impl Fn(usize) -> T) -> impl Iterator<Item = (T, usize)> {
     let mut i = 1;
     std::iter::from_fn(move || {
@@ -87,9 +88,19 @@ pub(in crate::wal) struct Scratch {
 }
 
 /// Appends 1 to [`RECORD_SAMPLES_MAX`] samples.
-pub(in crate::wal) fn encode_samples(dst: &mut Vec<u8>, refs: &[SeriesRef], samples: &[Sample], scratch: &mut Scratch) {
-    debug_assert!(refs.len() == samples.len() && samples.len() <= RECORD_SAMPLES_MAX, "one ref per sample, bounded");
-    let (Some(first_ref), Some(first)) = (refs.first(), samples.first()) else { return };
+pub(in crate::wal) fn encode_samples(
+    dst: &mut Vec<u8>,
+    refs: &[SeriesRef],
+    samples: &[Sample],
+    scratch: &mut Scratch,
+) {
+    debug_assert!(
+        refs.len() == samples.len() && samples.len() <= RECORD_SAMPLES_MAX,
+        "one ref per sample, bounded"
+    );
+    let (Some(first_ref), Some(first)) = (refs.first(), samples.first()) else {
+        return;
+    };
     let Scratch { times: runs, seen } = scratch;
     let (k, times) = (choose_k(refs), runs.choose(samples));
     put_u64(dst, samples.len() as u64);
@@ -132,14 +143,22 @@ pub(crate) fn decode_samples(src: &[u8], out: &mut SampleColumn) -> Option<()> {
 pub(in crate::wal) fn decode_sized(mut src: &[u8], out: &mut SampleColumn) -> Option<SampleSizes> {
     let (size, src) = (src.len(), &mut src);
     out.clear();
-    let n_samples = usize::try_from(take_u64(src)?).ok().filter(|n| (1..=RECORD_SAMPLES_MAX).contains(n))?;
+    let n_samples = usize::try_from(take_u64(src)?)
+        .ok()
+        .filter(|n| (1..=RECORD_SAMPLES_MAX).contains(n))?;
     let flags = take_bytes(src, 1)?[0];
-    let (k, times) = (u32::from(flags & K_MASK), Times::from_bits(flags >> TIMES_SHIFT)?);
+    let (k, times) = (
+        u32::from(flags & K_MASK),
+        Times::from_bits(flags >> TIMES_SHIFT)?,
+    );
     if k > K_MAX {
         return None;
     }
     out.refs.push(SeriesRef(take_u64(src)?));
-    let first = Sample { timestamp_ms: take_i64(src)?, value: 0.0 };
+    let first = Sample {
+        timestamp_ms: take_i64(src)?,
+        value: 0.0,
+    };
     let head = size - src.len();
     let mut table = Vec::new();
     match times {
@@ -175,15 +194,26 @@ mod tests {
 
     fn encode(column: &SampleColumn) -> Vec<u8> {
         let mut dst = Vec::new();
-        encode_samples(&mut dst, &column.refs, &column.samples, &mut Scratch::default());
+        encode_samples(
+            &mut dst,
+            &column.refs,
+            &column.samples,
+            &mut Scratch::default(),
+        );
         dst
     }
 
     fn column(samples: impl IntoIterator<Item = (u64, i64, f64)>) -> SampleColumn {
         let mut column = SampleColumn::default();
-        samples
-            .into_iter()
-            .for_each(|(s, timestamp_ms, value)| column.push(SeriesRef(s), Sample { timestamp_ms, value }));
+        samples.into_iter().for_each(|(s, timestamp_ms, value)| {
+            column.push(
+                SeriesRef(s),
+                Sample {
+                    timestamp_ms,
+                    value,
+                },
+            )
+        });
         column
     }
 
@@ -192,10 +222,24 @@ mod tests {
         let column = column(samples);
         let bytes = encode(&column);
         let mut back = SampleColumn::default();
-        let SampleSizes { head, refs, times, values } = decode_sized(&bytes, &mut back).unwrap();
-        assert_eq!(head + refs + times + values, 8 * bytes.len() as u64, "parts add up to the record");
+        let SampleSizes {
+            head,
+            refs,
+            times,
+            values,
+        } = decode_sized(&bytes, &mut back).unwrap();
+        assert_eq!(
+            head + refs + times + values,
+            8 * bytes.len() as u64,
+            "parts add up to the record"
+        );
         assert_eq!(back.refs, column.refs);
-        let bits = |c: &SampleColumn| c.samples.iter().map(|s| (s.timestamp_ms, s.value.to_bits())).collect::<Vec<_>>();
+        let bits = |c: &SampleColumn| {
+            c.samples
+                .iter()
+                .map(|s| (s.timestamp_ms, s.value.to_bits()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(bits(&back), bits(&column));
         bytes.len()
     }
@@ -203,26 +247,54 @@ mod tests {
     #[test]
     fn typical_requests_are_small() {
         let t = 1_700_000_000_000;
-        assert!(check((0..1000).map(|i| (i, t, 0.0))) <= 12 + 3 + 125, "refs in a row, one time");
-        assert!(check((0..1000).map(|i| (i * 64 + i * i % 61, t, 0.0))) <= 12 + 125 + 1250, "one of 64 logs");
-        assert!(check((0..1000).map(|i| (i, t + i as i64 / 100 * 7, 0.0))) <= 50 + 125, "ten targets");
-        assert!(check((0..1000).map(|i| (1, t + i as i64 * 15_000, 0.0))) <= 20 + 10 + 125, "a back-fill");
+        assert!(
+            check((0..1000).map(|i| (i, t, 0.0))) <= 12 + 3 + 125,
+            "refs in a row, one time"
+        );
+        assert!(
+            check((0..1000).map(|i| (i * 64 + i * i % 61, t, 0.0))) <= 12 + 125 + 1250,
+            "one of 64 logs"
+        );
+        assert!(
+            check((0..1000).map(|i| (i, t + i as i64 / 100 * 7, 0.0))) <= 50 + 125,
+            "ten targets"
+        );
+        assert!(
+            check((0..1000).map(|i| (1, t + i as i64 * 15_000, 0.0))) <= 20 + 10 + 125,
+            "a back-fill"
+        );
     }
 
     #[test]
     fn extremes_round_trip() {
-        check([(u64::MAX, i64::MIN, 1.0), (0, i64::MAX, 2.0), (u64::MAX / 2, 0, 3.0), (u64::MAX / 2, -1, f64::NAN)]);
+        check([
+            (u64::MAX, i64::MIN, 1.0),
+            (0, i64::MAX, 2.0),
+            (u64::MAX / 2, 0, 3.0),
+            (u64::MAX / 2, -1, f64::NAN),
+        ]);
         check([(7, 7, 7.0)]);
         for bits in 0..64 {
-            check([(1 << bits, 0, 0.0), (0, 1, 0.0), (1 << bits, 2, 0.0), ((1 << bits) + 1, 3, 0.0)]);
+            check([
+                (1 << bits, 0, 0.0),
+                (0, 1, 0.0),
+                (1 << bits, 2, 0.0),
+                ((1 << bits) + 1, 3, 0.0),
+            ]);
         }
     }
 
     #[test]
     fn every_cut_is_detected() {
-        let bytes = encode(&column((0..40).map(|i| (i * 3, 1_000 + i as i64 % 2, i as f64 * 0.5))));
+        let bytes = encode(&column(
+            (0..40).map(|i| (i * 3, 1_000 + i as i64 % 2, i as f64 * 0.5)),
+        ));
         for size in 0..bytes.len() {
-            assert_eq!(decode_samples(&bytes[..size], &mut SampleColumn::default()), None, "cut to {size}");
+            assert_eq!(
+                decode_samples(&bytes[..size], &mut SampleColumn::default()),
+                None,
+                "cut to {size}"
+            );
         }
     }
 

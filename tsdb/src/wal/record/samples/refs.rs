@@ -23,13 +23,20 @@ pub(super) fn encode_refs(writer: &mut BitWriter<'_>, k: u32, refs: &[SeriesRef]
     }
 }
 
-/// Appends refs to `out`, which contains the first one, until there are `n`. Returns `None` if [`encode_refs`] cannot
-/// have written the bits.
-pub(super) fn decode_refs(reader: &mut BitReader<'_>, k: u32, n: usize, out: &mut Vec<SeriesRef>) -> Option<()> {
+/// Appends refs to `out`, which contains the first one, until there are `n`. Returns `None` if
+/// [`encode_refs`] cannot have written the bits.
+pub(super) fn decode_refs(
+    reader: &mut BitReader<'_>,
+    k: u32,
+    n: usize,
+    out: &mut Vec<SeriesRef>,
+) -> Option<()> {
     let mut series = out.last()?.0;
     while out.len() < n {
         let distance = decode_distance(reader, k);
-        let count = reader.take_count().filter(|&count| count <= n - out.len())?;
+        let count = reader
+            .take_count()
+            .filter(|&count| count <= n - out.len())?;
         // Fast path: consecutive refs.
         if distance == 1 && u64::MAX - series >= count as u64 {
             out.extend((series + 1..=series + count as u64).map(SeriesRef));
@@ -80,7 +87,8 @@ fn decode_distance(reader: &mut BitReader<'_>, k: u32) -> u64 {
     unzigzag(low | high << 32) as u64
 }
 
-/// Returns the K with the smallest encoding, approximately: distances are rounded to their number of bits.
+/// Returns the K with the smallest encoding, approximately: distances are rounded to their number
+/// of bits.
 pub(super) fn choose_k(refs: &[SeriesRef]) -> u32 {
     let mut n_by_bits = [0_u64; 65];
     for (distance, _) in distances(refs) {
@@ -93,9 +101,18 @@ pub(super) fn choose_k(refs: &[SeriesRef]) -> u32 {
     let size = |k: u32| -> u64 {
         let size_of = |bits: usize| {
             let n_ones = (3_u64 << bits >> 2) >> k;
-            if bits < 32 && n_ones < u64::from(ESCAPE) { n_ones + 1 + u64::from(k) } else { 20 + bits as u64 }
+            if bits < 32 && n_ones < u64::from(ESCAPE) {
+                n_ones + 1 + u64::from(k)
+            } else {
+                20 + bits as u64
+            }
         };
-        n_by_bits.iter().enumerate().filter(|(_, n)| **n > 0).map(|(bits, &n)| n * size_of(bits.min(61))).sum()
+        n_by_bits
+            .iter()
+            .enumerate()
+            .filter(|(_, n)| **n > 0)
+            .map(|(bits, &n)| n * size_of(bits.min(61)))
+            .sum()
     };
     (0..=K_MAX).min_by_key(|&k| size(k)).unwrap_or(0)
 }
@@ -123,8 +140,14 @@ mod tests {
     fn typical_requests_are_small() {
         assert!(check(&(0..1000).collect::<Vec<_>>()) <= 3, "in a row");
         assert!(check(&[1; 1000]) <= 6, "one series");
-        assert!(check(&(0..1000).map(|i| i * 64 + i * i % 61).collect::<Vec<_>>()) <= 1250, "one of 64 shards");
-        assert!(check(&(0..1000).map(|i| i + i / 100 * 7).collect::<Vec<_>>()) <= 60, "with gaps");
+        assert!(
+            check(&(0..1000).map(|i| i * 64 + i * i % 61).collect::<Vec<_>>()) <= 1250,
+            "one of 64 shards"
+        );
+        assert!(
+            check(&(0..1000).map(|i| i + i / 100 * 7).collect::<Vec<_>>()) <= 60,
+            "with gaps"
+        );
     }
 
     #[test]
@@ -141,7 +164,10 @@ mod tests {
         encode_refs(&mut writer, 0, &(0..10).map(SeriesRef).collect::<Vec<_>>());
         writer.finish();
         let mut out = vec![SeriesRef(0)];
-        assert_eq!(decode_refs(&mut BitReader::new(&bytes), 0, 9, &mut out), None);
+        assert_eq!(
+            decode_refs(&mut BitReader::new(&bytes), 0, 9, &mut out),
+            None
+        );
     }
 
     proptest! {

@@ -42,7 +42,9 @@ pub(super) struct TimeRuns {
 impl Times {
     /// Returns the encoding for the flag bits of a record.
     pub(super) fn from_bits(bits: u8) -> Option<Self> {
-        [Self::Equal, Self::Table, Self::Steps].into_iter().find(|times| *times as u8 == bits)
+        [Self::Equal, Self::Table, Self::Steps]
+            .into_iter()
+            .find(|times| *times as u8 == bits)
     }
 }
 
@@ -54,9 +56,17 @@ impl TimeRuns {
             return Times::Equal;
         }
         // Approximate sizes in bytes: three per step and per entry of the table, two per run of it.
-        let n_table = if is_few { 3 * self.table.len() + 2 * self.runs.len() } else { usize::MAX };
+        let n_table = if is_few {
+            3 * self.table.len() + 2 * self.runs.len()
+        } else {
+            usize::MAX
+        };
         let n_steps = 4 * step_runs(samples).count();
-        if n_table < n_steps { Times::Table } else { Times::Steps }
+        if n_table < n_steps {
+            Times::Table
+        } else {
+            Times::Steps
+        }
     }
 
     /// Collects the runs. Returns `false` if there are too many distinct timestamps.
@@ -65,7 +75,11 @@ impl TimeRuns {
         self.runs.clear();
         for run in samples.chunk_by(|a, b| a.timestamp_ms == b.timestamp_ms) {
             let timestamp_ms = run[0].timestamp_ms;
-            let number = self.table.iter().position(|&known| known == timestamp_ms).unwrap_or(self.table.len());
+            let number = self
+                .table
+                .iter()
+                .position(|&known| known == timestamp_ms)
+                .unwrap_or(self.table.len());
             if number == TABLE_MAX {
                 return false;
             }
@@ -80,7 +94,9 @@ impl TimeRuns {
     /// Appends the table without its first timestamp.
     pub(super) fn encode_table(&self, dst: &mut Vec<u8>) {
         put_u64(dst, self.table.len() as u64);
-        self.table.windows(2).for_each(|pair| put_i64(dst, pair[1].wrapping_sub(pair[0])));
+        self.table
+            .windows(2)
+            .for_each(|pair| put_i64(dst, pair[1].wrapping_sub(pair[0])));
     }
 
     /// Appends the runs.
@@ -100,7 +116,9 @@ fn width(n_timestamps: usize) -> u32 {
 
 /// Decodes a table whose first timestamp is `first`.
 pub(super) fn decode_table(src: &mut &[u8], first: i64) -> Option<Vec<i64>> {
-    let n = usize::try_from(take_u64(src)?).ok().filter(|n| (2..=TABLE_MAX).contains(n))?;
+    let n = usize::try_from(take_u64(src)?)
+        .ok()
+        .filter(|n| (2..=TABLE_MAX).contains(n))?;
     let mut table = Vec::with_capacity(n);
     table.push(first);
     while let (true, Some(&before)) = (table.len() < n, table.last()) {
@@ -110,19 +128,36 @@ pub(super) fn decode_table(src: &mut &[u8], first: i64) -> Option<Vec<i64>> {
 }
 
 /// Appends samples to the empty `out` until there are `n`.
-pub(super) fn decode_runs(reader: &mut BitReader<'_>, table: &[i64], n: usize, out: &mut Vec<Sample>) -> Option<()> {
+pub(super) fn decode_runs(
+    reader: &mut BitReader<'_>,
+    table: &[i64],
+    n: usize,
+    out: &mut Vec<Sample>,
+) -> Option<()> {
     let width = width(table.len());
     while out.len() < n {
         let &timestamp_ms = table.get(reader.take(width) as usize)?;
-        let count = reader.take_count().filter(|&count| count <= n - out.len())?;
-        out.resize(out.len() + count, Sample { timestamp_ms, value: 0.0 });
+        let count = reader
+            .take_count()
+            .filter(|&count| count <= n - out.len())?;
+        out.resize(
+            out.len() + count,
+            Sample {
+                timestamp_ms,
+                value: 0.0,
+            },
+        );
     }
     Some(())
 }
 
 /// Iterates over runs of equal steps between samples.
 fn step_runs(samples: &[Sample]) -> impl Iterator<Item = (i64, usize)> {
-    runs(samples.len(), |i| samples[i].timestamp_ms.wrapping_sub(samples[i - 1].timestamp_ms))
+    runs(samples.len(), |i| {
+        samples[i]
+            .timestamp_ms
+            .wrapping_sub(samples[i - 1].timestamp_ms)
+    })
 }
 
 /// Appends the steps.
@@ -139,10 +174,15 @@ pub(super) fn decode_steps(src: &mut &[u8], n: usize, out: &mut Vec<Sample>) -> 
     while out.len() < n {
         let step = take_i64(src)?;
         let more = usize::try_from(take_u64(src)?).ok()?;
-        let times = more.checked_add(1).filter(|&times| times <= n - out.len())?;
+        let times = more
+            .checked_add(1)
+            .filter(|&times| times <= n - out.len())?;
         for _ in 0..times {
             timestamp_ms = timestamp_ms.wrapping_add(step);
-            out.push(Sample { timestamp_ms, value: 0.0 });
+            out.push(Sample {
+                timestamp_ms,
+                value: 0.0,
+            });
         }
     }
     Some(())
@@ -153,7 +193,13 @@ mod tests {
     use super::*;
 
     fn chosen(times: impl IntoIterator<Item = i64>) -> Times {
-        let samples: Vec<_> = times.into_iter().map(|timestamp_ms| Sample { timestamp_ms, value: 0.0 }).collect();
+        let samples: Vec<_> = times
+            .into_iter()
+            .map(|timestamp_ms| Sample {
+                timestamp_ms,
+                value: 0.0,
+            })
+            .collect();
         TimeRuns::default().choose(&samples)
     }
 
@@ -164,6 +210,10 @@ mod tests {
         assert_eq!(chosen((0..64).map(|i| i * 15_000)), Times::Steps);
         let scattered = |n: i64| (0..5000).map(move |i| i * i % 10_007 % n);
         assert_eq!(chosen(scattered(TABLE_MAX as i64)), Times::Table);
-        assert_eq!(chosen(scattered(TABLE_MAX as i64 + 1)), Times::Steps, "too many for a table");
+        assert_eq!(
+            chosen(scattered(TABLE_MAX as i64 + 1)),
+            Times::Steps,
+            "too many for a table"
+        );
     }
 }

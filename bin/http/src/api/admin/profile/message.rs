@@ -1,4 +1,5 @@
-//! A profile as protobuf: `perftools.profiles.Profile` of github.com/google/pprof/blob/main/proto/profile.proto.
+//! A profile as protobuf: `perftools.profiles.Profile` of
+//! github.com/google/pprof/blob/main/proto/profile.proto.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -66,28 +67,60 @@ pub(super) fn encode(report: &Report) -> Vec<u8> {
     let mut tables = Tables::default();
     let [samples, count, cpu, nanoseconds, thread] =
         ["samples", "count", "cpu", "nanoseconds", "thread"].map(|text| tables.string(text));
-    let cpu_time = ValueTypeMessage { kind: cpu, unit: nanoseconds };
+    let cpu_time = ValueTypeMessage {
+        kind: cpu,
+        unit: nanoseconds,
+    };
     let sample = report.data.iter().map(|(stack, &n_samples)| {
         let n_samples = i64::try_from(n_samples).unwrap_or(i64::MAX);
         SampleMessage {
-            location_id: stack.frames.iter().map(|symbols| tables.location(symbols)).collect(),
+            location_id: stack
+                .frames
+                .iter()
+                .map(|symbols| tables.location(symbols))
+                .collect(),
             value: vec![n_samples, n_samples.saturating_mul(period)],
-            label: vec![SampleLabelMessage { key: thread, text: tables.string(&stack.thread_name) }],
+            label: vec![SampleLabelMessage {
+                key: thread,
+                text: tables.string(&stack.thread_name),
+            }],
         }
     });
     let sample = sample.collect();
-    let Tables { strings, functions, locations } = tables;
+    let Tables {
+        strings,
+        functions,
+        locations,
+    } = tables;
     let line = |(function_id, line)| LineMessage { function_id, line };
-    let location = |(lines, id): (Vec<_>, _)| LocationMessage { id, line: lines.into_iter().map(line).collect() };
-    let function = |((name, filename), id)| FunctionMessage { id, name, system_name: name, filename };
+    let location = |(lines, id): (Vec<_>, _)| LocationMessage {
+        id,
+        line: lines.into_iter().map(line).collect(),
+    };
+    let function = |((name, filename), id)| FunctionMessage {
+        id,
+        name,
+        system_name: name,
+        filename,
+    };
     let strings = strings.into_values().into_iter().map(|(text, _)| text);
     let message = ProfileMessage {
-        sample_type: vec![ValueTypeMessage { kind: samples, unit: count }, cpu_time.clone()],
+        sample_type: vec![
+            ValueTypeMessage {
+                kind: samples,
+                unit: count,
+            },
+            cpu_time.clone(),
+        ],
         sample,
         location: locations.into_values().into_iter().map(location).collect(),
         function: functions.into_values().into_iter().map(function).collect(),
         string_table: once(String::new()).chain(strings).collect(),
-        time_nanos: report.timing.start_time.duration_since(UNIX_EPOCH).map_or(0, nanos),
+        time_nanos: report
+            .timing
+            .start_time
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, nanos),
         duration_nanos: nanos(report.timing.duration),
         period_type: Some(cpu_time),
         period,
@@ -108,13 +141,20 @@ struct Tables {
 impl Tables {
     /// Returns the position of a string in the table, in which the empty string is the first.
     fn string(&mut self, text: &str) -> i64 {
-        if text.is_empty() { 0 } else { self.strings.of(text.to_owned()).cast_signed() }
+        if text.is_empty() {
+            0
+        } else {
+            self.strings.of(text.to_owned()).cast_signed()
+        }
     }
 
     fn location(&mut self, symbols: &[Symbol]) -> u64 {
         let lines = symbols.iter().map(|symbol| {
             let (name, filename) = (self.string(&symbol.name()), self.string(&symbol.filename()));
-            (self.functions.of((name, filename)), i64::from(symbol.lineno()))
+            (
+                self.functions.of((name, filename)),
+                i64::from(symbol.lineno()),
+            )
         });
         let lines = lines.collect();
         self.locations.of(lines)

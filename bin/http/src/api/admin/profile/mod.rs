@@ -1,9 +1,9 @@
 //! /debug/pprof: CPU profiles of the running server, in the format of `go tool pprof`
 //! ([decision 25](docs/decisions/server/0025-cpu-profiles.md)).
 //!
-//! While a profile is taken, the kernel sends SIGPROF for each 10 ms of CPU time that the process uses, and the handler
-//! records the stack. Without a profile there are no timer and no handler. The profile ends early if the client
-//! disconnects or the server stops.
+//! While a profile is taken, the kernel sends SIGPROF for each 10 ms of CPU time that the process
+//! uses, and the handler records the stack. Without a profile there are no timer and no handler.
+//! The profile ends early if the client disconnects or the server stops.
 
 mod message;
 
@@ -42,7 +42,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// GET /debug/pprof/profile.
 pub(crate) async fn profile(State(app): State<Arc<App>>, form: Form) -> Result {
     let result = take(&app, &form).await;
-    audit(&RequestContext::current(), result.as_ref().err().map(|error| &*error.message));
+    audit(
+        &RequestContext::current(),
+        result.as_ref().err().map(|error| &*error.message),
+    );
     result.map_err(ApiError::plain)
 }
 
@@ -58,19 +61,28 @@ async fn take(app: &App, form: &Form) -> Result {
     let duration = Duration::from_secs(seconds(form.first("seconds"))?);
     check_enabled(app)?;
     // The first profile reads the unwind tables of the program.
-    let profiler = spawn_blocking(|| ProfilerGuard::new(FREQUENCY_HZ)).await.map_err(ApiError::internal)?;
+    let profiler = spawn_blocking(|| ProfilerGuard::new(FREQUENCY_HZ))
+        .await
+        .map_err(ApiError::internal)?;
     let profiler = profiler.map_err(|error| match error {
-        pprof::Error::Running => ApiError::unavailable("another CPU profile is being taken; there is one at a time"),
+        pprof::Error::Running => {
+            ApiError::unavailable("another CPU profile is being taken; there is one at a time")
+        }
         error => ApiError::internal(format!("cannot take a CPU profile: {error}")),
     })?;
     let started = Instant::now();
     while started.elapsed() < duration && app.stopping() != Some(true) {
         sleep(CHECK_INTERVAL.min(duration.saturating_sub(started.elapsed()))).await;
     }
-    let body = spawn_blocking(move || finish(profiler)).await.map_err(ApiError::internal)??;
+    let body = spawn_blocking(move || finish(profiler))
+        .await
+        .map_err(ApiError::internal)??;
     let headers = [
         (header::CONTENT_TYPE, "application/octet-stream"),
-        (header::CONTENT_DISPOSITION, "attachment; filename=\"profile\""),
+        (
+            header::CONTENT_DISPOSITION,
+            "attachment; filename=\"profile\"",
+        ),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     Ok((headers, body).into_response())
@@ -78,10 +90,17 @@ async fn take(app: &App, form: &Form) -> Result {
 
 /// Parses the parameter `seconds`.
 fn seconds(text: &str) -> Result<u64> {
-    let seconds = if text.is_empty() { Ok(SECONDS_DEFAULT) } else { text.parse() };
+    let seconds = if text.is_empty() {
+        Ok(SECONDS_DEFAULT)
+    } else {
+        text.parse()
+    };
     match seconds {
         Ok(seconds @ 1..=SECONDS_MAX) => Ok(seconds),
-        _ => Err(ApiError::invalid_parameter("seconds", format_args!("{text:?} is not from 1 to {SECONDS_MAX}"))),
+        _ => Err(ApiError::invalid_parameter(
+            "seconds",
+            format_args!("{text:?} is not from 1 to {SECONDS_MAX}"),
+        )),
     }
 }
 
@@ -93,7 +112,8 @@ fn finish(profiler: ProfilerGuard<'static>) -> Result<Vec<u8>> {
     backtrace::clear_symbol_cache();
     let report: Report = report.map_err(ApiError::internal)?;
     let mut out = GzEncoder::new(Vec::new(), Compression::fast());
-    out.write_all(&message::encode(&report)).map_err(ApiError::internal)?;
+    out.write_all(&message::encode(&report))
+        .map_err(ApiError::internal)?;
     out.finish().map_err(ApiError::internal)
 }
 
