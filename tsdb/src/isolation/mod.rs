@@ -6,21 +6,23 @@
 //! their newest samples (see [`ReadView`]). Registering takes no lock: both registries are arrays
 //! of atomics.
 //!
+//! Appends are numbered in the order in which they begin. The heads store ids of 32 bits: these wrap
+//! and are compared by their difference, so two compared ids must be less than 2^31 apart.
+//!
 //! Invariants
 //! 1. An append that a [`ReadView`] sees has been applied to all of its shards.
 //! 2. While a [`Pause`] is held, no append is in flight: the heads hold whole requests only.
 //! 3. [`Readers::wait_for`] returns only when all readers that entered before the epoch have left.
 
 pub(crate) mod changes;
-mod read_view;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::context::QueryContext;
 use crate::error::Result;
-pub(crate) use read_view::{ReadView, before};
 
 /// Maximum number of appends that change heads at the same time. Further appends wait for a slot.
 const IN_FLIGHT_MAX: usize = 128;
@@ -74,6 +76,8 @@ struct Slot<'a>(&'a AtomicU64);
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
+        // `Release`, not `SeqCst`: whoever loads `FREE` sees all that the owner of the slot did before.
+        // Nothing that follows the drop needs an order against other slots.
         self.0.store(FREE, Ordering::Release);
     }
 }
@@ -110,6 +114,9 @@ impl Isolation {
     }
 
     /// Keeps new appends out and waits until none is in flight.
+    ///
+    /// The wait has no deadline. It ends with the appends in flight, which wait for no reader and no
+    /// flush, only for the locks of shards and logs.
     pub(crate) fn pause(&self) -> Pause<'_> {
         wait_until(|| {
             self.paused
@@ -131,7 +138,7 @@ impl Isolation {
     pub(crate) fn begin_read(&self, ctx: &QueryContext) -> Result<OpenRead<'_>> {
         let slot = Slot(&self.open_reads[claim(&self.open_reads, ctx)?]);
         let next = self.next.load(Ordering::SeqCst);
-        let mut in_flight: Vec<u64> = self.in_flight().collect();
+        let mut in_flight: Vec<u64> = self.wait_in_flight().collect();
         in_flight.retain(|&id| id < next);
         slot.0.store(
             in_flight.iter().copied().min().unwrap_or(next),
@@ -148,7 +155,7 @@ impl Isolation {
     /// appends.
     pub(crate) fn all_ended_before(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);
-        self.in_flight().fold(next, u64::min)
+        self.wait_in_flight().fold(next, u64::min)
     }
 
     /// Returns the id of the oldest append that some present or future reader may not see. It never
@@ -169,9 +176,9 @@ impl Isolation {
             .max(horizon) as u32
     }
 
-    /// Returns the ids of the appends in flight. A claimed slot gets its id within a few
-    /// instructions.
-    fn in_flight(&self) -> impl Iterator<Item = u64> + '_ {
+    /// Returns the ids of the appends in flight. Waits for the id of a slot that is claimed: its
+    /// owner stores the id or frees the slot within a few instructions, unless it is preempted.
+    fn wait_in_flight(&self) -> impl Iterator<Item = u64> + '_ {
         self.in_flight.iter().filter_map(|slot| {
             let mut id = CLAIMED;
             wait_until(|| {
@@ -206,6 +213,45 @@ impl Drop for Pause<'_> {
     }
 }
 
+/// The appends that a reader sees: all appends that had finished when the reader began.
+#[derive(Debug, Clone)]
+pub(crate) struct ReadView {
+    next: u32,
+    in_flight: Vec<u32>,
+    /// Appends below this id are visible.
+    horizon: u32,
+}
+
+impl ReadView {
+    /// Creates a view of all appends before `next` except the appends in `in_flight`.
+    pub(crate) fn new(next: u32, in_flight: Vec<u32>) -> Self {
+        let horizon = in_flight
+            .iter()
+            .copied()
+            .reduce(|a, b| if before(a, b) { a } else { b })
+            .unwrap_or(next);
+        Self {
+            next,
+            in_flight,
+            horizon,
+        }
+    }
+
+    /// Returns the oldest append that is not visible.
+    #[cfg(test)]
+    pub(crate) fn horizon(&self) -> u32 {
+        self.horizon
+    }
+
+    /// Returns `true` if the samples of an append are visible.
+    #[inline]
+    pub(crate) fn sees(&self, append: u32) -> bool {
+        // Fast path: the append finished long ago.
+        before(append, self.horizon)
+            || before(append, self.next) && !self.in_flight.contains(&append)
+    }
+}
+
 /// Readers registered for deferred reclamation: memory that was unpublished is freed once all
 /// readers of earlier epochs have left.
 #[derive(Debug)]
@@ -217,13 +263,13 @@ pub(crate) struct Readers {
 /// A registered reader; it leaves when dropped.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    readers: std::sync::Arc<Readers>,
+    readers: Arc<Readers>,
     slot: usize,
 }
 
 impl Readers {
-    pub(crate) fn new() -> std::sync::Arc<Self> {
-        std::sync::Arc::new(Self {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
             next: AtomicU64::new(1),
             inside: slots(READERS_MAX),
         })
@@ -235,12 +281,12 @@ impl Readers {
     ///
     /// # Errors
     /// If the request is interrupted while it waits for a slot.
-    pub(crate) fn enter(self: &std::sync::Arc<Self>, ctx: &QueryContext) -> Result<Reader> {
+    pub(crate) fn enter(self: &Arc<Self>, ctx: &QueryContext) -> Result<Reader> {
         let slot = claim(&self.inside, ctx)?;
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.inside[slot].store(number, Ordering::SeqCst);
         Ok(Reader {
-            readers: std::sync::Arc::clone(self),
+            readers: Arc::clone(self),
             slot,
         })
     }
@@ -267,8 +313,15 @@ impl Readers {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.readers.inside[self.slot].store(FREE, Ordering::SeqCst);
+        // `Release`, for the reason given at `Slot::drop`.
+        self.readers.inside[self.slot].store(FREE, Ordering::Release);
     }
+}
+
+/// Returns `true` if append `a` comes before append `b`.
+#[inline]
+pub(crate) fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
 }
 
 fn slots(n: usize) -> Box<[AtomicU64]> {
@@ -320,7 +373,6 @@ mod tests {
     use super::*;
     use crate::context::MemoryBudget;
     use crate::error::{Error, Interrupt};
-    use std::sync::Arc;
 
     #[test]
     fn a_reader_sees_finished_appends_and_no_others() {
@@ -338,6 +390,18 @@ mod tests {
         drop(reader);
         assert!(isolation.horizon() > b);
         assert!(isolation.begin_read(&ctx).unwrap().view.sees(a));
+    }
+
+    #[test]
+    fn finished_appends_are_visible_even_when_ids_wrap() {
+        for base in [0_u32, 1000, u32::MAX - 4, u32::MAX / 2] {
+            let at = |i: u32| base.wrapping_add(i);
+            let view = ReadView::new(at(8), vec![at(5), at(3)]);
+            let seen: Vec<_> = (0..12).filter(|&i| view.sees(at(i))).collect();
+            assert_eq!(seen, [0, 1, 2, 4, 6, 7], "from {base}");
+            assert_eq!(view.horizon(), at(3));
+            assert_eq!(ReadView::new(at(8), vec![]).horizon(), at(8));
+        }
     }
 
     #[test]
