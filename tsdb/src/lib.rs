@@ -117,6 +117,6 @@ pub mod stats {
     pub use crate::db::{BlockSummary, SeriesCost, Stats};
     pub use crate::replay::{ReplayState, ReplayStats, ReplayStatus};
     pub use crate::shard::exemplars::ExemplarStats;
+    pub use crate::store::FlushStats;
     pub use crate::store::family_table::MetadataStats;
-    pub use crate::store::flush_state::FlushStats;
 }

@@ -3,7 +3,6 @@
 mod label_order;
 mod replay;
 mod tasks;
-mod wal_sync;
 
 #[cfg(test)]
 pub(crate) use label_order::LabelOrder;

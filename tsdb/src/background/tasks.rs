@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use super::label_order::LabelOrder;
-use super::wal_sync::wal_sync_task;
 use crate::error::{Error, Interrupt, Result};
 use crate::store::Store;
 
@@ -29,6 +28,10 @@ const BLOCKED_CHECK: Duration = Duration::from_secs(10);
 const MERGE_CHECK: Duration = Duration::from_secs(10);
 /// Pause before a task that panicked restarts.
 const PANIC_PAUSE: Duration = Duration::from_secs(10);
+
+/// Interval between syncs. A power cut loses at most the samples of one interval under
+/// [`WalSync::Interval`](crate::WalSync::Interval).
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The running tasks. Dropping it stops them and waits for their threads.
 #[derive(Debug, Default)]
@@ -184,6 +187,24 @@ fn report(what: &str, result: Result<()>) {
     match result {
         Ok(()) | Err(Error::Interrupted(Interrupt::Shutdown)) => {}
         Err(error) => tracing::error!(%error, "could not {what}; retrying in the next round"),
+    }
+}
+
+/// Syncs all logs at intervals, and a last time when the task is stopped. Also commits records left
+/// behind by requests that failed halfway.
+fn wal_sync_task(store: &Store, stop: &Stop) {
+    while stop.sleep(SYNC_INTERVAL) {
+        sync_all(store);
+    }
+    sync_all(store);
+}
+
+fn sync_all(store: &Store) {
+    for log in &store.logs {
+        let wal = log.wal();
+        // Requests report failures: the next append retries on a full disk, and a failed sync has
+        // been logged and fails every later append.
+        let _reported = wal.commit(wal.end()).and_then(|()| wal.sync());
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::labels::Matcher;
 use crate::sample::TimeRange;
-use crate::store::flush_state::FlushStats;
+use crate::store::FlushStats;
 
 impl Db {
     /// Deletes the samples in `range` of the series that pass all matchers. After this returns, no

@@ -20,9 +20,7 @@
 mod append;
 mod copy;
 mod evict;
-mod evicted;
 mod freeze;
-mod grouping;
 mod groups;
 mod label_order;
 mod load;
@@ -58,7 +56,7 @@ pub(crate) use crate::index::Pair;
 use crate::index::{LabelCounts, SymbolId};
 use crate::labels::{Labels, Matcher, StringSet};
 use crate::sample::{SeriesRef, TimeRange};
-use evicted::EvictedSeries;
+use evict::EvictedSeries;
 use samples::Samples;
 use table::Table;
 
@@ -229,6 +227,53 @@ impl Head {
     /// created.
     pub(crate) fn is_current(&self, slot_ref: SlotRef) -> bool {
         self.table.is_current(slot_ref)
+    }
+
+    /// Counts the series of this head in `counts`. Must be called before the first series is
+    /// created.
+    pub(crate) fn count_in(&mut self, counts: GroupCounts) {
+        debug_assert_eq!(self.len(), 0, "the counts of existing series would be lost");
+        self.table.groups.count_in(counts);
+    }
+
+    /// Returns the group of a series.
+    pub(crate) fn group(&self, slot: u32) -> SeriesGroup {
+        self.table.groups.of(slot)
+    }
+
+    /// Assigns a series to a group if it has no group.
+    pub(crate) fn assign_group(&mut self, slot: u32, group: SeriesGroup) {
+        if self.group(slot) == SeriesGroup::NONE {
+            self.table.groups.set(slot, group);
+        }
+    }
+
+    /// Removes a series from its group.
+    pub(crate) fn ungroup(&mut self, slot: u32) {
+        self.table.groups.set(slot, SeriesGroup::NONE);
+    }
+
+    /// Assigns each series to the group that `group_of` returns for its value of `label`. Series
+    /// without the label have no group. If `label` is `None`, no series has a group.
+    pub(crate) fn set_group_label(
+        &mut self,
+        label: Option<&str>,
+        group_of: &mut dyn FnMut(&str) -> SeriesGroup,
+    ) {
+        let table = &mut self.table;
+        // Slots are less than 2^31.
+        for slot in 0..table.end() as u32 {
+            table.groups.set(slot, SeriesGroup::NONE);
+        }
+        let Some(label) = label else { return };
+        table
+            .index
+            .for_each_value(&table.symbols, label, |value, slots: RoaringBitmap| {
+                let group = group_of(value);
+                for slot in slots {
+                    table.groups.set(slot, group);
+                }
+            });
     }
 
     /// Returns the slots of one step of a walk over all series, or `None` after the last step. The

@@ -5,7 +5,7 @@
 //! Matching works on the values of a label, not on series: a regular expression runs once per
 //! distinct value.
 
-mod build;
+mod bulk;
 mod label_counts;
 mod lookup;
 mod postings;
@@ -15,7 +15,7 @@ mod slot_set;
 mod symbols;
 mod value_order;
 
-pub(crate) use build::LabelBuilder;
+pub(crate) use bulk::LabelBuilder;
 pub(crate) use label_counts::LabelCounts;
 pub(crate) use lookup::{Index, SlotLabels};
 pub(crate) use postings::SLOTS_MAX;

@@ -5,7 +5,6 @@ mod append_exemplars;
 mod compaction;
 pub(crate) mod family_table;
 mod flush;
-pub(crate) mod flush_state;
 pub(crate) mod import_writer;
 mod newest;
 mod ranking;
@@ -34,7 +33,8 @@ use crate::shard::{Shard, ShardLog};
 use crate::wal::{self, Epoch, Health, Reserve};
 use compaction::Compacting;
 use family_table::FamilyTable;
-use flush_state::Flushing;
+pub use flush::FlushStats;
+use flush::Flushing;
 use newest::Newest;
 
 /// The state of an open store.

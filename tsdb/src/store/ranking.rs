@@ -18,7 +18,7 @@ use crate::context::QueryContext;
 use crate::error::Result;
 use crate::head::{HeadMerge, Ranks, SeriesOrder, SlotRef};
 use crate::store::Store;
-use crate::store::flush_state::Flushing;
+use crate::store::flush::Flushing;
 
 /// Number of series that are ranked per acquisition of the locks.
 const BATCH_SERIES: usize = 512;

@@ -4,9 +4,13 @@
 //! it is evicted earlier than an idle series. Both are evicted in bounded steps under the lock
 //! (`Shard::evict`): [`STEP`] slots or strings, or one piece of a table.
 
+mod evicted;
+
 use std::ops::Range;
 
 use roaring::RoaringBitmap;
+
+pub(super) use evicted::EvictedSeries;
 
 use super::{Head, STEP, SlotRef};
 use crate::index::SymbolId;

@@ -18,6 +18,8 @@
 //! checkpoint, a replay restores samples that the part contains too. Reads and merges return them
 //! once. A failed flush leaves its chunks frozen. The next flush begins with them.
 
+mod state;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::io::ErrorKind;
@@ -40,7 +42,10 @@ use crate::sample::staleness::is_stale_nan;
 use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::{EvictionLimits, Shard, ShardLog};
 use crate::store::Store;
-use crate::store::flush_state::{FlushStats, Flushing, StaleByShard};
+use state::StaleByShard;
+
+pub use state::FlushStats;
+pub(super) use state::Flushing;
 
 /// Number of series whose chunks are prefetched together, and whose labels are looked up per
 /// acquisition of the head lock.
