@@ -1,0 +1,115 @@
+//! Buffering samples during a replay, which still loads older samples into the head.
+//!
+//! Used by `Db::append`. The log gets the samples at once, as outside a replay.
+
+use std::sync::Arc;
+
+use super::Shard;
+use super::append::ShardAppend;
+use super::log::LogBatch;
+use super::sample_buffer::BufferedSample;
+use crate::head::{Bounds, SlotRef};
+use crate::sample::{Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, ShardBatch};
+use crate::wal::{LoggedHistogram, StartTimestamp};
+
+impl Shard {
+    /// Buffers samples for the log and for the head while replay is still loading older samples.
+    /// Their order is checked when replay ends.
+    pub(crate) fn buffer_samples(
+        &self,
+        bounds: &Bounds,
+        batch: ShardBatch<'_>,
+        log_batch: &mut LogBatch,
+        rejected: &mut Vec<Rejected>,
+    ) -> ShardAppend {
+        let n_floats = log_batch.n_floats();
+        let n_histograms = log_batch.n_histograms();
+        let mut newest_ms = i64::MIN;
+        let mut histograms = HistogramQueue::new(batch);
+        let mut next_start = batch.starts();
+        // Two samples may share a timestamp while only one has a start timestamp. To tell them
+        // apart, log the start timestamps of all samples if any sample of the batch has one.
+        let log_all_starts = batch.has_starts;
+
+        let head = self.head();
+        let mut buffer = self.buffer.lock();
+        log_batch.mark_buffered();
+
+        // The log and the buffer have the floats of a batch before its histograms.
+        for append in batch.floats {
+            let Append {
+                slot,
+                generation,
+                tag,
+                place: position,
+                sample,
+            } = *append;
+            let start_ms = next_start();
+            let slot_ref = SlotRef { slot, generation };
+            let mut checked = head.check_unordered(bounds, slot_ref, sample.timestamp_ms);
+            if checked.is_ok() && histograms.replaces(append) {
+                checked = Err(RejectReason::Duplicate);
+            }
+            match checked {
+                Ok(series) => {
+                    newest_ms = newest_ms.max(sample.timestamp_ms);
+                    if start_ms != 0 {
+                        buffer.push(BufferedSample::StartTimestamp(start_ms));
+                    }
+                    if log_all_starts {
+                        log_batch.push_start(StartTimestamp::buffered(start_ms));
+                    }
+                    buffer.push(BufferedSample::Float { slot, sample });
+                    log_batch.push(position, series, sample);
+                }
+                Err(reason) => rejected.push(Rejected {
+                    tag,
+                    sample,
+                    start_ms,
+                    histogram: None,
+                    reason,
+                }),
+            }
+        }
+
+        for append in batch.histograms {
+            let AppendHistogram {
+                slot,
+                generation,
+                timestamp_ms,
+                start_ms,
+                ref histogram,
+                ..
+            } = *append;
+            let slot_ref = SlotRef { slot, generation };
+            let mut checked = head.check_unordered(bounds, slot_ref, timestamp_ms);
+            if checked.is_ok() && !histogram.fits() {
+                checked = Err(RejectReason::HistogramTooLarge);
+            }
+            match checked {
+                Ok(series) => {
+                    newest_ms = newest_ms.max(timestamp_ms);
+                    if start_ms != 0 {
+                        buffer.push(BufferedSample::StartTimestamp(start_ms));
+                    }
+                    if log_all_starts {
+                        log_batch.push_histogram_start(StartTimestamp::buffered(start_ms));
+                    }
+                    buffer.push(BufferedSample::Histogram {
+                        slot,
+                        timestamp_ms,
+                        histogram: Arc::clone(histogram),
+                    });
+                    log_batch.push_histogram(LoggedHistogram {
+                        series,
+                        timestamp_ms,
+                        histogram: Arc::clone(histogram),
+                    });
+                }
+                Err(reason) => rejected.push(append.reject(reason)),
+            }
+        }
+
+        ShardAppend::new(log_batch, n_floats, n_histograms, newest_ms)
+    }
+}
