@@ -1,6 +1,5 @@
 //! Writes: handles of series, samples, metadata, and the state of the WAL.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 
@@ -8,14 +7,23 @@ use super::Db;
 use crate::error::{Error, Result};
 use crate::head::{Bounds, SeriesGroup, SlotRef};
 use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Metadata};
-use crate::sample::{Rejected, SeriesHandle, WriteBatch};
-use crate::shard::{AppendContext, Shard, ShardAppend, ShardLog, shard_of};
+use crate::sample::{Rejected, SeriesHandle, ShardBatch, WriteBatch};
+use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
 use crate::wal::{Health, Position};
 
 /// Maximum number of floats of this process that are appended to a shard per acquisition of the
 /// locks. A rule can write tens of thousands of samples at once. Without a limit, senders would
 /// wait for all of them.
 const OWN_FLOATS_PER_LOCK: usize = 256;
+
+/// An append of a batch that is in progress, the same for all logs and shards.
+struct Append {
+    context: AppendContext,
+    /// `true` if this process wrote the samples.
+    is_own: bool,
+    /// `true` if the samples are buffered until the end of the replay.
+    is_buffered: bool,
+}
 
 impl Db {
     /// Returns the handle of a series. Creates the series if it is new. The next append to a new
@@ -115,101 +123,171 @@ impl Db {
     /// # Errors
     /// The errors of [`Db::append`].
     pub fn append_with(&self, batch: &mut WriteBatch, before_sync: impl FnOnce()) -> Result<()> {
+        // The list leaves the batch, because its samples are borrowed during the append.
         let mut rejected = std::mem::take(&mut batch.rejected);
         rejected.clear();
         batch.rejected_exemplars.clear();
-        let appended = self.append_all(batch, &mut rejected);
+        let appended = self.append_unsynced(batch, &mut rejected);
         batch.rejected = rejected;
-        let mut appended = appended?;
-        appended
-            .iter()
-            .try_for_each(|(log, position)| log.wal().write_to(*position))?;
-        appended.retain(|(log, _)| log.wal().is_synced_by_commits());
-        if !appended.is_empty() {
-            before_sync();
-        }
-        appended
-            .into_iter()
-            .try_for_each(|(log, position)| log.wal().commit(position))
+        self.commit(appended?, before_sync)
     }
 
-    fn append_all(
+    /// Appends a batch to the heads, or to the buffers of a replay, and to the buffers of the logs.
+    /// Returns the log positions that the caller must commit.
+    fn append_unsynced(
         &self,
         batch: &mut WriteBatch,
         rejected: &mut Vec<Rejected>,
     ) -> Result<Vec<(&ShardLog, Position)>> {
-        // Checks all shards before changing one: a request is stored entirely or not at all.
-        let shards = &self.store.shards;
-        let of_exemplars = batch
-            .exemplars
-            .iter()
-            .map(|exemplar| usize::from(exemplar.series.shard));
-        let affected = (0..shards.len())
-            .filter(|&idx| batch.of_shard(idx).is_some())
-            .chain(of_exemplars);
-        affected
-            .map(|idx| &shards[idx])
-            .try_for_each(Shard::check_ready)?;
+        // All shards are checked before one changes: a request is stored entirely or not at all.
+        self.check_shards_ready(batch)?;
+
         let append_guard = self.store.isolation.begin_append();
         // Read inside the append: an append after a freeze is checked against the newest timestamp
         // at the freeze or a newer one, which bounds the age of the oldest sample in the log.
         let bounds = self.store.bounds(batch.is_own)?;
+        // `None` unless the logs are being replayed.
         let buffered = self
             .store
             .replay
             .reserve_buffer(batch.len() + batch.n_starts(), batch.histograms_size())?;
+
         // Before the first change, so that a read that sees the append finds it in the change log.
         self.store.changes.note_append(
             append_guard.full_id(),
             &batch.touched,
             bounds.future_max_ms,
         );
-        let horizon = self.store.isolation.horizon();
-        let context = AppendContext {
-            bounds,
-            append_id: append_guard.id(),
-            horizon,
+
+        let append = Append {
+            context: AppendContext {
+                bounds,
+                append_id: append_guard.id(),
+                horizon: self.store.isolation.horizon(),
+            },
+            is_own: batch.is_own,
+            is_buffered: buffered.is_some(),
         };
-        let n_floats_max = if batch.is_own {
-            OWN_FLOATS_PER_LOCK
+        let mut positions = if batch.is_own {
+            self.append_own(&append, batch, rejected)
         } else {
-            usize::MAX
+            self.append_sent(&append, batch, rejected)
         };
-        let mut positions = Vec::with_capacity(self.store.logs.len());
-        for (idx, log) in self.store.logs.iter().enumerate() {
-            let mut end = None;
-            for part in 0.. {
-                let part_of =
-                    |(idx, shard)| Some((shard, batch.of_shard(idx)?.part(part, n_floats_max)?));
-                let mut affected = self.store.shards_of(idx).filter_map(part_of).peekable();
-                if affected.peek().is_none() {
-                    break;
-                }
-                let mut appending = log.append();
-                for (shard, shard_batch) in affected {
-                    let log_batch = appending.batch();
-                    let appended = match buffered {
-                        None => shard.append(&context, shard_batch, log_batch, rejected),
-                        Some(_) => shard.buffer_samples(&bounds, shard_batch, log_batch, rejected),
-                    };
-                    self.count_appended(appended, batch.is_own);
-                }
-                end = Some(appending.finish());
-                // Fast path: samples of senders have one part.
-                if !batch.is_own {
-                    break;
-                }
-                // Not `scheduler::pause`: a flush waits for this append, and new appends wait for
-                // the flush.
-                thread::yield_now();
-            }
-            positions.extend(end.map(|end| (&**log, end)));
-        }
         if let Some(charge) = buffered {
             self.store.replay.retain_buffer(charge, rejected.len());
         }
         positions.extend(self.store.append_exemplars(batch, bounds.future_max_ms));
         Ok(positions)
+    }
+
+    /// Writes the logs up to the positions to the operating system, and syncs them if this is due.
+    ///
+    /// All logs are written before any is synced, because a write takes microseconds and a sync
+    /// milliseconds. If the process is killed, or a sync fails, while the first log is synced, the
+    /// operating system has the whole request, not only its samples in the first log. And nobody
+    /// waits for a sync if a write fails.
+    fn commit(
+        &self,
+        mut appended: Vec<(&ShardLog, Position)>,
+        before_sync: impl FnOnce(),
+    ) -> Result<()> {
+        for (log, position) in &appended {
+            log.wal().write_to(*position)?;
+        }
+
+        appended.retain(|(log, _)| log.wal().is_synced_by_commits());
+        if appended.is_empty() {
+            return Ok(());
+        }
+        before_sync();
+        for (log, position) in appended {
+            log.wal().commit(position)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that all shards of a batch accept samples.
+    fn check_shards_ready(&self, batch: &WriteBatch) -> Result<()> {
+        let shards = &self.store.shards;
+        for (idx, shard) in shards.iter().enumerate() {
+            if batch.of_shard(idx).is_some() {
+                shard.check_ready()?;
+            }
+        }
+        for exemplar in &batch.exemplars {
+            shards[usize::from(exemplar.series.shard)].check_ready()?;
+        }
+        Ok(())
+    }
+
+    /// Appends the samples of a sender. Locks each log and each head once.
+    fn append_sent(
+        &self,
+        append: &Append,
+        batch: &WriteBatch,
+        rejected: &mut Vec<Rejected>,
+    ) -> Vec<(&ShardLog, Position)> {
+        let mut positions = Vec::with_capacity(self.store.logs.len());
+        for (log_idx, log) in self.store.logs.iter().enumerate() {
+            let end = self.append_to_log(append, log_idx, rejected, |shard| batch.of_shard(shard));
+            positions.extend(end.map(|end| (&**log, end)));
+        }
+        positions
+    }
+
+    /// Appends samples of this process, in parts of at most [`OWN_FLOATS_PER_LOCK`] floats per
+    /// shard.
+    fn append_own(
+        &self,
+        append: &Append,
+        batch: &WriteBatch,
+        rejected: &mut Vec<Rejected>,
+    ) -> Vec<(&ShardLog, Position)> {
+        let mut positions = Vec::with_capacity(self.store.logs.len());
+        for (log_idx, log) in self.store.logs.iter().enumerate() {
+            let mut end = None;
+            for part in 0.. {
+                let part_end = self.append_to_log(append, log_idx, rejected, |shard| {
+                    batch.of_shard(shard)?.part(part, OWN_FLOATS_PER_LOCK)
+                });
+                if part_end.is_none() {
+                    break;
+                }
+                end = part_end;
+                // Lets senders in between. `scheduler::pause` could wait for long, and the next
+                // flush waits for this append while all new appends wait for the flush.
+                thread::yield_now();
+            }
+            positions.extend(end.map(|end| (&**log, end)));
+        }
+        positions
+    }
+
+    /// Appends the samples that `batch_of` returns for the shards of a log, as one record. Returns
+    /// the end of the record, or `None` if no shard has samples.
+    fn append_to_log<'b>(
+        &self,
+        append: &Append,
+        log_idx: usize,
+        rejected: &mut Vec<Rejected>,
+        batch_of: impl Fn(usize) -> Option<ShardBatch<'b>>,
+    ) -> Option<Position> {
+        let mut log_append = None;
+        for (shard_idx, shard) in self.store.shards_of(log_idx) {
+            let Some(shard_batch) = batch_of(shard_idx) else {
+                continue;
+            };
+            let log_append = log_append.get_or_insert_with(|| self.store.logs[log_idx].append());
+            let log_batch = log_append.batch();
+            let context = &append.context;
+            let appended = if append.is_buffered {
+                shard.buffer_samples(&context.bounds, shard_batch, log_batch, rejected)
+            } else {
+                shard.append(context, shard_batch, log_batch, rejected)
+            };
+            self.count_appended(appended, append.is_own);
+        }
+        Some(log_append?.finish())
     }
 
     fn count_appended(&self, appended: ShardAppend, is_own: bool) {
@@ -266,27 +344,29 @@ impl Db {
     /// # Errors
     /// [`Error::Poisoned`] until a restart, [`Error::Io`] while the disk is full.
     pub fn ready(&self) -> Result<()> {
-        self.store.logs.iter().try_for_each(|log| log.wal().ready())
+        for log in &self.store.logs {
+            log.wal().ready()?;
+        }
+        Ok(())
     }
 
     /// Returns the reasons why writes are rejected, for the store and per log. Empty if writes are
     /// accepted.
     #[must_use]
     pub fn write_refusals(&self) -> Vec<String> {
-        let log_rejection = |(idx, log): (usize, &Arc<ShardLog>)| match log.wal().health() {
-            Health::Ok => None,
-            Health::Blocked(reason) => {
-                Some(format!("the store cannot write its log {idx}: {reason}"))
+        let mut reasons = Vec::from_iter(self.store.replay.write_rejection());
+        for (idx, log) in self.store.logs.iter().enumerate() {
+            match log.wal().health() {
+                Health::Ok => {}
+                Health::Blocked(reason) => {
+                    reasons.push(format!("the store cannot write its log {idx}: {reason}"));
+                }
+                Health::Poisoned(reason) => reasons.push(format!(
+                    "log {idx} accepts no writes until a restart: {reason}"
+                )),
             }
-            Health::Poisoned(reason) => Some(format!(
-                "log {idx} accepts no writes until a restart: {reason}"
-            )),
-        };
-        let replay_rejection = self.store.replay.write_rejection();
-        replay_rejection
-            .into_iter()
-            .chain(self.store.logs.iter().enumerate().filter_map(log_rejection))
-            .collect()
+        }
+        reasons
     }
 
     /// Writes buffered log records to the operating system. Call this after creating many series.
@@ -295,10 +375,10 @@ impl Db {
     /// # Errors
     /// [`Error::Io`] and [`Error::Poisoned`].
     pub fn write_out(&self) -> Result<()> {
-        self.store
-            .logs
-            .iter()
-            .try_for_each(|log| log.wal().write_out())
+        for log in &self.store.logs {
+            log.wal().write_out()?;
+        }
+        Ok(())
     }
 
     /// Syncs all appended data to the disk.

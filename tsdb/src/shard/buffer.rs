@@ -25,7 +25,7 @@ impl Shard {
         let n_floats = log_batch.n_floats();
         let n_histograms = log_batch.n_histograms();
         let mut newest_ms = i64::MIN;
-        let mut histograms = HistogramQueue::new(batch);
+        let histograms = HistogramQueue::new(batch);
         let mut next_start = batch.starts();
         // Two samples may share a timestamp while only one has a start timestamp. To tell them
         // apart, log the start timestamps of all samples if any sample of the batch has one.
