@@ -50,7 +50,7 @@ impl MemoryGroup {
             )
         });
         if made.is_none() {
-            eprintln!("skipped: cannot create a cgroup with a memory limit");
+            varve_oracle::unsupported("cannot create a cgroup with a memory limit");
         }
         made
     }

@@ -18,7 +18,7 @@ pub(crate) use config::ConfigFile;
 pub(crate) use http::{Access, Answer, Http, RawConnection};
 pub(crate) use http2::{Call, Http2, frame};
 pub(crate) use peers::{
-    Alertmanager, NodeExporter, Prometheus, Release, Releases, VictoriaMetrics, missing, promtool,
+    Alertmanager, NodeExporter, Prometheus, Release, Releases, VictoriaMetrics, promtool,
     python_with, releases,
 };
 pub(crate) use process::Process;
@@ -28,6 +28,7 @@ pub(crate) use remote_write::{
 };
 pub(crate) use server::{Server, new_data_dir, serve_command, try_serve};
 pub(crate) use thanos::{Thanos, free_address, is_thanos_missing, write_to_router};
+pub(crate) use varve_oracle::missing;
 
 use std::path::Path;
 use std::thread::sleep;

@@ -2,7 +2,6 @@
 //! skipped if a program that they need is not on the PATH. All versions of Prometheus have the same
 //! name, so the whole PATH is searched for them.
 
-use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,19 +9,11 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use varve_oracle::{find_all, missing};
 
 use super::http::Http;
 use super::process::Process;
 use super::wait_until;
-
-/// Returns `true` if a program that a test needs is missing, and prints that the test is skipped.
-pub(crate) fn missing(programs: &[&str]) -> bool {
-    let Some(program) = programs.iter().find(|program| find(program).is_none()) else {
-        return false;
-    };
-    print_skipped(&format!("{program} is not on PATH"));
-    true
-}
 
 /// Returns a Python that can import these modules. If there is none, prints that the test is
 /// skipped.
@@ -33,27 +24,13 @@ pub(crate) fn python_with(modules: &str) -> Option<String> {
         .output();
     let is_found = imported.is_ok_and(|output| output.status.success());
     if !is_found {
-        print_skipped(&format!("{python} has no {modules} (VARVE_TEST_PYTHON)"));
+        varve_oracle::skip(&format!("{python} has no {modules} (VARVE_TEST_PYTHON)"));
     }
     is_found.then_some(python)
 }
 
-fn print_skipped(reason: &str) {
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    // Not eprintln!, whose output the test harness captures while tests pass.
-    let _ = writeln!(std::io::stderr(), "skipped: {reason} ({test})");
-}
-
 fn find(program: &str) -> Option<PathBuf> {
     find_all(program).next()
-}
-
-fn find_all(program: &str) -> impl Iterator<Item = PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let files: Vec<_> = std::env::split_paths(&path)
-        .map(|dir| dir.join(program))
-        .collect();
-    files.into_iter().filter(|file| file.is_file())
 }
 
 /// A version of Prometheus on the PATH.
@@ -92,10 +69,9 @@ pub(crate) fn releases() -> &'static [Release] {
 
 impl Release {
     fn of(program: PathBuf) -> Option<Self> {
-        let output = Command::new(&program).arg("--version").output().ok()?;
-        let text = String::from_utf8([output.stdout, output.stderr].concat()).ok()?;
-        let version = parse_version(&text)?;
-        Some(Self { version, program })
+        let version = varve_oracle::version(&program)?;
+        let is_usable = !varve_oracle::is_too_old("prometheus", version);
+        is_usable.then_some(Self { version, program })
     }
 
     /// Returns `true` if a difference that concerns `releases` concerns this one.
@@ -126,12 +102,6 @@ impl Release {
     pub(crate) fn start_below(&self, prefix: &str, config: &str, flags: &[&str]) -> Prometheus {
         Prometheus::run(&self.program, prefix, config, flags, |_| {})
     }
-}
-
-/// Parses major and minor version of `prometheus, version 3.16.0 (branch: …`.
-fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.split_once("version ")?.1.split('.').map(str::parse);
-    Some((parts.next()?.ok()?, parts.next()?.ok()?))
 }
 
 /// A running Prometheus with its own data directory.
@@ -381,17 +351,4 @@ pub(crate) fn promtool(args: &[&str]) -> Output {
         .args(args)
         .output()
         .expect("run promtool")
-}
-
-#[test]
-fn versions_are_parsed() {
-    assert_eq!(
-        parse_version("prometheus, version 3.16.0 (branch: , revision: unknown)"),
-        Some((3, 16))
-    );
-    assert_eq!(
-        parse_version("prometheus, version 3.5.0+ds1 (branch: debian/sid)"),
-        Some((3, 5))
-    );
-    assert_eq!(parse_version("no version"), None);
 }

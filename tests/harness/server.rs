@@ -87,7 +87,7 @@ impl Server {
             .status()
             .is_ok_and(|status| status.success())
         {
-            eprintln!("skipped: cannot mount a disk of {size}");
+            varve_oracle::unsupported(&format!("cannot mount a disk of {size}"));
             return None;
         }
         Some(Self::run(

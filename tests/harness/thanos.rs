@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::http::{Answer, Http};
-use super::peers::{Prometheus, missing};
+use super::peers::Prometheus;
 use super::process::Process;
-use super::{WriteRequest, wait_until};
+use super::{WriteRequest, missing, wait_until};
 
 /// A running component.
 #[derive(Debug)]

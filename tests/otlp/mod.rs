@@ -65,7 +65,7 @@ fn with_receiver() -> Vec<&'static Release> {
         .filter(|release| release.has_flag("--web.enable-otlp-receiver"))
         .collect();
     if found.is_empty() {
-        eprintln!("skipped: no prometheus with an OTLP receiver is on PATH");
+        varve_oracle::skip("no prometheus with an OTLP receiver is on PATH");
     }
     found
 }

@@ -47,14 +47,10 @@ const QUERIES: [&str; 14] = [
 
 /// Returns a copy of the recorded directory, unless it or a program is missing.
 pub(crate) fn recorded(programs: &[&str]) -> Option<(TempDir, PathBuf)> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/prometheus-data/mixed");
     if missing(programs) {
         return None;
     }
-    if !source.is_dir() {
-        eprintln!("skipped: {} is missing", source.display());
-        return None;
-    }
+    let source = varve_oracle::shared("prometheus-data/mixed")?;
     let dir = TempDir::new().expect("make a temporary directory");
     let copy = dir.path().join("original");
     copy_dir(&source, &copy);
@@ -267,7 +263,7 @@ fn varve_answers_like_prometheus_after_an_import() {
 /// recovered samples, and all scraped ones, in one series.
 fn scrapes_on(prometheus: &Prometheus) {
     if now_s() <= END_S {
-        eprintln!("skipped: the clock is behind the recorded data");
+        varve_oracle::unsupported("the clock is behind the recorded data");
         return;
     }
     let http = prometheus.http();

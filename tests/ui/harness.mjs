@@ -16,8 +16,14 @@ const bin = (name) => join(process.env.VARVE_BIN_DIR ?? join(root, "target/debug
 /** Series of the fleet. */
 export const SERIES = 20_000;
 
-/** Returns why the tests cannot run here, or false. */
+/** Returns why the tests cannot run here, or false. Throws instead if `VARVE_REQUIRE_ORACLES` is set. */
 export function missing() {
+  const reason = missingProgram();
+  if (reason && process.env.VARVE_REQUIRE_ORACLES) throw new Error(reason);
+  return reason;
+}
+
+function missingProgram() {
   if (!chromium()) return "chromium is not on PATH (../shared/peers/install-browser)";
   const absent = ["varve", "varve-bench"].find((name) => !existsSync(bin(name)));
   return absent ? `${bin(absent)} does not exist (cargo build --workspace --bins)` : false;

@@ -412,12 +412,10 @@ fn an_invalid_series_rejects_that_series_only() {
 
 #[test]
 fn scrapes_of_real_exporters_are_read_completely() {
-    let Ok(files) = std::fs::read_dir(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../shared/exposition"
-    )) else {
+    let Some(folder) = varve_oracle::shared("exposition") else {
         return;
     };
+    let files = std::fs::read_dir(folder).unwrap();
     let fixture = Fixture::new();
     let mut n_files = 0;
     for path in files.map(|file| file.unwrap().path()) {

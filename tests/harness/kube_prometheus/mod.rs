@@ -5,7 +5,7 @@ mod expressions;
 mod rules;
 mod sample;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{TimeSeries, series};
 pub(crate) use expressions::{Expression, expressions};
@@ -33,20 +33,16 @@ pub(crate) const OTHERS: [(&str, &str); 4] = [
     ("kube-dns", "coredns-1.14-fixture.prom"),
     ("dcgm-exporter", "dcgm-exporter-t4.prom"),
 ];
-/// Returns the path of a file in ../shared.
+/// Returns the path of a file of the shared data. The test has called [`is_there`].
 pub(crate) fn shared(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../shared")
-        .join(path)
+    varve_oracle::shared(path).expect("the test has looked for the shared data")
 }
 
-/// Returns `true` if the data of these tests exist.
+/// Returns `true` if the data of these tests exist, and says if they are skipped.
 pub(crate) fn is_there() -> bool {
-    let there = shared("kube-prometheus/rules").is_dir() && shared("exposition").is_dir();
-    if !there {
-        eprintln!("skipped: no ../shared/kube-prometheus or ../shared/exposition");
-    }
-    there
+    ["kube-prometheus/rules", "exposition", "dashboards"]
+        .iter()
+        .all(|folder| varve_oracle::shared(folder).is_some())
 }
 
 /// Returns the series of scrapes, and `up`, with growing values at the given times.

@@ -17,8 +17,7 @@ pub(crate) type Samples = BTreeMap<String, BTreeMap<i64, u64>>;
 
 /// Returns the recorded data directory of a real Prometheus, unless it is missing.
 pub(crate) fn recorded() -> Option<PathBuf> {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/prometheus-data/mixed");
-    dir.is_dir().then_some(dir)
+    varve_oracle::shared("prometheus-data/mixed")
 }
 
 /// Returns the data directory of a Prometheus 3.16 with XOR2 chunks: see `tests/data/README.md`.

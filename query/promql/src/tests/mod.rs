@@ -13,13 +13,8 @@ use crate::json::to_json;
 /// Returns the contents of a file in the shared directory. If it does not exist, prints that the
 /// test is skipped.
 fn shared(path: &str) -> Option<String> {
-    let path =
-        std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared")).join(path);
-    let text = std::fs::read_to_string(&path).ok();
-    if text.is_none() {
-        println!("skipped: there is no {}", path.display());
-    }
-    text
+    let path = varve_oracle::shared(path)?;
+    Some(std::fs::read_to_string(path).unwrap())
 }
 
 /// Returns the tree as JSON, with matchers in the order of the printer.

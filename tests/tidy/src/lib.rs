@@ -1,0 +1,20 @@
+//! Checks of the tree that need no binary: dependencies between crates, packed code, import
+//! circles, complete documentation, forbidden text. They run in seconds: `cargo tidy`.
+//!
+//! Checks of flags and metrics ask the program, so they are black-box tests (`tests/docs.rs`).
+
+#![forbid(unsafe_code)]
+#![cfg(test)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod tree;
+
+mod crates;
+mod docs;
+mod names;
+mod text;
+
+mod circles;
+mod patterns;
+mod ratchet;
+mod source;
