@@ -8,7 +8,7 @@
 use varve_tsdb::Labels;
 
 use crate::batch::{RouteHasher, RouteKey};
-use crate::remote_write::LabelPairs;
+use crate::sources::remote_write::LabelPairs;
 
 /// The labels of one request.
 #[derive(Debug)]

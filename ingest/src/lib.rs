@@ -37,7 +37,6 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
-mod append;
 mod batch;
 pub mod compression;
 mod error;
@@ -45,23 +44,21 @@ mod forced_labels;
 pub mod ha;
 mod label_set;
 mod limits;
-mod otlp;
 mod outcome;
 mod persisted_state;
 mod receiver;
 pub mod relabel;
-pub mod remote_write;
-mod request;
-mod resolve;
 mod route;
-pub mod text;
+mod sources;
+mod write;
 
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
-pub use otlp::OtlpEncoding;
 pub use outcome::{
     Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written,
 };
-pub use receiver::rule_samples::{RejectedRuleSample, RuleBudget, RuleSample};
 pub use receiver::{Receiver, stats::Stats};
 pub use route::RouteStats;
+pub use sources::otlp::OtlpEncoding;
+pub use sources::recorded::{RejectedRuleSample, RuleBudget, RuleSample};
+pub use sources::{remote_write, text};

@@ -20,7 +20,7 @@ use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey};
 use crate::admission::memory::Reservation;
 use crate::error::WriteError;
 use crate::limits::Limits;
-use crate::remote_write::v1;
+use crate::sources::remote_write::v1;
 
 /// A batch being built, series by series.
 #[derive(Debug)]
@@ -203,7 +203,7 @@ const RESERVE_STEP: usize = 256 << 10;
 mod tests {
     use super::*;
     use crate::admission::memory::Memory;
-    use crate::remote_write::message;
+    use crate::sources::remote_write::message;
     use prost::Message;
 
     #[test]

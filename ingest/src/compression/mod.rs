@@ -9,7 +9,7 @@ use flate2::bufread::GzDecoder;
 use crate::admission::memory::Reservation;
 use crate::error::{Malformed, WriteError};
 use crate::limits::Limits;
-use crate::remote_write::snappy;
+use crate::sources::remote_write::snappy;
 
 /// The compression of a body, one per content encoding of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use parking_lot::Mutex;
 
-use crate::append::Outgoing;
 use crate::batch::{DecodedBatch, RouteKey};
 use crate::route::Route;
+use crate::write::append::Outgoing;
 
 /// The buffers of one request.
 #[derive(Debug, Default)]

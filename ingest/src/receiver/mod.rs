@@ -1,8 +1,6 @@
 //! The receiver stores the samples of a request body and returns the outcome for the sender.
 
 pub(crate) mod buffers;
-mod own_samples;
-pub(crate) mod rule_samples;
 pub(crate) mod stats;
 
 use std::cell::RefCell;
@@ -22,38 +20,38 @@ use crate::error::WriteError;
 use crate::forced_labels::ForcedLabels;
 use crate::ha::{Elections, Ha, HaContext, HaSettings};
 use crate::limits::Limits;
-use crate::otlp::{OtlpEncoding, OtlpSink};
 use crate::outcome::{Rejects, Written};
 use crate::relabel::{
     ActiveRules, DisabledByUse, DisabledRules, DroppingRule, EnabledRule, RelabelPreview,
     RuleState, RuleStats, Rules, UsedRule,
 };
-use crate::remote_write::{label_pairs, snappy, v1, v2};
-use crate::request::Request;
-use crate::resolve::Resolver;
 use crate::route::{RouteCache, Scope};
+use crate::sources::otlp::{OtlpEncoding, OtlpSink};
+use crate::sources::remote_write::{label_pairs, snappy, v1, v2};
+use crate::write::Request;
+use crate::write::resolve::Resolver;
 use buffers::{BufferPool, Buffers, RequestBuffers};
 use stats::{Counters, Stats};
 
 /// Accepts write requests for a store. Shared by all request threads.
 #[derive(Debug)]
 pub struct Receiver {
-    db: Arc<Db>,
-    limits: Limits,
-    admission: AdmissionControl,
-    hasher: RouteHasher,
+    pub(crate) db: Arc<Db>,
+    pub(crate) limits: Limits,
+    pub(crate) admission: AdmissionControl,
+    pub(crate) hasher: RouteHasher,
     /// Hashes the label sets of rules. It has a secret of its own, so that senders do not find the
     /// routes of rules.
-    rule_hasher: RouteHasher,
-    routes: RouteCache,
-    buffers: BufferPool,
+    pub(crate) rule_hasher: RouteHasher,
+    pub(crate) routes: RouteCache,
+    pub(crate) buffers: BufferPool,
     pub(crate) counters: Counters,
-    otlp: RwLock<Arc<OtlpSettings>>,
-    delta_streams: DeltaStreams,
-    rules: RwLock<Arc<ActiveRules>>,
+    pub(crate) otlp: RwLock<Arc<OtlpSettings>>,
+    pub(crate) delta_streams: DeltaStreams,
+    pub(crate) rules: RwLock<Arc<ActiveRules>>,
     /// Locked before `rules` changes.
-    disabled_rules: DisabledRules,
-    ha: RwLock<Option<Arc<Ha>>>,
+    pub(crate) disabled_rules: DisabledRules,
+    pub(crate) ha: RwLock<Option<Arc<Ha>>>,
 }
 
 impl Receiver {

@@ -277,7 +277,7 @@ fn histograms_are_stored_beside_floats_and_invalid_ones_are_rejected() {
 fn the_samples_of_a_series_are_taken_in_order_of_time() {
     let mut mixed = up("x", &[(T + 4, 1.0), (T, 1.0), (T + 2, 1.0)]);
     mixed.histograms = vec![histogram(T + 3, &[1]), histogram(T + 1, &[1])];
-    let mut v2 = crate::remote_write::message::v2::Request::default();
+    let mut v2 = crate::sources::remote_write::message::v2::Request::default();
     let in_v2 = v2.add(
         &[("__name__", "up"), ("job", "x")],
         &[(T + 4, 1.0, 0), (T, 1.0, 0), (T + 2, 1.0, 0)],
@@ -319,8 +319,8 @@ fn the_samples_of_a_series_are_taken_in_order_of_time() {
 
 #[test]
 fn version_2_is_stored_with_start_timestamps_and_counted() {
-    use crate::remote_write::message::v2::Request;
-    use crate::remote_write::v2::tests::Start;
+    use crate::sources::remote_write::message::v2::Request;
+    use crate::sources::remote_write::v2::tests::Start;
     let fixture = Fixture::new(Limits::default());
     let mut request = Request::default();
     request.add(

@@ -1,7 +1,7 @@
 //! From label sets to series.
 
 use super::*;
-use crate::resolve::NEW_ROUTES_MAX;
+use crate::write::resolve::NEW_ROUTES_MAX;
 
 #[test]
 fn all_encodings_of_a_label_set_reach_one_series() {

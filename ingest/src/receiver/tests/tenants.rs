@@ -94,7 +94,7 @@ fn tenants_with_equal_messages_have_series_of_their_own() {
     };
     for t in [T, T + 2] {
         write(Version::V1, &request(&[up("x", &[(t, 1.0)])]));
-        let mut v2 = crate::remote_write::message::v2::Request::default();
+        let mut v2 = crate::sources::remote_write::message::v2::Request::default();
         v2.add(&[("__name__", "up"), ("job", "x")], &[(t + 1, 1.0, 0)]);
         write(Version::V2, &v2.encode_to_vec());
     }

@@ -6,7 +6,7 @@ use prost::Message;
 use std::fmt::Debug;
 
 use super::*;
-use crate::remote_write::message::{self, WriteRequest};
+use crate::sources::remote_write::message::{self, WriteRequest};
 
 /// The contents of a request of either version, from either decoder.
 #[derive(Debug, PartialEq, Default)]
@@ -32,7 +32,7 @@ impl Contents {
     /// Returns what our decoder has found, except families.
     pub(crate) fn of(message: &[u8], batch: &DecodedBatch) -> Result<Self, WriteError> {
         let pairs = |labels| {
-            let pairs = crate::remote_write::label_pairs(batch, message, labels);
+            let pairs = crate::sources::remote_write::label_pairs(batch, message, labels);
             pairs
                 .map(|(name, value)| (name.to_vec(), value.to_vec()))
                 .collect()
@@ -60,7 +60,7 @@ impl Contents {
                 .exemplars
                 .push((entry.series_idx as usize, pairs(entry.fields), bits));
             // Must not panic, whatever the labels are.
-            let _parsed = crate::append::exemplars::parse(message, batch, entry);
+            let _parsed = crate::write::exemplars::parse(message, batch, entry);
         }
         Ok(contents)
     }
@@ -367,7 +367,7 @@ proptest! {
 #[test]
 fn every_truncation_matches_prost() {
     let message = WriteRequest {
-        timeseries: vec![crate::remote_write::message::series(
+        timeseries: vec![crate::sources::remote_write::message::series(
             &[("__name__", "up")],
             &[(1_700_000_000_000, -0.0)],
         )],

@@ -7,10 +7,10 @@ use varve_tsdb::context::scheduler;
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::{Labels, RejectReason, Rejected, Sample, SeriesHandle, WriteBatch};
 
-use super::Receiver;
 use crate::admission::{Denied, Permit, RULES_TEAM, SeriesLimit, Team};
 use crate::batch::RouteKey;
 use crate::error::WriteError;
+use crate::receiver::Receiver;
 use crate::relabel::Attribution;
 use crate::route::{Route, Scope};
 

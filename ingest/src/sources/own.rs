@@ -3,10 +3,10 @@
 
 use varve_tsdb::{Labels, RejectReason, Rejected, Sample, WriteBatch};
 
-use super::Receiver;
-use crate::append::ROUNDS_MAX;
 use crate::error::WriteError;
 use crate::outcome::{Example, Reason, Rejects};
+use crate::receiver::Receiver;
+use crate::write::append::ROUNDS_MAX;
 
 impl Receiver {
     /// Appends samples of the process itself, and returns the rejected ones.
@@ -35,7 +35,7 @@ impl Receiver {
 
     /// Appends `n` samples that no sender has sent, and repeats this for those whose series have
     /// moved. `push` adds the sample with an index to the batch, with the index as its tag.
-    pub(super) fn append_unsent(
+    pub(crate) fn append_unsent(
         &self,
         n: usize,
         mut push: impl FnMut(&mut WriteBatch, u32) -> Result<(), WriteError>,

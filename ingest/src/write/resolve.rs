@@ -17,8 +17,8 @@ use crate::label_set;
 use crate::limits::Limits;
 use crate::outcome::{ExemplarRejection, Reason};
 use crate::relabel::{ActiveRules, Attribution};
-use crate::remote_write::{label_pairs, v1};
 use crate::route::{Route, RouteCache, Scope};
+use crate::sources::remote_write::{label_pairs, v1};
 
 /// A decoded request, and the settings and caches that resolve its series.
 pub(crate) struct Resolver<'a> {

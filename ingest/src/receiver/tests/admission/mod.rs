@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::admission::{AdmissionStats, Amounts, Exhausted, TeamBudget};
-use crate::remote_write::message::exemplar;
+use crate::sources::remote_write::message::exemplar;
 
 impl Fixture {
     fn with_budgets(limits: Limits, budgets: Budgets) -> Self {

@@ -136,7 +136,7 @@ mod tests {
         .unwrap();
         let rejects = sink.rejects;
         let labels = |idx: usize| {
-            crate::label_set::print(crate::remote_write::label_pairs(
+            crate::label_set::print(crate::sources::remote_write::label_pairs(
                 &batch,
                 &text,
                 batch.series[idx].labels,

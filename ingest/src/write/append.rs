@@ -1,9 +1,6 @@
 //! Appends samples and exemplars to the store, and repeats the append for series that were moved in
 //! memory.
 
-pub(crate) mod exemplars;
-pub(crate) mod metadata;
-
 use varve_tsdb::exemplars::{Exemplar, RejectExemplar};
 use varve_tsdb::{RejectReason, Rejected, WriteBatch};
 
@@ -11,7 +8,7 @@ use crate::admission::Team;
 use crate::error::WriteError;
 use crate::outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Rejects};
 use crate::relabel::AttributedSamples;
-use crate::resolve::Resolver;
+use crate::write::resolve::Resolver;
 
 /// The buffers of an append.
 #[derive(Debug, Default)]

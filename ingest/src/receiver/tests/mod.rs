@@ -15,10 +15,10 @@ use super::*;
 use crate::error::Malformed;
 use crate::outcome::{ExemplarRejection, Reason, SampleCounts};
 use crate::relabel::{Attribution, RelabelConfig};
-use crate::remote_write::message::{
+use crate::route::Route;
+use crate::sources::remote_write::message::{
     BucketSpan, Exemplar, Histogram, Label, MetricMetadata, TimeSeries, WriteRequest, series,
 };
-use crate::route::Route;
 
 mod admission;
 mod disable_on_use;

@@ -5,6 +5,11 @@
 //! handles the series that the previous pass deferred. If the store cannot create a series, the
 //! samples of known series are stored before the error is returned.
 
+pub(crate) mod append;
+pub(crate) mod exemplars;
+mod metadata;
+pub(crate) mod resolve;
+
 use std::sync::Arc;
 
 use varve_protobuf::Reader;
@@ -13,14 +18,14 @@ use varve_tsdb::histogram::{Histogram, InvalidHistogram};
 use varve_tsdb::{Sample, SeriesHandle};
 
 use crate::admission::{Deferred, Denied, Permit, SeriesLimit, Team};
-use crate::append::{Outgoing, append, exemplars, metadata};
 use crate::batch::{HistogramEntry, SeriesEntry, SeriesSamples};
 use crate::error::WriteError;
 use crate::outcome::{Example, ExemplarRejection, Reason, Rejects, SampleCounts, Written};
 use crate::relabel::Attribution;
-use crate::remote_write::histogram;
-use crate::resolve::{Resolved, Resolver};
 use crate::route::Route;
+use crate::sources::remote_write::histogram;
+use append::{Outgoing, append};
+use resolve::{Resolved, Resolver};
 
 /// A decoded request that is being stored.
 pub(crate) struct Request<'a> {

@@ -4,10 +4,10 @@ use prost::Message;
 
 use super::*;
 use crate::batch::KeyLanes;
-use crate::remote_write::message::Histogram;
-use crate::remote_write::message::messages;
-use crate::remote_write::message::v2::{Request, TimeSeries};
-use crate::remote_write::v1::tests::{
+use crate::sources::remote_write::message::Histogram;
+use crate::sources::remote_write::message::messages;
+use crate::sources::remote_write::message::v2::{Request, TimeSeries};
+use crate::sources::remote_write::v1::tests::{
     Contents, any_message, apply, assert_same, damage, double, histogram, histogram_numbers, len,
     number, text, varint,
 };
@@ -182,8 +182,8 @@ proptest! {
             }
             all.push(refs);
         }
-        let metadata = Some(crate::remote_write::message::v2::Metadata { kind: 1, help_ref: 2, unit_ref: 0 });
-        let sample = crate::remote_write::message::v2::Sample { timestamp_ms: 1_764_000_000_000, ..Default::default() };
+        let metadata = Some(crate::sources::remote_write::message::v2::Metadata { kind: 1, help_ref: 2, unit_ref: 0 });
+        let sample = crate::sources::remote_write::message::v2::Sample { timestamp_ms: 1_764_000_000_000, ..Default::default() };
         let series = all.iter().enumerate().map(|(i, refs)| TimeSeries {
             labels_refs: refs.iter().flat_map(|&(name, value)| [name, value]).collect(),
             // A series without a sample takes the slow path.
@@ -305,7 +305,7 @@ fn references_to_missing_symbols_are_malformed() {
         with(|series| series.labels_refs.push(0)),
         "parsing labels for series: invalid labelRefs length 3"
     );
-    let exemplar = |refs: &[u32]| crate::remote_write::message::v2::Exemplar {
+    let exemplar = |refs: &[u32]| crate::sources::remote_write::message::v2::Exemplar {
         labels_refs: refs.to_vec(),
         ..Default::default()
     };
@@ -333,7 +333,7 @@ fn metadata_is_decoded_once_for_consecutive_series_of_a_family() {
     ] {
         let of = request.add(&[("__name__", name)], &[(1, 1.0, 0)]);
         let help_ref = if kind == 0 { 0 } else { help };
-        of.metadata = Some(crate::remote_write::message::v2::Metadata {
+        of.metadata = Some(crate::sources::remote_write::message::v2::Metadata {
             kind,
             help_ref,
             unit_ref: 0,

@@ -10,7 +10,7 @@ use varve_tsdb::Labels;
 use varve_tsdb::exemplars::Exemplar;
 
 use crate::batch::{DecodedBatch, ExemplarEntry};
-use crate::remote_write::{label_pairs, v1};
+use crate::sources::remote_write::{label_pairs, v1};
 
 /// An exemplar of a request.
 #[derive(Debug)]
