@@ -32,7 +32,7 @@ use process::cpu_time;
 use varve_base::machine::allocator;
 use varve_fs::testing::ManualClock;
 use varve_ingest::admission::Origin;
-use varve_ingest::relabel::{RelabelConfig, Rules};
+use varve_ingest::relabel::{RelabelConfig, Relabeling};
 use varve_ingest::remote_write::Version;
 use varve_ingest::{Limits, Receiver};
 use varve_tsdb::{Db, Options, WalSync};
@@ -114,7 +114,7 @@ impl Case {
         };
         let db = Arc::new(Db::open(dir.path(), options).expect("open an empty directory"));
         let receiver = Receiver::new(Arc::clone(&db), Limits::default());
-        receiver.set_rules(Rules::new(rules(name)).expect("parse valid rules"));
+        receiver.set_relabeling(Relabeling::new(rules(name)).expect("parse valid rules"));
         Self {
             name,
             receiver,
@@ -130,7 +130,7 @@ impl Case {
             .receiver
             .write(&Origin::default(), Version::V1, body)
             .expect("write within the limits");
-        assert!(written.rejects.is_empty(), "{}", written.rejects);
+        assert!(written.rejections.is_empty(), "{}", written.rejections);
     }
 
     fn round(&mut self, bodies: &[Vec<u8>]) {

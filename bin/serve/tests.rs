@@ -84,7 +84,7 @@ async fn a_reload_before_the_store_is_open_applies_to_the_store() {
     .unwrap();
     app.reload().unwrap();
     app.set_store(Arc::clone(&store)).unwrap();
-    assert_eq!(store.receiver.rule_stats().len(), 1);
+    assert_eq!(store.receiver.relabel_rule_stats().len(), 1);
 }
 
 /// Starts a server, up to its listeners.

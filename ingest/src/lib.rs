@@ -18,7 +18,7 @@
 //!    and stored in later passes.
 //! 6. `append` hands samples and exemplars to the store, and resolves series again whose handles
 //!    are out of date.
-//! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejects`] per
+//! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejections`] per
 //!    [`Reason`], each with one example.
 //!
 //! # Invariants
@@ -55,10 +55,11 @@ mod write;
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
 pub use outcome::{
-    Example, ExemplarCounts, ExemplarRejection, Reason, Reject, Rejects, SampleCounts, Written,
+    Example, ExemplarCounts, ExemplarRejection, Reason, RejectionCount, Rejections, SampleCounts,
+    Written,
 };
 pub use receiver::{Receiver, stats::Stats};
 pub use route::RouteStats;
 pub use sources::otlp::OtlpEncoding;
-pub use sources::recorded::{RejectedRuleSample, RuleBudget, RuleSample};
+pub use sources::recorded::{RecordedBudget, RecordedRejection, RecordedSample};
 pub use sources::{remote_write, text};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use varve_ingest::{Example, Reject, WriteError, Written};
+use varve_ingest::{Example, RejectionCount, WriteError, Written};
 
 /// Maximum size of an example's text.
 const TEXT_SIZE_MAX: usize = 1_024;
@@ -82,7 +82,7 @@ impl RejectLog {
     pub fn add(&self, sender: impl Fn() -> Sender, outcome: &Result<Written, WriteError>) {
         match outcome {
             Ok(written) => {
-                for reject in written.rejects.iter().chain(written.ignored.iter()) {
+                for reject in written.rejections.iter().chain(written.ignored.iter()) {
                     self.add_reject(sender(), reject);
                 }
             }
@@ -105,8 +105,8 @@ impl RejectLog {
         );
     }
 
-    fn add_reject(&self, sender: Sender, reject: &Reject) {
-        let Reject {
+    fn add_reject(&self, sender: Sender, reject: &RejectionCount) {
+        let RejectionCount {
             reason,
             count,
             n_samples,

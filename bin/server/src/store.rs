@@ -10,7 +10,9 @@ use varve_base::config::Config;
 use varve_fs::{Clock, RealFs, StateFileError, SystemClock};
 use varve_ingest::Receiver;
 use varve_ingest::ha::Elections;
-use varve_ingest::relabel::{DisabledByUse, DisabledRules, DroppingRule, UsedRule};
+use varve_ingest::relabel::{
+    DisabledByUse, DisabledRelabelRules, DroppingRelabelRule, UsedRelabelRule,
+};
 use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
@@ -84,14 +86,14 @@ impl Store {
         report(found, "HA pairs", "leaders are elected again");
         let elections = Arc::new(elections);
         let (disabled_rules, found) =
-            DisabledRules::open(Arc::new(RealFs), path.join(DISABLED_RULES_FILE));
+            DisabledRelabelRules::open(Arc::new(RealFs), path.join(DISABLED_RULES_FILE));
         report(
             found,
             "rules disabled by use",
             "all rules are enabled again",
         );
-        let receiver =
-            Receiver::new(Arc::clone(&db), options.ingest).with_disabled_rules(disabled_rules);
+        let receiver = Receiver::new(Arc::clone(&db), options.ingest)
+            .with_disabled_relabel_rules(disabled_rules);
         let engine = Engine::new(options.engine);
         let path = path.to_owned();
         Ok(Self {
@@ -149,7 +151,7 @@ impl Store {
             let Ok(rules) = self.receiver.note_use(ctx, matchers, by) else {
                 return;
             };
-            for UsedRule {
+            for UsedRelabelRule {
                 name: rule,
                 is_disabled,
             } in rules
@@ -211,7 +213,7 @@ impl Store {
         };
         let mut infos = Vec::new();
         for SelectorUse { matchers, .. } in selectors {
-            let rules = self.receiver.rules_dropping(ctx, matchers)?;
+            let rules = self.receiver.relabel_rules_dropping(ctx, matchers)?;
             if rules.is_empty()
                 || self
                     .db
@@ -244,7 +246,7 @@ impl Store {
             ("the leaders of HA pairs", self.elections.save()),
             (
                 "which rules are disabled by use",
-                self.receiver.disabled_rules().save(),
+                self.receiver.disabled_relabel_rules().save(),
             ),
         ] {
             if let Err(error) = saved {
@@ -301,7 +303,7 @@ impl Store {
         let ha = config.ingest.ha()?;
         self.receiver.set_budgets(budgets);
         self.receiver.set_otlp(otlp);
-        self.receiver.set_rules(rules);
+        self.receiver.set_relabeling(rules);
         self.receiver.set_ha(ha, &self.elections);
         if let Some(warning) = config.ingest.team_warning() {
             tracing::info!("{warning}");
@@ -332,7 +334,7 @@ fn uses(selectors: &[Vec<Matcher>], labels: &LabelSet) -> Vec<SelectorUse> {
 
 fn dropped_info(
     metric: Option<&Matcher>,
-    DroppingRule { name, is_disabled }: &DroppingRule,
+    DroppingRelabelRule { name, is_disabled }: &DroppingRelabelRule,
 ) -> String {
     let pattern = metric.map_or("", Matcher::value);
     let is_name = metric.is_none_or(|matcher| matcher.op() == MatchOp::Equal);

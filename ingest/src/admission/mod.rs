@@ -207,7 +207,7 @@ impl AdmissionControl {
     ///
     /// # Errors
     /// The errors of [`AdmissionControl::admit`].
-    pub(crate) fn admit_rule(
+    pub(crate) fn admit_recorded(
         &self,
         team: Option<Team>,
         size: usize,

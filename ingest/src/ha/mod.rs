@@ -157,7 +157,7 @@ pub(crate) enum Deduplication {
     /// Another replica leads.
     Standby,
     /// There are too many clusters.
-    Reject(Reason),
+    RejectionCount(Reason),
 }
 
 impl Ha {
@@ -339,7 +339,7 @@ impl<'a> HaContext<'a> {
                 }
             }
             Decision::Standby => Deduplication::Standby,
-            Decision::TooManyClusters => Deduplication::Reject(Reason::TooManyClusters),
+            Decision::TooManyClusters => Deduplication::RejectionCount(Reason::TooManyClusters),
         }
     }
 

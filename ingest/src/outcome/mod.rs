@@ -1,14 +1,14 @@
 //! The outcome of a write request: what was stored, dropped, deduplicated and rejected.
 
 mod exemplars;
-mod rejects;
+mod rejections;
 
 use std::ops::AddAssign;
 
 use varve_tsdb::TimeRange;
 
 pub use exemplars::{ExemplarCounts, ExemplarRejection};
-pub use rejects::{Example, Reason, Reject, Rejects};
+pub use rejections::{Example, Reason, RejectionCount, Rejections};
 
 /// The outcome of a request that did not fail as a whole.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -23,10 +23,10 @@ pub struct Written {
     pub exemplars: ExemplarCounts,
     /// Rejected parts of the request. If there are none, the response is 204. Otherwise it is 400
     /// with their text, since a retry cannot help.
-    pub rejects: Rejects,
+    pub rejections: Rejections,
     /// Rejected parts that do not make the response a 400: metadata in remote write 2.0, which
     /// arrives with every sample.
-    pub ignored: Rejects,
+    pub ignored: Rejections,
     /// The oldest and the newest timestamp of the floats of the request.
     pub times: Option<TimeRange>,
     /// The replica of an HA pair that sent the request: `cluster/replica`.
@@ -49,7 +49,7 @@ impl Written {
         self.dropped += other.dropped;
         self.deduplicated += other.deduplicated;
         self.exemplars.add(&other.exemplars);
-        self.rejects.merge(other.rejects);
+        self.rejections.merge(other.rejections);
         self.ignored.merge(other.ignored);
         self.times = self
             .times

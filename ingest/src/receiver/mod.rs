@@ -20,10 +20,10 @@ use crate::error::WriteError;
 use crate::forced_labels::ForcedLabels;
 use crate::ha::{Elections, Ha, HaContext, HaSettings};
 use crate::limits::Limits;
-use crate::outcome::{Rejects, Written};
+use crate::outcome::{Rejections, Written};
 use crate::relabel::{
-    ActiveRules, DisabledByUse, DisabledRules, DroppingRule, EnabledRule, RelabelPreview,
-    RuleState, RuleStats, Rules, UsedRule,
+    ActiveRelabeling, DisabledByUse, DisabledRelabelRules, DroppingRelabelRule, EnabledRelabelRule,
+    RelabelPreview, RelabelRuleState, RelabelRuleStats, Relabeling, UsedRelabelRule,
 };
 use crate::route::{RouteCache, Scope};
 use crate::sources::otlp::{OtlpEncoding, OtlpSink};
@@ -40,17 +40,17 @@ pub struct Receiver {
     pub(crate) limits: Limits,
     pub(crate) admission: AdmissionControl,
     pub(crate) hasher: RouteHasher,
-    /// Hashes the label sets of rules. It has a secret of its own, so that senders do not find the
-    /// routes of rules.
-    pub(crate) rule_hasher: RouteHasher,
+    /// Hashes the label sets of recorded samples. It has a secret of its own, so that senders do not
+    /// find the routes of recorded series.
+    pub(crate) recorded_hasher: RouteHasher,
     pub(crate) routes: RouteCache,
     pub(crate) buffers: BufferPool,
     pub(crate) counters: Counters,
     pub(crate) otlp: RwLock<Arc<OtlpSettings>>,
     pub(crate) delta_streams: DeltaStreams,
-    pub(crate) rules: RwLock<Arc<ActiveRules>>,
-    /// Locked before `rules` changes.
-    pub(crate) disabled_rules: DisabledRules,
+    pub(crate) relabeling: RwLock<Arc<ActiveRelabeling>>,
+    /// Locked before `relabeling` changes.
+    pub(crate) disabled_rules: DisabledRelabelRules,
     pub(crate) ha: RwLock<Option<Arc<Ha>>>,
 }
 
@@ -66,30 +66,30 @@ impl Receiver {
             db,
             limits,
             hasher: RouteHasher::new(),
-            rule_hasher: RouteHasher::new(),
+            recorded_hasher: RouteHasher::new(),
             routes: RouteCache::new(limits.route_cache_size_max),
             buffers: BufferPool::new(limits.bytes_in_flight_max / POOL_SHARE),
             counters: Counters::default(),
             otlp: RwLock::default(),
             delta_streams: DeltaStreams::default(),
-            rules: RwLock::new(Arc::new(ActiveRules::new(Rules::default(), 0))),
-            disabled_rules: DisabledRules::default(),
+            relabeling: RwLock::new(Arc::new(ActiveRelabeling::new(Relabeling::default(), 0))),
+            disabled_rules: DisabledRelabelRules::default(),
             ha: RwLock::default(),
         }
     }
 
-    /// Persists disabled rules in `disabled_rules`. Must be called before [`Receiver::set_rules`].
+    /// Persists disabled relabel rules in `disabled_rules`. Must be called before [`Receiver::set_relabeling`].
     #[must_use]
-    pub fn with_disabled_rules(self, disabled_rules: DisabledRules) -> Self {
+    pub fn with_disabled_relabel_rules(self, disabled_rules: DisabledRelabelRules) -> Self {
         Self {
             disabled_rules,
             ..self
         }
     }
 
-    /// Returns the persisted disabled rules.
+    /// Returns the persisted disabled relabel rules.
     #[must_use]
-    pub fn disabled_rules(&self) -> &DisabledRules {
+    pub fn disabled_relabel_rules(&self) -> &DisabledRelabelRules {
         &self.disabled_rules
     }
 
@@ -141,7 +141,7 @@ impl Receiver {
                     }
                     Ok(message)
                 })?;
-                self.store(permit, (message, batch), Rejects::default(), request)
+                self.store(permit, (message, batch), Rejections::default(), request)
             },
         )
     }
@@ -178,7 +178,7 @@ impl Receiver {
                 };
                 let permit = self.admit(&origin, message.len(), message.len())?;
                 permit.decode(|| v1::decode_routed(message, &self.hasher, &self.limits, batch))?;
-                self.store(permit, (message, batch), Rejects::default(), request)
+                self.store(permit, (message, batch), Rejections::default(), request)
             },
         )
     }
@@ -212,30 +212,31 @@ impl Receiver {
                 }
                 let mut sink = OtlpSink {
                     batch: self.builder(batch, encoded, &mut permit),
-                    rejects: Rejects::default(),
+                    rejections: Rejections::default(),
                 };
                 varve_otlp::translate(&message, &settings, &self.delta_streams, &mut sink)?;
-                let rejects = sink.rejects;
-                self.store(permit, (encoded, batch), rejects, request)
+                let rejections = sink.rejections;
+                self.store(permit, (encoded, batch), rejections, request)
             },
         )
     }
 
-    /// Applies rules, also to known series. Active requests keep the rules that they started with.
-    /// Each series is resolved again with its next sample, unless the same rules are in force.
+    /// Applies relabel rules, also to known series. Active requests keep the rules that they started
+    /// with. Each series is resolved again with its next sample, unless the same rules are in force.
     /// Waits for the disk if the set of disabled rules changes.
-    pub fn set_rules(&self, rules: Rules) {
+    pub fn set_relabeling(&self, relabeling: Relabeling) {
         let mut disabled = self.disabled_rules.state.lock();
-        let mut active = Arc::clone(&self.rules().rules);
-        if !active.is_same(&rules) {
-            disabled.restore(&rules);
-            active = self
-                .change_rules(|active| ActiveRules::new(rules, active.generation.wrapping_add(1)));
+        let mut active = Arc::clone(&self.relabeling().relabeling);
+        if !active.is_same(&relabeling) {
+            disabled.restore(&relabeling);
+            active = self.change_relabeling(|active| {
+                ActiveRelabeling::new(relabeling, active.generation.wrapping_add(1))
+            });
         }
         disabled.update(&active);
     }
 
-    /// Disables the rules with `disable_on_use` that have dropped series that `matchers` may
+    /// Disables the relabel rules with `disable_on_use` that have dropped series that `matchers` may
     /// select. Returns the rules for which this is the first use; those in a dry run record it
     /// only. Waits for the disk if there are any.
     ///
@@ -246,76 +247,79 @@ impl Receiver {
         ctx: &QueryContext,
         matchers: &[Matcher],
         by: impl Fn() -> DisabledByUse,
-    ) -> varve_tsdb::Result<Vec<UsedRule>> {
-        let used = self.rules().rules.note_use(ctx, matchers, by)?;
+    ) -> varve_tsdb::Result<Vec<UsedRelabelRule>> {
+        let used = self.relabeling().relabeling.note_use(ctx, matchers, by)?;
         if !used.is_empty() {
             let mut disabled = self.disabled_rules.state.lock();
             // A rule in a dry run has the same effect after its first use.
             if used.iter().any(|rule| rule.is_disabled) {
-                self.change_rules(ActiveRules::next_generation);
+                self.change_relabeling(ActiveRelabeling::next_generation);
             }
-            disabled.update(&self.rules().rules);
+            disabled.update(&self.relabeling().relabeling);
         }
         Ok(used)
     }
 
-    /// Enables a rule that a query has disabled, or forgets the query that would have disabled it.
+    /// Enables a relabel rule that a query has disabled, or forgets the query that would have disabled it.
     /// Returns `None` if no rule has the name. Waits for the disk.
-    pub fn enable_rule(&self, name: &str) -> Option<EnabledRule> {
+    pub fn enable_relabel_rule(&self, name: &str) -> Option<EnabledRelabelRule> {
         let mut disabled = self.disabled_rules.state.lock();
-        let enabled = self.rules().rules.enable(name)?;
-        if enabled.was_used && enabled.state == RuleState::Enforce {
-            self.change_rules(ActiveRules::next_generation);
+        let enabled = self.relabeling().relabeling.enable(name)?;
+        if enabled.was_used && enabled.state == RelabelRuleState::Enforce {
+            self.change_relabeling(ActiveRelabeling::next_generation);
         }
-        disabled.update(&self.rules().rules);
+        disabled.update(&self.relabeling().relabeling);
         Some(enabled)
     }
 
-    /// Returns the rules that have dropped series that `matchers` may select: enforced rules, and
+    /// Returns the relabel rules that have dropped series that `matchers` may select: enforced rules, and
     /// those that a query has disabled. Returns none if `matchers` select metrics other than by
     /// name.
     ///
     /// # Errors
     /// If the request `ctx` is interrupted or exceeds its memory limit.
-    pub fn rules_dropping(
+    pub fn relabel_rules_dropping(
         &self,
         ctx: &QueryContext,
         matchers: &[Matcher],
-    ) -> varve_tsdb::Result<Vec<DroppingRule>> {
-        self.rules().rules.dropping(ctx, matchers)
+    ) -> varve_tsdb::Result<Vec<DroppingRelabelRule>> {
+        self.relabeling().relabeling.dropping(ctx, matchers)
     }
 
-    /// Returns the effect of the rules in force on a label set, as [`Rules::preview`] does.
+    /// Returns the effect of the relabel rules in force on a label set, as [`Relabeling::preview`] does.
     ///
     /// # Errors
     /// The errors of `charge`.
-    pub fn preview_rules<E>(
+    pub fn preview_relabeling<E>(
         &self,
         labels: &Labels,
         charge: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<RelabelPreview, E> {
-        self.rules().rules.preview(labels, charge)
+        self.relabeling().relabeling.preview(labels, charge)
     }
 
-    fn change_rules(&self, change: impl FnOnce(&ActiveRules) -> ActiveRules) -> Arc<Rules> {
-        let mut active = self.rules.write();
+    fn change_relabeling(
+        &self,
+        change: impl FnOnce(&ActiveRelabeling) -> ActiveRelabeling,
+    ) -> Arc<Relabeling> {
+        let mut active = self.relabeling.write();
         *active = Arc::new(change(&active));
-        let rules = Arc::clone(&active.rules);
+        let relabeling = Arc::clone(&active.relabeling);
         drop(active);
         self.routes.clear();
-        rules
+        relabeling
     }
 
-    /// Returns the number of footprints of the series that rules have dropped.
+    /// Returns the number of footprints of the series that relabel rules have dropped.
     #[must_use]
     pub fn n_footprints(&self) -> usize {
-        self.rules().rules.n_footprints()
+        self.relabeling().relabeling.n_footprints()
     }
 
-    /// Returns the counts of each rule since it was loaded.
+    /// Returns the counts of each relabel rule since it was loaded.
     #[must_use]
-    pub fn rule_stats(&self) -> Vec<RuleStats> {
-        self.rules().stats()
+    pub fn relabel_rule_stats(&self) -> Vec<RelabelRuleStats> {
+        self.relabeling().stats()
     }
 
     /// Applies the settings of HA pairs, also to known series. `None` turns deduplication off.
@@ -357,8 +361,8 @@ impl Receiver {
         *self.otlp.write() = Arc::new(settings);
     }
 
-    fn rules(&self) -> Arc<ActiveRules> {
-        Arc::clone(&self.rules.read())
+    fn relabeling(&self) -> Arc<ActiveRelabeling> {
+        Arc::clone(&self.relabeling.read())
     }
 
     /// Runs `write` with reused buffers and counts its outcome.
@@ -403,7 +407,7 @@ impl Receiver {
         &self,
         mut permit: Permit<'_>,
         (message, batch): (&[u8], &DecodedBatch),
-        rejects: Rejects,
+        rejections: Rejections,
         buffers: &mut RequestBuffers,
     ) -> Result<Written, WriteError> {
         permit.memory.grow(decoded_size(batch))?;
@@ -412,7 +416,7 @@ impl Receiver {
             order,
             outgoing,
         } = buffers;
-        let rules = &*self.rules();
+        let relabeling = &*self.relabeling();
         let forced = ForcedLabels::new(permit.added_label, permit.labels, &self.hasher);
         let ha = self.ha.read().clone();
         let first = batch
@@ -422,7 +426,7 @@ impl Receiver {
         let ha = &HaContext::new(ha.as_deref(), || forced.print(), first, &self.hasher);
         let (team, budgets) = (permit.team(), self.admission.budgets());
         let scope = Scope::new(
-            rules.generation ^ ha.salt(),
+            relabeling.generation ^ ha.salt(),
             budgets.generation(),
             team.unwrap_or_default(),
         );
@@ -438,7 +442,7 @@ impl Receiver {
             db: &self.db,
             limits: &self.limits,
             cache: &self.routes,
-            rules,
+            relabeling,
             ha,
             budgets,
             team,
@@ -449,7 +453,7 @@ impl Receiver {
             strings: RefCell::default(),
             new_routes: RefCell::default(),
         };
-        Request::new(resolver, permit, rejects).write(routes, outgoing)
+        Request::new(resolver, permit, rejections).write(routes, outgoing)
     }
 }
 

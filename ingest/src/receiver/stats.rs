@@ -60,7 +60,7 @@ impl Stats {
         self.samples_dropped += written.dropped.total;
         self.samples_deduplicated += written.deduplicated.total;
         self.exemplars.add(&written.exemplars);
-        for reject in written.rejects.iter().chain(written.ignored.iter()) {
+        for reject in written.rejections.iter().chain(written.ignored.iter()) {
             let n = if reject.reason.counts_samples() {
                 reject.n_samples
             } else {
@@ -79,7 +79,7 @@ impl Counters {
         let requests = match outcome.as_ref().map_err(WriteError::cause) {
             Ok(written) => {
                 stats.add(written);
-                if written.rejects.is_empty() {
+                if written.rejections.is_empty() {
                     &mut stats.requests_stored
                 } else {
                     &mut stats.requests_partial

@@ -24,7 +24,7 @@ pub struct RelabelConfig {
     /// The rule's name in metrics. Default `#` and its index.
     pub name: Option<String>,
     /// Whether the rule takes effect or only counts. Default `enforce`.
-    pub state: RuleState,
+    pub state: RelabelRuleState,
     /// Whether the rule switches to `dry_run` when a query names a metric whose series it dropped.
     /// Default `false`.
     pub disable_on_use: bool,
@@ -35,7 +35,7 @@ pub struct RelabelConfig {
 
 /// Whether a rule takes effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum RuleState {
+pub enum RelabelRuleState {
     /// The rule takes effect.
     #[default]
     Enforce,
@@ -43,7 +43,7 @@ pub enum RuleState {
     DryRun,
 }
 
-impl RuleState {
+impl RelabelRuleState {
     /// Returns the state as written in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {

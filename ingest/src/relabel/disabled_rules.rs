@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //! 1. The file is written before the query that disabled a rule proceeds. A failed write is
-//!    counted, and [`DisabledRules::save`] repeats it.
+//!    counted, and [`DisabledRelabelRules::save`] repeats it.
 //! 2. Rules are applied under the lock of this state, so the file matches the rules in force.
 //!
 //! Crash: the old file or the new one.
@@ -20,25 +20,25 @@ use parking_lot::Mutex;
 use varve_fs::{Error, Fs, StateFile, StateFileError};
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::config::{RelabelConfig, RuleState};
+use super::config::{RelabelConfig, RelabelRuleState};
 use super::rule::DisabledByUse;
-use super::{RULES_MAX, Rules};
+use super::{RELABEL_RULES_MAX, Relabeling};
 use crate::persisted_state::{Cursor, PersistedState, put_string};
 
 /// Maximum persisted bytes of a selector, and of the sender of the query.
 const SELECTOR_SIZE_MAX: usize = 1_024;
 const WHO_SIZE_MAX: usize = 256;
 
-/// The file. The maximum payload has [`RULES_MAX`] rules with strings of maximum length.
+/// The file. The maximum payload has [`RELABEL_RULES_MAX`] rules with strings of maximum length.
 const FILE: StateFile = StateFile {
     magic: *b"VDIS",
     version: 1,
-    payload_size_max: 2 + RULES_MAX * (16 + 8 + 2 + SELECTOR_SIZE_MAX + 2 + WHO_SIZE_MAX),
+    payload_size_max: 2 + RELABEL_RULES_MAX * (16 + 8 + 2 + SELECTOR_SIZE_MAX + 2 + WHO_SIZE_MAX),
 };
 
 /// The rules that were disabled by use.
 #[derive(Debug)]
-pub struct DisabledRules {
+pub struct DisabledRelabelRules {
     /// Locked while rules are applied, disabled or enabled.
     pub(crate) state: Mutex<State>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct State {
     file: PersistedState,
 }
 
-impl Default for DisabledRules {
+impl Default for DisabledRelabelRules {
     /// Creates a state that is not persisted.
     fn default() -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Default for DisabledRules {
     }
 }
 
-impl DisabledRules {
+impl DisabledRelabelRules {
     /// Reads the file `path`, whose directory must exist.
     pub fn open(fs: Arc<dyn Fs>, path: PathBuf) -> (Self, Result<(), StateFileError>) {
         let (disabled, file, found) = PersistedState::open(FILE, fs, path, decode);
@@ -94,7 +94,7 @@ impl DisabledRules {
 
 impl State {
     /// Disables the rules that the persisted state lists as disabled.
-    pub(crate) fn restore(&self, rules: &Rules) {
+    pub(crate) fn restore(&self, rules: &Relabeling) {
         for rule in rules.rules.iter().filter(|rule| rule.config.disable_on_use) {
             if let Some(by) = self.disabled.get(&fingerprint(&rule.config)) {
                 // A rule that was used since the start keeps its record.
@@ -104,9 +104,10 @@ impl State {
     }
 
     /// Persists which of the rules in force are disabled. Waits for the disk if that has changed.
-    pub(crate) fn update(&mut self, rules: &Rules) {
-        let entry =
-            |rule: &super::Rule| Some((fingerprint(&rule.config), rule.used.get()?.truncated()));
+    pub(crate) fn update(&mut self, rules: &Relabeling) {
+        let entry = |rule: &super::RelabelRule| {
+            Some((fingerprint(&rule.config), rule.used.get()?.truncated()))
+        };
         let disabled: ByRule = rules.rules.iter().filter_map(entry).collect();
         if disabled != self.disabled {
             self.disabled = disabled;
@@ -161,7 +162,7 @@ fn fingerprint(config: &RelabelConfig) -> u128 {
     }
     bytes.extend_from_slice(&modulus.to_le_bytes());
     bytes.extend_from_slice(&[
-        u8::from(*state == RuleState::DryRun),
+        u8::from(*state == RelabelRuleState::DryRun),
         u8::from(*disable_on_use),
     ]);
     // Only if set, so that the entries of older files keep their fingerprints.
@@ -179,7 +180,7 @@ fn put_optional(bytes: &mut Vec<u8>, string: Option<&str>) {
 
 /// Returns the payload of the file.
 fn encode(disabled: &ByRule) -> Vec<u8> {
-    let n_rules = u16::try_from(disabled.len()).expect("RULES_MAX is within 16 bits");
+    let n_rules = u16::try_from(disabled.len()).expect("RELABEL_RULES_MAX is within 16 bits");
     let mut bytes = n_rules.to_le_bytes().to_vec();
     for (
         fingerprint,
@@ -202,7 +203,7 @@ fn encode(disabled: &ByRule) -> Vec<u8> {
 fn decode(payload: &[u8]) -> Option<ByRule> {
     let mut cursor = Cursor::new(payload);
     let mut disabled = ByRule::new();
-    for _ in 0..cursor.len(RULES_MAX)? {
+    for _ in 0..cursor.len(RELABEL_RULES_MAX)? {
         let fingerprint = u128::from_le_bytes(cursor.bytes()?);
         let at_ms = i64::from_le_bytes(cursor.bytes()?);
         let (selector, who) = (
@@ -232,8 +233,8 @@ mod tests {
 
     const PATH: &str = "/data/disabled-rules";
 
-    fn open(fs: &MemFs) -> (DisabledRules, Result<(), StateFileError>) {
-        DisabledRules::open(Arc::new(fs.clone()), PATH.into())
+    fn open(fs: &MemFs) -> (DisabledRelabelRules, Result<(), StateFileError>) {
+        DisabledRelabelRules::open(Arc::new(fs.clone()), PATH.into())
     }
 
     /// A rule that drops the series of a job until they are used.
@@ -248,12 +249,12 @@ mod tests {
         }
     }
 
-    fn rules(configs: &[RelabelConfig]) -> Rules {
-        Rules::new(configs.to_vec()).unwrap()
+    fn rules(configs: &[RelabelConfig]) -> Relabeling {
+        Relabeling::new(configs.to_vec()).unwrap()
     }
 
     /// Disables the rule that drops a job, as a query does.
-    fn disable(rules: &Rules, job: &str, who: &str) {
+    fn disable(rules: &Relabeling, job: &str, who: &str) {
         rules
             .relabel(&Labels::from_pairs([("__name__", "up"), ("job", job)]).unwrap())
             .unwrap();
@@ -273,7 +274,7 @@ mod tests {
     }
 
     /// Applies rules and returns the names of the disabled ones.
-    fn disabled(state: &DisabledRules, configs: &[RelabelConfig]) -> Vec<String> {
+    fn disabled(state: &DisabledRelabelRules, configs: &[RelabelConfig]) -> Vec<String> {
         let rules = rules(configs);
         let mut state = state.state.lock();
         state.restore(&rules);
@@ -343,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_payload_beyond_a_bound_is_rejected() {
-        let too_many = (RULES_MAX as u16 + 1).to_le_bytes();
+        let too_many = (RELABEL_RULES_MAX as u16 + 1).to_le_bytes();
         let of_one = |tail: &[u8]| [&[1, 0][..], &[0; 24], tail].concat();
         assert!(decode(&of_one(&[0, 0, 1, 0, b'w'])).is_some());
         for tail in [

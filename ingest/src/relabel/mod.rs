@@ -33,16 +33,16 @@ use varve_tsdb::{Labels, MatchOp, Matcher, QueryContext};
 
 pub(crate) use attribution::{AttributedSamples, Attribution, Attributions};
 use builder::Builder;
-pub use config::{RelabelConfig, RelabelError, RuleState};
-pub use disabled_rules::DisabledRules;
+pub use config::{RelabelConfig, RelabelError, RelabelRuleState};
+pub use disabled_rules::DisabledRelabelRules;
 use footprints::Footprints;
 pub use rule::DisabledByUse;
-use rule::{Effect, Rule};
+use rule::{Effect, RelabelRule};
 
-/// Compiled rules, in the order of their application.
+/// Compiled relabel rules, in the order of their application.
 #[derive(Debug, Default)]
-pub struct Rules {
-    rules: Vec<Rule>,
+pub struct Relabeling {
+    rules: Vec<RelabelRule>,
     /// Footprints of the series that the rules with `disable_on_use` have dropped, or would have in
     /// a dry run.
     dropped: Footprints,
@@ -51,40 +51,40 @@ pub struct Rules {
     dropped_by_others: Footprints,
 }
 
-/// A rule that drops the series of a query.
+/// A relabel rule that drops the series of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DroppingRule {
+pub struct DroppingRelabelRule {
     /// The rule's name.
     pub name: String,
     /// Whether a query has disabled the rule, so that new samples are stored.
     pub is_disabled: bool,
 }
 
-/// A rule that a query used first.
+/// A relabel rule that a query used first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsedRule {
+pub struct UsedRelabelRule {
     /// The rule's name.
     pub name: String,
     /// Whether the query disabled the rule. Otherwise, it would have, but the rule is in a dry run.
     pub is_disabled: bool,
 }
 
-/// A rule after it was enabled.
+/// A relabel rule after it was enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EnabledRule {
+pub struct EnabledRelabelRule {
     /// Whether a query had disabled the rule, or would have in a dry run.
     pub was_used: bool,
     /// The state in force now.
-    pub state: RuleState,
+    pub state: RelabelRuleState,
 }
 
-/// A rule's state and counts.
+/// A relabel rule's state and counts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RuleStats {
+pub struct RelabelRuleStats {
     /// The rule's name.
     pub name: String,
     /// The current state.
-    pub state: RuleState,
+    pub state: RelabelRuleState,
     /// Whether it switches to `dry_run` when a query uses series that it dropped.
     pub disable_on_use: bool,
     /// The query that disabled the rule, if any.
@@ -106,7 +106,7 @@ pub struct RelabelStep {
     /// The rule's name.
     pub name: String,
     /// The rule's state. A rule in dry run changes nothing.
-    pub state: RuleState,
+    pub state: RelabelRuleState,
     /// Whether the rule drops the series, or would. Otherwise it changes labels, or would.
     pub drops: bool,
     /// The labels that the rule sets, or would set, each with its value.
@@ -124,19 +124,19 @@ pub struct RelabelPreview {
     pub result: Result<Option<Labels>, LabelsError>,
 }
 
-impl Rules {
+impl Relabeling {
     /// Checks and compiles rules.
     ///
     /// # Errors
     /// The first rule that Prometheus would reject, with the reason; a name that two rules have;
-    /// more than [`RULES_MAX`] rules.
+    /// more than [`RELABEL_RULES_MAX`] rules.
     pub fn new(configs: Vec<RelabelConfig>) -> Result<Self, RelabelError> {
-        if configs.len() > RULES_MAX {
-            return Err(RelabelError(format!("more than {RULES_MAX} rules")));
+        if configs.len() > RELABEL_RULES_MAX {
+            return Err(RelabelError(format!("more than {RELABEL_RULES_MAX} rules")));
         }
-        let mut rules: Vec<Rule> = Vec::with_capacity(configs.len());
+        let mut rules: Vec<RelabelRule> = Vec::with_capacity(configs.len());
         for (idx, config) in configs.into_iter().enumerate() {
-            let rule = Rule::new(config, idx)
+            let rule = RelabelRule::new(config, idx)
                 .map_err(|RelabelError(reason)| RelabelError(format!("rule {idx}: {reason}")))?;
             if rules.iter().any(|other| other.name == rule.name) {
                 return Err(RelabelError(format!(
@@ -213,7 +213,7 @@ impl Rules {
                 set,
                 deleted,
             });
-            if state == RuleState::Enforce {
+            if state == RelabelRuleState::Enforce {
                 if drops {
                     is_dropped = true;
                     break;
@@ -241,7 +241,7 @@ impl Rules {
         ctx: &QueryContext,
         matchers: &[Matcher],
         by: impl Fn() -> DisabledByUse,
-    ) -> varve_tsdb::Result<Vec<UsedRule>> {
+    ) -> varve_tsdb::Result<Vec<UsedRelabelRule>> {
         let is_named = names_metrics(matchers);
         if !self.rules.iter().any(|rule| rule.awaits_use(is_named)) {
             return Ok(Vec::new());
@@ -253,9 +253,9 @@ impl Rules {
             .map(|idx| &self.rules[usize::from(idx)]);
         Ok(used
             .filter(|rule| rule.awaits_use(is_named) && rule.used.set(by()))
-            .map(|rule| UsedRule {
+            .map(|rule| UsedRelabelRule {
                 name: rule.name.clone(),
-                is_disabled: rule.config.state == RuleState::Enforce,
+                is_disabled: rule.config.state == RelabelRuleState::Enforce,
             })
             .collect())
     }
@@ -269,37 +269,37 @@ impl Rules {
         &self,
         ctx: &QueryContext,
         matchers: &[Matcher],
-    ) -> varve_tsdb::Result<Vec<DroppingRule>> {
+    ) -> varve_tsdb::Result<Vec<DroppingRelabelRule>> {
         if self.rules.is_empty() || !names_metrics(matchers) {
             return Ok(Vec::new());
         }
         let mut found = self.dropped.matching(ctx, matchers)?;
         found.extend(self.dropped_by_others.matching(ctx, matchers)?);
         let rules = found.into_iter().map(|idx| &self.rules[usize::from(idx)]);
-        let dropping = |rule: &Rule| {
-            let is_disabled = rule.state() == RuleState::DryRun;
-            DroppingRule {
+        let dropping = |rule: &RelabelRule| {
+            let is_disabled = rule.state() == RelabelRuleState::DryRun;
+            DroppingRelabelRule {
                 name: rule.name.clone(),
                 is_disabled,
             }
         };
         Ok(rules
-            .filter(|rule| rule.config.state == RuleState::Enforce)
+            .filter(|rule| rule.config.state == RelabelRuleState::Enforce)
             .map(dropping)
             .collect())
     }
 
     /// Enables a rule that a query has disabled, and forgets the query. Returns `None` if no rule
     /// has the name.
-    pub(crate) fn enable(&self, name: &str) -> Option<EnabledRule> {
+    pub(crate) fn enable(&self, name: &str) -> Option<EnabledRelabelRule> {
         let rule = self.rules.iter().find(|rule| rule.name == name)?;
-        Some(EnabledRule {
+        Some(EnabledRelabelRule {
             was_used: rule.used.clear(),
             state: rule.state(),
         })
     }
 
-    /// Like [`Rules::relabel`]. Stores in `matched` the indexes of the rules that changed or
+    /// Like [`Relabeling::relabel`]. Stores in `matched` the indexes of the rules that changed or
     /// dropped the label set, or would have.
     pub(crate) fn apply(
         &self,
@@ -316,7 +316,7 @@ impl Rules {
                 Effect::None => continue,
                 Effect::Drops => {
                     matched.push(idx);
-                    let is_enforced = rule.state() == RuleState::Enforce;
+                    let is_enforced = rule.state() == RelabelRuleState::Enforce;
                     if rule.config.disable_on_use {
                         self.dropped.note(idx, rule.compared_labels(), &builder);
                     } else if is_enforced {
@@ -353,20 +353,20 @@ fn names_metrics(matchers: &[Matcher]) -> bool {
         })
 }
 
-/// The rules in force, and their counts.
+/// The relabel rules in force, and their counts.
 #[derive(Debug)]
-pub(crate) struct ActiveRules {
-    pub(crate) rules: Arc<Rules>,
+pub(crate) struct ActiveRelabeling {
+    pub(crate) relabeling: Arc<Relabeling>,
     pub(crate) attributions: Arc<Attributions>,
     /// Number of changes of the rules.
     pub(crate) generation: u32,
 }
 
-impl ActiveRules {
-    pub(crate) fn new(rules: Rules, generation: u32) -> Self {
+impl ActiveRelabeling {
+    pub(crate) fn new(relabeling: Relabeling, generation: u32) -> Self {
         Self {
-            attributions: Arc::new(Attributions::new(rules.rules.len())),
-            rules: Arc::new(rules),
+            attributions: Arc::new(Attributions::new(relabeling.rules.len())),
+            relabeling: Arc::new(relabeling),
             generation,
         }
     }
@@ -377,15 +377,20 @@ impl ActiveRules {
         self.attributions.reset_series();
         let generation = self.generation.wrapping_add(1);
         Self {
-            rules: Arc::clone(&self.rules),
+            relabeling: Arc::clone(&self.relabeling),
             attributions: Arc::clone(&self.attributions),
             generation,
         }
     }
 
     /// Returns the counts of each rule.
-    pub(crate) fn stats(&self) -> Vec<RuleStats> {
-        let mut stats: Vec<_> = self.rules.rules.iter().map(Rule::stats).collect();
+    pub(crate) fn stats(&self) -> Vec<RelabelRuleStats> {
+        let mut stats: Vec<_> = self
+            .relabeling
+            .rules
+            .iter()
+            .map(RelabelRule::stats)
+            .collect();
         self.attributions.for_each(|rules, series, samples| {
             for &idx in rules {
                 stats[usize::from(idx)].series += series;
@@ -408,7 +413,7 @@ impl ActiveRules {
 const STRING_COPIES: usize = 4;
 
 /// Maximum number of rules.
-pub const RULES_MAX: usize = 4_096;
+pub const RELABEL_RULES_MAX: usize = 4_096;
 
 #[cfg(test)]
 mod tests;

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::RuleStats;
+use super::RelabelRuleStats;
 use super::builder::Builder;
-use super::config::{Action, RelabelConfig, RelabelError, RuleState, Template};
+use super::config::{Action, RelabelConfig, RelabelError, RelabelRuleState, Template};
 use super::letter_case::{lower, upper};
 
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct RelabelRule {
     pub(super) name: String,
     separator: String,
     action: Action,
@@ -73,7 +73,7 @@ pub(super) enum Effect {
     Drops,
 }
 
-impl Rule {
+impl RelabelRule {
     pub(super) fn new(config: RelabelConfig, idx: usize) -> Result<Self, RelabelError> {
         let action = config.compile()?;
         if config.disable_on_use && !action.only_drops() {
@@ -106,13 +106,13 @@ impl Rule {
     }
 
     /// Returns the statistics of the rule with all counts 0.
-    pub(super) fn stats(&self) -> RuleStats {
+    pub(super) fn stats(&self) -> RelabelRuleStats {
         let used = self.used.get();
         let (disabled_by_use, would_be_disabled_by) = match self.config.state {
-            RuleState::Enforce => (used, None),
-            RuleState::DryRun => (None, used),
+            RelabelRuleState::Enforce => (used, None),
+            RelabelRuleState::DryRun => (None, used),
         };
-        RuleStats {
+        RelabelRuleStats {
             name: self.name.clone(),
             state: self.state(),
             disable_on_use: self.config.disable_on_use,
@@ -125,9 +125,9 @@ impl Rule {
     }
 
     /// Returns the current state.
-    pub(super) fn state(&self) -> RuleState {
+    pub(super) fn state(&self) -> RelabelRuleState {
         if self.used.is_known() {
-            RuleState::DryRun
+            RelabelRuleState::DryRun
         } else {
             self.config.state
         }
@@ -145,9 +145,9 @@ impl Rule {
     /// Applies the rule and returns its effect. In `dry_run`, the labels do not change.
     pub(super) fn apply(&self, labels: &mut Builder<'_>) -> Effect {
         match self.state() {
-            RuleState::Enforce => self.preview(labels),
-            RuleState::DryRun if self.action.only_drops() => self.preview(labels),
-            RuleState::DryRun => self.preview(&mut labels.clone()),
+            RelabelRuleState::Enforce => self.preview(labels),
+            RelabelRuleState::DryRun if self.action.only_drops() => self.preview(labels),
+            RelabelRuleState::DryRun => self.preview(&mut labels.clone()),
         }
     }
 

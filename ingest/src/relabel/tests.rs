@@ -15,7 +15,7 @@ fn config(action: &str, source: &[&str], change: impl FnOnce(&mut RelabelConfig)
     config
 }
 
-fn drop_of(name: &str, state: RuleState) -> RelabelConfig {
+fn drop_of(name: &str, state: RelabelRuleState) -> RelabelConfig {
     config("drop", &["__name__"], |config| {
         config.regex = Some(name.to_owned());
         config.state = state;
@@ -24,13 +24,13 @@ fn drop_of(name: &str, state: RuleState) -> RelabelConfig {
 
 #[test]
 fn a_rule_in_dry_run_counts_and_changes_nothing() {
-    let rules = Rules::new(vec![
-        drop_of("up", RuleState::DryRun),
+    let rules = Relabeling::new(vec![
+        drop_of("up", RelabelRuleState::DryRun),
         config("replace", &[], |config| {
             (config.target_label, config.replacement) = ("job".into(), Some("other".into()));
-            config.state = RuleState::DryRun;
+            config.state = RelabelRuleState::DryRun;
         }),
-        drop_of("down", RuleState::Enforce),
+        drop_of("down", RelabelRuleState::Enforce),
     ])
     .unwrap();
     let mut matched = Vec::new();
@@ -55,12 +55,12 @@ fn a_rule_in_dry_run_counts_and_changes_nothing() {
 
 #[test]
 fn samples_are_counted_for_each_rule_that_matched() {
-    let rules = Rules::new(vec![
-        drop_of("a", RuleState::DryRun),
-        drop_of("a|b", RuleState::DryRun),
+    let rules = Relabeling::new(vec![
+        drop_of("a", RelabelRuleState::DryRun),
+        drop_of("a|b", RelabelRuleState::DryRun),
     ])
     .unwrap();
-    let active = ActiveRules::new(rules, 0);
+    let active = ActiveRelabeling::new(rules, 0);
     let [both, second, none] =
         [&[0, 1][..], &[1], &[]].map(|rules| active.attributions.of(Team::NONE, rules));
     let mut samples = AttributedSamples::default();
@@ -82,7 +82,7 @@ fn samples_are_counted_for_each_rule_that_matched() {
 #[test]
 fn invalid_rules_are_refused_in_the_words_of_prometheus() {
     let check = |config: RelabelConfig, expect: &str| {
-        let refused = Rules::new(vec![config]).unwrap_err().to_string();
+        let refused = Relabeling::new(vec![config]).unwrap_err().to_string();
         assert!(refused.contains(expect), "{refused}, expected {expect}");
     };
     let plain = |action: &str| config(action, &[], |_| ());
@@ -144,10 +144,14 @@ fn invalid_rules_are_refused_in_the_words_of_prometheus() {
         "\"\" is not a valid label name",
     );
     let named = || with("drop", |of| of.name = Some("n".into()));
-    let refused = Rules::new(vec![named(), named()]).unwrap_err().to_string();
+    let refused = Relabeling::new(vec![named(), named()])
+        .unwrap_err()
+        .to_string();
     assert_eq!(refused, "rule 1: another rule has the name \"n\"");
-    let many = (0..=RULES_MAX).map(|_| with("drop", |_| ())).collect();
-    assert!(Rules::new(many).is_err());
+    let many = (0..=RELABEL_RULES_MAX)
+        .map(|_| with("drop", |_| ()))
+        .collect();
+    assert!(Relabeling::new(many).is_err());
 }
 
 /// The memory was charged after it was allocated, so that a reader with such rules ended the
@@ -174,7 +178,7 @@ fn a_preview_charges_strings_before_it_creates_them() {
         ..config("labelmap", &[], |_| ())
     };
     for config in [of_template, of_target, joined, mapped] {
-        let rules = Rules::new(vec![config]).unwrap();
+        let rules = Relabeling::new(vec![config]).unwrap();
         let previewed = rules.preview(
             &series,
             |size| if size < 1 << 40 { Ok(()) } else { Err(size) },
@@ -186,7 +190,7 @@ fn a_preview_charges_strings_before_it_creates_them() {
         );
     }
     let mut charged = 0;
-    let rules = Rules::new(vec![config("uppercase", &["__name__"], |config| {
+    let rules = Relabeling::new(vec![config("uppercase", &["__name__"], |config| {
         config.target_label = "a".into()
     })]);
     let preview = rules

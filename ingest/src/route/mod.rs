@@ -33,11 +33,14 @@ use crate::relabel::Attribution;
 pub(crate) struct Scope(u32, u32);
 
 impl Scope {
-    /// Creates a scope from the generation of the rules (salted by the HA pair), the generation of
+    /// Creates a scope from the generation of relabeling (salted by the HA pair), the generation of
     /// the budgets, and the team that the sender names.
-    pub(crate) fn new(rules: u32, budgets: u32, team: Team) -> Self {
+    pub(crate) fn new(relabeling: u32, budgets: u32, team: Team) -> Self {
         // An entry uses the last bit as a flag.
-        Self(rules ^ budgets.rotate_left(16), u32::from(team.id()) << 1)
+        Self(
+            relabeling ^ budgets.rotate_left(16),
+            u32::from(team.id()) << 1,
+        )
     }
 }
 

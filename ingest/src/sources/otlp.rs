@@ -8,7 +8,7 @@ use varve_tsdb::labels::MetricType;
 use crate::batch::{BatchBuilder, RouteKey};
 use crate::error::WriteError;
 use crate::label_set::excerpt;
-use crate::outcome::{Reason, Rejects};
+use crate::outcome::{Reason, Rejections};
 
 /// The encoding of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum OtlpEncoding {
 #[derive(Debug)]
 pub(crate) struct OtlpSink<'a, 'p> {
     pub(crate) batch: BatchBuilder<'a, 'p>,
-    pub(crate) rejects: Rejects,
+    pub(crate) rejections: Rejections,
 }
 
 impl Sink for OtlpSink<'_, '_> {
@@ -78,13 +78,13 @@ impl Sink for OtlpSink<'_, '_> {
     }
 
     fn reject(&mut self, n_points: u64, reason: String) {
-        self.rejects
+        self.rejections
             .add(Reason::Untranslatable, n_points.max(1), n_points, || reason);
     }
 
     fn reject_point(&mut self, metric: &str, reason: &str) {
         let example = || format!("metric {:?}: {reason}", excerpt(metric.as_bytes()));
-        self.rejects.add(Reason::Untranslatable, 1, 1, example);
+        self.rejections.add(Reason::Untranslatable, 1, 1, example);
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
         let mut sink = OtlpSink {
             batch: to,
-            rejects: Rejects::default(),
+            rejections: Rejections::default(),
         };
         let message =
             varve_otlp::transcode::<WriteError>(REQUEST.as_bytes(), &|_| Ok(()), &mut |_| Ok(()))
@@ -134,7 +134,7 @@ mod tests {
             &mut sink,
         )
         .unwrap();
-        let rejects = sink.rejects;
+        let rejections = sink.rejections;
         let labels = |idx: usize| {
             crate::label_set::print(crate::sources::remote_write::label_pairs(
                 &batch,
@@ -144,9 +144,9 @@ mod tests {
         };
         assert_eq!(labels(0), r#"{__name__="m", job="shop"}"#);
         assert_eq!(labels(2), r#"{__name__="target_info", a="b", job="shop"}"#);
-        assert_eq!((batch.n_series(), rejects.n_samples()), (3, 3));
+        assert_eq!((batch.n_series(), rejections.n_samples()), (3, 3));
         let first = "invalid temporality and type combination for metric \"d\"";
-        assert!(rejects.to_string().contains(first), "{rejects}");
+        assert!(rejections.to_string().contains(first), "{rejections}");
     }
 
     #[test]
@@ -158,15 +158,15 @@ mod tests {
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
         let mut sink = OtlpSink {
             batch: to,
-            rejects: Rejects::default(),
+            rejections: Rejections::default(),
         };
         sink.reserve(99).unwrap();
         assert!(matches!(sink.reserve(1), Err(WriteError::Busy { .. })));
         sink.reject_point(&"x".repeat(9999), "no");
         assert!(
-            sink.rejects.to_string().contains("xxx...\": no"),
+            sink.rejections.to_string().contains("xxx...\": no"),
             "{}",
-            sink.rejects
+            sink.rejections
         );
     }
 }

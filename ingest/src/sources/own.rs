@@ -4,7 +4,7 @@
 use varve_tsdb::{Labels, RejectReason, Rejected, Sample, WriteBatch};
 
 use crate::error::WriteError;
-use crate::outcome::{Example, Reason, Rejects};
+use crate::outcome::{Example, Reason, Rejections};
 use crate::receiver::Receiver;
 use crate::write::append::ROUNDS_MAX;
 
@@ -13,8 +13,8 @@ impl Receiver {
     ///
     /// # Errors
     /// [`WriteError::Store`] and [`WriteError::Moved`].
-    pub fn append_own(&self, samples: &[(Labels, Sample)]) -> Result<Rejects, WriteError> {
-        let mut rejects = Rejects::default();
+    pub fn append_own(&self, samples: &[(Labels, Sample)]) -> Result<Rejections, WriteError> {
+        let mut rejections = Rejections::default();
         let push = |batch: &mut WriteBatch, idx: u32| {
             let (labels, sample) = &samples[idx as usize];
             // After a restart, the series may belong to the team of one of their labels.
@@ -28,9 +28,9 @@ impl Receiver {
                     rejected.sample,
                 )
             };
-            rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
+            rejections.add(Reason::Sample(rejected.reason), 1, 1, example);
         })?;
-        Ok(rejects)
+        Ok(rejections)
     }
 
     /// Appends `n` samples that no sender has sent, and repeats this for those whose series have

@@ -16,7 +16,7 @@ use crate::route::{Route, Scope};
 
 /// A sample of a rule.
 #[derive(Debug, Clone)]
-pub struct RuleSample<'a> {
+pub struct RecordedSample<'a> {
     /// The series.
     pub labels: &'a Labels,
     /// Time and value.
@@ -27,7 +27,7 @@ pub struct RuleSample<'a> {
 
 /// Whether a budget may deny the samples of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RuleBudget {
+pub enum RecordedBudget {
     /// The budgets of the team [`RULES_TEAM`] and of the store.
     Team,
     /// None: the caller bounds the samples.
@@ -36,7 +36,7 @@ pub enum RuleBudget {
 
 /// A sample of a rule that was not stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RejectedRuleSample {
+pub struct RecordedRejection {
     /// Its index in the request.
     pub idx: usize,
     /// The reason.
@@ -51,22 +51,22 @@ impl Receiver {
     ///
     /// # Errors
     /// See [`WriteError`]. Nothing is stored, unless the store fails in between.
-    pub fn append_rule(
+    pub fn append_recorded(
         &self,
-        samples: &[RuleSample<'_>],
-        budget: RuleBudget,
-    ) -> Result<Vec<RejectedRuleSample>, WriteError> {
+        samples: &[RecordedSample<'_>],
+        budget: RecordedBudget,
+    ) -> Result<Vec<RecordedRejection>, WriteError> {
         let size = samples.iter().map(sample_size).sum();
         let rules = self.admission.budgets().team_named(RULES_TEAM);
         let permit = self
             .admission
-            .admit_rule((budget == RuleBudget::Team).then_some(rules), size)?;
+            .admit_recorded((budget == RecordedBudget::Team).then_some(rules), size)?;
         let n_samples = samples.len() as u64;
         if permit.team().is_some() {
             permit.budgets().charge_samples(rules, n_samples);
         }
         let (mut denied, mut rejected) = (Vec::new(), Vec::new());
-        let (mut known, mut found) = (self.routes_of_rule(samples, rules), Vec::new());
+        let (mut known, mut found) = (self.recorded_routes(samples, rules), Vec::new());
         let push = |batch: &mut WriteBatch, idx: u32| {
             scheduler::pause();
             let (sample, (key, route)) = (&samples[idx as usize], &mut known[idx as usize]);
@@ -76,12 +76,12 @@ impl Receiver {
                 push(batch, handle, sample, idx);
                 return Ok(());
             }
-            match self.series_of_rule(&permit, sample.labels, rules, budget)? {
+            match self.recorded_series(&permit, sample.labels, rules, budget)? {
                 Ok(handle) => {
                     found.push((*key, Route::Series(handle, Attribution::default())));
                     push(batch, handle, sample, idx);
                 }
-                Err(reason) => denied.push(RejectedRuleSample {
+                Err(reason) => denied.push(RecordedRejection {
                     idx: idx as usize,
                     reason,
                     is_duplicate: false,
@@ -90,7 +90,7 @@ impl Receiver {
             Ok(())
         };
         self.append_unsent(samples.len(), push, |Rejected { tag, reason, .. }| {
-            rejected.push(RejectedRuleSample {
+            rejected.push(RecordedRejection {
                 idx: *tag as usize,
                 reason: reason.to_string(),
                 is_duplicate: *reason == RejectReason::Duplicate,
@@ -105,15 +105,15 @@ impl Receiver {
     }
 
     /// Returns the keys of the series in the route cache, and the cached routes.
-    fn routes_of_rule(
+    fn recorded_routes(
         &self,
-        samples: &[RuleSample<'_>],
+        samples: &[RecordedSample<'_>],
         team: Team,
     ) -> Vec<(RouteKey, Option<Route>)> {
         let scope = Scope::new(0, self.admission.budgets().generation(), team);
-        let key = |of: &RuleSample<'_>| {
+        let key = |of: &RecordedSample<'_>| {
             scheduler::pause();
-            self.rule_hasher
+            self.recorded_hasher
                 .hash(of.labels.as_packed().as_bytes())
                 .under(scope)
         };
@@ -125,19 +125,19 @@ impl Receiver {
     }
 
     /// Returns the series, which is created if its budget allows it, or the reason of a denial.
-    fn series_of_rule(
+    fn recorded_series(
         &self,
         permit: &Permit<'_>,
         labels: &Labels,
         team: Team,
-        budget: RuleBudget,
+        budget: RecordedBudget,
     ) -> Result<Result<SeriesHandle, String>, WriteError> {
         if let Some(handle) = self.db.find_for(labels, team.group()) {
             return Ok(Ok(handle));
         }
         let _grant = match budget {
-            RuleBudget::Exempt => None,
-            RuleBudget::Team => match permit.admit_series(team) {
+            RecordedBudget::Exempt => None,
+            RecordedBudget::Team => match permit.admit_series(team) {
                 Ok(grant) => Some(grant),
                 Err(denied) => return Ok(Err(reason(&denied))),
             },
@@ -146,7 +146,7 @@ impl Receiver {
     }
 }
 
-fn push(batch: &mut WriteBatch, handle: SeriesHandle, of: &RuleSample<'_>, tag: u32) {
+fn push(batch: &mut WriteBatch, handle: SeriesHandle, of: &RecordedSample<'_>, tag: u32) {
     match &of.histogram {
         None => batch.push(handle, of.sample, tag),
         Some(histogram) => {
@@ -173,7 +173,7 @@ fn reason(denied: &Denied) -> String {
 }
 
 /// Returns the bytes of memory of a sample on its way into the store.
-fn sample_size(of: &RuleSample<'_>) -> usize {
+fn sample_size(of: &RecordedSample<'_>) -> usize {
     SAMPLE_SIZE
         + of.histogram
             .as_ref()
@@ -208,8 +208,8 @@ mod tests {
         n: usize,
         timestamp_ms: i64,
         value: f64,
-        budget: RuleBudget,
-    ) -> Vec<RejectedRuleSample> {
+        budget: RecordedBudget,
+    ) -> Vec<RecordedRejection> {
         let labels: Vec<Labels> = (0..n).map(series).collect();
         let sample = Sample {
             timestamp_ms,
@@ -217,13 +217,13 @@ mod tests {
         };
         let samples: Vec<_> = labels
             .iter()
-            .map(|labels| RuleSample {
+            .map(|labels| RecordedSample {
                 labels,
                 sample,
                 histogram: None,
             })
             .collect();
-        receiver.append_rule(&samples, budget).unwrap()
+        receiver.append_recorded(&samples, budget).unwrap()
     }
 
     const NOW_MS: i64 = 1_700_000_000_000;
@@ -248,21 +248,21 @@ mod tests {
             teams,
             ..Budgets::default()
         });
-        let rejected = append(&receiver, 3, NOW_MS, 1.0, RuleBudget::Team);
+        let rejected = append(&receiver, 3, NOW_MS, 1.0, RecordedBudget::Team);
         let reason = "series exceeds the budget of team \"(rules)\", with 2 of 2 active".to_owned();
         assert_eq!(
             rejected,
-            [RejectedRuleSample {
+            [RecordedRejection {
                 idx: 2,
                 reason,
                 is_duplicate: false
             }]
         );
         assert!(
-            append(&receiver, 2, NOW_MS + 1, 1.0, RuleBudget::Team).is_empty(),
+            append(&receiver, 2, NOW_MS + 1, 1.0, RecordedBudget::Team).is_empty(),
             "known series"
         );
-        assert!(append(&receiver, 3, NOW_MS + 2, 1.0, RuleBudget::Exempt).is_empty());
+        assert!(append(&receiver, 3, NOW_MS + 2, 1.0, RecordedBudget::Exempt).is_empty());
         let (_, teams) = receiver.team_stats();
         let rules = teams.iter().find(|team| &*team.name == RULES_TEAM).unwrap();
         assert_eq!((rules.use_now.active_series, rules.samples), (3, 7));
@@ -277,10 +277,10 @@ mod tests {
     fn known_series_are_cached_and_resolved_again_if_they_have_moved() {
         let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
         let [receiver, other] = dirs.each_ref().map(receiver);
-        assert!(append(&other, 100, NOW_MS, 1.0, RuleBudget::Team).is_empty());
+        assert!(append(&other, 100, NOW_MS, 1.0, RecordedBudget::Team).is_empty());
         let stranger = other.db.find(&series(99)).unwrap();
         let labels = series(1);
-        let of_rule = |labels| RuleSample {
+        let of_rule = |labels| RecordedSample {
             labels,
             sample: Sample {
                 timestamp_ms: 0,
@@ -290,14 +290,14 @@ mod tests {
         };
         let rules = receiver.admission.budgets().team_named(RULES_TEAM);
         let (key, route) = receiver
-            .routes_of_rule(&[of_rule(&labels)], rules)
+            .recorded_routes(&[of_rule(&labels)], rules)
             .remove(0);
         assert_eq!(route, None);
         receiver
             .routes
             .insert(&[(key, Route::Series(stranger, Attribution::default()))]);
         for i in 0..3 {
-            assert!(append(&receiver, 3, NOW_MS + i, 1.0, RuleBudget::Team).is_empty());
+            assert!(append(&receiver, 3, NOW_MS + i, 1.0, RecordedBudget::Team).is_empty());
         }
         let stats = receiver.stats().route;
         assert_eq!(
@@ -320,14 +320,14 @@ mod tests {
     fn rejected_samples_are_reported_by_index_and_the_others_are_stored() {
         let dir = tempfile::tempdir().unwrap();
         let receiver = receiver(&dir);
-        assert!(append(&receiver, 1, NOW_MS, 1.0, RuleBudget::Team).is_empty());
+        assert!(append(&receiver, 1, NOW_MS, 1.0, RecordedBudget::Team).is_empty());
         assert!(
-            append(&receiver, 2, NOW_MS, 1.0, RuleBudget::Team).is_empty(),
+            append(&receiver, 2, NOW_MS, 1.0, RecordedBudget::Team).is_empty(),
             "a repetition"
         );
-        let rejected = append(&receiver, 3, NOW_MS, 2.0, RuleBudget::Team);
+        let rejected = append(&receiver, 3, NOW_MS, 2.0, RecordedBudget::Team);
         let duplicate = "duplicate sample for timestamp".to_owned();
-        let rejected_at = |idx| RejectedRuleSample {
+        let rejected_at = |idx| RecordedRejection {
             idx,
             reason: duplicate.clone(),
             is_duplicate: true,
@@ -374,7 +374,7 @@ mod tests {
         let receiver = open();
         assert_eq!(send(&receiver, NOW_MS), 0);
         clock.jump_to(NOW_MS + AHEAD_MS);
-        assert!(append(&receiver, 1, NOW_MS + AHEAD_MS, 1.0, RuleBudget::Team).is_empty());
+        assert!(append(&receiver, 1, NOW_MS + AHEAD_MS, 1.0, RecordedBudget::Team).is_empty());
         drop(receiver);
         assert_eq!(send(&open(), NOW_MS + 1000), 0);
     }

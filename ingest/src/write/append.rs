@@ -6,7 +6,7 @@ use varve_tsdb::{RejectReason, Rejected, WriteBatch};
 
 use crate::admission::Team;
 use crate::error::WriteError;
-use crate::outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Rejects};
+use crate::outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Rejections};
 use crate::relabel::AttributedSamples;
 use crate::write::resolve::Resolver;
 
@@ -55,7 +55,7 @@ impl Outgoing {
 pub(crate) fn append(
     resolver: &Resolver<'_>,
     out: &mut Outgoing,
-    rejects: &mut Rejects,
+    rejections: &mut Rejections,
     mut before_sync: impl FnMut(),
 ) -> Result<u64, WriteError> {
     let mut n_stored = 0;
@@ -64,7 +64,7 @@ pub(crate) fn append(
         if out.batch.is_empty() {
             return Ok(n_stored);
         }
-        n_stored += append_once(resolver, out, rejects, &mut before_sync)?;
+        n_stored += append_once(resolver, out, rejections, &mut before_sync)?;
         push_moved(resolver, out)?;
     }
     if out.batch.is_empty() {
@@ -77,7 +77,7 @@ pub(crate) fn append(
 fn append_once(
     resolver: &Resolver<'_>,
     out: &mut Outgoing,
-    rejects: &mut Rejects,
+    rejections: &mut Rejections,
     before_sync: impl FnOnce(),
 ) -> Result<u64, WriteError> {
     let n_samples = out.batch.len();
@@ -88,16 +88,16 @@ fn append_once(
             out.moved.push(rejected.clone());
         } else {
             let example = || Example::of_sample(resolver.print(rejected.tag), rejected.sample);
-            rejects.add(Reason::Sample(rejected.reason), 1, 1, example);
+            rejections.add(Reason::Sample(rejected.reason), 1, 1, example);
             out.histograms_rejected += u64::from(rejected.histogram.is_some());
         }
     }
-    note_exemplars(resolver, out, rejects);
+    note_exemplars(resolver, out, rejections);
     Ok((n_samples - out.batch.rejected().len()) as u64)
 }
 
 /// Counts stored and rejected exemplars. Collects the exemplars whose series have moved.
-fn note_exemplars(resolver: &Resolver<'_>, out: &mut Outgoing, rejects: &mut Rejects) {
+fn note_exemplars(resolver: &Resolver<'_>, out: &mut Outgoing, rejections: &mut Rejections) {
     let rejected = out.batch.rejected_exemplars();
     out.exemplars.stored += (out.batch.n_exemplars() - rejected.len()) as u64;
     out.moved_exemplars.clear();
@@ -107,7 +107,7 @@ fn note_exemplars(resolver: &Resolver<'_>, out: &mut Outgoing, rejects: &mut Rej
                 .push((rejected.tag, rejected.exemplar.clone()));
         } else {
             if rejected.reason == RejectExemplar::OutOfOrder && resolver.is_v2() {
-                rejects.add(Reason::ExemplarOutOfOrder, 1, 0, || {
+                rejections.add(Reason::ExemplarOutOfOrder, 1, 0, || {
                     Example::of_series(resolver.print(rejected.tag))
                 });
             }

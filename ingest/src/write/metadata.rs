@@ -6,14 +6,14 @@ use varve_tsdb::labels::{Families, METADATA_SIZE_MAX, Metadata};
 use crate::batch::FamilyEntry;
 use crate::error::WriteError;
 use crate::label_set::excerpt;
-use crate::outcome::{Reason, Rejects};
+use crate::outcome::{Reason, Rejections};
 
 /// Stores the new metadata entries of a request. Adds invalid entries to `rejects`.
 pub(crate) fn write(
     db: &Db,
     message: &[u8],
     entries: &[FamilyEntry],
-    rejects: &mut Rejects,
+    rejections: &mut Rejections,
 ) -> Result<(), WriteError> {
     let mut families = Vec::new();
     // Version 2.0 sends metadata with every sample, so known metadata must cost no more than a
@@ -28,7 +28,7 @@ pub(crate) fn write(
         }
         match parse(message, entry) {
             Ok(family) => families.push(family),
-            Err(invalid) => rejects.add(Reason::InvalidMetadata, 1, 0, || invalid),
+            Err(invalid) => rejections.add(Reason::InvalidMetadata, 1, 0, || invalid),
         }
     }
     // The store copies the map if it is still shared.

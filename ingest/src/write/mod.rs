@@ -20,7 +20,7 @@ use varve_tsdb::{Sample, SeriesHandle};
 use crate::admission::{Deferred, Denied, Permit, SeriesLimit, Team};
 use crate::batch::{HistogramEntry, SeriesEntry, SeriesSamples};
 use crate::error::WriteError;
-use crate::outcome::{Example, ExemplarRejection, Reason, Rejects, SampleCounts, Written};
+use crate::outcome::{Example, ExemplarRejection, Reason, Rejections, SampleCounts, Written};
 use crate::relabel::Attribution;
 use crate::route::Route;
 use crate::sources::remote_write::histogram;
@@ -31,7 +31,7 @@ use resolve::{Resolved, Resolver};
 pub(crate) struct Request<'a> {
     resolver: Resolver<'a>,
     permit: Permit<'a>,
-    rejects: Rejects,
+    rejections: Rejections,
     deferred: Deferred,
     /// Number of series that this pass created, and of those that it looked up without finding
     /// them.
@@ -57,11 +57,11 @@ struct CheckedHistogram {
 
 impl<'a> Request<'a> {
     /// Creates a request; `rejects` has the rejects found while decoding.
-    pub(crate) fn new(resolver: Resolver<'a>, permit: Permit<'a>, rejects: Rejects) -> Self {
+    pub(crate) fn new(resolver: Resolver<'a>, permit: Permit<'a>, rejections: Rejections) -> Self {
         Self {
             resolver,
             permit,
-            rejects,
+            rejections,
             deferred: Deferred::default(),
             n_created: 0,
             n_unknown: 0,
@@ -101,21 +101,21 @@ impl<'a> Request<'a> {
             dropped: self.dropped,
             deduplicated: self.deduplicated,
             exemplars: std::mem::take(&mut out.exemplars),
-            rejects: self.rejects,
-            ignored: Rejects::default(),
+            rejections: self.rejections,
+            ignored: Rejections::default(),
             times: self.resolver.batch.times(is_accepted),
             replica: self.resolver.ha.replica(),
         };
-        let rejects = if self.resolver.is_v2() {
+        let rejections = if self.resolver.is_v2() {
             &mut written.ignored
         } else {
-            &mut written.rejects
+            &mut written.rejections
         };
         metadata::write(
             self.resolver.db,
             self.resolver.message,
             &self.resolver.batch.families,
-            rejects,
+            rejections,
         )?;
         Ok(written)
     }
@@ -162,7 +162,7 @@ impl<'a> Request<'a> {
         };
         self.push_exemplars(series, routes, out);
         (self.n_created, self.n_unknown, self.bounds) = (0, 0, None);
-        let appended = append(&self.resolver, out, &mut self.rejects, || {
+        let appended = append(&self.resolver, out, &mut self.rejections, || {
             self.permit.end_priority()
         });
         self.resolver.cache_new_routes();
@@ -206,7 +206,7 @@ impl<'a> Request<'a> {
         }
         let mut by_team = Vec::new();
         self.resolver
-            .rules
+            .relabeling
             .attributions
             .by_team(&mut out.requested, &mut by_team);
         budgets.admit_samples(&by_team, |team, denied| {
@@ -315,7 +315,7 @@ impl<'a> Request<'a> {
                 let labels = || self.resolver.print(idx);
                 let example =
                     || Example::of_series(labels()).with(samples.samples.first().copied());
-                self.rejects.add(reason, 1, n.total, example);
+                self.rejections.add(reason, 1, n.total, example);
             }
         }
         Ok(())
@@ -379,7 +379,7 @@ impl<'a> Request<'a> {
             timestamp_ms: Some(timestamp_ms),
             value: None,
         };
-        self.rejects.add(Reason::InvalidHistogram, 1, 1, example);
+        self.rejections.add(Reason::InvalidHistogram, 1, 1, example);
     }
 
     /// Pushes the exemplars of the series of this pass that the store has, those of a series in
@@ -516,7 +516,7 @@ impl<'a> Request<'a> {
             self.resolver.db.write_out()?;
         }
         self.permit.yield_after(self.n_created);
-        let route = Route::Series(handle, new.attribution(self.resolver.rules));
+        let route = Route::Series(handle, new.attribution(self.resolver.relabeling));
         Ok(Some(self.resolver.remember_route(
             series,
             route,
@@ -562,7 +562,7 @@ impl<'a> Request<'a> {
         }
         for (sample, reason) in rejected {
             let example = || Example::of_sample(self.resolver.print(idx), sample);
-            self.rejects.add(Reason::Sample(reason), 1, 1, example);
+            self.rejections.add(Reason::Sample(reason), 1, 1, example);
         }
         invalid
             .into_iter()
@@ -579,7 +579,7 @@ impl<'a> Request<'a> {
         self.deferred.denies_any_samples()
             && self
                 .deferred
-                .denies_samples(self.resolver.rules.attributions.team_of(attribution))
+                .denies_samples(self.resolver.relabeling.attributions.team_of(attribution))
     }
 
     /// Takes the samples of a series without a cached route from its team's budget.
@@ -588,7 +588,7 @@ impl<'a> Request<'a> {
         let budgets = self.permit.budgets();
         if budgets.bounds_samples() {
             budgets.charge_samples(
-                self.resolver.rules.attributions.team_of(attribution),
+                self.resolver.relabeling.attributions.team_of(attribution),
                 n_samples,
             );
         }
@@ -600,7 +600,7 @@ impl<'a> Request<'a> {
     fn reject_empty(&mut self, idx: u32) {
         if self.resolver.is_v2() && !self.resolver.batch.has_exemplars(idx) {
             let example = || Example::of_series(self.resolver.print(idx));
-            self.rejects.add(Reason::NoSamples, 1, 0, example);
+            self.rejections.add(Reason::NoSamples, 1, 0, example);
         }
     }
 
@@ -627,7 +627,7 @@ impl<'a> Request<'a> {
                 value: None,
             }
         };
-        self.rejects.add(reason, 1, n_samples, example);
+        self.rejections.add(reason, 1, n_samples, example);
     }
 
     /// Counts pushed samples for their rules and teams, and deduplicated samples for their cluster.
@@ -640,7 +640,10 @@ impl<'a> Request<'a> {
             by_team,
             ..
         } = out;
-        self.resolver.rules.attributions.count(attributed, by_team);
+        self.resolver
+            .relabeling
+            .attributions
+            .count(attributed, by_team);
         let n_attributed: u64 = by_team.iter().map(|(_, n)| n).sum();
         by_team.push((Team::NONE, self.stored.total.saturating_sub(n_attributed)));
         self.permit.budgets().count_samples(by_team);

@@ -16,7 +16,7 @@ use crate::ha::{Deduplication, HaContext};
 use crate::label_set;
 use crate::limits::Limits;
 use crate::outcome::{ExemplarRejection, Reason};
-use crate::relabel::{ActiveRules, Attribution};
+use crate::relabel::{ActiveRelabeling, Attribution};
 use crate::route::{Route, RouteCache, Scope};
 use crate::sources::remote_write::{label_pairs, v1};
 
@@ -25,7 +25,7 @@ pub(crate) struct Resolver<'a> {
     pub(crate) db: &'a Db,
     pub(crate) limits: &'a Limits,
     pub(crate) cache: &'a RouteCache,
-    pub(crate) rules: &'a ActiveRules,
+    pub(crate) relabeling: &'a ActiveRelabeling,
     pub(crate) ha: &'a HaContext<'a>,
     pub(crate) budgets: &'a Ledger,
     /// The team that the sender names.
@@ -61,8 +61,8 @@ pub(crate) struct NewSeries {
 
 impl NewSeries {
     /// Returns the attribution of the series' samples, and counts the series for its rules.
-    pub(crate) fn attribution(&self, rules: &ActiveRules) -> Attribution {
-        rules.attributions.of(self.team, &self.rules)
+    pub(crate) fn attribution(&self, relabeling: &ActiveRelabeling) -> Attribution {
+        relabeling.attributions.of(self.team, &self.rules)
     }
 }
 
@@ -103,7 +103,7 @@ impl<'a> Resolver<'a> {
                 new @ Resolved::New(_) => return new,
             },
             Ok(Deduplication::Standby) => (Route::Standby, false),
-            Ok(Deduplication::Reject(reason)) => (Route::Rejected(reason), false),
+            Ok(Deduplication::RejectionCount(reason)) => (Route::Rejected(reason), false),
             Err(reason) => (Route::Rejected(reason), self.ha.uses_route_cache()),
         };
         Resolved::Route(self.remember_route(series, route, is_cacheable))
@@ -112,7 +112,7 @@ impl<'a> Resolver<'a> {
     /// Relabels a label set and looks up the result.
     fn relabel(&self, labels: Labels, is_cacheable: bool) -> Resolved {
         let mut rules = Vec::new();
-        Resolved::Route(match self.rules.rules.apply(labels, &mut rules) {
+        Resolved::Route(match self.relabeling.relabeling.apply(labels, &mut rules) {
             Err(invalid) => Route::Rejected(label_set::reason(&invalid)),
             // Rules must not replace a forced label.
             Ok(Some(labels)) if !labels.is_empty() => {
@@ -127,14 +127,16 @@ impl<'a> Resolver<'a> {
                             is_cacheable,
                         };
                         match self.db.find_for(&series.labels, team.group()) {
-                            Some(handle) => Route::Series(handle, series.attribution(self.rules)),
+                            Some(handle) => {
+                                Route::Series(handle, series.attribution(self.relabeling))
+                            }
                             None => return Resolved::New(series),
                         }
                     }
                 }
             }
             // A rule drops the series, or the rules remove all its labels.
-            Ok(_) => Route::Dropped(self.rules.attributions.of(Team::NONE, &rules)),
+            Ok(_) => Route::Dropped(self.relabeling.attributions.of(Team::NONE, &rules)),
         })
     }
 
@@ -190,9 +192,9 @@ impl<'a> Resolver<'a> {
                 let labels = match self.ha.deduplicate(self.forced.apply(labels)) {
                     Deduplication::Store { labels, .. } => labels,
                     Deduplication::Standby => return Err(ExemplarRejection::Standby),
-                    Deduplication::Reject(_) => return Err(unknown),
+                    Deduplication::RejectionCount(_) => return Err(unknown),
                 };
-                match self.rules.rules.apply(labels, &mut Vec::new()) {
+                match self.relabeling.relabeling.apply(labels, &mut Vec::new()) {
                     Ok(Some(labels)) if !labels.is_empty() => {
                         self.db.find(&self.forced.apply(labels)).ok_or(unknown)
                     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
-use varve_ingest::relabel::Rules;
+use varve_ingest::relabel::Relabeling;
 
 use super::ingest::RuleConfig;
 use super::yaml::{labels, null_is_default};
@@ -224,7 +224,7 @@ impl AlertingConfig {
     ///
     /// # Errors
     /// An invalid rule, in Prometheus' words.
-    pub fn alert_rules(&self) -> Result<Rules> {
+    pub fn alert_rules(&self) -> Result<Relabeling> {
         RuleConfig::compile(&self.alert_relabel_configs).context("alerting.alert_relabel_configs")
     }
 }
@@ -303,7 +303,7 @@ impl AlertmanagerConfig {
     ///
     /// # Errors
     /// As [`AlertingConfig::alert_rules`].
-    pub fn target_rules(&self) -> Result<Rules> {
+    pub fn target_rules(&self) -> Result<Relabeling> {
         RuleConfig::compile(&self.relabel_configs).context("relabel_configs")
     }
 
@@ -311,7 +311,7 @@ impl AlertmanagerConfig {
     ///
     /// # Errors
     /// As [`AlertingConfig::alert_rules`].
-    pub fn alert_rules(&self) -> Result<Option<Rules>> {
+    pub fn alert_rules(&self) -> Result<Option<Relabeling>> {
         let rules =
             RuleConfig::compile(&self.alert_relabel_configs).context("alert_relabel_configs")?;
         Ok(Some(rules).filter(|_| !self.alert_relabel_configs.is_empty()))

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use varve_fs::{Fs, RealFs};
 use varve_ingest::admission::{Amounts, Budgets, RULES_TEAM, TeamBudget};
 use varve_ingest::ha::HaSettings;
-use varve_ingest::relabel::{RelabelConfig, RuleState, Rules};
+use varve_ingest::relabel::{RelabelConfig, RelabelRuleState, Relabeling};
 
 use super::{null_is_default, yaml_error};
 use budget::{AmountsConfig, TeamConfig};
@@ -117,7 +117,7 @@ fn load_file(path: &Path) -> Result<Vec<RuleConfig>> {
     // Rejects a pipe, which would block, and a device, which may never end.
     let text = String::from_utf8(RealFs.read(path, FILE_SIZE_MAX)?)?;
     let rules = parse_file(&text)?;
-    Rules::new(rules.iter().map(RuleConfig::to_relabel).collect())?;
+    Relabeling::new(rules.iter().map(RuleConfig::to_relabel).collect())?;
     Ok(rules)
 }
 
@@ -130,14 +130,14 @@ fn parse_file(text: &str) -> Result<Vec<RuleConfig>> {
 ///
 /// # Errors
 /// A syntax error, or an invalid rule, in Prometheus' words.
-pub fn parse_rules(text: &str) -> Result<Rules> {
+pub fn parse_rules(text: &str) -> Result<Relabeling> {
     let is_list = text.lines().any(|line| line.starts_with("- "));
     let rules = if is_list {
         serde_yaml_ng::from_str(text).map_err(yaml_error)?
     } else {
         parse_file(text)?
     };
-    Ok(Rules::new(
+    Ok(Relabeling::new(
         rules.iter().map(RuleConfig::to_relabel).collect(),
     )?)
 }
@@ -156,7 +156,7 @@ impl IngestConfig {
     ///
     /// # Errors
     /// An unknown preset, or an invalid rule, in Prometheus' words.
-    pub fn rules(&self) -> Result<Rules> {
+    pub fn rules(&self) -> Result<Relabeling> {
         let own = self
             .metric_relabel_configs
             .iter()
@@ -166,7 +166,7 @@ impl IngestConfig {
             let preset = preset::load(name)?;
             configs.extend(preset.iter().map(RuleConfig::to_relabel));
         }
-        Rules::new(configs).context("ingest.metric_relabel_configs")
+        Relabeling::new(configs).context("ingest.metric_relabel_configs")
     }
 
     /// Reads the files that match `relabel_files`, in the order of the patterns and then of the
@@ -322,14 +322,16 @@ impl RuleConfig {
     ///
     /// # Errors
     /// As [`IngestConfig::rules`], and if a rule has `disable_on_use`.
-    pub(super) fn compile(configs: &[Self]) -> Result<Rules> {
+    pub(super) fn compile(configs: &[Self]) -> Result<Relabeling> {
         for (idx, config) in configs.iter().enumerate() {
             ensure!(
                 !config.disable_on_use,
                 "rule {idx}: only ingest.metric_relabel_configs can have disable_on_use"
             );
         }
-        Ok(Rules::new(configs.iter().map(Self::to_relabel).collect())?)
+        Ok(Relabeling::new(
+            configs.iter().map(Self::to_relabel).collect(),
+        )?)
     }
 
     fn to_relabel(&self) -> RelabelConfig {
@@ -344,8 +346,8 @@ impl RuleConfig {
             action: of.action,
             name: of.name,
             state: match of.state {
-                StateConfig::Enforce => RuleState::Enforce,
-                StateConfig::DryRun => RuleState::DryRun,
+                StateConfig::Enforce => RelabelRuleState::Enforce,
+                StateConfig::DryRun => RelabelRuleState::DryRun,
             },
             disable_on_use: of.disable_on_use,
             disable_on_nameless_use: of.disable_on_nameless_use,

@@ -47,11 +47,11 @@ async fn store(state: &HttpState, request: Request) -> Result<(), Status> {
         })
     });
     let written = written.await.map_err(|error| failed(&error))?;
-    match written.rejects.is_empty() {
+    match written.rejections.is_empty() {
         true => Ok(()),
         false => Err(Status::new(
             Code::AlreadyExists,
-            written.rejects.to_string(),
+            written.rejections.to_string(),
         )),
     }
 }

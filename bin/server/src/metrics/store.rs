@@ -6,7 +6,7 @@ use super::table::{counts, families, family};
 use crate::store::Store;
 use varve_ingest::admission::{Amounts, TeamStatus};
 use varve_ingest::ha::HaCluster;
-use varve_ingest::relabel::{DisabledByUse, RuleStats};
+use varve_ingest::relabel::{DisabledByUse, RelabelRuleStats};
 use varve_tsdb::stats::{ReplayState, ReplayStats, ReplayStatus, Stats};
 
 /// Collects the metrics.
@@ -259,11 +259,11 @@ fn ingest(stats: &varve_ingest::Stats) -> Vec<MetricFamily> {
 
 /// Returns the metrics of relabel rules, if there are any.
 fn rules(store: &Store) -> Vec<MetricFamily> {
-    let rules = store.receiver.rule_stats();
+    let rules = store.receiver.relabel_rule_stats();
     if rules.is_empty() {
         return Vec::new();
     }
-    let by_rule = |name, n: fn(&RuleStats) -> f64| {
+    let by_rule = |name, n: fn(&RelabelRuleStats) -> f64| {
         family(
             name,
             rules
@@ -285,13 +285,13 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
         for (name, query) in [
             (
                 "varve_ingest_rules_disabled",
-                (|rule| &rule.disabled_by_use) as fn(&RuleStats) -> &Option<DisabledByUse>,
+                (|rule| &rule.disabled_by_use) as fn(&RelabelRuleStats) -> &Option<DisabledByUse>,
             ),
             ("varve_ingest_rules_would_be_disabled", |rule| {
                 &rule.would_be_disabled_by
             }),
         ] {
-            let is_used = |rule: &RuleStats| f64::from(u8::from(query(rule).is_some()));
+            let is_used = |rule: &RelabelRuleStats| f64::from(u8::from(query(rule).is_some()));
             all.push(family(
                 name,
                 may_be_disabled
@@ -299,7 +299,7 @@ fn rules(store: &Store) -> Vec<MetricFamily> {
                     .map(|rule| ([&*rule.name], is_used(rule))),
             ));
         }
-        let n_failures = store.receiver.disabled_rules().n_write_failures();
+        let n_failures = store.receiver.disabled_relabel_rules().n_write_failures();
         all.extend(counts([(
             "varve_ingest_rule_state_write_failures_total",
             n_failures,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Serialize;
-use varve_ingest::relabel::Rules;
+use varve_ingest::relabel::Relabeling;
 use varve_rules::file::Texts;
 use varve_tsdb::Labels;
 
@@ -50,7 +50,7 @@ impl Alert {
     }
 
     /// Returns the alert with these labels after relabeling, or `None` if a rule drops it.
-    pub(super) fn relabeled(self, labels: Labels, rules: &Rules) -> Option<Self> {
+    pub(super) fn relabeled(self, labels: Labels, rules: &Relabeling) -> Option<Self> {
         match rules.relabel(&labels) {
             Ok(labels) => labels.map(|labels| Self { labels, ..self }),
             Err(error) => {

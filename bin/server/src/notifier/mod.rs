@@ -36,7 +36,7 @@ use parking_lot::RwLock;
 use tokio::sync::Notify;
 use varve_base::config::Config;
 use varve_base::config::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
-use varve_ingest::relabel::Rules;
+use varve_ingest::relabel::Relabeling;
 
 pub(crate) use alert::Alert;
 pub use discovery::read_target_files;
@@ -89,7 +89,7 @@ pub struct Notifier {
 #[derive(Debug, Default)]
 struct State {
     external_labels: BTreeMap<String, String>,
-    rules: Rules,
+    rules: Relabeling,
     sets: Vec<AlertmanagerSet>,
     /// Senders of removed Alertmanagers, which send their queued alerts.
     closing: Vec<Arc<Sender>>,
@@ -101,8 +101,8 @@ struct State {
 #[derive(Debug)]
 struct AlertmanagerSet {
     config: Arc<AlertmanagerConfig>,
-    target_rules: Rules,
-    alert_rules: Option<Rules>,
+    target_rules: Relabeling,
+    alert_rules: Option<Relabeling>,
     discoveries: Vec<Discovery>,
     senders: Vec<Arc<Sender>>,
     /// URLs of the targets that a relabel rule dropped.

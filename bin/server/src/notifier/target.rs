@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use varve_base::client::Url;
 use varve_base::config::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
-use varve_ingest::relabel::Rules;
+use varve_ingest::relabel::Relabeling;
 use varve_tsdb::Labels;
 
 /// Labels with the parts of a URL.
@@ -21,7 +21,7 @@ pub(super) const ALERTMANAGERS_MAX: usize = 1000;
 /// invalid targets.
 pub(super) fn urls<'a>(
     config: &AlertmanagerConfig,
-    rules: &Rules,
+    rules: &Relabeling,
     groups: impl Iterator<Item = &'a TargetGroup>,
 ) -> (Vec<String>, Vec<String>) {
     let (mut active, mut dropped) = (Vec::new(), Vec::new());
@@ -56,7 +56,7 @@ pub(super) fn urls<'a>(
 /// Returns the URL of a target, and `true` if the rules keep it.
 fn url(
     config: &AlertmanagerConfig,
-    rules: &Rules,
+    rules: &Relabeling,
     group: &TargetGroup,
     target: &str,
 ) -> Result<(String, bool)> {
@@ -168,7 +168,7 @@ mod tests {
         };
         let got = urls(
             &AlertmanagerConfig::default(),
-            &Rules::default(),
+            &Relabeling::default(),
             [group].iter(),
         );
         assert_eq!(got.0.len(), ALERTMANAGERS_MAX);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use varve_advise::usage::Requester;
-use varve_ingest::{RejectedRuleSample, RuleBudget, RuleSample};
+use varve_ingest::{RecordedBudget, RecordedRejection, RecordedSample};
 use varve_query::stats::{QueryStats, StatsMode};
 use varve_query::{
     Engine, Error, Request, ScanPlan, SharedScans, Times, Value, VectorSample, usage,
@@ -217,9 +217,9 @@ impl Storage for RuleStorage<'_> {
         kind: OutputKind,
         samples: &[Output],
     ) -> Result<Vec<Rejected>, Failure> {
-        let samples: Vec<RuleSample<'_>> = samples
+        let samples: Vec<RecordedSample<'_>> = samples
             .iter()
-            .map(|output| RuleSample {
+            .map(|output| RecordedSample {
                 labels: &output.labels,
                 sample: output.sample,
                 histogram: output
@@ -229,14 +229,14 @@ impl Storage for RuleStorage<'_> {
             })
             .collect();
         let budget = match kind {
-            OutputKind::Recorded => RuleBudget::Team,
-            OutputKind::Alerts => RuleBudget::Exempt,
+            OutputKind::Recorded => RecordedBudget::Team,
+            OutputKind::Alerts => RecordedBudget::Exempt,
         };
-        let rejected = self.store.receiver.append_rule(&samples, budget);
+        let rejected = self.store.receiver.append_recorded(&samples, budget);
         let rejected = rejected.map_err(|error| Failure::new(error.to_string()))?;
         let rejected = rejected.into_iter();
         let rejected = rejected.map(
-            |RejectedRuleSample {
+            |RecordedRejection {
                  idx,
                  reason,
                  is_duplicate,

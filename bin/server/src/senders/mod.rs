@@ -177,8 +177,8 @@ impl Senders {
                     stored_ms: now_ms,
                 });
                 stats.newest_sample = newest.or(stats.newest_sample);
-                if !written.rejects.is_empty() {
-                    stats.fail(now_ms, &written.rejects.to_string());
+                if !written.rejections.is_empty() {
+                    stats.fail(now_ms, &written.rejections.to_string());
                 }
             }
             Err(error) => {

@@ -3,7 +3,7 @@
 use varve_tsdb::MatchOp;
 
 use super::*;
-use crate::relabel::{DisabledByUse, DroppingRule, EnabledRule, RuleState};
+use crate::relabel::{DisabledByUse, DroppingRelabelRule, EnabledRelabelRule, RelabelRuleState};
 
 fn drop_job(job: &str) -> RelabelConfig {
     RelabelConfig {
@@ -13,7 +13,9 @@ fn drop_job(job: &str) -> RelabelConfig {
 }
 
 fn set(fixture: &Fixture, rules: Vec<RelabelConfig>) {
-    fixture.receiver.set_rules(Rules::new(rules).unwrap());
+    fixture
+        .receiver
+        .set_relabeling(Relabeling::new(rules).unwrap());
 }
 
 /// Queries the metric `up`, of one job or of all. Returns the names of the rules whose first use
@@ -55,18 +57,18 @@ fn a_query_for_what_a_rule_drops_disables_the_rule() {
     assert_eq!(query(&fixture, Some("a")), ["#0"]);
     assert!(query(&fixture, Some("a")).is_empty());
     assert_eq!((write(2), write(3)), ((1, 1), (1, 1)));
-    let stats = fixture.receiver.rule_stats();
+    let stats = fixture.receiver.relabel_rule_stats();
     assert_eq!(
         (
             stats[0].state,
             stats[0].samples,
             stats[0].disabled_by_use.is_some()
         ),
-        (RuleState::DryRun, 4, true)
+        (RelabelRuleState::DryRun, 4, true)
     );
     assert_eq!(
         (stats[1].state, stats[1].samples, stats[1].disable_on_use),
-        (RuleState::Enforce, 4, true)
+        (RelabelRuleState::Enforce, 4, true)
     );
     // An unchanged rule stays disabled when it is loaded again; a changed one is a new rule.
     set(&fixture, vec![drop_job("a"), drop_job("b")]);
@@ -119,7 +121,7 @@ fn only_a_query_that_names_the_metric_disables_a_rule_by_default() {
         ..drop_where("job", "a")
     };
     assert!(
-        Rules::new(vec![needs])
+        Relabeling::new(vec![needs])
             .unwrap_err()
             .to_string()
             .contains("needs 'disable_on_use'")
@@ -133,7 +135,7 @@ fn a_dry_run_records_the_query_that_would_have_disabled_the_rule() {
         &fixture,
         vec![
             RelabelConfig {
-                state: RuleState::DryRun,
+                state: RelabelRuleState::DryRun,
                 ..drop_job("a")
             },
             drop_job("b"),
@@ -151,7 +153,7 @@ fn a_dry_run_records_the_query_that_would_have_disabled_the_rule() {
         (1, vec!["#0".to_owned()])
     );
     let used = || {
-        let stats = fixture.receiver.rule_stats();
+        let stats = fixture.receiver.relabel_rule_stats();
         stats.into_iter().map(|rule| {
             (
                 rule.disabled_by_use.is_some(),
@@ -160,16 +162,16 @@ fn a_dry_run_records_the_query_that_would_have_disabled_the_rule() {
         })
     };
     assert!(used().eq([(false, true), (false, false)]));
-    let enabled = EnabledRule {
+    let enabled = EnabledRelabelRule {
         was_used: true,
-        state: RuleState::DryRun,
+        state: RelabelRuleState::DryRun,
     };
-    assert_eq!(fixture.receiver.enable_rule("#0"), Some(enabled));
+    assert_eq!(fixture.receiver.enable_relabel_rule("#0"), Some(enabled));
     // Neither changes the effect of a rule, so rules do not count their series again.
     assert!(
         fixture
             .receiver
-            .rule_stats()
+            .relabel_rule_stats()
             .iter()
             .all(|rule| rule.series == 1)
     );
@@ -190,12 +192,12 @@ fn an_enabled_rule_drops_again_until_the_next_use() {
     let dropping_for = |matcher| {
         fixture
             .receiver
-            .rules_dropping(&QueryContext::unbounded(), &[matcher])
+            .relabel_rules_dropping(&QueryContext::unbounded(), &[matcher])
             .unwrap()
     };
     let dropping = || dropping_for(Matcher::equal("__name__", "up"));
     let by = |is_disabled| {
-        vec![DroppingRule {
+        vec![DroppingRelabelRule {
             name: "#0".to_owned(),
             is_disabled,
         }]
@@ -210,17 +212,17 @@ fn an_enabled_rule_drops_again_until_the_next_use() {
     let enable = |name| {
         fixture
             .receiver
-            .enable_rule(name)
+            .enable_relabel_rule(name)
             .map(|rule| (rule.was_used, rule.state))
     };
     assert_eq!(enable("unknown"), None);
     assert_eq!(
         (enable("#0"), write(2), dropping().len()),
-        (Some((true, RuleState::Enforce)), 0, 1)
+        (Some((true, RelabelRuleState::Enforce)), 0, 1)
     );
     assert_eq!(
         (enable("#0"), write(3)),
-        (Some((false, RuleState::Enforce)), 0)
+        (Some((false, RelabelRuleState::Enforce)), 0)
     );
     assert!(
         dropping_for(Matcher::equal("job", "a")).is_empty(),
@@ -231,7 +233,7 @@ fn an_enabled_rule_drops_again_until_the_next_use() {
         (vec!["#0".to_owned()], 1)
     );
     assert_eq!(
-        fixture.receiver.rule_stats()[0].series,
+        fixture.receiver.relabel_rule_stats()[0].series,
         1,
         "one label set, which was resolved four times"
     );

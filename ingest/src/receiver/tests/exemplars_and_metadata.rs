@@ -45,7 +45,7 @@ fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_va
         (
             written.stored.total,
             written.exemplars.stored,
-            written.rejects.is_empty()
+            written.rejections.is_empty()
         ),
         (2, 3, true)
     );
@@ -115,7 +115,7 @@ fn metadata_is_stored_and_invalid_metadata_is_rejected() {
     .encode_to_vec();
     let written = fixture.write_message(&message).unwrap();
     assert_eq!(
-        written.rejects.to_string(),
+        written.rejections.to_string(),
         "invalid metadata: 3 metric families, e.g. an entry without metric family name"
     );
     let known = fixture.receiver.db.metadata();

@@ -43,7 +43,7 @@ impl Pairs {
     /// Writes a request; returns the number of stored and of deduplicated samples.
     fn write(&self, timeseries: &[TimeSeries]) -> (u64, u64) {
         let written = self.fixture.write(timeseries).unwrap();
-        assert!(written.rejects.is_empty(), "{}", written.rejects);
+        assert!(written.rejections.is_empty(), "{}", written.rejections);
         (written.stored.total, written.deduplicated.total)
     }
 
@@ -160,7 +160,7 @@ fn rules_see_labels_without_replica_and_exemplars_follow_their_series() {
     pairs
         .fixture
         .receiver
-        .set_rules(Rules::new(vec![drop_where("replica", ".+")]).unwrap());
+        .set_relabeling(Relabeling::new(vec![drop_where("replica", ".+")]).unwrap());
     let with_exemplar = |replica: &str, t: i64| {
         let mut series = of("c", replica, t);
         series.exemplars.push(Exemplar {
@@ -201,7 +201,7 @@ fn a_request_of_a_standby_is_checked_too_and_pairs_can_be_disabled() {
         .write(&[of("c", "b", 1), series(&[("job", "x")], &[(T, 1.0)])])
         .unwrap();
     assert_eq!(
-        (refused.rejects.n_samples(), refused.deduplicated.total),
+        (refused.rejections.n_samples(), refused.deduplicated.total),
         (1, 1)
     );
     pairs.fixture.receiver.set_ha(None, &pairs.elections);

@@ -70,7 +70,7 @@ impl Fixture {
     /// Writes series that must be stored completely.
     fn stored(&self, timeseries: &[TimeSeries]) {
         let written = self.write(timeseries).unwrap();
-        assert!(written.rejects.is_empty(), "{}", written.rejects);
+        assert!(written.rejections.is_empty(), "{}", written.rejections);
     }
 
     /// Returns the selected series that have samples, ascending by their labels.

@@ -68,7 +68,7 @@ fn damaged_bodies_never_panic() {
             body.truncate(end.index(body.len()));
         }
         if let Ok(written) = fixture.receiver.write(&Origin::default(), Version::V1, &body) {
-            prop_assert!(written.stored.total + written.rejects.n_samples() <= 20);
+            prop_assert!(written.stored.total + written.rejections.n_samples() <= 20);
         }
     });
     assert_eq!(fixture.receiver.stats().admission.in_flight_bytes, 0);

@@ -16,20 +16,20 @@ fn new_rules_apply_to_known_series() {
     fixture.stored(&request(T));
     fixture
         .receiver
-        .set_rules(Rules::new(vec![drop_where("job", "b")]).unwrap());
+        .set_relabeling(Relabeling::new(vec![drop_where("job", "b")]).unwrap());
     for t in [T + 10, T + 20] {
         let written = fixture.write(&request(t)).unwrap();
         assert_eq!((written.stored.total, written.dropped.total), (2, 1));
         assert_eq!(written.exemplars.rejected[&ExemplarRejection::Dropped], 1);
-        assert!(written.rejects.is_empty(), "{}", written.rejects);
+        assert!(written.rejections.is_empty(), "{}", written.rejections);
     }
-    let stats = fixture.receiver.rule_stats();
+    let stats = fixture.receiver.relabel_rule_stats();
     assert_eq!((stats[0].series, stats[0].samples), (1, 2));
     fixture
         .receiver
-        .set_rules(Rules::new(vec![drop_where("job", "b"), remove("job")]).unwrap());
+        .set_relabeling(Relabeling::new(vec![drop_where("job", "b"), remove("job")]).unwrap());
     fixture.stored(&request(T + 30));
-    fixture.receiver.set_rules(Rules::default());
+    fixture.receiver.set_relabeling(Relabeling::default());
     fixture.stored(&request(T + 40));
     let times = |from: &[i64]| {
         bits(
@@ -58,24 +58,24 @@ fn new_rules_apply_to_known_series() {
 #[test]
 fn the_same_rules_again_keep_routes_and_counts() {
     let fixture = Fixture::new(Limits::default());
-    let set_rules = |job| {
+    let set_relabeling = |job| {
         fixture
             .receiver
-            .set_rules(Rules::new(vec![drop_where("job", job)]).unwrap())
+            .set_relabeling(Relabeling::new(vec![drop_where("job", job)]).unwrap())
     };
     let n_routes = || fixture.receiver.stats().route.entries;
-    set_rules("b");
+    set_relabeling("b");
     fixture
         .write(&[up("a", &[(T, 1.0)]), up("b", &[(T, 1.0)])])
         .unwrap();
-    set_rules("b");
+    set_relabeling("b");
     assert_eq!(
-        (n_routes(), fixture.receiver.rule_stats()[0].samples),
+        (n_routes(), fixture.receiver.relabel_rule_stats()[0].samples),
         (2, 1)
     );
-    set_rules("c");
+    set_relabeling("c");
     assert_eq!(
-        (n_routes(), fixture.receiver.rule_stats()[0].samples),
+        (n_routes(), fixture.receiver.relabel_rule_stats()[0].samples),
         (0, 0)
     );
 }
@@ -85,11 +85,11 @@ fn a_rule_that_removes_the_metric_name_rejects_the_series() {
     let fixture = Fixture::new(Limits::default());
     fixture
         .receiver
-        .set_rules(Rules::new(vec![remove("__name__")]).unwrap());
+        .set_relabeling(Relabeling::new(vec![remove("__name__")]).unwrap());
     for _twice in 0..2 {
         let written = fixture.write(&[up("a", &[(T, 1.0)])]).unwrap();
         assert_eq!(
-            written.rejects.iter().next().unwrap().reason,
+            written.rejections.iter().next().unwrap().reason,
             Reason::MissingMetricName
         );
     }

@@ -119,7 +119,7 @@ fn an_invalid_sample_rejects_that_sample_only() {
         .unwrap();
     assert_eq!(written.stored.total, 2);
     let found: Vec<_> = written
-        .rejects
+        .rejections
         .iter()
         .map(|reject| (reject.reason.name(), reject.count))
         .collect();
@@ -131,7 +131,7 @@ fn an_invalid_sample_rejects_that_sample_only() {
     ] {
         assert!(found.contains(&expect), "{found:?}");
     }
-    let text = written.rejects.to_string();
+    let text = written.rejections.to_string();
     assert!(text.contains(
         r#"out of order sample: 3 samples, e.g. series {__name__="up", job="x"} at 1699999999998"#
     ));
@@ -166,7 +166,7 @@ fn a_new_series_whose_samples_are_all_rejected_is_not_created() {
             .write(&[rejected.clone(), up("x", &[(t, 1.0)])])
             .unwrap();
         let found: Vec<_> = written
-            .rejects
+            .rejections
             .iter()
             .map(|reject| (reject.reason.name(), reject.count))
             .collect();
@@ -192,7 +192,7 @@ fn a_new_series_whose_samples_are_all_rejected_is_not_created() {
     assert_eq!(
         (
             written.stored.total,
-            written.rejects.n_samples(),
+            written.rejections.n_samples(),
             fixture.n_series()
         ),
         (1, 1, 2)
@@ -232,9 +232,12 @@ fn histograms_are_stored_beside_floats_and_invalid_ones_are_rejected() {
     // In the second request the duplicate is older than the newest sample.
     for reason in ["duplicate sample for timestamp", "out of order sample"] {
         let written = fixture.write(&request).unwrap();
-        assert_eq!((written.stored.total, written.rejects.n_samples()), (4, 3));
         assert_eq!(
-            written.rejects.to_string(),
+            (written.stored.total, written.rejections.n_samples()),
+            (4, 3)
+        );
+        assert_eq!(
+            written.rejections.to_string(),
             format!(
                 "invalid native histogram: 1 histogram, e.g. series {{__name__=\"up\", job=\"x\"}} at 1700000000002: \
              histogram spans specify different number of buckets than provided; \
@@ -309,7 +312,7 @@ fn the_samples_of_a_series_are_taken_in_order_of_time() {
             .write(&Origin::default(), version, &pack(&message))
             .unwrap();
         assert_eq!(
-            (written.stored.total, written.rejects.to_string()),
+            (written.stored.total, written.rejections.to_string()),
             (5, String::new())
         );
         let times: Vec<_> = fixture.contents()[0].1.iter().map(|(t, _)| t - T).collect();
@@ -358,7 +361,7 @@ fn version_2_is_stored_with_start_timestamps_and_counted() {
             1
         );
         let reasons: Vec<_> = written
-            .rejects
+            .rejections
             .iter()
             .map(|of| (of.reason, of.count))
             .collect();
@@ -395,11 +398,11 @@ fn own_samples_are_appended_and_rejects_are_returned() {
             .unwrap()
     };
     assert!(append(T).is_empty());
-    let rejects = append(T - 1);
+    let rejections = append(T - 1);
     let expect = format!(
         "out of order sample: 1 sample, e.g. series {{__name__=\"varve_up\"}} at {}",
         T - 1
     );
-    assert_eq!(rejects.to_string(), expect);
+    assert_eq!(rejections.to_string(), expect);
     assert_eq!(fixture.contents()[0].1, [(T, 1.0_f64.to_bits())]);
 }

@@ -73,7 +73,7 @@ fn an_invalid_series_rejects_that_series_every_time() {
         let written = fixture.write(&request).unwrap();
         assert_eq!(written.stored.total, 2);
         assert_eq!(
-            written.rejects.to_string(),
+            written.rejections.to_string(),
             "missing metric name (__name__ label): 2 series with 2 samples, e.g. series {job=\"x\"}; \
              label name is empty: 1 series with 2 samples, e.g. series {__name__=\"up\", \"\"=\"x\"}; \
              duplicate label name: 2 series with 4 samples, e.g. series {__name__=\"up\", a=\"1\", a=\"2\"}; \

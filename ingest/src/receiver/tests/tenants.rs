@@ -36,7 +36,7 @@ fn the_tenant_of_a_router_is_a_label_and_replaces_one() {
                 &[up("x", &[(t, 1.0)]), own(t)],
             );
             assert_eq!(
-                (written.stored.total, written.rejects.to_string()),
+                (written.stored.total, written.rejections.to_string()),
                 (2, String::new())
             );
         }
@@ -68,7 +68,7 @@ fn the_tenant_of_a_router_is_a_label_and_replaces_one() {
     );
     let written = write_routed(&fixture, &Origin::default(), "t", &[twice]);
     let expect = r#"duplicate label name: 1 series with 1 sample, e.g. series {tenant_id="t", __name__="up", tenant_id="b"}"#;
-    assert_eq!(written.rejects.to_string(), expect);
+    assert_eq!(written.rejections.to_string(), expect);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn rules_may_remove_the_tenant_of_a_router_but_not_that_of_a_token() {
     let fixture = Fixture::new(Limits::default());
     fixture
         .receiver
-        .set_rules(Rules::new(vec![remove("tenant_id")]).unwrap());
+        .set_relabeling(Relabeling::new(vec![remove("tenant_id")]).unwrap());
     let forced = [("tenant_id".to_owned(), "t".to_owned())];
     let of_token = Origin {
         labels: &forced,

@@ -22,7 +22,7 @@ use crate::admission::Origin;
 use crate::batch::BatchBuilder;
 use crate::compression::Compression;
 use crate::error::{Malformed, WriteError};
-use crate::outcome::{Rejects, Written};
+use crate::outcome::{Rejections, Written};
 use crate::receiver::Receiver;
 use crate::receiver::buffers::Buffers;
 pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine, SeriesLine};
@@ -245,9 +245,9 @@ impl Importer<'_> {
         if is_end {
             family.flush(&mut builder)?;
         }
-        let written = self
-            .receiver
-            .store(permit, (encoded, batch), Rejects::default(), request)?;
+        let written =
+            self.receiver
+                .store(permit, (encoded, batch), Rejections::default(), request)?;
         self.written.add(written);
         Ok(is_end)
     }

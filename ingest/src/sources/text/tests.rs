@@ -273,7 +273,7 @@ fn samples_metadata_and_exemplars_are_stored_with_extra_labels() {
         )
         .unwrap();
     assert_eq!((written.stored.total, written.exemplars.stored), (2, 1));
-    assert!(written.rejects.is_empty(), "{}", written.rejects);
+    assert!(written.rejections.is_empty(), "{}", written.rejections);
     assert_eq!(
         fixture.contents(),
         [
@@ -404,7 +404,7 @@ fn an_invalid_series_rejects_that_series_only() {
         .import("a{b=\"1\",b=\"2\"} 1\nc 1\n", TextFormat::Prometheus, &[])
         .unwrap();
     assert_eq!(
-        written.rejects.to_string(),
+        written.rejections.to_string(),
         "duplicate label name: 1 series with 1 sample, e.g. series {__name__=\"a\", b=\"1\", b=\"2\"}"
     );
     assert_eq!(fixture.contents().len(), 1);
@@ -437,10 +437,10 @@ fn scrapes_of_real_exporters_are_read_completely() {
             .import(&text, format, &[("file", &name)])
             .unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(
-            written.stored.total + written.rejects.n_samples(),
+            written.stored.total + written.rejections.n_samples(),
             n_samples as u64,
             "{name}: {}",
-            written.rejects
+            written.rejections
         );
         n_files += 1;
     }
@@ -519,7 +519,7 @@ fn a_throttled_import_says_what_is_stored_and_may_be_retried() {
     fixture.receiver.set_budgets(budget(None));
     let again = fixture.try_import(&text).unwrap();
     assert_eq!(
-        (again.stored.total, again.rejects.is_empty()),
+        (again.stored.total, again.rejections.is_empty()),
         (n_samples as u64, true)
     );
     let samples: Vec<_> = fixture

@@ -2,7 +2,7 @@ use varve_tsdb::Labels;
 
 use super::*;
 
-fn parse(text: &str) -> Result<Rules> {
+fn parse(text: &str) -> Result<Relabeling> {
     serde_yaml_ng::from_str::<IngestConfig>(text)?.rules()
 }
 
@@ -202,7 +202,7 @@ fn the_preset_drops_what_kube_prometheus_drops() {
 fn rules_match_the_results_of_prometheus() {
     let golden = include_str!("../../../../../tests/data/relabel/golden.txt");
     let (mut rules, mut series, mut wrong, mut n_rows) =
-        (Rules::default(), Vec::new(), Vec::new(), 0);
+        (Relabeling::default(), Vec::new(), Vec::new(), 0);
     let mut case = "";
     for line in golden.lines() {
         let (key, rest) = line.split_once(' ').unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use varve_ingest::relabel::EnabledRule;
+use varve_ingest::relabel::EnabledRelabelRule;
 use varve_server::app::App;
 
 use crate::error::{ApiError, ErrorKind, Result};
@@ -33,8 +33,10 @@ pub(crate) async fn enable(State(app): State<Arc<App>>, form: Form) -> Result {
                 format!("no relabel rule has the name {name:?}"),
             )
         };
-        let EnabledRule { was_used, state } =
-            store.receiver.enable_rule(name).ok_or_else(unknown)?;
+        let EnabledRelabelRule { was_used, state } = store
+            .receiver
+            .enable_relabel_rule(name)
+            .ok_or_else(unknown)?;
         Ok(success(&Enabled {
             was_used,
             state: state.name().to_owned(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_ingest::relabel::{self, RuleStats};
+use varve_ingest::relabel::{self, RelabelRuleStats};
 use varve_server::app::App;
 
 use crate::openapi::schema;
@@ -55,7 +55,7 @@ schema! {
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
     let rules = app
         .store()
-        .map(|store| store.receiver.rule_stats())
+        .map(|store| store.receiver.relabel_rule_stats())
         .unwrap_or_default();
     success(&RelabelStatus {
         rules: rules.into_iter().map(RelabelRule::of).collect(),
@@ -63,7 +63,7 @@ pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
 }
 
 impl RelabelRule {
-    fn of(stats: RuleStats) -> Self {
+    fn of(stats: RelabelRuleStats) -> Self {
         let query = |relabel::DisabledByUse {
                          at_ms,
                          selector,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use varve_base::config;
-use varve_ingest::relabel::{RelabelPreview, RelabelStep, Rules};
+use varve_ingest::relabel::{RelabelPreview, RelabelStep, Relabeling};
 use varve_tsdb::{Labels, MatchOp};
 
 use crate::error::{ApiError, Result};
@@ -60,7 +60,7 @@ fn respond(work: &mut Work, form: &Form) -> Result<()> {
     let ctx = work.ctx.clone();
     let charge = |size| ctx.check().and_then(|()| charge.grow(size));
     let RelabelPreview { steps, result } = match rules {
-        "" => work.store.receiver.preview_rules(&labels, charge)?,
+        "" => work.store.receiver.preview_relabeling(&labels, charge)?,
         text => read_rules(text)?.preview(&labels, charge)?,
     };
     let (result, error) = match result {
@@ -97,7 +97,7 @@ fn read_series(work: &Work, text: &str) -> Result<Labels> {
     Labels::from_unsorted(&mut pairs).map_err(|error| invalid(error.to_string()))
 }
 
-fn read_rules(text: &str) -> Result<Rules> {
+fn read_rules(text: &str) -> Result<Relabeling> {
     let invalid = |reason| ApiError::invalid_parameter("rules", reason);
     config::parse_rules(text).map_err(|error| invalid(format!("{error:#}")))
 }

@@ -125,9 +125,9 @@ pub(crate) async fn ingest(
 /// # Errors
 /// 400 with the rejected samples and the reasons.
 pub(super) fn respond(written: &Written, success: StatusCode) -> Result {
-    match written.rejects.is_empty() {
+    match written.rejections.is_empty() {
         true => Ok(success.into_response()),
-        false => Err(ApiError::bad_data(written.rejects.to_string()).plain()),
+        false => Err(ApiError::bad_data(written.rejections.to_string()).plain()),
     }
 }
 

@@ -129,7 +129,7 @@ fn known_series_are_stored_while_no_permit_to_create_is_free() {
     assert_eq!(fixture.samples(), [("known".to_owned(), 3)].into());
     drop(permit);
     // A retry stores the deferred part, and nothing twice.
-    assert!(fixture.write(&request).unwrap().rejects.is_empty());
+    assert!(fixture.write(&request).unwrap().rejections.is_empty());
     assert_eq!(
         fixture.samples(),
         [("known".to_owned(), 3), ("new".to_owned(), 1)].into()
@@ -148,7 +148,7 @@ fn without_a_permit_few_new_series_do_not_delay_known_ones_and_many_are_not_look
         // The store knows the series, the route cache does not.
         fixture
             .receiver
-            .set_rules(Rules::new(vec![drop_where("job", "none")]).unwrap());
+            .set_relabeling(Relabeling::new(vec![drop_where("job", "none")]).unwrap());
         let _permit = fixture.receiver.admission.hold_creation();
         let new = (0..n_new).map(|i| of_team("a", i, T));
         let request: Vec<_> = new.chain([of_team("a", "known", T + 1)]).collect();
@@ -237,7 +237,7 @@ fn under_memory_pressure_new_series_are_denied_at_once_and_known_ones_are_stored
         "denied series are not created"
     );
     fixture.receiver.refuse_new_series(false);
-    assert!(fixture.write(&request).unwrap().rejects.is_empty());
+    assert!(fixture.write(&request).unwrap().rejections.is_empty());
     assert_eq!(
         (
             fixture.samples().len(),
@@ -286,7 +286,7 @@ fn new_series_beyond_the_maximum_of_a_team_are_rejected_and_others_are_not() {
         let written = fixture.write(&request).unwrap();
         assert_eq!(written.stored.total, 5);
         assert_eq!(
-            written.rejects.to_string(),
+            written.rejections.to_string(),
             "new series exceeds the maximum of active series of its team (ingest.teams): 2 series with 2 samples, e.g. series \
              {__name__=\"m\", i=\"2\", team=\"a\"} of team \"a\", with 2 of 2 active"
         );
@@ -303,7 +303,7 @@ fn new_series_beyond_the_maximum_of_a_team_are_rejected_and_others_are_not() {
     let written = fixture.write(&request).unwrap();
     assert!(
         written
-            .rejects
+            .rejections
             .to_string()
             .starts_with("new series exceeds the maximum of active series of all teams")
     );

@@ -48,10 +48,10 @@ fn invented_teams_share_one_budget_and_leave_the_rest_of_the_total() {
         );
         match written {
             Ok(written) => assert_eq!(
-                written.rejects.is_empty(),
+                written.rejections.is_empty(),
                 i < 5,
                 "{i}: {}",
-                written.rejects
+                written.rejections
             ),
             Err(refused) => assert!(
                 matches!(refused, WriteError::Throttled { .. }),
@@ -75,7 +75,7 @@ fn invented_teams_share_one_budget_and_leave_the_rest_of_the_total() {
         fixture
             .write_as(&named("a", None), &many)
             .unwrap()
-            .rejects
+            .rejections
             .is_empty()
     );
     assert_eq!(fixture.team("a").0, 500);
@@ -184,9 +184,9 @@ fn the_samples_of_a_request_that_fails_count_for_no_team() {
             ..Limits::default()
         },
     );
-    fixture
-        .receiver
-        .set_rules(Rules::new(vec![drop_where("job", "a"), drop_where("job", "b")]).unwrap());
+    fixture.receiver.set_relabeling(
+        Relabeling::new(vec![drop_where("job", "a"), drop_where("job", "b")]).unwrap(),
+    );
     fixture
         .receiver
         .set_budgets(budgets(Amounts::default(), &[]));
@@ -207,7 +207,7 @@ fn the_samples_of_a_request_that_fails_count_for_no_team() {
     disk.set_room(0);
     fixture.write(&[of_team("a", 1, T + 2)]).unwrap_err();
     disk.set_room(u64::MAX);
-    fixture.receiver.set_rules(Rules::default());
+    fixture.receiver.set_relabeling(Relabeling::default());
     fixture.receiver.set_budgets(Budgets::default());
     fixture.stored(&[of_team("b", 1, T + 2)]);
     assert_eq!(samples().values().sum::<u64>(), 4);

@@ -67,7 +67,7 @@ pub enum Reason {
 
 /// The rejects of one reason.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reject {
+pub struct RejectionCount {
     /// The reason.
     pub reason: Reason,
     /// Number of samples, series, histograms or metric families, depending on the reason.
@@ -95,8 +95,8 @@ pub struct Example {
 /// output is the body of the 400: a single line, because senders log the first line or the first
 /// kilobyte of a response.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Rejects {
-    rejects: Vec<Reject>,
+pub struct Rejections {
+    counts: Vec<RejectionCount>,
 }
 
 impl Reason {
@@ -151,7 +151,7 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reject {
+impl fmt::Display for RejectionCount {
     /// Writes `out of order sample: 3 samples, e.g. series {__name__="up"} at 1700000000000`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (one, many) = self.reason.unit();
@@ -178,32 +178,32 @@ impl fmt::Display for Reject {
     }
 }
 
-impl Rejects {
+impl Rejections {
     /// Returns `true` if nothing was rejected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rejects.is_empty()
+        self.counts.is_empty()
     }
 
     /// Iterates over the reasons.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Reject> {
-        self.rejects.iter()
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &RejectionCount> {
+        self.counts.iter()
     }
 
     /// Returns the number of rejected samples.
     #[must_use]
     pub fn n_samples(&self) -> u64 {
-        self.rejects.iter().map(|reject| reject.n_samples).sum()
+        self.counts.iter().map(|reject| reject.n_samples).sum()
     }
 
     /// Adds the rejects of another part of the same body.
     pub(crate) fn merge(&mut self, other: Self) {
-        for Reject {
+        for RejectionCount {
             reason,
             count,
             n_samples,
             example,
-        } in other.rejects
+        } in other.counts
         {
             self.add(reason, count, n_samples, || example);
         }
@@ -219,14 +219,14 @@ impl Rejects {
         example: impl FnOnce() -> E,
     ) {
         if let Some(reject) = self
-            .rejects
+            .counts
             .iter_mut()
             .find(|reject| reject.reason == reason)
         {
             reject.count += count;
             reject.n_samples += n_samples;
         } else {
-            self.rejects.push(Reject {
+            self.counts.push(RejectionCount {
                 reason,
                 count,
                 n_samples,
@@ -276,9 +276,9 @@ impl From<String> for Example {
     }
 }
 
-impl fmt::Display for Rejects {
+impl fmt::Display for Rejections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, reject) in self.rejects.iter().enumerate() {
+        for (i, reject) in self.counts.iter().enumerate() {
             let separator = if i == 0 { "" } else { "; " };
             write!(f, "{separator}{reject}")?;
         }
@@ -292,22 +292,22 @@ mod tests {
 
     #[test]
     fn each_reason_is_counted_once_with_its_first_example() {
-        let mut rejects = Rejects::default();
-        assert!(rejects.is_empty());
+        let mut rejections = Rejections::default();
+        assert!(rejections.is_empty());
         for t in [5, 6, 7] {
             let example = || format!("series {{__name__=\"up\"}} at {t}");
-            rejects.add(Reason::Sample(RejectReason::OutOfOrder), 1, 1, example);
+            rejections.add(Reason::Sample(RejectReason::OutOfOrder), 1, 1, example);
         }
-        rejects.add(Reason::EmptyLabelName, 1, 1, || {
+        rejections.add(Reason::EmptyLabelName, 1, 1, || {
             "series {\"\"=\"x\"}".to_owned()
         });
-        rejects.add(Reason::InvalidMetadata, 2, 0, || "series {}".to_owned());
+        rejections.add(Reason::InvalidMetadata, 2, 0, || "series {}".to_owned());
         assert_eq!(
-            rejects.to_string(),
+            rejections.to_string(),
             "out of order sample: 3 samples, e.g. series {__name__=\"up\"} at 5; \
              label name is empty: 1 series with 1 sample, e.g. series {\"\"=\"x\"}; \
              invalid metadata: 2 metric families, e.g. series {}"
         );
-        assert_eq!((rejects.n_samples(), rejects.iter().len()), (4, 3));
+        assert_eq!((rejections.n_samples(), rejections.iter().len()), (4, 3));
     }
 }
