@@ -29,12 +29,12 @@ use std::time::Duration;
 use bodies::requests;
 use clap::Parser;
 use process::cpu_time;
-use varve_base::machine::allocator;
 use varve_fs::testing::ManualClock;
 use varve_ingest::admission::Origin;
 use varve_ingest::relabel::{RelabelConfig, Relabeling};
 use varve_ingest::remote_write::Version;
 use varve_ingest::{Limits, Receiver};
+use varve_system::machine::allocator;
 use varve_tsdb::{Db, Options, WalSync};
 
 /// The allocator of the server.

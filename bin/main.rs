@@ -12,8 +12,8 @@ mod serve;
 
 use std::process::ExitCode;
 
-use varve_base::machine::allocator;
-use varve_base::printing::exit_code;
+use varve_system::machine::allocator;
+use varve_system::printing::exit_code;
 use varve_tools as tools;
 
 use cli::Command;

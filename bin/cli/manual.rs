@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Command};
 use clap_complete::Shell;
-use varve_base::printing::stdout;
+use varve_system::printing::stdout;
 
 /// Arguments of `varve completion`.
 #[derive(Debug, Clone, Args)]

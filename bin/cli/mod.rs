@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use varve_base::version;
 use varve_server::settings::flags::ServeArgs;
+use varve_system::version;
 use varve_tools::advise::AdviseCommand;
 use varve_tools::check::CheckCommand;
 use varve_tools::query::QueryCommand;
@@ -129,8 +129,8 @@ fn flags_of(command: &str, matches: &ArgMatches) -> BTreeMap<String, String> {
 mod tests {
     use std::time::Duration;
 
-    use varve_base::machine;
     use varve_ingest::Limits;
+    use varve_system::machine;
 
     use super::*;
 

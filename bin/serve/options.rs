@@ -5,8 +5,7 @@ use std::num::NonZero;
 use std::time::Duration;
 
 use anyhow::Result;
-use varve_base::config::Config;
-use varve_base::machine::{self, Memory};
+use varve_config::file::Config;
 use varve_promql::{Features, Limits};
 use varve_query::EngineOptions;
 use varve_rules::RestoreOptions;
@@ -18,6 +17,7 @@ use varve_server::settings::external_url::{ExternalUrl, RoutePrefix};
 use varve_server::settings::flags::{OnCorruption, ServeArgs, WalSync};
 use varve_server::settings::{ResponseLimits, Settings};
 use varve_server::store::StoreOptions;
+use varve_system::machine::{self, Memory};
 
 /// Maximum memory of the metadata of metric families in bytes.
 const METADATA_SIZE_MAX_BYTES: usize = 64 << 20;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_base::service_manager::{self, State, notify};
 use varve_server::app::App;
+use varve_system::service_manager::{self, State, notify};
 use varve_tsdb::stats::ReplayState;
 
 /// Maximum time between two looks at the state.

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use clap::Parser;
-use varve_base::config::Config;
-use varve_base::machine::Memory;
+use varve_config::file::Config;
 use varve_http::web_config::WebConfig;
 use varve_http::{HttpState, run};
 use varve_query::{QueryResult, Request, Times, Value};
@@ -18,6 +17,7 @@ use varve_server::live_config::LiveConfig;
 use varve_server::pressure::Pressure;
 use varve_server::self_scrape::scrape;
 use varve_server::settings::flags::ServeArgs;
+use varve_system::machine::Memory;
 use varve_tsdb::QueryContext;
 
 use super::{open, options};

@@ -20,10 +20,10 @@ mod message;
 mod mixed;
 mod noisy_neighbor;
 mod output;
-#[path = "../../../bin/base/src/machine/process.rs"]
+#[path = "../../../bin/system/src/machine/process.rs"]
 #[expect(
     unreachable_pub,
-    reason = "the file belongs to varve-base, which has dependencies that are not needed here"
+    reason = "the file belongs to varve-system, which has dependencies that are not needed here"
 )]
 mod process;
 mod query;

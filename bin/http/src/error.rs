@@ -2,10 +2,10 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use varve_base::excerpt::truncate;
 use varve_ingest::WriteError;
 use varve_server::app::QUERY_MEMORY_TOTAL_FLAG;
 use varve_server::request_context::Tenant;
+use varve_system::excerpt::truncate;
 use varve_tsdb::Interrupt;
 
 use super::json;

@@ -12,9 +12,9 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::ops::Deref;
 use std::time::Duration;
 
-use varve_base::excerpt::quotable;
 use varve_query::Times;
 use varve_server::request_context::Parameters;
+use varve_system::excerpt::quotable;
 use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
 use super::error::{ApiError, ErrorKind, Result};

@@ -1,8 +1,8 @@
 //! The protobuf messages that the protocols of Prometheus and Thanos share.
 
-use varve_base::messages;
 use varve_tsdb::histogram::BucketSpan;
 use varve_tsdb::{MatchOp, Matcher};
+use varve_wire::messages;
 
 messages! {
     /// A label.

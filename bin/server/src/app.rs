@@ -11,9 +11,9 @@ use anyhow::bail;
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use prometheus::proto::MetricFamily;
-use varve_base::config::Config;
-use varve_base::machine;
-use varve_base::service_manager::{self, notify};
+use varve_config::file::Config;
+use varve_system::machine;
+use varve_system::service_manager::{self, notify};
 use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::context::scheduler::Scheduler;
 use varve_tsdb::{Interrupt, QueryContext};
@@ -244,7 +244,7 @@ impl App {
         self.notifier.apply(alerting);
         self.tracer.apply(config.tracing.as_ref());
         self.query_log.write_to(query_log);
-        varve_base::log::set_level(config.runtime.log_level);
+        varve_system::log::set_level(config.runtime.log_level);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_base::config::Config;
+use varve_config::file::Config;
 
 use super::app::App;
 use super::rules;

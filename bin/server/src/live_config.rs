@@ -8,8 +8,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use parking_lot::RwLock;
-use varve_base::config::tracing::TracingConfig;
-use varve_base::config::{self, Config};
+use varve_config::file::tracing::TracingConfig;
+use varve_config::file::{self as config, Config};
 
 use crate::notifier::{self, Notifier};
 use crate::queries::query_log::{self, QueryLog};

@@ -21,7 +21,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use varve_base::machine::Memory;
+use varve_system::machine::Memory;
 
 /// Queries may always hold this part of their memory.
 const QUERY_MEMORY_MIN_PART: usize = 8;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use tokio::time::MissedTickBehavior;
-use varve_base::machine;
+use varve_system::machine;
 use varve_tsdb::labels::{METRIC_NAME, Metadata};
 use varve_tsdb::staleness::STALE_NAN_BITS;
 use varve_tsdb::{Labels, Sample};

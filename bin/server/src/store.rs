@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_advise::usage::{Requester, Usage};
-use varve_base::config::Config;
+use varve_config::file::Config;
 use varve_fs::{Clock, RealFs, StateFileError, SystemClock};
 use varve_ingest::Receiver;
 use varve_ingest::ha::Elections;

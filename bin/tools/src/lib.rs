@@ -8,7 +8,7 @@
 
 // They replace those of the standard library.
 #[macro_use(eprint, eprintln, print, println)]
-extern crate varve_base;
+extern crate varve_system;
 
 pub mod advise;
 pub mod check;

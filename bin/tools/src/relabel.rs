@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use varve_base::client::escape;
+use varve_client::escape;
 
 use super::server_args::ServerArgs;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use varve_advise::usage::TOOLS_AGENT;
-use varve_base::client::{Access, Client, ClientOptions, Url};
+use varve_client::{Access, Client, ClientOptions, Url};
 
 use super::output::OutputArgs;
 

@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::Value;
-use varve_base::machine::files::is_locked;
-use varve_base::quantity::print_time;
 use varve_server::active_requests::log;
 use varve_server::active_requests::log::{LogFile, Record, State};
 use varve_server::rules::ROUTE as RULE_ROUTE;
+use varve_system::machine::files::is_locked;
+use varve_system::quantity::print_time;
 
 use super::output::table;
 use super::server_args::ViewArgs;

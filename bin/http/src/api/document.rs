@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use varve_base::version::NUMBER;
+use varve_system::version::NUMBER;
 
 use super::endpoint::{Content, Endpoint};
 use crate::openapi::{Kind, Parameter, Schemas, object};

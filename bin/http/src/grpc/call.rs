@@ -22,10 +22,10 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use prost::Message;
 use varve_advise::usage::Requester;
-use varve_base::grpc::{ACCEPTED, Coding, write};
 use varve_server::app::App;
 use varve_server::request_context::{Parameters, RequestContext};
 use varve_tsdb::context::Charge;
+use varve_wire::grpc::{ACCEPTED, Coding, write};
 
 use super::frame::{self, Frames};
 use super::status::{CONTENT_TYPE, Code, Status};

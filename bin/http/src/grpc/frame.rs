@@ -5,10 +5,10 @@
 use std::io::Read;
 
 use prost::Message;
-use varve_base::grpc::{Coding, HEADER_SIZE, end_frame, write};
 use varve_ingest::compression::{GzipReader, snappy_frames};
 use varve_ingest::{Malformed, WriteError};
 use varve_tsdb::context::Charge;
+use varve_wire::grpc::{Coding, HEADER_SIZE, end_frame, write};
 
 use super::status::{Code, Status};
 use crate::error::{ApiError, Result};

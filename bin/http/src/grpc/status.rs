@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use varve_base::grpc::ACCEPTED;
+use varve_wire::grpc::ACCEPTED;
 
 use crate::error::{ApiError, ErrorKind, LimitHit};
 

@@ -1,4 +1,4 @@
-use varve_base::excerpt::QUOTED_SIZE_MAX;
+use varve_system::excerpt::QUOTED_SIZE_MAX;
 
 use super::*;
 use crate::error::{ErrorKind, Result};

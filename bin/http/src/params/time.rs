@@ -5,9 +5,9 @@
 //! which nine count.
 
 use jiff::civil::Date;
-use varve_base::excerpt::quotable;
-use varve_base::quantity::parse_duration;
 use varve_promql::number::parse_float;
+use varve_system::excerpt::quotable;
+use varve_system::quantity::parse_duration;
 use varve_tsdb::TimeRange;
 
 const EPOCH: Date = Date::constant(1970, 1, 1);

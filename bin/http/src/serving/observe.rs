@@ -7,9 +7,9 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use varve_base::excerpt::truncate;
 use varve_server::request_context::{Peer, RequestContext, User};
 use varve_server::traces::{Origin, Trace};
+use varve_system::excerpt::truncate;
 
 use super::state::HttpState;
 use crate::connection::TooManyConnections;

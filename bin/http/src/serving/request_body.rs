@@ -45,7 +45,7 @@ pub(crate) enum BodyError {
         what: &'static str,
     },
     /// The body did not arrive in time.
-    #[error("request body is too slow: {size} bytes in {}, see {flag}", varve_base::quantity::print_duration(*.time))]
+    #[error("request body is too slow: {size} bytes in {}, see {flag}", varve_system::quantity::print_duration(*.time))]
     Slow {
         size: usize,
         time: Duration,

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use subtle::{Choice, ConstantTimeEq};
 use tokio::sync::Semaphore;
-use varve_base::tls::Secret;
+use varve_client::Secret;
 use varve_server::request_context::User;
 
 use super::Fingerprint;

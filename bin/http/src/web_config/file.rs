@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow, bail};
 use axum::http::{HeaderName, HeaderValue};
 use serde::Deserialize;
-use varve_base::tls::Secret;
+use varve_client::Secret;
 
 use super::scope::Scope;
-use varve_base::config::yaml_error;
+use varve_system::yaml::yaml_error;
 
 /// The whole file.
 #[derive(Debug, Default, Deserialize)]

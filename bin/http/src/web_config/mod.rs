@@ -26,7 +26,7 @@ use axum::http::{HeaderName, HeaderValue};
 use parking_lot::{Mutex, RwLock};
 use prometheus::IntCounter;
 use tokio_rustls::rustls::ServerConfig;
-use varve_base::printing::error_chain;
+use varve_system::printing::error_chain;
 
 pub(crate) use auth::{Auth, Denied};
 pub(crate) use scope::Scope;

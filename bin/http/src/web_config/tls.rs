@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, bail};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::{ServerConfig, SupportedCipherSuite};
-use varve_base::tls::{identity, versions};
+use varve_client::tls_settings::{identity, versions};
 
 use super::file::TlsServerConfig;
 use super::{Fingerprint, client_certs};

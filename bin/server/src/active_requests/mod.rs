@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use varve_base::excerpt::truncate;
+use varve_system::excerpt::truncate;
 use varve_tsdb::context::{MemoryBudget, MemoryReclaimer};
 use varve_tsdb::{Interrupt, QueryContext};
 

@@ -16,7 +16,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{
     HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
 };
-use varve_base::version;
+use varve_system::version;
 
 use super::live_config::ReloadStatus;
 use super::queries::query_log::QueryLog;

@@ -1,7 +1,7 @@
 //! The `process_*` metrics that every Prometheus client exports, read from /proc.
 
 use prometheus::proto::MetricFamily;
-use varve_base::machine::process::{cpu, status_kib};
+use varve_system::machine::process::{cpu, status_kib};
 
 use super::table::family;
 

@@ -90,7 +90,7 @@ fn print_time(time_ms: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use varve_base::config::parse_rules;
+    use varve_config::file::parse_rules;
 
     use super::*;
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use varve_base::config::alerting::{AlertmanagerConfig, DnsType, TargetGroup};
-use varve_base::machine::files::read_text;
+use varve_config::file::alerting::{AlertmanagerConfig, DnsType, TargetGroup};
+use varve_system::machine::files::read_text;
 
 use super::Notifier;
 
@@ -167,7 +167,7 @@ pub fn read_target_files(pattern: &Path) -> Result<Vec<TargetGroup>> {
 
 #[cfg(test)]
 mod tests {
-    use varve_base::config::Config;
+    use varve_config::file::Config;
 
     use super::*;
 

@@ -34,8 +34,8 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
-use varve_base::config::Config;
-use varve_base::config::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
+use varve_config::file::Config;
+use varve_config::file::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
 use varve_ingest::relabel::Relabeling;
 
 pub(crate) use alert::Alert;

@@ -8,10 +8,10 @@ use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use varve_base::client::{AsyncClient, ClientOptions, Url};
-use varve_base::config::alerting::AlertmanagerConfig;
-use varve_base::printing::error_chain;
-use varve_base::version::USER_AGENT;
+use varve_client::{AsyncClient, ClientOptions, Url};
+use varve_config::file::alerting::AlertmanagerConfig;
+use varve_system::printing::error_chain;
+use varve_system::version::USER_AGENT;
 
 use super::NotifierOptions;
 use super::metrics::NotifierMetrics;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use varve_base::client::Url;
-use varve_base::config::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
+use varve_client::Url;
+use varve_config::file::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
 use varve_ingest::relabel::Relabeling;
 use varve_tsdb::Labels;
 
@@ -104,7 +104,7 @@ fn alerts_path(prefix: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use varve_base::config::Config;
+    use varve_config::file::Config;
 
     use super::*;
 

@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_yaml_ng::Value;
-use varve_base::client::{Access, HttpClientConfig, TlsSettings};
-use varve_base::tls::Secret;
+use varve_client::Secret;
+use varve_client::{Access, HttpClientConfig, TlsSettings};
 
 use super::MIB;
-use varve_base::config::yaml_error;
+use varve_system::yaml::yaml_error;
 
 /// Maximum size of the file in bytes.
 const FILE_SIZE_MAX: u64 = MIB;

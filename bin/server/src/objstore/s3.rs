@@ -14,9 +14,9 @@ use bytes::Bytes;
 use hyper::Request;
 use hyper::header::ETAG;
 use jiff::Timestamp;
-use varve_base::client::{Client, ClientOptions, Response, Url};
-use varve_base::printing::error_chain;
-use varve_base::version::USER_AGENT;
+use varve_client::{Client, ClientOptions, Response, Url};
+use varve_system::printing::error_chain;
+use varve_system::version::USER_AGENT;
 
 use super::config::S3Config;
 use super::metrics::ObjstoreMetrics;

@@ -10,7 +10,7 @@ use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, utf8_percent_encode};
 use ring::hmac;
-use varve_base::client::PERCENT_ENCODED;
+use varve_client::PERCENT_ENCODED;
 
 use super::checksum::checksum;
 

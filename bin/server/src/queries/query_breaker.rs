@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use varve_base::excerpt::truncate;
+use varve_system::excerpt::truncate;
 
 use crate::request_context::RequestContext;
 

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 use prometheus::{IntCounter, IntGauge};
 use serde_json::{Map, Value, json};
-use varve_base::quantity::print_time;
+use varve_system::quantity::print_time;
 
 /// The log. Clones write to the same file.
 #[derive(Debug, Clone)]

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use varve_base::excerpt::quotable;
 use varve_promql::quote::quoted;
 use varve_query::stats::{Operator, QueryStats, SampleStats, StatsMode, StepSamples, Timings};
+use varve_system::excerpt::quotable;
 
 /// Duration from which a query is slow: the query log has its plan.
 const SLOW: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use parking_lot::Mutex;
-use varve_base::excerpt::truncate;
+use varve_system::excerpt::truncate;
 
 /// Length of a window.
 const WINDOW_MS: i64 = 15 * 60_000;

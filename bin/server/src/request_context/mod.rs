@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use axum::http::Method;
 use jiff::Timestamp;
-use varve_base::excerpt::truncate;
 use varve_query::stats::QueryStats;
+use varve_system::excerpt::truncate;
 use varve_tsdb::context::{Charge, MemoryBudget};
 use varve_tsdb::{Matcher, QueryContext};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use varve_base::config::Config;
+use varve_config::file::Config;
 use varve_fs::{Fs, RealFs};
 use varve_promql::Features;
 use varve_rules::file::{self, FileError, RuleFile};

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use varve_base::config::Config;
-use varve_base::config::rules::Wait;
+use varve_config::file::Config;
+use varve_config::file::rules::Wait;
 use varve_ingest::Written;
 use varve_promql::Features;
 use varve_rules::waiting::Senders;

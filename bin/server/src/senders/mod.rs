@@ -12,8 +12,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_base::excerpt::truncate;
 use varve_ingest::{WriteError, Written};
+use varve_system::excerpt::truncate;
 
 use crate::rejects::Sender;
 

@@ -5,7 +5,7 @@
 //! router and its redirects use the prefix. Both are computed as in Prometheus.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
-use varve_base::machine;
+use varve_system::machine;
 
 /// The ASCII characters that a path escapes.
 const ESCAPED: &AsciiSet = &CONTROLS

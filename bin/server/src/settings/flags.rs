@@ -7,11 +7,11 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, ValueEnum};
-use varve_base::log;
-use varve_base::machine;
-use varve_base::quantity::{parse_duration, parse_size};
 use varve_ingest::Limits;
 use varve_regexp::Regexp;
+use varve_system::log;
+use varve_system::machine;
+use varve_system::quantity::{parse_duration, parse_size};
 
 use super::external_url::ExternalUrl;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use axum::http::StatusCode;
-use varve_base::config::{Config, RetentionConfig};
+use varve_config::file::{Config, RetentionConfig};
 use varve_promql::Features;
 use varve_tsdb::retention::RetentionRule;
 

@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use varve_base::client::{AsyncClient, ClientOptions};
-use varve_base::config::tracing::{ClientType, Compression, TracingConfig};
-use varve_base::grpc::{self, Coding};
-use varve_base::printing::error_chain;
-use varve_base::version::{self, USER_AGENT};
+use varve_client::{AsyncClient, ClientOptions};
+use varve_config::file::tracing::{ClientType, Compression, TracingConfig};
+use varve_system::printing::error_chain;
+use varve_system::version::{self, USER_AGENT};
+use varve_wire::grpc::{self, Coding};
 
 use super::TraceMetrics;
 use super::message::{ExportRequest, KeyValue, Resource, ResourceSpans, Scope, ScopeSpans, Span};

@@ -1,7 +1,7 @@
 //! Traces as protobuf: `opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest`, without
 //! the fields that are never set.
 
-use varve_base::messages;
+use varve_wire::messages;
 
 messages! {
     ExportRequest {

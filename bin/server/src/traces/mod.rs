@@ -22,7 +22,7 @@ use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use prometheus::IntCounter;
 use tokio::task::JoinHandle;
-use varve_base::config::tracing::TracingConfig;
+use varve_config::file::tracing::TracingConfig;
 
 use exporter::Exporter;
 pub(crate) use message::AnyValue;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use varve_advise::relabel_rules::Dialect;
-use varve_base::client::Url;
-use varve_base::quantity::parse_duration;
+use varve_client::Url;
+use varve_system::quantity::parse_duration;
 
 use crate::output::OutputArgs;
 use crate::server_args::{ServerArgs, ViewArgs};

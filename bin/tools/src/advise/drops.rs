@@ -11,9 +11,9 @@ use serde_json::Value;
 use varve_advise::inventory::Scrapes;
 use varve_advise::needs::{Dashboards, Needs};
 use varve_advise::{Advice, findings, relabel_rules};
-use varve_base::quantity::print_duration;
 use varve_http::api::status::advice::{BYTES_PER_SAMPLE, SCRAPE_INTERVAL};
 use varve_server::self_scrape;
+use varve_system::quantity::print_duration;
 
 use super::args::DropsArgs;
 use super::report::Report;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, bail, ensure};
-use varve_base::machine::files::read_text;
+use varve_system::machine::files::read_text;
 
 /// Maximum number of files.
 const FILES_MAX: usize = 20_000;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use varve_advise::needs::Dashboards;
-use varve_base::client::Client;
+use varve_client::Client;
 
 /// Dashboards per page of a search.
 const PAGE_LEN: usize = 1_000;

@@ -15,7 +15,7 @@ mod usage_record;
 
 use std::process::ExitCode;
 
-use varve_base::printing::exit_code;
+use varve_system::printing::exit_code;
 
 pub use args::AdviseCommand;
 

@@ -9,7 +9,7 @@ use varve_advise::needs::Problem;
 use varve_http::api::status::advice::AdviceReport;
 
 use crate::output::table;
-use varve_base::quantity::print_rounded_size;
+use varve_system::quantity::print_rounded_size;
 
 /// The report of `varve advise drops`.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use varve_advise::inventory::{Inventory, MetricId, MetricSize};
-use varve_base::client::{Client, escape};
+use varve_client::{Client, escape};
 use varve_promql::quote::quoted;
 use varve_promql::{print_label, print_matchers};
 use varve_regexp::Regexp;

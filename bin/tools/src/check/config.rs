@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize as _;
 use serde_yaml_ng::{Mapping, Value};
-use varve_base::config::Config;
-use varve_base::printing::error_chain;
-use varve_base::quantity::{parse_duration, print_duration};
+use varve_config::file::Config;
 use varve_server::live_config::Prepared;
+use varve_system::printing::error_chain;
+use varve_system::quantity::{parse_duration, print_duration};
 
 use super::args::ConfigArgs;
 use super::{Verdict, read, rules, schema, values};

@@ -16,8 +16,8 @@ mod values;
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use varve_base::printing::{error_chain, failure};
 use varve_http::web_config::WebConfig;
+use varve_system::printing::{error_chain, failure};
 
 pub use args::CheckCommand;
 

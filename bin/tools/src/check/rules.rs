@@ -5,8 +5,8 @@ use std::io::Read as _;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use varve_base::printing::error_chain;
 use varve_rules::file::{self, Options, RuleFile, Texts};
+use varve_system::printing::error_chain;
 
 use super::args::{LintArgs, RulesArgs};
 use super::{INPUT_SIZE_MAX, Verdict, read};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_yaml_ng::{Mapping, Value};
-use varve_base::quantity::{parse_duration, parse_size};
+use varve_system::quantity::{parse_duration, parse_size};
 
 use super::config::{boolean, duration_text};
 

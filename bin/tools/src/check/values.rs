@@ -9,13 +9,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_yaml_ng::{Mapping, Value};
-use varve_base::client::{RESERVED_HEADERS, RESERVED_HTTP_HEADERS};
-use varve_base::config::alerting::FileDiscovery;
+use varve_client::{RESERVED_HEADERS, RESERVED_HTTP_HEADERS};
+use varve_config::file::alerting::FileDiscovery;
 use varve_server::notifier::read_target_files;
 use varve_tsdb::labels::is_legacy_name;
 
 use super::config::{boolean, duration, items, text};
-use varve_base::config::{parse_rules, yaml_error};
+use varve_config::file::parse_rules;
+use varve_system::yaml::yaml_error;
 
 /// Keys of which a mapping may have one: a value, or a file with it.
 const ALTERNATIVES: [&[&str]; 8] = [

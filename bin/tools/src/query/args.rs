@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use varve_base::quantity::parse_duration;
+use varve_system::quantity::parse_duration;
 
 use crate::server_args::{ServerArgs, ViewArgs};
 

@@ -4,7 +4,7 @@
 //! `response` parses responses, `print` prints results as promtool does, `buckets` analyzes
 //! histograms, and `explain` prints the plan of a query, which only Varve provides.
 //!
-//! Bounds: the client rejects responses that are too long. See [`varve_base::client`].
+//! Bounds: the client rejects responses that are too long. See [`varve_client`].
 
 mod args;
 mod buckets;
@@ -17,9 +17,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use jiff::Timestamp;
 use serde::Serialize;
-use varve_base::client::{Client, escape};
-use varve_base::printing::failure;
-use varve_base::quantity::print_duration;
+use varve_client::{Client, escape};
+use varve_system::printing::failure;
+use varve_system::quantity::print_duration;
 
 pub use args::QueryCommand;
 

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value as Json;
-use varve_base::client::Response;
+use varve_client::Response;
 
 /// Label names and values, sorted by name.
 pub(super) type Labels = BTreeMap<String, String>;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use varve_base::client::{Client, escape};
+use varve_client::{Client, escape};
 use varve_promql::{Features, print};
 use varve_rules::file::{self, Options, Rule, RuleKind};
 use varve_rules::schedule::Schedule;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
-use varve_base::client::escape;
+use varve_client::escape;
 use varve_http::api::rules::explain::{
     ExampleSeries, ExplainedAlert, ExplainedStep, Explanation, Explanations,
 };

@@ -84,7 +84,7 @@ pub struct BackfillArgs {
     path: PathBuf,
 
     /// Interval of groups that set none
-    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = varve_base::quantity::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = varve_system::quantity::parse_duration)]
     evaluation_interval: std::time::Duration,
 
     #[command(flatten)]

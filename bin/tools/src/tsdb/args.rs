@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use varve_base::quantity::parse_duration;
+use varve_system::quantity::parse_duration;
 
 use super::backup::{BackupArgs, RestoreArgs};
 use super::export::ExportArgs;

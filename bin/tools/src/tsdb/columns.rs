@@ -1,8 +1,8 @@
 //! Tables, times and sizes as promtool prints them.
 
 use jiff::Timestamp;
-use varve_base::quantity::print_size;
 use varve_promql::decimal::Plain;
+use varve_system::quantity::print_size;
 
 /// Minimum width of a column.
 const WIDTH_MIN: usize = 13;

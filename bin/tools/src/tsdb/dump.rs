@@ -5,12 +5,12 @@
 use std::io::{BufWriter, Write};
 
 use anyhow::Result;
-use varve_base::printing::stdout;
 use varve_fs::damage::DamageReport;
 use varve_promql::decimal::General;
 use varve_promql::print_label;
 use varve_promql::quote::quoted;
 use varve_query::histogram::print_stored;
+use varve_system::printing::stdout;
 use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::{SampleColumns, TimeRange};
 

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use varve_base::printing::{exit_code, failure};
+use varve_system::printing::{exit_code, failure};
 
 pub use args::TsdbCommand;
 pub(crate) use source::{matches, parse_matchers};

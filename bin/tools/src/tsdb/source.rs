@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use varve_base::machine;
 use varve_fs::damage::DamageReport;
 use varve_fs::{Fs, ReadOnlyFs, RealFs};
 use varve_prometheus::block::{BlockReader, MergedBlocks};
 use varve_prometheus::recover::recover;
 use varve_promql::parse_selector;
+use varve_system::machine;
 use varve_tsdb::stats::BlockSummary;
 use varve_tsdb::{Db, Error, Matcher, Options, QueryContext, SampleColumns, TimeRange};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use varve_base::quantity::parse_size;
+use varve_system::quantity::parse_size;
 
 use crate::label::parse_label;
 use crate::output::OutputArgs;

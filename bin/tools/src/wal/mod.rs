@@ -17,8 +17,8 @@ mod varve;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use varve_base::printing::error_chain;
 use varve_prometheus::inspect::Depth;
+use varve_system::printing::error_chain;
 
 pub(crate) use self::prometheus::recover::{default_options, recover_with_progress};
 pub(crate) use self::varve::inspect::wal_damage as varve_wal_damage;

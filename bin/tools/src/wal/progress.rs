@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use parking_lot::Mutex;
 
-use varve_base::quantity::print_rounded_size;
+use varve_system::quantity::print_rounded_size;
 
 /// Redraws of the bar per second.
 const DRAWS_PER_S: u8 = 5;

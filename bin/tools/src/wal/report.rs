@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use varve_base::machine::process;
 use varve_fs::damage::{Damage, DamageKind, DamageReport};
 use varve_prometheus::block::BlockMeta;
+use varve_system::machine::process;
 
 use super::Verdict;
 use crate::output::table;

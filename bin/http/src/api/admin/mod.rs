@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use varve_base::excerpt::truncate;
 use varve_server::app::App;
 use varve_server::request_context::RequestContext;
 use varve_server::store::Store;
+use varve_system::excerpt::truncate;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::serving::log_limiter::LogLimiter;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use jiff::Timestamp;
-use varve_base::excerpt::quotable;
 use varve_fs::{Fs, RealFs};
 use varve_prometheus::export::{ExportOptions, export};
 use varve_server::app::App;
 use varve_server::request_context::RequestContext;
+use varve_system::excerpt::quotable;
 use varve_tsdb::{Db, QueryContext};
 
 use super::{no_content, run};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use prost::Message;
-use varve_base::messages;
 use varve_tsdb::QueryContext;
 use varve_tsdb::context::Charge;
 use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use varve_wire::messages;
 
 use super::format::Format;
 use super::{Kind, Latest};

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use varve_base::messages;
 use varve_tsdb::histogram::{Histogram, HistogramCounts};
 use varve_tsdb::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
+use varve_wire::messages;
 
 use crate::protobuf::{Label, LabelMatcher, SpanMessage};
 

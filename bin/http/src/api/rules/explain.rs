@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use varve_base::excerpt::quotable;
 use varve_fs::{Clock, SystemClock};
 use varve_promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
 use varve_promql::duration::print_duration;
@@ -15,6 +14,7 @@ use varve_query::{Error, Request, Times, Value};
 use varve_rules::file::RuleKind;
 use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::{Alert, AlertState, Group, Time};
+use varve_system::excerpt::quotable;
 use varve_tsdb::Labels;
 
 use crate::error::{ApiError, ErrorKind, Result};

@@ -10,10 +10,10 @@ mod list;
 use axum::extract::State;
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
-use varve_base::excerpt::quotable;
 use varve_rules::Group;
 use varve_rules::rule::Rule;
 use varve_server::rules::Rules;
+use varve_system::excerpt::quotable;
 use varve_tsdb::{Matcher, QueryContext};
 
 use crate::error::{ApiError, Result};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use varve_base::excerpt::quotable;
 use varve_server::app::App;
+use varve_system::excerpt::quotable;
 
 use crate::error::{ApiError, Result};
 use crate::openapi::{Untyped, schema};

@@ -9,9 +9,9 @@ mod score;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use varve_advise::usage::Requester;
-use varve_base::excerpt::quotable;
 use varve_fs::{Clock, SystemClock};
 use varve_query::usage::LabelSet;
+use varve_system::excerpt::quotable;
 use varve_tsdb::labels::{Families, METRIC_NAME, Metadata, StringSet};
 use varve_tsdb::{Matcher, QueryContext, TimeRange};
 

@@ -10,11 +10,11 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::{Value, json};
-use varve_base::excerpt::truncate;
 use varve_server::active_requests::{ActiveRequest, RequestClass};
 use varve_server::app::App;
 use varve_server::queries::query_breaker::FailedQuery;
 use varve_server::request_context::RequestContext;
+use varve_system::excerpt::truncate;
 
 use crate::api::admin::{audit, check_enabled};
 use crate::error::{ApiError, ErrorKind, Result};

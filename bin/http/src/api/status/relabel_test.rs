@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use varve_base::config;
+use varve_config::file as config;
 use varve_ingest::relabel::{RelabelPreview, RelabelStep, Relabeling};
 use varve_tsdb::{Labels, MatchOp};
 

@@ -7,11 +7,11 @@ use axum::extract::State;
 use axum::http::{HeaderName, header};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use varve_base::machine;
-use varve_base::quantity::{print_duration, print_size};
-use varve_base::version as this;
 use varve_server::app::App;
 use varve_server::settings::Retention;
+use varve_system::machine;
+use varve_system::quantity::{print_duration, print_size};
+use varve_system::version as this;
 use varve_tsdb::stats::ReplayState;
 
 use crate::openapi::schema;

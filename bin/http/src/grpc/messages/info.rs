@@ -1,6 +1,6 @@
 //! `pkg/info/infopb/rpc.proto`.
 
-use varve_base::messages;
+use varve_wire::messages;
 
 use super::LabelSet;
 

@@ -7,8 +7,8 @@ pub(super) mod rules;
 pub(super) mod status;
 pub(super) mod store;
 
-use varve_base::messages;
 use varve_tsdb::Labels;
+use varve_wire::messages;
 
 use crate::protobuf::Label;
 

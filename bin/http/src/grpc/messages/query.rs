@@ -1,7 +1,7 @@
 //! `pkg/api/query/querypb/query.proto` and `pkg/exemplars/exemplarspb/rpc.proto`.
 
 use prost::Oneof;
-use varve_base::messages;
+use varve_wire::messages;
 
 use super::LabelSet;
 use super::store::ShardInfo;

@@ -1,7 +1,7 @@
 //! `pkg/rules/rulespb/rpc.proto`.
 
 use prost::Oneof;
-use varve_base::messages;
+use varve_wire::messages;
 
 use super::{LabelSet, Timestamp};
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use varve_base::messages;
+use varve_wire::messages;
 
 use crate::protobuf::LabelMatcher;
 

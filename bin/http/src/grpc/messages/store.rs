@@ -1,7 +1,7 @@
 //! `pkg/store/storepb/rpc.proto` and `types.proto`. Responses of `Series` are encoded without
 //! messages, in `store/encode.rs`.
 
-use varve_base::messages;
+use varve_wire::messages;
 
 use crate::protobuf::LabelMatcher;
 

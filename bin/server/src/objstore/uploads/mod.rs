@@ -30,13 +30,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use data_encoding::HEXLOWER;
-use varve_base::machine::files::remove_dir;
-use varve_base::printing::error_chain;
 use varve_fs::{Fs, RealFs};
 use varve_prometheus::block::{BlockMeta, Ulid};
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::export::{ExportOptions, export_block};
 use varve_prometheus::recover::range_of;
+use varve_system::machine::files::remove_dir;
+use varve_system::printing::error_chain;
 use varve_tsdb::Db;
 
 use super::metrics::UploadMetrics;
@@ -95,7 +95,7 @@ struct Source<'a> {
 ///
 /// # Errors
 /// If there are none: Thanos rejects blocks without external labels.
-pub fn external_labels(config: &varve_base::config::Config) -> Result<ExternalLabels> {
+pub fn external_labels(config: &varve_config::file::Config) -> Result<ExternalLabels> {
     let labels: ExternalLabels = config.global.external_labels.clone().into_iter().collect();
     ensure!(
         !labels.is_empty(),

@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use jiff::Timestamp;
-use varve_base::client::{Client, Url};
-use varve_base::machine::files::is_locked;
+use varve_client::{Client, Url};
 use varve_fs::{Fs as _, Lock, RealFs};
 use varve_server::objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
+use varve_system::machine::files::is_locked;
 
 use crate::server_args::{AccessArgs, DEFAULT};
 use manifest::{Manifest, Manifests, StoredFile, content_key};

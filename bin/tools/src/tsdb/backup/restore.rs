@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use jiff::Timestamp;
-use varve_base::machine::files::remove_dir;
 use varve_fs::{Fs as _, RealFs};
+use varve_system::machine::files::remove_dir;
 
 use super::manifest::{Manifest, Manifests};
 use super::open;

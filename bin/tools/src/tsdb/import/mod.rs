@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use varve_base::machine::files::remove_dir;
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, RealFs};
 use varve_prometheus::block::BlockReader;
@@ -17,6 +16,7 @@ use varve_prometheus::exemplars_and_metadata::{ExemplarsAndMetadata, read_exempl
 use varve_prometheus::import::{Imported, import_block};
 use varve_prometheus::recover::RecoverOptions;
 use varve_server::objstore::BucketConfig;
+use varve_system::machine::files::remove_dir;
 use varve_tsdb::{Db, Error, Options, WriteBatch};
 
 use staging::{Built, Staging};

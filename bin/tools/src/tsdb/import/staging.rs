@@ -214,7 +214,7 @@ impl Finished {
     fn of(block_dir: &Path, built: Built) -> Result<Self> {
         let meta = block_dir.join("meta.json");
         Ok(Self {
-            program: varve_base::version::NUMBER.to_owned(),
+            program: varve_system::version::NUMBER.to_owned(),
             block: block_dir
                 .file_name()
                 .unwrap_or_default()

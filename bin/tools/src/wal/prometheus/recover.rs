@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use varve_base::machine;
 use varve_fs::{Fs, RealFs};
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::recover::{
     CONCURRENCY_MAX, Phase, Progress, RecoverOptions, Report, UNKNOWN_SAMPLES, recover,
 };
+use varve_system::machine;
 
 use crate::output::table;
 use crate::wal::Verdict;

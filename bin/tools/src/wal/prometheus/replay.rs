@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use varve_base::machine;
 use varve_fs::{Fs, RealFs};
 use varve_prometheus::recover::{CONCURRENCY_MAX, Progress as Done, RecoverOptions, replay_only};
+use varve_system::machine;
 
 use crate::wal::Verdict;
 use crate::wal::args::ReplayArgs;

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use varve_base::machine;
 use varve_fs::damage::DamageReport;
 use varve_fs::{ReadOnlyFs, RealFs};
+use varve_system::machine;
 use varve_tsdb::stats::ReplayState;
 use varve_tsdb::{Db, Options, WalSync};
 

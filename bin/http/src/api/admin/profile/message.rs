@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use pprof::{Report, Symbol};
 use prost::Message;
-use varve_base::messages;
+use varve_wire::messages;
 
 messages! {
     ProfileMessage {

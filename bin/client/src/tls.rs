@@ -18,8 +18,8 @@ use tokio_rustls::rustls::{
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::access::{TlsSettings, text_or_file};
-use crate::tls::{identity, versions};
+use crate::access::{TlsSettings, text_or_file};
+use crate::tls_settings::{identity, versions};
 
 /// Returns the configuration of rustls.
 ///

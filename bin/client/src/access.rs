@@ -12,9 +12,10 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-use crate::config::null_is_default;
-use crate::machine::files::read_text;
-use crate::tls::Secret;
+use varve_system::machine::files::read_text;
+use varve_system::yaml::null_is_default;
+
+use crate::secret::Secret;
 
 /// Maximum size of a file with a password, a token or settings.
 const FILE_SIZE_MAX: u64 = 1 << 20;
@@ -105,6 +106,7 @@ pub struct HttpClientConfig {
     pub _enable_http2: bool,
 }
 
+/// Section `basic_auth`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BasicAuth {
@@ -117,6 +119,7 @@ pub struct BasicAuth {
     password_file: PathBuf,
 }
 
+/// Section `authorization`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Authorization {
@@ -127,6 +130,7 @@ pub struct Authorization {
     credentials_file: PathBuf,
 }
 
+/// A header of section `http_headers`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Header {
@@ -232,7 +236,7 @@ impl Access {
     /// # Errors
     /// If one is invalid.
     pub fn check_tls(&self) -> Result<()> {
-        super::tls::client_config(&self.tls).map(drop)
+        crate::tls::client_config(&self.tls).map(drop)
     }
 
     /// Trusts the certificate authorities of a file, or any server if `any_server` is `true`.
@@ -298,7 +302,7 @@ impl HttpClientConfig {
 
 impl BasicAuth {
     /// Makes paths relative to `folder`.
-    pub(crate) fn set_folder(&mut self, folder: &Path) {
+    pub fn set_folder(&mut self, folder: &Path) {
         set_folder(&mut self.username_file, folder);
         set_folder(&mut self.password_file, folder);
     }
@@ -306,14 +310,14 @@ impl BasicAuth {
 
 impl Authorization {
     /// Makes paths relative to `folder`.
-    pub(crate) fn set_folder(&mut self, folder: &Path) {
+    pub fn set_folder(&mut self, folder: &Path) {
         set_folder(&mut self.credentials_file, folder);
     }
 }
 
 impl Header {
     /// Makes paths relative to `folder`.
-    pub(crate) fn set_folder(&mut self, folder: &Path) {
+    pub fn set_folder(&mut self, folder: &Path) {
         self.files
             .iter_mut()
             .for_each(|path| set_folder(path, folder));
@@ -330,14 +334,14 @@ impl TlsSettings {
 }
 
 /// Makes a path relative to `folder`, unless the path is empty.
-pub(crate) fn set_folder(path: &mut PathBuf, folder: &Path) {
+pub fn set_folder(path: &mut PathBuf, folder: &Path) {
     if !path.as_os_str().is_empty() {
         *path = folder.join(&*path);
     }
 }
 
 /// Returns `true` if the settings of a client cannot contain this header.
-pub(crate) fn is_reserved(name: &str) -> bool {
+pub fn is_reserved(name: &str) -> bool {
     let name = name.to_lowercase();
     RESERVED_HEADERS.contains(&&*name) || FRAMING_HEADERS.contains(&&*name)
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use varve_ingest::ha::HaSettings;
 use varve_tsdb::labels::METRIC_NAME;
 
-use crate::config::{duration, print};
+use crate::file::duration::{duration, print};
 
 /// The labels of HA pairs. The defaults are the external labels of the Prometheus operator.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{duration, print};
+use super::duration::{duration, print};
 
 /// Section `rules`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]

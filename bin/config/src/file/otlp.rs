@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use varve_otlp::{OtlpSettings, PromotedAttributes, TranslationStrategy};
 
-use super::null_is_default;
+use varve_system::yaml::null_is_default;
 
 /// The section as written.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]

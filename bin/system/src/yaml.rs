@@ -21,7 +21,7 @@ pub fn yaml_error(error: serde_yaml_ng::Error) -> Error {
 
 /// Reads a value whose null is the default, as in Prometheus. Without it, the string of `null` is
 /// `"null"`.
-pub(crate) fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,
@@ -29,8 +29,8 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// Reads labels. Null is an empty value.
-pub(super) fn labels<'de, D: Deserializer<'de>>(
+/// Reads a mapping of strings. Null is an empty value.
+pub fn labels<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, String>, D::Error> {
     let labels: BTreeMap<String, Option<String>> = null_is_default(deserializer)?;

@@ -3,7 +3,7 @@
 //!
 //! The macros of the standard library panic instead, so they are replaced: `print!` and `println!`
 //! exit, `eprint!` and `eprintln!` ignore errors. Another crate gets them with `#[macro_use]`
-//! before `extern crate varve_base`. [`stdout`] is a writer for bulk output.
+//! before `extern crate varve_system`. [`stdout`] is a writer for bulk output.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};

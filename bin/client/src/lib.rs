@@ -4,15 +4,22 @@
 //! It uses hyper, which the server needs anyway. The tools run it on a tokio runtime of the calling
 //! thread.
 
+#![forbid(unsafe_code)]
+
 mod access;
+mod secret;
 mod tls;
+pub mod tls_settings;
 mod url;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use access::{Access, HttpClientConfig, RESERVED_HEADERS, RESERVED_HTTP_HEADERS, TlsSettings};
-pub(crate) use access::{Authorization, BasicAuth, Header, is_reserved, set_folder};
+pub use access::{
+    Access, Authorization, BasicAuth, Header, HttpClientConfig, RESERVED_HEADERS,
+    RESERVED_HTTP_HEADERS, TlsSettings, is_reserved, set_folder,
+};
+pub use secret::Secret;
 pub use url::{PERCENT_ENCODED, Url, escape};
 
 use anyhow::{Context, Result, anyhow, ensure};

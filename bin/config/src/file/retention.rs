@@ -9,8 +9,8 @@ use varve_promql::parse_selector;
 use varve_tsdb::Matcher;
 use varve_tsdb::retention::RetentionRule;
 
-use super::{duration, print};
-use crate::quantity::{parse_size, print_duration};
+use super::duration::{duration, print};
+use varve_system::quantity::{parse_size, print_duration};
 
 /// Maximum number of entries in `storage.tsdb.retention.rules`. Each old block is searched once for
 /// each of them.
@@ -138,7 +138,7 @@ fn print_optional_size<S: Serializer>(
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use crate::file::Config;
 
     /// Parses rules, with other keys of the section.
     #[track_caller]

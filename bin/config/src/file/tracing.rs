@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{duration, null_is_default, print};
-use crate::client::{Access, HttpClientConfig, TlsSettings, Url, is_reserved};
-use crate::tls::Secret;
+use super::duration::{duration, print};
+use varve_client::Secret;
+use varve_client::{Access, HttpClientConfig, TlsSettings, Url, is_reserved};
+use varve_system::yaml::null_is_default;
 
 /// The section as written.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
@@ -157,7 +158,7 @@ impl TracingConfig {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use crate::file::Config;
 
     #[test]
     fn invalid_settings_are_rejected_by_key() {

@@ -9,13 +9,13 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use varve_ingest::relabel::Relabeling;
 
+use super::duration::{duration, print};
 use super::ingest::RuleConfig;
-use super::yaml::{labels, null_is_default};
-use super::{duration, print};
-use crate::client::{
+use varve_client::Secret;
+use varve_client::{
     Access, Authorization, BasicAuth, Header, HttpClientConfig, TlsSettings, set_folder,
 };
-use crate::tls::Secret;
+use varve_system::yaml::{labels, null_is_default};
 
 /// Maximum number of entries in `alerting.alertmanagers`.
 const ALERTMANAGERS_MAX: usize = 100;
@@ -356,7 +356,7 @@ impl AlertmanagerConfig {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use crate::file::Config;
 
     fn check(alertmanager: &str, expect: &str) {
         let error = format!(

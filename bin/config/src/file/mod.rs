@@ -4,38 +4,34 @@
 //! effect.
 
 pub mod alerting;
+mod duration;
 mod environment;
 mod ingest;
 mod otlp;
 mod retention;
 pub mod rules;
 pub mod tracing;
-mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use varve_system::log;
+use varve_system::yaml::{labels, null_is_default, yaml_error};
 use varve_tsdb::exemplars::EXEMPLARS_MAX;
 use varve_tsdb::labels::METRIC_NAME;
 
-use crate::log;
-use crate::quantity::{parse_duration, print_duration};
 use alerting::AlertingConfig;
+use duration::{duration, print};
 use ingest::IngestConfig;
 pub use ingest::parse_rules;
 use otlp::OtlpConfig;
 pub use retention::RetentionConfig;
 use rules::{MAX_WAIT_MAX, RulesConfig};
 use tracing::TracingConfig;
-use yaml::labels;
-pub(crate) use yaml::null_is_default;
-pub use yaml::yaml_error;
 
 /// The configuration file; [`Config::default`] if there is none.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
@@ -339,29 +335,6 @@ pub fn needs_restart(key: &str) -> bool {
 }
 
 const RETENTION: &str = "storage.tsdb.retention";
-
-fn print<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&print_duration(*duration))
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    deserializer.deserialize_str(DurationVisitor)
-}
-
-/// Parses a duration inside the deserializer, whose error then names the key.
-struct DurationVisitor;
-
-impl Visitor<'_> for DurationVisitor {
-    type Value = Duration;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a duration such as 1h30m")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Duration, E> {
-        parse_duration(text).map_err(E::custom)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -15,9 +15,9 @@ use varve_ingest::admission::{Amounts, Budgets, RULES_TEAM, TeamBudget};
 use varve_ingest::ha::HaSettings;
 use varve_ingest::relabel::{RelabelConfig, RelabelRuleState, Relabeling};
 
-use super::{null_is_default, yaml_error};
 use budget::{AmountsConfig, TeamConfig};
 use ha::HaConfig;
+use varve_system::yaml::{null_is_default, yaml_error};
 
 /// The section as written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
