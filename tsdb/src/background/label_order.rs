@@ -43,7 +43,9 @@ impl LabelOrder {
         let Some(mut flushing) = store.flushing.try_lock() else {
             return Ok(());
         };
-        let (mut n_unranked, mut n_series, mut n_sorted) = (0, 0, 0);
+        let mut n_unranked = 0;
+        let mut n_series = 0;
+        let mut n_sorted = 0;
         for shard in &store.shards {
             let head = shard.head();
             n_unranked += head.n_unranked();

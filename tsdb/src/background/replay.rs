@@ -138,10 +138,9 @@ fn init_newest_ms(store: &Store) {
         .iter()
         .map(|meta| meta.range.end_ms)
         .max();
-    in_checkpoints_ms
-        .max(in_blocks_ms)
-        .into_iter()
-        .for_each(|newest_ms| store.newest.opened_at(newest_ms));
+    if let Some(newest_ms) = in_checkpoints_ms.max(in_blocks_ms) {
+        store.newest.opened_at(newest_ms);
+    }
     if !store.newest.is_unbounded() {
         store
             .replay
@@ -164,10 +163,9 @@ fn apply_buffered(store: &Store, mut stats: ReplayStats) {
         newest_ms: store.heads_newest_ms().max(in_blocks_ms),
         ..store.age_bounds()
     };
-    bounds
-        .newest_ms
-        .into_iter()
-        .for_each(|newest_ms| store.newest.opened_at(newest_ms));
+    if let Some(newest_ms) = bounds.newest_ms {
+        store.newest.opened_at(newest_ms);
+    }
     let buffer = |shard| ShardBuffer {
         shard,
         bounds,
@@ -185,7 +183,9 @@ fn apply_buffered(store: &Store, mut stats: ReplayStats) {
     buffers.par_iter_mut().for_each(|buffer| {
         buffer.apply();
     });
-    buffers.iter().for_each(|buffer| stats.add(buffer.stats));
+    for buffer in &buffers {
+        stats.add(buffer.stats);
+    }
     store.replay.finish(stats);
 }
 

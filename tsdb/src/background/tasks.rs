@@ -70,7 +70,9 @@ impl BackgroundTasks {
     }
 
     fn spawn(&mut self, name: &str, store: &Arc<Store>, task: fn(&Store, &Stop)) -> io::Result<()> {
-        let (store, stop, name) = (Arc::clone(store), Arc::clone(&self.stop), name.to_owned());
+        let store = Arc::clone(store);
+        let stop = Arc::clone(&self.stop);
+        let name = name.to_owned();
         let builder = thread::Builder::new().name(name.clone());
         let run = move || {
             restart_after_panics(
@@ -136,7 +138,8 @@ fn restart_after_panics(
 
 fn flush_task(store: &Store, stop: &Stop) {
     let options = &store.options;
-    let (mut last, mut label_order) = (Instant::now(), LabelOrder::default());
+    let mut last = Instant::now();
+    let mut label_order = LabelOrder::default();
     report("allocate the disk reserve", store.reserve.fill());
     while stop.sleep(FLUSH_CHECK.min(options.flush_interval)) {
         let is_due = last.elapsed() >= options.flush_interval

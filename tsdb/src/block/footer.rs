@@ -204,7 +204,8 @@ impl Footer {
             timestamps_size: take_u64(src)?,
             index_size: take_u64(src)?,
         };
-        let (groups, timestamp_columns) = (PageRef::decode_list(src)?, PageRef::decode_list(src)?);
+        let groups = PageRef::decode_list(src)?;
+        let timestamp_columns = PageRef::decode_list(src)?;
         let footer = Self {
             meta,
             groups,
@@ -228,10 +229,9 @@ fn encode_origin(origin: &BlockOrigin, dst: &mut Vec<u8>) {
     put_u64(dst, origin.flushes.0);
     put_u64(dst, origin.flushes.1);
     put_u64(dst, origin.sources.len() as u64);
-    origin
-        .sources
-        .iter()
-        .for_each(|source| put_u64(dst, source.0));
+    for source in &origin.sources {
+        put_u64(dst, source.0);
+    }
     put_u64(dst, origin.deletions);
 }
 

@@ -25,12 +25,14 @@ impl BlockId {
         let Some(name) = file_name.strip_suffix(".tmp") else {
             return false;
         };
-        let is_spill_file = || {
-            let (block, spill) = name.split_once('.')?;
-            spill.parse::<u32>().ok()?;
-            Self::parse(&format!("{block}.block"))
+        if Self::parse(name).is_some() {
+            return true;
+        }
+        // A spill file is called `<block>.<number>.tmp`.
+        let Some((block, spill)) = name.split_once('.') else {
+            return false;
         };
-        Self::parse(name).or_else(is_spill_file).is_some()
+        spill.parse::<u32>().is_ok() && Self::parse(&format!("{block}.block")).is_some()
     }
 
     /// Returns the name of the file of the block.

@@ -63,7 +63,9 @@ impl PageRef {
     /// Appends a list of references, preceded by their number.
     pub(crate) fn encode_list(pages: &[Self], dst: &mut Vec<u8>) {
         put_u64(dst, pages.len() as u64);
-        pages.iter().for_each(|page| page.encode(dst));
+        for page in pages {
+            page.encode(dst);
+        }
     }
 
     /// Decodes a list of references from the front of `src`. Returns `None` if it is damaged.
@@ -124,7 +126,8 @@ impl PageWriter {
     /// [`Error::Io`]; [`Error::Limit`] if the payload exceeds [`PAGE_SIZE_MAX`].
     pub(crate) fn write(&mut self, payload: &[u8]) -> Result<PageRef> {
         Error::check_limit("bytes of a page of a block", payload.len(), PAGE_SIZE_MAX)?;
-        let (start, offset) = (self.buffer.len(), self.size);
+        let start = self.buffer.len();
+        let offset = self.size;
         let compressed = self.pack(payload)?;
         let page = &mut self.buffer[start..];
         let size = page.len() as u32;

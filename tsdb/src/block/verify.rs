@@ -60,14 +60,16 @@ impl Block {
     }
 
     fn verify_groups(&self, ctx: &QueryContext) -> Result<()> {
-        let (mut timestamp_columns, mut samples) =
-            (RecentTimestampColumns::new(self), SampleColumns::default());
+        let mut timestamp_columns = RecentTimestampColumns::new(self);
+        let mut samples = SampleColumns::default();
         let mut range = EMPTY_RANGE;
         for idx in 0..self.groups.len() {
             ctx.check()?;
-            let (group, mut loaded) = (self.groups.get(idx), LoadedGroup::load(self, idx)?);
+            let group = self.groups.get(idx);
+            let mut loaded = LoadedGroup::load(self, idx)?;
             for (i, rows) in group.pages_in(TimeRange::ALL) {
-                let (mut page_range, mut n_samples) = (EMPTY_RANGE, 0);
+                let mut page_range = EMPTY_RANGE;
+                let mut n_samples = 0;
                 for series_idx in 0..group.n_series {
                     samples.clear();
                     loaded.read_page(i, series_idx, &mut timestamp_columns, &mut samples)?;

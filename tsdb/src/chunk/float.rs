@@ -161,7 +161,8 @@ fn encode_value(encoded: &mut Encoded, last: f64, value: f64, scale: &mut Scale)
         encoded.put_varint(difference);
         return VALUE_DECIMAL + decimals;
     }
-    let (leading, trailing) = (xor.leading_zeros() / 8, xor.trailing_zeros() / 8);
+    let leading = xor.leading_zeros() / 8;
+    let trailing = xor.trailing_zeros() / 8;
     let size = 8 - leading - trailing;
     // The lowest byte is read first, so it is stored last.
     encoded.put(
@@ -240,7 +241,8 @@ fn decode_back(
     values: &mut Vec<f64>,
 ) -> Option<()> {
     let src = &mut src;
-    let (mut timestamp_ms, mut delta_ms) = (newest.timestamp_ms, i64::from(newest.delta_ms));
+    let mut timestamp_ms = newest.timestamp_ms;
+    let mut delta_ms = i64::from(newest.delta_ms);
     let mut value = Value {
         number: f64::from_bits(newest.bits),
         scaled: None,
@@ -286,10 +288,8 @@ impl Value {
         match form {
             VALUE_SAME => {}
             VALUE_XOR..=RUN => {
-                let (leading, size) = (
-                    u32::from((form - VALUE_XOR) / 8),
-                    u32::from((form - VALUE_XOR) % 8 + 1),
-                );
+                let leading = u32::from((form - VALUE_XOR) / 8);
+                let size = u32::from((form - VALUE_XOR) % 8 + 1);
                 let trailing = 8_u32.checked_sub(leading + size)?;
                 let xor = take_le(src, size as usize)? << (8 * trailing);
                 *self = Self {

@@ -64,7 +64,8 @@ impl Chunk {
     /// Decodes a row.
     #[inline]
     pub(crate) fn from_row(row: ChunkRow) -> Self {
-        let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
+        let low = |word: u64| word as u32;
+        let high = |word: u64| (word >> 32) as u32;
         let [n_samples, used, run, scale] = high(row[4]).to_le_bytes();
         Self {
             first_ms: row[0] as i64,
@@ -221,7 +222,8 @@ impl Chunk {
     #[inline]
     pub(crate) fn newest(&self) -> Option<Newest> {
         let last = self.last()?;
-        let (delta_ms, n_samples) = (self.delta_ms, self.n_samples);
+        let delta_ms = self.delta_ms;
+        let n_samples = self.n_samples;
         Some(Newest {
             timestamp_ms: last.timestamp_ms,
             bits: self.last_bits,
@@ -290,7 +292,8 @@ impl Chunk {
                 .resize(tail.timestamps_ms.len(), f64::from_bits(self.last_bits));
             return Ok(());
         }
-        let (mut used, mut tried_size) = (usize::from(self.used), TAIL_SIZE);
+        let mut used = usize::from(self.used);
+        let mut tried_size = TAIL_SIZE;
         for number in blocks.chain(self.tail) {
             tail.bytes
                 .extend(blocks.payload(number)[..used].iter().rev());

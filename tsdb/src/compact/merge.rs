@@ -58,7 +58,9 @@ pub(crate) fn merge(
     for (idx, input) in inputs.iter_mut().enumerate() {
         heap.extend(input.next(Vec::new())?.map(|labels| Reverse((labels, idx))));
     }
-    let (mut samples, mut n_series, mut n_conflicts) = (SampleColumns::default(), 0_u64, 0);
+    let mut samples = SampleColumns::default();
+    let mut n_series = 0_u64;
+    let mut n_conflicts = 0;
     // The memory of the labels that were written last.
     let mut spare = Vec::new();
     while let Some(Reverse((labels, idx))) = heap.pop() {
@@ -119,7 +121,8 @@ fn merge_symbols(
         );
     }
     // The last pair, and its symbol once it was written.
-    let (mut last, mut written) = ((String::new(), String::new()), None);
+    let mut last = (String::new(), String::new());
+    let mut written = None;
     while let Some(Reverse((mut pair, idx))) = heap.pop() {
         let ordinal = symbols[idx].len() as u32;
         if last != pair {
@@ -149,15 +152,17 @@ fn copied(pair: Option<(&str, &str)>, mut out: (String, String)) -> Option<(Stri
 /// Finds the symbols of the series with remaining samples.
 fn used_symbols(stored: &StoredBlock) -> Result<RoaringBitmap> {
     let mut used = RoaringBitmap::new();
-    let (mut scan, mut samples, mut ordinal) = (stored.block.scan(), SampleColumns::default(), 0);
+    let mut scan = stored.block.scan();
+    let mut samples = SampleColumns::default();
+    let mut ordinal = 0;
     loop {
         samples.clear();
         let Some(labels) = scan.next(&mut samples)? else {
             return Ok(used);
         };
-        stored
-            .deleted(ordinal)
-            .for_each(|range| samples.remove(range));
+        for range in stored.deleted(ordinal) {
+            samples.remove(range);
+        }
         if !samples.is_empty() {
             used.extend(labels.iter().map(|symbol| symbol.0));
         }
@@ -196,9 +201,9 @@ impl<'a> Input<'a> {
             };
             let ordinal = self.next_ordinal;
             self.next_ordinal += 1;
-            self.stored
-                .deleted(ordinal)
-                .for_each(|range| self.samples.remove(range));
+            for range in self.stored.deleted(ordinal) {
+                self.samples.remove(range);
+            }
             if !self.samples.is_empty() {
                 out.clear();
                 out.extend(labels.iter().map(|symbol| self.symbols[symbol.0 as usize]));

@@ -42,11 +42,10 @@ impl Db {
         else {
             return Ok(false);
         };
-        let (mut scan, mut labels) = (
-            stored.block.scan(),
-            stored.block.index.series_cursor(Access::Cached),
-        );
-        let (mut samples, mut ordinal) = (SampleColumns::default(), 0);
+        let mut scan = stored.block.scan();
+        let mut labels = stored.block.index.series_cursor(Access::Cached);
+        let mut samples = SampleColumns::default();
+        let mut ordinal = 0;
         while scan.next(&mut samples)?.is_some() {
             ctx.check()?;
             labels.seek(ordinal)?;
@@ -54,7 +53,8 @@ impl Db {
             let Some(range) = samples.range() else {
                 continue;
             };
-            let (n_samples, n_histograms) = (samples.len() as u64, samples.histograms.len() as u64);
+            let n_samples = samples.len() as u64;
+            let n_histograms = samples.histograms.len() as u64;
             let values_bytes = scan.rows_size();
             each(
                 &labels.labels()?,

@@ -128,8 +128,9 @@ impl Costs {
                     ..Cost::default()
                 };
                 self.total += cost;
-                head.pairs(slot)
-                    .for_each(|pair| *found.entry(pair).or_default() += cost);
+                for pair in head.pairs(slot) {
+                    *found.entry(pair).or_default() += cost;
+                }
             }
             for ((name, value), cost) in found {
                 self.add(head.symbol(name), head.symbol(value), cost)?;
@@ -171,10 +172,9 @@ impl Costs {
             };
             self.total += cost;
             let n_known = found.len();
-            labels
-                .symbols()
-                .iter()
-                .for_each(|&symbol| *found.entry(symbol).or_default() += cost);
+            for &symbol in labels.symbols() {
+                *found.entry(symbol).or_default() += cost;
+            }
             charge.grow((found.len() - n_known) * SYMBOL_SIZE)?;
         }
         let mut symbols = block.index.symbol_cursor();
@@ -212,7 +212,8 @@ struct SizePerPart {
 
 impl SizePerPart {
     fn of(head: &Head, n_samples: u64) -> Self {
-        let (all, samples) = (head.size(), head.all_samples_size());
+        let all = head.size();
+        let samples = head.all_samples_size();
         let per = |size: usize, n: u64| size as f64 / n.max(1) as f64;
         Self {
             per_series: per(all.saturating_sub(samples), head.len() as u64),

@@ -122,7 +122,8 @@ fn current_epoch(epochs: &[Epoch], logs: usize) -> Result<Epoch> {
 }
 
 fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc<ShardLog>]>> {
-    let open = |number| {
+    let mut logs = Vec::with_capacity(epoch.logs);
+    for number in 0..epoch.logs {
         let wal = Wal::open(WalOptions {
             number,
             dir: epoch.log_dir(wal_dir, number),
@@ -130,9 +131,9 @@ fn open_logs(wal_dir: &Path, epoch: Epoch, options: &Options) -> Result<Box<[Arc
             sync: options.wal_sync,
             segment_size_bytes: options.wal_segment_size_bytes,
         })?;
-        Ok(ShardLog::new(wal))
-    };
-    (0..epoch.logs).map(open).collect()
+        logs.push(ShardLog::new(wal));
+    }
+    Ok(logs.into())
 }
 
 fn make_shards(
@@ -143,8 +144,10 @@ fn make_shards(
 ) -> Result<Box<[Shard]>> {
     let seed = getrandom::u64().map_err(|e| Error::io("seed", wal_dir)(e.into()))?;
     let size_max = options.head_size_max_bytes / options.shards;
-    let log = |idx: u16| Arc::clone(&logs[usize::from(idx) % logs.len()]);
-    Ok((0..options.shards as u16)
-        .map(|idx| Shard::new(idx, seed, log(idx), size_max).with_group_counts(counts))
-        .collect())
+    let mut shards = Vec::with_capacity(options.shards);
+    for idx in 0..options.shards as u16 {
+        let log = Arc::clone(&logs[usize::from(idx) % logs.len()]);
+        shards.push(Shard::new(idx, seed, log, size_max).with_group_counts(counts));
+    }
+    Ok(shards.into())
 }

@@ -59,9 +59,12 @@ impl Db {
         range: TimeRange,
     ) -> Result<Vec<SeriesSet>> {
         let mut reader = None;
-        let mut select =
-            |matchers| self.select_as(&mut reader, ctx, matchers, range, SelectHints::default());
-        selectors.iter().map(|matchers| select(matchers)).collect()
+        let mut sets = Vec::with_capacity(selectors.len());
+        for matchers in selectors {
+            let hints = SelectHints::default();
+            sets.push(self.select_as(&mut reader, ctx, matchers, range, hints)?);
+        }
+        Ok(sets)
     }
 
     /// Selects series as [`Db::select_with`] does, for `reader`. Registers it if it is `None`.
@@ -105,10 +108,8 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<SeriesSet> {
-        let (matchers, range) = (
-            &*ctx.restricted(matchers),
-            ctx.clamp_range(range, self.own_now_ms()),
-        );
+        let matchers = &*ctx.restricted(matchers);
+        let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
         let reader = self.reader(ctx)?;
         SeriesSet::new(
@@ -144,24 +145,22 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Option<u64> {
-        let (matchers, range) = (
-            &*ctx.restricted(matchers),
-            ctx.clamp_range(range, self.own_now_ms()),
-        );
+        let matchers = &*ctx.restricted(matchers);
+        let range = ctx.clamp_range(range, self.own_now_ms());
         self.sum_of_heads(range, |head| head.label_strings_max(name, matchers))
     }
 
     /// Sums up a property of all heads. Returns `None` if a read of `range` has to wait or reads a
     /// block.
     fn sum_of_heads(&self, range: TimeRange, property: impl Fn(&Head) -> u64) -> Option<u64> {
-        let reads_block = || {
-            self.store
-                .blocks
-                .list()
-                .iter()
-                .any(|stored| stored.meta().range.overlaps(range))
-        };
-        if !self.store.replay.is_done() || reads_block() {
+        if !self.store.replay.is_done() {
+            return None;
+        }
+        let list = self.store.blocks.list();
+        if list
+            .iter()
+            .any(|stored| stored.meta().range.overlaps(range))
+        {
             return None;
         }
         self.store
@@ -206,10 +205,8 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
-        let (matchers, range) = (
-            &*ctx.restricted(matchers),
-            ctx.clamp_range(range, self.own_now_ms()),
-        );
+        let matchers = &*ctx.restricted(matchers);
+        let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
         let mut names = StringSet::new(ctx);
         for shard in self.shards_in(range) {
@@ -239,10 +236,8 @@ impl Db {
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
-        let (matchers, range) = (
-            &*ctx.restricted(matchers),
-            ctx.clamp_range(range, self.own_now_ms()),
-        );
+        let matchers = &*ctx.restricted(matchers);
+        let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
         let mut values = StringSet::new(ctx);
         for shard in self.shards_in(range) {
@@ -266,17 +261,14 @@ impl Db {
     /// a metric may have the same labels.
     #[must_use]
     pub fn has_name_labels(&self) -> bool {
-        let in_head = |shard: &Shard| {
+        for shard in &self.store.shards {
             let head = shard.head();
-            NAME_LABELS.iter().any(|name| head.has_label(name))
-        };
-        self.store.shards.iter().any(in_head)
-            || self
-                .store
-                .blocks
-                .list()
-                .iter()
-                .any(|stored| stored.block.has_name_labels())
+            if NAME_LABELS.iter().any(|name| head.has_label(name)) {
+                return true;
+            }
+        }
+        let list = self.store.blocks.list();
+        list.iter().any(|stored| stored.block.has_name_labels())
     }
 
     /// Returns the current metadata of all metric families without copying it.
@@ -315,9 +307,9 @@ impl Db {
         matchers: impl IntoIterator<Item = &'a Matcher>,
         range: TimeRange,
     ) -> Result<()> {
-        matchers
-            .into_iter()
-            .try_for_each(|matcher| matcher.compile(ctx))?;
+        for matcher in matchers {
+            matcher.compile(ctx)?;
+        }
         self.store.replay.wait_for(ctx, range)
     }
 

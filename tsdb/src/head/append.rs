@@ -122,8 +122,10 @@ impl Head {
         mut append: impl FnMut(&mut Self, &Append),
     ) {
         for appends in appends.chunks(TOUCH_APPENDS) {
-            self.prefetch(appends.iter().map(|slot_ref| slot_ref.slot));
-            appends.iter().for_each(|slot_ref| append(self, slot_ref));
+            self.prefetch(appends.iter().map(|append| append.slot));
+            for one in appends {
+                append(self, one);
+            }
         }
     }
 
@@ -138,7 +140,8 @@ impl Head {
         samples: &[Sample],
         mut count: impl FnMut(Replayed, usize),
     ) {
-        let (mut slot, mut start) = (first, 0);
+        let mut slot = first;
+        let mut start = 0;
         for ends in ends.chunks(TOUCH_APPENDS) {
             self.prefetch(slot..slot + ends.len() as u32);
             for &end in ends {

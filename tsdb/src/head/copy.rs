@@ -138,7 +138,8 @@ impl HeadCopies {
     /// # Errors
     /// [`Error::Limit`].
     pub(crate) fn check_size(&self) -> Result<()> {
-        let (n_max, limit) = (self.runs.len().max(self.hidden.len()), u32::MAX);
+        let n_max = self.runs.len().max(self.hidden.len());
+        let limit = u32::MAX;
         if n_max < limit as usize / 2 {
             return Ok(());
         }
@@ -265,9 +266,9 @@ impl HeadCopies {
             Run::Sample(sample) if range.contains(sample.timestamp_ms) => out.push(*sample),
             Run::Sample(_) => {}
             Run::Samples(samples) => {
-                self.samples[samples.clone()]
-                    .iter()
-                    .for_each(|&sample| out.push(sample));
+                for &sample in &self.samples[samples.clone()] {
+                    out.push(sample);
+                }
                 cut(from, range, out);
             }
             Run::Histograms(histograms) => {

@@ -158,7 +158,8 @@ impl Table {
 
     fn loaded_columns(&self) -> Columns {
         debug_assert_eq!(self.len(), self.end(), "no series has left");
-        let (mut columns, mut run) = (Columns::default(), None::<Run>);
+        let mut columns = Columns::default();
+        let mut run = None::<Run>;
         for (slot, at) in (0..).zip(self.label_places()) {
             let shape = self.label_sets.word(at);
             match &mut run {
@@ -178,14 +179,15 @@ impl Table {
                         n_series: 1,
                         at,
                     });
-                    ended
-                        .into_iter()
-                        .for_each(|run| columns.add(&self.label_sets, &run));
+                    if let Some(run) = ended {
+                        columns.add(&self.label_sets, &run);
+                    }
                 }
             }
         }
-        run.into_iter()
-            .for_each(|run| columns.add(&self.label_sets, &run));
+        if let Some(run) = run {
+            columns.add(&self.label_sets, &run);
+        }
         columns
     }
 }

@@ -109,11 +109,13 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
             heads[input.head].rank(of.slot)
         };
         let n_each = n_max / inputs.len().max(1) + 1;
-        inputs
-            .iter_mut()
-            .for_each(|input| input.prefetch(&heads[input.head], n_each));
+        for input in &mut *inputs {
+            input.prefetch(&heads[input.head], n_each);
+        }
         // Since the last call, series may have been evicted and ranked.
-        inputs.iter_mut().for_each(|input| input.rank = rank(input));
+        for input in &mut *inputs {
+            input.rank = rank(input);
+        }
         equal_symbols.clear();
         waiting.clear();
         waiting.extend((0..inputs.len()).filter(|&input| inputs[input].next.is_some()));
@@ -179,7 +181,8 @@ fn compare<S, H: Deref<Target = Head>>(
     let (Some(of_a), Some(of_b)) = (current(a), current(b)) else {
         return current(a).is_some().cmp(&current(b).is_some());
     };
-    let (head_a, head_b) = (&heads[a.head], &heads[b.head]);
+    let head_a = &heads[a.head];
+    let head_b = &heads[b.head];
     head_a.compare(of_a.slot, head_b, of_b.slot, |text_a, text_b| {
         equal_symbols.order((a.head, text_a), (b.head, text_b), || {
             head_a.symbol(text_a).cmp(head_b.symbol(text_b))

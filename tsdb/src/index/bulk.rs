@@ -46,7 +46,8 @@ impl LabelBuilder {
         mut count: impl FnMut(SymbolId, u32) -> Option<()>,
     ) -> Option<Values> {
         self.sort();
-        let (mut values, mut start) = (Values::default(), 0);
+        let mut values = Values::default();
+        let mut start = 0;
         for value in self.values.drain(..) {
             let end = std::mem::take(&mut self.ends[value.0 as usize]) as usize;
             let runs = &self.by_value[start..end];

@@ -134,9 +134,11 @@ impl Index {
         let equal = matchers
             .iter()
             .filter(|matcher| matcher.op() == MatchOp::Equal && !matcher.value().is_empty());
-        let n_series = |matcher: &Matcher| self.postings(symbols, matcher.name(), matcher.value());
         equal
-            .map(|matcher| n_series(matcher).map_or(0, |found| found.len()))
+            .map(|matcher| {
+                let postings = self.postings(symbols, matcher.name(), matcher.value());
+                postings.map_or(0, |postings| postings.len())
+            })
             .min()
             .unwrap_or_else(|| self.all.len())
     }
@@ -372,9 +374,9 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         let mut look_at = |i: usize, value, postings: Option<Postings<'_>>| {
             ctx.check_every(TERMS_PER_CHECK, i)?;
             if passes(self.symbols.resolve(value))? {
-                postings
-                    .into_iter()
-                    .for_each(|postings| postings.union_into(set));
+                if let Some(postings) = postings {
+                    postings.union_into(set);
+                }
             }
             Ok(())
         };

@@ -77,10 +77,8 @@ impl Values {
         if entry.slots == slot {
             return 0;
         }
-        let (few, size) = (
-            Many::Few(vec![slot.min(entry.slots), slot.max(entry.slots)]),
-            self.pool.size(),
-        );
+        let few = Many::Few(vec![slot.min(entry.slots), slot.max(entry.slots)]);
+        let size = self.pool.size();
         let few_size = few.size();
         entry.slots = keep(&mut self.pool, &mut self.ids, few);
         self.pool_size += few_size;

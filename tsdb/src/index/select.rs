@@ -137,7 +137,8 @@ fn apply(
     named: Named<'_>,
     selected: &mut Option<RoaringBitmap>,
 ) -> Result<()> {
-    let (name, keeps) = (matcher.name(), !matcher.matches_empty());
+    let name = matcher.name();
+    let keeps = !matcher.matches_empty();
     let is_done = match (&named, selected.as_mut()) {
         // Fast path: one value.
         (Named::One(value), Some(set)) if keeps => {

@@ -25,14 +25,13 @@ impl SlotSet {
         let Some((newest, older)) = runs.split_last() else {
             return Self::default();
         };
-        let (mut bitmap, is_long) = (RoaringBitmap::new(), |run: &Range<u32>| {
-            run.len() >= LONG_RUN
-        });
+        let mut bitmap = RoaringBitmap::new();
+        let is_long = |run: &Range<u32>| run.len() >= LONG_RUN;
         for alike in older.chunk_by(|a, b| is_long(a) == is_long(b)) {
             if is_long(&alike[0]) {
-                alike
-                    .iter()
-                    .for_each(|run| _ = bitmap.insert_range(run.clone()));
+                for run in alike {
+                    bitmap.insert_range(run.clone());
+                }
             } else {
                 let appended = bitmap.append(alike.iter().cloned().flatten());
                 appended.expect("runs ascend");
@@ -124,7 +123,9 @@ impl SlotSet {
 impl FromIterator<u32> for SlotSet {
     fn from_iter<I: IntoIterator<Item = u32>>(slots: I) -> Self {
         let mut set = Self::default();
-        slots.into_iter().for_each(|slot| _ = set.insert(slot));
+        for slot in slots {
+            set.insert(slot);
+        }
         set
     }
 }

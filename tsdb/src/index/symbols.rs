@@ -87,7 +87,8 @@ impl Symbols {
     /// Returns `None` at 2^32 strings or 4 GiB.
     pub(crate) fn find_or_add(&mut self, text: &str) -> Option<SymbolId> {
         let hash = self.hash(text);
-        let (texts, entries) = (&self.texts, &self.entries);
+        let texts = &self.texts;
+        let entries = &self.entries;
         match self
             .by_string
             .find(hash, |&id| string_of(texts, entries, id) == text)
@@ -120,7 +121,9 @@ impl Symbols {
             Some(free) => *free = entry,
             None => self.entries.push(entry),
         }
-        let (texts, entries, seed) = (&self.texts, &self.entries, self.seed);
+        let texts = &self.texts;
+        let entries = &self.entries;
+        let seed = self.seed;
         self.by_string.insert_unique(hash, id, |&id| {
             xxh3_64_with_seed(string_of(texts, entries, id).as_bytes(), seed)
         });
@@ -175,7 +178,9 @@ impl Symbols {
 
     /// Frees unused memory in one piece of the table. Returns `false` if the piece does not exist.
     pub(crate) fn shrink_piece(&mut self, piece: usize) -> bool {
-        let (texts, entries, seed) = (&self.texts, &self.entries, self.seed);
+        let texts = &self.texts;
+        let entries = &self.entries;
+        let seed = self.seed;
         self.by_string.shrink_piece(piece, |&id| {
             xxh3_64_with_seed(string_of(texts, entries, id).as_bytes(), seed)
         })

@@ -202,10 +202,9 @@ impl Row {
 
     fn merge(&mut self, other: &Self) {
         self.newest = self.newest.max(other.newest);
-        self.groups
-            .iter_mut()
-            .zip(other.groups)
-            .for_each(|(group, other)| *group = (*group).max(other));
+        for (group, other) in self.groups.iter_mut().zip(other.groups) {
+            *group = (*group).max(other);
+        }
     }
 
     /// Returns `true` if a group has a change that is not older than `version`.
@@ -278,9 +277,9 @@ impl Changes {
         let start = (first.max(self.first) - self.first) as usize;
         // The last minute is in the rows, or before all of them.
         let n_rows = usize::try_from(last - self.first + 1).unwrap_or(0);
-        self.minutes
-            .range_mut(start.min(n_rows)..n_rows)
-            .for_each(|row| row.raise(groups, id));
+        for row in self.minutes.range_mut(start.min(n_rows)..n_rows) {
+            row.raise(groups, id);
+        }
     }
 
     /// Appends rows up to `minute`.
@@ -289,9 +288,9 @@ impl Changes {
         let n_missing = minute.saturating_sub(self.first.saturating_add(n_rows - 1));
         if n_rows == 0 || n_missing >= MINUTES_MAX as i64 {
             // All rows become older ones.
-            self.minutes
-                .drain(..)
-                .for_each(|row| self.older.merge(&row));
+            for row in self.minutes.drain(..) {
+                self.older.merge(&row);
+            }
             self.first = minute;
             self.minutes.push_back(Row::NONE);
             return;
@@ -312,7 +311,9 @@ impl Changes {
         let n_missing = self.first.saturating_sub(minute);
         if n_missing > 0 && n_missing <= (MINUTES_MAX - self.minutes.len()) as i64 {
             // `older` has the changes of these minutes.
-            (0..n_missing).for_each(|_| self.minutes.push_front(self.older.clone()));
+            for _ in 0..n_missing {
+                self.minutes.push_front(self.older.clone());
+            }
             self.first = minute;
         }
     }

@@ -167,7 +167,8 @@ impl LogReplay {
             self.count_read(size, context);
             context.progress.finish_file();
         }
-        let (mut loader, mut decompressor) = (SegmentLoader::default(), Decompressor::default());
+        let mut loader = SegmentLoader::default();
+        let mut decompressor = Decompressor::default();
         let numbers = std::mem::take(&mut self.series);
         for &number in &numbers {
             let is_closed = is_closed(&numbers, number);
@@ -450,7 +451,8 @@ impl LogReplay {
         if has_starts {
             bins.drain(&mut self.stats);
         }
-        let (mut newest_ms, mut highest) = (i64::MIN, SeriesRef(0));
+        let mut newest_ms = i64::MIN;
+        let mut highest = SeriesRef(0);
         for (&series, &sample) in column.refs.iter().zip(&column.samples) {
             highest = highest.max(series);
             let Some(location) = self.find(series, earlier, hints) else {

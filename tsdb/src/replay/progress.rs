@@ -70,7 +70,8 @@ impl ReplayProgress {
 
 impl fmt::Display for ReplayProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (n_bytes, total) = (count(&self.n_bytes), count(&self.n_bytes_total));
+        let n_bytes = count(&self.n_bytes);
+        let total = count(&self.n_bytes_total);
         let percent = n_bytes as f64 * 100.0 / total.max(1) as f64;
         let mib = total as f64 / f64::from(1 << 20);
         write!(

@@ -56,15 +56,12 @@ impl<'a> SampleBins<'a> {
     /// Creates empty bins for the current series of all shards, or only of shard `home`. The bins
     /// use at most `bytes` of memory.
     pub(super) fn new(shards: &'a [Shard], home: Option<usize>, bytes: usize) -> Self {
-        let is_replayed = |shard| home.is_none_or(|home| home == shard);
-        let n_slots = |shard: usize| {
-            if is_replayed(shard) {
-                shards[shard].head().len()
-            } else {
-                0
+        let mut n_slots = vec![0; shards.len()];
+        for (idx, shard) in shards.iter().enumerate() {
+            if home.is_none_or(|home| home == idx) {
+                n_slots[idx] = shard.head().len();
             }
-        };
-        let n_slots: Vec<usize> = (0..shards.len()).map(n_slots).collect();
+        }
         let n_bins = |bits| {
             n_slots
                 .iter()
@@ -95,10 +92,8 @@ impl<'a> SampleBins<'a> {
         sample: Sample,
         stats: &mut ReplayStats,
     ) {
-        let (shard, bin) = (
-            usize::from(location.shard),
-            (location.slot >> self.slot_bits) as usize,
-        );
+        let shard = usize::from(location.shard);
+        let bin = (location.slot >> self.slot_bits) as usize;
         let Some(entry) = Entry::new(location.slot & ((1 << self.slot_bits) - 1), sample) else {
             self.drain_bin(shard, bin, stats);
             return self.apply_one(shard, location.slot, sample, stats);
@@ -116,7 +111,9 @@ impl<'a> SampleBins<'a> {
     /// Applies all samples.
     pub(super) fn drain(&mut self, stats: &mut ReplayStats) {
         for shard in 0..self.bins.len() {
-            (0..self.bins[shard].len()).for_each(|bin| self.drain_bin(shard, bin, stats));
+            for bin in 0..self.bins[shard].len() {
+                self.drain_bin(shard, bin, stats);
+            }
         }
     }
 
@@ -185,9 +182,9 @@ impl Sorted {
     fn sort(&mut self, entries: &[Entry], n_slots: usize) {
         self.ends.clear();
         self.ends.resize(n_slots, 0);
-        entries
-            .iter()
-            .for_each(|entry| self.ends[entry.slot()] += 1);
+        for entry in entries {
+            self.ends[entry.slot()] += 1;
+        }
         let mut start = 0;
         for end in &mut self.ends {
             start += std::mem::replace(end, start);

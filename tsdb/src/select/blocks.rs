@@ -60,14 +60,16 @@ impl BlockStream {
         let all = range.covers(stored.meta().range);
         let mut cursor = stored.block.index.series_cursor(Access::Cached);
         cursor.keep_more(ctx.charge());
-        let (first, idle) = (Mutex::default(), Mutex::default());
+        let first = Mutex::default();
+        let idle = Mutex::default();
         let reads = BlockReads {
             stored: Arc::clone(stored),
             ctx: ctx.clone(),
             first,
             idle,
         };
-        let (ordinals, handed_out) = (ordinals.into_iter(), Labels::empty());
+        let ordinals = ordinals.into_iter();
+        let handed_out = Labels::empty();
         Self {
             reads: Arc::new(reads),
             cursor,

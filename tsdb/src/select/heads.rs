@@ -84,8 +84,10 @@ impl HeadStream {
         selection: &Selection<'_>,
         charge: &mut Charge,
     ) -> Result<Option<(Self, Vec<HeadReads>)>> {
-        let (mut heads, mut reads, mut merge, mut n_left) =
-            (Vec::new(), Vec::new(), HeadMerge::default(), 0);
+        let mut heads = Vec::new();
+        let mut reads = Vec::new();
+        let mut merge = HeadMerge::default();
+        let mut n_left = 0;
         for shard in 0..selection.store.shards.len() {
             let Some((selected, slots)) = HeadReads::new(selection, shard, charge)? else {
                 continue;
@@ -285,11 +287,10 @@ impl HeadReads {
             return Ok(None);
         }
         // Positions are needed only for reading samples.
-        let index = || PositionIndex::new(copied.iter().map(|of| of.slot));
         let positions = if need == Need::Labels {
             PositionIndex::default()
         } else {
-            index()
+            PositionIndex::new(copied.iter().map(|slot_ref| slot_ref.slot))
         };
         charge.grow(positions.size())?;
         let in_order = if any_order {
@@ -324,8 +325,9 @@ fn find(
     let Some(members) = order.members(n_removed) else {
         return Ok(None);
     };
-    let (mut shared, mut own, mut scratch) =
-        (RoaringBitmap::new(), Vec::new(), HeadCopies::of_newest());
+    let mut shared = RoaringBitmap::new();
+    let mut own = Vec::new();
+    let mut scratch = HeadCopies::of_newest();
     let mut slots = slots.iter().peekable();
     while slots.peek().is_some() {
         ctx.check()?;
@@ -386,12 +388,11 @@ fn copy(
     } else {
         HeadCopies::of_newest()
     };
-    let (mut scratch, mut tails) = (HeadCopies::of_newest(), Vec::new());
+    let mut scratch = HeadCopies::of_newest();
+    let mut tails = Vec::new();
     let n_slots = slots.len() as usize;
-    let (mut copied, mut batch) = (
-        Vec::with_capacity(n_slots),
-        Vec::with_capacity(BATCH_SERIES),
-    );
+    let mut copied = Vec::with_capacity(n_slots);
+    let mut batch = Vec::with_capacity(BATCH_SERIES);
     let mut slots = slots.into_iter();
     for first in (0..n_slots).step_by(BATCH_SERIES) {
         ctx.check()?;

@@ -24,7 +24,8 @@ pub(super) struct LabelProjection {
 
 impl LabelProjection {
     pub(super) fn new(requested: LabelHint) -> Self {
-        let (cache, hasher) = (HashTable::new(), DefaultHashBuilder::default());
+        let cache = HashTable::new();
+        let hasher = DefaultHashBuilder::default();
         Self {
             requested,
             cache,
@@ -45,10 +46,9 @@ impl LabelProjection {
             cache.clear();
         }
         builder.clear();
-        whole
-            .iter()
-            .filter(|(name, _)| requested.includes(name))
-            .for_each(|(name, value)| builder.push(name, value));
+        for (name, value) in whole.iter().filter(|(name, _)| requested.includes(name)) {
+            builder.push(name, value);
+        }
         let hash = hasher.hash_one(builder.as_packed());
         if let Some(known) = cache.find(hash, |known| known.as_packed() == builder.as_packed()) {
             return known.clone();

@@ -168,7 +168,8 @@ impl SeriesSet {
         let heads = HeadStream::new(&selection, &mut charge)?;
         drop((copy, copying));
         // Blocks come first: their samples were accepted first.
-        let (mut streams, mut sources) = (Vec::new(), Vec::new());
+        let mut streams = Vec::new();
+        let mut sources = Vec::new();
         for stored in blocks
             .iter()
             .filter(|stored| stored.meta().range.overlaps(range))
@@ -192,14 +193,12 @@ impl SeriesSet {
             stream.request_labels(&labels)?;
             stream.advance(ctx, range, &labels)?;
         }
-        let (next, reads) = (
-            Vec::with_capacity(streams.len()),
-            Reads {
-                ctx: ctx.clone(),
-                range,
-                streams: sources,
-            },
-        );
+        let next = Vec::with_capacity(streams.len());
+        let reads = Reads {
+            ctx: ctx.clone(),
+            range,
+            streams: sources,
+        };
         let reads = Arc::new(reads);
         Ok(Self {
             batch: Arc::new(Batch {
@@ -266,7 +265,8 @@ impl SeriesSet {
         let reads = Arc::clone(&self.reads);
         reads.ctx.check()?;
         let mut charge = reads.ctx.charge();
-        let (mut found, mut uncharged) = (Vec::with_capacity(self.n_batch), 0);
+        let mut found = Vec::with_capacity(self.n_batch);
+        let mut uncharged = 0;
         while found.len() < self.n_batch && !self.is_last {
             match self.take_next() {
                 Ok(Some(next)) => {
@@ -560,7 +560,8 @@ impl Series {
     }
 
     fn read_all(&self, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
-        let (start, reads) = (out.len(), &*self.batch.reads);
+        let start = out.len();
+        let reads = &*self.batch.reads;
         for &source in [&self.found.first].into_iter().chain(&self.found.others) {
             let from = out.len();
             reads.read(source, range, out)?;

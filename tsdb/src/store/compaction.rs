@@ -170,7 +170,8 @@ impl Store {
         let merged = merge(&sources, origin, &merging)?;
         let total =
             |of: fn(&BlockMeta) -> u64| sources.iter().map(|source| of(source.meta())).sum::<u64>();
-        let (n_sources, from) = (sources.len(), total(|meta| meta.size));
+        let n_sources = sources.len();
+        let from = total(|meta| meta.size);
         let (bytes, n_samples) = merged
             .meta
             .as_ref()

@@ -87,7 +87,8 @@ impl FamilyTable {
 
     /// Returns the statistics.
     pub(crate) fn stats(&self) -> MetadataStats {
-        let (n_families, size_bytes) = (self.order.len() as u64, self.size as u64);
+        let n_families = self.order.len() as u64;
+        let size_bytes = self.size as u64;
         MetadataStats {
             n_families,
             size_bytes,

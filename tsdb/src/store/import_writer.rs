@@ -42,7 +42,8 @@ impl<'a> ImportWriter<'a> {
         timestamp_ms: i64,
         labels: BTreeSet<(&'a str, &'a str)>,
     ) -> Result<Self> {
-        let (id, window) = (BlockId(number), window_of(timestamp_ms));
+        let id = BlockId(number);
+        let window = window_of(timestamp_ms);
         let origin = BlockOrigin {
             id,
             window,

@@ -80,7 +80,8 @@ struct Mark {
 impl Newest {
     /// Creates the newest time of an empty store.
     pub(crate) fn new(options: &Options, wal_dir: &Path) -> Self {
-        let (fs, path) = (Arc::clone(&options.fs), wal_dir.join(UNBOUNDED));
+        let fs = Arc::clone(&options.fs);
+        let path = wal_dir.join(UNBOUNDED);
         let read = UNBOUNDED_FILE.read(&*fs, &path);
         let sent_ms = read
             .as_ref()
@@ -171,7 +172,8 @@ impl Newest {
     /// # Errors
     /// [`Error::Io`] if samples of any age may be appended and [`UNBOUNDED`] cannot be created.
     pub(crate) fn bounds(&self, is_own: bool) -> Result<(Option<i64>, i64)> {
-        let (now, sent_ms) = (self.clock.now(), self.sent());
+        let now = self.clock.now();
+        let sent_ms = self.sent();
         let newest_ms = self.get().max(is_own.then_some(now.wall_ms));
         let accepted_ms = sent_ms.map(|sent_ms| self.limited(sent_ms, now));
         // Rare: a clock was wrong, or only the process itself writes.

@@ -75,10 +75,9 @@ impl Store {
             .collect::<Result<Vec<_>>>()?;
         let mut ranks: Vec<Ranks> = orders.iter().map(|order| Ranks::new(order)).collect();
         let mut merge = HeadMerge::default();
-        orders
-            .iter()
-            .enumerate()
-            .for_each(|(head, order)| merge.push(head, order.sorted().iter().copied()));
+        for (head, order) in orders.iter().enumerate() {
+            merge.push(head, order.sorted().iter().copied());
+        }
         // `u32::MAX` means that a series has no rank.
         let mut free_ranks = 0..u32::MAX;
         while !merge.is_empty() {
@@ -129,11 +128,9 @@ impl Store {
                     QueryContext::unbounded().charge(),
                 ));
                 let mut ranks = Ranks::new(&order);
-                order
-                    .sorted()
-                    .iter()
-                    .zip(in_order)
-                    .for_each(|(of, rank)| ranks.set(of.slot, rank));
+                for (of, rank) in order.sorted().iter().zip(in_order) {
+                    ranks.set(of.slot, rank);
+                }
                 shard.share_order(&order);
                 (order, ranks)
             },

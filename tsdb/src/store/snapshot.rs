@@ -32,7 +32,8 @@ impl Store {
         fs.create_dir(&blocks_dir)
             .map_err(Error::io("create", &blocks_dir))?;
         self.blocks.link_into(dir, &blocks_dir)?;
-        let (metadata, exemplars) = (self.metadata.lock().by_age(), self.exemplars.by_log(1));
+        let metadata = self.metadata.lock().by_age();
+        let exemplars = self.exemplars.by_log(1);
         let families = metadata
             .iter()
             .map(|(family, metadata)| (&**family, &**metadata));
@@ -107,8 +108,8 @@ impl Store {
         numbers: impl Iterator<Item = (u64, u64)>,
         importing: &PendingImport,
     ) -> Result<Vec<PathBuf>> {
-        let (mut imported, deletions) =
-            (Vec::with_capacity(paths.len()), self.blocks.last_deletion());
+        let mut imported = Vec::with_capacity(paths.len());
+        let deletions = self.blocks.last_deletion();
         for (path, (id, flush)) in paths.iter().zip(numbers) {
             imported.extend(self.import_one(path, BlockId(id), flush, deletions)?);
         }
@@ -125,9 +126,9 @@ impl Store {
         self.blocks.add_imported(imported, || {
             importing.end(&*self.options.fs, self.blocks.dir())
         })?;
-        newest_ms
-            .into_iter()
-            .for_each(|newest_ms| self.newest.raise(newest_ms, false));
+        if let Some(newest_ms) = newest_ms {
+            self.newest.raise(newest_ms, false);
+        }
         Ok(renamed)
     }
 

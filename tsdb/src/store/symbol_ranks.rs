@@ -33,7 +33,8 @@ struct Symbol {
 impl SymbolRanks {
     /// Ranks the strings of all shards.
     pub(super) fn new(shards: &[Shard]) -> Self {
-        let (mut symbols, mut ranks) = (Vec::new(), Vec::new());
+        let mut symbols = Vec::new();
+        let mut ranks = Vec::new();
         for (number, shard) in (0..).zip(shards) {
             let mut end = 0;
             for step in 0.. {

@@ -83,7 +83,8 @@ impl FrameBuffer {
     /// of the next frame.
     pub(super) fn seal(&mut self, salt: u64, sequence: u64) -> u64 {
         for i in 0..self.frames.len() {
-            let ((start, record), end) = (self.frames[i], self.end(i));
+            let (start, record) = self.frames[i];
+            let end = self.end(i);
             finish_frame(
                 &mut self.bytes[..end],
                 start,

@@ -93,12 +93,9 @@ impl Reserve {
         let mut hashes = (0_u64..).map(|n| xxh3_64_with_seed(&n.to_le_bytes(), seed));
         for _ in 0..RESERVE_SIZE / BUFFER_SIZE as u64 {
             // Bytes that do not repeat, because the file system may compress.
-            buffer
-                .as_chunks_mut()
-                .0
-                .iter_mut()
-                .zip(&mut hashes)
-                .for_each(|(word, hash)| *word = hash.to_le_bytes());
+            for (word, hash) in buffer.as_chunks_mut().0.iter_mut().zip(&mut hashes) {
+                *word = hash.to_le_bytes();
+            }
             file.append(&buffer)
                 .map_err(Error::io("write", &self.path))?;
         }

@@ -66,7 +66,8 @@ impl LabelSetBuilder {
             set,
             before,
         } = self;
-        let (mut place, mut place_before) = (0, 0);
+        let mut place = 0;
+        let mut place_before = 0;
         while let Some(&symbol) = row.get(place) {
             place_before += row_before[place_before..]
                 .iter()
@@ -127,7 +128,8 @@ const CURSORS_MAX: usize = 16;
 impl LabelCache {
     fn new(dictionary: &Dictionary) -> Self {
         let dictionary = dictionary.clone();
-        let (labels, packed) = (HashMap::new(), String::new());
+        let labels = HashMap::new();
+        let packed = String::new();
         Self {
             dictionary,
             cursors: Vec::new(),

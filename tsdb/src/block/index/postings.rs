@@ -47,7 +47,8 @@ pub(super) fn write(
 ) -> Result<(Vec<PageRef>, u32)> {
     let mut table = TableWriter::new(GROUP, page_size);
     let mut list = ListEncoder::new(page_size);
-    let (mut n_unused, mut next) = (0, runs.next()?);
+    let mut n_unused = 0;
+    let mut next = runs.next()?;
     for symbol in (0..n_symbols).map(Symbol) {
         while let Some(run) = next.filter(|run| run.symbol == symbol) {
             list.push(run.ordinals());
@@ -103,7 +104,8 @@ impl ListEncoder {
     }
 
     fn push_run(&mut self, run: Range<u32>) {
-        let (gap, n) = (run.start - self.end, run.end - run.start);
+        let gap = run.start - self.end;
+        let n = run.end - run.start;
         put_u64(&mut self.runs, u64::from(gap) << 1 | u64::from(n > 1));
         if n > 1 {
             put_u64(&mut self.runs, u64::from(n) - 2);
@@ -138,7 +140,9 @@ impl ListEncoder {
             }
         }
         self.runs.clear();
-        (self.first, self.end, self.n) = (0, 0, 0);
+        self.first = 0;
+        self.end = 0;
+        self.n = 0;
         Ok(&self.entry)
     }
 }
@@ -150,11 +154,11 @@ fn put_kind(dst: &mut Vec<u8>, kind: u64, bytes: &[u8]) {
 
 fn bitmap_of(runs: &[u8]) -> RoaringBitmap {
     let mut bitmap = RoaringBitmap::new();
-    let each = |run| {
+    let decoded = decode_runs(runs, u32::MAX, |run| {
         insert(&mut bitmap, run);
         ControlFlow::Continue(())
-    };
-    decode_runs(runs, u32::MAX, each).expect("what was encoded decodes");
+    });
+    decoded.expect("what was encoded decodes");
     bitmap
 }
 
@@ -175,7 +179,9 @@ fn insert(bitmap: &mut RoaringBitmap, run: Range<u32>) {
         bitmap.insert_range(run);
     } else {
         // Not `push`: it searches for the maximum, in a dense container word by word.
-        run.for_each(|ordinal| _ = bitmap.insert(ordinal));
+        for ordinal in run {
+            bitmap.insert(ordinal);
+        }
     }
 }
 
@@ -190,8 +196,9 @@ fn insert_common(set: &RoaringBitmap, run: Range<u32>, kept: &mut RoaringBitmap)
         common &= set;
         *kept |= common;
     } else {
-        run.filter(|&ordinal| set.contains(ordinal))
-            .for_each(|ordinal| _ = kept.insert(ordinal));
+        for ordinal in run.filter(|&ordinal| set.contains(ordinal)) {
+            kept.insert(ordinal);
+        }
     }
 }
 
@@ -268,13 +275,21 @@ pub(super) enum Part {
     Set(RoaringBitmap),
 }
 
+/// How far a list was visited.
+enum Visited {
+    /// All its parts, or those up to a break.
+    Done,
+    /// Not at all: it is a bitmap in a page of its own, whose payload has `size` bytes.
+    InPage { page: PageRef, size: u64 },
+}
+
 /// Calls `visit` with the parts of a list until it breaks. Returns `None` if the list does not
-/// decode, `Some(Some(_))` if it is in a page of its own.
+/// decode.
 fn visit_list(
     list: List<'_>,
     n_series: u32,
     visit: &mut impl FnMut(Part) -> ControlFlow<()>,
-) -> Option<Option<(PageRef, u64)>> {
+) -> Option<Visited> {
     match list {
         List::One(ordinal) => {
             let end = ordinal.checked_add(1).filter(|&end| end <= n_series)?;
@@ -284,9 +299,9 @@ fn visit_list(
         List::Bitmap(bytes) => {
             let _last = visit(Part::Set(decode_bitmap(bytes, n_series)?));
         }
-        List::Page(page, size) => return Some(Some((page, size))),
+        List::Page(page, size) => return Some(Visited::InPage { page, size }),
     }
-    Some(None)
+    Some(Visited::Done)
 }
 
 /// A cursor over the postings. Visiting symbols in ascending order is cheap.
@@ -321,23 +336,24 @@ impl PostingsCursor {
     ) -> Result<()> {
         self.approach(symbol)?;
         let n_series = self.n_series;
-        let page = self
+        let visited = self
             .entries
             .step(|src| visit_list(take_list(src)?, n_series, &mut visit))?;
-        let Some((page, size)) = page else {
+        let Visited::InPage { page, size } = visited else {
             return Ok(());
         };
+
         let payload = self.pages.load(page, self.access)?;
-        let damaged = || {
-            self.pages
-                .corrupt(page.offset, "a bitmap of the index does not decode")
-        };
         let bitmap = if payload.len() as u64 == size {
             decode_bitmap(&payload, n_series)
         } else {
             None
         };
-        let _last = visit(Part::Set(bitmap.ok_or_else(damaged)?));
+        let Some(bitmap) = bitmap else {
+            let reason = "a bitmap of the index does not decode";
+            return Err(self.pages.corrupt(page.offset, reason));
+        };
+        let _last = visit(Part::Set(bitmap));
         Ok(())
     }
 

@@ -21,16 +21,17 @@ impl Projection {
 
     /// Replaces `projected` with the requested symbols of a row.
     pub(super) fn project(&self, row: &[Symbol], projected: &mut Vec<Symbol>) {
-        let is_listed = |symbol: Symbol| {
-            self.listed
-                .iter()
-                .any(|symbols| symbols.contains(&symbol.0))
-        };
         projected.clear();
-        projected.extend(
-            row.iter()
-                .copied()
-                .filter(|&symbol| is_listed(symbol) == self.is_included),
-        );
+        for &symbol in row {
+            if self.is_listed(symbol) == self.is_included {
+                projected.push(symbol);
+            }
+        }
+    }
+
+    fn is_listed(&self, symbol: Symbol) -> bool {
+        self.listed
+            .iter()
+            .any(|symbols| symbols.contains(&symbol.0))
     }
 }

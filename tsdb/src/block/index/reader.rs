@@ -67,8 +67,10 @@ impl Root {
         let n_suffixes = take_int(src).filter(|&n| n <= n_series)?;
         let n_symbols = take_int(src)?;
         let n_unused = take_int(src).filter(|&n| n <= n_symbols)?;
-        let (dictionary, suffixes) = (PageRef::decode_list(src)?, PageRef::decode_list(src)?);
-        let (series, postings) = (PageRef::decode_list(src)?, PageRef::decode_list(src)?);
+        let dictionary = PageRef::decode_list(src)?;
+        let suffixes = PageRef::decode_list(src)?;
+        let series = PageRef::decode_list(src)?;
+        let postings = PageRef::decode_list(src)?;
         let root = Self {
             n_series,
             n_suffixes,
@@ -102,8 +104,9 @@ impl Index {
     /// offset. All methods of an index return these errors.
     pub(crate) fn open(pages: Arc<Pages>, root: PageRef) -> Result<Self> {
         let payload = pages.read(root)?;
-        let damaged = || pages.corrupt(root.offset, "the root of the index does not decode");
-        let root = Root::decode(&payload).ok_or_else(damaged)?;
+        let Some(root) = Root::decode(&payload) else {
+            return Err(pages.corrupt(root.offset, "the root of the index does not decode"));
+        };
         Ok(Self {
             n_series: root.n_series,
             n_unused: root.n_unused,

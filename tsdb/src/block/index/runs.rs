@@ -108,7 +108,8 @@ impl RunSorter {
     /// Creates an empty sorter. Runs in memory take at most `memory_max` bytes.
     pub(super) fn new(fs: Arc<dyn Fs>, prefix: &Path, page_size: usize, memory_max: usize) -> Self {
         let runs_max = (memory_max / size_of::<Run>()).max(1);
-        let (runs, spills) = (Vec::new(), Vec::new());
+        let runs = Vec::new();
+        let spills = Vec::new();
         Self {
             fs,
             prefix: prefix.to_owned(),
@@ -168,7 +169,8 @@ impl RunSorter {
         self.n_files += 1;
         let (file, append) = TemporaryFile::create(Arc::clone(&self.fs), path.into())?;
         let mut writer = PageWriter::new(file.location().1, append)?;
-        let (mut list, mut last) = (ListWriter::new(self.page_size), BEFORE_FIRST);
+        let mut list = ListWriter::new(self.page_size);
+        let mut last = BEFORE_FIRST;
         while let Some(run) = next()? {
             list.push(&mut writer, |dst| {
                 let last = if dst.is_empty() { BEFORE_FIRST } else { last };
@@ -293,11 +295,9 @@ impl SpillReader {
             fs.open(path).map_err(Error::io("open", path))?,
             Arc::new(PageCache::new(0)),
         );
-        let (rest, page, payload) = (
-            refs.into_iter(),
-            PageRef { offset: 0, size: 0 },
-            Arc::from([]),
-        );
+        let rest = refs.into_iter();
+        let page = PageRef { offset: 0, size: 0 };
+        let payload = Arc::from([]);
         Ok(Source::Spill(Self {
             pages,
             rest,
@@ -315,16 +315,18 @@ impl SpillReader {
                 return Ok(None);
             };
             self.payload = self.pages.read(page)?;
-            (self.page, self.at, self.last) = (page, 0, BEFORE_FIRST);
+            self.page = page;
+            self.at = 0;
+            self.last = BEFORE_FIRST;
         }
         let mut src = &self.payload[self.at..];
-        let damaged = || {
-            self.pages
-                .corrupt(self.page.offset, "a spilled run does not decode")
+        let Some(run) = take_run(&mut src, self.last) else {
+            let reason = "a spilled run does not decode";
+            return Err(self.pages.corrupt(self.page.offset, reason));
         };
-        self.last = take_run(&mut src, self.last).ok_or_else(damaged)?;
+        self.last = run;
         self.at = self.payload.len() - src.len();
-        Ok(Some(self.last))
+        Ok(Some(run))
     }
 }
 

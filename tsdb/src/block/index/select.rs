@@ -69,10 +69,8 @@ impl BlockTerms<'_> {
 
     /// Keeps in `set`, which must be small, only the series with a symbol.
     fn retain_with(&self, symbol: Symbol, set: &mut RoaringBitmap) -> Result<()> {
-        let (mut series, mut kept) = (
-            self.index.series_cursor(Access::Cached),
-            RoaringBitmap::new(),
-        );
+        let mut series = self.index.series_cursor(Access::Cached);
+        let mut kept = RoaringBitmap::new();
         for ordinal in &*set {
             series.seek(ordinal)?;
             if series.symbols().binary_search(&symbol).is_ok() {

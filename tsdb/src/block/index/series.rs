@@ -41,10 +41,8 @@ pub(super) struct SeriesWriter {
 impl SeriesWriter {
     /// Creates a writer that uses at most `memory_max` bytes to remember suffixes.
     pub(super) fn new(page_size: usize, memory_max: usize) -> Self {
-        let (table, suffixes) = (
-            TableWriter::new(GROUP, page_size),
-            SuffixWriter::new(page_size, memory_max),
-        );
+        let table = TableWriter::new(GROUP, page_size);
+        let suffixes = SuffixWriter::new(page_size, memory_max);
         Self {
             table,
             suffixes,
@@ -229,7 +227,8 @@ impl SeriesCursor {
         } else {
             self.last
         };
-        let (n_symbols, n_suffixes) = (self.n_symbols, self.n_suffixes);
+        let n_symbols = self.n_symbols;
+        let n_suffixes = self.n_suffixes;
         self.last = self
             .entries
             .step(|src| Entry::decode(last, begins_group, n_symbols, n_suffixes, src))?;

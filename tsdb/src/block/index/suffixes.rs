@@ -72,9 +72,9 @@ impl SuffixWriter {
     /// The errors of [`PageWriter::write`].
     pub(super) fn number(&mut self, pages: &mut PageWriter, suffix: &[Symbol]) -> Result<u32> {
         self.hashed.clear();
-        suffix
-            .iter()
-            .for_each(|symbol| self.hashed.extend_from_slice(&symbol.0.to_le_bytes()));
+        for symbol in suffix {
+            self.hashed.extend_from_slice(&symbol.0.to_le_bytes());
+        }
         let hash = xxh3_128_with_seed(&self.hashed, self.seed);
         let hash = [hash as u64, (hash >> 64) as u64];
         if let Some(&number) = self.known.get(&hash) {
@@ -193,16 +193,16 @@ impl Changes {
         // Fast path: each added symbol replaces a removed one.
         if self.new.len() == self.gone.len() {
             row.extend_from_slice(before);
-            self.gone
-                .iter()
-                .zip(&self.new)
-                .for_each(|(&gone, &new)| row[gone] = new);
+            for (&gone, &new) in self.gone.iter().zip(&self.new) {
+                row[gone] = new;
+            }
             if row.is_sorted_by(|a, b| a < b) {
                 return Some(());
             }
             row.clear();
         }
-        let (mut gone, mut new) = (self.gone.iter().peekable(), self.new.iter().peekable());
+        let mut gone = self.gone.iter().peekable();
+        let mut new = self.new.iter().peekable();
         for (i, &symbol) in before.iter().enumerate() {
             if gone.next_if(|&&gone| gone == i).is_some() {
                 continue;
@@ -233,7 +233,8 @@ pub(super) struct SuffixCursor {
 impl SuffixCursor {
     /// Creates a cursor before the first suffix; symbols are below `n_symbols`.
     pub(super) fn new(table: &Arc<Table>, n_symbols: u32, access: Access) -> Self {
-        let (suffix, before) = (Vec::new(), Vec::new());
+        let suffix = Vec::new();
+        let before = Vec::new();
         Self {
             entries: TableCursor::new(table, access),
             n_symbols,
@@ -264,12 +265,10 @@ impl SuffixCursor {
         if self.entries.begins_group() {
             self.before.clear();
         }
-        let (suffix, before, changes, n_symbols) = (
-            &mut self.suffix,
-            &self.before,
-            &mut self.changes,
-            self.n_symbols,
-        );
+        let suffix = &mut self.suffix;
+        let before = &self.before;
+        let changes = &mut self.changes;
+        let n_symbols = self.n_symbols;
         self.entries.step(|src| {
             changes.decode(before, n_symbols, src)?;
             changes.apply(before, suffix)

@@ -37,14 +37,14 @@ impl Index {
     }
 
     fn sum_series(&self, ctx: &QueryContext) -> Result<Pairs> {
-        let (mut series, mut pairs) = (self.series_cursor(Access::Scan), Pairs::default());
+        let mut series = self.series_cursor(Access::Scan);
+        let mut pairs = Pairs::default();
         for ordinal in 0..self.n_series {
             ctx.check_every(CHECK_INTERVAL, ordinal as usize)?;
             series.seek(ordinal)?;
-            series
-                .symbols()
-                .iter()
-                .for_each(|&symbol| pairs.add(symbol, ordinal));
+            for &symbol in series.symbols() {
+                pairs.add(symbol, ordinal);
+            }
         }
         Ok(pairs)
     }
@@ -52,7 +52,8 @@ impl Index {
     /// Returns the pairs of the postings, and the number of used symbols.
     fn sum_postings(&self, ctx: &QueryContext) -> Result<(Pairs, u64)> {
         let mut n_used = 0;
-        let (mut postings, mut pairs) = (self.postings_cursor(Access::Scan), Pairs::default());
+        let mut postings = self.postings_cursor(Access::Scan);
+        let mut pairs = Pairs::default();
         for symbol in (0..self.dictionary.len()).map(Symbol) {
             ctx.check_every(CHECK_INTERVAL, symbol.0 as usize)?;
             let n_before = pairs.n;

@@ -79,7 +79,8 @@ impl IndexWriter {
     pub(crate) fn series(&mut self, pages: &mut PageWriter, labels: &[Symbol]) -> Result<()> {
         let ordinal = self.series.len();
         if ordinal == SERIES_MAX {
-            let (used, limit) = (u64::from(ordinal) + 1, SERIES_MAX.into());
+            let used = u64::from(ordinal) + 1;
+            let limit = SERIES_MAX.into();
             return Err(Error::Limit {
                 what: "series of a block",
                 used,
@@ -101,11 +102,9 @@ impl IndexWriter {
     /// # Errors
     /// [`Error::Io`] of the block or a spill file.
     pub(crate) fn finish(mut self, pages: &mut PageWriter) -> Result<PageRef> {
-        let (n_series, n_suffixes, n_symbols) = (
-            self.series.len(),
-            self.series.n_suffixes(),
-            self.dictionary.len(),
-        );
+        let n_series = self.series.len();
+        let n_suffixes = self.series.n_suffixes();
+        let n_symbols = self.dictionary.len();
         self.open.advance(n_series, &[], &mut self.sorter)?;
         let dictionary = self.dictionary.finish(pages)?;
         let (suffixes, series) = self.series.finish(pages)?;

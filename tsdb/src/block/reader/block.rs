@@ -46,8 +46,8 @@ impl Block {
         let pages = Arc::new(Pages::new(path, file, Arc::clone(cache)));
         let footer =
             Footer::decode(&pages.read(at)?, size).map_err(|why| pages.unreadable(at, why))?;
-        let (mut groups, mut timestamp_columns) =
-            (Groups::default(), TimestampColumnPages::default());
+        let mut groups = Groups::default();
+        let mut timestamp_columns = TimestampColumnPages::default();
         for &page in &footer.groups {
             let added = groups.add(&pages.read(page)?, at.offset, footer.meta.range);
             added.map_err(|damaged| pages.unreadable(page, damaged))?;
@@ -65,7 +65,8 @@ impl Block {
             let reason = "footer, directory and index disagree on the number of series or samples";
             return Err(pages.corrupt(at.offset, reason));
         }
-        let (path, name_labels) = (path.to_owned(), OnceLock::new());
+        let path = path.to_owned();
+        let name_labels = OnceLock::new();
         Ok(Self {
             path,
             index,

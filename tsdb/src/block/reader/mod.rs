@@ -61,7 +61,8 @@ impl Block {
         range: TimeRange,
         out: &mut SampleColumns,
     ) -> Result<()> {
-        let (group, start) = (read_cache.group(self, ordinal), out.len());
+        let group = read_cache.group(self, ordinal);
+        let start = out.len();
         for (i, rows) in group.pages_in(range) {
             if let Err(error) = self.read_rows(read_cache, group, (i, rows), ordinal, range, out) {
                 out.truncate(start);
@@ -84,7 +85,8 @@ impl Block {
         let Some(times) = self.times(read_cache, group, i, ordinal)? else {
             return Ok(());
         };
-        let (n, wanted) = (times.len(), times.cut(range));
+        let n = times.len();
+        let wanted = times.cut(range);
         if wanted.is_empty() {
             return Ok(());
         }
@@ -125,9 +127,9 @@ impl Block {
         group: Group<'_>,
         id: TimestampColumnId,
     ) -> Result<(TimestampColumnsRef, usize)> {
-        let missing = || format!("timestamp column {} of a series does not exist", id.0);
-        self.timestamp_columns
-            .find(id)
-            .ok_or_else(|| self.pages.corrupt(group.map.offset, missing()))
+        self.timestamp_columns.find(id).ok_or_else(|| {
+            let reason = format!("timestamp column {} of a series does not exist", id.0);
+            self.pages.corrupt(group.map.offset, reason)
+        })
     }
 }

@@ -167,7 +167,8 @@ impl RunPlan {
     /// Plans a run of the first histograms, at least one, as far as they combine well.
     fn new(histograms: &[(u32, Arc<Histogram>)]) -> Self {
         let mut plan = Self::default();
-        let (mut n_cells, mut n) = (0, 0);
+        let mut n_cells = 0;
+        let mut n = 0;
         for (_, histogram) in histograms {
             n_cells += histogram.n_cells();
             n += 1;
@@ -227,7 +228,9 @@ impl RunPlan {
     /// Appends layouts, hints, sums and counts of the planned histograms.
     fn encode(&self, run: RowSamples<'_>, encoder: &mut ValueEncoder, dst: &mut Vec<u8>) {
         put_u64(dst, self.layouts.len() as u64);
-        self.layouts.iter().for_each(|layout| layout.encode(dst));
+        for layout in &self.layouts {
+            layout.encode(dst);
+        }
         if self.layouts.len() > 1 {
             for &(layout, n) in &self.uses {
                 put_u64(dst, layout as u64);
@@ -246,14 +249,14 @@ impl RunPlan {
         encoder.encode(run.values, dst);
         if self.layouts[0].is_float {
             let cells = self.cells(run, float_cell);
-            cells
-                .chunks_exact(run.len())
-                .for_each(|column| encoder.encode(column, dst));
+            for column in cells.chunks_exact(run.len()) {
+                encoder.encode(column, dst);
+            }
         } else {
             let cells = self.cells(run, |counts, i| integer_cell(counts, i).cast_signed());
-            cells
-                .chunks_exact(run.len())
-                .for_each(|column| encoder.encode_integers(column, dst));
+            for column in cells.chunks_exact(run.len()) {
+                encoder.encode_integers(column, dst);
+            }
         }
     }
 
@@ -440,7 +443,8 @@ impl Run {
     }
 
     fn histogram(&self, i: usize) -> Histogram {
-        let (layout, places) = (&self.layouts[self.uses[i]], &self.places[self.uses[i]]);
+        let layout = &self.layouts[self.uses[i]];
+        let places = &self.places[self.uses[i]];
         let (positive, negative) = places.split_at(layout.n_positive);
         let counts = match &self.cells {
             Cells::Integers(cells) => {
@@ -472,7 +476,8 @@ impl Run {
                         .map(|place| cell(FIRST_BUCKETS + place))
                         .collect()
                 };
-                let (count, zero_count) = (cell(0), cell(1));
+                let count = cell(0);
+                let zero_count = cell(1);
                 HistogramCounts::Float {
                     count,
                     zero_count,

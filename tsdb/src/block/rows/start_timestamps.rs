@@ -79,7 +79,8 @@ impl<'a> StartTimestampsColumn<'a> {
         n_samples: usize,
         wanted: Range<usize>,
     ) -> Result<Vec<Change>, Damaged> {
-        let (mut src, mut next_idx) = (self.0, 0_usize);
+        let mut src = self.0;
+        let mut next_idx = 0_usize;
         while !src.is_empty() {
             next_idx = next_idx.saturating_add(take_int(&mut src).ok_or(Damaged)?);
             if next_idx > series_idx {
@@ -96,7 +97,8 @@ impl<'a> StartTimestampsColumn<'a> {
 
     /// Checks that the column contains only series of a group of `n_series` series.
     pub(crate) fn check(self, n_series: usize) -> Result<(), Damaged> {
-        let (mut src, mut next) = (self.0, None);
+        let mut src = self.0;
+        let mut next = None;
         while !src.is_empty() {
             let step = take_int(&mut src).ok_or(Damaged)?;
             let idx = next.map_or(Some(step), |last: usize| {
@@ -113,7 +115,9 @@ impl<'a> StartTimestampsColumn<'a> {
 /// changes.
 fn take_changes(src: &mut &[u8], n_samples: Option<usize>) -> Option<Vec<Change>> {
     let n = take_u64(src)?;
-    let (mut changes, mut place, mut start_ms) = (Vec::new(), 0_u64, 0_i64);
+    let mut changes = Vec::new();
+    let mut place = 0_u64;
+    let mut start_ms = 0_i64;
     for i in 0..n {
         let step = take_u64(src)?;
         place = place.checked_add(step).filter(|_| i == 0 || step > 0)?;

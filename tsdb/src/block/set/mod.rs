@@ -219,8 +219,10 @@ pub(crate) fn check_in(
     data_dir: &Path,
     reads_all: bool,
 ) -> Result<(u64, DamageReport)> {
-    let (dir, cache) = (data_dir.join("blocks"), Arc::new(PageCache::new(0)));
-    let (mut n_sound, mut damage) = (0, DamageReport::default());
+    let dir = data_dir.join("blocks");
+    let cache = Arc::new(PageCache::new(0));
+    let mut n_sound = 0;
+    let mut damage = DamageReport::default();
     for name in list_if_exists(fs, &dir)? {
         let Some(id) = BlockId::parse(&name) else {
             continue;
@@ -352,8 +354,9 @@ impl StoredBlock {
         }
         let mut samples = SampleColumns::default();
         self.block.read(read_cache, ordinal, range, &mut samples)?;
-        self.deleted(ordinal)
-            .for_each(|deleted| samples.remove(deleted));
+        for deleted in self.deleted(ordinal) {
+            samples.remove(deleted);
+        }
         out.append(&mut samples);
         Ok(())
     }
@@ -652,7 +655,8 @@ impl BlockSet {
     fn remove_files(&self, paths: Vec<PathBuf>) -> Result<()> {
         let mut unremoved = self.unremoved.lock();
         unremoved.retain(|path| remove_if_exists(&*self.fs, path).is_err());
-        let (mut removed, mut gone) = (Ok(()), Vec::with_capacity(paths.len()));
+        let mut removed = Ok(());
+        let mut gone = Vec::with_capacity(paths.len());
         for path in paths {
             match self.fs.remove(&path) {
                 Ok(()) => gone.push(path),
@@ -700,12 +704,12 @@ impl BlockSet {
         begin: impl FnOnce() -> Option<AppendGuard<'a>>,
     ) -> Result<Replaced> {
         let mut tombstones = self.tombstones.lock();
-        let is_affected = |source: &Arc<StoredBlock>| {
+        let is_outdated = sources.iter().any(|source| {
             tombstones
                 .rules_for(source.meta())
-                .any(|r| r.number > deletions)
-        };
-        if sources.iter().any(is_affected) {
+                .any(|deletion| deletion.number > deletions)
+        });
+        if is_outdated {
             self.remove_files(result.iter().map(|block| block.path().to_owned()).collect())?;
             return Ok(Replaced::Outdated);
         }
@@ -753,23 +757,24 @@ impl BlockSet {
         let list = self.list();
         // Before the rule is added: if the deleted series of a block cannot be determined, there
         // must be no rule.
-        let select = |stored: &Arc<StoredBlock>| match stored.meta().range.overlaps(range) {
-            true => stored
-                .block
-                .index
-                .select(&QueryContext::unbounded(), &matchers),
-            false => Ok(RoaringBitmap::new()),
-        };
-        let deleted = list.iter().map(select).collect::<Result<Vec<_>>>()?;
+        let mut deleted = Vec::with_capacity(list.len());
+        for stored in list.iter() {
+            let mut series = RoaringBitmap::new();
+            if stored.meta().range.overlaps(range) {
+                let ctx = QueryContext::unbounded();
+                series = stored.block.index.select(&ctx, &matchers)?;
+            }
+            deleted.push(series);
+        }
+
         // Includes all flushes so far, so that the rule also applies to merges of these blocks.
         let flush = self.next_flush.load(Ordering::Relaxed) - 1;
         // Makes room for the rule.
         self.prune(&mut tombstones)?;
         let number = tombstones.add(matchers, range, flush)?;
-        let with_rule = |(stored, series): (&Arc<StoredBlock>, RoaringBitmap)| {
-            stored.without(number, range, series)
-        };
-        self.publish(list.iter().zip(deleted).map(with_rule).collect());
+        let list = list.iter().zip(deleted);
+        let list = list.map(|(stored, series)| stored.without(number, range, series));
+        self.publish(list.collect());
         Ok(())
     }
 
@@ -781,12 +786,13 @@ impl BlockSet {
 /// Adds a rule to those of a block with samples in the range `block`. It replaces the rules that it
 /// covers in this block.
 fn add_rule(deleted: &mut Vec<Deleted>, rule: Deleted, block: TimeRange) {
-    let is_covered = |older: &Deleted| {
+    deleted.retain(|older| {
         let start_ms = older.range.start_ms.max(block.start_ms);
         let end_ms = older.range.end_ms.min(block.end_ms);
-        rule.range.covers(TimeRange { start_ms, end_ms }) && older.series.is_subset(&rule.series)
-    };
-    deleted.retain(|older| !is_covered(older));
+        let is_covered = rule.range.covers(TimeRange { start_ms, end_ms })
+            && older.series.is_subset(&rule.series);
+        !is_covered
+    });
     deleted.push(rule);
 }
 

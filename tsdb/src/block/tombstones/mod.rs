@@ -416,7 +416,8 @@ fn take_payload<'a>(src: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 fn decode_rule(mut src: &[u8]) -> Option<Deletion> {
-    let (number, flush) = (take_u64(&mut src)?, take_u64(&mut src)?);
+    let number = take_u64(&mut src)?;
+    let flush = take_u64(&mut src)?;
     let range = TimeRange {
         start_ms: take_i64(&mut src)?,
         end_ms: take_i64(&mut src)?,
@@ -424,10 +425,8 @@ fn decode_rule(mut src: &[u8]) -> Option<Deletion> {
     let mut matchers = Vec::new();
     for _ in 0..take_u64(&mut src)? {
         let op = *OPS.get(take_int::<usize>(&mut src)?)?;
-        let (name, value) = (
-            str::from_utf8(take_sized(&mut src)?).ok()?,
-            str::from_utf8(take_sized(&mut src)?).ok()?,
-        );
+        let name = str::from_utf8(take_sized(&mut src)?).ok()?;
+        let value = str::from_utf8(take_sized(&mut src)?).ok()?;
         matchers.push(Matcher::new(op, name, value).ok()?);
     }
     src.is_empty().then_some(Deletion {

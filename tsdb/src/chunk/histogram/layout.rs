@@ -111,9 +111,9 @@ impl Layout {
         put_spans(dst, &self.negative_spans);
         put_u64(dst, self.n_negative as u64);
         put_u64(dst, self.custom_bounds.len() as u64);
-        self.custom_bounds
-            .iter()
-            .for_each(|&bound| put_number(dst, bound));
+        for &bound in &self.custom_bounds {
+            put_number(dst, bound);
+        }
     }
 
     /// Decodes a layout from the front of `src`. Returns `None` if it is damaged.
@@ -125,10 +125,10 @@ impl Layout {
             return None;
         }
         let zero_threshold = take_number(src)?;
-        let (positive_spans, n_positive) =
-            (take_spans(src)?, take_len(src, HISTOGRAM_BUCKETS_MAX)?);
-        let (negative_spans, n_negative) =
-            (take_spans(src)?, take_len(src, HISTOGRAM_BUCKETS_MAX)?);
+        let positive_spans = take_spans(src)?;
+        let n_positive = take_len(src, HISTOGRAM_BUCKETS_MAX)?;
+        let negative_spans = take_spans(src)?;
+        let n_negative = take_len(src, HISTOGRAM_BUCKETS_MAX)?;
         if n_positive + n_negative > HISTOGRAM_BUCKETS_MAX {
             return None;
         }

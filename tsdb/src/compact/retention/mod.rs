@@ -74,13 +74,12 @@ impl Retention {
         let held_ms = hold.held_ms(blocks, too_old_ms, |_| true);
         let mut newest_first: Vec<&BlockMeta> = blocks.iter().collect();
         newest_first.sort_unstable_by_key(|block| Reverse((block.range.end_ms, block.origin.id)));
-        let (mut size, mut n_held) = (log_size, 0);
+        let mut size = log_size;
+        let mut n_held = 0;
         newest_first.retain(|block| {
             size = size.saturating_add(block.size);
-            let (is_held, is_too_much) = (
-                is_until(block, held_ms),
-                self.size.is_some_and(|max| size > max),
-            );
+            let is_held = is_until(block, held_ms);
+            let is_too_much = self.size.is_some_and(|max| size > max);
             n_held += usize::from(is_held && !is_too_much);
             is_too_much || is_until(block, too_old_ms) && !is_held
         });

@@ -119,7 +119,8 @@ impl RuleProgress {
     /// Returns the oldest block to rewrite. `is_confirmed` confirms the rewrite of all blocks that
     /// are too old now.
     pub(crate) fn due(&mut self, blocks: &[BlockMeta], now_ms: i64, is_confirmed: bool) -> Due {
-        let (mut due, mut held) = (BTreeMap::<BlockId, Vec<usize>>::new(), BTreeSet::new());
+        let mut due = BTreeMap::<BlockId, Vec<usize>>::new();
+        let mut held = BTreeSet::new();
         for (rule, waiting) in self.waiting.iter_mut().enumerate() {
             let Some(time_ms) = self.rules[rule].time_ms else {
                 continue;
@@ -194,7 +195,8 @@ pub(crate) fn first_matches(
     rules: &[RetentionRule],
     mut select: impl FnMut(&[Matcher]) -> Result<RoaringBitmap>,
 ) -> Result<Vec<(usize, RoaringBitmap)>> {
-    let (mut found, mut claimed) = (Vec::new(), RoaringBitmap::new());
+    let mut found = Vec::new();
+    let mut claimed = RoaringBitmap::new();
     for (idx, rule) in rules.iter().enumerate() {
         let series = select(&rule.matchers)? - &claimed;
         claimed |= &series;

@@ -119,11 +119,12 @@ impl Histograms {
     /// Replaces the ids of appends that every reader sees by an id that stays before all future
     /// ids.
     pub(in crate::head) fn settle(&mut self, horizon: u32) {
-        self.by_time
+        for entry in self
+            .by_time
             .values_mut()
             .filter(|entry| before(entry.append_id, horizon))
-            .for_each(|entry| {
-                entry.append_id = horizon.wrapping_sub(1);
-            });
+        {
+            entry.append_id = horizon.wrapping_sub(1);
+        }
     }
 }

@@ -154,15 +154,13 @@ impl Samples {
         horizon: u32,
     ) {
         let mut chunk = self.open.get(slot);
-        samples
-            .iter()
-            .for_each(|&sample| self.append_to(slot, &mut chunk, sample, append_id, horizon));
+        for &sample in samples {
+            self.append_to(slot, &mut chunk, sample, append_id, horizon);
+        }
         self.open.set(slot, chunk);
-        samples
-            .first()
-            .into_iter()
-            .chain(samples.last())
-            .for_each(|sample| self.note(sample.timestamp_ms, append_id));
+        for sample in samples.first().into_iter().chain(samples.last()) {
+            self.note(sample.timestamp_ms, append_id);
+        }
     }
 
     /// Appends to the open chunk of a series. Closes the chunk first if it is full.
@@ -355,9 +353,9 @@ impl Samples {
                 .flatten()
                 .copied()
                 .chain(newest_group(&open));
-            groups
-                .filter(|group| !view.sees(group.append_id))
-                .for_each(|group| out.hide(group.range));
+            for group in groups.filter(|group| !view.sees(group.append_id)) {
+                out.hide(group.range);
+            }
         }
         for chunk in self.closed.get(&slot).into_iter().flatten() {
             out.push_chunk(&self.blocks, chunk, range);
@@ -406,15 +404,15 @@ impl Samples {
                 chunk.append_id = settled;
             }
         });
-        self.out_of_order
-            .values_mut()
-            .for_each(|out_of_order| out_of_order.settle(horizon));
-        self.histograms
-            .values_mut()
-            .for_each(|histograms| histograms.settle(horizon));
-        self.groups
-            .values_mut()
-            .for_each(|groups| groups.retain(|group| !before(group.append_id, horizon)));
+        for out_of_order in self.out_of_order.values_mut() {
+            out_of_order.settle(horizon);
+        }
+        for histograms in self.histograms.values_mut() {
+            histograms.settle(horizon);
+        }
+        for groups in self.groups.values_mut() {
+            groups.retain(|group| !before(group.append_id, horizon));
+        }
         if before(self.newest_append_id, horizon) {
             self.newest_append_id = settled;
         }

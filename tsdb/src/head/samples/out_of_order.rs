@@ -134,12 +134,13 @@ impl OutOfOrder {
     pub(in crate::head) fn settle(&mut self, horizon: u32) {
         self.recent
             .retain(|&(append_id, _)| !before(append_id, horizon));
-        self.buffer
+        for out_of_order in self
+            .buffer
             .iter_mut()
             .filter(|out_of_order| before(out_of_order.append_id, horizon))
-            .for_each(|out_of_order| {
-                out_of_order.append_id = horizon.wrapping_sub(1);
-            });
+        {
+            out_of_order.append_id = horizon.wrapping_sub(1);
+        }
     }
 
     /// Returns the number of samples.

@@ -52,7 +52,8 @@ impl LabelSets {
             Some(free) => *free = shape,
             None => self.shapes.push(shape),
         }
-        let (shapes, hasher) = (&self.shapes, &self.hasher);
+        let shapes = &self.shapes;
+        let hasher = &self.hasher;
         self.by_names
             .insert_unique(hasher.hash_one(names), number, |&shape| {
                 hasher.hash_one(&*shapes[shape as usize].names)
@@ -71,7 +72,8 @@ impl LabelSets {
     /// used.
     pub(in crate::head) fn remove(&mut self, at: u32) -> Option<Box<[SymbolId]>> {
         let words = self.words(at);
-        let (number, n_words) = (words[0], words.len());
+        let number = words[0];
+        let n_words = words.len();
         self.words.release(at, n_words);
         let shape = &mut self.shapes[number as usize];
         shape.n_sets -= 1;

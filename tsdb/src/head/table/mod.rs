@@ -147,7 +147,8 @@ impl Table {
     /// Returns the words of a label set. Returns `None` if one of its strings has no symbol, so
     /// that no series has this set.
     fn words_of(&self, labels: &Labels) -> Option<Vec<u32>> {
-        let (mut names, mut words) = (Vec::with_capacity(32), Vec::with_capacity(32));
+        let mut names = Vec::with_capacity(32);
+        let mut words = Vec::with_capacity(32);
         words.push(0);
         for (name, value) in labels {
             words.push(self.symbols.find(value)?.0);
@@ -177,10 +178,8 @@ impl Table {
     ) -> Result<(u32, NewSeries)> {
         let found = match self.last_labels.resolve(labels, &mut self.symbols) {
             Some(()) => {
-                let (names, values) = (
-                    std::mem::take(&mut self.last_labels.names),
-                    std::mem::take(&mut self.last_labels.values),
-                );
+                let names = std::mem::take(&mut self.last_labels.names);
+                let values = std::mem::take(&mut self.last_labels.values);
                 let found = self.find_or_create_symbols(&names, &values, new_ref);
                 (self.last_labels.names, self.last_labels.values) = (names, values);
                 found
@@ -190,7 +189,9 @@ impl Table {
         if found.is_err() {
             // Symbols added for this set alone are unused.
             let symbols = std::mem::take(&mut self.last_labels).into_symbols();
-            symbols.for_each(|symbol| self.symbols.forget_unused(symbol));
+            for symbol in symbols {
+                self.symbols.forget_unused(symbol);
+            }
         }
         found
     }
@@ -259,7 +260,9 @@ impl Table {
             .try_for_each(|&value| self.symbols.retain(SymbolId(value), 1))
             .ok_or_else(full)?;
         let slot = self.place(words, new_ref)?;
-        let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
+        let sets = &self.label_sets;
+        let rows = &self.rows;
+        let hasher = &self.hasher;
         let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
         self.by_labels.insert_unique(hash, slot, rehash);
         self.groups.insert(1);
@@ -308,11 +311,13 @@ impl Table {
         let hash = self.hasher.hash_one(self.label_sets.words(labels_at));
         self.by_labels.remove(hash, |&other| other == slot);
         self.index.remove(slot, self.label_sets.pairs(labels_at));
-        self.label_sets
-            .pairs(labels_at)
-            .for_each(|(_, value)| self.symbols.release(value));
+        for (_, value) in self.label_sets.pairs(labels_at) {
+            self.symbols.release(value);
+        }
         if let Some(names) = self.label_sets.remove(labels_at) {
-            names.iter().for_each(|&name| self.symbols.release(name));
+            for name in names {
+                self.symbols.release(name);
+            }
         }
         let generation = self.rows[slot as usize].generation.wrapping_add(1);
         self.first_generation = self.first_generation.max(generation);
@@ -351,7 +356,9 @@ impl Table {
 
     /// Frees memory in one piece of the table. Returns `false` if the piece does not exist.
     pub(in crate::head) fn shrink_piece(&mut self, piece: usize) -> bool {
-        let (sets, rows, hasher) = (&self.label_sets, &self.rows, &self.hasher);
+        let sets = &self.label_sets;
+        let rows = &self.rows;
+        let hasher = &self.hasher;
         self.by_labels.shrink_piece(piece, |&slot| {
             hasher.hash_one(sets.words(rows[slot as usize].labels_at))
         })
@@ -366,7 +373,9 @@ impl Table {
             .map(|(name, value)| name.len() + value.len() + 4)
             .sum();
         let mut builder = LabelsBuilder::with_capacity(size);
-        pairs().for_each(|(name, value)| builder.push(name, value));
+        for (name, value) in pairs() {
+            builder.push(name, value);
+        }
         builder.finish()
     }
 
@@ -438,7 +447,8 @@ impl Table {
                 text(SymbolId(a)).cmp(text(SymbolId(b)))
             });
         }
-        let (a, b) = (self.label_sets.pairs_of(a), self.label_sets.pairs_of(b));
+        let a = self.label_sets.pairs_of(a);
+        let b = self.label_sets.pairs_of(b);
         let n_labels = (a.len(), b.len());
         match a.zip(b).find(|(a, b)| a != b) {
             Some(((name, a), (other, b))) if name == other => text(a).cmp(text(b)),

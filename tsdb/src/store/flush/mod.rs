@@ -181,10 +181,8 @@ impl Store {
             let (parts, stale) = self.write_parts(&frozen, flushing.number)?;
             stats.n_parts += parts.len() as u64;
             stats.n_samples += parts.iter().map(|part| part.meta().n_samples).sum::<u64>();
-            let (n_parts, bytes) = (
-                parts.len(),
-                parts.iter().map(|part| part.meta().size).sum::<u64>(),
-            );
+            let n_parts = parts.len();
+            let bytes = parts.iter().map(|part| part.meta().size).sum::<u64>();
             self.blocks.add(parts)?;
             // Readers of the block list without the parts need the frozen samples.
             let mark = self.block_list_readers.advance_epoch();
@@ -196,7 +194,9 @@ impl Store {
             flushing.note(stale);
             flushing.dropped = Some(self.series_readers.advance_epoch());
             stats.n_evicted += self.evict(flushing);
-            self.shards.iter().for_each(Shard::sort_label_values);
+            for shard in &self.shards {
+                shard.sort_label_values();
+            }
             let FlushStats {
                 n_samples,
                 n_evicted,
@@ -253,7 +253,8 @@ impl Store {
             .iter()
             .flat_map(|shard| shard.by_window.keys().copied())
             .collect();
-        let (mut parts, mut stale) = (Vec::new(), vec![Vec::new(); self.shards.len()]);
+        let mut parts = Vec::new();
+        let mut stale = vec![Vec::new(); self.shards.len()];
         for start_ms in windows {
             match self.write_part(frozen, window_of(start_ms), flush, &mut stale) {
                 Ok(part) => parts.push(part),
@@ -294,12 +295,10 @@ impl Store {
         let symbols = write_symbols(frozen, &in_window, &mut writer)?;
         let mut rows: Vec<Rows<'_>> = Vec::with_capacity(frozen.len());
         for ((shard, slots), symbols) in frozen.iter().zip(&in_window).zip(&symbols) {
-            let (batch, batch_labels, tails, last) = (
-                VecDeque::new(),
-                VecDeque::new(),
-                Vec::new(),
-                LastLabels(Vec::new()),
-            );
+            let batch = VecDeque::new();
+            let batch_labels = VecDeque::new();
+            let tails = Vec::new();
+            let last = LastLabels(Vec::new());
             rows.push(Rows {
                 shard,
                 window,
@@ -314,7 +313,8 @@ impl Store {
         let mut heap: BinaryHeap<_> = (0..rows.len())
             .filter_map(|idx| rows[idx].next(idx, Vec::new()))
             .collect();
-        let (mut samples, mut scratch) = (SampleColumns::default(), HeadCopies::default());
+        let mut samples = SampleColumns::default();
+        let mut scratch = HeadCopies::default();
         while let Some(Reverse((labels, idx, slot))) = heap.pop() {
             samples.clear();
             frozen[idx]
@@ -364,9 +364,9 @@ impl Store {
             forget_before_ms: sent_ms.saturating_sub(self.options.age_max_ms()),
         };
         let Flushing { stale, deleted, .. } = flushing;
-        [&mut *stale, &mut *deleted]
-            .into_iter()
-            .for_each(|all| all.resize_with(self.shards.len(), Vec::new));
+        for all in [&mut *stale, &mut *deleted] {
+            all.resize_with(self.shards.len(), Vec::new);
+        }
         let shards = self.shards.iter().zip(stale.iter_mut().zip(deleted));
         shards
             .map(|(shard, (stale, deleted))| shard.evict(limits, stale, deleted) as u64)
@@ -434,11 +434,9 @@ fn by_window(
             slots.collect(),
         )]));
     }
-    let (mut samples, mut scratch, mut windows) = (
-        SampleColumns::default(),
-        HeadCopies::default(),
-        BTreeMap::new(),
-    );
+    let mut samples = SampleColumns::default();
+    let mut scratch = HeadCopies::default();
+    let mut windows = BTreeMap::new();
     for slot_ref in slots {
         samples.clear();
         frozen
@@ -485,7 +483,8 @@ fn write_symbols(
     in_window: &[&[SlotRef]],
     writer: &mut BlockWriter,
 ) -> Result<Vec<SymbolMap>> {
-    let (mut texts, mut used) = (String::new(), Vec::new());
+    let mut texts = String::new();
+    let mut used = Vec::new();
     let mut symbols: Vec<SymbolMap> = frozen.iter().map(|_| SymbolMap::new()).collect();
     for ((idx, shard), slots) in frozen.iter().enumerate().zip(in_window) {
         let mut last = LastLabels(Vec::new());

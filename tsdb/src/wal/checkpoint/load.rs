@@ -84,8 +84,11 @@ pub(crate) fn examine(fs: &dyn Fs, path: &Path, large: &LargeFrameLock) -> Resul
             }));
         }
     };
-    let (mut ranges, mut first, mut begins) = (Vec::new(), None, false);
-    let (mut end, mut last_record) = (0, None);
+    let mut ranges = Vec::new();
+    let mut first = None;
+    let mut begins = false;
+    let mut end = 0;
+    let mut last_record = None;
     while let Some(item) = reader.next()? {
         match item {
             Item::Frame(frame) => {

@@ -84,7 +84,8 @@ impl SeriesWriter {
         put_u64(&mut self.counts, self.current.len() as u64);
         self.n_series += 1;
         std::mem::swap(&mut self.previous.labels, &mut self.current);
-        (self.previous.series, self.previous.last_ms) = (series.0, last_ms);
+        self.previous.series = series.0;
+        self.previous.last_ms = last_ms;
         Some(())
     }
 
@@ -134,7 +135,9 @@ impl<'a> CheckpointSeries<'a> {
         let symbols = || self.symbol_indexes.iter().map(|&idx| self.symbol(idx));
         let mut builder =
             LabelsBuilder::with_capacity(symbols().map(|(n, v)| n.len() + v.len() + 4).sum());
-        symbols().for_each(|(name, value)| builder.push(name, value));
+        for (name, value) in symbols() {
+            builder.push(name, value);
+        }
         builder.finish()
     }
 }
@@ -150,11 +153,13 @@ pub(super) fn decode<E>(
     let n_series = usize::try_from(take_u64(src)?)
         .ok()
         .filter(|&n| n <= FRAME_SERIES_MAX)?;
-    let (refs, lasts) = (take_column(src, n_series)?, take_column(src, n_series)?);
+    let refs = take_column(src, n_series)?;
+    let lasts = take_column(src, n_series)?;
     let counts = (0..n_series)
         .map(|_| usize::try_from(take_u64(src)?).ok())
         .collect::<Option<Vec<_>>>()?;
-    let (mut labels, mut result) = (LabelSymbols::default(), Ok(()));
+    let mut labels = LabelSymbols::default();
+    let mut result = Ok(());
     for i in 0..n_series {
         let is_whole = labels.step(src, counts[i], symbols)?;
         if result.is_ok() {
@@ -203,17 +208,18 @@ impl LabelSymbols {
                 Some(_) if step == 0 => {}
                 Some(before) => {
                     let number = before.wrapping_add_signed(step);
-                    let (idx, before) =
-                        (symbols.index(number).unwrap_or(MISSING), self.indexes[at]);
-                    (self.numbers[at], self.indexes[at]) = (number, idx);
+                    let idx = symbols.index(number).unwrap_or(MISSING);
+                    let before = self.indexes[at];
+                    self.numbers[at] = number;
+                    self.indexes[at] = idx;
                     self.forget(before, symbols);
                     self.is_sorted &=
                         before != MISSING && idx != MISSING && symbols.has_name_of(idx, before);
                     self.note(idx, symbols)?;
                 }
                 None => {
-                    let (number, idx) =
-                        (step as u64, symbols.index(step as u64).unwrap_or(MISSING));
+                    let number = step as u64;
+                    let idx = symbols.index(step as u64).unwrap_or(MISSING);
                     self.numbers.push(number);
                     self.indexes.push(idx);
                     self.is_sorted = false;
@@ -238,7 +244,8 @@ impl LabelSymbols {
             self.n_lost += 1;
             return Some(());
         }
-        let (name, value) = (symbols.name(idx), symbols.value(idx));
+        let name = symbols.name(idx);
+        let value = symbols.value(idx);
         self.size += name.len() + value.len();
         (!name.is_empty() && !value.is_empty()).then_some(())
     }
@@ -253,10 +260,12 @@ impl LabelSymbols {
 }
 
 fn take_column(src: &mut &[u8], n: usize) -> Option<Vec<i64>> {
+    // Nothing is reserved in advance: the number is not trusted.
+    let mut column = Vec::new();
     let mut value = 0_i64;
-    let mut next = || {
+    for _ in 0..n {
         value = value.wrapping_add(take_i64(src)?);
-        Some(value)
-    };
-    (0..n).map(|_| next()).collect()
+        column.push(value);
+    }
+    Some(column)
 }

@@ -151,7 +151,8 @@ impl Symbols {
     /// Appends the symbols of a frame. Returns `None` if the frame does not decode.
     pub(super) fn add(&mut self, mut src: &[u8]) -> Option<()> {
         let src = &mut src;
-        let (first, n) = (take_u64(src)?, take_u64(src)?);
+        let first = take_u64(src)?;
+        let n = take_u64(src)?;
         let expected = self
             .ranges
             .last()

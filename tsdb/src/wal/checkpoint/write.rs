@@ -31,10 +31,8 @@ pub(in crate::wal) fn write<'a>(
     exemplars: &[NumberedExemplars],
 ) -> Result<()> {
     let kind = SegmentKind::Checkpoint;
-    let (path, tmp) = (
-        dir.join(kind.file_name(position.0)),
-        dir.join(kind.tmp_name(position.0)),
-    );
+    let path = dir.join(kind.file_name(position.0));
+    let tmp = dir.join(kind.tmp_name(position.0));
     let salt = getrandom::u64().map_err(|e| Error::io("salt", &tmp)(e.into()))?;
     // Remove the incomplete files that a crash left.
     for name in fs.list(dir).map_err(Error::io("list", dir))? {
@@ -43,25 +41,25 @@ pub(in crate::wal) fn write<'a>(
             remove_if_exists(fs, &path)?;
         }
     }
-    let written = || {
-        let mut file = FrameFile::create(fs, &tmp, kind, salt)?;
+    let frames = |mut file: FrameFile<'_>| {
         put_u64(&mut file.payload, position.0);
         put_u64(&mut file.payload, next_ref);
         file.frame(BEGIN)?;
         write_metadata(&mut file, metadata)?;
-        let (symbols, series) = (SymbolWriter::new(salt), SeriesWriter::default());
         add_series(&mut CheckpointWriter {
             file: &mut file,
-            symbols,
-            series,
+            symbols: SymbolWriter::new(salt),
+            series: SeriesWriter::default(),
         })?;
         write_exemplars(&mut file, exemplars)?;
         put_u64(&mut file.payload, next_ref);
         file.frame(END)?;
-        file.finish()?;
-        fs.rename(&tmp, &path).map_err(Error::io("rename", &tmp))
+        file.finish()
     };
-    written().inspect_err(|_| {
+    let written = FrameFile::create(fs, &tmp, kind, salt)
+        .and_then(frames)
+        .and_then(|()| fs.rename(&tmp, &path).map_err(Error::io("rename", &tmp)));
+    written.inspect_err(|_| {
         // If the removal fails as well, the next checkpoint retries it.
         let _failed = remove_if_exists(fs, &tmp);
     })?;

@@ -115,7 +115,8 @@ pub(super) struct Decoder {
 impl Decoder {
     /// Creates the decoder of a file.
     pub(super) fn new(kind: SegmentKind, number: u64) -> Self {
-        let (loader, decompressor) = (Loader::new(number), Decompressor::default());
+        let loader = Loader::new(number);
+        let decompressor = Decompressor::default();
         Self {
             kind,
             loader,
@@ -191,8 +192,11 @@ impl Decoder {
 
     fn checkpoint_content(&mut self, frame: &Frame<'_>) -> Option<Content<'_>> {
         let n_symbols = self.loader.n_symbols();
-        let (mut series, mut n_lost, mut families) = (Vec::new(), 0, Vec::new());
-        let (mut exemplars, mut next_ref) = (Vec::new(), 0);
+        let mut series = Vec::new();
+        let mut n_lost = 0;
+        let mut families = Vec::new();
+        let mut exemplars = Vec::new();
+        let mut next_ref = 0;
         let mut each = |entry: Entry<'_>| {
             match entry {
                 Entry::Series(it) => series.push((it.series.0, it.last_ms, it.labels())),

@@ -110,7 +110,8 @@ fn assign_roles(fs: &dyn Fs, files: &mut [LogFile]) -> Result<()> {
         .cloned()
         .collect();
     let numbers: Vec<_> = checkpoints.iter().map(|file| file.number).collect();
-    let (large, mut damaged) = (LargeFrameLock::default(), Vec::new());
+    let large = LargeFrameLock::default();
+    let mut damaged = Vec::new();
     let start = checkpoint::choose(&numbers, |number| {
         let file = checkpoints
             .iter()

@@ -62,7 +62,8 @@ pub fn read_file(
     damage: &mut DamageReport,
     each: impl FnMut(FoundFrame<'_>) -> Result<()>,
 ) -> Result<FileIntegrity> {
-    let (path, large) = (&file.path, LargeFrameLock::default());
+    let path = &file.path;
+    let large = LargeFrameLock::default();
     let size = file.size(fs);
     let end = FileIntegrity {
         size,
@@ -114,7 +115,8 @@ pub(super) fn read_frames(
 ) -> Result<FileIntegrity> {
     end.version = Some(VERSION);
     let mut decoder = Decoder::new(file.kind, file.number);
-    let (path, mut at) = (&file.path, HEADER_SIZE as u64);
+    let path = &file.path;
+    let mut at = HEADER_SIZE as u64;
     loop {
         let item = match reader.next() {
             Ok(Some(item)) => item,
@@ -137,7 +139,8 @@ pub(super) fn read_frames(
                 end.n_missing_frames += frame.n_missing;
                 let content = decoder.decode(&frame);
                 check_frame(file, &frame, &content, damage);
-                let (is_compressed, record) = (frame.record & COMPRESSED != 0, frame.record);
+                let is_compressed = frame.record & COMPRESSED != 0;
+                let record = frame.record;
                 let Frame {
                     offset,
                     size,

@@ -86,13 +86,15 @@ pub fn repair(
     files
         .iter()
         .try_for_each(|file| check_version(fs, &file.path, file.kind))?;
-    let (quarantine, mut repair) = (dir.join("quarantine"), Repair::default());
+    let quarantine = dir.join("quarantine");
+    let mut repair = Repair::default();
     let unsuperseded: Vec<(&LogFile, u64)> = files
         .iter()
         .filter(|file| file.role != Role::Superseded)
         .map(|file| (file, file.size(fs)))
         .collect();
-    let (mut done, total) = (0, unsuperseded.iter().map(|(_, size)| size).sum());
+    let mut done = 0;
+    let total = unsuperseded.iter().map(|(_, size)| size).sum();
     for (file, size) in unsuperseded {
         repair.repair_file(fs, &quarantine, file, &files, write)?;
         done += size;
@@ -110,7 +112,8 @@ impl Repair {
         files: &[LogFile],
         write: bool,
     ) -> Result<()> {
-        let (large, mut found) = (LargeFrameLock::default(), DamageReport::default());
+        let large = LargeFrameLock::default();
+        let mut found = DamageReport::default();
         let reader = open(fs, file, &large, &mut found)?;
         let framing = reader.as_ref().map(Reader::framing);
         let valid = reader

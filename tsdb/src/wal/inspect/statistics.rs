@@ -109,7 +109,8 @@ pub fn inspect(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> R
 fn inspect_once(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Inspection> {
     let files = list(fs, dir)?;
     let total = files.iter().map(|file| file.size(fs)).sum();
-    let (mut inspection, mut done) = (Inspection::default(), 0);
+    let mut inspection = Inspection::default();
+    let mut done = 0;
     let newest_epoch = files.iter().map(|file| file.epoch).max().unwrap_or(0);
     let mut defined = Definitions {
         newest_epoch,
@@ -140,8 +141,9 @@ impl Inspection {
         defined: &mut Definitions,
         progress: &mut dyn FnMut(u64),
     ) -> Result<FileSummary> {
-        let (mut damage, mut summary, mut n_misplaced) =
-            (DamageReport::default(), FileSummary::of(file), 0);
+        let mut damage = DamageReport::default();
+        let mut summary = FileSummary::of(file);
+        let mut n_misplaced = 0;
         let is_live = file.role == Role::Live;
         summary.integrity = read_file(fs, file, &mut damage, |frame| {
             summary.add(&frame);
@@ -273,7 +275,8 @@ fn check_end(fs: &dyn Fs, file: &LogFile, damage: &mut DamageReport) {
 
 impl FileSummary {
     fn of(file: &LogFile) -> Self {
-        let (integrity, records) = (FileIntegrity::default(), BTreeMap::new());
+        let integrity = FileIntegrity::default();
+        let records = BTreeMap::new();
         Self {
             file: file.clone(),
             integrity,

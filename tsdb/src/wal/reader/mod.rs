@@ -205,7 +205,8 @@ impl<'a> Reader<'a> {
     }
 
     fn new(path: &Path, kind: SegmentKind, window: Window<'a>, framing: Framing) -> Self {
-        let (path, at) = (path.to_owned(), HEADER_SIZE as u64);
+        let path = path.to_owned();
+        let at = HEADER_SIZE as u64;
         Self {
             path,
             window,

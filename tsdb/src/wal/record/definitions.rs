@@ -56,7 +56,8 @@ pub(crate) fn decode_series<'a>(
     mut src: &'a [u8],
     mut each: impl FnMut(SeriesRef, &[DefinedLabel<'a>]),
 ) -> Option<()> {
-    let (mut labels, src) = (Vec::<DefinedLabel<'a>>::new(), &mut src);
+    let mut labels = Vec::<DefinedLabel<'a>>::new();
+    let src = &mut src;
     while !src.is_empty() {
         let series = SeriesRef(take_u64(src)?);
         let n_labels = usize::try_from(take_u64(src)?).ok()?;
@@ -81,9 +82,9 @@ pub(crate) fn decode_series<'a>(
 pub(crate) fn to_labels(labels: &[DefinedLabel<'_>]) -> Labels {
     let mut builder =
         LabelsBuilder::with_capacity(labels.iter().map(|label| label.bytes.len() + 2).sum());
-    labels
-        .iter()
-        .for_each(|label| builder.push(label.name, label.value));
+    for label in labels {
+        builder.push(label.name, label.value);
+    }
     builder.finish()
 }
 
@@ -91,7 +92,8 @@ impl<'a> DefinedLabel<'a> {
     /// Decodes a label from the front of `src`.
     fn take(src: &mut &'a [u8]) -> Option<Self> {
         let bytes = *src;
-        let (name, value) = (take_string(src)?, take_string(src)?);
+        let name = take_string(src)?;
+        let value = take_string(src)?;
         let bytes = &bytes[..bytes.len() - src.len()];
         (!name.is_empty() && !value.is_empty()).then_some(Self {
             bytes,

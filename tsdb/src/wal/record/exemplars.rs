@@ -40,7 +40,8 @@ pub(crate) fn decode_exemplars(
     mut each: impl FnMut(u64, SeriesRef, Exemplar),
 ) -> Option<()> {
     while !src.is_empty() {
-        let (id, series) = (take_u64(&mut src)?, SeriesRef(take_u64(&mut src)?));
+        let id = take_u64(&mut src)?;
+        let series = SeriesRef(take_u64(&mut src)?);
         each(id, series, take_exemplar(&mut src)?);
     }
     Some(())
@@ -60,9 +61,11 @@ pub(in crate::wal) fn take_exemplar(src: &mut &[u8]) -> Option<Exemplar> {
     let n_labels = usize::try_from(take_u64(src)?)
         .ok()
         .filter(|&n| n <= EXEMPLAR_LABELS_LEN_MAX)?;
-    let (mut pairs, mut len) = (Vec::with_capacity(n_labels), 0);
+    let mut pairs = Vec::with_capacity(n_labels);
+    let mut len = 0;
     for _ in 0..n_labels {
-        let (name, value) = (take_string(src)?, take_string(src)?);
+        let name = take_string(src)?;
+        let value = take_string(src)?;
         len += name.chars().count() + value.chars().count();
         pairs.push((name, value));
     }

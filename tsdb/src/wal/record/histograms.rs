@@ -43,7 +43,9 @@ pub(in crate::wal) fn encode_histograms<'a>(
     histograms: &'a [LoggedHistogram],
 ) -> &'a [LoggedHistogram] {
     let start = dst.len();
-    let (mut series, mut time_ms, mut layout) = (0_u64, 0_i64, None::<Layout>);
+    let mut series = 0_u64;
+    let mut time_ms = 0_i64;
+    let mut layout = None::<Layout>;
     for (i, logged) in histograms.iter().enumerate() {
         if dst.len() - start >= RECORD_SIZE {
             return &histograms[i..];
@@ -70,7 +72,9 @@ pub(crate) fn decode_histograms(
     mut src: &[u8],
     mut each: impl FnMut(LoggedHistogram),
 ) -> Option<()> {
-    let (mut series, mut timestamp_ms, mut layout) = (0_u64, 0_i64, None::<Layout>);
+    let mut series = 0_u64;
+    let mut timestamp_ms = 0_i64;
+    let mut layout = None::<Layout>;
     while !src.is_empty() {
         series = series.wrapping_add(take_i64(&mut src)?.cast_unsigned());
         timestamp_ms = timestamp_ms.wrapping_add(take_i64(&mut src)?);

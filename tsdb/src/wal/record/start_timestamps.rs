@@ -128,13 +128,15 @@ pub(crate) fn decode_start_timestamps(
     mut src: &[u8],
     mut each: impl FnMut(SeriesRef, i64, StartTimestamp),
 ) -> Option<bool> {
-    let (mut n, mut is_buffered) = (0, src.is_empty());
+    let mut n = 0;
+    let mut is_buffered = src.is_empty();
     while !src.is_empty() {
         n += 1;
         if n > RECORD_SAMPLES_MAX {
             return None;
         }
-        let (series, timestamp_ms) = (SeriesRef(take_u64(&mut src)?), take_i64(&mut src)?);
+        let series = SeriesRef(take_u64(&mut src)?);
+        let timestamp_ms = take_i64(&mut src)?;
         let order = match take_bytes(&mut src, 1)? {
             [0] => Some(Order::Newest),
             [1] => Some(Order::OutOfOrder),

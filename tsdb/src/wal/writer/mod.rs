@@ -245,7 +245,8 @@ impl Wal {
     ) {
         let mut pending = self.pending.lock();
         let sample = |place: usize| (histograms[place].series, histograms[place].timestamp_ms);
-        let (mut at, mut encoded) = (0, Vec::new());
+        let mut at = 0;
+        let mut encoded = Vec::new();
         while at < histograms.len() {
             let rest = &histograms[at..];
             // Start timestamps precede the histograms, but which ones is known only after the

@@ -88,7 +88,8 @@ impl DictionaryCursor {
         let page_idx = self.page_for(name, value)?;
         self.entries.load(page_idx)?;
         // The symbol is in the last group that begins at or before it, or it begins the next group.
-        let (mut low, mut high) = (0, self.entries.n_groups());
+        let mut low = 0;
+        let mut high = self.entries.n_groups();
         while high - low > 1 {
             let middle = low.midpoint(high);
             self.read_group(middle)?;
@@ -112,7 +113,8 @@ impl DictionaryCursor {
     /// page.
     fn page_for(&mut self, name: &[u8], value: &[u8]) -> Result<usize> {
         let key = key_of(name, value);
-        let (keys, key) = (self.entries.table().keys(), key_parts(&key));
+        let keys = self.entries.table().keys();
+        let key = key_parts(&key);
         let mut low = keys.partition_point(|page| key_parts(page) < key);
         let mut high = keys.partition_point(|page| key_parts(page) <= key);
         // Pages from `low` to `high` have equal keys. Only their first symbols determine the page.
@@ -157,7 +159,8 @@ impl DictionaryCursor {
 
     fn step(&mut self) -> Result<()> {
         let begins_group = self.entries.begins_group();
-        let (name, value) = (&mut self.name, &mut self.value);
+        let name = &mut self.name;
+        let value = &mut self.value;
         self.entries
             .step(|src| take_entry(src, begins_group, name, value))?;
         match self.entries.key_of_first() {
@@ -192,7 +195,8 @@ fn take_entry(
     value: &mut Vec<u8>,
 ) -> Option<()> {
     let head = take_u64(src)?;
-    let (shared, named) = (usize::try_from(head >> 1).ok()?, head & 1 == 1);
+    let shared = usize::try_from(head >> 1).ok()?;
+    let named = head & 1 == 1;
     if shared > value.len() || (begins_group && (shared > 0 || !named)) {
         return None;
     }

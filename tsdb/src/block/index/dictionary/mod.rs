@@ -168,11 +168,9 @@ impl Dictionary {
     /// # Errors
     /// The errors of [`TableCursor::approach`].
     pub(super) fn find(&self, name: &str, value: &str) -> Result<Option<Symbol>> {
-        let (mut cursor, name, value) = (
-            self.cursor(Access::Cached),
-            name.as_bytes(),
-            value.as_bytes(),
-        );
+        let mut cursor = self.cursor(Access::Cached);
+        let name = name.as_bytes();
+        let value = value.as_bytes();
         Ok(cursor
             .seek(name, value)?
             .filter(|_| cursor.is_at(name, value)))

@@ -63,13 +63,11 @@ impl TableCursor {
     /// entry does not exist or its page is invalid.
     pub(crate) fn approach(&mut self, number: u32) -> Result<bool> {
         if !(self.first..self.end).contains(&number) {
-            let page_idx = self.table.page_of(number);
-            let missing = || {
-                self.table
-                    .pages
-                    .corrupt(0, format!("the index has no entry {number}"))
+            let Some(page_idx) = self.table.page_of(number) else {
+                let reason = format!("the index has no entry {number}");
+                return Err(self.table.pages.corrupt(0, reason));
             };
-            self.load(page_idx.ok_or_else(missing)?)?;
+            self.load(page_idx)?;
         } else if self.next <= number
             && self.table.group_of(self.next - self.first)
                 == self.table.group_of(number - self.first)
@@ -88,15 +86,20 @@ impl TableCursor {
     pub(crate) fn load(&mut self, page_idx: usize) -> Result<()> {
         let page = self.table.refs[page_idx];
         let payload = self.table.pages.load(page, self.access)?;
-        let (first, end) = (self.table.firsts[page_idx], self.table.end_of(page_idx));
+        let first = self.table.firsts[page_idx];
+        let end = self.table.end_of(page_idx);
         self.entries_size =
             entries_size(&payload, end - first, self.table.group).ok_or_else(|| {
                 self.table
                     .pages
                     .corrupt(page.offset, "a page of the index has unexpected entries")
             })?;
-        (self.page_idx, self.payload) = (page_idx, payload);
-        (self.first, self.end, self.next, self.at) = (first, end, first, 0);
+        self.page_idx = page_idx;
+        self.payload = payload;
+        self.first = first;
+        self.end = end;
+        self.next = first;
+        self.at = 0;
         Ok(())
     }
 

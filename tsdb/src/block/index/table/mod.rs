@@ -63,9 +63,10 @@ impl Table {
             keys: Vec::new(),
         };
         for &page in directory {
-            let damaged =
-                |Damaged| pages.corrupt(page.offset, "a directory of the index does not decode");
-            table.read_directory(&pages.read(page)?).map_err(damaged)?;
+            let payload = pages.read(page)?;
+            table.read_directory(&payload).map_err(|Damaged| {
+                pages.corrupt(page.offset, "a directory of the index does not decode")
+            })?;
         }
         if table.firsts.is_empty() != (n == 0) || table.firsts.last().is_some_and(|&last| last >= n)
         {

@@ -93,7 +93,8 @@ impl TableWriter {
             .extend_from_slice(&(self.next - self.first).to_le_bytes());
         let page = pages.write(&self.entries)?;
         self.entries.clear();
-        let (first, last_first) = (self.first, self.last_first);
+        let first = self.first;
+        let last_first = self.last_first;
         (self.first, self.last_first) = (self.next, first);
         self.directory.push(pages, |dst| {
             let last = if dst.is_empty() { 0 } else { last_first };

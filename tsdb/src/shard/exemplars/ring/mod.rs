@@ -130,7 +130,8 @@ impl Ring {
         let (_, number) = times
             .last()
             .expect("a series without exemplars has no entry");
-        let (newest, time_ms) = (&self.taken[number].exemplar, exemplar.timestamp_ms);
+        let newest = &self.taken[number].exemplar;
+        let time_ms = exemplar.timestamp_ms;
         let newest_ms = newest.timestamp_ms;
         if newest_ms == time_ms {
             if newest.value == exemplar.value && newest.labels == exemplar.labels {
@@ -199,10 +200,11 @@ impl Ring {
             .series
             .get(series)?
             .range((time_ms, 0)..=(time_ms, u64::MAX));
-        let is_same = |of: &Exemplar| of.value == exemplar.value && of.labels == exemplar.labels;
-        at_time
-            .find(|(_, number)| is_same(&self.taken[number].exemplar))
-            .map(|&(_, number)| number)
+        let same = at_time.find(|(_, number)| {
+            let known = &self.taken[number].exemplar;
+            known.value == exemplar.value && known.labels == exemplar.labels
+        });
+        same.map(|&(_, number)| number)
     }
 
     /// Inserts an exemplar with a new id, and evicts the oldest while the ring is over its limits.
@@ -251,10 +253,13 @@ impl Ring {
     pub(crate) fn series(
         &self,
     ) -> impl Iterator<Item = (&Labels, impl Iterator<Item = (u64, &Exemplar)>)> {
-        let exemplar = |&(_, number): &(i64, u64)| (number, &self.taken[&number].exemplar);
-        self.series
-            .iter()
-            .map(move |(labels, times)| (labels, times.iter().map(exemplar)))
+        self.series.iter().map(move |(labels, times)| {
+            let exemplars = times.iter().map(|(_, number)| {
+                let taken = &self.taken[number];
+                (*number, &taken.exemplar)
+            });
+            (labels, exemplars)
+        })
     }
 
     pub(crate) fn stats(&self) -> ExemplarStats {

@@ -102,7 +102,8 @@ pub(in crate::wal) fn encode_samples(
         return;
     };
     let Scratch { times: runs, seen } = scratch;
-    let (k, times) = (choose_k(refs), runs.choose(samples));
+    let k = choose_k(refs);
+    let times = runs.choose(samples);
     put_u64(dst, samples.len() as u64);
     dst.push(k as u8 | (times as u8) << TIMES_SHIFT);
     put_u64(dst, first_ref.0);
@@ -141,16 +142,15 @@ pub(crate) fn decode_samples(src: &[u8], out: &mut SampleColumn) -> Option<()> {
 
 /// Like [`decode_samples`], but returns the sizes of the parts.
 pub(in crate::wal) fn decode_sized(mut src: &[u8], out: &mut SampleColumn) -> Option<SampleSizes> {
-    let (size, src) = (src.len(), &mut src);
+    let size = src.len();
+    let src = &mut src;
     out.clear();
     let n_samples = usize::try_from(take_u64(src)?)
         .ok()
         .filter(|n| (1..=RECORD_SAMPLES_MAX).contains(n))?;
     let flags = take_bytes(src, 1)?[0];
-    let (k, times) = (
-        u32::from(flags & K_MASK),
-        Times::from_bits(flags >> TIMES_SHIFT)?,
-    );
+    let k = u32::from(flags & K_MASK);
+    let times = Times::from_bits(flags >> TIMES_SHIFT)?;
     if k > K_MAX {
         return None;
     }
@@ -178,7 +178,8 @@ pub(in crate::wal) fn decode_sized(mut src: &[u8], out: &mut SampleColumn) -> Op
     let times_end = reader.position();
     decode_values(&mut reader, &mut out.samples)?;
     reader.finish()?;
-    let (in_bytes, in_bits) = (8 * (size - head - src.len()), times_end - refs_end);
+    let in_bytes = 8 * (size - head - src.len());
+    let in_bits = times_end - refs_end;
     Some(SampleSizes {
         head: 8 * head as u64,
         refs: refs_end as u64,

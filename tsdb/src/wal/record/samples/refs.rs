@@ -12,6 +12,11 @@ use crate::sample::SeriesRef;
 
 /// Number of ones before a distance in full.
 const ESCAPE: u32 = 12;
+/// Number of bits of the length of a distance in full.
+const LENGTH_BITS: u32 = 6;
+/// Maximum number of bits that an estimate distinguishes. The mean of numbers of 62 bits is
+/// computed in 64 bits, and no distance of so many bits is cheap for any K.
+const N_BITS_MAX: usize = 61;
 /// Maximum K. Series at larger distances are not neighbors.
 pub(super) const K_MAX: u32 = 20;
 
@@ -69,7 +74,7 @@ fn encode_distance(writer: &mut BitWriter<'_>, k: u32, distance: u64) {
     let distance = zigzag(distance as i64);
     let n_bits = (64 - distance.leading_zeros()).max(1);
     writer.put((1 << ESCAPE) - 1, ESCAPE);
-    writer.put(u64::from(n_bits - 1), 6);
+    writer.put(u64::from(n_bits - 1), LENGTH_BITS);
     writer.put(distance, n_bits);
 }
 
@@ -81,7 +86,7 @@ fn decode_distance(reader: &mut BitReader<'_>, k: u32) -> u64 {
         return (u64::from(n_ones) << k | reader.take(k)) + 1;
     }
     reader.skip(ESCAPE);
-    let n_bits = reader.take(6) as u32 + 1;
+    let n_bits = reader.take(LENGTH_BITS) as u32 + 1;
     let low = reader.take(n_bits.min(32));
     let high = reader.take(n_bits.saturating_sub(32));
     unzigzag(low | high << 32) as u64
@@ -98,23 +103,34 @@ pub(super) fn choose_k(refs: &[SeriesRef]) -> u32 {
     if n_by_bits[1..].iter().all(|&n| n == 0) {
         return 0;
     }
-    let size = |k: u32| -> u64 {
-        let size_of = |bits: usize| {
-            let n_ones = (3_u64 << bits >> 2) >> k;
-            if bits < 32 && n_ones < u64::from(ESCAPE) {
-                n_ones + 1 + u64::from(k)
-            } else {
-                20 + bits as u64
-            }
-        };
-        n_by_bits
-            .iter()
-            .enumerate()
-            .filter(|(_, n)| **n > 0)
-            .map(|(bits, &n)| n * size_of(bits.min(61)))
-            .sum()
-    };
-    (0..=K_MAX).min_by_key(|&k| size(k)).unwrap_or(0)
+    (0..=K_MAX)
+        .min_by_key(|&k| estimated_size(&n_by_bits, k))
+        .unwrap_or(0)
+}
+
+/// Returns the approximate size of distances in bits. `n_by_bits` is the number of distances by
+/// the number of bits of the distance less 1.
+fn estimated_size(n_by_bits: &[u64; 65], k: u32) -> u64 {
+    let mut size = 0;
+    for (n_bits, &n) in n_by_bits.iter().enumerate() {
+        if n > 0 {
+            size += n * estimated_distance_size(n_bits.min(N_BITS_MAX), k);
+        }
+    }
+    size
+}
+
+/// Returns the approximate size in bits of a distance whose value less 1 has `n_bits` bits.
+fn estimated_distance_size(n_bits: usize, k: u32) -> u64 {
+    // Numbers of so many bits are 3/4 of the next power of two on average.
+    let mean = 3_u64 << n_bits >> 2;
+    let n_ones = mean >> k;
+    if n_bits < 32 && n_ones < u64::from(ESCAPE) {
+        n_ones + 1 + u64::from(k)
+    } else {
+        // The zigzag encoding adds the sign. The distance is 1 more, which may take another bit.
+        u64::from(ESCAPE + LENGTH_BITS) + n_bits as u64 + 2
+    }
 }
 
 #[cfg(test)]

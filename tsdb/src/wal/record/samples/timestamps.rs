@@ -94,9 +94,9 @@ impl TimeRuns {
     /// Appends the table without its first timestamp.
     pub(super) fn encode_table(&self, dst: &mut Vec<u8>) {
         put_u64(dst, self.table.len() as u64);
-        self.table
-            .windows(2)
-            .for_each(|pair| put_i64(dst, pair[1].wrapping_sub(pair[0])));
+        for pair in self.table.windows(2) {
+            put_i64(dst, pair[1].wrapping_sub(pair[0]));
+        }
     }
 
     /// Appends the runs.

@@ -138,7 +138,9 @@ impl Token {
 /// Appends the values of at most 65,536 samples.
 pub(super) fn encode_values(writer: &mut BitWriter<'_>, samples: &[Sample], seen: &mut Seen) {
     seen.positions.fill(0);
-    let (mut before, mut last_integer, mut context) = (0_u64, 0, CONTEXTS[usize::from(SAME)]);
+    let mut before = 0_u64;
+    let mut last_integer = 0;
+    let mut context = CONTEXTS[usize::from(SAME)];
     for (position, sample) in samples.iter().enumerate() {
         let bits = sample.value.to_bits();
         let token = if bits == before {
@@ -234,21 +236,19 @@ fn decimal(value: f64) -> Option<(u64, usize)> {
 
 #[inline]
 fn put(writer: &mut BitWriter<'_>, context: u8, token: Token) {
-    let (context, symbol) = (usize::from(context), usize::from(token.symbol));
-    let (code, length) = (
-        SYMBOL_CODES[context][symbol],
-        SYMBOL_LENGTHS[context][symbol],
-    );
+    let context = usize::from(context);
+    let symbol = usize::from(token.symbol);
+    let code = SYMBOL_CODES[context][symbol];
+    let length = SYMBOL_LENGTHS[context][symbol];
     writer.put(u64::from(code), u32::from(length));
     match token.symbol {
         SAME | ZERO => {}
         RAW => writer.put(token.integer, 64),
         _ => {
-            let (sizes, n_below) = (size_code(token.symbol), n_bits(token.integer) - 1);
-            let (code, length) = (
-                BIT_CODES[sizes][n_below as usize],
-                u32::from(BIT_LENGTHS[sizes][n_below as usize]),
-            );
+            let sizes = size_code(token.symbol);
+            let n_below = n_bits(token.integer) - 1;
+            let code = BIT_CODES[sizes][n_below as usize];
+            let length = u32::from(BIT_LENGTHS[sizes][n_below as usize]);
             let below = token.integer & !(1 << n_below);
             // At most 9 and 53 bits.
             writer.put(u64::from(code) | below << length, length + n_below);
@@ -262,12 +262,15 @@ fn put(writer: &mut BitWriter<'_>, context: u8, token: Token) {
 /// Decodes the values into `samples`. Returns `None` if [`encode_values`] cannot have written the
 /// bits.
 pub(super) fn decode_values(reader: &mut BitReader<'_>, samples: &mut [Sample]) -> Option<()> {
-    let (mut before, mut last_integer, mut context) = (0.0, 0_i64, CONTEXTS[usize::from(SAME)]);
+    let mut before = 0.0;
+    let mut last_integer = 0_i64;
+    let mut context = CONTEXTS[usize::from(SAME)];
     for position in 0..samples.len() {
         // These bits are enough for both codes and for most integers.
         let word = reader.peek();
         let (symbol, length) = SYMBOLS[usize::from(context)][word as usize % N_SYMBOL_CODES];
-        let (word, length) = (word >> length, u32::from(length));
+        let word = word >> length;
+        let length = u32::from(length);
         context = CONTEXTS[usize::from(symbol)];
         before = match symbol {
             SAME => {
@@ -285,7 +288,8 @@ pub(super) fn decode_values(reader: &mut BitReader<'_>, samples: &mut [Sample]) 
             }
             _ => {
                 let (n_below, size_length) = BITS[size_code(symbol)][word as usize % N_BIT_CODES];
-                let (n_below, size_length) = (u32::from(n_below), u32::from(size_length));
+                let n_below = u32::from(n_below);
+                let size_length = u32::from(size_length);
                 reader.skip(length + size_length);
                 let integer = if n_below <= PEEKED_BITS_MAX {
                     reader.skip(n_below);
