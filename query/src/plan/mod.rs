@@ -12,23 +12,23 @@
 //! 2. The depth of a plan is at most the depth of the tree. A chain of operators counts as one
 //!    level.
 
-mod build;
 mod common_subexpressions;
 mod describe;
 mod duration;
 mod info_shift;
 mod label_names;
 mod order;
+mod planner;
 mod propagate_matchers;
 mod skip_buckets;
 
-pub(crate) use build::build;
 pub(crate) use common_subexpressions::CommonSubexpressions;
 pub(crate) use describe::describe;
 pub(crate) use duration::QueryTimes;
 pub(crate) use info_shift::info_shift;
 pub(crate) use label_names::{contains_name, is_name_label};
 pub(crate) use order::Order;
+pub(crate) use planner::build;
 pub(crate) use propagate_matchers::propagate_matchers;
 use varve_promql::ast::{
     AggregateOp, BinaryOp, RangeExtension, Span, UnaryOp, ValueType, VectorMatching,

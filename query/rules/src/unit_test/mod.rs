@@ -10,10 +10,10 @@
 mod compare;
 mod document;
 mod literal;
-mod run;
 mod scanner;
 pub mod sequence;
 mod store;
+mod test_run;
 
 use std::collections::BTreeMap;
 
@@ -87,14 +87,14 @@ impl TestFile {
                 } else {
                     group.name.clone()
                 };
-                let context = run::Context {
+                let context = test_run::Context {
                     order: &order,
                     interval_ms,
                     is_fuzzy: self.fuzzy_compare,
                     rule_files,
                     settings,
                 };
-                let (failures, dump) = match run::run(group, &context) {
+                let (failures, dump) = match test_run::run(group, &context) {
                     Ok(outcome) => outcome,
                     Err(failures) => (failures, None),
                 };
