@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A group evaluates its rules at its own times (`schedule`), as soon as the data has arrived
-//! (`plan`, `waiting`). A recording rule writes its result. An alerting rule has an alert per
+//! (`plan`, `arrival`). A recording rule writes its result. An alerting rule has an alert per
 //! series of its result (`alert`). Queries, appends, the clock and the delivery of alerts come
 //! through the trait [`Storage`](storage::Storage).
 //!
@@ -17,6 +17,7 @@ pub mod file;
 
 mod alert;
 mod alerts_max;
+pub mod arrival;
 mod group;
 mod label_set;
 pub mod plan;
@@ -28,7 +29,6 @@ pub mod storage;
 mod threads;
 mod time;
 pub mod unit_test;
-pub mod waiting;
 
 pub use alert::{Alert, AlertState, Notification, RestoreOptions};
 pub use alerts_max::AlertsMax;

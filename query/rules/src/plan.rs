@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
+use crate::arrival::{Lags, Readiness};
 use crate::group::Mode;
 use crate::schedule::Schedule;
 use crate::time::Time;
-use crate::waiting::{Readiness, Senders};
 
 /// Interval at which a group checks whether data has arrived.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -45,11 +45,11 @@ pub enum Next {
     Wait(Time),
 }
 
-/// Senders that a group waits for, and the bound of the wait.
+/// The senders that a group waits for, and the bound of the wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Waiting<'a> {
-    /// The senders.
-    pub senders: &'a Senders,
+    /// The arrival lags of the senders.
+    pub lags: &'a Lags,
     /// `rules.max_wait`; `None` for groups that do not wait.
     pub max_wait: Option<Duration>,
 }
@@ -109,7 +109,7 @@ impl Plan {
         if self.last > now + self.schedule.interval() {
             *self = Self::new(self.schedule, now);
         }
-        if let Some(next) = self.next_to_catch_up(now, waiting.senders) {
+        if let Some(next) = self.next_to_catch_up(now, waiting.lags) {
             return (next, 0);
         }
         let mut n_missed = 0;
@@ -132,7 +132,7 @@ impl Plan {
         self.due = None;
     }
 
-    fn next_at(&self, tick: Time, now: Time, Waiting { senders, max_wait }: Waiting<'_>) -> Next {
+    fn next_at(&self, tick: Time, now: Time, Waiting { lags, max_wait }: Waiting<'_>) -> Next {
         let evaluate = |is_incomplete| Next::Evaluate {
             tick,
             mode: Mode::Live,
@@ -143,7 +143,7 @@ impl Plan {
             return evaluate(false);
         };
         let deadline = tick + max_wait.min(interval);
-        match senders.readiness(tick, now, interval) {
+        match lags.readiness(tick, now, interval) {
             Readiness::Ready => evaluate(false),
             _ if now >= deadline => evaluate(true),
             Readiness::At(time) => Next::Wait(time.min(deadline)),
@@ -153,7 +153,7 @@ impl Plan {
 
     /// Returns the next step while evaluations of an outage are left: all that are due, except the
     /// newest.
-    fn next_to_catch_up(&mut self, now: Time, senders: &Senders) -> Option<Next> {
+    fn next_to_catch_up(&mut self, now: Time, lags: &Lags) -> Option<Next> {
         let outage_end = self.outage_end?;
         let tick = self.schedule.after(self.last);
         if self.schedule.after(tick) > now {
@@ -161,7 +161,7 @@ impl Plan {
             return None;
         }
         let has_refilled =
-            now >= outage_end + RETURN_WAIT && senders.have_refilled(now, self.schedule.interval());
+            now >= outage_end + RETURN_WAIT && lags.have_refilled(now, self.schedule.interval());
         if !has_refilled && now < outage_end + REFILL_WAIT_MAX {
             return Some(Next::Wait(now + CHECK_INTERVAL));
         }
@@ -200,9 +200,9 @@ mod tests {
     #[test]
     fn a_slow_evaluation_leaves_out_the_next_ones() {
         let (schedule, first) = schedule();
-        let senders = Senders::default();
+        let lags = Lags::default();
         let waiting = Waiting {
-            senders: &senders,
+            lags: &lags,
             max_wait: None,
         };
         let mut plan = Plan::new(schedule, first - S);
@@ -221,9 +221,9 @@ mod tests {
     #[test]
     fn evaluations_go_on_after_the_clock_was_set_back() {
         let (schedule, first) = schedule();
-        let senders = Senders::default();
+        let lags = Lags::default();
         let waiting = Waiting {
-            senders: &senders,
+            lags: &lags,
             max_wait: None,
         };
         let mut plan = Plan::new(schedule, first - S);
@@ -243,9 +243,9 @@ mod tests {
     #[test]
     fn a_successor_repeats_an_evaluation_that_did_not_run() {
         let (schedule, first) = schedule();
-        let senders = Senders::default();
+        let lags = Lags::default();
         let waiting = Waiting {
-            senders: &senders,
+            lags: &lags,
             max_wait: None,
         };
         let (mut plan, now) = (Plan::new(schedule, first - S), first + S);
@@ -265,10 +265,10 @@ mod tests {
     #[test]
     fn an_evaluation_waits_for_data_at_most_as_long_as_configured() {
         let (schedule, first) = schedule();
-        let senders = Senders::default();
-        senders.note("a", first - S, (first - S).ms(), (first - S).ms());
+        let lags = Lags::default();
+        lags.note("a", first - S, (first - S).ms(), (first - S).ms());
         let waiting = Waiting {
-            senders: &senders,
+            lags: &lags,
             max_wait: Some(10 * S),
         };
         let mut plan = Plan::new(schedule, first - S);
@@ -277,7 +277,7 @@ mod tests {
             Next::Wait(first + CHECK_INTERVAL)
         );
         assert_eq!(plan.next(first + 10 * S, waiting).0, live(first, true));
-        senders.note("a", first + S, first.ms(), first.ms());
+        lags.note("a", first + S, first.ms(), first.ms());
         assert_eq!(plan.next(first + 2 * S, waiting).0, live(first, false));
         let off = Waiting {
             max_wait: None,
@@ -292,9 +292,9 @@ mod tests {
     #[test]
     fn evaluations_of_an_outage_follow_in_order_once_the_gap_is_filled() {
         let (schedule, last) = schedule();
-        let senders = Senders::default();
+        let lags = Lags::default();
         let waiting = Waiting {
-            senders: &senders,
+            lags: &lags,
             max_wait: None,
         };
         let start = last + 100 * S;
@@ -305,13 +305,13 @@ mod tests {
             "a sender may come back"
         );
         let now = start + RETURN_WAIT;
-        senders.note("a", now, last.ms(), (last + 50 * S).ms());
+        lags.note("a", now, last.ms(), (last + 50 * S).ms());
         assert_eq!(
             plan.next(now, waiting).0,
             Next::Wait(now + CHECK_INTERVAL),
             "it refills the gap"
         );
-        senders.note("a", now, now.ms(), now.ms());
+        lags.note("a", now, now.ms(), now.ms());
         for tick in [last + 30 * S, last + 60 * S] {
             let caught_up = Next::Evaluate {
                 tick,
@@ -327,15 +327,15 @@ mod tests {
     #[test]
     fn a_gap_that_is_not_filled_is_waited_for_only_so_long() {
         let (schedule, last) = schedule();
-        let senders = Senders::default();
+        let lags = Lags::default();
         let waiting = Waiting {
-            senders: &senders,
+            lags: &lags,
             max_wait: None,
         };
         let start = last + 100 * S;
         let mut plan = Plan::catch_up(schedule, last, start);
         let late = start + REFILL_WAIT_MAX;
-        senders.note("a", late, last.ms(), (last + 50 * S).ms());
+        lags.note("a", late, last.ms(), (last + 50 * S).ms());
         let incomplete = Next::Evaluate {
             tick: last + 30 * S,
             mode: Mode::CatchUp,

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, IntCounter};
+use varve_rules::arrival::SenderStatus;
 use varve_rules::rule::{Rule, RuleStatus};
-use varve_rules::waiting::SenderStatus;
 use varve_rules::{Group, GroupStatus, Iteration, Mode};
 
 use super::registrar::Registrar;
@@ -113,7 +113,7 @@ impl RuleMetrics {
             "varve_rule_write_pause_seconds_total",
             rules.write_pause().as_secs_f64(),
         )]));
-        let senders = rules.senders.status();
+        let senders = rules.lags.status();
         let of_senders = |name, value: fn(&SenderStatus) -> f64| {
             family(
                 name,

@@ -29,7 +29,7 @@ use varve_config::file::Config;
 use varve_config::file::rules::Wait;
 use varve_ingest::Written;
 use varve_promql::Features;
-use varve_rules::waiting::Senders;
+use varve_rules::arrival::Lags;
 use varve_rules::{AlertsMax, RestoreOptions, RuleSet, Settings, Threads, Time};
 use varve_tsdb::context::MemoryBudget;
 
@@ -74,8 +74,8 @@ pub struct Rules {
     alerts_max: Arc<AlertsMax>,
     threads: Threads,
     memory: MemoryBudget,
-    /// The progress of senders. Write requests update it.
-    pub(crate) senders: Senders,
+    /// The arrival lags of senders. Write requests update them.
+    pub(crate) lags: Lags,
     live: RwLock<Live>,
     entries: Mutex<Entries>,
     /// Nanoseconds that rules have paused for writes.
@@ -113,7 +113,7 @@ impl Rules {
             memory: MemoryBudget::new(MEMORY_FLAG, options.memory_max),
             threads,
             options,
-            senders: Senders::default(),
+            lags: Lags::default(),
             live: RwLock::new(Live {
                 set: Arc::default(),
                 settings,
@@ -198,8 +198,7 @@ impl Rules {
             return;
         };
         let name = context.sender().name(written.replica.as_deref());
-        self.senders
-            .note(&name, now(), times.start_ms, times.end_ms);
+        self.lags.note(&name, now(), times.start_ms, times.end_ms);
     }
 
     /// Prevents further evaluations from starting.

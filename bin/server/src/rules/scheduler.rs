@@ -250,7 +250,7 @@ fn enqueue<'a>(app: &'a App, store: &Store) -> (MutexGuard<'a, Entries>, Duratio
     let mut entries = rules.entries.lock();
     let next_at = entries.enqueue_due(
         Waiting {
-            senders: &rules.senders,
+            lags: &rules.lags,
             max_wait: live.max_wait,
         },
         now,
@@ -395,8 +395,8 @@ fn take(rules: &Rules) -> Option<Job> {
 
 #[cfg(test)]
 mod tests {
+    use varve_rules::arrival::Lags;
     use varve_rules::file::{self, Options};
-    use varve_rules::waiting::Senders;
     use varve_rules::{AlertsMax, RestoreOptions, Settings};
 
     use super::*;
@@ -447,7 +447,7 @@ mod tests {
     fn due(entries: &mut Entries, now: Time) -> Option<Job> {
         entries.enqueue_due(
             Waiting {
-                senders: &Senders::default(),
+                lags: &Lags::default(),
                 max_wait: None,
             },
             now,

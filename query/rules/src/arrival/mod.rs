@@ -1,4 +1,4 @@
-//! Waiting for data: finds out when all samples up to an evaluation time have arrived.
+//! Arrival of data: finds out when all samples up to an evaluation time have arrived.
 //!
 //! Each sender reports its progress with every request: the oldest and the newest timestamp. They
 //! yield its newest sample, its arrival lag, and the interval at which it sends newer samples.
@@ -39,14 +39,15 @@ const SILENT_INTERVALS: u32 = 2;
 /// A sender whose newest sample is at most this much older than its usual lag has no backlog.
 const BACKLOG_MAX: Duration = Duration::from_secs(30);
 
-/// The progress of all senders.
+/// The progress and the arrival lags of all senders.
 #[derive(Debug, Default)]
-pub struct Senders {
-    by_name: Mutex<HashMap<Arc<str>, Sender>>,
+pub struct Lags {
+    by_name: Mutex<HashMap<Arc<str>, SenderLag>>,
 }
 
+/// The progress of one sender, and how late its samples arrive.
 #[derive(Debug, Clone)]
-struct Sender {
+struct SenderLag {
     newest: Time,
     last_arrival: Time,
     /// The first request, and the first one after each pause. Older samples have waited for it.
@@ -88,7 +89,7 @@ pub enum Readiness {
     Unknown,
 }
 
-impl Senders {
+impl Lags {
     /// Notes a request with samples from `oldest_ms` to `newest_ms`.
     pub fn note(&self, name: &str, now: Time, oldest_ms: i64, newest_ms: i64) {
         let mut senders = self.by_name.lock();
@@ -104,7 +105,7 @@ impl Senders {
                 senders.remove(&silent);
             }
         }
-        let mut sender = Sender::new(now, Time::from_ms(newest_ms).min(now));
+        let mut sender = SenderLag::new(now, Time::from_ms(newest_ms).min(now));
         sender.note(now, Time::from_ms(oldest_ms), Time::from_ms(newest_ms));
         senders.insert(Arc::from(name), sender);
     }
@@ -136,7 +137,7 @@ impl Senders {
     /// samples. `interval` is that of the group.
     #[must_use]
     pub fn have_refilled(&self, now: Time, interval: Duration) -> bool {
-        let is_recent = |sender: &Sender| {
+        let is_recent = |sender: &SenderLag| {
             now.since(sender.newest) <= sender.lag + sender.interval + BACKLOG_MAX
         };
         self.by_name
@@ -148,7 +149,7 @@ impl Senders {
     /// Returns the progress of all senders, by name.
     #[must_use]
     pub fn status(&self) -> Vec<SenderStatus> {
-        let status = |(name, sender): (&Arc<str>, &Sender)| SenderStatus {
+        let status = |(name, sender): (&Arc<str>, &SenderLag)| SenderStatus {
             name: Arc::clone(name),
             newest: sender.newest,
             last_arrival: sender.last_arrival,
@@ -161,7 +162,7 @@ impl Senders {
     }
 }
 
-impl Sender {
+impl SenderLag {
     fn new(now: Time, newest: Time) -> Self {
         Self {
             newest,

@@ -7,7 +7,7 @@ fn at(seconds: f64) -> Time {
 }
 
 /// Sends a sample at each of `times`, `lag_s` later.
-fn send(senders: &Senders, name: &str, times: impl IntoIterator<Item = f64>, lag_s: f64) {
+fn send(senders: &Lags, name: &str, times: impl IntoIterator<Item = f64>, lag_s: f64) {
     for time in times {
         senders.note(name, at(time + lag_s), at(time).ms(), at(time).ms());
     }
@@ -22,14 +22,14 @@ fn every(interval_s: f64, from_s: f64, to_s: f64) -> impl Iterator<Item = f64> {
 #[test]
 fn without_senders_nothing_is_waited_for() {
     assert_eq!(
-        Senders::default().readiness(at(30.0), at(30.0), 30 * S),
+        Lags::default().readiness(at(30.0), at(30.0), 30 * S),
         Readiness::Ready
     );
 }
 
 #[test]
 fn a_late_sender_is_waited_for_until_its_lag_has_passed() {
-    let senders = Senders::default();
+    let senders = Lags::default();
     send(&senders, "a", every(1.0, 0.0, 301.0), 5.0);
     assert_eq!(
         senders.readiness(at(320.0), at(320.0), 30 * S),
@@ -51,7 +51,7 @@ fn a_late_sender_is_waited_for_until_its_lag_has_passed() {
 
 #[test]
 fn a_timestamp_in_the_future_is_no_progress() {
-    let senders = Senders::default();
+    let senders = Lags::default();
     senders.note("a", at(100.0), at(95.0).ms(), at(1e6).ms());
     assert_eq!(
         senders.readiness(at(110.0), at(110.0), 30 * S),
@@ -61,7 +61,7 @@ fn a_timestamp_in_the_future_is_no_progress() {
 
 #[test]
 fn one_slow_connection_of_a_sender_counts() {
-    let senders = Senders::default();
+    let senders = Lags::default();
     let lag = |time: f64| {
         if (time as u64).is_multiple_of(10) {
             20.0
@@ -87,7 +87,7 @@ fn one_slow_connection_of_a_sender_counts() {
 
 #[test]
 fn a_sender_that_scrapes_every_minute_does_not_delay_a_faster_group() {
-    let senders = Senders::default();
+    let senders = Lags::default();
     send(&senders, "slow", every(60.0, 0.0, 600.0), 0.0);
     for tick in [610.0, 640.0, 655.0] {
         assert_eq!(
@@ -105,7 +105,7 @@ fn a_sender_that_scrapes_every_minute_does_not_delay_a_faster_group() {
 
 #[test]
 fn a_silent_sender_does_not_count() {
-    let senders = Senders::default();
+    let senders = Lags::default();
     send(&senders, "gone", every(1.0, 0.0, 100.0), 0.0);
     assert_eq!(
         senders.readiness(at(150.0), at(159.0), 30 * S),
@@ -119,7 +119,7 @@ fn a_silent_sender_does_not_count() {
 
 #[test]
 fn a_refill_changes_neither_lag_nor_interval() {
-    let senders = Senders::default();
+    let senders = Lags::default();
     send(&senders, "a", every(1.0, 0.0, 100.0), 1.0);
     let usual = senders.status();
     senders.note("a", at(900.0), at(101.0).ms(), at(500.0).ms());
@@ -139,7 +139,7 @@ fn a_refill_changes_neither_lag_nor_interval() {
 
 #[test]
 fn a_backlog_does_not_change_the_usual_lag() {
-    let senders = Senders::default();
+    let senders = Lags::default();
     // A sender starts with 40 s of samples, then pauses for 30 s. It needs 2 s to send a backlog.
     let backlog = |from_s: f64, to_s: f64| {
         for time in every(1.0, from_s, to_s) {
@@ -164,7 +164,7 @@ fn a_backlog_does_not_change_the_usual_lag() {
 
 #[test]
 fn the_sender_that_is_silent_longest_is_forgotten() {
-    let senders = Senders::default();
+    let senders = Lags::default();
     for i in 0..=SENDERS_MAX {
         send(&senders, &format!("s{i}"), [i as f64], 0.0);
     }
