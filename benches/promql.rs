@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use varve_promql::Features;
-use varve_query::{Engine, EngineOptions, Request, Times};
+use varve_query::{Engine, EngineOptions, Request, Steps};
 use varve_tsdb::context::MemoryBudget;
 use varve_tsdb::{Db, Labels, QueryContext, Sample, TimeRange, WriteBatch};
 
@@ -104,7 +104,7 @@ fn evaluate(c: &mut Criterion) {
     ] {
         let ctx = QueryContext::unbounded();
         group.bench_function(format!("{name}, one step"), |b| {
-            let request = Request::new(query, Times::Instant(end_ms));
+            let request = Request::new(query, Steps::instant(end_ms));
             b.iter(|| {
                 engine
                     .run(&db, &ctx, &request)
@@ -113,14 +113,7 @@ fn evaluate(c: &mut Criterion) {
         });
         group.bench_function(format!("{name}, 60 steps"), |b| {
             let start_ms = end_ms - 59 * 30_000;
-            let request = Request::new(
-                query,
-                Times::Range {
-                    start_ms,
-                    end_ms,
-                    step_ms: 30_000,
-                },
-            );
+            let request = Request::new(query, Steps::range(start_ms, end_ms, 30_000));
             b.iter(|| {
                 engine
                     .run(&db, &ctx, &request)
@@ -142,11 +135,7 @@ fn cached(c: &mut Criterion) {
     };
     let (engine, ctx) = (Engine::new(options), QueryContext::unbounded());
     let end_ms = common::START_MS + (N_STEPS - 1) * common::STEP_MS;
-    let times = Times::Range {
-        start_ms: end_ms - 59 * 30_000,
-        end_ms,
-        step_ms: 30_000,
-    };
+    let times = Steps::range(end_ms - 59 * 30_000, end_ms, 30_000);
     let query = "sum by (namespace) (rate(container_cpu_usage_seconds_total[5m]))";
     let name = ("__name__", "container_cpu_usage_seconds_total");
     let series = db
@@ -213,11 +202,7 @@ fn deadline(c: &mut Criterion) {
         group.bench_function(query, |b| {
             b.iter(|| {
                 let ctx = QueryContext::new(DEADLINE, memory.clone());
-                let times = Times::Range {
-                    start_ms,
-                    end_ms,
-                    step_ms: 1_000,
-                };
+                let times = Steps::range(start_ms, end_ms, 1_000);
                 let end = engine.run(&db, &ctx, &Request::new(query, times));
                 assert!(
                     end.is_err() && memory.used() == 0,

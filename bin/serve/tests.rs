@@ -10,7 +10,7 @@ use clap::Parser;
 use varve_config::file::Config;
 use varve_http::web_config::WebConfig;
 use varve_http::{HttpState, run};
-use varve_query::{QueryResult, Request, Times, Value};
+use varve_query::{QueryResult, Request, Steps, Value};
 use varve_server::active_requests::RequestClass;
 use varve_server::app::App;
 use varve_server::live_config::LiveConfig;
@@ -130,7 +130,7 @@ fn is_true(app: &App, expr: &str) -> bool {
     // Samples of one millisecond would be duplicates.
     std::thread::sleep(Duration::from_millis(2));
     scrape(app, &store, "a:9898", &BTreeSet::new()).unwrap();
-    let times = Times::Instant(store.db.own_now_ms());
+    let times = Steps::instant(store.db.own_now_ms());
     let QueryResult { value, .. } = store
         .engine
         .run(

@@ -25,6 +25,7 @@ mod functions;
 pub mod histogram;
 mod math;
 mod plan;
+mod steps;
 
 mod annotations;
 mod engine;
@@ -37,7 +38,8 @@ pub mod date;
 
 pub use annotations::{ANNOTATIONS_MAX, Annotations};
 pub use cache::CacheStats;
-pub use engine::{Engine, EngineOptions, ParsedQuery, QueryResult, Request, STEPS_MAX, Times};
+pub use engine::{Engine, EngineOptions, ParsedQuery, QueryResult, Request, STEPS_MAX};
 pub use error::Error;
 pub use eval::select::{ScanPlan, SharedScans};
+pub use steps::Steps;
 pub use value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};

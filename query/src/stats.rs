@@ -6,9 +6,9 @@
 use std::time::{Duration, Instant};
 
 use crate::eval::Evaluator;
-use crate::eval::grid::Grid;
 use crate::eval::sample_stats::SampleCount;
 use crate::plan::{Plan, describe};
+use crate::steps::Steps;
 
 /// Which statistics to collect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,14 +140,14 @@ impl QueryStats {
     pub(crate) fn of(
         evaluator: &Evaluator<'_>,
         plan: &Plan,
-        grid: Grid,
+        steps: Steps,
         mut timings: Timings,
         per_step: bool,
     ) -> Self {
         timings.evaluated();
         let (counts, total) = (&evaluator.sample_stats, evaluator.sample_stats.total());
         let step_samples = |(step, count): (usize, &SampleCount)| StepSamples {
-            timestamp_ms: grid.time_ms(step),
+            timestamp_ms: steps.time_ms(step),
             queryable: count.queryable,
             read: count.read,
         };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use varve_promql::Features;
-use varve_query::{Engine, EngineOptions, Error, QueryResult, Request, Times, Value};
+use varve_query::{Engine, EngineOptions, Error, QueryResult, Request, Steps, Value};
 use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};
 
 use super::at_modifier;
@@ -148,7 +148,7 @@ struct Runner {
 const RANGE_DEPENDENT: [&str; 4] = ["start()", "end()", "range()", "step()"];
 
 impl Runner {
-    fn run(&self, query: &str, times: Times) -> Result<QueryResult, Error> {
+    fn run(&self, query: &str, times: Steps) -> Result<QueryResult, Error> {
         self.engine.run(
             &self.store.db,
             &QueryContext::unbounded(),
@@ -157,11 +157,10 @@ impl Runner {
     }
 
     fn eval(&self, eval: &Eval) -> Result<(), String> {
-        match eval.times {
-            Times::Range {
-                start_ms, step_ms, ..
-            } => self.check_range(eval, start_ms, step_ms),
-            Times::Instant(time_ms) => self.check_instants(eval, time_ms),
+        if eval.times.is_instant() {
+            self.check_instants(eval, eval.times.start_ms())
+        } else {
+            self.check_range(eval, eval.times.start_ms(), eval.times.step_ms())
         }
     }
 
@@ -199,7 +198,7 @@ impl Runner {
     }
 
     fn check_instant(&self, eval: &Eval, query: &str, time_ms: i64) -> Result<(), String> {
-        let result = self.run(query, Times::Instant(time_ms));
+        let result = self.run(query, Steps::instant(time_ms));
         let Some(result) = settle_failure(eval, result)? else {
             return Ok(());
         };
@@ -223,14 +222,7 @@ impl Runner {
         const MINUTE_MS: i64 = 60_000;
         let (start_ms, end_ms) = (time_ms - MINUTE_MS, time_ms + MINUTE_MS);
         let in_range = |why: String| format!("as range query: {why}");
-        let result = self.run(
-            query,
-            Times::Range {
-                start_ms,
-                end_ms,
-                step_ms: MINUTE_MS,
-            },
-        );
+        let result = self.run(query, Steps::range(start_ms, end_ms, MINUTE_MS));
         let result = result.map_err(|error| in_range(error.to_string()))?;
         let Value::Matrix(matrix) = &result.value else {
             return Err(in_range("no matrix".into()));

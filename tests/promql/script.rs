@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use varve_promql::ast::{Expr, ExprKind};
 use varve_promql::{Features, parse, parse_description};
-use varve_query::Times;
+use varve_query::Steps;
 use varve_rules::unit_test::sequence::{self, Sequence};
 use varve_tsdb::Labels;
 
@@ -40,7 +40,7 @@ pub(super) struct Load {
 pub(super) struct Eval {
     pub(super) query: String,
     pub(super) expr: Expr,
-    pub(super) times: Times,
+    pub(super) times: Steps,
     pub(super) fail: Option<Text>,
     pub(super) warnings: Notes,
     pub(super) infos: Notes,
@@ -226,7 +226,7 @@ fn parse_eval(command: &str, lines: &[&str], features: &Features) -> Result<Eval
     Ok(eval)
 }
 
-fn parse_eval_line(line: &str) -> Result<(Times, &str), String> {
+fn parse_eval_line(line: &str) -> Result<(Steps, &str), String> {
     let mut rest = line;
     let mut word = || {
         let (word, after) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
@@ -239,12 +239,8 @@ fn parse_eval_line(line: &str) -> Result<(Times, &str), String> {
         found => Err(format!("expected {keyword}, found {found:?}")),
     };
     let times = match kind {
-        "instant" => Times::Instant(time("at")?),
-        "range" => Times::Range {
-            start_ms: time("from")?,
-            end_ms: time("to")?,
-            step_ms: time("step")?,
-        },
+        "instant" => Steps::instant(time("at")?),
+        "range" => Steps::range(time("from")?, time("to")?, time("step")?),
         _ => return Err(format!("unknown kind of evaluation {kind:?}")),
     };
     Ok((times, rest))

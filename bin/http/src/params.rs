@@ -12,7 +12,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::ops::Deref;
 use std::time::Duration;
 
-use varve_query::Times;
+use varve_query::Steps;
 use varve_server::request_context::Parameters;
 use varve_system::excerpt::quotable;
 use varve_tsdb::{Matcher, QueryContext, TimeRange};
@@ -214,7 +214,7 @@ impl Form {
     }
 
     /// Parses `start`, `end` and `step` of a range query of at most `points_max` steps.
-    pub(crate) fn steps(&self, points_max: usize) -> Result<Times> {
+    pub(crate) fn steps(&self, points_max: usize) -> Result<Steps> {
         let time = |name| {
             parse_time(self.first(name)).map_err(|reason| ApiError::invalid_parameter(name, reason))
         };
@@ -244,11 +244,7 @@ impl Form {
             let text = format!("step of {} is below the minimum of 1ms", seconds(step));
             return Err(ApiError::new(ErrorKind::Execution, text));
         }
-        Ok(Times::Range {
-            start_ms: to_ms(start),
-            end_ms: to_ms(end),
-            step_ms,
-        })
+        Ok(Steps::range(to_ms(start), to_ms(end), step_ms))
     }
 
     /// Parses `timeout`; `None` if it is missing.

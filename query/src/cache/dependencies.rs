@@ -21,12 +21,12 @@ pub(super) struct Dependencies {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SampleWindow {
     pub(super) names: NameGroups,
-    pub(super) times: Times,
+    pub(super) times: WindowTimes,
 }
 
 /// A range of times, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Times {
+pub(super) enum WindowTimes {
     /// Relative to the step: from `before_ms` before the step to `after_ms` after it. Both may be
     /// negative.
     OfStep {
@@ -36,7 +36,7 @@ pub(super) enum Times {
     Fixed(TimeRange),
 }
 
-impl Times {
+impl WindowTimes {
     const STEP: Self = Self::OfStep {
         before_ms: 0,
         after_ms: 0,
@@ -105,7 +105,7 @@ impl Dependencies {
     /// `plan`. `step_ms` is 0 for an instant query.
     pub(super) fn of(expr: &Expr, plan: &Plan, settings: &Settings, step_ms: i64) -> Option<Self> {
         let mut samples = Vec::new();
-        visit(plan, Times::STEP, settings, &mut samples)?;
+        visit(plan, WindowTimes::STEP, settings, &mut samples)?;
         if samples.is_empty() {
             return None;
         }
@@ -133,7 +133,7 @@ impl Dependencies {
 /// the selectors do not determine them.
 fn visit(
     plan: &Plan,
-    times: Times,
+    times: WindowTimes,
     settings: &Settings,
     found: &mut Vec<SampleWindow>,
 ) -> Option<()> {
@@ -164,7 +164,7 @@ fn visit(
 
 fn visit_call(
     call: &Call,
-    times: Times,
+    times: WindowTimes,
     settings: &Settings,
     found: &mut Vec<SampleWindow>,
 ) -> Option<()> {
@@ -184,7 +184,7 @@ fn visit_call(
 fn read(
     selector: &Selector,
     range_ms: i64,
-    times: Times,
+    times: WindowTimes,
     found: &mut Vec<SampleWindow>,
 ) -> Option<()> {
     // Anchored and smoothed ranges also read samples around the range.
@@ -249,20 +249,13 @@ fn is_computed(duration: &Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{QueryTimes, build};
+    use crate::plan::build;
+    use crate::steps::Steps;
     use varve_promql::{Features, parse};
 
     fn dependencies(query: &str) -> Option<Dependencies> {
         let expr = parse(query, &Features::all()).unwrap();
-        let plan = build(
-            &expr,
-            &QueryTimes {
-                start_ms: 0,
-                end_ms: 600_000,
-                step_ms: 60_000,
-            },
-        )
-        .unwrap();
+        let plan = build(&expr, Steps::range(0, 600_000, 60_000)).unwrap();
         let settings = Settings {
             lookback_ms: 300_000,
             subquery_step_ms: 60_000,
@@ -355,11 +348,11 @@ mod tests {
 
     #[test]
     fn windows_of_samples_follow_ranges_offsets_and_fixed_times() {
-        let of_step = |before_ms, after_ms| Times::OfStep {
+        let of_step = |before_ms, after_ms| WindowTimes::OfStep {
             before_ms,
             after_ms,
         };
-        let fixed = |start_ms, end_ms| Times::Fixed(TimeRange { start_ms, end_ms });
+        let fixed = |start_ms, end_ms| WindowTimes::Fixed(TimeRange { start_ms, end_ms });
         for (query, expect) in [
             ("m", vec![of_step(300_000, 0)]),
             ("m offset 1m", vec![of_step(360_000, -60_000)]),

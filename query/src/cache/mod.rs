@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use varve_tsdb::changes::ReadVersion;
 
 use crate::annotations::Annotations;
-use crate::eval::grid::Grid;
+use crate::steps::Steps;
 use crate::value::Value;
 pub(crate) use query::{CachedQuery, Found};
 
@@ -89,7 +89,7 @@ struct Entries {
 struct Entry {
     /// The text of the query, which determines the positions of annotations.
     query: Box<str>,
-    grid: Grid,
+    steps: Steps,
     /// The evaluation saw every change before this version.
     version: ReadVersion,
     value: Value,

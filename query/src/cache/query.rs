@@ -10,13 +10,13 @@ use varve_tsdb::changes::ReadVersion;
 use varve_tsdb::context::Charge;
 use varve_tsdb::{Db, QueryContext, TimeRange};
 
-use super::dependencies::{Dependencies, Times};
+use super::dependencies::{Dependencies, WindowTimes};
 use super::{Counts, ENTRY_OVERHEAD, Entry, ResultCache, join};
 use crate::annotations::Annotations;
 use crate::error::Result;
 use crate::eval::Settings;
-use crate::eval::grid::Grid;
 use crate::plan::Plan;
+use crate::steps::Steps;
 use crate::value::Value;
 
 /// A query that may be cached.
@@ -26,7 +26,7 @@ pub(crate) struct CachedQuery<'a> {
     db: &'a Db,
     query: &'a str,
     key: Arc<str>,
-    grid: Grid,
+    steps: Steps,
     dependencies: Dependencies,
 }
 
@@ -41,8 +41,7 @@ pub(crate) struct Found {
 }
 
 impl<'a> CachedQuery<'a> {
-    /// Returns a query that may be cached, or `None` if its result cannot be. `step_ms` is 0 for an
-    /// instant query.
+    /// Returns a query that may be cached, or `None` if its result cannot be.
     ///
     /// Everything that changes the result is part of the key: the expression, the settings, the
     /// times, and the matchers of the tenant in `ctx`.
@@ -53,17 +52,19 @@ impl<'a> CachedQuery<'a> {
         query: &'a str,
         (expr, plan): (&Expr, &Plan),
         settings: &Settings,
-        (grid, step_ms): (Grid, i64),
+        steps: Steps,
     ) -> Option<Self> {
-        if cache.size_max == 0 || grid.n_steps == 0 {
+        if cache.size_max == 0 || steps.n_steps == 0 {
             return None;
         }
+        let step_ms = steps.step_ms;
         let dependencies = Dependencies::of(expr, plan, settings, step_ms)?;
-        // Range queries whose steps lie on the same grid share an entry. Each instant has its own.
+        // Range queries share an entry if the time between their starts is a multiple of the step.
+        // Each instant has its own.
         let phase_ms = if step_ms == 0 {
-            grid.start_ms
+            steps.start_ms
         } else {
-            grid.start_ms.rem_euclid(step_ms)
+            steps.start_ms.rem_euclid(step_ms)
         };
         let restriction: Vec<_> = ctx
             .restriction()
@@ -80,7 +81,7 @@ impl<'a> CachedQuery<'a> {
             db,
             query,
             key,
-            grid,
+            steps,
             dependencies,
         })
     }
@@ -102,7 +103,7 @@ impl CachedQuery<'_> {
         let n_found = found.as_ref().map_or(0, |found| found.n_steps);
         let outcome = match n_found {
             0 => n_misses,
-            n if n == self.grid.n_steps => n_hits,
+            n if n == self.steps.n_steps => n_hits,
             _ => n_partial_hits,
         };
         outcome.fetch_add(1, Ordering::Relaxed);
@@ -111,48 +112,50 @@ impl CachedQuery<'_> {
     }
 
     fn valid_part(&self, entry: Arc<Entry>) -> Option<Found> {
-        let grid = self.grid;
+        let steps = self.steps;
         let is_annotated = !entry.annotations.is_empty();
         // The positions of annotations depend on the text.
         if is_annotated && &*entry.query != self.query {
             return None;
         }
-        if entry.grid == grid {
-            let n_valid = self.n_valid(entry.version, grid);
-            if n_valid == grid.n_steps {
+        if entry.steps == steps {
+            let n_valid = self.n_valid(entry.version, steps);
+            if n_valid == steps.n_steps {
                 return Some(Found {
                     entry,
                     n_steps: n_valid,
-                    start_ms: grid.start_ms,
+                    start_ms: steps.start_ms,
                 });
             }
         }
-        if !entry.is_divisible
+        // An instant query has no part.
+        if steps.is_instant()
+            || !entry.is_divisible
             || !self.dependencies.are_steps_independent
             || self.db.has_name_labels()
         {
             return None;
         }
-        let cached = entry.grid;
-        if cached.start_ms > grid.start_ms || cached.last_ms() < grid.start_ms {
+        let cached = entry.steps;
+        if cached.start_ms > steps.start_ms || cached.last_ms() < steps.start_ms {
             return None;
         }
         // Keeps earlier steps for queries of a longer range that share the entry.
-        let step_ms = grid.step_ms;
-        let first_ms = grid
+        let step_ms = steps.step_ms;
+        let first_ms = steps
             .last_ms()
             .saturating_sub(step_ms.saturating_mul(cached.n_steps as i64 - 1));
         for start_ms in [
-            cached.start_ms.max(first_ms).min(grid.start_ms),
-            grid.start_ms,
+            cached.start_ms.max(first_ms).min(steps.start_ms),
+            steps.start_ms,
         ] {
-            let last_ms = cached.last_ms().min(grid.last_ms());
-            let part = Grid::new(start_ms, last_ms, step_ms);
-            let n_before = ((grid.start_ms - start_ms) / step_ms) as usize;
+            let last_ms = cached.last_ms().min(steps.last_ms());
+            let part = Steps::range(start_ms, last_ms, step_ms);
+            let n_before = ((steps.start_ms - start_ms) / step_ms) as usize;
             let n_valid = self.n_valid(entry.version, part).saturating_sub(n_before);
             // The last step is evaluated: if it has the annotation, the whole result has it.
             let n_steps = if is_annotated {
-                n_valid.min(grid.n_steps - 1)
+                n_valid.min(steps.n_steps - 1)
             } else {
                 n_valid
             };
@@ -167,36 +170,39 @@ impl CachedQuery<'_> {
         None
     }
 
-    /// Returns the number of leading steps of `grid` that depend on no sample that changed since
+    /// Returns the number of leading steps of `steps` that depend on no sample that changed since
     /// `version`.
-    fn n_valid(&self, version: ReadVersion, grid: Grid) -> usize {
-        let mut n_valid = grid.n_steps;
+    fn n_valid(&self, version: ReadVersion, steps: Steps) -> usize {
+        let mut n_valid = steps.n_steps;
+        // That of an instant query is 0.
+        let step_ms = steps.step_ms.max(1);
         for window in &self.dependencies.samples {
             let (before_ms, after_ms) = match window.times {
-                Times::OfStep {
+                WindowTimes::OfStep {
                     before_ms,
                     after_ms,
                 } => (before_ms, after_ms),
-                Times::Fixed(range) if self.db.changes(version, window.names, range).is_empty() => {
+                WindowTimes::Fixed(range)
+                    if self.db.changes(version, window.names, range).is_empty() =>
+                {
                     continue;
                 }
-                Times::Fixed(_) => return 0,
+                WindowTimes::Fixed(_) => return 0,
             };
             let range = TimeRange {
-                start_ms: grid.start_ms.saturating_sub(before_ms),
-                end_ms: grid.last_ms().saturating_add(after_ms),
+                start_ms: steps.start_ms.saturating_sub(before_ms),
+                end_ms: steps.last_ms().saturating_add(after_ms),
             };
             for changed in self.db.changes(version, window.names, range) {
                 // The first step whose window ends at the change or later. It is affected if its
                 // window also starts at the change or earlier. If it is not, no later step is.
                 let first_ms = changed.start_ms.saturating_sub(after_ms);
-                let elapsed_ms = first_ms.saturating_sub(grid.start_ms).max(0);
-                let step = usize::try_from(
-                    elapsed_ms / grid.step_ms + i64::from(elapsed_ms % grid.step_ms > 0),
-                );
+                let elapsed_ms = first_ms.saturating_sub(steps.start_ms).max(0);
+                let step =
+                    usize::try_from(elapsed_ms / step_ms + i64::from(elapsed_ms % step_ms > 0));
                 if let Ok(step) = step
                     && step < n_valid
-                    && grid.time_ms(step).saturating_sub(before_ms) <= changed.end_ms
+                    && steps.time_ms(step).saturating_sub(before_ms) <= changed.end_ms
                 {
                     n_valid = step;
                 }
@@ -207,16 +213,16 @@ impl CachedQuery<'_> {
 
     /// Returns `true` if the cached part is still valid.
     pub(crate) fn is_still_valid(&self, found: &Found) -> bool {
-        let end_ms = self.split_ms(found).saturating_sub(self.grid.step_ms);
-        let part = Grid::new(found.start_ms, end_ms, self.grid.step_ms);
+        let end_ms = self.split_ms(found).saturating_sub(self.steps.step_ms);
+        let part = Steps::range(found.start_ms, end_ms, self.steps.step_ms);
         self.n_valid(found.entry.version, part) == part.n_steps
     }
 
     /// Returns the time of the first step after the cached part.
     fn split_ms(&self, found: &Found) -> i64 {
-        self.grid
+        self.steps
             .start_ms
-            .saturating_add(self.grid.step_ms.saturating_mul(found.n_steps as i64))
+            .saturating_add(self.steps.step_ms.saturating_mul(found.n_steps as i64))
     }
 
     /// Returns the value and the annotations of a query whose steps are all cached. Charges the
@@ -232,8 +238,8 @@ impl CachedQuery<'_> {
     ) -> Result<(Value, Annotations)> {
         let Found { entry, .. } = found;
         let value = match &entry.value {
-            Value::Matrix(matrix) if entry.grid != self.grid => {
-                let times = (self.grid.start_ms, self.split_ms(found));
+            Value::Matrix(matrix) if entry.steps != self.steps => {
+                let times = (self.steps.start_ms, self.split_ms(found));
                 Value::Matrix(join::join(ctx, matrix, times, Vec::new(), charge)?)
             }
             value => {
@@ -273,18 +279,18 @@ impl CachedQuery<'_> {
         }
         let joined = Value::Matrix(joined);
         if self.fits(&joined) {
-            let grid = Grid::new(found.start_ms, self.grid.end_ms, self.grid.step_ms);
-            self.insert(grid, version, joined.clone(), annotations.clone(), true);
+            let steps = Steps::range(found.start_ms, self.steps.end_ms, self.steps.step_ms);
+            self.insert(steps, version, joined.clone(), annotations.clone(), true);
         }
         // Fast path: the joined steps are those of the query.
-        if found.start_ms == self.grid.start_ms {
+        if found.start_ms == self.steps.start_ms {
             charge.absorb(joined_charge);
             return Ok(Some(joined));
         }
         let Value::Matrix(joined) = joined else {
             return Ok(None);
         };
-        let times = (self.grid.start_ms, i64::MAX);
+        let times = (self.steps.start_ms, i64::MAX);
         Ok(Some(Value::Matrix(join::join(
             ctx,
             &joined,
@@ -312,7 +318,7 @@ impl CachedQuery<'_> {
             && annotations.allow_joins()
             && !self.db.has_name_labels();
         self.insert(
-            self.grid,
+            self.steps,
             version,
             value.clone(),
             annotations.clone(),
@@ -327,7 +333,7 @@ impl CachedQuery<'_> {
 
     fn insert(
         &self,
-        grid: Grid,
+        steps: Steps,
         version: ReadVersion,
         value: Value,
         annotations: Annotations,
@@ -340,7 +346,7 @@ impl CachedQuery<'_> {
             + annotations.size();
         let entry = Entry {
             query: self.query.into(),
-            grid,
+            steps,
             version,
             value,
             annotations,

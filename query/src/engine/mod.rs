@@ -12,14 +12,14 @@ use crate::annotations::Annotations;
 use crate::cache::{CacheStats, CachedQuery, Found, ResultCache};
 use crate::error::{Error, Result};
 use crate::eval::columns::{Limits, SampleLimit, Series, Vector, series_size};
-use crate::eval::grid::Grid;
 use crate::eval::select::{ScanPlan, SharedScans};
 use crate::eval::sort::sort_by;
 use crate::eval::workers::Workers;
 use crate::eval::{Evaluator, Settings};
 use crate::histogram::FloatHistogram;
-use crate::plan::{self, CommonSubexpressions, Plan, PlanKind, QueryTimes};
+use crate::plan::{self, CommonSubexpressions, Plan, PlanKind};
 use crate::stats::{QueryStats, StatsMode, Timings};
+use crate::steps::Steps;
 use crate::value::{HistogramPoint, MatrixSeries, Point, Value, VectorSample};
 
 mod small;
@@ -76,7 +76,7 @@ pub struct Request<'a> {
     /// The query text.
     pub query: &'a str,
     /// The evaluation times.
-    pub times: Times,
+    pub steps: Steps,
     /// Lookback delta in milliseconds; overrides that of the engine if positive.
     pub lookback_delta_ms: Option<i64>,
     /// The statistics to collect.
@@ -96,10 +96,10 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// Creates a request without statistics and cache, with the lookback delta of the engine.
     #[must_use]
-    pub fn new(query: &'a str, times: Times) -> Self {
+    pub fn new(query: &'a str, steps: Steps) -> Self {
         Self {
             query,
-            times,
+            steps,
             lookback_delta_ms: None,
             stats: StatsMode::Off,
             use_start_timestamps: None,
@@ -125,22 +125,6 @@ impl ParsedQuery {
     pub fn expr(&self) -> &Expr {
         &self.expr
     }
-}
-
-/// The times at which a query is evaluated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Times {
-    /// One time, in milliseconds since the epoch. The value may have any type.
-    Instant(i64),
-    /// Times at equal intervals, start and end included. The value is a matrix.
-    Range {
-        /// Start of the range.
-        start_ms: i64,
-        /// End of the range, included; the last time may be earlier.
-        end_ms: i64,
-        /// Interval between times.
-        step_ms: i64,
-    },
 }
 
 /// The result of a query.
@@ -266,18 +250,9 @@ impl Engine {
             charge: _plan_charge,
             mut timings,
         } = parsed;
-        let grid = grid(&expr, request.times)?;
-        let step_ms = if matches!(request.times, Times::Instant(_)) {
-            0
-        } else {
-            grid.step_ms
-        };
-        let times = QueryTimes {
-            start_ms: grid.start_ms,
-            end_ms: grid.end_ms,
-            step_ms,
-        };
-        let mut plan = plan::build(&expr, &times).map_err(Error::Invalid)?;
+        let steps = request.steps;
+        check_steps(&expr, steps)?;
+        let mut plan = plan::build(&expr, steps).map_err(Error::Invalid)?;
         let settings = self.settings(request);
         let collects_steps = request.stats != StatsMode::Off && settings.features.per_step_stats;
         let may_use_cache = request.use_cache
@@ -295,7 +270,7 @@ impl Engine {
                     request.query,
                     (&expr, &plan),
                     &settings,
-                    (grid, step_ms),
+                    steps,
                 )
             })
             .flatten();
@@ -315,8 +290,8 @@ impl Engine {
             settings,
         };
         match cached {
-            Some(cached) => evaluation.run_cached(&cached, grid, timings),
-            None => evaluation.run(grid, timings).map(|(result, _)| result),
+            Some(cached) => evaluation.run_cached(&cached, steps, timings),
+            None => evaluation.run(steps, timings).map(|(result, _)| result),
         }
     }
 
@@ -352,27 +327,25 @@ struct Evaluation<'a> {
 }
 
 impl Evaluation<'_> {
-    /// Evaluates the steps of a grid. Returns the result, and `true` unless a value may depend on
+    /// Evaluates steps. Returns the result, and `true` unless a value may depend on
     /// the other steps, see [`Evaluator::is_order_fixed`].
-    fn run(&self, grid: Grid, mut timings: Timings) -> Result<(QueryResult, bool)> {
+    fn run(&self, steps: Steps, mut timings: Timings) -> Result<(QueryResult, bool)> {
         let Self {
             ctx, request, plan, ..
         } = self;
         let mut evaluator = self.evaluator();
         if request.stats != StatsMode::Off {
-            evaluator.collect_stats(grid.n_steps, plan.n_nodes())?;
+            evaluator.collect_stats(steps.n_steps, plan.n_nodes())?;
         }
         let mut charge = ctx.charge();
-        let value = match request.times {
-            Times::Instant(time_ms) => {
-                instant_value(&mut evaluator, plan, time_ms, &mut timings, &mut charge)?
-            }
-            Times::Range { .. } => {
-                range_value(&mut evaluator, plan, grid, &mut timings, &mut charge)?
-            }
+        let value = if request.steps.is_instant() {
+            let time_ms = request.steps.start_ms;
+            instant_value(&mut evaluator, plan, time_ms, &mut timings, &mut charge)?
+        } else {
+            range_value(&mut evaluator, plan, steps, &mut timings, &mut charge)?
         };
         let per_step = self.settings.features.per_step_stats;
-        let stats = || Box::new(QueryStats::of(&evaluator, plan, grid, timings, per_step));
+        let stats = || Box::new(QueryStats::of(&evaluator, plan, steps, timings, per_step));
         let stats = (request.stats != StatsMode::Off).then(stats);
         let is_order_fixed = evaluator.is_order_fixed;
         Ok((
@@ -386,19 +359,19 @@ impl Evaluation<'_> {
         ))
     }
 
-    /// Evaluates the steps of a grid that are not cached, and caches the result.
+    /// Evaluates the steps that are not cached, and caches the result.
     fn run_cached(
         &self,
         cached: &CachedQuery<'_>,
-        grid: Grid,
+        steps: Steps,
         timings: Timings,
     ) -> Result<QueryResult> {
         match cached.find() {
-            Some(found) if found.n_steps == grid.n_steps => {
+            Some(found) if found.n_steps == steps.n_steps => {
                 return self.cached_result(cached, &found, timings);
             }
             Some(found) => {
-                if let Some(result) = self.joined_result(cached, &found, grid, timings)? {
+                if let Some(result) = self.joined_result(cached, &found, steps, timings)? {
                     return Ok(result);
                 }
             }
@@ -406,7 +379,7 @@ impl Evaluation<'_> {
         }
         // Before the evaluation: it sees all changes before this version.
         let version = self.db.read_version();
-        let (result, is_order_fixed) = self.run(grid, timings)?;
+        let (result, is_order_fixed) = self.run(steps, timings)?;
         if let Some(version) = version {
             cached.store(
                 self.ctx,
@@ -428,9 +401,9 @@ impl Evaluation<'_> {
     ) -> Result<QueryResult> {
         let mut charge = self.ctx.charge();
         let (value, annotations) = cached.whole(self.ctx, found, &mut charge)?;
-        let no_steps = Grid {
+        let no_steps = Steps {
             n_steps: 0,
-            ..Grid::instant(0)
+            ..Steps::instant(0)
         };
         let stats = || QueryStats::of(&self.evaluator(), self.plan, no_steps, timings, false);
         let stats = (self.request.stats != StatsMode::Off).then(stats);
@@ -455,18 +428,18 @@ impl Evaluation<'_> {
         &self,
         cached: &CachedQuery<'_>,
         found: &Found,
-        grid: Grid,
+        steps: Steps,
         timings: Timings,
     ) -> Result<Option<QueryResult>> {
         let Some(version) = self.db.read_version() else {
             return Ok(None);
         };
-        let (start_ms, n_steps) = (grid.time_ms(found.n_steps), grid.n_steps - found.n_steps);
+        let (start_ms, n_steps) = (steps.time_ms(found.n_steps), steps.n_steps - found.n_steps);
         let Ok((mut fresh, true)) = self.run(
-            Grid {
+            Steps {
                 start_ms,
                 n_steps,
-                ..grid
+                ..steps
             },
             timings,
         ) else {
@@ -530,7 +503,7 @@ impl Evaluation<'_> {
         evaluator.external_labels = Arc::clone(&self.request.external_labels);
         evaluator.scans = self.request.scans;
         evaluator.query_span = plan.span;
-        evaluator.is_range_query = matches!(self.request.times, Times::Range { .. });
+        evaluator.is_range_query = !self.request.steps.is_instant();
         evaluator
     }
 }
@@ -544,19 +517,30 @@ fn n_samples(series: &MatrixSeries) -> usize {
             .sum::<usize>()
 }
 
-/// Returns the steps of a query.
-fn grid(expr: &Expr, times: Times) -> Result<Grid> {
-    match times {
-        Times::Instant(time_ms) => Ok(Grid::instant(time_ms)),
-        Times::Range {
-            start_ms,
-            end_ms,
-            step_ms,
-        } => {
-            check_range_type(expr)?;
-            steps(start_ms, end_ms, step_ms)
-        }
+/// Checks the steps of a query, and that its expression may be evaluated at several steps.
+fn check_steps(expr: &Expr, steps: Steps) -> Result<()> {
+    if steps.is_instant() {
+        return Ok(());
     }
+    check_range_type(expr)?;
+    if steps.step_ms <= 0 {
+        return Err(Error::Invalid(format!(
+            "step of {} ms is not positive",
+            steps.step_ms
+        )));
+    }
+    if steps.end_ms < steps.start_ms {
+        return Err(Error::Invalid(
+            "end timestamp must not be before start time".into(),
+        ));
+    }
+    if steps.n_steps > STEPS_MAX {
+        return Err(Error::Invalid(format!(
+            "{} steps exceed the limit of {STEPS_MAX}",
+            steps.n_steps
+        )));
+    }
+    Ok(())
 }
 
 /// Fails unless the expression is a scalar or an instant vector.
@@ -571,27 +555,6 @@ fn check_range_type(expr: &Expr) -> Result<()> {
     )))
 }
 
-fn steps(start_ms: i64, end_ms: i64, step_ms: i64) -> Result<Grid> {
-    if step_ms <= 0 {
-        return Err(Error::Invalid(format!(
-            "step of {step_ms} ms is not positive"
-        )));
-    }
-    if end_ms < start_ms {
-        return Err(Error::Invalid(
-            "end timestamp must not be before start time".into(),
-        ));
-    }
-    let grid = Grid::new(start_ms, end_ms, step_ms);
-    if grid.n_steps > STEPS_MAX {
-        return Err(Error::Invalid(format!(
-            "{} steps exceed the limit of {STEPS_MAX}",
-            grid.n_steps
-        )));
-    }
-    Ok(grid)
-}
-
 fn instant_value(
     evaluator: &mut Evaluator<'_>,
     plan: &Plan,
@@ -599,14 +562,14 @@ fn instant_value(
     timings: &mut Timings,
     charge: &mut Charge,
 ) -> Result<Value> {
-    let grid = Grid::instant(time_ms);
+    let steps = Steps::instant(time_ms);
     match (plan.value_type, &plan.kind) {
         (ValueType::String, PlanKind::String(text)) => Ok(Value::String {
             timestamp_ms: time_ms,
             value: text.clone(),
         }),
         (ValueType::Scalar, _) => {
-            let value = evaluator.scalar(plan, grid)?[0];
+            let value = evaluator.scalar(plan, steps)?[0];
             Ok(Value::Scalar(Point {
                 timestamp_ms: time_ms,
                 value,
@@ -616,14 +579,14 @@ fn instant_value(
             evaluator.range_vector(plan, time_ms, charge)?,
         )),
         (_, PlanKind::Subquery(subquery)) => {
-            let (inner, mut vector) = evaluator.whole_subquery(subquery, grid)?;
+            let (inner, mut vector) = evaluator.whole_subquery(subquery, steps)?;
             evaluator.finish(&mut vector)?;
             Ok(Value::Matrix(timings.sorting(|| {
                 matrix(vector, inner, evaluator.limits(), charge)
             })?))
         }
         _ => {
-            let mut vector = evaluator.vector(plan, grid)?;
+            let mut vector = evaluator.vector(plan, steps)?;
             evaluator.finish(&mut vector)?;
             // The charge of the vector covers the samples, which are smaller than its series.
             const { assert!(size_of::<VectorSample>() <= size_of::<Series>()) };
@@ -645,17 +608,17 @@ fn instant_value(
 fn range_value(
     evaluator: &mut Evaluator<'_>,
     plan: &Plan,
-    grid: Grid,
+    steps: Steps,
     timings: &mut Timings,
     charge: &mut Charge,
 ) -> Result<Value> {
     if plan.value_type == ValueType::Scalar {
-        let values = evaluator.scalar(plan, grid)?;
+        let values = evaluator.scalar(plan, steps)?;
         let point = |(timestamp_ms, value)| Point {
             timestamp_ms,
             value,
         };
-        let points = grid
+        let points = steps
             .times_ms()
             .zip(values.iter().copied())
             .map(point)
@@ -667,10 +630,10 @@ fn range_value(
             histograms,
         })]));
     }
-    let mut vector = evaluator.vector(plan, grid)?;
+    let mut vector = evaluator.vector(plan, steps)?;
     evaluator.finish(&mut vector)?;
     Ok(Value::Matrix(timings.sorting(|| {
-        matrix(vector, grid, evaluator.limits(), charge)
+        matrix(vector, steps, evaluator.limits(), charge)
     })?))
 }
 
@@ -678,7 +641,7 @@ fn range_value(
 /// column after its conversion.
 fn matrix(
     vector: Vector,
-    grid: Grid,
+    steps: Steps,
     limits: &Limits,
     charge: &mut Charge,
 ) -> Result<Vec<Arc<MatrixSeries>>> {
@@ -688,7 +651,7 @@ fn matrix(
     for column in columns {
         limits.check()?;
         let column_size = series_size(&column);
-        let converted = matrix_series(column, grid, charge)?;
+        let converted = matrix_series(column, steps, charge)?;
         series.push(Arc::new(converted));
         columns_charge.shrink(column_size);
     }
@@ -698,18 +661,18 @@ fn matrix(
 
 fn matrix_series(
     Series { labels, column, .. }: Series,
-    grid: Grid,
+    steps: Steps,
     charge: &mut Charge,
 ) -> Result<MatrixSeries> {
     let n_floats = column.float_steps().count();
     charge.grow(labels.size() + n_floats * size_of::<Point>() + column.histograms_size())?;
     let mut points = Vec::with_capacity(n_floats);
     points.extend(column.float_steps().iter().map(|step| Point {
-        timestamp_ms: grid.time_ms(step),
+        timestamp_ms: steps.time_ms(step),
         value: column.values[step],
     }));
     let histogram = |(step, histogram): (usize, &Arc<FloatHistogram>)| HistogramPoint {
-        timestamp_ms: grid.time_ms(step),
+        timestamp_ms: steps.time_ms(step),
         histogram: Arc::clone(histogram),
     };
     let mut histograms = Vec::with_capacity(column.histograms.len());

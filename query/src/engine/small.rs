@@ -10,8 +10,8 @@
 use varve_promql::ast::{Duration, ExprKind, VectorSelector};
 use varve_tsdb::{Db, QueryContext, TimeRange};
 
-use super::{Engine, ParsedQuery, Request, grid};
-use crate::eval::grid::Grid;
+use super::{Engine, ParsedQuery, Request, check_steps};
+use crate::steps::Steps;
 
 /// Maximum length of a small query in bytes.
 const TEXT_MAX: usize = 512;
@@ -60,16 +60,17 @@ impl Engine {
         parsed: &ParsedQuery,
         request: &Request<'_>,
     ) -> bool {
-        let Some(grid) = grid(&parsed.expr, request.times).ok() else {
+        let steps = request.steps;
+        if check_steps(&parsed.expr, steps).is_err() {
             return false;
-        };
+        }
         let lookback_ms = self.settings(request).lookback_ms;
         let (mut pending, mut n_exprs, mut cost) = (vec![(&parsed.expr, None)], 0, 0_u64);
         while let Some((expr, window_ms)) = pending.pop() {
             n_exprs += 1;
             let window_ms = match &expr.kind {
                 ExprKind::Vector(selector) => {
-                    let selector_cost = cost_of(db, ctx, selector, grid, (window_ms, lookback_ms));
+                    let selector_cost = cost_of(db, ctx, selector, steps, (window_ms, lookback_ms));
                     cost = cost.saturating_add(selector_cost.unwrap_or(u64::MAX));
                     None
                 }
@@ -87,7 +88,7 @@ impl Engine {
             }
             pending.extend(expr.children().into_iter().map(|child| (child, window_ms)));
         }
-        grid.n_steps <= STEPS_MAX
+        steps.n_steps <= STEPS_MAX
     }
 }
 
@@ -97,7 +98,7 @@ fn cost_of(
     db: &Db,
     ctx: &QueryContext,
     selector: &VectorSelector,
-    grid: Grid,
+    steps: Steps,
     (window_ms, lookback_ms): (Option<i64>, i64),
 ) -> Option<u64> {
     let VectorSelector {
@@ -112,11 +113,11 @@ fn cost_of(
     };
     let range_ms = window_ms.unwrap_or(lookback_ms);
     let range = TimeRange {
-        start_ms: grid.start_ms.checked_sub(range_ms)?,
-        end_ms: grid.end_ms,
+        start_ms: steps.start_ms.checked_sub(range_ms)?,
+        end_ms: steps.end_ms,
     };
     let seconds = |ms: i64| u64::try_from(ms / 1000).ok();
-    let n_steps = grid.n_steps as u64;
+    let n_steps = steps.n_steps as u64;
     // The window of each step is read again.
     let per_step = seconds(window_ms.unwrap_or(0))?.saturating_add(1);
     let n_samples = seconds(range.end_ms.checked_sub(range.start_ms)?)?

@@ -1,4 +1,4 @@
-//! Evaluation: computes the series of a plan over a grid of steps.
+//! Evaluation: computes the series of a plan at all steps.
 //!
 //! ```text
 //! selector, range function -> abs, * 8, ...  ->  one series after the other  ->  sum, avg, topk, ...  ->  groups
@@ -21,7 +21,6 @@ mod aggregate;
 mod binary;
 mod calls;
 pub(crate) mod columns;
-pub(crate) mod grid;
 pub(crate) mod profile;
 mod range;
 pub(crate) mod sample_stats;
@@ -40,8 +39,8 @@ use varve_tsdb::Db;
 use varve_tsdb::context::Charge;
 use varve_tsdb::labels::LabelHint;
 
+use crate::steps::Steps;
 use columns::{Column, Limits, Series, Vector, without_name};
-use grid::Grid;
 use profile::Profile;
 use sample_stats::StepSampleStats;
 use select::SharedScans;
@@ -163,9 +162,9 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Evaluates an expression of type vector.
-    pub(crate) fn vector(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
+    pub(crate) fn vector(&mut self, plan: &Plan, steps: Steps) -> Result<Vector> {
         self.limits.check()?;
-        if grid.n_steps == 0 {
+        if steps.n_steps == 0 {
             return Ok(self.limits.vector());
         }
         let (class, n_uses) = self.subexpressions.uses(plan);
@@ -174,10 +173,10 @@ impl<'a> Evaluator<'a> {
             return Ok(vector);
         }
         if n_uses <= 1 {
-            return self.evaluate_vector(plan, grid);
+            return self.evaluate_vector(plan, steps);
         }
         let snapshot = self.side_effects_snapshot();
-        let vector = self.evaluate_vector(plan, grid)?;
+        let vector = self.evaluate_vector(plan, steps)?;
         let side_effects = self.side_effects_since(&snapshot);
         self.share(
             class,
@@ -189,16 +188,16 @@ impl<'a> Evaluator<'a> {
         Ok(vector)
     }
 
-    fn evaluate_vector(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
+    fn evaluate_vector(&mut self, plan: &Plan, steps: Steps) -> Result<Vector> {
         self.profiled(plan, |evaluator| match &plan.kind {
-            PlanKind::Selector(_) => evaluator.materialize(plan, grid),
-            PlanKind::StepInvariant(inner) => evaluator.step_invariant(inner, grid),
-            PlanKind::Call(call) => evaluator.call(plan, call, grid),
-            PlanKind::Aggregate(aggregate) => evaluator.aggregate(plan, aggregate, grid),
+            PlanKind::Selector(_) => evaluator.materialize(plan, steps),
+            PlanKind::StepInvariant(inner) => evaluator.step_invariant(inner, steps),
+            PlanKind::Call(call) => evaluator.call(plan, call, steps),
+            PlanKind::Aggregate(aggregate) => evaluator.aggregate(plan, aggregate, steps),
             PlanKind::Chain(_) | PlanKind::Sign(..) if plan.streamed_input().is_some() => {
-                evaluator.staged(plan, grid)
+                evaluator.staged(plan, steps)
             }
-            PlanKind::Chain(chain) => evaluator.chain_of_vectors(chain, grid, &LabelHint::All),
+            PlanKind::Chain(chain) => evaluator.chain_of_vectors(chain, steps, &LabelHint::All),
             PlanKind::Sign(..)
             | PlanKind::Number(_)
             | PlanKind::String(_)
@@ -222,8 +221,8 @@ impl<'a> Evaluator<'a> {
 
     /// Evaluates an expression of type vector and passes its series to `sink`. Series of selectors
     /// and range functions are computed one at a time, in ascending order of labels.
-    pub(crate) fn each_series(&mut self, plan: &Plan, grid: Grid, sink: Sink<'_>) -> Result<()> {
-        self.each_with_labels(plan, grid, &LabelHint::All, 1, sink)
+    pub(crate) fn each_series(&mut self, plan: &Plan, steps: Steps, sink: Sink<'_>) -> Result<()> {
+        self.each_with_labels(plan, steps, &LabelHint::All, 1, sink)
     }
 
     /// Like [`Evaluator::each_with_labels`], for the input of aggregations. As in Prometheus, all
@@ -232,20 +231,20 @@ impl<'a> Evaluator<'a> {
     fn each_input(
         &mut self,
         plan: &Plan,
-        grid: Grid,
+        steps: Steps,
         (hint, is_sorted): (&LabelHint, bool),
         n_uses: usize,
         sink: Sink<'_>,
     ) -> Result<()> {
-        if is_sorted && grid.n_steps > 0 {
-            let mut vector = self.vector_with_labels(plan, grid, hint)?;
+        if is_sorted && steps.n_steps > 0 {
+            let mut vector = self.vector_with_labels(plan, steps, hint)?;
             sort_by(&mut vector.series, &self.limits, |a, b| {
                 a.labels.cmp(&b.labels)
             })?;
             return vector.series.into_iter().try_for_each(sink);
         }
         let mut held = self.limits.samples.held();
-        self.each_with_labels(plan, grid, hint, n_uses, &mut |series| {
+        self.each_with_labels(plan, steps, hint, n_uses, &mut |series| {
             held.grow(series.column.n_samples())?;
             sink(series)
         })
@@ -256,13 +255,13 @@ impl<'a> Evaluator<'a> {
     fn each_with_labels(
         &mut self,
         plan: &Plan,
-        grid: Grid,
+        steps: Steps,
         hint: &LabelHint,
         n_uses: usize,
         sink: Sink<'_>,
     ) -> Result<()> {
         self.limits.check()?;
-        if grid.n_steps == 0 {
+        if steps.n_steps == 0 {
             return Ok(());
         }
         if self.subexpressions.is_materialized(plan)
@@ -270,36 +269,41 @@ impl<'a> Evaluator<'a> {
             || self.source(plan).is_none()
         {
             return self
-                .vector_with_labels(plan, grid, hint)?
+                .vector_with_labels(plan, steps, hint)?
                 .series
                 .into_iter()
                 .try_for_each(sink);
         }
         let started = self.profile.now();
-        self.stream(plan, grid, hint, n_uses, sink)?;
+        self.stream(plan, steps, hint, n_uses, sink)?;
         self.profile.record_time(plan.id, started);
         Ok(())
     }
 
     /// Evaluates an expression for an operator that reads only the labels in `hint`. The result may
     /// lack other labels, so its label sets are not necessarily unique.
-    fn vector_with_labels(&mut self, plan: &Plan, grid: Grid, hint: &LabelHint) -> Result<Vector> {
+    fn vector_with_labels(
+        &mut self,
+        plan: &Plan,
+        steps: Steps,
+        hint: &LabelHint,
+    ) -> Result<Vector> {
         match &plan.kind {
             PlanKind::Chain(chain)
                 if self.subexpressions.uses(plan).1 <= 1 && plan.streamed_input().is_none() =>
             {
                 self.profiled(plan, |evaluator| {
-                    evaluator.chain_of_vectors(chain, grid, hint)
+                    evaluator.chain_of_vectors(chain, steps, hint)
                 })
             }
-            _ => self.vector(plan, grid),
+            _ => self.vector(plan, steps),
         }
     }
 
     /// Evaluates a step-invariant expression at the first step, and repeats its values at all
     /// steps.
-    fn step_invariant(&mut self, inner: &Plan, grid: Grid) -> Result<Vector> {
-        let once = self.once(grid, |evaluator, at_start| {
+    fn step_invariant(&mut self, inner: &Plan, steps: Steps) -> Result<Vector> {
+        let once = self.once(steps, |evaluator, at_start| {
             evaluator.vector(inner, at_start)
         })?;
         let mut vector = self.limits.vector();
@@ -310,8 +314,8 @@ impl<'a> Evaluator<'a> {
         } in once.series
         {
             self.limits.check()?;
-            let charge = self.limits.charge_column(grid.n_steps)?;
-            let column = Column::repeated(&column, grid.n_steps);
+            let charge = self.limits.charge_column(steps.n_steps)?;
+            let column = Column::repeated(&column, steps.n_steps);
             drop(charge);
             vector.push(Series {
                 labels,
@@ -322,21 +326,21 @@ impl<'a> Evaluator<'a> {
         Ok(vector)
     }
 
-    /// Evaluates a step-invariant expression at the first step of a grid.
+    /// Evaluates a step-invariant expression at the first step.
     fn once<T>(
         &mut self,
-        grid: Grid,
-        evaluate: impl FnOnce(&mut Self, Grid) -> Result<T>,
+        steps: Steps,
+        evaluate: impl FnOnce(&mut Self, Steps) -> Result<T>,
     ) -> Result<T> {
         let (value, once) = self.with_own_sample_stats(1, |evaluator| {
-            evaluate(evaluator, Grid::instant(grid.start_ms))
+            evaluate(evaluator, Steps::instant(steps.start_ms))
         })?;
         self.sample_stats.add_invariant(&once);
         Ok(value)
     }
 
-    /// Evaluates an expression over a different grid of `n_steps` steps. Returns the value and the
-    /// sample statistics of that grid.
+    /// Evaluates an expression at `n_steps` other steps. Returns the value and the sample statistics of
+    /// these steps.
     fn with_own_sample_stats<T>(
         &mut self,
         n_steps: usize,
@@ -353,22 +357,22 @@ impl<'a> Evaluator<'a> {
         Ok((value?, inner))
     }
 
-    /// Evaluates the expression of a subquery at all inner steps that the steps of `grid` need.
+    /// Evaluates the expression of a subquery at all inner steps that `steps` need.
     /// Returns the inner steps, the value and its sample statistics.
     fn evaluate_subquery(
         &mut self,
         subquery: &Subquery,
-        grid: Grid,
-    ) -> Result<(Grid, Vector, StepSampleStats)> {
+        steps: Steps,
+    ) -> Result<(Steps, Vector, StepSampleStats)> {
         let (first_ms, last_ms) = match subquery.shift.at_ms {
             Some(_) => (subquery.shift.apply(0), subquery.shift.apply(0)),
             None => (
-                subquery.shift.apply(grid.start_ms),
-                subquery.shift.apply(grid.last_ms()),
+                subquery.shift.apply(steps.start_ms),
+                subquery.shift.apply(steps.last_ms()),
             ),
         };
         let step_ms = subquery.step_ms.unwrap_or(self.settings.subquery_step_ms);
-        let inner = grid.subquery(subquery.range_ms, step_ms, first_ms, last_ms);
+        let inner = steps.subquery(subquery.range_ms, step_ms, first_ms, last_ms);
         let mut step_sets = self.limits.ctx.charge();
         step_sets.grow(inner.n_steps / 8 * STEP_SETS_MAX)?;
         let (vector, stats) = self.with_own_sample_stats(inner.n_steps, |evaluator| {
@@ -378,10 +382,10 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Evaluates a subquery for a range function.
-    fn subquery(&mut self, subquery: &Subquery, grid: Grid) -> Result<(Grid, Vector)> {
-        let (inner, vector, stats) = self.evaluate_subquery(subquery, grid)?;
+    fn subquery(&mut self, subquery: &Subquery, steps: Steps) -> Result<(Steps, Vector)> {
+        let (inner, vector, stats) = self.evaluate_subquery(subquery, steps)?;
         self.sample_stats
-            .add_subquery(&stats, inner, grid, subquery.shift, subquery.range_ms);
+            .add_subquery(&stats, inner, steps, subquery.shift, subquery.range_ms);
         Ok((inner, vector))
     }
 
@@ -389,9 +393,9 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn whole_subquery(
         &mut self,
         subquery: &Subquery,
-        grid: Grid,
-    ) -> Result<(Grid, Vector)> {
-        let (inner, vector, stats) = self.evaluate_subquery(subquery, grid)?;
+        steps: Steps,
+    ) -> Result<(Steps, Vector)> {
+        let (inner, vector, stats) = self.evaluate_subquery(subquery, steps)?;
         self.sample_stats.add_whole(&stats);
         Ok((inner, vector))
     }

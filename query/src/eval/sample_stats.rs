@@ -1,8 +1,8 @@
 //! Sample statistics: numbers of samples that each step needs, as counted by Prometheus.
 
 use super::columns::Column;
-use super::grid::Grid;
 use crate::plan::Shift;
+use crate::steps::Steps;
 
 /// Number of samples at one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -120,8 +120,8 @@ impl StepSampleStats {
     pub(crate) fn add_subquery(
         &mut self,
         other: &Self,
-        inner: Grid,
-        grid: Grid,
+        inner: Steps,
+        steps: Steps,
         shift: Shift,
         range_ms: i64,
     ) {
@@ -132,7 +132,7 @@ impl StepSampleStats {
         }
         let (mut from, mut to, mut sum) = (0, 0, 0);
         let time_ms = |at: usize| inner.time_ms(at).saturating_add(shift.offset_ms);
-        for (count, end_ms) in self.steps.iter_mut().zip(grid.times_ms()) {
+        for (count, end_ms) in self.steps.iter_mut().zip(steps.times_ms()) {
             let end_ms = shift.at_ms.unwrap_or(end_ms);
             while to < other.steps.len() && time_ms(to) <= end_ms {
                 sum += other.steps[to].queryable;
@@ -213,14 +213,14 @@ mod tests {
 
     #[test]
     fn reads_of_a_subquery_count_for_the_first_step_that_uses_them() {
-        let (inner, grid) = (Grid::new(0, 50, 10), Grid::new(20, 60, 20));
+        let (inner, steps) = (Steps::range(0, 50, 10), Steps::range(20, 60, 20));
         let inner_stats = stats(&[1, 1, 1, 1, 1, 1]);
         let check = |(offset_ms, at_ms, range_ms), read: [u64; 3], needed: [u64; 3]| {
             let mut sum = StepSampleStats::new(true, 3);
             sum.add_subquery(
                 &inner_stats,
                 inner,
-                grid,
+                steps,
                 Shift { offset_ms, at_ms },
                 range_ms,
             );
@@ -242,7 +242,7 @@ mod tests {
         one.add_subquery(
             &inner_stats,
             inner,
-            Grid::instant(50),
+            Steps::instant(50),
             Shift {
                 offset_ms: 0,
                 at_ms: None,

@@ -1,6 +1,6 @@
 //! The functions of PromQL: kernels over numbers and slices, and a table to look them up by name.
 //!
-//! `eval` applies the kernels to series. Kernels do not depend on steps, grids or memory limits.
+//! `eval` applies the kernels to series. Kernels do not depend on steps or memory limits.
 //! The signatures are in [`varve_promql::functions`].
 
 pub(crate) mod arithmetic;

@@ -258,22 +258,15 @@ impl Classes {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{QueryTimes, build};
+    use super::super::build;
     use super::*;
+    use crate::steps::Steps;
     use varve_promql::Features;
 
     /// Checks the number of shared expressions, and how many of these are materialized.
     fn check(query: &str, n_shared: usize, n_materialized: usize) {
         let expr = varve_promql::parse(query, &Features::all()).unwrap();
-        let plan = build(
-            &expr,
-            &QueryTimes {
-                start_ms: 0,
-                end_ms: 60_000,
-                step_ms: 1000,
-            },
-        )
-        .unwrap();
+        let plan = build(&expr, Steps::range(0, 60_000, 1000)).unwrap();
         let subexpressions = CommonSubexpressions::of(&plan);
         let mut all = vec![&plan];
         let mut classes = std::collections::BTreeMap::new();

@@ -6,17 +6,7 @@ use varve_promql::ast::{
 use varve_promql::duration::seconds;
 
 use crate::math::float;
-
-/// The times of a query.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct QueryTimes {
-    /// The first step.
-    pub(crate) start_ms: i64,
-    /// End of the range, included; the last step may be earlier.
-    pub(crate) end_ms: i64,
-    /// Interval between steps; 0 for an instant query.
-    pub(crate) step_ms: i64,
-}
+use crate::steps::Steps;
 
 /// Durations from this number of seconds on overflow Prometheus' 64-bit nanoseconds.
 const DURATION_MAX_SECONDS: f64 = (1u64 << 63) as f64 / 1e9;
@@ -27,21 +17,17 @@ const DURATION_MAX_SECONDS: f64 = (1u64 << 63) as f64 / 1e9;
 /// Prometheus' error message for an invalid duration.
 pub(super) fn resolve(
     duration: &Duration,
-    times: &QueryTimes,
+    steps: Steps,
     may_be_negative: bool,
 ) -> Result<i64, String> {
     match duration {
         Duration::Fixed(duration_ms) => Ok(*duration_ms),
-        Duration::Expr(expr) => resolve_expr(expr, times, may_be_negative),
+        Duration::Expr(expr) => resolve_expr(expr, steps, may_be_negative),
     }
 }
 
-fn resolve_expr(
-    expr: &DurationExpr,
-    times: &QueryTimes,
-    may_be_negative: bool,
-) -> Result<i64, String> {
-    let value = evaluate(expr, times)?;
+fn resolve_expr(expr: &DurationExpr, steps: Steps, may_be_negative: bool) -> Result<i64, String> {
+    let value = evaluate(expr, steps)?;
     let fail = |why: &str| Err(span(expr) + why);
     if !value.is_finite() {
         return fail("duration is NaN or infinite");
@@ -86,22 +72,22 @@ fn span_of(expr: &DurationExpr) -> Span {
     }
 }
 
-fn evaluate(expr: &DurationExpr, times: &QueryTimes) -> Result<f64, String> {
+fn evaluate(expr: &DurationExpr, steps: Steps) -> Result<f64, String> {
     Ok(match &expr.kind {
         DurationExprKind::Number(number) => number.value,
-        DurationExprKind::Step => seconds(times.step_ms),
-        DurationExprKind::Range => seconds(times.end_ms - times.start_ms),
-        DurationExprKind::Unary(UnaryOp::Plus, inner) => evaluate(inner, times)?,
-        DurationExprKind::Unary(UnaryOp::Minus, inner) => -evaluate(inner, times)?,
+        DurationExprKind::Step => seconds(steps.step_ms),
+        DurationExprKind::Range => seconds(steps.end_ms - steps.start_ms),
+        DurationExprKind::Unary(UnaryOp::Plus, inner) => evaluate(inner, steps)?,
+        DurationExprKind::Unary(UnaryOp::Minus, inner) => -evaluate(inner, steps)?,
         DurationExprKind::Extremum(Extremum::Min, a, b) => {
-            float::min(evaluate(a, times)?, evaluate(b, times)?)
+            float::min(evaluate(a, steps)?, evaluate(b, steps)?)
         }
         DurationExprKind::Extremum(Extremum::Max, a, b) => {
-            float::max(evaluate(a, times)?, evaluate(b, times)?)
+            float::max(evaluate(a, steps)?, evaluate(b, steps)?)
         }
-        DurationExprKind::Paren(inner) => evaluate(inner, times)?,
+        DurationExprKind::Paren(inner) => evaluate(inner, steps)?,
         DurationExprKind::Binary(op, a, b) => {
-            let (a, b) = (evaluate(a, times)?, evaluate(b, times)?);
+            let (a, b) = (evaluate(a, steps)?, evaluate(b, steps)?);
             binary(*op, a, b).map_err(|why| span(expr) + why)?
         }
     })

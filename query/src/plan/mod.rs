@@ -24,7 +24,6 @@ mod skip_buckets;
 
 pub(crate) use common_subexpressions::CommonSubexpressions;
 pub(crate) use describe::describe;
-pub(crate) use duration::QueryTimes;
 pub(crate) use info_shift::info_shift;
 pub(crate) use label_names::{contains_name, is_name_label};
 pub(crate) use order::Order;
@@ -366,19 +365,12 @@ impl Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::steps::Steps;
     use varve_promql::Features;
 
     fn check(query: &str, expect: bool) {
         let expr = varve_promql::parse(query, &Features::all()).unwrap();
-        let plan = build(
-            &expr,
-            &QueryTimes {
-                start_ms: 0,
-                end_ms: 0,
-                step_ms: 0,
-            },
-        )
-        .unwrap();
+        let plan = build(&expr, Steps::instant(0)).unwrap();
         assert_eq!(plan.reads_one_metric(), expect, "{query}");
     }
 

@@ -5,8 +5,9 @@ use varve_promql::duration::seconds;
 
 use crate::functions::operators::is_trim;
 use crate::functions::{self, arithmetic};
+use crate::steps::Steps;
 
-use super::duration::{QueryTimes, resolve};
+use super::duration::resolve;
 use super::{
     Aggregate, Call, Chain, Link, Plan, PlanKind, RangeSelector, Selector, Shift, Subquery,
     info_shift, label_names, skip_buckets,
@@ -15,9 +16,9 @@ use super::{
 /// Creates the plan of an expression.
 ///
 /// # Errors
-/// Prometheus' error message if a duration in the expression is invalid for `times`.
-pub(crate) fn build(expr: &Expr, times: &QueryTimes) -> Result<Plan, String> {
-    let built = Builder { times }.build(expr)?;
+/// Prometheus' error message if a duration in the expression is invalid for `steps`.
+pub(crate) fn build(expr: &Expr, steps: Steps) -> Result<Plan, String> {
+    let built = Planner { steps }.build(expr)?;
     let mut plan = built.wrapped_if_beneficial();
     skip_buckets::mark(&mut plan);
     plan.assign_ids(0);
@@ -88,11 +89,12 @@ impl Built {
     }
 }
 
-struct Builder<'a> {
-    times: &'a QueryTimes,
+/// Plans the expressions of a query at these steps.
+struct Planner {
+    steps: Steps,
 }
 
-impl Builder<'_> {
+impl Planner {
     fn build(&self, expr: &Expr) -> Result<Built, String> {
         match &expr.kind {
             ExprKind::Number(number) => Ok(constant(number.value, expr)),
@@ -145,11 +147,11 @@ impl Builder<'_> {
     }
 
     fn shift(&self, offset: Option<&ast::Duration>, at: Option<At>) -> Result<Shift, String> {
-        let offset_ms = offset.map_or(Ok(0), |offset| resolve(offset, self.times, true))?;
+        let offset_ms = offset.map_or(Ok(0), |offset| resolve(offset, self.steps, true))?;
         let at_ms = at.map(|at| match at {
             At::Timestamp(at_ms) => at_ms,
-            At::Start => self.times.start_ms,
-            At::End => self.times.end_ms,
+            At::Start => self.steps.start_ms,
+            At::End => self.steps.end_ms,
         });
         Ok(Shift { offset_ms, at_ms })
     }
@@ -158,7 +160,7 @@ impl Builder<'_> {
         let ExprKind::Vector(selector) = &matrix.selector.kind else {
             return Err("the expression of a range is not a selector".into());
         };
-        let range_ms = resolve(&matrix.range, self.times, false)?;
+        let range_ms = resolve(&matrix.range, self.steps, false)?;
         let selector = self.selector(selector)?;
         let fixed = selector.shift.at_ms.is_some();
         let kind = PlanKind::Range(RangeSelector { selector, range_ms });
@@ -172,11 +174,11 @@ impl Builder<'_> {
         let step_ms = subquery
             .step
             .as_ref()
-            .map(|step| resolve(step, self.times, false))
+            .map(|step| resolve(step, self.steps, false))
             .transpose()?;
         // As in Prometheus, a step below a millisecond is the default one.
         let step_ms = step_ms.filter(|&step_ms| step_ms > 0);
-        let range_ms = resolve(&subquery.range, self.times, false)?;
+        let range_ms = resolve(&subquery.range, self.steps, false)?;
         let inner = self.build(&subquery.expr)?;
         let inner = if inner.invariant {
             inner.wrapped()
@@ -231,11 +233,12 @@ impl Builder<'_> {
 
     /// Returns the value of a function that depends only on the times of the query.
     fn query_constant(&self, name: &str) -> Option<f64> {
-        let QueryTimes {
+        let Steps {
             start_ms,
             end_ms,
             step_ms,
-        } = *self.times;
+            ..
+        } = self.steps;
         match name {
             "start" => Some(start_ms as f64 / 1000.0),
             "end" => Some(end_ms as f64 / 1000.0),

@@ -93,21 +93,14 @@ fn parts(matcher: &Matcher) -> (MatchOp, &str, &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{QueryTimes, build, describe};
+    use super::super::{build, describe};
     use super::*;
+    use crate::steps::Steps;
     use varve_promql::Features;
 
     fn check(query: &str, expect: &[&str]) {
         let expr = varve_promql::parse(query, &Features::all()).unwrap();
-        let mut plan = build(
-            &expr,
-            &QueryTimes {
-                start_ms: 0,
-                end_ms: 0,
-                step_ms: 0,
-            },
-        )
-        .unwrap();
+        let mut plan = build(&expr, Steps::instant(0)).unwrap();
         propagate_matchers(&mut plan);
         let sides: Vec<_> = plan.children().into_iter().map(describe).collect();
         assert_eq!(sides, expect, "{query}");

@@ -79,7 +79,8 @@ fn mark_below(plan: &mut Plan, need: Need) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{QueryTimes, build};
+    use super::super::build;
+    use crate::steps::Steps;
     use varve_promql::Features;
 
     #[test]
@@ -102,15 +103,7 @@ mod tests {
             ("histogram_count(histogram_stddev(h))", 0),
         ] {
             let expr = varve_promql::parse(query, &Features::all()).unwrap();
-            let plan = build(
-                &expr,
-                &QueryTimes {
-                    start_ms: 0,
-                    end_ms: 0,
-                    step_ms: 0,
-                },
-            )
-            .unwrap();
+            let plan = build(&expr, Steps::instant(0)).unwrap();
             assert_eq!(
                 format!("{plan:?}").matches("skip_buckets: true").count(),
                 n_skipped,

@@ -3,7 +3,7 @@
 use std::iter;
 
 use varve_promql::Features;
-use varve_query::{Engine, QueryResult, Request as QueryRequest, Times};
+use varve_query::{Engine, QueryResult, Request as QueryRequest, Steps};
 use varve_tsdb::{Db, MatchOp, Matcher, QueryContext, SampleColumns, TimeRange};
 
 use crate::random::Random;
@@ -12,7 +12,7 @@ use crate::store::END_MS;
 /// A read request.
 pub(crate) enum Request {
     /// Evaluates a query.
-    Query(String, Times),
+    Query(String, Steps),
     /// Parses a query and prints it.
     Format(String),
     /// Selects series and reads their labels, and the samples if `samples` is `true`.
@@ -159,18 +159,15 @@ fn cut(text: &str) -> String {
     text.chars().take(300).collect()
 }
 
-fn times(random: &mut Random) -> Times {
+fn times(random: &mut Random) -> Steps {
     if random.chance(2) {
-        return Times::Instant(END_MS);
+        return Steps::instant(END_MS);
     }
     let n_steps = random.size(11_000) as i64;
     let step_ms = [1, 1000, 15_000, 86_400_000, 1 << 40][random.below(5)];
     let start_ms = random.below(2 * END_MS as usize) as i64 - END_MS;
-    Times::Range {
-        start_ms,
-        end_ms: start_ms.saturating_add(n_steps.saturating_mul(step_ms)),
-        step_ms,
-    }
+    let end_ms = start_ms.saturating_add(n_steps.saturating_mul(step_ms));
+    Steps::range(start_ms, end_ms, step_ms)
 }
 
 /// Selectors. The first ten have no modifiers, so that they can have a range.

@@ -4,7 +4,7 @@
 //! A seed always generates the same queries. Parts of PromQL that Prometheus 3.5, the oldest
 //! compared release, does not have are not generated.
 
-use varve_query::Times;
+use varve_query::Steps;
 
 use super::dataset::{Dataset, Metric};
 use super::vocabulary::{
@@ -17,7 +17,7 @@ use crate::harness::Random;
 #[derive(Debug, Clone)]
 pub(super) struct Question {
     pub(super) query: String,
-    pub(super) times: Times,
+    pub(super) times: Steps,
 }
 
 pub(super) struct Generator {
@@ -64,7 +64,7 @@ impl Generator {
             };
             return Question {
                 query,
-                times: Times::Instant(time_ms),
+                times: Steps::instant(time_ms),
             };
         }
         let start_ms = self.time_ms();
@@ -73,11 +73,7 @@ impl Generator {
             start_ms + step_ms * self.below(25) as i64 + self.below(step_ms as usize) as i64;
         Question {
             query,
-            times: Times::Range {
-                start_ms,
-                end_ms,
-                step_ms,
-            },
+            times: Steps::range(start_ms, end_ms, step_ms),
         }
     }
 

@@ -8,7 +8,7 @@ use clap::Parser as _;
 use varve_promql::{Features, parse, selectors};
 use varve_tsdb::Matcher;
 
-use varve_query::Times;
+use varve_query::Steps;
 
 use super::generator::Question;
 use super::servers::Servers;
@@ -75,7 +75,7 @@ fn compare_with(servers: &Servers) {
 
     let mut summary = Summary::default();
     for expression in &expressions {
-        for times in [Times::Instant(END_MS), over_all()] {
+        for times in [Steps::instant(END_MS), over_all()] {
             if summary.differences.len() < DIFFERENCES_MAX {
                 summary.ask(
                     servers,
@@ -100,12 +100,8 @@ fn compare_with(servers: &Servers) {
     );
 }
 
-fn over_all() -> Times {
-    Times::Range {
-        start_ms: T0_MS,
-        end_ms: END_MS,
-        step_ms: STEP_MS,
-    }
+fn over_all() -> Steps {
+    Steps::range(T0_MS, END_MS, STEP_MS)
 }
 
 /// Writes the same fleet to both servers over one connection, so the samples arrive in order of
@@ -148,7 +144,7 @@ fn write_synthetic(servers: &Servers, selectors: BTreeMap<&String, &Vec<Matcher>
     let finds_nothing = |selector: &str| {
         let question = Question {
             query: selector.to_owned(),
-            times: Times::Instant(END_MS),
+            times: Steps::instant(END_MS),
         };
         servers.ask_prometheus(&question).is_empty()
     };

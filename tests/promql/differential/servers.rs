@@ -1,7 +1,7 @@
 //! The two servers, with the same data and the same features.
 
 use super::compare::Outcome;
-use varve_query::Times;
+use varve_query::Steps;
 
 use super::generator::Question;
 use crate::harness::{ConfigFile, Http, Prometheus, Release, Server, Thanos, wait_until};
@@ -75,7 +75,7 @@ impl Servers {
     pub(super) fn wait_for_samples(&self, time_ms: i64) {
         let question = Question {
             query: "count({__name__=~\".+\"}) > 0".to_owned(),
-            times: Times::Instant(time_ms),
+            times: Steps::instant(time_ms),
         };
         wait_until("the queriers to find samples", || {
             !self.ask_varve(&question).is_empty() && !self.ask_prometheus(&question).is_empty()
@@ -116,29 +116,18 @@ impl Servers {
 
 fn ask(http: &Http, Question { query, times }: &Question) -> Outcome {
     let seconds = |ms: i64| format!("{}.{:03}", ms / 1000, ms % 1000);
-    Outcome::of(&match *times {
-        Times::Instant(time_ms) => http.form(
-            "/api/v1/query",
-            &[
-                ("query", query),
-                ("time", &seconds(time_ms)),
-                ("stats", "all"),
-            ],
-        ),
-        Times::Range {
-            start_ms,
-            end_ms,
-            step_ms,
-        } => {
-            let [start, end, step] = [start_ms, end_ms, step_ms].map(seconds);
-            let params = [
-                ("query", query.as_str()),
-                ("start", &start),
-                ("end", &end),
-                ("step", &step),
-                ("stats", "all"),
-            ];
-            http.form("/api/v1/query_range", &params)
-        }
-    })
+    if times.is_instant() {
+        let time = seconds(times.start_ms());
+        let params = [("query", query.as_str()), ("time", &time), ("stats", "all")];
+        return Outcome::of(&http.form("/api/v1/query", &params));
+    }
+    let [start, end, step] = [times.start_ms(), times.end_ms(), times.step_ms()].map(seconds);
+    let params = [
+        ("query", query.as_str()),
+        ("start", &start),
+        ("end", &end),
+        ("step", &step),
+        ("stats", "all"),
+    ];
+    Outcome::of(&http.form("/api/v1/query_range", &params))
 }

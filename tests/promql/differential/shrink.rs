@@ -3,7 +3,7 @@
 use varve_promql::ast::{Duration, Expr, ExprKind, ValueType};
 use varve_promql::{Features, parse, print};
 
-use varve_query::Times;
+use varve_query::Steps;
 
 use super::generator::Question;
 
@@ -24,7 +24,7 @@ fn smaller(question: &Question) -> Vec<Question> {
     let Ok(expr) = parse(&question.query, &features) else {
         return Vec::new();
     };
-    let instant = matches!(question.times, Times::Instant(_));
+    let instant = question.times.is_instant();
     let can_be_query = |expr: &&Expr| match expr.value_type() {
         ValueType::Scalar | ValueType::Vector => true,
         ValueType::Matrix => instant,
@@ -53,7 +53,7 @@ fn smaller(question: &Question) -> Vec<Question> {
 }
 
 /// Returns the range query that a subquery evaluates.
-fn evaluated(expr: &Expr, times: Times) -> Option<Question> {
+fn evaluated(expr: &Expr, times: Steps) -> Option<Question> {
     const DEFAULT_STEP_MS: i64 = 60_000;
     let ExprKind::Subquery(subquery) = &expr.kind else {
         return None;
@@ -67,20 +67,10 @@ fn evaluated(expr: &Expr, times: Times) -> Option<Question> {
         Some(Duration::Fixed(step_ms)) => step_ms,
         Some(Duration::Expr(_)) => return None,
     };
-    let (first_ms, end_ms) = match times {
-        Times::Instant(time_ms) => (time_ms, time_ms),
-        Times::Range {
-            start_ms, end_ms, ..
-        } => (start_ms, end_ms),
-    };
     // Steps of a subquery are multiples of it.
-    let start_ms = ((first_ms - range_ms) / step_ms + 1) * step_ms;
+    let start_ms = ((times.start_ms() - range_ms) / step_ms + 1) * step_ms;
     Some(Question {
         query: print(&subquery.expr),
-        times: Times::Range {
-            start_ms,
-            end_ms,
-            step_ms,
-        },
+        times: Steps::range(start_ms, times.end_ms(), step_ms),
     })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use varve_fs::{Clock, SystemClock};
 use varve_query::stats::StatsMode;
-use varve_query::{HistogramPoint, MatrixSeries, QueryResult, Request, Times, Value, VectorSample};
+use varve_query::{HistogramPoint, MatrixSeries, QueryResult, Request, Steps, Value, VectorSample};
 use varve_server::request_context::Parameters;
 use varve_server::store::Store;
 use varve_tsdb::{Sample, SampleColumns};
@@ -62,7 +62,7 @@ impl Method for QueryRequest {
             response_batch_size: self.response_batch_size,
             ..QueryRangeRequest::default()
         };
-        request.evaluate(Times::Instant(time_ms), caller, work, out)
+        request.evaluate(Steps::instant(time_ms), caller, work, out)
     }
 }
 
@@ -103,11 +103,11 @@ impl Method for QueryRangeRequest {
             let text = format!("exceeded maximum resolution of {points_max} points per timeseries");
             return Err(ApiError::new(ErrorKind::TooLarge, text).with_limit("--query.max-points"));
         }
-        let times = Times::Range {
-            start_ms: milliseconds(self.start_time_seconds),
-            end_ms: milliseconds(self.end_time_seconds),
-            step_ms: milliseconds(self.interval_seconds),
-        };
+        let times = Steps::range(
+            milliseconds(self.start_time_seconds),
+            milliseconds(self.end_time_seconds),
+            milliseconds(self.interval_seconds),
+        );
         self.evaluate(times, caller, work, out)
     }
 }
@@ -127,7 +127,7 @@ impl QueryRangeRequest {
     /// Evaluates the query at `times`, and sends its result. The times of the request are not read.
     fn evaluate(
         &self,
-        times: Times,
+        times: Steps,
         caller: &Caller,
         work: &mut Work,
         out: &mut Frames,

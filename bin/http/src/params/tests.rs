@@ -119,11 +119,7 @@ fn times_are_unix_seconds_or_rfc3339() {
 }
 
 fn check_steps(encoded: &str, expect: Result<(i64, i64, i64), &str>) {
-    let expect = expect.map(|(start_ms, end_ms, step_ms)| Times::Range {
-        start_ms,
-        end_ms,
-        step_ms,
-    });
+    let expect = expect.map(|(start_ms, end_ms, step_ms)| Steps::range(start_ms, end_ms, step_ms));
     let got = form(encoded)
         .steps(11_000)
         .map_err(|rejected| rejected.message);

@@ -10,7 +10,7 @@ use varve_advise::usage::Requester;
 use varve_ingest::{RecordedBudget, RecordedRejection, RecordedSample};
 use varve_query::stats::{QueryStats, StatsMode};
 use varve_query::{
-    Engine, Error, Request, ScanPlan, SharedScans, Times, Value, VectorSample, usage,
+    Engine, Error, Request, ScanPlan, SharedScans, Steps, Value, VectorSample, usage,
 };
 use varve_rules::storage::{
     Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage,
@@ -95,7 +95,7 @@ impl<'a> RuleStorage<'a> {
         let request = Request {
             stats,
             scans,
-            ..Request::new(expr, Times::Instant(timestamp_ms))
+            ..Request::new(expr, Steps::instant(timestamp_ms))
         };
         let result = self
             .engine

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use varve_query::{Engine, Request, Times, Value, VectorSample};
+use varve_query::{Engine, Request, Steps, Value, VectorSample};
 use varve_tsdb::histogram::Histogram;
 use varve_tsdb::{Db, Labels, Matcher, QueryContext, RejectReason, Sample, TimeRange, WriteBatch};
 
@@ -107,7 +107,7 @@ impl Store {
     }
 
     pub(super) fn value(&self, expr: &str, timestamp_ms: i64) -> Result<Value, String> {
-        let request = Request::new(expr, Times::Instant(timestamp_ms));
+        let request = Request::new(expr, Steps::instant(timestamp_ms));
         let result = self
             .engine
             .run(&self.db, &QueryContext::unbounded(), &request);

@@ -71,12 +71,8 @@ fn run(
     use_cache: bool,
 ) -> Result<QueryResult, Error> {
     let times = match minutes {
-        (start, end) if start == end => crate::Times::Instant(start * 60_000),
-        (start, end) => crate::Times::Range {
-            start_ms: start * 60_000,
-            end_ms: end * 60_000,
-            step_ms: 60_000,
-        },
+        (start, end) if start == end => crate::Steps::instant(start * 60_000),
+        (start, end) => crate::Steps::range(start * 60_000, end * 60_000, 60_000),
     };
     let request = Request {
         stats: StatsMode::AsWritten,
@@ -148,11 +144,7 @@ fn a_window_that_moves_evaluates_only_new_and_changed_steps() {
     append(&db, "a", 0, 40 * 60 + 7, 5.0);
     check(&db, &engine, query, (6, 62), 34);
     // Another phase has another entry.
-    let times = crate::Times::Range {
-        start_ms: 6 * 60_000 + 1,
-        end_ms: 3_600_000,
-        step_ms: 60_000,
-    };
+    let times = crate::Steps::range(6 * 60_000 + 1, 3_600_000, 60_000);
     let request = Request {
         stats: StatsMode::AsWritten,
         use_cache: true,
@@ -434,11 +426,7 @@ fn settings_and_options_of_a_request_are_part_of_the_key() {
     let (_dir, db) = open();
     let engine = engine(CACHE_SIZE);
     fill(&db, 0..61);
-    let times = crate::Times::Range {
-        start_ms: 600_000,
-        end_ms: 3_600_000,
-        step_ms: 60_000,
-    };
+    let times = crate::Steps::range(600_000, 3_600_000, 60_000);
     let request = Request {
         stats: StatsMode::AsWritten,
         use_cache: true,
@@ -509,11 +497,7 @@ fn one_step_and_several_have_different_values_of_step() {
     let engine = engine(CACHE_SIZE);
     fill(&db, 0..61);
     for end_ms in [600_000, 660_000, 600_000] {
-        let times = crate::Times::Range {
-            start_ms: 600_000,
-            end_ms,
-            step_ms: 60_000,
-        };
+        let times = crate::Steps::range(600_000, end_ms, 60_000);
         let run = |use_cache| {
             let request = Request {
                 use_cache,
@@ -536,11 +520,7 @@ fn samples_between_the_ranges_of_steps_invalidate_results() {
     let query = "sum_over_time((a{i=\"0\"} * on () last_over_time(c[5s]))[10s:5s])";
     // Steps every five minutes.
     let run = |minute: i64, use_cache| {
-        let times = crate::Times::Range {
-            start_ms: 600_000,
-            end_ms: minute * 60_000,
-            step_ms: 300_000,
-        };
+        let times = crate::Steps::range(600_000, minute * 60_000, 300_000);
         let request = Request {
             stats: StatsMode::AsWritten,
             use_cache,

@@ -425,7 +425,7 @@ impl World {
     }
 
     /// Returns a panel, and the times to evaluate it at: mostly up to now.
-    fn query(&mut self) -> (usize, crate::Times) {
+    fn query(&mut self) -> (usize, crate::Steps) {
         if self.panels.len() < 12 {
             let panel = self.panel();
             self.panels.push(panel);
@@ -444,17 +444,10 @@ impl World {
         } = &self.panels[at];
         let end_ms = (self.now_ms.div_euclid(step_ms) - behind) * step_ms + phase_ms;
         if n_steps == 1 {
-            return (at, crate::Times::Instant(end_ms));
+            return (at, crate::Steps::instant(end_ms));
         }
         let start_ms = end_ms - (n_steps + length).max(1) * step_ms;
-        (
-            at,
-            crate::Times::Range {
-                start_ms,
-                end_ms,
-                step_ms,
-            },
-        )
+        (at, crate::Steps::range(start_ms, end_ms, step_ms))
     }
 
     /// Changes the store, or compares a query. Returns `true` if it compared one.

@@ -60,7 +60,7 @@ fn labels_that_a_query_builds_are_charged() {
             // The text has its own charge; see
             // `the_text_of_a_query_is_charged_and_read_until_the_deadline`.
             let parsed = engine.parse(&QueryContext::unbounded(), &query).unwrap();
-            let request = Request::new(&query, Times::Instant(50_000));
+            let request = Request::new(&query, Steps::instant(50_000));
             let error = engine.run_parsed(&db, &ctx, parsed, &request).unwrap_err();
             assert!(matches!(error, Error::Limit { .. }), "{n_parts}: {error}");
             assert_eq!(memory.used(), 0, "{n_parts}");
@@ -101,7 +101,7 @@ fn lists_of_labels_and_matchers_cost_linear_time() {
             100,
         ),
     ] {
-        let request = Request::new(&query, Times::Instant(50_000));
+        let request = Request::new(&query, Steps::instant(50_000));
         let Value::Vector(vector) = engine
             .run(&db, &QueryContext::unbounded(), &request)
             .unwrap()
@@ -182,7 +182,7 @@ fn sets_of_the_steps_of_subqueries_are_charged() {
             &ctx,
             &Request::new(
                 &query.replace("scalar(m)", "vector(scalar(m))"),
-                Times::Instant(0),
+                Steps::instant(0),
             ),
         );
         assert!(
@@ -222,11 +222,7 @@ fn disjoint_store(n: i64) -> (TempDir, Db) {
 fn operators_between_many_series_end_at_the_deadline() {
     const N: i64 = 3000;
     let (engine, (_folder, db)) = (engine(usize::MAX), disjoint_store(N));
-    let times = Times::Range {
-        start_ms: 0,
-        end_ms: N * 1000,
-        step_ms: 1000,
-    };
+    let times = Steps::range(0, N * 1000, 1000);
     for query in [
         "a + on () b",
         "a + on () group_left () b",
@@ -258,11 +254,7 @@ fn operators_between_many_series_end_at_the_deadline() {
 #[test]
 fn columns_of_results_that_change_at_each_step_are_charged() {
     let (engine, (_folder, db)) = (engine(usize::MAX), store());
-    let times = Times::Range {
-        start_ms: 0,
-        end_ms: 5_000_000,
-        step_ms: 1000,
-    };
+    let times = Steps::range(0, 5_000_000, 1000);
     let memory = MemoryBudget::new("query memory", 8 << 20);
     let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
     // Each step has another quantile, so each step makes another series of 5,000 steps.
@@ -281,11 +273,7 @@ fn an_aggregation_over_a_selector_holds_only_labels_and_groups() {
     let peak = |query: &str| {
         let memory = MemoryBudget::new("query memory", usize::MAX);
         let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
-        let times = Times::Range {
-            start_ms: 0,
-            end_ms: 99_900,
-            step_ms: 100,
-        };
+        let times = Steps::range(0, 99_900, 100);
         engine(usize::MAX)
             .run(&db, &ctx, &Request::new(query, times))
             .unwrap();
@@ -354,7 +342,7 @@ fn long_chains_and_deep_trees_take_a_bounded_stack() {
         engine(usize::MAX).run(
             &db,
             &QueryContext::unbounded(),
-            &Request::new(query, Times::Instant(0)),
+            &Request::new(query, Steps::instant(0)),
         )
     };
     let chain = format!("sum(m{{i=\"1\"}}{})", " + 1".repeat(10_000));

@@ -65,11 +65,7 @@ fn plain_engine_with(type_and_unit_labels: bool) -> Engine {
 /// Runs a range query of 100 steps.
 fn range(engine: &Engine, ctx: &QueryContext, query: &str) -> Result<Vec<Arc<MatrixSeries>>> {
     let (_folder, db) = store();
-    let times = Times::Range {
-        start_ms: 0,
-        end_ms: 99_000,
-        step_ms: 1000,
-    };
+    let times = Steps::range(0, 99_000, 1000);
     match engine.run(&db, ctx, &Request::new(query, times))?.value {
         Value::Matrix(matrix) => Ok(matrix),
         other => panic!("{other:?}"),
@@ -90,12 +86,8 @@ fn durations_below_a_millisecond_are_no_interval() {
     let run = |query: &str, times| {
         plain_engine().run(&db, &QueryContext::unbounded(), &Request::new(query, times))
     };
-    let range = Times::Range {
-        start_ms: 0,
-        end_ms: 99_000,
-        step_ms: 15_000,
-    };
-    for times in [Times::Instant(99_000), range] {
+    let range = Steps::range(0, 99_000, 15_000);
+    for times in [Steps::instant(99_000), range] {
         let default = run("sum_over_time(m[1m:])", times).unwrap().value;
         for step in ["1ms/2", "0.0004 * 1", "step()/100000 + 1ms/2"] {
             let value = run(&format!("sum_over_time(m[1m:{step}])"), times)
@@ -117,11 +109,7 @@ fn durations_below_a_millisecond_are_no_interval() {
 fn a_range_query_with_one_step_warns_about_its_sort() {
     let (_folder, db) = store();
     let n_warnings = |end_ms| {
-        let times = Times::Range {
-            start_ms: 0,
-            end_ms,
-            step_ms: 30_000,
-        };
+        let times = Steps::range(0, end_ms, 30_000);
         plain_engine()
             .run(
                 &db,
@@ -147,7 +135,7 @@ fn scalars_cannot_be_trimmed() {
         "m + (1 + 2 >/ time())",
         "vector(1 </ 2)",
     ] {
-        let request = Request::new(query, Times::Instant(0));
+        let request = Request::new(query, Steps::instant(0));
         let error = plain_engine()
             .run(&db, &QueryContext::unbounded(), &request)
             .unwrap_err()
@@ -163,11 +151,7 @@ fn scalars_cannot_be_trimmed() {
 #[test]
 fn the_outermost_sort_is_ineffective() {
     let (_folder, db) = store();
-    let times = Times::Range {
-        start_ms: 0,
-        end_ms: 60_000,
-        step_ms: 30_000,
-    };
+    let times = Steps::range(0, 60_000, 30_000);
     for query in [
         "sort(sort_desc(m))",
         "sort_by_label(sort_by_label(m, \"a\"), \"b\")",
@@ -204,7 +188,7 @@ fn a_histogram_with_raised_buckets_counts_once() {
     db.append(&mut batch).unwrap();
     for quantiles in ["0.5", "0.5, 0.9", "NaN, 0.1, 0.2, 2, 0.3"] {
         let query = format!("histogram_quantiles(h_bucket, \"q\", {quantiles})");
-        let request = Request::new(&query, Times::Instant(0));
+        let request = Request::new(&query, Steps::instant(0));
         let result = plain_engine()
             .run(&db, &QueryContext::unbounded(), &request)
             .unwrap();
@@ -236,7 +220,7 @@ fn the_label_of_quantiles_may_be_the_name() {
     db.append(&mut batch).unwrap();
     let request = Request::new(
         "histogram_quantiles(h_bucket, \"__name__\", -0, 0, 0.5)",
-        Times::Instant(0),
+        Steps::instant(0),
     );
     let error = plain_engine()
         .run(&db, &QueryContext::unbounded(), &request)
@@ -247,7 +231,7 @@ fn the_label_of_quantiles_may_be_the_name() {
     );
     let request = Request::new(
         "histogram_quantiles(h_bucket, \"__name__\", -0, 0.5)",
-        Times::Instant(0),
+        Steps::instant(0),
     );
     let result = plain_engine()
         .run(&db, &QueryContext::unbounded(), &request)
@@ -268,11 +252,7 @@ fn common_subexpressions_are_read_once() {
     let (_folder, db) = store();
     let run = |query: &str, step_ms: i64| {
         let ctx = QueryContext::unbounded();
-        let times = Times::Range {
-            start_ms: 0,
-            end_ms: 99_000,
-            step_ms,
-        };
+        let times = Steps::range(0, 99_000, step_ms);
         let result = plain_engine()
             .run(&db, &ctx, &Request::new(query, times))
             .unwrap();
@@ -394,14 +374,7 @@ fn invalid_queries_are_bad_data() {
     let (_folder, db) = store();
     let check = |query: &str, times: (i64, i64, i64), expect: &str| {
         let (start_ms, end_ms, step_ms) = times;
-        let request = Request::new(
-            query,
-            Times::Range {
-                start_ms,
-                end_ms,
-                step_ms,
-            },
-        );
+        let request = Request::new(query, Steps::range(start_ms, end_ms, step_ms));
         let error = engine(1)
             .run(&db, &QueryContext::unbounded(), &request)
             .unwrap_err();
@@ -451,7 +424,7 @@ fn every_nan_is_a_value() {
         0,
     );
     db.append(&mut batch).unwrap();
-    let request = Request::new("payload", Times::Instant(0));
+    let request = Request::new("payload", Steps::instant(0));
     let result = engine(100)
         .run(&db, &QueryContext::unbounded(), &request)
         .unwrap();
@@ -481,7 +454,7 @@ const MANY_QUERIES: [&str; 16] = [
     "double_exponential_smoothing(m[5s], 2, 0.5)",
 ];
 
-fn stats_of(engine: &Engine, db: &Db, query: &str, times: Times) -> Result<QueryResult> {
+fn stats_of(engine: &Engine, db: &Db, query: &str, times: Steps) -> Result<QueryResult> {
     let request = Request {
         stats: StatsMode::AsWritten,
         ..Request::new(query, times)
@@ -490,7 +463,7 @@ fn stats_of(engine: &Engine, db: &Db, query: &str, times: Times) -> Result<Query
 }
 
 /// Prints a result without its timings.
-fn printed(engine: &Engine, db: &Db, query: &str, times: Times) -> String {
+fn printed(engine: &Engine, db: &Db, query: &str, times: Steps) -> String {
     match stats_of(engine, db, query, times) {
         Ok(QueryResult {
             value,
@@ -524,14 +497,10 @@ fn results_do_not_depend_on_threads_or_on_where_the_data_is() {
         };
         Engine::new(options)
     };
-    let range = Times::Range {
-        start_ms: 0,
-        end_ms: 99_000,
-        step_ms: 1000,
-    };
+    let range = Steps::range(0, 99_000, 1000);
     let all = |engine: &Engine| -> Vec<_> {
         let results = |times| MANY_QUERIES.map(|query| printed(engine, &db, query, times));
-        [results(range), results(Times::Instant(50_000))].concat()
+        [results(range), results(Steps::instant(50_000))].concat()
     };
     let expected = all(&with(1));
     for engine in [2, 3, 8].map(with) {
@@ -565,14 +534,7 @@ fn counts_do_not_depend_on_the_order_of_series() {
                 ),
                 ("count(m offset 40s)", "sum((m offset 40s) * 0 + 1)"),
             ] {
-                for times in [
-                    Times::Instant(120_000),
-                    Times::Range {
-                        start_ms: 0,
-                        end_ms: 120_000,
-                        step_ms: 7_000,
-                    },
-                ] {
+                for times in [Steps::instant(120_000), Steps::range(0, 120_000, 7_000)] {
                     let run = |query| {
                         engine.run(&db, &QueryContext::unbounded(), &Request::new(query, times))
                     };
@@ -610,7 +572,7 @@ fn a_request_overrides_the_use_of_start_timestamps() {
     for (use_start_timestamps, n_series) in [(None, 0), (Some(false), 0), (Some(true), 100)] {
         let request = Request {
             use_start_timestamps,
-            ..Request::new("start_timestamp(m)", Times::Instant(50_000))
+            ..Request::new("start_timestamp(m)", Steps::instant(50_000))
         };
         let result = engine
             .run(&db, &QueryContext::unbounded(), &request)
@@ -630,11 +592,7 @@ fn shared_results_equal_separate_evaluations() {
             &engine(usize::MAX),
             &db,
             query,
-            Times::Range {
-                start_ms: 0,
-                end_ms: 60_000,
-                step_ms: 7000,
-            },
+            Steps::range(0, 60_000, 7000),
         )
     };
     // The second query has an always-true matcher, so that its expressions are not equal.
@@ -670,16 +628,8 @@ fn each_step_counts_the_samples_that_it_needs_alone() {
     let engine = engine(usize::MAX);
     let (start_ms, end_ms, step_ms) = (5000, 95_000, 10_000);
     for query in MANY_QUERIES {
-        let Ok(result) = stats_of(
-            &engine,
-            &db,
-            query,
-            Times::Range {
-                start_ms,
-                end_ms,
-                step_ms,
-            },
-        ) else {
+        let Ok(result) = stats_of(&engine, &db, query, Steps::range(start_ms, end_ms, step_ms))
+        else {
             continue;
         };
         let samples = result.stats.unwrap().samples;
@@ -694,7 +644,7 @@ fn each_step_counts_the_samples_that_it_needs_alone() {
             "{query}"
         );
         for step in samples.steps {
-            let alone = stats_of(&engine, &db, query, Times::Instant(step.timestamp_ms))
+            let alone = stats_of(&engine, &db, query, Steps::instant(step.timestamp_ms))
                 .unwrap()
                 .stats
                 .unwrap();
@@ -710,11 +660,7 @@ fn each_step_counts_the_samples_that_it_needs_alone() {
 #[test]
 fn explain_profiles_each_operator() {
     let (_folder, db) = store();
-    let times = Times::Range {
-        start_ms: 0,
-        end_ms: 90_000,
-        step_ms: 10_000,
-    };
+    let times = Steps::range(0, 90_000, 10_000);
     let check = |query: &str, expect: &[(usize, &str, usize, usize, usize)]| {
         let stats = stats_of(&engine(usize::MAX), &db, query, times)
             .unwrap()
@@ -762,11 +708,7 @@ fn matcher_propagation_does_not_change_results() {
         "(m @ 7 and m{i=\"5\"}) + 1",
     ] {
         let result = |stats| {
-            let times = Times::Range {
-                start_ms: 0,
-                end_ms: 90_000,
-                step_ms: 10_000,
-            };
+            let times = Steps::range(0, 90_000, 10_000);
             let request = Request {
                 stats,
                 ..Request::new(query, times)
@@ -867,7 +809,7 @@ fn results_are_those_of_prometheus_3_16() {
         let result = plain_engine().run(
             &db,
             &QueryContext::unbounded(),
-            &Request::new(query, Times::Instant(60_000)),
+            &Request::new(query, Steps::instant(60_000)),
         );
         let value = result.map_err(|error| error.to_string())?.value;
         let Value::Vector(vector) = value else {
@@ -960,11 +902,7 @@ fn series_that_differ_only_in_type_or_unit_are_merged_or_rejected() {
         ),
         (&[("__name__", "apart"), ("x", "1")], &[(600, 4.0)]),
     ]);
-    let times = Times::Range {
-        start_ms: 60_000,
-        end_ms: 600_000,
-        step_ms: 540_000,
-    };
+    let times = Steps::range(60_000, 600_000, 540_000);
     let run = |engine: &Engine, query: &str| match engine.run(
         &db,
         &QueryContext::unbounded(),
@@ -1013,11 +951,7 @@ fn series_that_differ_only_in_type_or_unit_are_merged_or_rejected() {
 #[test]
 fn subqueries_end_at_the_last_step_and_their_samples_count_by_window() {
     let (_folder, db) = store();
-    let times = Times::Range {
-        start_ms: 20_000,
-        end_ms: 49_000,
-        step_ms: 20_000,
-    };
+    let times = Steps::range(20_000, 49_000, 20_000);
     let stats = |query: &str| {
         let request = Request {
             stats: StatsMode::AsWritten,
@@ -1049,7 +983,7 @@ fn expressions_see_external_labels() {
             [("cluster", "c"), ("i", "x")].map(|(n, v)| (n.to_owned(), v.to_owned()));
         let request = Request {
             external_labels: external_labels.into(),
-            ..Request::new(query, Times::Instant(0))
+            ..Request::new(query, Steps::instant(0))
         };
         let result = plain_engine()
             .run(&db, &QueryContext::unbounded(), &request)
@@ -1089,7 +1023,7 @@ fn small_queries_read_few_samples_of_the_heads() {
         let parsed = engine.parse(&ctx, query).unwrap();
         engine.is_small(&db, &ctx, &parsed, &Request::new(query, times))
     };
-    let instant = Times::Instant(99_000);
+    let instant = Steps::instant(99_000);
     for query in [
         "1+1",
         "m{i=\"1\"}",
@@ -1111,11 +1045,7 @@ fn small_queries_read_few_samples_of_the_heads() {
     ] {
         assert!(!is_small(query, instant), "{query}");
     }
-    let range = |n_steps: i64| Times::Range {
-        start_ms: 0,
-        end_ms: (n_steps - 1) * 1000,
-        step_ms: 1000,
-    };
+    let range = |n_steps: i64| Steps::range(0, (n_steps - 1) * 1000, 1000);
     for query in ["1", "m{i=\"1\"} + 1", "rate(m{i=\"1\"}[1m])"] {
         assert!(is_small(query, range(100)), "{query}");
     }

@@ -95,7 +95,7 @@ fn any_query() -> impl Strategy<Value = String> {
 }
 
 /// Returns the printed result, and the number of bytes still charged afterwards.
-fn result_of(parallelism: usize, query: &str, times: Times) -> (String, usize) {
+fn result_of(parallelism: usize, query: &str, times: Steps) -> (String, usize) {
     static STORE: OnceLock<(TempDir, Db)> = OnceLock::new();
     static ENGINES: OnceLock<[Engine; 2]> = OnceLock::new();
     let (_folder, db) = STORE.get_or_init(store);
@@ -130,14 +130,7 @@ fn result_of(parallelism: usize, query: &str, times: Times) -> (String, usize) {
 }
 
 fn check(query: &str) -> Result<(), TestCaseError> {
-    for times in [
-        Times::Instant(50_000),
-        Times::Range {
-            start_ms: 20_000,
-            end_ms: 60_000,
-            step_ms: 4000,
-        },
-    ] {
+    for times in [Steps::instant(50_000), Steps::range(20_000, 60_000, 4000)] {
         let (one, many) = (result_of(1, query, times), result_of(3, query, times));
         prop_assert!(
             one.1 == 0 && many.1 == 0,

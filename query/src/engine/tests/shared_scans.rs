@@ -19,7 +19,7 @@ fn shared(queries: &[&str], ends: impl Fn(usize, &SharedScans)) -> u64 {
         let run = |scans| {
             let request = Request {
                 scans,
-                ..Request::new(query, Times::Instant(time_ms))
+                ..Request::new(query, Steps::instant(time_ms))
             };
             let ctx = QueryContext::unbounded();
             let value = engine.run(&db, &ctx, &request).unwrap().value;
@@ -95,7 +95,7 @@ fn queries_scan_on_their_own_if_a_shared_scan_fails() {
     for n_scans in [1, 2] {
         let request = Request {
             scans: Some(&scans),
-            ..Request::new("count(m)", Times::Instant(90_000))
+            ..Request::new("count(m)", Steps::instant(90_000))
         };
         let result = engine
             .run(&db, &QueryContext::unbounded(), &request)
@@ -127,7 +127,7 @@ fn only_queries_with_the_same_restriction_share_scans() {
     ] {
         let request = Request {
             scans: Some(&scans),
-            ..Request::new("count(m)", Times::Instant(90_000))
+            ..Request::new("count(m)", Steps::instant(90_000))
         };
         let Value::Vector(samples) = engine.run(&db, &ctx, &request).unwrap().value else {
             panic!("a vector")

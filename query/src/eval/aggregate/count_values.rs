@@ -10,12 +10,12 @@ use super::is_grouping;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{Column, Series, Vector};
-use crate::eval::grid::Grid;
 use crate::plan::{Aggregate, PlanKind};
+use crate::steps::Steps;
 
 impl Evaluator<'_> {
     /// `count_values("label", v)`
-    pub(super) fn count_values(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
+    pub(super) fn count_values(&mut self, aggregate: &Aggregate, steps: Steps) -> Result<Vector> {
         let label = value_label(aggregate)?;
         let is_in_key =
             |name: &str| is_grouping(aggregate, name) || (!aggregate.without && name == label);
@@ -27,7 +27,7 @@ impl Evaluator<'_> {
         let mut charge = limits.ctx.charge();
         self.each_input(
             &aggregate.expr,
-            grid,
+            steps,
             (&LabelHint::All, false),
             1,
             &mut |series| {
@@ -47,9 +47,9 @@ impl Evaluator<'_> {
                             );
                             let labels = series.labels.with(&label, &text).filter(is_in_key);
                             if !counts.groups.contains_key(&labels) {
-                                charge.grow(Column::size(grid.n_steps) + 2 * labels.size())?;
+                                charge.grow(Column::size(steps.n_steps) + 2 * labels.size())?;
                             }
-                            counts.group(labels, grid.n_steps)
+                            counts.group(labels, steps.n_steps)
                         }
                     };
                     last = histogram.is_none().then_some((value.to_bits(), group));

@@ -21,8 +21,8 @@ use crate::eval::Evaluator;
 use crate::eval::columns::{
     GroupingKeys, HINT_NAMES_MAX, Limits, Scalars, Series, SharedSets, Vector,
 };
-use crate::eval::grid::Grid;
 use crate::plan::{Aggregate, Order, Plan, PlanKind, contains_name, is_name_label};
+use crate::steps::Steps;
 use fold::Fold;
 
 /// The groups of an aggregation, in order of appearance.
@@ -118,22 +118,22 @@ impl Evaluator<'_> {
         &mut self,
         plan: &Plan,
         aggregate: &Aggregate,
-        grid: Grid,
+        steps: Steps,
     ) -> Result<Vector> {
         match aggregate.op {
-            AggregateOp::CountValues => self.count_values(aggregate, grid),
-            AggregateOp::Quantile => self.quantile(aggregate, grid),
+            AggregateOp::CountValues => self.count_values(aggregate, steps),
+            AggregateOp::Quantile => self.quantile(aggregate, steps),
             AggregateOp::Topk | AggregateOp::Bottomk | AggregateOp::Limitk => {
-                self.top_k(aggregate, plan.span, grid)
+                self.top_k(aggregate, plan.span, steps)
             }
-            AggregateOp::LimitRatio => self.limit_ratio(aggregate, grid),
-            _ => self.fold(plan, aggregate, grid),
+            AggregateOp::LimitRatio => self.limit_ratio(aggregate, steps),
+            _ => self.fold(plan, aggregate, steps),
         }
     }
 
     /// Folds a stream of series into groups. Computes other folds of the same input in the same
     /// pass and shares their results.
-    fn fold(&mut self, plan: &Plan, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
+    fn fold(&mut self, plan: &Plan, aggregate: &Aggregate, steps: Steps) -> Result<Vector> {
         let mut together = self.subexpressions.folds_of_same_input(plan, aggregate);
         together.retain(|(class, ..)| !self.shared.contains(*class));
         let aggregates = together.iter().map(|(.., plan)| aggregate_of(plan));
@@ -142,14 +142,14 @@ impl Evaluator<'_> {
         let is_sorted = self.sorts_input_of(&aggregates);
         let mut folds: Vec<_> = aggregates
             .into_iter()
-            .map(|aggregate| Folds::new(aggregate, grid))
+            .map(|aggregate| Folds::new(aggregate, steps))
             .collect();
         let (limits, snapshot) = (self.limits.clone(), self.side_effects_snapshot());
         let mut charge = limits.ctx.charge();
         let n_uses = folds.len();
         self.each_input(
             &aggregate.expr,
-            grid,
+            steps,
             (&hint, is_sorted),
             n_uses,
             &mut |series| {
@@ -192,12 +192,12 @@ impl Evaluator<'_> {
     }
 
     /// Evaluates the parameter of an aggregation.
-    fn param(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<(Scalars, ParamRange)> {
+    fn param(&mut self, aggregate: &Aggregate, steps: Steps) -> Result<(Scalars, ParamRange)> {
         let param = aggregate
             .param
             .as_ref()
             .ok_or_else(|| Error::Execution("the aggregation has no parameter".into()))?;
-        let values = self.scalar(param, grid)?;
+        let values = self.scalar(param, steps)?;
         let range = ParamRange::of(&values);
         Ok((values, range))
     }
@@ -214,17 +214,17 @@ fn aggregate_of(plan: &Plan) -> Option<&Aggregate> {
 /// The groups of a fold.
 struct Folds<'a> {
     groups: Groups<'a>,
-    grid: Grid,
+    steps: Steps,
     /// The state of each group, and its flag for delayed name removal.
     folds: Vec<(Fold, bool)>,
     annotations: AnnotationList,
 }
 
 impl<'a> Folds<'a> {
-    fn new(aggregate: &'a Aggregate, grid: Grid) -> Self {
+    fn new(aggregate: &'a Aggregate, steps: Steps) -> Self {
         Self {
             groups: Groups::new(aggregate),
-            grid,
+            steps,
             folds: Vec::new(),
             annotations: AnnotationList::default(),
         }
@@ -233,7 +233,7 @@ impl<'a> Folds<'a> {
     fn add(&mut self, series: &Series, charge: &mut Charge, limits: &Limits) -> Result<()> {
         let (group, is_new) = self.groups.intern(&series.labels);
         if is_new {
-            let (op, n_steps) = (self.groups.aggregate.op, self.grid.n_steps);
+            let (op, n_steps) = (self.groups.aggregate.op, self.steps.n_steps);
             charge.grow(Fold::size(op, n_steps) + GroupingKeys::size(self.groups.labels(group)))?;
             self.folds.push((Fold::new(op, n_steps)?, false));
         }

@@ -5,9 +5,9 @@ use crate::annotations::Annotation;
 use crate::error::Result;
 use crate::eval::Evaluator;
 use crate::eval::columns::{GroupingKeys, Series, Vector};
-use crate::eval::grid::Grid;
 use crate::functions::over_time::quantile_of;
 use crate::plan::Aggregate;
+use crate::steps::Steps;
 
 /// The values of a group.
 struct Values {
@@ -18,8 +18,8 @@ struct Values {
 
 impl Evaluator<'_> {
     /// `quantile(q, v)`
-    pub(super) fn quantile(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
-        let (quantiles, range) = self.param(aggregate, grid)?;
+    pub(super) fn quantile(&mut self, aggregate: &Aggregate, steps: Steps) -> Result<Vector> {
+        let (quantiles, range) = self.param(aggregate, steps)?;
         let hint = labels_for(&[aggregate]);
         let (mut groups, mut values): (_, Vec<Values>) = (Groups::new(aggregate), Vec::new());
         let mut charge = self.limits.ctx.charge();
@@ -27,7 +27,7 @@ impl Evaluator<'_> {
         let is_sorted = self.sorts_input_of(&[aggregate]);
         self.each_input(
             &aggregate.expr,
-            grid,
+            steps,
             (&hint, is_sorted),
             1,
             &mut |mut series| {
@@ -41,11 +41,11 @@ impl Evaluator<'_> {
                 let (group, is_new) = groups.intern(&series.labels);
                 if is_new {
                     charge.grow(
-                        grid.n_steps * size_of::<Vec<f64>>()
+                        steps.n_steps * size_of::<Vec<f64>>()
                             + GroupingKeys::size(groups.labels(group)),
                     )?;
                     values.push(Values {
-                        by_step: vec![Vec::new(); grid.n_steps],
+                        by_step: vec![Vec::new(); steps.n_steps],
                         drop_name: false,
                     });
                 }
@@ -77,7 +77,7 @@ impl Evaluator<'_> {
         for (labels, Values { by_step, drop_name }) in
             groups.keys.into_labels().into_iter().zip(values)
         {
-            let mut column = self.limits.column(grid.n_steps)?;
+            let mut column = self.limits.column(steps.n_steps)?;
             for ((step, mut values), &q) in by_step.into_iter().enumerate().zip(quantiles.iter()) {
                 self.limits.check()?;
                 if !values.is_empty() {

@@ -17,11 +17,11 @@ use crate::annotations::Annotation;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{GroupingKeys, Limits, Scalars, Series, StepSet, Vector, series_size};
-use crate::eval::grid::Grid;
 use crate::functions::Direction;
 use crate::functions::sampling::sampling_offset;
 use crate::functions::sort::compare;
 use crate::plan::{Aggregate, Order};
+use crate::steps::Steps;
 
 /// Parameters from this value on overflow Prometheus' 64-bit integers.
 const INTEGER_MAX: f64 = 9_223_372_036_854_775_807.0;
@@ -32,15 +32,15 @@ impl Evaluator<'_> {
         &mut self,
         aggregate: &Aggregate,
         span: Span,
-        grid: Grid,
+        steps: Steps,
     ) -> Result<Vector> {
-        let (ks, range) = self.param(aggregate, grid)?;
+        let (ks, range) = self.param(aggregate, steps)?;
         let valid = check_range(range);
         let limits = self.limits.clone();
         let mut selection = TopK::new(aggregate, ks, range, &limits);
         self.each_input(
             &aggregate.expr,
-            grid,
+            steps,
             (&LabelHint::All, false),
             1,
             &mut |series| {
@@ -69,13 +69,13 @@ impl Evaluator<'_> {
 
     /// `limit_ratio(r, v)`: selects the series whose hash is in the first part of the hash space,
     /// or in the last part if the ratio is negative.
-    pub(super) fn limit_ratio(&mut self, aggregate: &Aggregate, grid: Grid) -> Result<Vector> {
-        let (ratios, range) = self.param(aggregate, grid)?;
+    pub(super) fn limit_ratio(&mut self, aggregate: &Aggregate, steps: Steps) -> Result<Vector> {
+        let (ratios, range) = self.param(aggregate, steps)?;
         let limits = self.limits.clone();
         let (mut selected, mut held, mut charge) =
             (limits.vector(), limits.samples.held(), limits.ctx.charge());
         let (mut groups, mut group_of) = (Groups::new(aggregate), Vec::new());
-        self.each_series(&aggregate.expr, grid, &mut |mut series| {
+        self.each_series(&aggregate.expr, steps, &mut |mut series| {
             limits.check()?;
             let n_samples = series.column.n_samples();
             let (group, is_new) = groups.intern(&series.labels);
@@ -118,7 +118,7 @@ impl Evaluator<'_> {
             self.annotations
                 .add(Annotation::InvalidRatio(ratio, ratio.signum()), span);
         }
-        if grid.n_steps == 1 {
+        if steps.n_steps == 1 {
             let order = order_of_limit_ratio(&selected, &group_of);
             reorder(&mut selected, &order);
         }

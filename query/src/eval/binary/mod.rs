@@ -9,10 +9,10 @@ use varve_tsdb::labels::LabelHint;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{Scalars, Vector};
-use crate::eval::grid::Grid;
 use crate::eval::stream::{Stage, StageKind};
 use crate::functions::{arithmetic, operators};
 use crate::plan::{Chain, Link, Plan};
+use crate::steps::Steps;
 
 /// An operand.
 enum Operand {
@@ -28,17 +28,17 @@ impl Evaluator<'_> {
     pub(super) fn chain_of_vectors(
         &mut self,
         chain: &Chain,
-        grid: Grid,
+        steps: Steps,
         hint: &LabelHint,
     ) -> Result<Vector> {
         if let [link] = &chain.links[..]
-            && let Some(vector) = self.narrow_join(&chain.first, link, grid, hint)?
+            && let Some(vector) = self.narrow_join(&chain.first, link, steps, hint)?
         {
             return Ok(vector);
         }
-        let mut lhs = self.operand(&chain.first, grid)?;
+        let mut lhs = self.operand(&chain.first, steps)?;
         for link in &chain.links {
-            let rhs = self.operand(&link.rhs, grid)?;
+            let rhs = self.operand(&link.rhs, steps)?;
             lhs = match (lhs, rhs) {
                 (Operand::Scalar(mut lhs), Operand::Scalar(rhs)) => {
                     operators::check_scalars(link.op)?;
@@ -52,7 +52,7 @@ impl Evaluator<'_> {
                     Operand::Vector(self.vector_and_scalar(link, rhs, lhs, true)?)
                 }
                 (Operand::Vector(lhs), Operand::Vector(rhs)) => {
-                    Operand::Vector(self.vectors(link, lhs, rhs, grid)?)
+                    Operand::Vector(self.vectors(link, lhs, rhs, steps)?)
                 }
             };
         }
@@ -69,7 +69,7 @@ impl Evaluator<'_> {
         &mut self,
         first: &Plan,
         link: &Link,
-        grid: Grid,
+        steps: Steps,
         hint: &LabelHint,
     ) -> Result<Option<Vector>> {
         let Some((matching, hint)) = matching::labels_of_many(link, hint) else {
@@ -85,21 +85,21 @@ impl Evaluator<'_> {
         // The left side is always evaluated first.
         let (lhs, rhs) = match swapped {
             false => (
-                self.narrow_vector(many, grid, &hint)?,
-                self.vector(&link.rhs, grid)?,
+                self.narrow_vector(many, steps, &hint)?,
+                self.vector(&link.rhs, steps)?,
             ),
             true => (
-                self.vector(first, grid)?,
-                self.narrow_vector(many, grid, &hint)?,
+                self.vector(first, steps)?,
+                self.narrow_vector(many, steps, &hint)?,
             ),
         };
-        matching::combine(link, matching, lhs, rhs, grid.n_steps, true, self).map(Some)
+        matching::combine(link, matching, lhs, rhs, steps.n_steps, true, self).map(Some)
     }
 
-    fn operand(&mut self, plan: &Plan, grid: Grid) -> Result<Operand> {
+    fn operand(&mut self, plan: &Plan, steps: Steps) -> Result<Operand> {
         match plan.value_type {
-            ValueType::Scalar => self.scalar(plan, grid).map(Operand::Scalar),
-            _ => self.vector(plan, grid).map(Operand::Vector),
+            ValueType::Scalar => self.scalar(plan, steps).map(Operand::Scalar),
+            _ => self.vector(plan, steps).map(Operand::Vector),
         }
     }
 
@@ -125,13 +125,13 @@ impl Evaluator<'_> {
         )
     }
 
-    fn vectors(&mut self, link: &Link, lhs: Vector, rhs: Vector, grid: Grid) -> Result<Vector> {
+    fn vectors(&mut self, link: &Link, lhs: Vector, rhs: Vector, steps: Steps) -> Result<Vector> {
         let Some(matching) = &link.matching else {
             return Err(Error::mistyped(ValueType::Vector));
         };
         if matching.cardinality == Cardinality::ManyToMany {
-            return set::combine(link.op, lhs, rhs, matching, grid.n_steps, &self.limits);
+            return set::combine(link.op, lhs, rhs, matching, steps.n_steps, &self.limits);
         }
-        matching::combine(link, matching, lhs, rhs, grid.n_steps, false, self)
+        matching::combine(link, matching, lhs, rhs, steps.n_steps, false, self)
     }
 }

@@ -18,11 +18,11 @@ use super::label::string_arg;
 use crate::annotations::{Annotation, ForcedMonotonicity};
 use crate::error::Result;
 use crate::eval::columns::{Column, GroupingKeys, Limits, Series, StepSet, Vector, series_size};
-use crate::eval::grid::Grid;
 use crate::eval::{Evaluator, Sink};
 use crate::functions::classic_histogram::{self, Bucket, Raised};
 use crate::histogram::{FloatHistogram, NanEffect};
 use crate::plan::Plan;
+use crate::steps::Steps;
 
 /// The label that holds the upper bound of a bucket.
 const BUCKET_LABEL: &str = "le";
@@ -106,31 +106,31 @@ impl Classic {
 
 impl Evaluator<'_> {
     /// `histogram_quantile(q, v)`
-    pub(super) fn histogram_quantile(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
-        let quantiles = self.scalar(&args[0], grid)?;
-        let vector = self.vector(&args[1], grid)?;
+    pub(super) fn histogram_quantile(&mut self, args: &[Plan], steps: Steps) -> Result<Vector> {
+        let quantiles = self.scalar(&args[0], steps)?;
+        let vector = self.vector(&args[1], steps)?;
         self.check_quantiles(&quantiles, args[0].span)?;
-        let histograms = self.histograms(vector, args[1].span, grid)?;
+        let histograms = self.histograms(vector, args[1].span, steps)?;
         let mut out = self.limits.vector();
-        self.each_quantile(&histograms, &quantiles, &|_| true, grid, &mut |series| {
+        self.each_quantile(&histograms, &quantiles, &|_| true, steps, &mut |series| {
             out.push(series)
         })?;
         self.without_names(out)
     }
 
     /// `histogram_quantiles(v, label, q, ...)`
-    pub(super) fn histogram_quantiles(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
+    pub(super) fn histogram_quantiles(&mut self, args: &[Plan], steps: Steps) -> Result<Vector> {
         let label = string_arg(&args[1])?;
-        let vector = self.vector(&args[0], grid)?;
+        let vector = self.vector(&args[0], steps)?;
         let quantiles = args[2..]
             .iter()
-            .map(|arg| self.scalar(arg, grid))
+            .map(|arg| self.scalar(arg, steps))
             .collect::<Result<Vec<_>>>()?;
         args[2..]
             .iter()
             .zip(&quantiles)
             .try_for_each(|(arg, quantiles)| self.check_quantiles(quantiles, arg.span))?;
-        let histograms = self.histograms(vector, args[0].span, grid)?;
+        let histograms = self.histograms(vector, args[0].span, steps)?;
         let (limits, mut out) = (self.limits.clone(), self.limits.vector());
         let delayed = self.settings.features.delayed_name_removal;
         for (at, of_steps) in quantiles.iter().enumerate() {
@@ -144,7 +144,7 @@ impl Evaluator<'_> {
                 &histograms,
                 of_steps,
                 &is_reported,
-                grid,
+                steps,
                 &mut |mut series| {
                     // First drops the name: the label that is set next may be the name.
                     series.drop_name(delayed);
@@ -157,15 +157,15 @@ impl Evaluator<'_> {
     }
 
     /// `histogram_fraction(lower, upper, v)`
-    pub(super) fn histogram_fraction(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
-        let (lower, upper) = (self.scalar(&args[0], grid)?, self.scalar(&args[1], grid)?);
-        let vector = self.vector(&args[2], grid)?;
-        let histograms = self.histograms(vector, args[2].span, grid)?;
+    pub(super) fn histogram_fraction(&mut self, args: &[Plan], steps: Steps) -> Result<Vector> {
+        let (lower, upper) = (self.scalar(&args[0], steps)?, self.scalar(&args[1], steps)?);
+        let vector = self.vector(&args[2], steps)?;
+        let histograms = self.histograms(vector, args[2].span, steps)?;
         let mut out = self.limits.vector();
         for native in &histograms.native {
             let fraction =
                 |step, histogram: &FloatHistogram| histogram.fraction(lower[step], upper[step]);
-            out.push(self.map_native(native, histograms.span, grid, fraction)?)?;
+            out.push(self.map_native(native, histograms.span, steps, fraction)?)?;
         }
         for classic in &histograms.classic {
             let fraction = |step, buckets: &mut Vec<Bucket>| {
@@ -174,7 +174,7 @@ impl Evaluator<'_> {
                     None,
                 )
             };
-            out.push(self.map_classic(classic, &histograms, grid, fraction)?)?;
+            out.push(self.map_classic(classic, &histograms, steps, fraction)?)?;
         }
         self.without_names(out)
     }
@@ -186,20 +186,20 @@ impl Evaluator<'_> {
         histograms: &Histograms,
         quantiles: &[f64],
         is_reported: &dyn Fn(usize) -> bool,
-        grid: Grid,
+        steps: Steps,
         sink: Sink<'_>,
     ) -> Result<()> {
         for native in &histograms.native {
             let quantile =
                 |step: usize, histogram: &FloatHistogram| histogram.quantile(quantiles[step]);
-            sink(self.map_native(native, histograms.span, grid, quantile)?)?;
+            sink(self.map_native(native, histograms.span, steps, quantile)?)?;
         }
         for classic in &histograms.classic {
             let quantile = |step: usize, buckets: &mut Vec<Bucket>| {
                 let (value, raised) = classic_histogram::quantile(quantiles[step], buckets);
                 (value, raised.filter(|_| is_reported(step)))
             };
-            sink(self.map_classic(classic, histograms, grid, quantile)?)?;
+            sink(self.map_classic(classic, histograms, steps, quantile)?)?;
         }
         Ok(())
     }
@@ -222,11 +222,11 @@ impl Evaluator<'_> {
         &mut self,
         native: &Native,
         span: Span,
-        grid: Grid,
+        steps: Steps,
         compute: impl Fn(usize, &FloatHistogram) -> (f64, Option<NanEffect>),
     ) -> Result<Series> {
         self.limits.check()?;
-        let mut column = self.limits.column(grid.n_steps)?;
+        let mut column = self.limits.column(steps.n_steps)?;
         for (step, histogram) in &native.steps {
             self.limits.check()?;
             let (value, effect) = compute(*step, histogram);
@@ -254,13 +254,13 @@ impl Evaluator<'_> {
         &mut self,
         classic: &Classic,
         histograms: &Histograms,
-        grid: Grid,
+        steps: Steps,
         compute: impl Fn(usize, &mut Vec<Bucket>) -> (f64, Option<Raised>),
     ) -> Result<Series> {
         self.limits.check()?;
-        let mut column = self.limits.column(grid.n_steps)?;
+        let mut column = self.limits.column(steps.n_steps)?;
         let mut buckets = Vec::new();
-        for step in 0..grid.n_steps {
+        for step in 0..steps.n_steps {
             self.limits.check()?;
             classic.at(&histograms.vector, step, &mut buckets);
             if buckets.is_empty() {
@@ -273,7 +273,7 @@ impl Evaluator<'_> {
                 difference_max,
             }) = raised
             {
-                let times_ms = (grid.time_ms(step), grid.time_ms(step));
+                let times_ms = (steps.time_ms(step), steps.time_ms(step));
                 let metric_name = self.known_name(&classic.labels);
                 let forced = ForcedMonotonicity {
                     metric_name,
@@ -295,7 +295,7 @@ impl Evaluator<'_> {
 
     /// Groups series into histograms, in order of appearance. Adds warnings about series without a
     /// valid `le`. Drops steps that have both a classic and a native histogram.
-    fn histograms(&mut self, mut vector: Vector, span: Span, grid: Grid) -> Result<Histograms> {
+    fn histograms(&mut self, mut vector: Vector, span: Span, steps: Steps) -> Result<Histograms> {
         let (mut classic, mut charge): (Vec<Classic>, _) = (Vec::new(), self.limits.ctx.charge());
         let mut native = take_native(&mut vector, &mut charge, &self.limits)?;
         let mut groups = GroupingKeys::default();
@@ -338,7 +338,7 @@ impl Evaluator<'_> {
         }
         for native in &mut native {
             if let Some(group) = groups.get(&native.labels, |_| true)
-                && drop_conflicts(&mut classic[group], native, &vector, grid, &self.limits)?
+                && drop_conflicts(&mut classic[group], native, &vector, steps, &self.limits)?
             {
                 let metric_name = self.known_name(&native.labels);
                 self.annotations
@@ -372,10 +372,10 @@ fn drop_conflicts(
     classic: &mut Classic,
     native: &mut Native,
     vector: &Vector,
-    grid: Grid,
+    steps: Steps,
     limits: &Limits,
 ) -> Result<bool> {
-    let mut conflicting = StepSet::empty(grid.n_steps);
+    let mut conflicting = StepSet::empty(steps.n_steps);
     let mut buckets = Vec::new();
     for (step, _) in &native.steps {
         limits.check()?;

@@ -16,8 +16,8 @@ use varve_tsdb::{Labels, MatchOp, Matcher};
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series, Vector};
-use crate::eval::grid::Grid;
 use crate::plan::{Plan, PlanKind, Selector, Shift, info_shift, is_name_label};
+use crate::steps::Steps;
 
 /// The labels that join an info series to others.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
@@ -34,8 +34,8 @@ type Candidates<'a> = HashMap<Labels, BTreeMap<&'a str, Vec<&'a Series>>>;
 
 impl Evaluator<'_> {
     /// `info(v, {...})`
-    pub(super) fn info(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
-        let base = self.vector(&args[0], grid)?;
+    pub(super) fn info(&mut self, args: &[Plan], steps: Steps) -> Result<Vector> {
+        let base = self.vector(&args[0], steps)?;
         let filter = Filter::of(args.get(1));
         // Compiled under the limits of the request: the selection below uses them too.
         filter
@@ -50,7 +50,7 @@ impl Evaluator<'_> {
         };
         let others = base.series.iter().filter(|series| !is_info(series));
         let shift = info_shift(&args[0]).unwrap_or(Shift::NONE);
-        let infos = self.info_series(others, &filter, shift, grid)?;
+        let infos = self.info_series(others, &filter, shift, steps)?;
         let (candidates, _charge) = candidates(&infos, &self.limits)?;
         let mut out = self.limits.vector();
         for series in &base.series {
@@ -67,7 +67,7 @@ impl Evaluator<'_> {
                 series,
                 &candidates.collect::<Vec<_>>(),
                 &filter,
-                grid,
+                steps,
                 &self.limits,
                 &mut out,
             )?;
@@ -84,7 +84,7 @@ impl Evaluator<'_> {
         series: impl Iterator<Item = &'s Series>,
         filter: &Filter,
         shift: Shift,
-        grid: Grid,
+        steps: Steps,
     ) -> Result<Vector> {
         // The values of each identifying label, by the labels that are present.
         let mut values_by_presence: BTreeMap<[bool; 2], [BTreeSet<&str>; 2]> = BTreeMap::new();
@@ -124,7 +124,7 @@ impl Evaluator<'_> {
                 n_written,
                 skip_buckets: false,
             };
-            self.each_info(&selector, grid, &mut |series| infos.push(series))?;
+            self.each_info(&selector, steps, &mut |series| infos.push(series))?;
         }
         Ok(infos)
     }
@@ -206,7 +206,7 @@ fn enrich(
     series: &Series,
     infos: &[&Vec<&Series>],
     filter: &Filter,
-    grid: Grid,
+    steps: Steps,
     limits: &Limits,
     out: &mut Vector,
 ) -> Result<()> {
@@ -224,9 +224,9 @@ fn enrich(
                 .zip(infos)
                 .filter_map(|(at, infos)| at.map(|at| infos[at]));
             let labels = added_labels(series, selected, filter)?;
-            charge.grow(Column::size(grid.n_steps) + 2 * size_of_val(&*chosen))?;
+            charge.grow(Column::size(steps.n_steps) + 2 * size_of_val(&*chosen))?;
             let result = labels.map(|labels| {
-                let column = Column::absent(grid.n_steps);
+                let column = Column::absent(steps.n_steps);
                 Series {
                     labels,
                     drop_name: series.drop_name,

@@ -8,12 +8,12 @@ use varve_tsdb::labels::METRIC_NAME;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::Vector;
-use crate::eval::grid::Grid;
 use crate::plan::{Plan, PlanKind};
+use crate::steps::Steps;
 
 impl Evaluator<'_> {
     /// `label_replace(v, dst, replacement, src, regex)`
-    pub(super) fn label_replace(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
+    pub(super) fn label_replace(&mut self, args: &[Plan], steps: Steps) -> Result<Vector> {
         let [dst, src] = [label_arg(&args[1])?, label_arg(&args[3])?];
         let [template, pattern] = [string_arg(&args[2])?, string_arg(&args[4])?];
         let invalid = |what: &str, text: &str| {
@@ -25,7 +25,7 @@ impl Evaluator<'_> {
         let dst = dst.ok_or_else(|| invalid("destination label name", &printed(&args[1])))?;
         let ctx = self.limits.ctx.clone();
         let n_references = template.matches('$').count();
-        self.relabeled(&args[0], grid, dst, |labels, charge| {
+        self.relabeled(&args[0], steps, dst, |labels, charge| {
             let value = src.and_then(|src| labels.get(src)).unwrap_or("");
             // Each reference expands to at most the whole value.
             charge.grow(
@@ -38,7 +38,7 @@ impl Evaluator<'_> {
     }
 
     /// `label_join(v, dst, separator, src, ...)`
-    pub(super) fn label_join(&mut self, args: &[Plan], grid: Grid) -> Result<Vector> {
+    pub(super) fn label_join(&mut self, args: &[Plan], steps: Steps) -> Result<Vector> {
         let sources = args[3..]
             .iter()
             .map(|arg| joined_label("source", arg))
@@ -48,7 +48,7 @@ impl Evaluator<'_> {
             string_arg(&args[2])?,
         );
         let limits = self.limits.clone();
-        self.relabeled(&args[0], grid, dst, |labels, charge| {
+        self.relabeled(&args[0], steps, dst, |labels, charge| {
             charge.grow(sources.len() * size_of::<&str>())?;
             // Finding a label takes time that is linear in the number of labels.
             let value_of = |source: &&str| {
@@ -71,11 +71,11 @@ impl Evaluator<'_> {
     fn relabeled(
         &mut self,
         arg: &Plan,
-        grid: Grid,
+        steps: Steps,
         dst: &str,
         value: impl Fn(&Labels, &mut Charge) -> Result<Option<String>>,
     ) -> Result<Vector> {
-        let mut vector = self.vector(arg, grid)?;
+        let mut vector = self.vector(arg, steps)?;
         vector.update_labels(|series| {
             self.limits.check()?;
             let mut charge = self.limits.ctx.charge();

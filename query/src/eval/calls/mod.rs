@@ -14,12 +14,12 @@ use crate::date::Civil;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
 use crate::eval::columns::{Column, Series, StepSet, Vector};
-use crate::eval::grid::Grid;
 use crate::eval::select::SampleField;
 use crate::eval::stream::{Stage, StageKind};
 use crate::functions::{Implementation, SeriesFunction};
 use crate::math::float;
 use crate::plan::{Call, Plan, PlanKind, is_name_label};
+use crate::steps::Steps;
 
 /// Returns a stage that maps each float of a column to `f(step, value)`.
 fn map_floats<'p>(f: impl Fn(usize, f64) -> f64 + Send + Sync + 'p) -> StageKind<'p> {
@@ -37,39 +37,39 @@ fn map(column: &mut Column, f: impl Fn(usize, f64) -> f64) {
 
 impl Evaluator<'_> {
     /// Evaluates a call that returns a vector.
-    pub(super) fn call(&mut self, plan: &Plan, call: &Call, grid: Grid) -> Result<Vector> {
+    pub(super) fn call(&mut self, plan: &Plan, call: &Call, steps: Steps) -> Result<Vector> {
         let args = &call.args;
         match call.implementation {
-            Implementation::OverRange(_) => self.materialize(plan, grid),
+            Implementation::OverRange(_) => self.materialize(plan, steps),
             Implementation::PerSeries(SeriesFunction::Calendar(part)) if args.is_empty() => {
-                let values = grid
+                let values = steps
                     .times_ms()
                     .map(|time_ms| part(&Civil::of_seconds(time_ms / 1000)))
                     .collect();
                 self.single(Labels::empty(), Column::full(values))
             }
-            Implementation::PerSeries(_) => self.staged(plan, grid),
+            Implementation::PerSeries(_) => self.staged(plan, steps),
             Implementation::Vector => {
-                let column = Column::full(self.scalar(&args[0], grid)?.into_values());
+                let column = Column::full(self.scalar(&args[0], steps)?.into_values());
                 self.single(Labels::empty(), column)
             }
-            Implementation::Timestamp => self.timestamp(&args[0], grid),
-            Implementation::StartTimestamp => self.start_timestamp(&args[0], grid),
-            Implementation::Absent => self.absent(&args[0], grid),
+            Implementation::Timestamp => self.timestamp(&args[0], steps),
+            Implementation::StartTimestamp => self.start_timestamp(&args[0], steps),
+            Implementation::Absent => self.absent(&args[0], steps),
             Implementation::AbsentOverTime => {
-                let present = self.present_over_range(call, grid)?;
-                self.ones_except(&present, absent_labels(&args[0])?, grid)
+                let present = self.present_over_range(call, steps)?;
+                self.ones_except(&present, absent_labels(&args[0])?, steps)
             }
-            Implementation::Sort(direction) => self.sort(plan, &args[0], direction, grid),
+            Implementation::Sort(direction) => self.sort(plan, &args[0], direction, steps),
             Implementation::SortByLabel(direction) => {
-                self.sort_by_label(plan, args, direction, grid)
+                self.sort_by_label(plan, args, direction, steps)
             }
-            Implementation::LabelReplace => self.label_replace(args, grid),
-            Implementation::LabelJoin => self.label_join(args, grid),
-            Implementation::HistogramQuantile => self.histogram_quantile(args, grid),
-            Implementation::HistogramQuantiles => self.histogram_quantiles(args, grid),
-            Implementation::HistogramFraction => self.histogram_fraction(args, grid),
-            Implementation::Info => self.info(args, grid),
+            Implementation::LabelReplace => self.label_replace(args, steps),
+            Implementation::LabelJoin => self.label_join(args, steps),
+            Implementation::HistogramQuantile => self.histogram_quantile(args, steps),
+            Implementation::HistogramQuantiles => self.histogram_quantiles(args, steps),
+            Implementation::HistogramFraction => self.histogram_fraction(args, steps),
+            Implementation::Info => self.info(args, steps),
             Implementation::Time
             | Implementation::Pi
             | Implementation::Scalar
@@ -84,7 +84,7 @@ impl Evaluator<'_> {
     pub(super) fn call_stage<'p>(
         &mut self,
         call: &'p Call,
-        grid: Grid,
+        steps: Steps,
     ) -> Result<Option<StageKind<'p>>> {
         let Implementation::PerSeries(function) = call.implementation else {
             return Ok(None);
@@ -98,7 +98,7 @@ impl Evaluator<'_> {
             SeriesFunction::Round => {
                 let nearest = args
                     .get(1)
-                    .map(|nearest| self.scalar(nearest, grid))
+                    .map(|nearest| self.scalar(nearest, steps))
                     .transpose()?;
                 map_floats(move |step, value| {
                     // Multiplying by the inverse has smaller rounding errors: 1/0.1 is exact.
@@ -109,7 +109,7 @@ impl Evaluator<'_> {
             SeriesFunction::Clamp { min, max } => self.clamp(
                 min.and_then(|min| args.get(min)),
                 max.and_then(|max| args.get(max)),
-                grid,
+                steps,
             )?,
             SeriesFunction::MapHistograms(f) => StageKind::Histograms(f),
         }))
@@ -119,11 +119,11 @@ impl Evaluator<'_> {
         &mut self,
         min: Option<&Plan>,
         max: Option<&Plan>,
-        grid: Grid,
+        steps: Steps,
     ) -> Result<StageKind<'p>> {
         let mut bound = |plan: Option<&Plan>, default: f64| match plan {
-            Some(plan) => self.scalar(plan, grid),
-            None => self.constant(default, grid),
+            Some(plan) => self.scalar(plan, steps),
+            None => self.constant(default, steps),
         };
         let min = bound(min, f64::NEG_INFINITY)?;
         let max = bound(max, f64::INFINITY)?;
@@ -151,15 +151,15 @@ impl Evaluator<'_> {
 
     /// Returns the timestamps of the samples of a selector; for any other argument, the times of
     /// the steps.
-    fn timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
+    fn timestamp(&mut self, arg: &Plan, steps: Steps) -> Result<Vector> {
         let PlanKind::Selector(selector) = &arg.unwrap_step_invariant().kind else {
-            let mut vector = self.vector(arg, grid)?;
+            let mut vector = self.vector(arg, steps)?;
             // The timestamp of a histogram is a float, like that of a float.
             vector
                 .series
                 .iter_mut()
                 .for_each(|series| series.column.histograms.clear());
-            let kind = map_floats(|step, _| grid.time_ms(step) as f64 / 1000.0);
+            let kind = map_floats(|step, _| steps.time_ms(step) as f64 / 1000.0);
             return self.apply_stage(
                 vector,
                 &Stage {
@@ -170,16 +170,16 @@ impl Evaluator<'_> {
         };
         let mut vector = self.limits.vector();
         let mut push = |series| vector.push(series);
-        self.each_timestamp(arg.id, selector, SampleField::Timestamp, grid, &mut push)?;
+        self.each_timestamp(arg.id, selector, SampleField::Timestamp, steps, &mut push)?;
         self.without_names(vector)
     }
 
     /// Returns the start timestamps of the samples of a selector. Returns no values if the feature
     /// is off, and for any other argument.
-    fn start_timestamp(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
+    fn start_timestamp(&mut self, arg: &Plan, steps: Steps) -> Result<Vector> {
         let is_on = self.settings.features.use_start_timestamps;
         let PlanKind::Selector(selector) = &arg.unwrap_step_invariant().kind else {
-            return self.vector(arg, grid).map(|_| self.limits.vector());
+            return self.vector(arg, steps).map(|_| self.limits.vector());
         };
         let mut vector = self.limits.vector();
         let mut push = |series| if is_on { vector.push(series) } else { Ok(()) };
@@ -187,25 +187,25 @@ impl Evaluator<'_> {
             arg.id,
             selector,
             SampleField::StartTimestamp,
-            grid,
+            steps,
             &mut push,
         )?;
         self.without_names(vector)
     }
 
-    fn absent(&mut self, arg: &Plan, grid: Grid) -> Result<Vector> {
-        let mut present = StepSet::empty(grid.n_steps);
-        self.each_series(arg, grid, &mut |series| {
+    fn absent(&mut self, arg: &Plan, steps: Steps) -> Result<Vector> {
+        let mut present = StepSet::empty(steps.n_steps);
+        self.each_series(arg, steps, &mut |series| {
             present.union_with(&series.column.present);
             Ok(())
         })?;
-        self.ones_except(&present, absent_labels(arg)?, grid)
+        self.ones_except(&present, absent_labels(arg)?, steps)
     }
 
-    /// Returns one series with the value 1 at all steps except `steps`.
-    fn ones_except(&self, steps: &StepSet, labels: Labels, grid: Grid) -> Result<Vector> {
-        let mut column = Column::full(vec![1.0; grid.n_steps]);
-        column.present.subtract(steps);
+    /// Returns one series with the value 1 at all steps except those in `present`.
+    fn ones_except(&self, present: &StepSet, labels: Labels, steps: Steps) -> Result<Vector> {
+        let mut column = Column::full(vec![1.0; steps.n_steps]);
+        column.present.subtract(present);
         self.single(labels, column)
     }
 }

@@ -9,11 +9,11 @@ use crate::annotations::Annotation;
 use crate::error::Result;
 use crate::eval::Evaluator;
 use crate::eval::columns::Vector;
-use crate::eval::grid::Grid;
 use crate::eval::sort::sort_by;
 use crate::functions::Direction;
 use crate::functions::sort::{compare, natural_order};
 use crate::plan::Plan;
+use crate::steps::Steps;
 
 impl Evaluator<'_> {
     /// Sorts by value, NaN last in either direction, and drops histograms. With several steps it
@@ -23,12 +23,12 @@ impl Evaluator<'_> {
         plan: &Plan,
         arg: &Plan,
         direction: Direction,
-        grid: Grid,
+        steps: Steps,
     ) -> Result<Vector> {
-        let mut vector = self.vector(arg, grid)?;
-        self.warn_if_range(plan, grid);
+        let mut vector = self.vector(arg, steps)?;
+        self.warn_if_range(plan, steps);
         vector.keep_floats();
-        if grid.n_steps == 1 {
+        if steps.n_steps == 1 {
             sort_by(&mut vector.series, &self.limits, |a, b| {
                 compare(a.column.values[0], b.column.values[0], direction)
             })?;
@@ -42,14 +42,14 @@ impl Evaluator<'_> {
         plan: &Plan,
         args: &[Plan],
         direction: Direction,
-        grid: Grid,
+        steps: Steps,
     ) -> Result<Vector> {
         let mut ranks = HashMap::new();
         for (rank, name) in args[1..].iter().enumerate() {
             ranks.entry(string_arg(name)?).or_insert(rank);
         }
-        let mut vector = self.vector(&args[0], grid)?;
-        self.warn_if_range(plan, grid);
+        let mut vector = self.vector(&args[0], steps)?;
+        self.warn_if_range(plan, steps);
         let mut charge = self.limits.ctx.charge();
         let mut keyed = Vec::with_capacity(vector.series.len());
         for series in std::mem::take(&mut vector.series) {
@@ -83,8 +83,8 @@ impl Evaluator<'_> {
 
     /// Adds the warning that sorting has no effect on a range query. Called after the argument is
     /// evaluated, so that of nested functions the outermost is reported.
-    fn warn_if_range(&mut self, plan: &Plan, grid: Grid) {
-        if grid.start_ms != grid.end_ms {
+    fn warn_if_range(&mut self, plan: &Plan, steps: Steps) {
+        if steps.start_ms != steps.end_ms {
             self.annotations
                 .add(Annotation::SortInRangeQuery, plan.span);
         }

@@ -1,10 +1,10 @@
-//! A column: the values of one series at the steps of a grid.
+//! A column: the values of one series at all steps.
 //!
 //! A bitmap marks the steps that have a value. No float can mark missing values, because every NaN
 //! is a valid value. Histograms are in a separate list, which is empty for nearly all series.
 //!
 //! Invariants
-//! 1. A column has one value for each step of its grid.
+//! 1. A column has one value for each step.
 //! 2. The values and histograms of absent steps are arbitrary. Kernels may compute with them.
 //! 3. Histograms ascend by step, at most one per step. The float at the step of a histogram is
 //!    arbitrary.

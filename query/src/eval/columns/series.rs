@@ -5,7 +5,7 @@ use varve_tsdb::Labels;
 use super::Column;
 use crate::plan::is_name_label;
 
-/// One series over the steps of a grid.
+/// One series, with a value for each step.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub(crate) labels: Labels,

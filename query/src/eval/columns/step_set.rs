@@ -8,7 +8,7 @@ pub(crate) struct StepSet {
 }
 
 impl StepSet {
-    /// Creates an empty set for a grid of `len` steps.
+    /// Creates an empty set of `len` steps.
     pub(crate) fn empty(len: usize) -> Self {
         Self {
             words: vec![0; len.div_ceil(64)],
@@ -130,7 +130,7 @@ impl StepSet {
     }
 
     fn zip(&mut self, other: &Self, op: impl Fn(u64, u64) -> u64) {
-        debug_assert_eq!(self.len, other.len, "sets of one grid");
+        debug_assert_eq!(self.len, other.len, "sets of one steps");
         for (a, &b) in self.words.iter_mut().zip(&other.words) {
             *a = op(*a, b);
         }

@@ -13,7 +13,7 @@ use super::limits::HeldSamples;
 use super::{Limits, Series, series_size};
 use crate::error::{Error, Result};
 
-/// Series over one grid.
+/// Series over the same steps.
 #[derive(Debug)]
 pub(crate) struct Vector {
     pub(crate) series: Vec<Series>,

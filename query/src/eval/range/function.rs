@@ -9,11 +9,11 @@ use super::windows::{Windows, count_window, n_samples_of};
 use crate::annotations::{Annotation, AnnotationList, SeriesAnnotation, SeriesAnnotations};
 use crate::error::{Error, Result};
 use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Scalars, Series};
-use crate::eval::grid::Grid;
 use crate::eval::select::RangeSamples;
 use crate::eval::stream::Batch;
 use crate::functions::window::{SampleValue, Window};
 use crate::functions::{Kernels, Params, RangeFunction, SlidingRate, over_time, starts_overlap};
+use crate::steps::Steps;
 
 /// Parameters of the evaluation of a range function, the same for all series and threads.
 pub(super) struct RangeEvaluation<'p> {
@@ -82,7 +82,7 @@ impl RangeEvaluation<'_> {
     pub(super) fn evaluate_columns(
         &self,
         batch: &[Series],
-        inner: Grid,
+        inner: Steps,
         out: &mut Batch<'_>,
     ) -> Result<()> {
         let mut samples = RangeSamples::new(self.limits.ctx.charge(), false);
@@ -143,7 +143,7 @@ impl RangeEvaluation<'_> {
     }
 
     fn column(&self, input: &Input<'_>, is_stored: bool, out: &mut Batch<'_>) -> Result<Column> {
-        let mut column = self.limits.column(self.windows.grid.n_steps)?;
+        let mut column = self.limits.column(self.windows.steps.n_steps)?;
         let mut charge = self.limits.ctx.charge();
         let mut annotations = SeriesAnnotations::default();
         let (mut window_len_max, mut n_visited) = (0, 0);

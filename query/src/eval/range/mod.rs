@@ -21,7 +21,6 @@ use windows::{Windows, count_window, n_samples_of};
 
 use crate::error::{Error, Result};
 use crate::eval::columns::{Series, StepSet};
-use crate::eval::grid::Grid;
 use crate::eval::profile::OutputCount;
 use crate::eval::select::{RangeSamples, Selected};
 use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
@@ -29,6 +28,7 @@ use crate::eval::{Evaluator, Sink};
 use crate::functions::window::Window;
 use crate::functions::{Boundaries, Implementation, Kernels, RangeFunction, boundaries};
 use crate::plan::{Call, Plan, PlanKind, RangeSelector, Shift};
+use crate::steps::Steps;
 use crate::value::{HistogramPoint, MatrixSeries, Point};
 
 /// Functions that support `anchored` ranges, as Prometheus lists them.
@@ -43,18 +43,18 @@ impl Evaluator<'_> {
         plan: &Plan,
         call: &Call,
         mut pipeline: Pipeline<'_>,
-        grid: Grid,
+        steps: Steps,
         sink: Sink<'_>,
     ) -> Result<()> {
         let arg = range_arg(call)?;
-        let mut function = self.range_evaluation(call, grid)?;
+        let mut function = self.range_evaluation(call, steps)?;
         function.has_all_labels &= !self.merges_series(plan);
         let mut duplicates = DuplicateLabels::new(self.limits.ctx.charge());
         match &arg.kind {
             PlanKind::Range(range) => {
-                let (others, mut siblings) = self.start_siblings(plan, grid);
-                pipeline.add_siblings(others.iter().map(|_| self.pipeline(Vec::new(), grid)));
-                let set = self.select_range(range, function.windows, grid, pipeline.hints())?;
+                let (others, mut siblings) = self.start_siblings(plan, steps);
+                pipeline.add_siblings(others.iter().map(|_| self.pipeline(Vec::new(), steps)));
+                let set = self.select_range(range, function.windows, steps, pipeline.hints())?;
                 function.has_all_labels &= set.has_all_labels();
                 let skip_buckets = range.selector.skip_buckets;
                 let produce = |batch: Vec<_>, out: &mut Batch<'_>| {
@@ -71,7 +71,7 @@ impl Evaluator<'_> {
                 self.run(
                     plan.id,
                     &pipeline,
-                    batches(set, batch_len(grid.n_steps)),
+                    batches(set, batch_len(steps.n_steps)),
                     produce,
                     check,
                     sink,
@@ -82,8 +82,8 @@ impl Evaluator<'_> {
                 Ok(())
             }
             PlanKind::Subquery(subquery) => {
-                let (inner, vector) = self.subquery(subquery, grid)?;
-                let mut batches = vector.series.chunks(batch_len(grid.n_steps));
+                let (inner, vector) = self.subquery(subquery, steps)?;
+                let mut batches = vector.series.chunks(batch_len(steps.n_steps));
                 let produce = |batch: &[Series], out: &mut Batch<'_>| {
                     function.evaluate_columns(batch, inner, out)
                 };
@@ -102,7 +102,11 @@ impl Evaluator<'_> {
     }
 
     /// Returns the evaluation of a range function on series that have all labels.
-    fn range_evaluation<'p>(&mut self, call: &'p Call, grid: Grid) -> Result<RangeEvaluation<'p>> {
+    fn range_evaluation<'p>(
+        &mut self,
+        call: &'p Call,
+        steps: Steps,
+    ) -> Result<RangeEvaluation<'p>> {
         let Implementation::OverRange(function) = call.implementation else {
             return Err(Error::mistyped(ValueType::Vector));
         };
@@ -118,7 +122,7 @@ impl Evaluator<'_> {
             kernels: kernels_for(&function, arg, call.function.name)?,
             params: params
                 .iter()
-                .map(|param| self.scalar(param, grid))
+                .map(|param| self.scalar(param, steps))
                 .collect::<Result<_>>()?,
             reads_starts: features.use_start_timestamps && uses_starts(call.function.name),
             checks_starts: function.needs_counter && extension_of(arg).is_none(),
@@ -128,7 +132,7 @@ impl Evaluator<'_> {
                 .range_selector()
                 .and_then(|range| range.selector.metric_name()),
             has_all_labels: true,
-            windows: self.windows(arg, grid),
+            windows: self.windows(arg, steps),
             limits: self.limits.clone(),
             spans: Spans {
                 range: span_of_range(arg),
@@ -140,32 +144,32 @@ impl Evaluator<'_> {
         })
     }
 
-    /// Selects all samples that the windows of `grid` may contain.
+    /// Selects all samples that the windows of `steps` may contain.
     fn select_range(
         &self,
         range: &RangeSelector,
         windows: Windows,
-        grid: Grid,
+        steps: Steps,
         hints: SelectHints,
     ) -> Result<Selected> {
         let (before_ms, after_ms) = windows.margins_ms;
         self.select(
             &range.selector,
-            grid,
+            steps,
             (range.range_ms.saturating_add(before_ms), after_ms),
             hints,
         )
     }
 
     /// Returns the steps at which any series has a sample in its window.
-    pub(super) fn present_over_range(&mut self, call: &Call, grid: Grid) -> Result<StepSet> {
+    pub(super) fn present_over_range(&mut self, call: &Call, steps: Steps) -> Result<StepSet> {
         let arg = &call.args[0];
         reject_extension(arg, call.function.name)?;
-        let windows = self.windows(arg, grid);
-        let mut present = StepSet::empty(grid.n_steps);
-        let mut sample_stats = self.sample_stats.empty(grid.n_steps);
+        let windows = self.windows(arg, steps);
+        let mut present = StepSet::empty(steps.n_steps);
+        let mut sample_stats = self.sample_stats.empty(steps.n_steps);
         let is_stored = arg.range_selector().is_some();
-        self.each_range_input(arg, grid, &mut |input| {
+        self.each_range_input(arg, steps, &mut |input| {
             windows.slide(input.samples, |step, window, n_before| {
                 present.insert(step);
                 if is_stored {
@@ -182,7 +186,7 @@ impl Evaluator<'_> {
         Ok(present)
     }
 
-    fn windows(&self, arg: &Plan, grid: Grid) -> Windows {
+    fn windows(&self, arg: &Plan, steps: Steps) -> Windows {
         let lookback_ms = self.settings.lookback_ms;
         let (shift, range_ms, extension) = match &arg.kind {
             PlanKind::Range(range) => (
@@ -206,26 +210,29 @@ impl Evaluator<'_> {
             Some(RangeExtension::Smoothed) => (lookback_ms, lookback_ms),
         };
         Windows {
-            grid,
+            steps,
             shift,
             range_ms,
             margins_ms,
         }
     }
 
-    /// Passes to `sink`, for each series, the samples that the windows of `grid` may contain.
+    /// Passes to `sink`, for each series, the samples that the windows of `steps` may contain.
     fn each_range_input(
         &mut self,
         arg: &Plan,
-        grid: Grid,
+        steps: Steps,
         sink: &mut dyn FnMut(Input<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut samples = RangeSamples::new(self.limits.ctx.charge(), false);
         match &arg.kind {
             PlanKind::Range(range) => {
-                for series in
-                    self.select_range(range, self.windows(arg, grid), grid, SelectHints::default())?
-                {
+                for series in self.select_range(
+                    range,
+                    self.windows(arg, steps),
+                    steps,
+                    SelectHints::default(),
+                )? {
                     let series = series?;
                     self.limits.check()?;
                     samples.read(&series, range.selector.skip_buckets)?;
@@ -238,7 +245,7 @@ impl Evaluator<'_> {
                 Ok(())
             }
             PlanKind::Subquery(subquery) => {
-                let (inner, vector) = self.subquery(subquery, grid)?;
+                let (inner, vector) = self.subquery(subquery, steps)?;
                 for series in &vector.series {
                     self.limits.check()?;
                     samples.read_column(&series.column, inner)?;
@@ -261,13 +268,13 @@ impl Evaluator<'_> {
         time_ms: i64,
         charge: &mut Charge,
     ) -> Result<Vec<Arc<MatrixSeries>>> {
-        let grid = Grid::instant(time_ms);
+        let steps = Steps::instant(time_ms);
         let (extension, started) = (extension_of(plan), self.profile.now());
-        let (windows, mut n_samples) = (self.windows(plan, grid), 0);
+        let (windows, mut n_samples) = (self.windows(plan, steps), 0);
         let mut held = self.limits.samples.held();
         let mut result = Vec::new();
         let mut sample_stats = self.sample_stats.empty(1);
-        self.each_range_input(plan, grid, &mut |input| {
+        self.each_range_input(plan, steps, &mut |input| {
             sample_stats.add_series();
             windows.slide(input.samples, |_, window, _| {
                 let points = match extension {

@@ -13,9 +13,9 @@ use super::duplicate_labels::DuplicateLabels;
 use super::function::RangeEvaluation;
 use crate::error::Result;
 use crate::eval::Evaluator;
-use crate::eval::grid::Grid;
 use crate::eval::stream::{Batch, Materializer, OPTIONAL_RESULT_SIZE_MAX};
 use crate::plan::{Call, Plan, PlanKind};
+use crate::steps::Steps;
 
 /// Receives the result of a sibling function.
 pub(super) struct Sibling<'p> {
@@ -63,7 +63,7 @@ impl<'a> Evaluator<'a> {
     pub(super) fn start_siblings(
         &mut self,
         source: &Plan,
-        grid: Grid,
+        steps: Steps,
     ) -> (Vec<RangeEvaluation<'a>>, Vec<Sibling<'a>>) {
         let plans = self.scan_siblings(source);
         self.shared
@@ -77,14 +77,14 @@ impl<'a> Evaluator<'a> {
         // A sibling that cannot be started is evaluated, and fails, at its use.
         plans
             .into_iter()
-            .filter_map(|(_, plan)| self.start_sibling(plan, grid).transpose()?.ok())
+            .filter_map(|(_, plan)| self.start_sibling(plan, steps).transpose()?.ok())
             .unzip()
     }
 
     fn start_sibling(
         &mut self,
         plan: &'a Plan,
-        grid: Grid,
+        steps: Steps,
     ) -> Result<Option<(RangeEvaluation<'a>, Sibling<'a>)>> {
         let PlanKind::Call(call) = &plan.kind else {
             return Ok(None);
@@ -94,8 +94,8 @@ impl<'a> Evaluator<'a> {
         } else {
             OPTIONAL_RESULT_SIZE_MAX
         };
-        let evaluation = self.range_evaluation(call, grid)?;
-        let materializer = self.materializer_of(plan, size_max, grid.n_steps);
+        let evaluation = self.range_evaluation(call, steps)?;
+        let materializer = self.materializer_of(plan, size_max, steps.n_steps);
         let duplicates = DuplicateLabels::new(self.limits.ctx.charge());
         Ok(Some((
             evaluation,

@@ -3,16 +3,16 @@
 use varve_promql::duration::seconds;
 
 use crate::error::Result;
-use crate::eval::grid::Grid;
 use crate::eval::sample_stats::StepSampleStats;
 use crate::eval::select::RangeSamples;
 use crate::functions::window::Window;
 use crate::plan::Shift;
+use crate::steps::Steps;
 
 /// Windows that slide along one series.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Windows {
-    pub(super) grid: Grid,
+    pub(super) steps: Steps,
     pub(super) shift: Shift,
     pub(super) range_ms: i64,
     /// Milliseconds before the start and after the end of a window in which samples are used too.
@@ -35,7 +35,7 @@ impl Windows {
         // or 0.
         let (mut from, mut to, mut decrease) = (0, 0, 0);
         let (mut from_histogram, mut to_histogram) = (0, 0);
-        for (step, eval_ms) in self.grid.times_ms().enumerate() {
+        for (step, eval_ms) in self.steps.times_ms().enumerate() {
             let end_ms = self.shift.apply(eval_ms);
             let start_ms = end_ms.saturating_sub(self.range_ms);
             let first_ms = start_ms.saturating_sub(self.margins_ms.0);

@@ -8,16 +8,16 @@ use varve_tsdb::staleness::is_stale_nan;
 use super::SampleField;
 use crate::error::{Error, Result};
 use crate::eval::columns::{Column, HISTOGRAM_ENTRY_SIZE, Limits, Series};
-use crate::eval::grid::Grid;
 use crate::eval::stream::Batch;
 use crate::histogram::from_storage;
 use crate::plan::Shift;
+use crate::steps::Steps;
 
 /// Parameters for reading the series of a selector.
 pub(super) struct InstantSelection {
     pub(super) field: SampleField,
     pub(super) shift: Shift,
-    pub(super) grid: Grid,
+    pub(super) steps: Steps,
     pub(super) lookback_ms: i64,
     pub(super) skip_buckets: bool,
 }
@@ -55,15 +55,15 @@ impl InstantSelection {
     fn column(&self, samples: &SampleColumns, limits: &Limits) -> Result<Column> {
         let Self {
             shift,
-            grid,
+            steps,
             lookback_ms,
             ..
         } = *self;
-        let mut column = limits.column(grid.n_steps)?;
+        let mut column = limits.column(steps.n_steps)?;
         let latest = LatestSamples {
             samples,
             shift,
-            grid,
+            steps,
             lookback_ms,
         };
         let seconds = |time_ms: i64| time_ms as f64 / 1000.0;
@@ -93,7 +93,7 @@ fn set_values(
 ) -> Result<()> {
     let mut charge = limits.ctx.charge();
     let read = from_storage::read(latest.samples, skip_buckets, &mut charge)?;
-    charge.grow(latest.grid.n_steps * HISTOGRAM_ENTRY_SIZE)?;
+    charge.grow(latest.steps.n_steps * HISTOGRAM_ENTRY_SIZE)?;
     latest.each(
         |step, at| match read.binary_search_by_key(&at, |(index, _)| *index as usize) {
             Ok(found) => column.push_histogram(step, Arc::clone(&read[found].1)),
@@ -108,7 +108,7 @@ fn set_values(
 struct LatestSamples<'a> {
     samples: &'a SampleColumns,
     shift: Shift,
-    grid: Grid,
+    steps: Steps,
     lookback_ms: i64,
 }
 
@@ -122,7 +122,7 @@ impl LatestSamples<'_> {
             ..
         } = self.samples;
         let mut after = 0;
-        for (step, time_ms) in self.grid.times_ms().enumerate() {
+        for (step, time_ms) in self.steps.times_ms().enumerate() {
             let time_ms = self.shift.apply(time_ms);
             while timestamps_ms.get(after).is_some_and(|&t| t <= time_ms) {
                 after += 1;
@@ -156,17 +156,17 @@ mod tests {
         samples
     }
 
-    fn check(list: &[(i64, f64)], shift: Shift, grid: Grid, expect: &[Option<f64>]) {
-        let (samples, mut column) = (samples(list), Column::absent(grid.n_steps));
+    fn check(list: &[(i64, f64)], shift: Shift, steps: Steps, expect: &[Option<f64>]) {
+        let (samples, mut column) = (samples(list), Column::absent(steps.n_steps));
         let latest = LatestSamples {
             samples: &samples,
             shift,
-            grid,
+            steps,
             lookback_ms: 10,
         };
         latest.each(|step, at| column.set(step, samples.values[at]));
         assert_eq!(
-            (0..grid.n_steps)
+            (0..steps.n_steps)
                 .map(|step| column.get(step))
                 .collect::<Vec<_>>(),
             expect
@@ -180,11 +180,11 @@ mod tests {
 
     #[test]
     fn a_sample_as_old_as_the_lookback_delta_is_excluded() {
-        let grid = Grid::new(0, 30, 5);
+        let steps = Steps::range(0, 30, 5);
         check(
             &[(5, 1.0), (20, 2.0)],
             NOW,
-            grid,
+            steps,
             &[None, Some(1.0), Some(1.0), None, Some(2.0), Some(2.0), None],
         );
     }
@@ -195,14 +195,14 @@ mod tests {
         check(
             &[(1, 1.0), (2, stale), (4, 3.0)],
             NOW,
-            Grid::new(1, 4, 1),
+            Steps::range(1, 4, 1),
             &[Some(1.0), None, None, Some(3.0)],
         );
         let (samples, mut found) = (samples(&[(1, f64::NAN)]), false);
         LatestSamples {
             samples: &samples,
             shift: NOW,
-            grid: Grid::instant(1),
+            steps: Steps::instant(1),
             lookback_ms: 10,
         }
         .each(|_, _| found = true);
@@ -218,7 +218,7 @@ mod tests {
                 offset_ms: 5,
                 at_ms: None,
             },
-            Grid::new(0, 20, 10),
+            Steps::range(0, 20, 10),
             &[None, Some(1.0), Some(2.0)],
         );
         check(
@@ -227,7 +227,7 @@ mod tests {
                 offset_ms: -10,
                 at_ms: None,
             },
-            Grid::new(0, 0, 10),
+            Steps::range(0, 0, 10),
             &[Some(2.0)],
         );
         check(
@@ -236,7 +236,7 @@ mod tests {
                 offset_ms: 1,
                 at_ms: Some(10),
             },
-            Grid::new(90, 100, 10),
+            Steps::range(90, 100, 10),
             &[Some(1.0), Some(1.0)],
         );
     }

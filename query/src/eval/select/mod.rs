@@ -18,10 +18,10 @@ pub(super) use shared_scans::Selected;
 pub use shared_scans::{ScanPlan, SharedScans};
 
 use crate::error::Result;
-use crate::eval::grid::Grid;
 use crate::eval::stream::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, Selector, Shift};
+use crate::steps::Steps;
 
 /// The field of a sample that is selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +42,12 @@ impl Evaluator<'_> {
         plan: &Plan,
         selector: &Selector,
         pipeline: &Pipeline<'_>,
-        grid: Grid,
+        steps: Steps,
         sink: Sink<'_>,
     ) -> Result<()> {
         match selector.extension {
             Some(RangeExtension::Smoothed) => {
-                self.each_smoothed(plan, selector, pipeline, grid, sink)
+                self.each_smoothed(plan, selector, pipeline, steps, sink)
             }
             // As in Prometheus, an instant selector ignores `anchored`.
             Some(RangeExtension::Anchored) | None => self.each_latest(
@@ -56,7 +56,7 @@ impl Evaluator<'_> {
                 selector.shift,
                 SampleField::Value,
                 pipeline,
-                grid,
+                steps,
                 sink,
             ),
         }
@@ -76,27 +76,27 @@ impl Evaluator<'_> {
         shift: Shift,
         field: SampleField,
         pipeline: &Pipeline<'_>,
-        grid: Grid,
+        steps: Steps,
         sink: Sink<'_>,
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
         // A single step whose time is the end of the selection needs only the newest sample.
         let only_newest =
-            grid.n_steps == 1 && shift == selector.shift && field != SampleField::InfoTimestamp;
+            steps.n_steps == 1 && shift == selector.shift && field != SampleField::InfoTimestamp;
         let hints = SelectHints {
             only_newest,
             ..pipeline.hints()
         };
-        let set = self.select(selector, grid, (lookback_ms, 0), hints)?;
+        let set = self.select(selector, steps, (lookback_ms, 0), hints)?;
         let batch_len = if only_newest {
             LATEST_BATCH_SERIES
         } else {
-            batch_len(grid.n_steps)
+            batch_len(steps.n_steps)
         };
         let selection = InstantSelection {
             field,
             shift,
-            grid,
+            steps,
             lookback_ms,
             skip_buckets: selector.skip_buckets,
         };
@@ -118,19 +118,19 @@ impl Evaluator<'_> {
     pub(super) fn select(
         &self,
         selector: &Selector,
-        grid: Grid,
+        steps: Steps,
         (before_ms, after_ms): (i64, i64),
         hints: SelectHints,
     ) -> Result<Selected> {
         let range = TimeRange {
             start_ms: selector
                 .shift
-                .apply(grid.start_ms)
+                .apply(steps.start_ms)
                 .saturating_sub(before_ms)
                 .saturating_add(1),
             end_ms: selector
                 .shift
-                .apply(grid.last_ms())
+                .apply(steps.last_ms())
                 .saturating_add(after_ms),
         };
         let ctx = &self.limits.ctx;
@@ -178,7 +178,7 @@ impl Evaluator<'_> {
         id: usize,
         selector: &Selector,
         field: SampleField,
-        grid: Grid,
+        steps: Steps,
         sink: Sink<'_>,
     ) -> Result<()> {
         // With `@`, Prometheus ignores the offset here but still applies it when selecting samples.
@@ -189,25 +189,25 @@ impl Evaluator<'_> {
             },
             None => selector.shift,
         };
-        let pipeline = self.pipeline(Vec::new(), grid);
-        self.each_latest(id, selector, shift, field, &pipeline, grid, sink)
+        let pipeline = self.pipeline(Vec::new(), steps);
+        self.each_latest(id, selector, shift, field, &pipeline, steps, sink)
     }
 
     /// Streams the timestamps of the samples of info series.
     pub(super) fn each_info(
         &mut self,
         selector: &Selector,
-        grid: Grid,
+        steps: Steps,
         sink: Sink<'_>,
     ) -> Result<()> {
-        let pipeline = self.pipeline(Vec::new(), grid);
+        let pipeline = self.pipeline(Vec::new(), steps);
         self.each_latest(
             usize::MAX,
             selector,
             selector.shift,
             SampleField::InfoTimestamp,
             &pipeline,
-            grid,
+            steps,
             sink,
         )
     }

@@ -10,9 +10,9 @@ use varve_tsdb::staleness::is_stale_nan;
 
 use crate::error::Result;
 use crate::eval::columns::Column;
-use crate::eval::grid::Grid;
 use crate::functions::window::HistogramSample;
 use crate::histogram::from_storage;
+use crate::steps::Steps;
 
 /// The samples of a series without staleness markers. The buffer is reused for all series.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl RangeSamples {
 
     /// Reads the values of a subquery from a column. Clears counter reset hints, because there may
     /// be samples between the steps.
-    pub(in crate::eval) fn read_column(&mut self, column: &Column, grid: Grid) -> Result<()> {
+    pub(in crate::eval) fn read_column(&mut self, column: &Column, steps: Steps) -> Result<()> {
         self.clear();
         let n_floats = column.float_steps().count();
         // The lists may have more capacity, from the series before.
@@ -88,7 +88,7 @@ impl RangeSamples {
             .iter()
             .filter(|&step| !is_stale_nan(column.values[step]))
         {
-            self.floats.timestamps_ms.push(grid.time_ms(step));
+            self.floats.timestamps_ms.push(steps.time_ms(step));
             self.floats.values.push(column.values[step]);
         }
         self.reserve_histograms(column.histograms.len())?;
@@ -102,7 +102,7 @@ impl RangeSamples {
                 Arc::make_mut(&mut histogram).reset_hint = ResetHint::Unknown;
             }
             self.histograms.push(HistogramSample {
-                timestamp_ms: grid.time_ms(step),
+                timestamp_ms: steps.time_ms(step),
                 start_ms: 0,
                 histogram,
             });

@@ -21,7 +21,8 @@ use varve_promql::deep_stack;
 use varve_tsdb::select::{SelectHints, Series, SeriesSet};
 use varve_tsdb::{Db, Matcher, QueryContext, TimeRange};
 
-use crate::plan::{self, Plan, PlanKind, QueryTimes, Selector};
+use crate::plan::{self, Plan, PlanKind, Selector};
+use crate::steps::Steps;
 
 /// The selectors that expressions have in common.
 #[derive(Debug, Default)]
@@ -86,14 +87,7 @@ impl ScanPlan {
         for expr in exprs {
             // A deep expression, or an expression that cannot be planned, has no scans to share.
             if !deep_stack::is_deep(expr)
-                && let Ok(plan) = plan::build(
-                    expr,
-                    &QueryTimes {
-                        start_ms: 0,
-                        end_ms: 0,
-                        step_ms: 0,
-                    },
-                )
+                && let Ok(plan) = plan::build(expr, Steps::instant(0))
             {
                 found.add(&plan, (0, 0));
             }

@@ -9,13 +9,13 @@ use super::RangeSamples;
 use crate::annotations::{SeriesAnnotation, SeriesAnnotations};
 use crate::error::Result;
 use crate::eval::columns::{HISTOGRAM_ENTRY_SIZE, Series};
-use crate::eval::grid::Grid;
 use crate::eval::stream::{Batch, Pipeline, batch_len, batches};
 use crate::eval::{Evaluator, Sink};
 use crate::functions::native::interpolate;
 use crate::functions::window::{HistogramSample, SampleValue};
 use crate::histogram::{FloatHistogram, MixedSchemas};
 use crate::plan::{Plan, Selector};
+use crate::steps::Steps;
 
 impl Evaluator<'_> {
     /// Streams for every series and step the value interpolated between the samples around it.
@@ -24,23 +24,28 @@ impl Evaluator<'_> {
         plan: &Plan,
         selector: &Selector,
         pipeline: &Pipeline<'_>,
-        grid: Grid,
+        steps: Steps,
         sink: Sink<'_>,
     ) -> Result<()> {
         let lookback_ms = self.settings.lookback_ms;
-        let set = self.select(selector, grid, (lookback_ms, lookback_ms), pipeline.hints())?;
+        let set = self.select(
+            selector,
+            steps,
+            (lookback_ms, lookback_ms),
+            pipeline.hints(),
+        )?;
         let produce = |batch: Vec<varve_tsdb::select::Series>, out: &mut Batch<'_>| {
             let mut samples = RangeSamples::new(pipeline.limits.ctx.charge(), false);
             for series in batch {
                 pipeline.limits.check()?;
                 samples.read(&series, selector.skip_buckets)?;
-                let mut column = pipeline.limits.column(grid.n_steps)?;
+                let mut column = pipeline.limits.column(steps.n_steps)?;
                 let mut charge = pipeline.limits.ctx.charge();
                 if !samples.histograms.is_empty() {
-                    charge.grow(grid.n_steps * HISTOGRAM_ENTRY_SIZE)?;
+                    charge.grow(steps.n_steps * HISTOGRAM_ENTRY_SIZE)?;
                 }
                 let mut annotations = SeriesAnnotations::default();
-                for (step, time_ms) in grid.times_ms().enumerate() {
+                for (step, time_ms) in steps.times_ms().enumerate() {
                     match value_at(
                         &samples,
                         selector.shift.apply(time_ms),
@@ -73,7 +78,7 @@ impl Evaluator<'_> {
         self.run(
             plan.id,
             pipeline,
-            batches(set, batch_len(grid.n_steps)),
+            batches(set, batch_len(steps.n_steps)),
             produce,
             |_| Ok(()),
             sink,

@@ -28,10 +28,10 @@ use crate::annotations::AnnotationList;
 use crate::error::{Error, Result};
 use crate::eval::columns::Vector;
 use crate::eval::columns::combine::OperatorAnnotations;
-use crate::eval::grid::Grid;
 use crate::eval::profile::OutputCount;
 use crate::eval::{Evaluator, Sink};
 use crate::plan::{Plan, PlanKind};
+use crate::steps::Steps;
 
 impl Evaluator<'_> {
     /// Returns the source of an expression, or `None` if its series cannot be streamed. They can be
@@ -80,7 +80,7 @@ impl Evaluator<'_> {
     pub(super) fn stream(
         &mut self,
         plan: &Plan,
-        grid: Grid,
+        steps: Steps,
         hint: &LabelHint,
         n_uses: usize,
         sink: Sink<'_>,
@@ -88,7 +88,7 @@ impl Evaluator<'_> {
         let source = self
             .source(plan)
             .ok_or_else(|| Error::mistyped(ValueType::Vector))?;
-        let stages = self.stages(plan, source, grid)?;
+        let stages = self.stages(plan, source, steps)?;
         let materialize = self.materialization(
             source,
             if std::ptr::eq(source, plan) {
@@ -104,30 +104,30 @@ impl Evaluator<'_> {
         let pipeline = Pipeline {
             labels,
             materialize,
-            ..self.pipeline(stages, grid)
+            ..self.pipeline(stages, steps)
         };
         match &source.kind {
             PlanKind::Selector(selector) => {
-                self.each_selected(source, selector, &pipeline, grid, sink)
+                self.each_selected(source, selector, &pipeline, steps, sink)
             }
-            PlanKind::Call(call) => self.each_over_range(source, call, pipeline, grid, sink),
+            PlanKind::Call(call) => self.each_over_range(source, call, pipeline, steps, sink),
             _ => Err(Error::mistyped(ValueType::Vector)),
         }
     }
 
     /// Collects all series of an expression that has a source.
-    pub(super) fn materialize(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
-        self.materialize_with_labels(plan, grid, &LabelHint::All)
+    pub(super) fn materialize(&mut self, plan: &Plan, steps: Steps) -> Result<Vector> {
+        self.materialize_with_labels(plan, steps, &LabelHint::All)
     }
 
     fn materialize_with_labels(
         &mut self,
         plan: &Plan,
-        grid: Grid,
+        steps: Steps,
         hint: &LabelHint,
     ) -> Result<Vector> {
         let mut vector = self.limits.vector();
-        self.stream(plan, grid, hint, usize::MAX, &mut |series| {
+        self.stream(plan, steps, hint, usize::MAX, &mut |series| {
             vector.push(series)
         })?;
         if self.merges_series(plan) {
@@ -140,20 +140,20 @@ impl Evaluator<'_> {
     pub(super) fn narrow_vector(
         &mut self,
         plan: &Plan,
-        grid: Grid,
+        steps: Steps,
         hint: &LabelHint,
     ) -> Result<Vector> {
         self.limits.check()?;
-        self.profiled(plan, |evaluator| match grid.n_steps {
+        self.profiled(plan, |evaluator| match steps.n_steps {
             0 => Ok(evaluator.limits.vector()),
-            _ => evaluator.materialize_with_labels(plan, grid, hint),
+            _ => evaluator.materialize_with_labels(plan, steps, hint),
         })
     }
 
     /// Evaluates an expression that is one or more stages.
-    pub(super) fn staged(&mut self, plan: &Plan, grid: Grid) -> Result<Vector> {
+    pub(super) fn staged(&mut self, plan: &Plan, steps: Steps) -> Result<Vector> {
         if self.source(plan).is_some() {
-            return self.materialize(plan, grid);
+            return self.materialize(plan, steps);
         }
         let input = plan
             .streamed_input()
@@ -161,11 +161,11 @@ impl Evaluator<'_> {
         // Operands are evaluated from left to right, because the last position of equal annotations
         // is reported.
         let (vector, stages) = if begins_with_scalar(plan) {
-            let stages = self.own_stages(plan, grid)?;
-            (self.vector(input, grid)?, stages)
+            let stages = self.own_stages(plan, steps)?;
+            (self.vector(input, steps)?, stages)
         } else {
-            let vector = self.vector(input, grid)?;
-            (vector, self.own_stages(plan, grid)?)
+            let vector = self.vector(input, steps)?;
+            (vector, self.own_stages(plan, steps)?)
         };
         stages
             .iter()
@@ -206,13 +206,18 @@ impl Evaluator<'_> {
     }
 
     /// Returns the stages from a source to an expression, in order of application.
-    fn stages<'p>(&mut self, plan: &'p Plan, source: &Plan, grid: Grid) -> Result<Vec<Stage<'p>>> {
+    fn stages<'p>(
+        &mut self,
+        plan: &'p Plan,
+        source: &Plan,
+        steps: Steps,
+    ) -> Result<Vec<Stage<'p>>> {
         let (mut stages, mut at) = (Vec::new(), plan);
         while !std::ptr::eq(at, source) {
             let Some(input) = at.streamed_input() else {
                 break;
             };
-            let mut own = self.own_stages(at, grid)?;
+            let mut own = self.own_stages(at, steps)?;
             own.append(&mut stages);
             (stages, at) = (own, input);
         }
@@ -220,7 +225,7 @@ impl Evaluator<'_> {
     }
 
     /// Returns the stages of a single expression.
-    fn own_stages<'p>(&mut self, plan: &'p Plan, grid: Grid) -> Result<Vec<Stage<'p>>> {
+    fn own_stages<'p>(&mut self, plan: &'p Plan, steps: Steps) -> Result<Vec<Stage<'p>>> {
         let id = plan.id;
         match &plan.kind {
             PlanKind::Sign(UnaryOp::Minus, _) => Ok(vec![Stage {
@@ -228,7 +233,7 @@ impl Evaluator<'_> {
                 kind: StageKind::Negate,
             }]),
             PlanKind::Call(call) => Ok(self
-                .call_stage(call, grid)?
+                .call_stage(call, steps)?
                 .map(|kind| Stage { id, kind })
                 .into_iter()
                 .collect()),
@@ -238,7 +243,7 @@ impl Evaluator<'_> {
                 for (at, link) in chain.links.iter().enumerate() {
                     let swapped = swapped && at == 0;
                     let scalar =
-                        self.scalar(if swapped { &chain.first } else { &link.rhs }, grid)?;
+                        self.scalar(if swapped { &chain.first } else { &link.rhs }, steps)?;
                     stages.push(Stage {
                         id,
                         kind: StageKind::WithScalar {
@@ -255,13 +260,13 @@ impl Evaluator<'_> {
     }
 
     /// Returns a pipeline of `stages` that reads all labels and has no siblings.
-    pub(super) fn pipeline<'p>(&self, stages: Vec<Stage<'p>>, grid: Grid) -> Pipeline<'p> {
+    pub(super) fn pipeline<'p>(&self, stages: Vec<Stage<'p>>, steps: Steps) -> Pipeline<'p> {
         Pipeline {
             stages,
             limits: self.limits.clone(),
             delayed: self.settings.features.delayed_name_removal,
-            sample_stats: self.sample_stats.empty(grid.n_steps),
-            n_steps: grid.n_steps,
+            sample_stats: self.sample_stats.empty(steps.n_steps),
+            n_steps: steps.n_steps,
             labels: LabelHint::All,
             materialize: None,
             siblings: Vec::new(),

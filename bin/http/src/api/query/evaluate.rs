@@ -10,7 +10,7 @@ use varve_advise::usage::Requester;
 use varve_fs::{Clock, SystemClock};
 use varve_query::stats::StatsMode;
 use varve_query::usage::{self, SelectorUse};
-use varve_query::{Engine, ParsedQuery, QueryResult, Request, Times, Value};
+use varve_query::{Engine, ParsedQuery, QueryResult, Request, Steps, Value};
 use varve_server::queries::query_stats::{self, StatsLevel};
 use varve_server::request_context::{self, RequestContext};
 use varve_server::store::Store;
@@ -32,11 +32,11 @@ pub(crate) async fn instant(
 ) -> Result {
     // The order is Prometheus': the first invalid parameter is reported.
     let limit = form.limit()?;
-    let times = instant_of(&form)?;
+    let steps = instant_of(&form)?;
     let mut options = Options::read(&form, &headers, limit)?;
     // Without a time, no other request has the same one.
     options.use_cache &= !form.first("time").is_empty();
-    evaluate(&state, who, options, times).await
+    evaluate(&state, who, options, steps).await
 }
 
 /// GET and POST /api/v1/query_range.
@@ -47,8 +47,8 @@ pub(crate) async fn range(
     form: Form,
 ) -> Result {
     let limit = form.limit()?;
-    let times = form.steps(state.app.settings.args.query_max_points)?;
-    evaluate(&state, who, Options::read(&form, &headers, limit)?, times).await
+    let steps = form.steps(state.app.settings.args.query_max_points)?;
+    evaluate(&state, who, Options::read(&form, &headers, limit)?, steps).await
 }
 
 /// GET and POST /api/v1/query_explain: evaluates a query, instant or with `start`, `end` and `step`
@@ -62,7 +62,7 @@ pub(crate) async fn explain(
     let is_instant = ["start", "end", "step"]
         .iter()
         .all(|name| form.first(name).is_empty());
-    let times = if is_instant {
+    let steps = if is_instant {
         instant_of(&form)?
     } else {
         form.steps(state.app.settings.args.query_max_points)?
@@ -73,9 +73,9 @@ pub(crate) async fn explain(
         ..Options::read(&form, &headers, None)?
     };
     let context = RequestContext::current();
-    note_times(&context, times);
+    note_times(&context, steps);
     run(&state, RequestClass::Query, options.timeout, move |work| {
-        let (result, infos) = options.evaluate(work, &who, None, times, options.stats.asked())?;
+        let (result, infos) = options.evaluate(work, &who, None, steps, options.stats.asked())?;
         result
             .stats
             .iter()
@@ -98,23 +98,23 @@ pub(crate) async fn explain(
     .await
 }
 
-fn instant_of(form: &Form) -> Result<Times> {
-    Ok(Times::Instant(
+fn instant_of(form: &Form) -> Result<Steps> {
+    Ok(Steps::instant(
         form.optional_time_ms("time")?
             .unwrap_or_else(|| SystemClock.now_ms()),
     ))
 }
 
-async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Times) -> Result {
+async fn evaluate(state: &HttpState, who: Requester, options: Options, steps: Steps) -> Result {
     let context = RequestContext::current();
-    note_times(&context, times);
+    note_times(&context, steps);
     let is_logged = state.app.query_log.is_enabled();
-    let parameters = format!("{who:?} {options:?} {times:?}");
+    let parameters = format!("{who:?} {options:?} {steps:?}");
     let timeout = options.timeout;
     let evaluation = Evaluation {
         options,
         who,
-        times,
+        steps,
         is_logged,
         context,
         parsed: None,
@@ -126,7 +126,7 @@ async fn evaluate(state: &HttpState, who: Requester, options: Options, times: Ti
 struct Evaluation {
     options: Options,
     who: Requester,
-    times: Times,
+    steps: Steps,
     /// The query log is enabled.
     is_logged: bool,
     context: Arc<RequestContext>,
@@ -142,7 +142,7 @@ impl Job for Evaluation {
         // An error is reported when the query runs. A query that is not small is parsed again
         // there, so that its statistics do not include the time until a thread was free.
         let parsed = store.engine.parse(ctx, &self.options.query).ok();
-        let request = self.options.request(self.times, StatsMode::Off);
+        let request = self.options.request(self.steps, StatsMode::Off);
         self.parsed =
             parsed.filter(|parsed| store.engine.is_small(&store.db, ctx, parsed, &request));
         self.parsed.is_some()
@@ -152,7 +152,7 @@ impl Job for Evaluation {
         let Self {
             options,
             who,
-            times,
+            steps,
             is_logged,
             context,
             parsed,
@@ -163,7 +163,7 @@ impl Job for Evaluation {
         } else {
             options.stats.asked()
         };
-        let (result, infos) = options.evaluate(work, &who, parsed, times, asked)?;
+        let (result, infos) = options.evaluate(work, &who, parsed, steps, asked)?;
         let QueryResult {
             value,
             annotations,
@@ -186,19 +186,11 @@ impl Job for Evaluation {
 }
 
 /// Sets the times of a query for lists and logs.
-pub(crate) fn note_times(context: &RequestContext, times: Times) {
-    let (start_ms, end_ms, step_ms) = match times {
-        Times::Instant(time_ms) => (time_ms, time_ms, 0),
-        Times::Range {
-            start_ms,
-            end_ms,
-            step_ms,
-        } => (start_ms, end_ms, step_ms),
-    };
+pub(crate) fn note_times(context: &RequestContext, steps: Steps) {
     context.note_times(request_context::Times {
-        start_ms,
-        end_ms,
-        step_ms,
+        start_ms: steps.start_ms(),
+        end_ms: steps.end_ms(),
+        step_ms: steps.step_ms(),
     });
 }
 
@@ -240,14 +232,14 @@ impl Options {
         })
     }
 
-    fn request(&self, times: Times, stats: StatsMode) -> Request<'_> {
+    fn request(&self, steps: Steps, stats: StatsMode) -> Request<'_> {
         let &Self {
             lookback_delta_ms,
             use_start_timestamps,
             use_cache,
             ..
         } = self;
-        let request = Request::new(&self.query, times);
+        let request = Request::new(&self.query, steps);
         Request {
             lookback_delta_ms,
             stats,
@@ -263,7 +255,7 @@ impl Options {
         work: &Work,
         who: &Requester,
         parsed: Option<ParsedQuery>,
-        times: Times,
+        steps: Steps,
         stats: StatsMode,
     ) -> Result<(QueryResult, Vec<String>)> {
         let note = if self.stats == StatsLevel::Plan {
@@ -271,7 +263,7 @@ impl Options {
         } else {
             Store::note_query
         };
-        evaluate_in(work, who, parsed, &self.request(times, stats), note)
+        evaluate_in(work, who, parsed, &self.request(steps, stats), note)
     }
 }
 
@@ -293,7 +285,7 @@ pub(crate) fn evaluate_in(
         context,
         ..
     } = work;
-    let (Times::Instant(end_ms) | Times::Range { end_ms, .. }) = request.times;
+    let end_ms = request.steps.end_ms();
     let part = context.part("parse");
     let parsed = parsed.map_or_else(|| store.engine.parse(ctx, request.query), Ok)?;
     let selectors = usage::of(parsed.expr());

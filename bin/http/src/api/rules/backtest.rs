@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use parking_lot::Mutex;
 use varve_promql::selectors;
-use varve_query::{MatrixSeries, Point, Request, Times, Value, VectorSample};
+use varve_query::{MatrixSeries, Point, Request, Steps, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
 use varve_rules::storage::{
     Answer, Failure, Output, OutputKind, Query, Rejected, RuleRef, Storage,
@@ -393,11 +393,7 @@ impl History<'_> {
             let until_ms = (timestamp_ms + (STEPS_AT_ONCE - 1) * self.interval_ms)
                 .min(self.end_ms)
                 .max(timestamp_ms);
-            let times = Times::Range {
-                start_ms: timestamp_ms,
-                end_ms: until_ms,
-                step_ms: self.interval_ms,
-            };
+            let times = Steps::range(timestamp_ms, until_ms, self.interval_ms);
             let result =
                 self.store
                     .engine

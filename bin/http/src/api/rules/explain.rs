@@ -10,7 +10,7 @@ use varve_fs::{Clock, SystemClock};
 use varve_promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
 use varve_promql::duration::print_duration;
 use varve_promql::print;
-use varve_query::{Error, Request, Times, Value};
+use varve_query::{Error, Request, Steps, Value};
 use varve_rules::file::RuleKind;
 use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::{Alert, AlertState, Group, Time};
@@ -239,7 +239,7 @@ fn evaluate(work: &Work, expr: &Expr, time_ms: i64) -> Result<Found> {
     let result = work.store.engine.run(
         &work.store.db,
         &work.ctx,
-        &Request::new(&text, Times::Instant(time_ms)),
+        &Request::new(&text, Steps::instant(time_ms)),
     );
     let value = match result {
         Ok(result) => result.value,
