@@ -18,12 +18,17 @@ use varve_codec::varint::{put_i64, put_u64, take_i64, take_int, take_u64};
 use super::footer::HEADER_SIZE;
 use super::page::PageRef;
 use super::rows::GROUP_SERIES_MAX;
-use super::timestamps::{PAGE_COLUMNS_MAX, TimestampColumnId};
 use crate::error::Damaged;
 use crate::sample::TimeRange;
 
 /// Encoded size at which a page of the directory is written.
 pub(crate) const DIRECTORY_PAGE_SIZE: usize = 64 << 10;
+/// Maximum number of timestamp columns in a page.
+pub(crate) const PAGE_COLUMNS_MAX: usize = 256;
+
+/// The id of a timestamp column in its block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TimestampColumnId(pub(crate) u32);
 
 /// A page of rows: its position, and the number and time range of its samples. There are millions
 /// of these, so there is no padding.

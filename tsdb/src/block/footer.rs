@@ -189,8 +189,11 @@ impl Footer {
     /// Decodes the payload of the footer page of a file of `size` bytes.
     pub(crate) fn decode(mut payload: &[u8], size: u64) -> Result<Self, Unreadable> {
         take_flags(&mut payload, 0)?;
-        let footer = Self::take(&mut payload, size).filter(|_| payload.is_empty());
-        Ok(footer.ok_or(Damaged)?)
+        let footer = Self::take(&mut payload, size).ok_or(Damaged)?;
+        if !payload.is_empty() {
+            return Err(Damaged.into());
+        }
+        Ok(footer)
     }
 
     fn take(src: &mut &[u8], size: u64) -> Option<Self> {

@@ -15,10 +15,10 @@ use varve_codec::byte_planes::{BytePlanes, put_byte_planes};
 use varve_codec::values::ValueEncoder;
 
 use super::directory::RowsRef;
+use super::directory::TimestampColumnId;
 use super::page::{PageRef, PageWriter};
 use super::rows::histograms::RowSamples;
 use super::rows::{GROUP_SERIES_MAX, RowsBuilder};
-use super::timestamps::TimestampColumnId;
 use super::{Unreadable, take_flags};
 use crate::error::Result;
 use crate::sample::TimeRange;

@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use super::Symbol;
+use super::directory::TimestampColumnId;
 use super::directory::{Group, RowsRef};
 use super::index::SeriesCursor;
 use super::page::Access;
 use super::reader::Block;
 use super::rows::{Rows, RowsPlace};
-use super::timestamps::{TimestampColumnId, TimestampColumns};
+use super::timestamps::TimestampColumns;
 use crate::error::{Damaged, Result};
 use crate::sample::{SampleColumns, TimeRange};
 

@@ -18,18 +18,14 @@ use varve_codec::byte_planes::{BytePlanes, put_byte_planes};
 use varve_codec::timestamps::{RegularTimestamps, decode_timestamps, encode_timestamps};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use crate::block::directory::{DIRECTORY_PAGE_SIZE, put_timestamp_columns};
+use crate::block::directory::{
+    DIRECTORY_PAGE_SIZE, PAGE_COLUMNS_MAX, TimestampColumnId, put_timestamp_columns,
+};
 use crate::block::page::{ListWriter, PageRef, PageWriter};
 use crate::block::rows::SERIES_SAMPLES_MAX;
 use crate::block::{Unreadable, take_flags};
 use crate::error::{Damaged, Error, Result};
 
-/// The id of a timestamp column in its block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimestampColumnId(pub(crate) u32);
-
-/// Maximum number of timestamp columns in a page.
-pub(crate) const PAGE_COLUMNS_MAX: usize = 256;
 /// Maximum number of timestamp columns that the writer remembers, 32 bytes each. After that, it
 /// forgets all of them, and a column that recurs is stored again.
 const KNOWN_MAX: usize = 1 << 18;

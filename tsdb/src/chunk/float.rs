@@ -248,14 +248,20 @@ fn decode_back(
         scaled: None,
     };
     let mut left = usize::from(newest.n_samples);
+    // Backwards, as the bytes are stored: the timestamp and the value are always those of the next
+    // older sample that is not appended yet.
+    //
+    //   tag of a run      n samples, with the same value and the same distance
+    //   any other tag     one sample, then the bytes by which the sample before it differs
     while left > 0 && timestamp_ms >= from_ms {
         let tag = take_byte(src)?;
         let is_run = tag > RUN && tag <= RUN + RUN_MAX;
-        for _ in 0..if is_run {
+        let n_samples = if is_run {
             usize::from(tag - RUN).min(left)
         } else {
             1
-        } {
+        };
+        for _ in 0..n_samples {
             timestamps_ms.push(timestamp_ms);
             values.push(value.number);
             timestamp_ms = timestamp_ms.wrapping_sub(delta_ms);

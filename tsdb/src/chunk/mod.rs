@@ -246,10 +246,11 @@ impl Chunk {
     /// Returns the number of the last block, and about how many blocks are read for the samples
     /// from `from_ms` on.
     pub(crate) fn blocks_from(&self, from_ms: i64) -> (u32, usize) {
-        let is_constant = |newest: Newest| self.repeats_from(newest.timestamp_ms, from_ms);
         let n_blocks = if !self.has_short_tail(from_ms) {
             usize::MAX
-        } else if self.newest().is_some_and(is_constant) {
+        } else if let Some(newest) = self.newest()
+            && self.repeats_from(newest.timestamp_ms, from_ms)
+        {
             0
         } else {
             TAIL_SIZE.div_ceil(PAYLOAD_SIZE)

@@ -111,16 +111,14 @@ impl Costs {
                 break;
             };
             let size = SizePerPart::of(&head, n_samples);
-            let is_selected = |slot: &u32| {
-                selected
-                    .as_ref()
-                    .is_none_or(|selected| selected.contains(*slot))
-            };
             let mut found: HashMap<Pair, Cost> = HashMap::new();
-            for slot in slots
-                .filter(is_selected)
-                .filter(|&slot| head.series_ref(slot).is_some())
-            {
+            for slot in slots {
+                let is_selected = selected
+                    .as_ref()
+                    .is_none_or(|selected| selected.contains(slot));
+                if !is_selected || head.series_ref(slot).is_none() {
+                    continue;
+                }
                 let memory_bytes = size.per_series + size.per_sample * head.n_samples(slot) as f64;
                 let cost = Cost {
                     n_series: 1,
@@ -153,10 +151,10 @@ impl Costs {
         let mut labels = block.index.series_cursor(Access::Scan);
         let mut charge = ctx.charge();
         let mut found: HashMap<Symbol, Cost> = HashMap::new();
-        let all = || Box::new(0..block.index.n_series) as Box<dyn Iterator<Item = u32>>;
-        let ordinals = selected
-            .as_ref()
-            .map_or_else(all, |selected| Box::new(selected.iter()));
+        let ordinals: Box<dyn Iterator<Item = u32>> = match &selected {
+            Some(selected) => Box::new(selected.iter()),
+            None => Box::new(0..block.index.n_series),
+        };
         let mut group = GroupSize::default();
         for (i, ordinal) in ordinals.enumerate() {
             ctx.check_every(SERIES_PER_CHECK, i)?;

@@ -64,8 +64,10 @@ impl Db {
         };
         let store = Arc::new(Store::new(
             options,
-            (wal_dir, epoch),
-            (logs, shards),
+            wal_dir,
+            epoch,
+            logs,
+            shards,
             group_counts,
             blocks,
         ));

@@ -146,7 +146,8 @@ impl Head {
             self.prefetch(slot..slot + ends.len() as u32);
             for &end in ends {
                 self.replay_run(slot, &samples[start..end], &mut count);
-                (slot, start) = (slot + 1, end);
+                slot += 1;
+                start = end;
             }
         }
     }
@@ -160,10 +161,14 @@ impl Head {
         let append_id = self.horizon.wrapping_sub(1);
         while let Some(first) = samples.first() {
             let mut last_ms = self.table.row(slot).map_or(i64::MAX, |row| row.last_ms);
-            let is_next = |sample: &&Sample| {
-                sample.timestamp_ms > std::mem::replace(&mut last_ms, sample.timestamp_ms)
-            };
-            let n_next = samples.iter().take_while(is_next).count();
+            let mut n_next = 0;
+            for sample in samples {
+                if sample.timestamp_ms <= last_ms {
+                    break;
+                }
+                last_ms = sample.timestamp_ms;
+                n_next += 1;
+            }
             let n_done = n_next.max(1);
             if n_next > 0 {
                 let newest_ms = samples[n_next - 1].timestamp_ms;
@@ -182,11 +187,8 @@ impl Head {
     fn prefetch(&self, slots: impl Iterator<Item = u32> + Clone) {
         let row = |slot| self.table.row(slot).map_or(0, |row| row.generation);
         // Two passes: the first loads the positions of the last bytes, the second these bytes.
-        prefetch(
-            slots
-                .clone()
-                .map(|slot| row(slot) ^ self.live.row_word(slot)),
-        );
+        let row_words = slots.clone();
+        prefetch(row_words.map(|slot| row(slot) ^ self.live.row_word(slot)));
         prefetch(slots.map(|slot| self.live.last_byte(slot)));
     }
 

@@ -200,12 +200,13 @@ impl HeadCopies {
     /// `idx`-th series.
     #[cfg(test)]
     pub(crate) fn n_samples_max(&self, idx: usize) -> usize {
-        let len = |run: &Run| match run {
+        let runs = self.runs[self.runs_of(idx)].iter();
+        runs.map(|run| match run {
             Run::Chunk { newest, .. } => usize::from(newest.n_samples),
             Run::Sample(_) => 1,
             Run::Samples(range) | Run::Histograms(range) => range.len(),
-        };
-        self.runs[self.runs_of(idx)].iter().map(len).sum()
+        })
+        .sum()
     }
 
     /// Appends the visible samples of the `idx`-th series in `range` to `out`, in order of time,
@@ -272,8 +273,10 @@ impl HeadCopies {
                 cut(from, range, out);
             }
             Run::Histograms(histograms) => {
-                let inside = |copy: &&HistogramCopy| range.contains(copy.timestamp_ms);
-                for copy in self.histograms[histograms.clone()].iter().filter(inside) {
+                for copy in &self.histograms[histograms.clone()] {
+                    if !range.contains(copy.timestamp_ms) {
+                        continue;
+                    }
                     let mut histogram =
                         decode_counts(&copy.layout, &mut &self.bytes[copy.counts.clone()])
                             .ok_or(Damaged)?;
@@ -293,32 +296,33 @@ impl HeadCopies {
         if self.starts.is_empty() && out.starts_ms.is_empty() || from == out.len() {
             return;
         }
-        let at = self.starts.partition_point(|(runs, _)| runs.end <= run_idx);
-        let run_starts = self
-            .starts
-            .get(at)
-            .filter(|(runs, _)| runs.contains(&run_idx));
+        let idx = self.starts.partition_point(|(runs, _)| runs.end <= run_idx);
         let mut starts_ms = Vec::new();
-        for &(since_ms, start_ms) in
-            run_starts.map_or(&[][..], |(_, changes)| &self.changes[changes.clone()])
+        if let Some((runs, changes)) = self.starts.get(idx)
+            && runs.contains(&run_idx)
         {
-            let place = out.timestamps_ms[from..].partition_point(|&t| t < since_ms);
-            if from + place < out.len() {
-                start_timestamps::push(&mut starts_ms, place, start_ms);
+            for &(since_ms, start_ms) in &self.changes[changes.clone()] {
+                let position = out.timestamps_ms[from..].partition_point(|&t| t < since_ms);
+                if from + position < out.len() {
+                    start_timestamps::push(&mut starts_ms, position, start_ms);
+                }
             }
         }
         out.set_starts(from, &starts_ms);
     }
 
     pub(super) fn has_sample(&self, idx: usize, range: TimeRange) -> bool {
-        let plain = |run: &Run| match run {
-            Run::Chunk { newest, hidden, .. } => {
-                hidden.is_empty() && range.contains(newest.timestamp_ms)
+        for run in &self.runs[self.runs_of(idx)] {
+            // Fast path: the newest sample of a chunk is in the range and visible.
+            let has_sample = match run {
+                Run::Chunk { newest, hidden, .. } => {
+                    hidden.is_empty() && range.contains(newest.timestamp_ms)
+                }
+                Run::Sample(_) | Run::Samples(_) | Run::Histograms(_) => true,
+            };
+            if has_sample {
+                return true;
             }
-            Run::Sample(_) | Run::Samples(_) | Run::Histograms(_) => true,
-        };
-        if self.runs[self.runs_of(idx)].iter().any(plain) {
-            return true;
         }
         let mut out = SampleColumns::default();
         self.read(idx, range, &mut out).is_ok() && !out.is_empty()
@@ -340,15 +344,17 @@ impl HeadCopies {
 
     /// Copies a chunk if it overlaps `range` and is not entirely hidden.
     pub(super) fn push_chunk(&mut self, blocks: &BlockChains, chunk: &Chunk, range: TimeRange) {
-        let Some(of_chunk) = chunk.range().filter(|of_chunk| of_chunk.overlaps(range)) else {
+        let Some(chunk_range) = chunk.range() else {
             return;
         };
-        let hides = |hidden: &TimeRange| {
-            hidden.start_ms <= of_chunk.start_ms && of_chunk.end_ms <= hidden.end_ms
-        };
+        if !chunk_range.overlaps(range) {
+            return;
+        }
         let hidden = self.hidden_from..self.hidden.len();
-        if self.hidden[hidden.clone()].iter().any(hides) {
-            return;
+        for hidden in &self.hidden[hidden.clone()] {
+            if hidden.covers(chunk_range) {
+                return;
+            }
         }
         let Some(newest) = chunk.newest() else { return };
         if hidden.is_empty() && self.push_last(blocks, chunk, range) {

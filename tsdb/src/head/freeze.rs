@@ -23,7 +23,10 @@ impl Head {
     /// Swaps out all samples. Returns `None` if there are no samples or earlier samples are still
     /// frozen.
     pub(crate) fn freeze(&mut self) -> Option<Arc<Frozen>> {
-        let range = self.live.range().filter(|_| self.frozen.is_none())?;
+        if self.frozen.is_some() {
+            return None;
+        }
+        let range = self.live.range()?;
         let samples = std::mem::replace(&mut self.live, Samples::new(self.horizon));
         let frozen = Arc::new(Frozen { samples, range });
         self.frozen = Some(Arc::clone(&frozen));

@@ -68,10 +68,13 @@ impl SlotSort {
     /// if they come from the same ranking as the first ones.
     pub(crate) fn add(&mut self, head: &Head, slots: &[SlotRef]) {
         let is_ranked = *self.ranking.get_or_insert(head.ranking()) == head.ranking();
-        for &slot_ref in slots.iter().filter(|&&slot_ref| head.is_current(slot_ref)) {
-            match head.rank(slot_ref.slot).filter(|_| is_ranked) {
-                None => self.unsorted.push(slot_ref),
-                Some(rank) => self.by_rank.push((rank, slot_ref)),
+        for &slot_ref in slots {
+            if !head.is_current(slot_ref) {
+                continue;
+            }
+            match head.rank(slot_ref.slot) {
+                Some(rank) if is_ranked => self.by_rank.push((rank, slot_ref)),
+                _ => self.unsorted.push(slot_ref),
             }
         }
     }

@@ -103,10 +103,12 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
             .windows(2)
             .all(|pair| pair[0].ranking() == pair[1].ranking());
         let rank = |input: &Input<S>| {
-            let of = input
-                .next
-                .filter(|&of| has_common_ranks && heads[input.head].is_current(of))?;
-            heads[input.head].rank(of.slot)
+            let next = input.next?;
+            if has_common_ranks && heads[input.head].is_current(next) {
+                heads[input.head].rank(next.slot)
+            } else {
+                None
+            }
         };
         let n_each = n_max / inputs.len().max(1) + 1;
         for input in &mut *inputs {
@@ -125,18 +127,18 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
                 return n_taken;
             };
             let input = &mut inputs[first];
-            if let Some(of) = input.advance()
-                && heads[input.head].is_current(of)
+            if let Some(slot_ref) = input.advance()
+                && heads[input.head].is_current(slot_ref)
             {
-                visit(input.head, of);
+                visit(input.head, slot_ref);
             }
             input.rank = rank(input);
             if input.next.is_some() {
-                let after = |&input: &usize| {
-                    compare(heads, &inputs[input], &inputs[first], equal_symbols)
+                let idx = waiting.partition_point(|&other| {
+                    compare(heads, &inputs[other], &inputs[first], equal_symbols)
                         == Ordering::Greater
-                };
-                waiting.insert(waiting.partition_point(after), first);
+                });
+                waiting.insert(idx, first);
             }
         }
         n_max
@@ -153,11 +155,11 @@ impl<S: Iterator<Item = SlotRef>> HeadMerge<S> {
         let mut n_taken = 0;
         for input in &mut self.inputs {
             while n_taken < n_max
-                && let Some(of) = input.advance()
+                && let Some(slot_ref) = input.advance()
             {
                 n_taken += 1;
-                if heads[input.head].is_current(of) {
-                    visit(input.head, of);
+                if heads[input.head].is_current(slot_ref) {
+                    visit(input.head, slot_ref);
                 }
             }
         }
@@ -177,13 +179,16 @@ fn compare<S, H: Deref<Target = Head>>(
     if let (Some(rank_a), Some(rank_b)) = (a.rank, b.rank) {
         return rank_a.cmp(&rank_b);
     }
-    let current = |input: &Input<S>| input.next.filter(|&of| heads[input.head].is_current(of));
-    let (Some(of_a), Some(of_b)) = (current(a), current(b)) else {
+    let current = |input: &Input<S>| {
+        let head = &heads[input.head];
+        input.next.filter(|&next| head.is_current(next))
+    };
+    let (Some(next_a), Some(next_b)) = (current(a), current(b)) else {
         return current(a).is_some().cmp(&current(b).is_some());
     };
     let head_a = &heads[a.head];
     let head_b = &heads[b.head];
-    head_a.compare(of_a.slot, head_b, of_b.slot, |text_a, text_b| {
+    head_a.compare(next_a.slot, head_b, next_b.slot, |text_a, text_b| {
         equal_symbols.order((a.head, text_a), (b.head, text_b), || {
             head_a.symbol(text_a).cmp(head_b.symbol(text_b))
         })

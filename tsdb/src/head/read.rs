@@ -20,12 +20,13 @@ impl Head {
         for &slot_ref in slots {
             if self.is_current(slot_ref) {
                 if let Some(frozen) = &self.frozen {
-                    frozen.copy(
-                        slot_ref.slot,
-                        range,
-                        Some(view).filter(|_| !self.frozen_is_visible),
-                        out,
-                    );
+                    // Fast path: every reader sees all frozen samples.
+                    let view = if self.frozen_is_visible {
+                        None
+                    } else {
+                        Some(view)
+                    };
+                    frozen.copy(slot_ref.slot, range, view, out);
                 }
                 self.live.copy(slot_ref.slot, range, Some(view), out);
             }

@@ -11,7 +11,7 @@ use super::symbols::{SymbolId, Symbols};
 use super::label_counts::LabelCounts;
 use super::value_order::ORDERED_VALUES_MIN;
 use crate::context::{CHECK_INTERVAL, QueryContext};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::labels::{MatchOp, Matcher, StringSet};
 
 /// The cost of testing a value and adding its series to a set, in units of reading the value of one
@@ -373,27 +373,26 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         };
         let mut look_at = |i: usize, value, postings: Option<Postings<'_>>| {
             ctx.check_every(TERMS_PER_CHECK, i)?;
-            if passes(self.symbols.resolve(value))? {
-                if let Some(postings) = postings {
-                    postings.union_into(set);
+            if passes(self.symbols.resolve(value))?
+                && let Some(postings) = postings
+            {
+                postings.union_into(set);
+            }
+            Ok::<(), Error>(())
+        };
+        match values.order.candidates(prefix, self.symbols) {
+            Some((found, added)) => {
+                for (i, &value) in found.iter().chain(added).enumerate() {
+                    look_at(i, value, values.get(value))?;
                 }
             }
-            Ok(())
-        };
-        match values
-            .order
-            .candidates(prefix, self.symbols)
-            .filter(|_| !prefix.is_empty())
-        {
-            Some((found, added)) => {
-                let mut all = found.iter().chain(added).enumerate();
-                all.try_for_each(|(i, &value)| look_at(i, value, values.get(value)))
+            None => {
+                for (i, (value, postings)) in values.iter().enumerate() {
+                    look_at(i, value, Some(postings))?;
+                }
             }
-            None => values
-                .iter()
-                .enumerate()
-                .try_for_each(|(i, (value, of))| look_at(i, value, Some(of))),
         }
+        Ok(())
     }
 
     fn retain_where(&mut self, values: &ValueTest<'_>, set: &mut RoaringBitmap) -> Result<bool> {
@@ -414,10 +413,7 @@ impl<L: SlotLabels> Terms for HeadTerms<'_, L> {
         let Some(values) = index.names.get(&name) else {
             return Ok(false);
         };
-        let candidates = values
-            .order
-            .candidates(prefix, symbols)
-            .filter(|_| !prefix.is_empty());
+        let candidates = values.order.candidates(prefix, symbols);
         let n_values = candidates.map_or(values.len(), |(found, added)| found.len() + added.len());
         if set.len() > n_values as u64 * VALUE_COST {
             return Ok(false);

@@ -146,16 +146,13 @@ fn apply(
         }
         // Fast path: few candidates, many values.
         (Named::Prefixed(prefix), Some(set)) => {
-            let passes = |value: &str| matcher.matches_in(ctx, value);
-            terms.retain_where(
-                &ValueTest {
-                    ctx,
-                    name,
-                    prefix,
-                    passes: &passes,
-                },
-                set,
-            )?
+            let values = ValueTest {
+                ctx,
+                name,
+                prefix,
+                passes: &|value| matcher.matches_in(ctx, value),
+            };
+            terms.retain_where(&values, set)?
         }
         _ => false,
     };
@@ -172,16 +169,13 @@ fn apply(
             }
         }
         Named::Prefixed(prefix) => {
-            let passes = |value: &str| Ok(matcher.matches_in(ctx, value)? == keeps);
-            terms.unite_where(
-                &ValueTest {
-                    ctx,
-                    name,
-                    prefix,
-                    passes: &passes,
-                },
-                &mut union,
-            )?;
+            let values = ValueTest {
+                ctx,
+                name,
+                prefix,
+                passes: &|value| Ok(matcher.matches_in(ctx, value)? == keeps),
+            };
+            terms.unite_where(&values, &mut union)?;
         }
     }
     match selected {

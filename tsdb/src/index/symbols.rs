@@ -60,10 +60,9 @@ impl Symbols {
         ids: Range<usize>,
     ) -> Option<impl Iterator<Item = (SymbolId, &str)>> {
         let ids = ids.start..ids.end.min(self.entries.len());
-        let is_used = |&id: &usize| self.entries[id].n_uses > 0;
         let symbols = ids
             .clone()
-            .filter(is_used)
+            .filter(|&id| self.entries[id].n_uses > 0)
             .map(|id| SymbolId(id as u32))
             .map(|id| (id, self.resolve(id)));
         (!ids.is_empty()).then_some(symbols)

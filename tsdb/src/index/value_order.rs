@@ -77,7 +77,8 @@ impl ValueOrder {
     }
 
     /// Returns the values that begin with `prefix`, sorted, and all values added since the order
-    /// was built, unsorted. Returns `None` if there is no order.
+    /// was built, unsorted. Returns `None` if there is no order, or if the prefix is empty: all values
+    /// begin with it.
     pub(super) fn candidates(
         &self,
         prefix: &str,
@@ -86,6 +87,9 @@ impl ValueOrder {
         let Self::Built { ordered, added } = self else {
             return None;
         };
+        if prefix.is_empty() {
+            return None;
+        }
         let start = ordered.partition_point(|&value| symbols.resolve(value) < prefix);
         let n =
             ordered[start..].partition_point(|&value| symbols.resolve(value).starts_with(prefix));

@@ -137,12 +137,12 @@ impl TouchedMinutes {
         } else if runs.len() < RUNS_MAX {
             runs.push(last);
         } else {
-            let hull = |a: Run, b: &Run| Run {
-                first: a.first.min(b.first),
-                last: a.last.max(b.last),
-                groups: a.groups | b.groups,
-            };
-            let all = runs.iter().fold(last, hull);
+            let mut all = last;
+            for run in &*runs {
+                all.first = all.first.min(run.first);
+                all.last = all.last.max(run.last);
+                all.groups |= run.groups;
+            }
             *runs = vec![all];
         }
     }
@@ -322,14 +322,13 @@ impl Changes {
         if self.forgotten >= version {
             return vec![range];
         }
-        let is_changed =
-            |&&(id, changed): &&(u64, TimeRange)| id >= version && changed.overlaps(range);
-        let mut found: Vec<TimeRange> = self
-            .ranges
-            .iter()
-            .filter(is_changed)
-            .map(|&(_, changed)| changed)
-            .collect();
+        let mut found = Vec::new();
+        for &(id, changed) in &self.ranges {
+            if id >= version && changed.overlaps(range) {
+                found.push(changed);
+            }
+        }
+
         let minute_of = |timestamp_ms: i64| timestamp_ms.div_euclid(MINUTE_MS);
         let first_ms = self.first.saturating_mul(MINUTE_MS);
         if (self.minutes.is_empty() || range.start_ms < first_ms)

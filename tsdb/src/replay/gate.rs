@@ -233,13 +233,13 @@ impl ReplayGate {
         if let ReplayState::Failed(reason) = &self.state.lock().replay {
             return Some(format!("replay of the WAL failed: {reason}"));
         }
-        let full = || {
-            format!(
-                "the buffer for samples written during the WAL replay is full; {}",
-                self.progress
-            )
-        };
-        self.is_full.load(Ordering::Relaxed).then(full)
+        if !self.is_full.load(Ordering::Relaxed) {
+            return None;
+        }
+        Some(format!(
+            "the buffer for samples written during the WAL replay is full; {}",
+            self.progress
+        ))
     }
 
     /// Returns the statistics of the replay. All are zero until it ends.

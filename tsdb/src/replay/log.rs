@@ -184,9 +184,9 @@ impl LogReplay {
                     match record {
                         record::SERIES => log.load_series(payload, &mut loader, context),
                         record::METADATA => {
-                            let set =
-                                |family: &str, metadata| set_metadata(context, family, metadata);
-                            Ok(record::decode_metadata(payload, set))
+                            Ok(record::decode_metadata(payload, |family, metadata| {
+                                set_metadata(context, family, metadata);
+                            }))
                         }
                         _ => Ok(None),
                     }
@@ -205,7 +205,7 @@ impl LogReplay {
         earlier: &SeriesLocations,
     ) -> Result<()> {
         // A series that an earlier epoch defined may be in any shard.
-        let home = self.home.filter(|_| earlier.len() == 0);
+        let home = if earlier.len() == 0 { self.home } else { None };
         let mut decompressor = Decompressor::default();
         let mut scratch = Scratch {
             context,
@@ -244,9 +244,10 @@ impl LogReplay {
 
     /// Cuts off the torn tails.
     pub(super) fn cut_torn_tails(&self, fs: &dyn Fs) -> Result<()> {
-        self.torn
-            .iter()
-            .try_for_each(|(path, size)| fs.truncate(path, *size).map_err(Error::io("cut", path)))
+        for (path, size) in &self.torn {
+            fs.truncate(path, *size).map_err(Error::io("cut", path))?;
+        }
+        Ok(())
     }
 
     /// Reads a segment and passes its frames to `each`, which returns `None` if a frame does not
@@ -530,12 +531,10 @@ impl LogReplay {
         decode_exemplars(payload, |id, series, exemplar| {
             self.reserve_ref(series);
             let location = self.find(series, earlier, hints);
-            let labels = |found: SeriesLocation| {
-                context.shards[usize::from(found.shard)]
-                    .head()
-                    .labels(found.slot)
-            };
-            self.restore_exemplar(id, exemplar, context, || location.map(labels));
+            self.restore_exemplar(id, exemplar, context, || {
+                let SeriesLocation { shard, slot, .. } = location?;
+                Some(context.shards[usize::from(shard)].head().labels(slot))
+            });
         })
     }
 

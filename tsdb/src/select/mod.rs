@@ -362,10 +362,11 @@ fn labels_and_projection(
     if matches!(labels, LabelHint::All) {
         return Ok((labels, None));
     }
-    let may_need_all = !matches!(labels, LabelHint::None);
-    for stream in streams.iter().filter(|_| may_need_all) {
-        if stream.has_label(whole_where)? {
-            return Ok((LabelHint::All, None));
+    if !matches!(labels, LabelHint::None) {
+        for stream in streams {
+            if stream.has_label(whole_where)? {
+                return Ok((LabelHint::All, None));
+            }
         }
     }
     Ok(match streams {
@@ -382,7 +383,8 @@ impl Iterator for SeriesSet {
             && !self.is_last
             && let Err(error) = self.fill()
         {
-            (self.failure, self.is_last) = (Some(error), true);
+            self.failure = Some(error);
+            self.is_last = true;
         }
         if let Some(found) = self.ready.next() {
             return Some(Ok(Series {
@@ -496,10 +498,14 @@ impl Series {
             for (run, series) in runs.iter_mut().zip(series) {
                 *run = series.in_head().map(|(head, slot)| head.first_run(slot));
             }
-            let first_byte =
-                |(series, run): (&Self, Option<usize>)| Some(series.in_head()?.0.first_byte(run?));
-            prefetch(series.iter().zip(runs).filter_map(first_byte));
-            series.iter().try_for_each(&mut visit)?;
+            let first_bytes = series.iter().zip(runs).filter_map(|(series, run)| {
+                let (head, _) = series.in_head()?;
+                Some(head.first_byte(run?))
+            });
+            prefetch(first_bytes);
+            for series in series {
+                visit(series)?;
+            }
         }
         Ok(())
     }

@@ -97,8 +97,10 @@ fn add_series(shard: &Shard, writer: &mut CheckpointWriter<'_, '_>) -> Result<()
             if head.is_current(slot_ref)
                 && let Some((series, last_ms)) = head.checkpoint_entry(slot_ref.slot)
             {
-                let text = |(name, value)| (head.symbol(name), head.symbol(value));
-                writer.add(series, last_ms, head.pairs(slot_ref.slot), text)?;
+                let labels = head.pairs(slot_ref.slot);
+                writer.add(series, last_ms, labels, |(name, value)| {
+                    (head.symbol(name), head.symbol(value))
+                })?;
             }
             if !writer.has_room() {
                 break;

@@ -7,23 +7,12 @@ use std::time::Instant;
 use parking_lot::MutexGuard;
 use roaring::RoaringBitmap;
 
-use crate::block::{Block, BlockId, BlockMeta, Replaced, StoredBlock};
-use crate::compact::retention::rules::RuleProgress;
+use crate::block::{Block, BlockId, Replaced};
 use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::sample::TimeRange;
 use crate::store::Store;
-
-/// What the thread that compacts owns.
-#[derive(Debug, Default)]
-pub(crate) struct Compacting {
-    /// [`Expired::held_ms`](crate::compact::retention::Expired::held_ms) of the last round of
-    /// retention.
-    pub(super) held_ms: Option<i64>,
-    /// The progress of retention rules.
-    pub(super) rules: RuleProgress,
-}
 
 /// Maximum number of rewrites of a block that deletions overtake. A later merge or call removes the
 /// samples.
@@ -150,14 +139,14 @@ impl Store {
         // Read before the block list: a concurrent rule is applied twice rather than not at all.
         let deletions = self.blocks.last_deletion();
         let list = self.blocks.list();
-        let is_source =
-            |stored: &&Arc<StoredBlock>| next.sources.contains(&stored.meta().origin.id);
         // In order of acceptance, like the list.
-        let sources: Vec<_> = list
-            .iter()
-            .filter(is_source)
-            .map(|stored| stored.without(0, TimeRange::ALL, removed.clone()))
-            .collect();
+        let mut sources = Vec::with_capacity(next.sources.len());
+        for stored in list.iter() {
+            if next.sources.contains(&stored.meta().origin.id) {
+                sources.push(stored.without(0, TimeRange::ALL, removed.clone()));
+            }
+        }
+
         let id = self.blocks.next_id();
         let origin = next.origin(id, deletions);
         let merging = Merging {
@@ -168,30 +157,28 @@ impl Store {
         };
         let started = Instant::now();
         let merged = merge(&sources, origin, &merging)?;
-        let total =
-            |of: fn(&BlockMeta) -> u64| sources.iter().map(|source| of(source.meta())).sum::<u64>();
         let n_sources = sources.len();
-        let from = total(|meta| meta.size);
+        let from: u64 = sources.iter().map(|source| source.meta().size).sum();
         let (bytes, n_samples) = merged
             .meta
             .as_ref()
             .map_or((0, 0), |meta| (meta.size, meta.n_samples));
         tracing::info!(n_sources, from, bytes, duration = ?started.elapsed(), "merged blocks");
         let new = merged.meta.map(|_| self.verified(id)).transpose()?;
-        let changed = sources
-            .iter()
-            .map(|source| source.meta().range)
-            .reduce(TimeRange::hull);
+
+        let mut changed = None;
         // Without removed series, reads see no change.
-        let begin = || {
-            changed
-                .filter(|_| !removed.is_empty())
-                .map(|range| self.begin_block_change(range))
-        };
-        let outcome = self.blocks.replace(&sources, new, deletions, begin)?;
+        if !removed.is_empty() {
+            let ranges = sources.iter().map(|source| source.meta().range);
+            changed = ranges.reduce(TimeRange::hull);
+        }
+        let outcome = self.blocks.replace(&sources, new, deletions, || {
+            Some(self.begin_block_change(changed?))
+        })?;
         let n_removed = match outcome {
             Replaced::Done if !removed.is_empty() => {
-                total(|meta| meta.n_samples).saturating_sub(n_samples)
+                let n_before: u64 = sources.iter().map(|source| source.meta().n_samples).sum();
+                n_before.saturating_sub(n_samples)
             }
             Replaced::Done => 0,
             Replaced::Outdated => {

@@ -52,12 +52,13 @@ impl FamilyTable {
 
     /// Returns all families in order of addition.
     pub(crate) fn by_age(&self) -> Vec<(Arc<str>, Arc<Metadata>)> {
-        let entry = |family| {
-            self.families
-                .get(family)
-                .map(|metadata| (Arc::clone(family), Arc::clone(metadata)))
-        };
-        self.order.iter().filter_map(entry).collect()
+        let mut families = Vec::with_capacity(self.order.len());
+        for family in &self.order {
+            if let Some(metadata) = self.families.get(family) {
+                families.push((Arc::clone(family), Arc::clone(metadata)));
+            }
+        }
+        families
     }
 
     /// Returns `true` if a family has this metadata.

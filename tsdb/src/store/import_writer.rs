@@ -77,11 +77,12 @@ impl<'a> ImportWriter<'a> {
         if samples.is_empty() {
             return Ok(());
         }
-        let symbol = |pair: &(&str, &str)| {
-            let place = self.symbols.binary_search_by(|(other, _)| other.cmp(pair));
-            self.symbols[place.expect("`create` got the labels of all series")].1
-        };
-        let symbols: Vec<_> = labels.iter().map(symbol).collect();
+        let mut symbols = Vec::with_capacity(labels.len());
+        for pair in labels {
+            let found = self.symbols.binary_search_by(|(other, _)| other.cmp(pair));
+            let idx = found.expect("`create` got the labels of all series");
+            symbols.push(self.symbols[idx].1);
+        }
         self.n_samples += samples.len() as u64;
         self.writer.series(&symbols, samples)
     }

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU64;
 use parking_lot::Mutex;
 
 use crate::block::BlockSet;
-use crate::compact::retention::Retention;
+use crate::compact::retention::{Retention, RetentionProgress};
 use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
 use crate::head::{Bounds, GroupCounts};
@@ -31,7 +31,6 @@ use crate::sample::TimeRange;
 use crate::shard::exemplars::Exemplars;
 use crate::shard::{Shard, ShardLog};
 use crate::wal::{self, Epoch, Health, Reserve};
-use compaction::Compacting;
 use family_table::FamilyTable;
 pub use flush::FlushStats;
 use flush::Flushing;
@@ -68,7 +67,7 @@ pub(crate) struct Store {
     /// Held by flushes and by the ranking of series.
     pub(crate) flushing: Mutex<Flushing>,
     /// Held by merges, retention and imports.
-    pub(crate) compacting: Mutex<Compacting>,
+    pub(crate) compacting: Mutex<RetentionProgress>,
     pub(crate) compaction_stats: Mutex<CompactionStats>,
     pub(crate) retention: Mutex<Retention>,
     /// Number of panics of background tasks.
@@ -79,8 +78,10 @@ impl Store {
     /// Creates a store whose WAL is not replayed yet.
     pub(crate) fn new(
         options: Options,
-        (wal_dir, epoch): (PathBuf, Epoch),
-        (logs, shards): (Box<[Arc<ShardLog>]>, Box<[Shard]>),
+        wal_dir: PathBuf,
+        epoch: Epoch,
+        logs: Box<[Arc<ShardLog>]>,
+        shards: Box<[Shard]>,
         group_counts: GroupCounts,
         blocks: BlockSet,
     ) -> Self {

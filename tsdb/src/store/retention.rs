@@ -7,13 +7,12 @@ use roaring::{MultiOps, RoaringBitmap};
 
 use crate::block::{BlockId, BlockMeta, StoredBlock};
 use crate::compact::retention::rules::{Due, RetentionRule, first_matches};
-use crate::compact::retention::{Expired, Hold, is_until};
+use crate::compact::retention::{Expired, Hold, RetentionProgress, is_until};
 use crate::compact::rewrite;
 use crate::context::QueryContext;
 use crate::error::{Error, Interrupt, Result};
 use crate::sample::TimeRange;
 use crate::store::Store;
-use crate::store::compaction::Compacting;
 
 impl Store {
     /// Removes blocks by number. See [`Db::remove_blocks`](crate::Db::remove_blocks).
@@ -50,7 +49,11 @@ impl Store {
 
     /// Removes the blocks that exceed the retention limits, except held ones unless it
     /// `is_confirmed`.
-    pub(super) fn expire(&self, compacting: &mut Compacting, is_confirmed: bool) -> Result<()> {
+    pub(super) fn expire(
+        &self,
+        compacting: &mut RetentionProgress,
+        is_confirmed: bool,
+    ) -> Result<()> {
         let Some(now_ms) = self.newest.retention_ms() else {
             return Ok(());
         };
@@ -109,7 +112,7 @@ impl Store {
     /// The errors of [`Store::compact`]. The next call begins with another block.
     pub(super) fn apply_next_rule(
         &self,
-        compacting: &mut Compacting,
+        compacting: &mut RetentionProgress,
         stop: &AtomicBool,
     ) -> Result<bool> {
         let Some(now_ms) = self.newest.retention_ms() else {
@@ -141,12 +144,12 @@ impl Store {
     /// are old enough.
     fn next_for_rules(
         &self,
-        compacting: &mut Compacting,
+        compacting: &mut RetentionProgress,
         now_ms: i64,
         is_confirmed: bool,
         stop: &AtomicBool,
     ) -> Result<Option<(Arc<StoredBlock>, Vec<usize>)>> {
-        let Compacting {
+        let RetentionProgress {
             held_ms,
             rules: progress,
         } = compacting;

@@ -59,12 +59,13 @@ impl FrameBuffer {
     /// Compresses the payloads of large uncompressed frames. Keeps the memory for this only while
     /// there are such frames.
     pub(super) fn compress(&mut self) {
-        let is_large = |i: usize| {
+        let has_large = (0..self.frames.len()).any(|i| {
             let (start, record) = self.frames[i];
             is_compressible(record, self.end(i) - start - FRAME_HEADER_SIZE)
-        };
-        if !(0..self.frames.len()).any(is_large) {
-            (self.compressor, self.plain) = Default::default();
+        });
+        if !has_large {
+            self.compressor = Default::default();
+            self.plain = Default::default();
             return;
         }
         let (mut bytes, mut frames) = std::mem::take(&mut self.plain);

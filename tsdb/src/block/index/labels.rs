@@ -103,9 +103,10 @@ impl Index {
         };
         let mut postings = self.postings_cursor(Access::Cached);
         self.each_name(ctx, |name, range| {
-            let found = match is_by_series {
-                true => symbols.range(range).next().map(Symbol),
-                false => first_that_intersects(ctx, &mut postings, range, ordinals)?,
+            let found = if is_by_series {
+                symbols.range(range).next().map(Symbol)
+            } else {
+                first_that_intersects(ctx, &mut postings, range, ordinals)?
             };
             if found.is_some() {
                 names.insert(name)

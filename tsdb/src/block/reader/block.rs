@@ -82,10 +82,10 @@ impl Block {
     /// Returns `true` if a series may have one of [`NAME_LABELS`]. Reads the index at the first
     /// call.
     pub(crate) fn has_name_labels(&self) -> bool {
-        let may_have = |name: &&str| self.index.has_label(name).unwrap_or(true);
-        *self
-            .name_labels
-            .get_or_init(|| NAME_LABELS.iter().any(may_have))
+        *self.name_labels.get_or_init(|| {
+            let mut names = NAME_LABELS.iter();
+            names.any(|name| self.index.has_label(name).unwrap_or(true))
+        })
     }
 
     /// Opens the block with an id in a directory of blocks.

@@ -12,10 +12,9 @@ pub(super) use read_cache::{COLUMN_SIZE, COLUMNS_MAX, PAGES_SIZE_MAX, TIMES_MAX}
 
 use read_cache::Times;
 
-use super::directory::{Group, RowsRef, TimestampColumnsRef};
+use super::directory::{Group, RowsRef, TimestampColumnId, TimestampColumnsRef};
 use super::group::GroupMap;
 use super::rows::Rows;
-use super::timestamps::TimestampColumnId;
 use crate::error::Result;
 use crate::sample::{SampleColumns, TimeRange};
 

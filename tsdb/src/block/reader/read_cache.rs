@@ -14,9 +14,9 @@ use varve_codec::timestamps::RegularTimestamps;
 
 use super::block::Block;
 use crate::block::directory::Group;
+use crate::block::directory::TimestampColumnId;
 use crate::block::page::PageRef;
 use crate::block::rows::RowsPlace;
-use crate::block::timestamps::TimestampColumnId;
 use crate::block::timestamps::TimestampColumns;
 use crate::context::{CHECK_INTERVAL, Charge};
 use crate::error::Result;

@@ -85,7 +85,7 @@ impl<'a> RowSamples<'a> {
     pub(crate) fn split_at(self, at: usize) -> (Self, Self) {
         let n_before = self
             .histograms
-            .partition_point(|(place, _)| (*place as usize) < self.first + at);
+            .partition_point(|(position, _)| (*position as usize) < self.first + at);
         let (values, other_values) = self.values.split_at(at);
         let (histograms, others) = self.histograms.split_at(n_before);
         let rest = Self {
@@ -112,23 +112,24 @@ impl<'a> RowSamples<'a> {
 
     /// Returns the number of histograms before the first float.
     fn n_histograms(self) -> usize {
-        let in_run =
-            |&(i, (place, _)): &(usize, &(u32, Arc<Histogram>))| *place as usize == self.first + i;
-        self.histograms
-            .iter()
-            .enumerate()
-            .take_while(in_run)
-            .count()
+        let mut n = 0;
+        for (position, _) in self.histograms {
+            if *position as usize != self.first + n {
+                break;
+            }
+            n += 1;
+        }
+        n
     }
 }
 
 /// Returns the number of samples from the start that fit one page of rows, at least one.
 pub(crate) fn n_fitting(samples: RowSamples<'_>) -> usize {
     let mut n_cells = 0;
-    for (place, histogram) in samples.histograms {
+    for (position, histogram) in samples.histograms {
         n_cells += histogram.n_cells();
         if n_cells > SERIES_CELLS_MAX {
-            return (*place as usize - samples.first).max(1);
+            return (*position as usize - samples.first).max(1);
         }
     }
     samples.len()
@@ -202,12 +203,12 @@ impl RunPlan {
                     Some(_) if self.layouts.len() == RUN_LAYOUTS_MAX => None,
                     Some(first) => self.columns.with(first, &layout),
                 };
-                let fits = |columns: &BucketColumns| {
-                    n == 1 || columns.len() * n <= RUN_CELLS_FACTOR * n_cells
-                };
-                let Some(columns) = columns.filter(fits) else {
+                let Some(columns) = columns else {
                     return false;
                 };
+                if n > 1 && columns.len() * n > RUN_CELLS_FACTOR * n_cells {
+                    return false;
+                }
                 self.columns = columns;
                 self.layouts.push(layout);
                 self.layouts.len() - 1
@@ -237,14 +238,12 @@ impl RunPlan {
                 put_u64(dst, n as u64 - 1);
             }
         }
-        for alike in run
+        let by_hint = run
             .histograms
-            .chunk_by(|(_, a), (_, b)| a.reset_hint == b.reset_hint)
-        {
-            put_u64(
-                dst,
-                (alike.len() as u64 - 1) << 2 | u64::from(alike[0].1.reset_hint.code()),
-            );
+            .chunk_by(|(_, a), (_, b)| a.reset_hint == b.reset_hint);
+        for alike in by_hint {
+            let code = u64::from(alike[0].1.reset_hint.code());
+            put_u64(dst, (alike.len() as u64 - 1) << 2 | code);
         }
         encoder.encode(run.values, dst);
         if self.layouts[0].is_float {
@@ -266,7 +265,7 @@ impl RunPlan {
         run: RowSamples<'_>,
         cell: impl Fn(&HistogramCounts, usize) -> T,
     ) -> Vec<T> {
-        let places: Vec<Vec<usize>> = self
+        let bucket_columns: Vec<Vec<usize>> = self
             .layouts
             .iter()
             .map(|layout| self.columns.columns_of(layout))
@@ -277,10 +276,10 @@ impl RunPlan {
             .iter()
             .flat_map(|&(layout, n)| std::iter::repeat_n(layout, n));
         for (i, ((_, histogram), layout)) in run.histograms.iter().zip(layouts).enumerate() {
-            let columns =
-                (0..FIRST_BUCKETS).chain(places[layout].iter().map(|place| FIRST_BUCKETS + place));
-            for (of_histogram, column) in columns.enumerate() {
-                cells[column * run.len() + i] = cell(&histogram.counts, of_histogram);
+            let buckets = bucket_columns[layout].iter();
+            let buckets = buckets.map(|column| FIRST_BUCKETS + column);
+            for (idx, column) in (0..FIRST_BUCKETS).chain(buckets).enumerate() {
+                cells[column * run.len() + i] = cell(&histogram.counts, idx);
             }
         }
         cells
@@ -309,8 +308,8 @@ fn integer_cell(counts: &HistogramCounts, i: usize) -> u64 {
         0 => positive
             .iter()
             .chain(negative)
-            .fold(count.wrapping_sub(*zero_count), |rest, of| {
-                rest.wrapping_sub(*of)
+            .fold(count.wrapping_sub(*zero_count), |rest, bucket| {
+                rest.wrapping_sub(*bucket)
             }),
         1 => *zero_count,
         i => *positive
@@ -348,40 +347,70 @@ pub(crate) fn decode_row(
     n_cells_max: &mut usize,
     dst: &mut SampleColumns,
 ) -> Result<(), Damaged> {
-    let src = &mut src;
-    let mut at = 0;
-    while at < n_samples {
-        let head = take_u64(src).ok_or(Damaged)?;
-        let more = usize::try_from(head >> 1).map_err(|_| Damaged)?;
-        let n = more
-            .checked_add(1)
-            .filter(|&n| n <= n_samples - at)
-            .ok_or(Damaged)?;
-        let of_run = wanted.start.clamp(at, at + n) - at..wanted.end.clamp(at, at + n) - at;
-        at += n;
+    let mut n_decoded = 0;
+    while n_decoded < n_samples {
+        let head = take_u64(&mut src).ok_or(Damaged)?;
+        let run_len = run_len(head >> 1, n_samples - n_decoded).ok_or(Damaged)?;
+        let wanted_of_run = part_of_run(&wanted, n_decoded, run_len);
         if head & 1 == 0 {
-            let start = dst.values.len();
-            decode_values(src, n, &mut dst.values).ok_or(Damaged)?;
-            dst.values.truncate(start + of_run.end);
-            dst.values.drain(start..start + of_run.start);
-            continue;
+            decode_floats(&mut src, run_len, wanted_of_run, dst)?;
+        } else {
+            decode_histograms(&mut src, run_len, wanted_of_run, n_cells_max, dst)?;
         }
-        let run = Run::decode(src, n, n_cells_max).ok_or(Damaged)?;
-        for i in of_run {
-            let place = u32::try_from(dst.values.len()).map_err(|_| Damaged)?;
-            dst.values.push(run.sums[i]);
-            dst.histograms.push((place, Arc::new(run.histogram(i))));
-        }
+        n_decoded += run_len;
     }
     if src.is_empty() { Ok(()) } else { Err(Damaged) }
 }
 
+/// Returns the number of samples of a run, which is at most `n_left`, from its encoding.
+fn run_len(encoded: u64, n_left: usize) -> Option<usize> {
+    let len = usize::try_from(encoded).ok()?.checked_add(1)?;
+    if len <= n_left { Some(len) } else { None }
+}
+
+/// Returns the wanted samples of a run that starts at `start`, relative to its start.
+fn part_of_run(wanted: &Range<usize>, start: usize, run_len: usize) -> Range<usize> {
+    let end = start + run_len;
+    wanted.start.clamp(start, end) - start..wanted.end.clamp(start, end) - start
+}
+
+/// Decodes a run of floats.
+fn decode_floats(
+    src: &mut &[u8],
+    run_len: usize,
+    wanted: Range<usize>,
+    dst: &mut SampleColumns,
+) -> Result<(), Damaged> {
+    let start = dst.values.len();
+    decode_values(src, run_len, &mut dst.values).ok_or(Damaged)?;
+    dst.values.truncate(start + wanted.end);
+    dst.values.drain(start..start + wanted.start);
+    Ok(())
+}
+
+/// Decodes a run of histograms.
+fn decode_histograms(
+    src: &mut &[u8],
+    run_len: usize,
+    wanted: Range<usize>,
+    n_cells_max: &mut usize,
+    dst: &mut SampleColumns,
+) -> Result<(), Damaged> {
+    let run = HistogramRun::decode(src, run_len, n_cells_max).ok_or(Damaged)?;
+    for i in wanted {
+        let position = u32::try_from(dst.values.len()).map_err(|_| Damaged)?;
+        dst.values.push(run.sums[i]);
+        dst.histograms.push((position, Arc::new(run.histogram(i))));
+    }
+    Ok(())
+}
+
 /// Decoded columns of `n` histograms.
-struct Run {
+struct HistogramRun {
     n: usize,
     layouts: Vec<Layout>,
     /// By layout: the columns of its buckets.
-    places: Vec<Vec<usize>>,
+    bucket_columns: Vec<Vec<usize>>,
     /// By histogram: the index of its layout.
     uses: Vec<usize>,
     hints: Vec<ResetHint>,
@@ -396,7 +425,7 @@ enum Cells {
     Floats(Vec<f64>),
 }
 
-impl Run {
+impl HistogramRun {
     fn decode(src: &mut &[u8], n: usize, n_cells_max: &mut usize) -> Option<Self> {
         let n_layouts = take_int(src).filter(|n| (1..=RUN_LAYOUTS_MAX).contains(n))?;
         let layouts = (0..n_layouts)
@@ -427,14 +456,14 @@ impl Run {
         let mut sums = Vec::with_capacity(n);
         decode_values(src, n, &mut sums)?;
         let cells = Cells::decode(src, is_float, FIRST_BUCKETS + columns.len(), n)?;
-        let places = layouts
+        let bucket_columns = layouts
             .iter()
             .map(|layout| columns.columns_of(layout))
             .collect();
         Some(Self {
             n,
             layouts,
-            places,
+            bucket_columns,
             uses,
             hints,
             sums,
@@ -444,23 +473,23 @@ impl Run {
 
     fn histogram(&self, i: usize) -> Histogram {
         let layout = &self.layouts[self.uses[i]];
-        let places = &self.places[self.uses[i]];
-        let (positive, negative) = places.split_at(layout.n_positive);
+        let columns = &self.bucket_columns[self.uses[i]];
+        let (positive, negative) = columns.split_at(layout.n_positive);
         let counts = match &self.cells {
             Cells::Integers(cells) => {
                 let cell = |column: usize| cells[column * self.n + i].cast_unsigned();
-                let take = |places: &[usize]| {
-                    places
-                        .iter()
-                        .map(|place| cell(FIRST_BUCKETS + place))
-                        .collect()
+                let buckets = |columns: &[usize]| -> Vec<u64> {
+                    let cells = columns.iter().map(|column| cell(FIRST_BUCKETS + column));
+                    cells.collect()
                 };
-                let (positive, negative): (Vec<u64>, Vec<u64>) = (take(positive), take(negative));
                 let zero_count = cell(1);
-                let buckets = positive.iter().chain(&negative);
-                let count = buckets.fold(cell(0).wrapping_add(zero_count), |sum, of| {
-                    sum.wrapping_add(*of)
-                });
+                let positive = buckets(positive);
+                let negative = buckets(negative);
+                // The first column has the count less the zero bucket and all other buckets.
+                let mut count = cell(0).wrapping_add(zero_count);
+                for bucket in positive.iter().chain(&negative) {
+                    count = count.wrapping_add(*bucket);
+                }
                 HistogramCounts::Integer {
                     count,
                     zero_count,
@@ -470,19 +499,15 @@ impl Run {
             }
             Cells::Floats(cells) => {
                 let cell = |column: usize| cells[column * self.n + i];
-                let take = |places: &[usize]| {
-                    places
-                        .iter()
-                        .map(|place| cell(FIRST_BUCKETS + place))
-                        .collect()
+                let buckets = |columns: &[usize]| -> Vec<f64> {
+                    let cells = columns.iter().map(|column| cell(FIRST_BUCKETS + column));
+                    cells.collect()
                 };
-                let count = cell(0);
-                let zero_count = cell(1);
                 HistogramCounts::Float {
-                    count,
-                    zero_count,
-                    positive: take(positive),
-                    negative: take(negative),
+                    count: cell(0),
+                    zero_count: cell(1),
+                    positive: buckets(positive),
+                    negative: buckets(negative),
                 }
             }
         };
@@ -497,13 +522,15 @@ impl Cells {
     fn decode(src: &mut &[u8], is_float: bool, n_columns: usize, n: usize) -> Option<Self> {
         if is_float {
             let mut cells = Vec::with_capacity(n_columns * n);
-            (0..n_columns).try_for_each(|_| decode_values(src, n, &mut cells))?;
+            for _ in 0..n_columns {
+                decode_values(src, n, &mut cells)?;
+            }
             return Some(Self::Floats(cells));
         }
         let mut cells = vec![0; n_columns * n];
-        cells
-            .chunks_exact_mut(n)
-            .try_for_each(|column| integers::decode_integers(src, column))?;
+        for column in cells.chunks_exact_mut(n) {
+            integers::decode_integers(src, column)?;
+        }
         Some(Self::Integers(cells))
     }
 }

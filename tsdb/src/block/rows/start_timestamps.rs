@@ -98,13 +98,19 @@ impl<'a> StartTimestampsColumn<'a> {
     /// Checks that the column contains only series of a group of `n_series` series.
     pub(crate) fn check(self, n_series: usize) -> Result<(), Damaged> {
         let mut src = self.0;
-        let mut next = None;
+        let mut last = None;
         while !src.is_empty() {
             let step = take_int(&mut src).ok_or(Damaged)?;
-            let idx = next.map_or(Some(step), |last: usize| {
-                last.checked_add(step).filter(|_| step > 0)
-            });
-            next = Some(idx.filter(|&idx| idx < n_series).ok_or(Damaged)?);
+            let idx = match last {
+                None => step,
+                // The indexes ascend.
+                Some(_) if step == 0 => return Err(Damaged),
+                Some(last) => usize::checked_add(last, step).ok_or(Damaged)?,
+            };
+            if idx >= n_series {
+                return Err(Damaged);
+            }
+            last = Some(idx);
             take_changes(&mut src, None).ok_or(Damaged)?;
         }
         Ok(())
@@ -116,19 +122,21 @@ impl<'a> StartTimestampsColumn<'a> {
 fn take_changes(src: &mut &[u8], n_samples: Option<usize>) -> Option<Vec<Change>> {
     let n = take_u64(src)?;
     let mut changes = Vec::new();
-    let mut place = 0_u64;
+    let mut position = 0_u64;
     let mut start_ms = 0_i64;
     for i in 0..n {
         let step = take_u64(src)?;
-        place = place.checked_add(step).filter(|_| i == 0 || step > 0)?;
+        if i > 0 && step == 0 {
+            return None;
+        }
+        position = position.checked_add(step)?;
         start_ms = start_ms.wrapping_add(take_i64(src)?);
         if let Some(n_samples) = n_samples {
-            changes.push((
-                u32::try_from(place)
-                    .ok()
-                    .filter(|&place| (place as usize) < n_samples)?,
-                start_ms,
-            ));
+            let position = u32::try_from(position).ok()?;
+            if position as usize >= n_samples {
+                return None;
+            }
+            changes.push((position, start_ms));
         }
     }
     (n > 0).then_some(changes)

@@ -102,9 +102,10 @@ impl PendingImport {
     pub(crate) fn undo(&self, fs: &dyn Fs, dir: &Path) -> Result<()> {
         rename(fs, &sources(fs, &import_dir(dir), is_imported)?, "")?;
         let names = fs.list(dir).map_err(Error::io("list", dir))?;
-        let is_ours = |name: &&String| BlockId::parse(name).is_some_and(|id| self.has(id));
-        for path in names.iter().filter(is_ours).map(|name| dir.join(name)) {
-            remove_if_exists(fs, &path)?;
+        for name in names {
+            if BlockId::parse(&name).is_some_and(|id| self.has(id)) {
+                remove_if_exists(fs, &dir.join(name))?;
+            }
         }
         // The marker must not be removed before the blocks are.
         fs.sync_dir(dir).map_err(Error::io("sync", dir))?;

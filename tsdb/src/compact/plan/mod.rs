@@ -125,21 +125,24 @@ pub(crate) fn plan(blocks: &[BlockMeta], horizon: Horizon) -> Option<Merge> {
     let windows = spans(blocks, WINDOW_MS);
     let days = spans(blocks, DAY_MS);
     let is_settled = |start_ms: i64| horizon.age(aligned(start_ms, DAY_MS)) == Age::Settled;
-    let in_windows = windows
-        .iter()
-        .rev()
-        .filter(|(start_ms, _)| !is_settled(**start_ms))
-        .find_map(|(start_ms, inside)| {
-            ripe(blocks, inside, horizon.age(aligned(*start_ms, WINDOW_MS)))
-        });
-    let in_days = || {
-        let mut settled = days
-            .iter()
-            .rev()
-            .filter(|(start_ms, _)| is_settled(**start_ms));
-        settled.find_map(|(_, inside)| ripe(blocks, inside, Age::Settled))
-    };
-    in_windows.or_else(in_days).map(Merge::of)
+
+    // The windows of open days come before settled days, the newest first.
+    for (&start_ms, inside) in windows.iter().rev() {
+        let age = horizon.age(aligned(start_ms, WINDOW_MS));
+        if !is_settled(start_ms)
+            && let Some(ripe) = ripe(blocks, inside, age)
+        {
+            return Some(Merge::of(ripe));
+        }
+    }
+    for (&start_ms, inside) in days.iter().rev() {
+        if is_settled(start_ms)
+            && let Some(ripe) = ripe(blocks, inside, Age::Settled)
+        {
+            return Some(Merge::of(ripe));
+        }
+    }
+    None
 }
 
 /// Returns the next merge towards the smallest size: everything of a day into one block, even if
@@ -308,15 +311,15 @@ fn crowd<'a>(run: &Run<'a>) -> Option<Vec<&'a BlockMeta>> {
             .unwrap_or(0)
     };
     let levels: BTreeSet<u8> = run.iter().map(level_of).collect();
-    levels.into_iter().find_map(|level| {
-        let is_crowd = |units: &&Run<'_>| {
-            units.iter().filter(|unit| level_of(unit) == level).count() >= FAN_IN
-        };
-        let mut neighbors = run.split(|unit| level_of(unit) > level).filter(is_crowd);
-        neighbors
-            .next()
-            .map(|units| units[..first_units(units)].concat())
-    })
+    for level in levels {
+        for neighbors in run.split(|unit| level_of(unit) > level) {
+            let of_level = neighbors.iter().filter(|unit| level_of(unit) == level);
+            if of_level.count() >= FAN_IN {
+                return Some(neighbors[..first_units(neighbors)].concat());
+            }
+        }
+    }
+    None
 }
 
 /// Returns the number of first units that can be merged at once.

@@ -8,17 +8,16 @@
 //! samples, or a shorter retention. Retention holds these blocks until an operator confirms. Blocks
 //! that become too old later are removed meanwhile.
 
+mod hold;
 pub(crate) mod rules;
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::block::{BlockId, BlockMeta};
-use rules::RetentionRule;
+use rules::{RetentionRule, RuleProgress};
 
-/// Maximum number of blocks that get too old at once without a confirmation. In a store with few
-/// blocks it is a quarter of them, but at least one.
-const TOO_OLD_MAX: usize = 4;
+pub(crate) use hold::{Hold, is_until};
 
 /// Retention limits. `None` is unlimited.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +30,15 @@ pub(crate) struct Retention {
     pub(crate) rules: Arc<[RetentionRule]>,
 }
 
+/// How far retention has come, from one round to the next. Held by the thread that compacts.
+#[derive(Debug, Default)]
+pub(crate) struct RetentionProgress {
+    /// [`Expired::held_ms`] of the last round.
+    pub(crate) held_ms: Option<i64>,
+    /// The progress of retention rules.
+    pub(crate) rules: RuleProgress,
+}
+
 /// The blocks that exceed the limits.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expired {
@@ -41,19 +49,6 @@ pub(crate) struct Expired {
     /// Blocks whose newest sample is not newer are held, also by the next round. `None` if no block
     /// is held.
     pub(crate) held_ms: Option<i64>,
-}
-
-/// Which blocks that are too old are held.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Hold {
-    /// Those that were held before, and all of them if more than [`TOO_OLD_MAX`] others are too
-    /// old.
-    Unconfirmed {
-        /// [`Expired::held_ms`] of the last round.
-        held_ms: Option<i64>,
-    },
-    /// None: their removal is confirmed.
-    Confirmed,
 }
 
 impl Retention {
@@ -87,41 +82,9 @@ impl Retention {
         Expired {
             blocks,
             n_held,
-            held_ms: held_ms.filter(|_| n_held > 0),
+            held_ms: if n_held > 0 { held_ms } else { None },
         }
     }
-}
-
-impl Hold {
-    /// Returns the time up to which blocks are held. `None` if no block is. Only blocks that
-    /// `counts` can be too old.
-    fn held_ms(
-        self,
-        blocks: &[BlockMeta],
-        too_old_ms: Option<i64>,
-        counts: impl Fn(&BlockMeta) -> bool,
-    ) -> Option<i64> {
-        let Self::Unconfirmed { held_ms } = self else {
-            return None;
-        };
-        // The clock may have been corrected.
-        let held_ms = held_ms.min(too_old_ms);
-        let others = blocks.iter().filter(|block| !is_until(block, held_ms));
-        let n_too_old = others
-            .clone()
-            .filter(|block| counts(block) && is_until(block, too_old_ms))
-            .count();
-        if n_too_old > (others.count() / 4).clamp(1, TOO_OLD_MAX) {
-            too_old_ms
-        } else {
-            held_ms
-        }
-    }
-}
-
-/// Returns `true` if the newest sample of a block is not newer than a time.
-pub(crate) fn is_until(block: &BlockMeta, time_ms: Option<i64>) -> bool {
-    time_ms.is_some_and(|time_ms| block.range.end_ms <= time_ms)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
-use super::{Hold, is_until};
+use super::hold::{Hold, is_until};
 use crate::block::{BlockId, BlockMeta};
 use crate::error::Result;
 use crate::labels::Matcher;
@@ -133,21 +133,24 @@ impl RuleProgress {
                 .map(|(id, _)| *id)
                 .collect();
             waiting.update(blocks, too_old_ms, &concerned, is_confirmed);
-            let is_too_old = |block: &&BlockMeta| {
-                concerned.contains(&block.origin.id) && is_until(block, too_old_ms)
-            };
-            for block in blocks.iter().filter(is_too_old) {
-                match waiting.holds(block) {
-                    true => drop(held.insert(block.origin.id)),
-                    false => due.entry(block.origin.id).or_default().push(rule),
+            for block in blocks {
+                let is_concerned = concerned.contains(&block.origin.id);
+                if !is_concerned || !is_until(block, too_old_ms) {
+                    continue;
+                }
+                if waiting.holds(block) {
+                    held.insert(block.origin.id);
+                } else {
+                    due.entry(block.origin.id).or_default().push(rule);
                 }
             }
         }
-        let next = blocks
-            .iter()
-            .filter(|block| due.contains_key(&block.origin.id));
-        let next = next.filter(|block| !self.has_failed(block.origin.id, now_ms));
-        let next = next.min_by_key(|block| (block.range.end_ms, block.origin.id));
+
+        let candidates = blocks.iter().filter(|block| {
+            let id = block.origin.id;
+            due.contains_key(&id) && !self.has_failed(id, now_ms)
+        });
+        let next = candidates.min_by_key(|block| (block.range.end_ms, block.origin.id));
         Due {
             next: next.and_then(|block| due.remove_entry(&block.origin.id)),
             n_held: held.len(),
@@ -169,17 +172,23 @@ impl Waiting {
         } else {
             self.confirmed_ms.min(too_old_ms)
         };
-        let concerns = |block: &BlockMeta| concerned.contains(&block.origin.id);
-        let is_unconfirmed = |block: &BlockMeta| concerns(block) && !is_until(block, confirmed_ms);
-        let held_ms = Hold::Unconfirmed {
+        let is_unconfirmed = |block: &BlockMeta| {
+            concerned.contains(&block.origin.id) && !is_until(block, confirmed_ms)
+        };
+        let hold = Hold::Unconfirmed {
             held_ms: self.held_ms,
+        };
+        let held_ms = hold.held_ms(blocks, too_old_ms, is_unconfirmed);
+
+        // Both times are forgotten with the last block that they concern.
+        let mut has_held = false;
+        let mut has_confirmed = false;
+        for block in blocks {
+            has_held |= is_unconfirmed(block) && is_until(block, held_ms);
+            has_confirmed |= concerned.contains(&block.origin.id) && is_until(block, confirmed_ms);
         }
-        .held_ms(blocks, too_old_ms, is_unconfirmed);
-        let has = |is_waiting: &dyn Fn(&BlockMeta) -> bool| blocks.iter().any(is_waiting);
-        self.held_ms =
-            held_ms.filter(|_| has(&|block| is_unconfirmed(block) && is_until(block, held_ms)));
-        self.confirmed_ms =
-            confirmed_ms.filter(|_| has(&|block| concerns(block) && is_until(block, confirmed_ms)));
+        self.held_ms = if has_held { held_ms } else { None };
+        self.confirmed_ms = if has_confirmed { confirmed_ms } else { None };
     }
 
     fn holds(self, block: &BlockMeta) -> bool {

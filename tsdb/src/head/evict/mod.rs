@@ -84,16 +84,18 @@ impl Head {
     /// with it. Omits series with samples in memory, because these samples are newer than any
     /// deletion.
     pub(crate) fn ended_in(&self, slots: &RoaringBitmap, range: TimeRange) -> Vec<StaleSeries> {
-        let ended = |slot| {
-            let at_ms = self.table.row(slot).map(|row| row.last_ms)?;
-            let has_ended =
-                at_ms != i64::MIN && range.contains(at_ms) && self.is_idle(slot, i64::MAX);
-            has_ended.then(|| StaleSeries {
-                slot_ref: self.slot_ref(slot),
-                at_ms,
-            })
-        };
-        slots.iter().filter_map(ended).collect()
+        let mut ended = Vec::new();
+        for slot in slots {
+            let Some(row) = self.table.row(slot) else {
+                continue;
+            };
+            let at_ms = row.last_ms;
+            if at_ms != i64::MIN && range.contains(at_ms) && self.is_idle(slot, i64::MAX) {
+                let slot_ref = self.slot_ref(slot);
+                ended.push(StaleSeries { slot_ref, at_ms });
+            }
+        }
+        ended
     }
 
     /// Forgets the evicted series in one piece of their table whose newest sample is older than
@@ -103,15 +105,13 @@ impl Head {
     }
 
     fn remove(&mut self, slot: u32) {
-        if let Some(last_ms) = self
-            .table
-            .row(slot)
-            .map(|row| row.last_ms)
-            .filter(|&last_ms| last_ms != i64::MIN)
+        if let Some(row) = self.table.row(slot)
+            && row.last_ms != i64::MIN
         {
+            let last_ms = row.last_ms;
+            let had_starts = self.with_start_timestamps.contains(&slot);
             let labels = self.labels(slot);
-            self.evicted
-                .note(&labels, last_ms, self.with_start_timestamps.contains(&slot));
+            self.evicted.note(&labels, last_ms, had_starts);
         }
         self.table.remove(slot);
         self.with_start_timestamps.remove(&slot);

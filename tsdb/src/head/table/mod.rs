@@ -167,8 +167,10 @@ impl Table {
     }
 
     pub(in crate::head) fn find_hashed(&self, hash: u64, words: &[u32]) -> Option<u32> {
-        let same = |&slot: &u32| self.label_sets.words(self.rows[slot as usize].labels_at) == words;
-        self.by_labels.find(hash, same).copied()
+        let found = self.by_labels.find(hash, |&slot| {
+            self.label_sets.words(self.rows[slot as usize].labels_at) == words
+        });
+        found.copied()
     }
 
     pub(in crate::head) fn find_or_create(
@@ -181,7 +183,8 @@ impl Table {
                 let names = std::mem::take(&mut self.last_labels.names);
                 let values = std::mem::take(&mut self.last_labels.values);
                 let found = self.find_or_create_symbols(&names, &values, new_ref);
-                (self.last_labels.names, self.last_labels.values) = (names, values);
+                self.last_labels.names = names;
+                self.last_labels.values = values;
                 found
             }
             None => Err(full()),
@@ -263,8 +266,9 @@ impl Table {
         let sets = &self.label_sets;
         let rows = &self.rows;
         let hasher = &self.hasher;
-        let rehash = |&slot: &u32| hasher.hash_one(sets.words(rows[slot as usize].labels_at));
-        self.by_labels.insert_unique(hash, slot, rehash);
+        self.by_labels.insert_unique(hash, slot, |&slot| {
+            hasher.hash_one(sets.words(rows[slot as usize].labels_at))
+        });
         self.groups.insert(1);
         self.index.insert(
             slot,

@@ -188,8 +188,13 @@ impl Loader {
         };
         match record {
             BEGIN | END => {
-                let is_sound = record == END || take_u64(&mut payload)? == self.number;
-                let next_ref = take_u64(&mut payload).filter(|_| is_sound && payload.is_empty())?;
+                if record == BEGIN && take_u64(&mut payload)? != self.number {
+                    return None;
+                }
+                let next_ref = take_u64(&mut payload)?;
+                if !payload.is_empty() {
+                    return None;
+                }
                 pass(Entry::NextRef(next_ref));
             }
             SYMBOLS => self.symbols.add(payload)?,

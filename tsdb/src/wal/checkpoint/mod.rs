@@ -120,20 +120,21 @@ fn remove_checkpoints(
     dir: &Path,
     position: CheckpointPosition,
 ) -> std::io::Result<()> {
-    let older = |name: &str| {
+    remove_files(fs, dir, |name| {
         SegmentKind::Checkpoint
             .parse(name)
             .is_some_and(|number| number < position.0)
-    };
-    remove_files(fs, dir, older)?;
+    })?;
     fs.sync_dir(dir)
 }
 
 fn remove_files(fs: &dyn Fs, dir: &Path, which: impl Fn(&str) -> bool) -> std::io::Result<()> {
-    fs.list(dir)?
-        .iter()
-        .filter(|name| which(name))
-        .try_for_each(|name| fs.remove(&dir.join(name)))
+    for name in fs.list(dir)? {
+        if which(&name) {
+            fs.remove(&dir.join(name))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -184,9 +184,10 @@ impl Decoder {
             record::SAMPLES => record::decode_sized(payload, column)?,
             _ => return None,
         };
-        let logged = |(&SeriesRef(series), &sample)| LoggedSample { series, sample };
         samples.clear();
-        samples.extend(column.refs.iter().zip(&column.samples).map(logged));
+        for (&SeriesRef(series), &sample) in column.refs.iter().zip(&column.samples) {
+            samples.push(LoggedSample { series, sample });
+        }
         Some(Content::Samples(samples, sizes))
     }
 
@@ -197,7 +198,8 @@ impl Decoder {
         let mut families = Vec::new();
         let mut exemplars = Vec::new();
         let mut next_ref = 0;
-        let mut each = |entry: Entry<'_>| {
+        // The closure never fails.
+        let _ok = self.loader.frame(frame, &mut |entry: Entry<'_>| {
             match entry {
                 Entry::Series(it) => series.push((it.series.0, it.last_ms, it.labels())),
                 Entry::LostSeries => n_lost += 1,
@@ -206,9 +208,7 @@ impl Decoder {
                 Entry::NextRef(next) => next_ref = next,
             }
             Ok(())
-        };
-        // `each` never fails.
-        let _ok = self.loader.frame(frame, &mut each)?;
+        })?;
         match frame.record & !crate::wal::frame::COMPRESSED {
             checkpoint::BEGIN => Some(Content::Begin(next_ref)),
             checkpoint::END => Some(Content::End(next_ref)),

@@ -156,14 +156,14 @@ impl Repair {
         repaired.n_frames = (!is_useless).then_some(valid.n_frames);
         if write {
             repaired.original = save_original(fs, &file.path, quarantine, &name)?;
-            match framing.filter(|_| !is_useless) {
-                Some(framing) => rewrite(fs, file, framing, valid)?,
-                None if file.kind == SegmentKind::Checkpoint => {
+            match framing {
+                Some(framing) if !is_useless => rewrite(fs, file, framing, valid)?,
+                _ if file.kind == SegmentKind::Checkpoint => {
                     fs.remove(&file.path)
                         .map_err(Error::io("remove", &file.path))?;
                 }
                 // A segment without frames reserves its number.
-                None => replace_with_empty(fs, file)?,
+                _ => replace_with_empty(fs, file)?,
             }
         }
         self.repaired.push(repaired);

@@ -223,14 +223,15 @@ impl Wal {
             .refs
             .chunks(RECORD_SAMPLES_MAX)
             .zip(column.samples.chunks(RECORD_SAMPLES_MAX));
-        let mut at = 0;
+        let mut first = 0;
         for (refs, samples) in chunks {
-            if let Some(starts) = column.start_timestamps.record(at..at + samples.len()) {
-                let sample =
-                    |place: usize| (column.refs[place], column.samples[place].timestamp_ms);
-                encode_start_timestamps(frames.begin(START_TIMESTAMPS), starts, sample);
+            let record = first..first + samples.len();
+            if let Some(starts) = column.start_timestamps.record(record) {
+                encode_start_timestamps(frames.begin(START_TIMESTAMPS), starts, |idx| {
+                    (column.refs[idx], column.samples[idx].timestamp_ms)
+                });
             }
-            at += samples.len();
+            first += samples.len();
             encode_samples(frames.begin(record::SAMPLES), refs, samples, scratch);
             *position += 1;
         }
@@ -244,22 +245,23 @@ impl Wal {
         start_timestamps: &StartTimestamps,
     ) {
         let mut pending = self.pending.lock();
-        let sample = |place: usize| (histograms[place].series, histograms[place].timestamp_ms);
-        let mut at = 0;
+        let mut first = 0;
         let mut encoded = Vec::new();
-        while at < histograms.len() {
-            let rest = &histograms[at..];
+        while first < histograms.len() {
+            let rest = &histograms[first..];
             // Start timestamps precede the histograms, but which ones is known only after the
             // histograms are encoded.
             encoded.clear();
             let taken = &rest[..rest.len().min(RECORD_SAMPLES_MAX)];
-            let end = at + taken.len() - encode_histograms(&mut encoded, taken).len();
-            if let Some(starts) = start_timestamps.record(at..end) {
-                encode_start_timestamps(pending.samples.begin(START_TIMESTAMPS), starts, sample);
+            let end = first + taken.len() - encode_histograms(&mut encoded, taken).len();
+            if let Some(starts) = start_timestamps.record(first..end) {
+                encode_start_timestamps(pending.samples.begin(START_TIMESTAMPS), starts, |idx| {
+                    (histograms[idx].series, histograms[idx].timestamp_ms)
+                });
             }
             pending.samples.add(record::HISTOGRAMS, &encoded);
             pending.position += 1;
-            at = end;
+            first = end;
         }
     }
 
@@ -348,7 +350,8 @@ impl Wal {
         samples.close();
         // Never the number of an earlier rotation, whose checkpoint may still exist.
         let position = series.next_number.max(samples.next_number) + 1;
-        (series.next_number, samples.next_number) = (position, position);
+        series.next_number = position;
+        samples.next_number = position;
         Ok(CheckpointPosition(position))
     }
 

@@ -171,9 +171,12 @@ impl Dictionary {
         let mut cursor = self.cursor(Access::Cached);
         let name = name.as_bytes();
         let value = value.as_bytes();
-        Ok(cursor
-            .seek(name, value)?
-            .filter(|_| cursor.is_at(name, value)))
+        let symbol = cursor.seek(name, value)?;
+        if cursor.is_at(name, value) {
+            Ok(symbol)
+        } else {
+            Ok(None)
+        }
     }
 
     /// Returns the numbers of the symbols with this name whose value begins with `prefix`.

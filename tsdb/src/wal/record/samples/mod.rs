@@ -11,6 +11,7 @@
 //! ```
 
 mod refs;
+mod runs;
 mod timestamps;
 mod values;
 
@@ -63,21 +64,6 @@ impl SampleColumn {
         self.samples.clear();
         self.start_timestamps.clear();
     }
-}
-
-/// Iterates over the runs of equal steps, with their lengths. `step` returns the step to the
-/// element at an index from 1 to `n - 1`.
-fn runs<T: PartialEq>(n: usize, step: impl Fn(usize) -> T) -> impl Iterator<Item = (T, usize)> {
-    let mut i = 1;
-    std::iter::from_fn(move || {
-        let start = i;
-        let step_of_run = (start < n).then(|| step(start))?;
-        i += 1;
-        while i < n && step(i) == step_of_run {
-            i += 1;
-        }
-        Some((step_of_run, i - start))
-    })
 }
 
 /// Buffers that are reused for encoding.

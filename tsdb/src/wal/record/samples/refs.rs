@@ -7,7 +7,7 @@
 use varve_codec::bits::{BitReader, BitWriter};
 use varve_codec::varint::{unzigzag, zigzag};
 
-use super::runs;
+use super::runs::runs;
 use crate::sample::SeriesRef;
 
 /// Number of ones before a distance in full.

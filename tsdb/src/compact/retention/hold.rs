@@ -1,0 +1,54 @@
+//! Holding blocks: if many become too old at once, their removal waits for a confirmation.
+//!
+//! Used by [`Retention`](super::Retention) for whole blocks, and by the retention rules.
+
+use crate::block::BlockMeta;
+
+/// Maximum number of blocks that get too old at once without a confirmation. In a store with few
+/// blocks it is a quarter of them, but at least one.
+const TOO_OLD_MAX: usize = 4;
+
+/// Which blocks that are too old are held.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Hold {
+    /// Those that were held before, and all of them if more than [`TOO_OLD_MAX`] others are too
+    /// old.
+    Unconfirmed {
+        /// [`Expired::held_ms`](super::Expired::held_ms) of the last round.
+        held_ms: Option<i64>,
+    },
+    /// None: their removal is confirmed.
+    Confirmed,
+}
+
+impl Hold {
+    /// Returns the time up to which blocks are held. `None` if no block is. Only blocks that
+    /// `counts` can be too old.
+    pub(super) fn held_ms(
+        self,
+        blocks: &[BlockMeta],
+        too_old_ms: Option<i64>,
+        counts: impl Fn(&BlockMeta) -> bool,
+    ) -> Option<i64> {
+        let Self::Unconfirmed { held_ms } = self else {
+            return None;
+        };
+        // The clock may have been corrected.
+        let held_ms = held_ms.min(too_old_ms);
+        let others = blocks.iter().filter(|block| !is_until(block, held_ms));
+        let n_too_old = others
+            .clone()
+            .filter(|block| counts(block) && is_until(block, too_old_ms))
+            .count();
+        if n_too_old > (others.count() / 4).clamp(1, TOO_OLD_MAX) {
+            too_old_ms
+        } else {
+            held_ms
+        }
+    }
+}
+
+/// Returns `true` if the newest sample of a block is not newer than a time.
+pub(crate) fn is_until(block: &BlockMeta, time_ms: Option<i64>) -> bool {
+    time_ms.is_some_and(|time_ms| block.range.end_ms <= time_ms)
+}
