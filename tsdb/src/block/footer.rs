@@ -78,7 +78,7 @@ pub(crate) fn find_footer(path: &Path, file: &dyn ReadFile) -> Result<PageRef> {
     let size = file.size().map_err(Error::io("read the size of", path))?;
     let Some(trailer_offset) = size
         .checked_sub(TRAILER_SIZE as u64)
-        .filter(|&at| at >= HEADER_SIZE as u64)
+        .filter(|&offset| offset >= HEADER_SIZE as u64)
     else {
         let reason = format!(
             "{size} bytes are too few for a block: the file was truncated or is not a block"

@@ -37,22 +37,24 @@ impl Block {
         let mut times_ms = Vec::new();
         for idx in self.timestamp_columns.indexes() {
             ctx.check()?;
-            let at = self.timestamp_columns.get(idx);
-            let payload = self.pages.read(at.page)?;
-            let unreadable = |why| self.pages.unreadable(at.page, why);
-            let timestamp_columns = TimestampColumns::parse(&payload, at.n).map_err(unreadable)?;
+            let columns_ref = self.timestamp_columns.get(idx);
+            let payload = self.pages.read(columns_ref.page)?;
+            let unreadable = |why| self.pages.unreadable(columns_ref.page, why);
+            let timestamp_columns =
+                TimestampColumns::parse(&payload, columns_ref.n).map_err(unreadable)?;
             timestamp_columns
                 .check_sizes()
-                .map_err(|damaged| self.pages.unreadable(at.page, damaged))?;
-            for i in 0..at.n {
+                .map_err(|damaged| self.pages.unreadable(columns_ref.page, damaged))?;
+            for i in 0..columns_ref.n {
                 times_ms.clear();
                 timestamp_columns
                     .decode(i, &mut times_ms)
                     .map_err(unreadable)?;
                 if !times_ms.is_sorted_by(|a, b| a < b) {
-                    return Err(self
-                        .pages
-                        .corrupt(at.page.offset, "the timestamps of a series do not ascend"));
+                    return Err(self.pages.corrupt(
+                        columns_ref.page.offset,
+                        "the timestamps of a series do not ascend",
+                    ));
                 }
             }
         }

@@ -189,16 +189,18 @@ impl BlockWriter {
         let window_ms = self.meta.origin.window.start_ms;
         let slice_of = |time_ms: i64| time_ms.abs_diff(window_ms) / SLICE_MS;
         self.spans.clear();
-        let mut at = 0;
-        while at < times_ms.len() {
-            let slice = slice_of(times_ms[at]);
-            let end = at + times_ms[at..].partition_point(|&time_ms| slice_of(time_ms) == slice);
+        let mut first = 0;
+        while first < times_ms.len() {
+            let slice = slice_of(times_ms[first]);
+            let end =
+                first + times_ms[first..].partition_point(|&time_ms| slice_of(time_ms) == slice);
             let mut run = 0;
-            while at < end {
-                let fitting = RowSamples::of(samples, at..end.min(at + SERIES_SAMPLES_MAX));
-                let run_end = at + n_fitting(fitting);
-                self.spans.push((SliceKey { slice, run }, at..run_end));
-                (at, run) = (run_end, run + 1);
+            while first < end {
+                let fitting = RowSamples::of(samples, first..end.min(first + SERIES_SAMPLES_MAX));
+                let run_end = first + n_fitting(fitting);
+                self.spans.push((SliceKey { slice, run }, first..run_end));
+                first = run_end;
+                run += 1;
             }
         }
     }

@@ -439,9 +439,9 @@ impl HeadCopies {
         {
             self.layouts_size += layout.size();
         }
-        let at = self.bytes.len();
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(counts);
-        let counts = at..self.bytes.len();
+        let counts = start..self.bytes.len();
         self.histograms.push(HistogramCopy {
             timestamp_ms,
             layout: Arc::clone(layout),

@@ -267,13 +267,13 @@ impl Merge {
                 return Ok(self);
             };
             // Few new series among many: finds the position of each by binary search.
-            let at = if is_sparse {
+            let idx = if is_sparse {
                 b.partition_point(|&slot_ref| less(slot_ref, last_a))
             } else {
                 b.len()
             };
-            if at < b.len() {
-                merged.extend(b.drain(at..).rev());
+            if idx < b.len() {
+                merged.extend(b.drain(idx..).rev());
             } else {
                 merged.extend(if less(last_a, last_b) {
                     b.pop()

@@ -69,7 +69,7 @@ struct Run {
     slot: u32,
     n_series: u32,
     /// Position of the first label set in the arena.
-    at: u32,
+    labels_at: u32,
 }
 
 /// The values of one label in a run: the position of the first value, and the distance between
@@ -160,13 +160,13 @@ impl Table {
         debug_assert_eq!(self.len(), self.end(), "no series has left");
         let mut columns = Columns::default();
         let mut run = None::<Run>;
-        for (slot, at) in (0..).zip(self.label_places()) {
-            let shape = self.label_sets.word(at);
+        for (slot, labels_at) in (0..).zip(self.label_places()) {
+            let shape = self.label_sets.word(labels_at);
             match &mut run {
                 Some(run)
                     if run.shape == shape
-                        && at
-                            == run.at
+                        && labels_at
+                            == run.labels_at
                                 + run.n_series
                                     * (self.label_sets.names(shape).len() as u32 + 1) =>
                 {
@@ -177,7 +177,7 @@ impl Table {
                         shape,
                         slot,
                         n_series: 1,
-                        at,
+                        labels_at,
                     });
                     if let Some(run) = ended {
                         columns.add(&self.label_sets, &run);
@@ -204,7 +204,7 @@ impl Columns {
         }
         // Positions of words have 32 bits.
         let step = names.len() as u32 + 1;
-        for (&label, first) in self.by_shape[shape].iter().zip(run.at + 1..) {
+        for (&label, first) in self.by_shape[shape].iter().zip(run.labels_at + 1..) {
             self.labels[label].1.push(Stretch {
                 slot: run.slot,
                 n_series: run.n_series,

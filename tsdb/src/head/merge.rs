@@ -48,7 +48,7 @@ impl<S: Iterator<Item = SlotRef>> Input<S> {
         prefetch(
             self.upcoming
                 .range(n_known..)
-                .map(|of| head.order_word(of.slot)),
+                .map(|slot_ref| head.order_word(slot_ref.slot)),
         );
     }
 

@@ -217,11 +217,11 @@ impl Many {
         match self {
             Self::Few(slots) => {
                 // Fast path: slots mostly arrive in ascending order.
-                let at = match slots.last() {
+                let idx = match slots.last() {
                     Some(&last) if last < slot => slots.len(),
                     _ => match slots.binary_search(&slot) {
                         Ok(_) => return 0,
-                        Err(at) => at,
+                        Err(idx) => idx,
                     },
                 };
                 let before = slots.capacity() * size_of::<u32>();
@@ -229,9 +229,9 @@ impl Many {
                     if slots.len() == slots.capacity() {
                         slots.reserve_exact(slots.len() / 2);
                     }
-                    slots.insert(at, slot);
+                    slots.insert(idx, slot);
                 } else {
-                    slots.insert(at, slot);
+                    slots.insert(idx, slot);
                     *self = Self::Bitmap(Box::new(slots.iter().copied().collect()));
                 }
                 // Both are a few hundred bytes.
@@ -248,8 +248,8 @@ impl Many {
     fn remove(&mut self, slot: u32) -> Option<u32> {
         match self {
             Self::Few(slots) => {
-                if let Ok(at) = slots.binary_search(&slot) {
-                    slots.remove(at);
+                if let Ok(idx) = slots.binary_search(&slot) {
+                    slots.remove(idx);
                 }
                 if slots.capacity() / 2 > slots.len() {
                     slots.shrink_to_fit();

@@ -210,7 +210,7 @@ impl Row {
     /// Returns `true` if a group has a change that is not older than `version`.
     fn has_since(&self, version: u64, groups: u64) -> bool {
         self.newest >= version
-            && (0..GROUPS).any(|at| groups >> at & 1 == 1 && self.groups[at] >= version)
+            && (0..GROUPS).any(|group| groups >> group & 1 == 1 && self.groups[group] >= version)
     }
 }
 
@@ -344,11 +344,11 @@ impl Changes {
             .saturating_sub(self.first)
             .saturating_add(1)
             .min(self.minutes.len() as i64);
-        for at in start..end {
-            if !self.minutes[at as usize].has_since(version, groups) {
+        for row_idx in start..end {
+            if !self.minutes[row_idx as usize].has_since(version, groups) {
                 continue;
             }
-            let start_ms = (self.first + at).saturating_mul(MINUTE_MS);
+            let start_ms = (self.first + row_idx).saturating_mul(MINUTE_MS);
             let end_ms = start_ms.saturating_add(MINUTE_MS - 1);
             match found.last_mut() {
                 Some(last) if last.end_ms.saturating_add(1) == start_ms => last.end_ms = end_ms,

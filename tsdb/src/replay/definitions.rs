@@ -44,10 +44,10 @@ impl CheckpointLoader {
     /// The errors of [`Head::load_symbol`] and [`Head::load`].
     pub(super) fn load(&mut self, head: &mut Head, series: CheckpointSeries<'_>) -> Result<u32> {
         let symbol_indexes = series.symbol_indexes();
-        for (at, &idx) in symbol_indexes.iter().enumerate() {
-            if self.symbol_indexes.get(at) != Some(&idx) {
+        for (i, &idx) in symbol_indexes.iter().enumerate() {
+            if self.symbol_indexes.get(i) != Some(&idx) {
                 let (name, value) = self.pair(head, series, idx)?;
-                self.last.set(at, name, value);
+                self.last.set(i, name, value);
             }
         }
         self.symbol_indexes.clear();
@@ -79,25 +79,25 @@ impl SegmentLoader {
         series: SeriesRef,
         labels: &[DefinedLabel<'_>],
     ) -> Result<u32> {
-        for (at, label) in labels.iter().enumerate() {
+        for (i, label) in labels.iter().enumerate() {
             let name = match label.repeats {
                 Repeats::Label => continue,
-                Repeats::Name => self.last.names[at],
+                Repeats::Name => self.last.names[i],
                 Repeats::Nothing => head.load_symbol(label.name)?,
             };
-            self.last.set(at, name, head.load_symbol(label.value)?);
+            self.last.set(i, name, head.load_symbol(label.value)?);
         }
         self.last.load(head, labels.len(), series)
     }
 }
 
 impl LastSeries {
-    fn set(&mut self, at: usize, name: SymbolId, value: SymbolId) {
-        match self.names.get_mut(at) {
+    fn set(&mut self, i: usize, name: SymbolId, value: SymbolId) {
+        match self.names.get_mut(i) {
             Some(before) => {
                 self.has_shape &= *before == name;
                 *before = name;
-                self.words[1 + at] = value.0;
+                self.words[1 + i] = value.0;
             }
             None => {
                 self.has_shape = false;

@@ -55,12 +55,12 @@ impl SeriesLocations {
             hint.0 += 1;
             return Some(location);
         }
-        let at = self
+        let idx = self
             .0
             .binary_search_by_key(&series, |&(series, _)| series)
             .ok()?;
-        hint.0 = at + 1;
-        Some(self.0[at].1)
+        hint.0 = idx + 1;
+        Some(self.0[idx].1)
     }
 }
 

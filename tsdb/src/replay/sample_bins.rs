@@ -197,9 +197,9 @@ impl Sorted {
             },
         );
         for entry in entries {
-            let at = &mut self.ends[entry.slot()];
-            self.samples[*at] = entry.sample();
-            *at += 1;
+            let next = &mut self.ends[entry.slot()];
+            self.samples[*next] = entry.sample();
+            *next += 1;
         }
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct BlockStream {
     /// The series after the current one.
     ordinals: roaring::bitmap::IntoIter,
     /// The current series.
-    at: Option<u32>,
+    current: Option<u32>,
     /// `true` if every series of the block has samples in the range.
     all: bool,
     /// The requested labels.
@@ -74,7 +74,7 @@ impl BlockStream {
             reads: Arc::new(reads),
             cursor,
             ordinals,
-            at: None,
+            current: None,
             all,
             requested: RequestedLabels::All,
             handed_out,
@@ -93,17 +93,17 @@ impl BlockStream {
 
     /// Returns the number of remaining series.
     pub(super) fn len(&self) -> u64 {
-        self.ordinals.len() as u64 + u64::from(self.at.is_some())
+        self.ordinals.len() as u64 + u64::from(self.current.is_some())
     }
 
     /// Advances to the next series with samples in the range. Checks the context while searching
     /// for samples.
     pub(super) fn advance(&mut self, ctx: &QueryContext, range: TimeRange) -> Result<()> {
-        self.at = None;
+        self.current = None;
         while let Some(ordinal) = self.ordinals.next() {
             if self.has_samples(ctx, ordinal, range)? {
                 self.make_labels(ordinal)?;
-                self.at = Some(ordinal);
+                self.current = Some(ordinal);
                 break;
             }
         }
@@ -140,7 +140,7 @@ impl BlockStream {
 
     /// Returns the packed labels of the current series, or `None` after the last series.
     pub(super) fn packed(&self) -> Option<&str> {
-        self.at.map(|_| self.cursor.packed_labels())
+        self.current.map(|_| self.cursor.packed_labels())
     }
 
     /// Returns the labels of the current series.
@@ -164,7 +164,7 @@ impl BlockStream {
 
     /// Returns the ordinal of the current series, or `None` after the last series.
     pub(super) fn ordinal(&self) -> Option<u32> {
-        self.at
+        self.current
     }
 
     /// Returns `true` if a series of the block may have a label of one of these names.

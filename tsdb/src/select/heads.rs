@@ -60,10 +60,10 @@ pub(super) struct HeadReads {
 /// Series of a head in label order.
 enum Slots {
     Own(std::vec::IntoIter<SlotRef>),
-    /// The series of `order`, from index `at` on, whose slots are in `wanted`.
+    /// The series of `order`, from index `next` on, whose slots are in `wanted`.
     Shared {
         order: Arc<SeriesOrder>,
-        at: usize,
+        next: usize,
         wanted: RoaringBitmap,
     },
 }
@@ -151,31 +151,23 @@ impl HeadStream {
         } = self;
         let locked = lock(store, heads);
         let mut taken = Vec::new();
-        let take = |head, of: SlotRef| taken.push((head, of.slot));
+        let take = |head, slot_ref: SlotRef| taken.push((head, slot_ref.slot));
         let n_taken = if *any_order {
             merge.take_unmerged(&locked, LOOKED_UP_SERIES, take)
         } else {
             merge.take(&locked, LOOKED_UP_SERIES, take)
         };
         if !matches!(requested, LabelHint::None) {
-            prefetch(
-                taken
-                    .iter()
-                    .map(|&(head, slot)| locked[head].first_label_word(slot)),
-            );
+            let slots = taken.iter();
+            prefetch(slots.map(|&(head, slot)| locked[head].first_label_word(slot)));
         }
         for (head, slot) in taken {
             let own = heads[head]
                 .projection
                 .labels(&locked[head], slot, requested);
             // There are fewer than 2^32 shards.
-            labels.push_back((
-                own,
-                Place {
-                    part: head as u32,
-                    at: slot,
-                },
-            ));
+            let part = head as u32;
+            labels.push_back((own, Place { part, at: slot }));
         }
         *n_left = n_left.saturating_sub(n_taken as u64);
     }
@@ -204,10 +196,16 @@ impl Iterator for Slots {
     fn next(&mut self) -> Option<SlotRef> {
         match self {
             Self::Own(slots) => slots.next(),
-            Self::Shared { order, at, wanted } => {
-                let rest = order.sorted().get(*at..)?;
-                let n_passed = rest.iter().position(|of| wanted.contains(of.slot));
-                *at += n_passed.map_or(rest.len(), |n_passed| n_passed + 1);
+            Self::Shared {
+                order,
+                next,
+                wanted,
+            } => {
+                let rest = order.sorted().get(*next..)?;
+                let n_passed = rest
+                    .iter()
+                    .position(|slot_ref| wanted.contains(slot_ref.slot));
+                *next += n_passed.map_or(rest.len(), |n_passed| n_passed + 1);
                 n_passed.map(|n_passed| rest[n_passed])
             }
         }
@@ -274,7 +272,7 @@ impl HeadReads {
             let slots = vec![
                 Slots::Shared {
                     order,
-                    at: 0,
+                    next: 0,
                     wanted: shared,
                 },
                 Slots::Own(own.into_iter()),
@@ -337,14 +335,14 @@ fn find(
             return Ok(None);
         }
         for slot in slots.by_ref().take(BATCH_SERIES) {
-            let of = head.slot_ref(slot);
-            if !head.has_sample(of, range, selection.view, &mut scratch) {
+            let slot_ref = head.slot_ref(slot);
+            if !head.has_sample(slot_ref, range, selection.view, &mut scratch) {
                 continue;
             }
             if members.contains(slot) {
                 shared.insert(slot);
             } else {
-                own.push(of);
+                own.push(slot_ref);
             }
         }
     }
@@ -408,9 +406,9 @@ fn copy(
         if need == Need::Samples {
             head.prefetch_chunks(&batch, range, &mut tails);
         }
-        copied.extend(batch.iter().filter(|&&of| match need {
-            Need::Samples | Need::Newest => head.copy_one(of, range, view, &mut copies),
-            Need::Labels => head.has_sample(of, range, view, &mut scratch),
+        copied.extend(batch.iter().filter(|&&slot_ref| match need {
+            Need::Samples | Need::Newest => head.copy_one(slot_ref, range, view, &mut copies),
+            Need::Labels => head.has_sample(slot_ref, range, view, &mut scratch),
         }));
         drop(head);
         charge.grow(copies.size() - before)?;
@@ -422,6 +420,6 @@ fn copy(
 fn lock<'a>(store: &'a Store, heads: &[SelectedHead]) -> Vec<RwLockReadGuard<'a, Head>> {
     heads
         .iter()
-        .map(|of| store.shards[of.shard].head())
+        .map(|selected| store.shards[selected.shard].head())
         .collect()
 }

@@ -30,7 +30,7 @@ const UNRANKED_SHARE: usize = 4;
 struct Keyed {
     key: u64,
     shard: u32,
-    of: SlotRef,
+    slot_ref: SlotRef,
 }
 
 /// The series of a shard in label order, each with its rank.
@@ -47,13 +47,13 @@ impl Store {
     /// The errors of [`Shard::sort_all`](crate::shard::Shard::sort_all). The ranks do not change
     /// then.
     pub(crate) fn rank_series(&self, flushing: &mut Flushing) -> Result<Vec<Arc<SeriesOrder>>> {
-        let (n_unranked, n_series) =
-            self.shards
-                .iter()
-                .fold((0, 0), |(n_unranked, n_series), shard| {
-                    let head = shard.head();
-                    (n_unranked + head.n_unranked(), n_series + head.len())
-                });
+        let mut n_unranked = 0;
+        let mut n_series = 0;
+        for shard in &self.shards {
+            let head = shard.head();
+            n_unranked += head.n_unranked();
+            n_series += head.len();
+        }
         let (orders, ranks) = if n_unranked >= n_series / UNRANKED_SHARE {
             self.rank_by_strings()
         } else {
@@ -68,11 +68,11 @@ impl Store {
 
     fn rank_by_ranks(&self) -> Result<(Vec<Arc<SeriesOrder>>, Vec<Ranks>)> {
         let ctx = QueryContext::unbounded();
-        let orders = self
-            .shards
-            .iter()
-            .map(|shard| shard.sort_all(&ctx))
-            .collect::<Result<Vec<_>>>()?;
+        let mut orders = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            orders.push(shard.sort_all(&ctx)?);
+        }
+
         let mut ranks: Vec<Ranks> = orders.iter().map(|order| Ranks::new(order)).collect();
         let mut merge = HeadMerge::default();
         for (head, order) in orders.iter().enumerate() {
@@ -82,9 +82,9 @@ impl Store {
         let mut free_ranks = 0..u32::MAX;
         while !merge.is_empty() {
             let heads: Vec<_> = self.shards.iter().map(|shard| shard.head()).collect();
-            merge.take(&heads, BATCH_SERIES, |head, of| {
+            merge.take(&heads, BATCH_SERIES, |head, slot_ref| {
                 if let Some(rank) = free_ranks.next() {
-                    ranks[head].set(of.slot, rank);
+                    ranks[head].set(slot_ref.slot, rank);
                 }
             });
         }
@@ -103,39 +103,30 @@ impl Store {
         let mut ranked: Vec<Ranked> = self.shards.iter().map(|_| Ranked::default()).collect();
         let mut rank = 0;
         for group in series.chunk_by(|a, b| a.key == b.key) {
-            for &Keyed { shard, of, .. } in &self.sorted_group(group, &symbols) {
-                ranked[shard as usize].sorted.push(of);
-                ranked[shard as usize].ranks.push(rank);
+            for series in &self.sorted_group(group, &symbols) {
+                let shard = &mut ranked[series.shard as usize];
+                shard.sorted.push(series.slot_ref);
+                shard.ranks.push(rank);
                 rank += 1;
             }
         }
-        drop((series, symbols));
-        let shards = self.shards.iter().zip(ranked).zip(n_removed);
-        let ranked = shards.map(
-            |(
-                (
-                    shard,
-                    Ranked {
-                        sorted,
-                        ranks: in_order,
-                    },
-                ),
-                n_removed,
-            )| {
-                let order = Arc::new(SeriesOrder::new(
-                    sorted,
-                    n_removed,
-                    QueryContext::unbounded().charge(),
-                ));
-                let mut ranks = Ranks::new(&order);
-                for (of, rank) in order.sorted().iter().zip(in_order) {
-                    ranks.set(of.slot, rank);
-                }
-                shard.share_order(&order);
-                (order, ranks)
-            },
-        );
-        ranked.unzip()
+        drop(series);
+        drop(symbols);
+
+        let mut orders = Vec::with_capacity(self.shards.len());
+        let mut ranks = Vec::with_capacity(self.shards.len());
+        for (idx, ranked) in ranked.into_iter().enumerate() {
+            let charge = QueryContext::unbounded().charge();
+            let order = Arc::new(SeriesOrder::new(ranked.sorted, n_removed[idx], charge));
+            let mut shard_ranks = Ranks::new(&order);
+            for (slot_ref, rank) in order.sorted().iter().zip(ranked.ranks) {
+                shard_ranks.set(slot_ref.slot, rank);
+            }
+            self.shards[idx].share_order(&order);
+            orders.push(order);
+            ranks.push(shard_ranks);
+        }
+        (orders, ranks)
     }
 
     /// Returns all series. Skips those with strings that were added after the strings were ranked.
@@ -148,19 +139,18 @@ impl Store {
                 let Some(slots) = head.slots_of_step(step) else {
                     break;
                 };
-                for of in head.slot_refs(slots) {
-                    let rank = |symbol| symbols.get(number, symbol);
-                    let key = match head.pairs(of.slot).next() {
-                        Some((name, value)) => rank(name)
-                            .zip(rank(value))
-                            .map(|(name, value)| pair_key(name, value)),
+                for slot_ref in head.slot_refs(slots) {
+                    let key = match head.pairs(slot_ref.slot).next() {
+                        Some(pair) => symbols.key(number, pair),
                         None => Some(0),
                     };
-                    series.extend(key.map(|key| Keyed {
-                        key,
-                        shard: number as u32,
-                        of,
-                    }));
+                    if let Some(key) = key {
+                        series.push(Keyed {
+                            key,
+                            shard: number as u32,
+                            slot_ref,
+                        });
+                    }
                 }
             }
         }
@@ -176,21 +166,15 @@ impl Store {
         }
         let mut keys: Vec<u64> = Vec::new();
         let mut spans = Vec::with_capacity(group.len());
-        for series in group
-            .chunk_by(|a, b| a.shard == b.shard)
-            .flat_map(|of_shard| of_shard.chunks(BATCH_SERIES))
-        {
-            let number = series[0].shard as usize;
+        let by_shard = group.chunk_by(|a, b| a.shard == b.shard);
+        for batch in by_shard.flat_map(|series| series.chunks(BATCH_SERIES)) {
+            let number = batch[0].shard as usize;
             let head = self.shards[number].head();
-            for series in series {
+            for series in batch {
                 let start = keys.len();
-                let rank = |symbol| symbols.get(number, symbol);
-                let pairs = head
-                    .pairs(series.of.slot)
-                    .skip(1)
-                    .map_while(|(name, value)| rank(name).zip(rank(value)));
-                keys.extend(pairs.map(|(name, value)| pair_key(name, value)));
-                if keys.len() - start + 1 >= head.pairs(series.of.slot).count() {
+                let pairs = head.pairs(series.slot_ref.slot).skip(1);
+                keys.extend(pairs.map_while(|pair| symbols.key(number, pair)));
+                if keys.len() - start + 1 >= head.pairs(series.slot_ref.slot).count() {
                     spans.push((start..keys.len(), *series));
                 }
             }
@@ -198,9 +182,4 @@ impl Store {
         spans.sort_unstable_by(|(a, _), (b, _)| keys[a.clone()].cmp(&keys[b.clone()]));
         spans.into_iter().map(|(_, series)| series).collect()
     }
-}
-
-/// Returns a number that orders labels as the ranks of their names and values do. It is more than 0.
-fn pair_key(name: u32, value: u32) -> u64 {
-    (u64::from(name) << 32 | u64::from(value)) + 1
 }

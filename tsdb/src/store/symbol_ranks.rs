@@ -7,7 +7,7 @@
 //! Threads: heads are locked for at most 4,096 strings at a time. Series must not be evicted
 //! meanwhile: a symbol could get another string. Memory: 20 bytes per string.
 
-use crate::index::SymbolId;
+use crate::index::{Pair, SymbolId};
 use crate::shard::Shard;
 
 /// Ranks by shard and symbol.
@@ -56,18 +56,19 @@ impl SymbolRanks {
             }
             ranks.push(vec![UNRANKED; end]);
         }
+        // Ranges of symbols, with the number of bytes that their strings have in common.
         let mut unsorted = vec![(0..symbols.len(), 0)];
-        while let Some((range, mut at)) = unsorted.pop() {
+        while let Some((range, mut n_common)) = unsorted.pop() {
             let group = &mut symbols[range.clone()];
-            if at > 0 {
-                at = read_next(shards, group, at);
+            if n_common > 0 {
+                n_common = read_next(shards, group, n_common);
             }
             group.sort_unstable_by_key(|symbol| (symbol.key(), symbol.shard));
             let mut start = range.start;
             for same in group.chunk_by(|a, b| a.key() == b.key()) {
                 let end = start + same.len();
                 if same.len() > 1 && usize::from(same[0].n_bytes) == KEY_LEN {
-                    unsorted.push((start..end, at + KEY_LEN));
+                    unsorted.push((start..end, n_common + KEY_LEN));
                 } else {
                     // One string, or equal ones of several shards.
                     for symbol in same {
@@ -80,8 +81,16 @@ impl SymbolRanks {
         Self(ranks)
     }
 
+    /// Returns a number, more than 0, that orders labels as the ranks of their names and values do.
+    /// Returns `None` if the name or the value was added after the ranking.
+    pub(super) fn key(&self, shard: usize, (name, value): Pair) -> Option<u64> {
+        let name = self.get(shard, name)?;
+        let value = self.get(shard, value)?;
+        Some((u64::from(name) << 32 | u64::from(value)) + 1)
+    }
+
     /// Returns the rank of a symbol, or `None` if it was added after the ranking.
-    pub(super) fn get(&self, shard: usize, id: SymbolId) -> Option<u32> {
+    fn get(&self, shard: usize, id: SymbolId) -> Option<u32> {
         self.0[shard]
             .get(id.0 as usize)
             .copied()
@@ -92,8 +101,8 @@ impl SymbolRanks {
 impl Symbol {
     /// Sets the bytes by which the string is sorted next: the first ones of `rest`.
     fn read(&mut self, rest: &[u8]) {
-        self.bytes = (0..KEY_LEN).fold(0, |bytes, at| {
-            bytes << 8 | u64::from(rest.get(at).copied().unwrap_or(0))
+        self.bytes = (0..KEY_LEN).fold(0, |bytes, idx| {
+            bytes << 8 | u64::from(rest.get(idx).copied().unwrap_or(0))
         });
         self.n_bytes = rest.len().min(KEY_LEN) as u8;
     }
@@ -103,27 +112,28 @@ impl Symbol {
     }
 }
 
-/// Reads the next bytes of strings that have their first `at` bytes in common, after all bytes that
-/// they have in common. Returns the number of these. The strings are in the order of their shards.
-fn read_next(shards: &[Shard], group: &mut [Symbol], at: usize) -> usize {
+/// Reads the next bytes of strings that have their first `n_known` bytes in common, after all bytes
+/// that they have in common. Returns the number of these. The strings are in the order of their
+/// shards.
+fn read_next(shards: &[Shard], group: &mut [Symbol], n_known: usize) -> usize {
     let first = {
         let head = shards[usize::from(group[0].shard)].head();
-        head.symbol(group[0].id).as_bytes()[at..].to_vec()
+        head.symbol(group[0].id).as_bytes()[n_known..].to_vec()
     };
-    let mut n_common = first.len();
+    let mut n_more = first.len();
     for_each(shards, group, |_, text| {
-        n_common = common_len(&first[..n_common], &text[at..])
+        n_more = common_len(&first[..n_more], &text[n_known..])
     });
     for_each(shards, group, |symbol, text| {
-        symbol.read(&text[at + n_common..])
+        symbol.read(&text[n_known + n_more..])
     });
-    at + n_common
+    n_known + n_more
 }
 
 /// Calls `visit` with each string.
 fn for_each(shards: &[Shard], group: &mut [Symbol], mut visit: impl FnMut(&mut Symbol, &[u8])) {
-    let of_shards = group.chunk_by_mut(|a, b| a.shard == b.shard);
-    for batch in of_shards.flat_map(|of_shard| of_shard.chunks_mut(BATCH_STRINGS)) {
+    let by_shard = group.chunk_by_mut(|a, b| a.shard == b.shard);
+    for batch in by_shard.flat_map(|symbols| symbols.chunks_mut(BATCH_STRINGS)) {
         let head = shards[usize::from(batch[0].shard)].head();
         for symbol in batch {
             visit(symbol, head.symbol(symbol.id).as_bytes());

@@ -22,15 +22,17 @@ impl Compressor {
     /// Appends a payload, compressed if this makes it smaller. Returns the record byte, with
     /// [`COMPRESSED`] set if the payload is compressed.
     pub(super) fn compress(&mut self, record: u8, payload: &[u8], dst: &mut Vec<u8>) -> u8 {
-        let at = dst.len();
+        let start = dst.len();
         if is_compressible(record, payload.len()) {
             put_u64(dst, payload.len() as u64);
             // An error means that zstd is out of memory. Then the plain payload is written.
-            if self.run(payload).is_ok() && dst.len() - at + self.compressed.len() < payload.len() {
+            if self.run(payload).is_ok()
+                && dst.len() - start + self.compressed.len() < payload.len()
+            {
                 dst.extend_from_slice(&self.compressed);
                 return record | COMPRESSED;
             }
-            dst.truncate(at);
+            dst.truncate(start);
         }
         dst.extend_from_slice(payload);
         record

@@ -150,14 +150,14 @@ impl Framing {
 /// Reserves space for a frame header. The caller then appends the payload and calls
 /// [`finish_frame`].
 pub(crate) fn begin_frame(dst: &mut Vec<u8>) -> usize {
-    let at = dst.len();
-    dst.resize(at + FRAME_HEADER_SIZE, 0);
-    at
+    let offset = dst.len();
+    dst.resize(offset + FRAME_HEADER_SIZE, 0);
+    offset
 }
 
 /// Writes the header of the frame that starts at `at` and ends with `dst`.
-pub(crate) fn finish_frame(dst: &mut [u8], at: usize, salt: u64, sequence: u64, record: u8) {
-    let frame = &mut dst[at..];
+pub(crate) fn finish_frame(dst: &mut [u8], offset: usize, salt: u64, sequence: u64, record: u8) {
+    let frame = &mut dst[offset..];
     let size = frame.len() - FRAME_HEADER_SIZE;
     assert!(
         size <= PAYLOAD_SIZE_MAX,
@@ -187,20 +187,20 @@ fn frame_crc(frame: &[u8], salt: u64, sequence: u64) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&head), &frame[FRAME_HEADER_SIZE..])
 }
 
-fn read_u16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+fn read_u16(bytes: &[u8], offset: usize) -> u16 {
+    u16::from_le_bytes([bytes[offset], bytes[offset + 1]])
 }
 
-fn read_u24(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0])
+fn read_u24(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes([bytes[offset], bytes[offset + 1], bytes[offset + 2], 0])
 }
 
-fn read_u32(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+fn read_u32(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
 }
 
-fn read_u64(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+fn read_u64(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
 }
 
 #[cfg(test)]

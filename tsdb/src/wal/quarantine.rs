@@ -39,15 +39,15 @@ pub(crate) fn copy_range(
         .map_err(Error::io("create", &unfinished))?;
     let src = fs.open(path).map_err(Error::io("open", path))?;
     let mut buffer = vec![0; WINDOW_SIZE];
-    let mut at = range.start;
-    while at < range.end {
+    let mut offset = range.start;
+    while offset < range.end {
         let size =
-            usize::try_from(range.end - at).map_or(WINDOW_SIZE, |left| left.min(WINDOW_SIZE));
-        src.read_at(&mut buffer[..size], at)
+            usize::try_from(range.end - offset).map_or(WINDOW_SIZE, |left| left.min(WINDOW_SIZE));
+        src.read_at(&mut buffer[..size], offset)
             .map_err(Error::io("read", path))?;
         file.append(&buffer[..size])
             .map_err(Error::io("write", &unfinished))?;
-        at += size as u64;
+        offset += size as u64;
     }
     file.sync().map_err(Error::io("sync", &unfinished))?;
     Ok(replace_file(fs, &unfinished, &copy)?)

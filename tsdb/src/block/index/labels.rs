@@ -74,12 +74,12 @@ impl Index {
         mut visit: impl FnMut(&str, Range<u32>) -> Result<()>,
     ) -> Result<()> {
         let mut cursor = self.dictionary.cursor(Access::Cached);
-        let mut at = cursor.next()?;
-        while let Some(first) = at {
+        let mut next = cursor.next()?;
+        while let Some(first) = next {
             ctx.check()?;
             let name = cursor.name_and_value()?.0.to_owned();
-            at = cursor.seek(&after(&name), &[])?;
-            let end = at.map_or(self.dictionary.len(), |next| next.0);
+            next = cursor.seek(&after(&name), &[])?;
+            let end = next.map_or(self.dictionary.len(), |next| next.0);
             if end <= first.0 {
                 return Err(cursor.damaged());
             }

@@ -281,7 +281,7 @@ struct SpillReader {
     rest: std::vec::IntoIter<PageRef>,
     page: PageRef,
     payload: Arc<[u8]>,
-    at: usize,
+    offset: usize,
     last: Run,
     /// Dropped after the reader, which has the file open.
     _file: TemporaryFile,
@@ -303,29 +303,29 @@ impl SpillReader {
             rest,
             page,
             payload,
-            at: 0,
+            offset: 0,
             last: BEFORE_FIRST,
             _file: file,
         }))
     }
 
     fn next(&mut self) -> Result<Option<Run>> {
-        if self.at == self.payload.len() {
+        if self.offset == self.payload.len() {
             let Some(page) = self.rest.next() else {
                 return Ok(None);
             };
             self.payload = self.pages.read(page)?;
             self.page = page;
-            self.at = 0;
+            self.offset = 0;
             self.last = BEFORE_FIRST;
         }
-        let mut src = &self.payload[self.at..];
+        let mut src = &self.payload[self.offset..];
         let Some(run) = take_run(&mut src, self.last) else {
             let reason = "a spilled run does not decode";
             return Err(self.pages.corrupt(self.page.offset, reason));
         };
         self.last = run;
-        self.at = self.payload.len() - src.len();
+        self.offset = self.payload.len() - src.len();
         Ok(Some(run))
     }
 }

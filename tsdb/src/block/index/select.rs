@@ -140,8 +140,8 @@ impl Terms for BlockTerms<'_> {
             passes,
         } = *values;
         let mut cursor = self.index.dictionary.cursor(Access::Cached);
-        let mut at = cursor.seek(name.as_bytes(), prefix.as_bytes())?;
-        while let Some(symbol) = at {
+        let mut next = cursor.seek(name.as_bytes(), prefix.as_bytes())?;
+        while let Some(symbol) = next {
             ctx.check_every(TERMS_PER_CHECK, symbol.0 as usize)?;
             let (found_name, value) = cursor.name_and_value()?;
             if found_name != name || !value.starts_with(prefix) {
@@ -150,7 +150,7 @@ impl Terms for BlockTerms<'_> {
             if passes(value)? {
                 self.postings.unite(symbol, set)?;
             }
-            at = cursor.next()?;
+            next = cursor.next()?;
         }
         Ok(())
     }
@@ -197,8 +197,8 @@ impl Candidates {
     fn passes(&mut self, ordinal: u32, test: &dyn Fn(&str) -> Result<bool>) -> Result<bool> {
         self.series.seek(ordinal)?;
         let row = self.series.symbols();
-        let at = row.partition_point(|symbol| symbol.0 < self.symbols.start);
-        let Some(&symbol) = row.get(at).filter(|symbol| symbol.0 < self.symbols.end) else {
+        let idx = row.partition_point(|symbol| symbol.0 < self.symbols.start);
+        let Some(&symbol) = row.get(idx).filter(|symbol| symbol.0 < self.symbols.end) else {
             return test("");
         };
         if let Some(&verdict) = self.verdicts.get(&symbol) {

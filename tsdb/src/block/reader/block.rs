@@ -41,19 +41,19 @@ impl Block {
     /// - [`Error::Version`] if a later version wrote the block.
     pub(crate) fn open(fs: &dyn Fs, path: &Path, cache: &Arc<PageCache>) -> Result<Self> {
         let file = fs.open(path).map_err(Error::io("open", path))?;
-        let at = find_footer(path, &*file)?;
+        let footer_page = find_footer(path, &*file)?;
         let size = file.size().map_err(Error::io("read the size of", path))?;
         let pages = Arc::new(Pages::new(path, file, Arc::clone(cache)));
-        let footer =
-            Footer::decode(&pages.read(at)?, size).map_err(|why| pages.unreadable(at, why))?;
+        let footer = Footer::decode(&pages.read(footer_page)?, size)
+            .map_err(|why| pages.unreadable(footer_page, why))?;
         let mut groups = Groups::default();
         let mut timestamp_columns = TimestampColumnPages::default();
         for &page in &footer.groups {
-            let added = groups.add(&pages.read(page)?, at.offset, footer.meta.range);
+            let added = groups.add(&pages.read(page)?, footer_page.offset, footer.meta.range);
             added.map_err(|damaged| pages.unreadable(page, damaged))?;
         }
         for &page in &footer.timestamp_columns {
-            let added = timestamp_columns.add(&pages.read(page)?, at.offset);
+            let added = timestamp_columns.add(&pages.read(page)?, footer_page.offset);
             added.map_err(|damaged| pages.unreadable(page, damaged))?;
         }
         let index = Index::open(Arc::clone(&pages), footer.index)?;
@@ -63,7 +63,7 @@ impl Block {
             || index.n_series != n_series
         {
             let reason = "footer, directory and index disagree on the number of series or samples";
-            return Err(pages.corrupt(at.offset, reason));
+            return Err(pages.corrupt(footer_page.offset, reason));
         }
         let path = path.to_owned();
         let name_labels = OnceLock::new();
@@ -74,7 +74,7 @@ impl Block {
             pages,
             groups,
             timestamp_columns,
-            footer: at,
+            footer: footer_page,
             name_labels,
         })
     }

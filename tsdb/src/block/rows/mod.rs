@@ -221,16 +221,16 @@ fn decode_floats(
     wanted: &Range<usize>,
     dst: &mut Vec<f64>,
 ) -> Result<(), Damaged> {
-    let at = dst.len();
+    let start = dst.len();
     // Fast path: all samples are in one row and wanted.
     if n_samples <= ROW_SAMPLES_MAX && wanted.len() == n_samples {
         return decode_row(src, n_samples, dst);
     }
-    each_row(src, n_samples, wanted, |row, of_row| {
-        decode_row(row, of_row.len(), dst)
+    each_row(src, n_samples, wanted, |row, row_range| {
+        decode_row(row, row_range.len(), dst)
     })?;
-    dst.drain(at..at + wanted.start % ROW_SAMPLES_MAX);
-    dst.truncate(at + wanted.len());
+    dst.drain(start..start + wanted.start % ROW_SAMPLES_MAX);
+    dst.truncate(start + wanted.len());
     Ok(())
 }
 
@@ -241,10 +241,10 @@ fn decode_histograms(
     dst: &mut SampleColumns,
 ) -> Result<(), Damaged> {
     let mut n_cells_max = SERIES_CELLS_MAX;
-    each_row(src, n_samples, wanted, |row, of_row| {
-        let within = |place: usize| place.clamp(of_row.start, of_row.end) - of_row.start;
-        let wanted = within(wanted.start)..within(wanted.end);
-        histograms::decode_row(row, of_row.len(), wanted, &mut n_cells_max, dst)
+    each_row(src, n_samples, wanted, |row, row_range| {
+        let Range { start, end } = row_range;
+        let wanted = wanted.start.clamp(start, end) - start..wanted.end.clamp(start, end) - start;
+        histograms::decode_row(row, end - start, wanted, &mut n_cells_max, dst)
     })
 }
 
@@ -255,19 +255,20 @@ fn each_row(
     wanted: &Range<usize>,
     mut each: impl FnMut(&[u8], Range<usize>) -> Result<(), Damaged>,
 ) -> Result<(), Damaged> {
-    let mut at = 0;
-    while at < wanted.end {
-        let n = (n_samples - at).min(ROW_SAMPLES_MAX);
-        let is_last = at + n == n_samples;
+    let mut n_visited = 0;
+    while n_visited < wanted.end {
+        let n = (n_samples - n_visited).min(ROW_SAMPLES_MAX);
+        let end = n_visited + n;
+        let is_last = end == n_samples;
         let row = if is_last {
             src
         } else {
             take_sized(&mut src).ok_or(Damaged)?
         };
-        if wanted.start < at + n {
-            each(row, at..at + n)?;
+        if wanted.start < end {
+            each(row, n_visited..end)?;
         }
-        at += n;
+        n_visited = end;
     }
     Ok(())
 }

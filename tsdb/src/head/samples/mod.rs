@@ -287,12 +287,12 @@ impl Samples {
             .bits_at(&self.blocks, timestamp_ms)
             .or_else(|| {
                 let closed = self.closed.get(&slot)?;
-                let at = closed.partition_point(|chunk| {
+                let idx = closed.partition_point(|chunk| {
                     chunk
                         .range()
                         .is_none_or(|range| range.end_ms < timestamp_ms)
                 });
-                closed.get(at)?.bits_at(&self.blocks, timestamp_ms)
+                closed.get(idx)?.bits_at(&self.blocks, timestamp_ms)
             });
         in_order.or_else(|| {
             self.out_of_order
@@ -384,7 +384,7 @@ impl Samples {
             for chunk in closed.chain([self.open.get(slot)]) {
                 if chunk
                     .range()
-                    .is_some_and(|of_chunk| of_chunk.overlaps(range))
+                    .is_some_and(|chunk_range| chunk_range.overlaps(range))
                 {
                     let (tail, n_blocks) = chunk.blocks_from(range.start_ms);
                     n_blocks_max = n_blocks_max.max(n_blocks);

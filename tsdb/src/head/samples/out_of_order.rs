@@ -45,7 +45,7 @@ impl OutOfOrder {
         if self.buffer.len() == OUT_OF_ORDER_SAMPLES_MAX {
             self.close(blocks, horizon);
         }
-        let at = self
+        let idx = self
             .buffer
             .partition_point(|out_of_order| out_of_order.timestamp_ms < sample.timestamp_ms);
         let out_of_order = OutOfOrderSample {
@@ -53,7 +53,7 @@ impl OutOfOrder {
             bits: sample.value.to_bits(),
             append_id,
         };
-        self.buffer.insert(at, out_of_order);
+        self.buffer.insert(idx, out_of_order);
     }
 
     fn close(&mut self, blocks: &mut BlockChains, horizon: u32) {
@@ -85,7 +85,7 @@ impl OutOfOrder {
             .buffer
             .binary_search_by_key(&timestamp_ms, |out_of_order| out_of_order.timestamp_ms)
         {
-            Ok(at) => Some(self.buffer[at].bits),
+            Ok(idx) => Some(self.buffer[idx].bits),
             Err(_) => self
                 .closed
                 .iter()
@@ -104,12 +104,12 @@ impl OutOfOrder {
     ) {
         out.hide_none();
         if let Some(view) = view {
-            for &(_, at) in self
+            for &(_, timestamp_ms) in self
                 .recent
                 .iter()
                 .filter(|(append_id, _)| !view.sees(*append_id))
             {
-                out.hide(TimeRange::at(at));
+                out.hide(TimeRange::at(timestamp_ms));
             }
         }
         for chunk in &self.closed {

@@ -63,18 +63,18 @@ impl LabelSets {
 
     /// Appends the words of a set and returns its position. Returns `None` if the arena is full.
     pub(in crate::head) fn push(&mut self, words: &[u32]) -> Option<u32> {
-        let at = self.words.push(words)?;
+        let labels_at = self.words.push(words)?;
         self.shapes[words[0] as usize].n_sets += 1;
-        Some(at)
+        Some(labels_at)
     }
 
     /// Removes a set. If it was the last one of its shape, returns the names, which are no longer
     /// used.
-    pub(in crate::head) fn remove(&mut self, at: u32) -> Option<Box<[SymbolId]>> {
-        let words = self.words(at);
+    pub(in crate::head) fn remove(&mut self, labels_at: u32) -> Option<Box<[SymbolId]>> {
+        let words = self.words(labels_at);
         let number = words[0];
         let n_words = words.len();
-        self.words.release(at, n_words);
+        self.words.release(labels_at, n_words);
         let shape = &mut self.shapes[number as usize];
         shape.n_sets -= 1;
         if shape.n_sets > 0 {
@@ -93,14 +93,14 @@ impl LabelSets {
 
     /// Returns the words of a set.
     #[inline]
-    pub(in crate::head) fn words(&self, at: u32) -> &[u32] {
-        self.words.run(at, self.n_words(at))
+    pub(in crate::head) fn words(&self, labels_at: u32) -> &[u32] {
+        self.words.run(labels_at, self.n_words(labels_at))
     }
 
     /// Returns the word at a position in the arena.
     #[inline]
-    pub(in crate::head) fn word(&self, at: u32) -> u32 {
-        self.words.run(at, 1)[0]
+    pub(in crate::head) fn word(&self, labels_at: u32) -> u32 {
+        self.words.run(labels_at, 1)[0]
     }
 
     /// Returns the names of a shape.
@@ -112,9 +112,9 @@ impl LabelSets {
     #[inline]
     pub(in crate::head) fn pairs(
         &self,
-        at: u32,
+        labels_at: u32,
     ) -> impl ExactSizeIterator<Item = (SymbolId, SymbolId)> + '_ {
-        self.pairs_of(self.words(at))
+        self.pairs_of(self.words(labels_at))
     }
 
     /// Iterates over the names and values of a set given as words.
@@ -131,16 +131,22 @@ impl LabelSets {
     }
 
     /// Returns the shape of a set and its names.
-    pub(in crate::head) fn shape(&self, at: u32) -> (u32, &[SymbolId]) {
-        let shape = self.words.run(at, 1)[0];
+    pub(in crate::head) fn shape(&self, labels_at: u32) -> (u32, &[SymbolId]) {
+        let shape = self.words.run(labels_at, 1)[0];
         (shape, &self.shapes[shape as usize].names)
     }
 
     /// Returns the value of a name in a set.
     #[inline]
-    pub(in crate::head) fn value(&self, at: u32, name: SymbolId) -> Option<SymbolId> {
-        let place = self.shape(at).1.iter().position(|&other| other == name)?;
-        self.words(at).get(1 + place).map(|&value| SymbolId(value))
+    pub(in crate::head) fn value(&self, labels_at: u32, name: SymbolId) -> Option<SymbolId> {
+        let place = self
+            .shape(labels_at)
+            .1
+            .iter()
+            .position(|&other| other == name)?;
+        self.words(labels_at)
+            .get(1 + place)
+            .map(|&value| SymbolId(value))
     }
 
     /// Frees memory after the last shape.
@@ -149,14 +155,14 @@ impl LabelSets {
     }
 
     /// Moves a set out of a sparse piece of the arena. Returns its new position.
-    pub(in crate::head) fn relocate(&mut self, at: u32) -> u32 {
-        let n_words = self.n_words(at);
-        let moved = if self.words.is_sparse(at) {
-            self.words.relocate(at, n_words)
+    pub(in crate::head) fn relocate(&mut self, labels_at: u32) -> u32 {
+        let n_words = self.n_words(labels_at);
+        let moved = if self.words.is_sparse(labels_at) {
+            self.words.relocate(labels_at, n_words)
         } else {
             None
         };
-        moved.unwrap_or(at)
+        moved.unwrap_or(labels_at)
     }
 
     /// Returns the approximate size of the sets in bytes.
@@ -167,8 +173,8 @@ impl LabelSets {
     }
 
     #[inline]
-    fn n_words(&self, at: u32) -> usize {
-        let shape = self.word(at);
+    fn n_words(&self, labels_at: u32) -> usize {
+        let shape = self.word(labels_at);
         1 + self.shapes[shape as usize].names.len()
     }
 }

@@ -201,17 +201,17 @@ impl LabelSymbols {
             let idx = self.indexes.pop()?;
             self.forget(idx, symbols);
         }
-        for at in 0..count {
+        for i in 0..count {
             let step = take_i64(src)?;
-            match self.numbers.get(at) {
+            match self.numbers.get(i) {
                 // Fast path: same label as in the previous series.
                 Some(_) if step == 0 => {}
                 Some(before) => {
                     let number = before.wrapping_add_signed(step);
                     let idx = symbols.index(number).unwrap_or(MISSING);
-                    let before = self.indexes[at];
-                    self.numbers[at] = number;
-                    self.indexes[at] = idx;
+                    let before = self.indexes[i];
+                    self.numbers[i] = number;
+                    self.indexes[i] = idx;
                     self.forget(before, symbols);
                     self.is_sorted &=
                         before != MISSING && idx != MISSING && symbols.has_name_of(idx, before);

@@ -116,7 +116,7 @@ pub(super) fn read_frames(
     end.version = Some(VERSION);
     let mut decoder = Decoder::new(file.kind, file.number);
     let path = &file.path;
-    let mut at = HEADER_SIZE as u64;
+    let mut offset = HEADER_SIZE as u64;
     loop {
         let item = match reader.next() {
             Ok(Some(item)) => item,
@@ -125,15 +125,15 @@ pub(super) fn read_frames(
                 // For example a bad sector. The rest of the file cannot be read.
                 damage.push(
                     path,
-                    at,
+                    offset,
                     DamageKind::Corrupt,
                     format!("cannot be read from here on: {error}"),
                 );
-                end.damaged_bytes += end.size.saturating_sub(at);
+                end.damaged_bytes += end.size.saturating_sub(offset);
                 return Ok(end);
             }
         };
-        at += item.size();
+        offset += item.size();
         match item {
             Item::Frame(frame) => {
                 end.n_missing_frames += frame.n_missing;

@@ -103,7 +103,7 @@ pub(crate) struct Reader<'a> {
     window: Window<'a>,
     framing: Framing,
     kind: SegmentKind,
-    at: u64,
+    offset: u64,
     next_sequence: u64,
     /// The last frame of a checkpoint has been read.
     is_complete: bool,
@@ -206,13 +206,13 @@ impl<'a> Reader<'a> {
 
     fn new(path: &Path, kind: SegmentKind, window: Window<'a>, framing: Framing) -> Self {
         let path = path.to_owned();
-        let at = HEADER_SIZE as u64;
+        let offset = HEADER_SIZE as u64;
         Self {
             path,
             window,
             framing,
             kind,
-            at,
+            offset,
             next_sequence: 0,
             is_complete: false,
         }
@@ -258,17 +258,17 @@ impl<'a> Reader<'a> {
 
     /// Advances past the next part. If it is a frame, the whole frame is in the window.
     fn step(&mut self) -> std::io::Result<Option<Step>> {
-        let start = self.at;
+        let start = self.offset;
         if start >= self.window.file_size {
             return Ok(None);
         }
         if self.is_complete {
-            self.at = self.window.file_size;
-            return Ok(Some(Step::Torn(start..self.at)));
+            self.offset = self.window.file_size;
+            return Ok(Some(Step::Torn(start..self.offset)));
         }
         if let Some((size, sequence, record)) = self.frame_at(start, 0)? {
             let expected = std::mem::replace(&mut self.next_sequence, sequence.saturating_add(1));
-            self.at += size as u64;
+            self.offset += size as u64;
             self.is_complete = self.kind == SegmentKind::Checkpoint && record & !COMPRESSED == END;
             let n_missing = sequence.saturating_sub(expected);
             return Ok(Some(Step::Frame {
@@ -280,26 +280,26 @@ impl<'a> Reader<'a> {
             }));
         }
         let next = self.next_frame(start)?;
-        self.at = next.unwrap_or(self.window.file_size);
+        self.offset = next.unwrap_or(self.window.file_size);
         Ok(Some(if next.is_some() {
-            Step::Damaged(start..self.at)
+            Step::Damaged(start..self.offset)
         } else {
-            Step::Torn(start..self.at)
+            Step::Torn(start..self.offset)
         }))
     }
 
     /// Returns size, sequence number and record of the frame at `at` if it is valid. The `gap`
     /// bytes before it are not valid frames.
-    fn frame_at(&mut self, at: u64, gap: u64) -> std::io::Result<Option<(usize, u64, u8)>> {
-        let header = self.window.get(at, FRAME_HEADER_SIZE)?;
+    fn frame_at(&mut self, offset: u64, gap: u64) -> std::io::Result<Option<(usize, u64, u8)>> {
+        let header = self.window.get(offset, FRAME_HEADER_SIZE)?;
         let Some(size) = self
             .framing
             .frame_size(header)
-            .filter(|&size| size as u64 <= self.window.file_size - at)
+            .filter(|&size| size as u64 <= self.window.file_size - offset)
         else {
             return Ok(None);
         };
-        let frame = self.window.get(at, size)?;
+        let frame = self.window.get(offset, size)?;
         let checked = self.framing.check_frame(frame, self.next_sequence, gap);
         Ok(checked.map(|(sequence, record)| (size, sequence, record)))
     }
@@ -307,17 +307,17 @@ impl<'a> Reader<'a> {
     /// Returns the offset of the first valid frame within [`GAP_MAX`] after `start`. The size in a
     /// damaged header is not trusted.
     fn next_frame(&mut self, start: u64) -> std::io::Result<Option<u64>> {
-        let mut at = start + 1;
-        while at < self.window.file_size.min(start.saturating_add(GAP_MAX)) {
-            let bytes = self.window.rest(at)?;
+        let mut offset = start + 1;
+        while offset < self.window.file_size.min(start.saturating_add(GAP_MAX)) {
+            let bytes = self.window.rest(offset)?;
             match bytes.iter().position(|&b| b == MARKER) {
-                None => at += bytes.len() as u64,
+                None => offset += bytes.len() as u64,
                 Some(found) => {
-                    at += found as u64;
-                    if self.frame_at(at, at - start)?.is_some() {
-                        return Ok(Some(at));
+                    offset += found as u64;
+                    if self.frame_at(offset, offset - start)?.is_some() {
+                        return Ok(Some(offset));
                     }
-                    at += 1;
+                    offset += 1;
                 }
             }
         }
@@ -340,34 +340,34 @@ impl<'a> Window<'a> {
     }
 
     /// Returns the `size` bytes of the file from `at` on, fewer at its end.
-    fn get(&mut self, at: u64, size: usize) -> std::io::Result<&[u8]> {
+    fn get(&mut self, offset: u64, size: usize) -> std::io::Result<&[u8]> {
         let size =
-            size.min(usize::try_from(self.file_size.saturating_sub(at)).unwrap_or(usize::MAX));
-        if at < self.start || at + size as u64 > self.start + self.bytes.len() as u64 {
-            self.load(at, size)?;
+            size.min(usize::try_from(self.file_size.saturating_sub(offset)).unwrap_or(usize::MAX));
+        if offset < self.start || offset + size as u64 > self.start + self.bytes.len() as u64 {
+            self.load(offset, size)?;
         }
-        let from = (at - self.start) as usize;
+        let from = (offset - self.start) as usize;
         Ok(&self.bytes[from..from + size])
     }
 
     /// Returns the bytes in memory from `at` on, at least one. `at` must be inside the file.
-    fn rest(&mut self, at: u64) -> std::io::Result<&[u8]> {
-        self.get(at, 1)?;
-        Ok(&self.bytes[(at - self.start) as usize..])
+    fn rest(&mut self, offset: u64) -> std::io::Result<&[u8]> {
+        self.get(offset, 1)?;
+        Ok(&self.bytes[(offset - self.start) as usize..])
     }
 
     /// Reads `size` bytes, at least a window. Bytes that are in memory already are not read again.
-    fn load(&mut self, at: u64, size: usize) -> std::io::Result<()> {
-        let fits = usize::try_from(self.file_size - at).unwrap_or(usize::MAX);
+    fn load(&mut self, offset: u64, size: usize) -> std::io::Result<()> {
+        let fits = usize::try_from(self.file_size - offset).unwrap_or(usize::MAX);
         let size = size.max(WINDOW_SIZE).min(fits);
-        let kept = at
+        let kept = offset
             .checked_sub(self.start)
             .and_then(|passed| usize::try_from(passed).ok());
         match kept {
             Some(passed) if passed <= self.bytes.len() => drop(self.bytes.drain(..passed)),
             _ => self.bytes.clear(),
         }
-        self.start = at;
+        self.start = offset;
         if size <= WINDOW_SIZE {
             self.bytes.truncate(size);
             self.bytes.shrink_to(WINDOW_SIZE);
@@ -378,7 +378,10 @@ impl<'a> Window<'a> {
         let have = self.bytes.len().min(size);
         self.bytes.reserve_exact(size - have);
         self.bytes.resize(size, 0);
-        if let Err(e) = self.file.read_at(&mut self.bytes[have..], at + have as u64) {
+        if let Err(e) = self
+            .file
+            .read_at(&mut self.bytes[have..], offset + have as u64)
+        {
             self.bytes.clear();
             return Err(e);
         }

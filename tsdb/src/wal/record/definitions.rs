@@ -63,12 +63,12 @@ pub(crate) fn decode_series<'a>(
         let n_labels = usize::try_from(take_u64(src)?).ok()?;
         labels.truncate(n_labels);
         let mut ascend = true;
-        for at in 0..n_labels {
-            match labels.get_mut(at) {
+        for i in 0..n_labels {
+            match labels.get_mut(i) {
                 Some(label) => label.advance(src)?,
                 None => labels.push(DefinedLabel::take(src)?),
             }
-            ascend &= labels[at].repeats != Repeats::Nothing;
+            ascend &= labels[i].repeats != Repeats::Nothing;
         }
         if !ascend && !labels.is_sorted_by(|a, b| a.name < b.name) {
             return None;

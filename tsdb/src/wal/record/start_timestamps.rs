@@ -65,8 +65,8 @@ impl StartTimestamps {
         &self,
         indexes: Range<usize>,
     ) -> Option<&[(usize, StartTimestamp)]> {
-        let at = |index: usize| self.entries.partition_point(|(entry, _)| *entry < index);
-        let entries = &self.entries[at(indexes.start)..at(indexes.end)];
+        let first_from = |index: usize| self.entries.partition_point(|(entry, _)| *entry < index);
+        let entries = &self.entries[first_from(indexes.start)..first_from(indexes.end)];
         (self.is_buffered || !entries.is_empty()).then_some(entries)
     }
 
@@ -109,8 +109,8 @@ pub(in crate::wal) fn encode_start_timestamps(
     entries: &[(usize, StartTimestamp)],
     sample: impl Fn(usize) -> (SeriesRef, i64),
 ) {
-    for &(at, StartTimestamp { start_ms, order }) in entries {
-        let (series, timestamp_ms) = sample(at);
+    for &(idx, StartTimestamp { start_ms, order }) in entries {
+        let (series, timestamp_ms) = sample(idx);
         put_u64(dst, series.0);
         put_i64(dst, timestamp_ms);
         dst.push(match order {

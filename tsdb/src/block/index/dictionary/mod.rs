@@ -188,7 +188,7 @@ impl Dictionary {
         let mut number_at = |name: &[u8], value: &[u8]| {
             cursor
                 .seek(name, value)
-                .map(|at| at.map_or(self.len(), |symbol| symbol.0))
+                .map(|found| found.map_or(self.len(), |symbol| symbol.0))
         };
         let start = number_at(name.as_bytes(), prefix.as_bytes())?;
         let end = match prefix.as_bytes().split_last() {

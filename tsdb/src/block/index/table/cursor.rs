@@ -20,7 +20,7 @@ pub(crate) struct TableCursor {
     end: u32,
     /// The number of the next entry, and its position in the payload.
     next: u32,
-    at: usize,
+    offset: usize,
 }
 
 impl TableCursor {
@@ -35,7 +35,7 @@ impl TableCursor {
             first: 0,
             end: 0,
             next: 0,
-            at: 0,
+            offset: 0,
         }
     }
 
@@ -99,7 +99,7 @@ impl TableCursor {
         self.first = first;
         self.end = end;
         self.next = first;
-        self.at = 0;
+        self.offset = 0;
         Ok(())
     }
 
@@ -113,7 +113,7 @@ impl TableCursor {
     /// # Errors
     /// [`Error::Corrupt`] if the group does not begin inside the page.
     pub(crate) fn go_to_group(&mut self, group_idx: u32) -> Result<()> {
-        self.at = self.group_start(group_idx).ok_or_else(|| self.damaged())?;
+        self.offset = self.group_start(group_idx).ok_or_else(|| self.damaged())?;
         self.next = self.first + group_idx * self.table.group;
         Ok(())
     }
@@ -127,16 +127,16 @@ impl TableCursor {
         if self.next == self.end {
             self.approach(self.next)?;
         }
-        let mut src = &self.payload[self.at..self.entries_size];
+        let mut src = &self.payload[self.offset..self.entries_size];
         let decoded = decode(&mut src).ok_or_else(|| self.damaged())?;
-        self.at = self.entries_size - src.len();
+        self.offset = self.entries_size - src.len();
         self.next += 1;
         let idx = self.next - self.first;
         let ends_at_next = if self.next == self.end {
-            self.at == self.entries_size
+            self.offset == self.entries_size
         } else {
             !self.table.begins_group(idx)
-                || self.group_start(self.table.group_of(idx)) == Some(self.at)
+                || self.group_start(self.table.group_of(idx)) == Some(self.offset)
         };
         if ends_at_next {
             Ok(decoded)
@@ -164,9 +164,13 @@ impl TableCursor {
     }
 
     fn group_start(&self, group_idx: u32) -> Option<usize> {
-        let at = self.entries_size + group_idx as usize * START_SIZE;
-        let start =
-            u32::from_le_bytes(self.payload.get(at..at + START_SIZE)?.try_into().ok()?) as usize;
+        let offset = self.entries_size + group_idx as usize * START_SIZE;
+        let start = u32::from_le_bytes(
+            self.payload
+                .get(offset..offset + START_SIZE)?
+                .try_into()
+                .ok()?,
+        ) as usize;
         (start <= self.entries_size).then_some(start)
     }
 }
