@@ -9,10 +9,11 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use varve_context::{MemoryBudget, QueryContext};
+use varve_model::{Labels, Sample, TimeRange};
 use varve_promql::Features;
 use varve_query::{Engine, EngineOptions, Request, Steps};
-use varve_tsdb::context::MemoryBudget;
-use varve_tsdb::{Db, Labels, QueryContext, Sample, TimeRange, WriteBatch};
+use varve_tsdb::{Db, ReadContext, WriteBatch};
 
 const N_SERIES: usize = 100_000;
 const N_STEPS: i64 = 120;
@@ -102,7 +103,7 @@ fn evaluate(c: &mut Criterion) {
             "container_memory_working_set_bytes * on (pod, id) kube_pod_status_ready",
         ),
     ] {
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         group.bench_function(format!("{name}, one step"), |b| {
             let request = Request::new(query, Steps::instant(end_ms));
             b.iter(|| {
@@ -133,7 +134,7 @@ fn cached(c: &mut Criterion) {
         cache_size: 64 << 20,
         ..EngineOptions::default()
     };
-    let (engine, ctx) = (Engine::new(options), QueryContext::unbounded());
+    let (engine, ctx) = (Engine::new(options), ReadContext::unbounded());
     let end_ms = common::START_MS + (N_STEPS - 1) * common::STEP_MS;
     let times = Steps::range(end_ms - 59 * 30_000, end_ms, 30_000);
     let query = "sum by (namespace) (rate(container_cpu_usage_seconds_total[5m]))";
@@ -201,7 +202,7 @@ fn deadline(c: &mut Criterion) {
     ] {
         group.bench_function(query, |b| {
             b.iter(|| {
-                let ctx = QueryContext::new(DEADLINE, memory.clone());
+                let ctx = ReadContext::unrestricted(QueryContext::new(DEADLINE, memory.clone()));
                 let times = Steps::range(start_ms, end_ms, 1_000);
                 let end = engine.run(&db, &ctx, &Request::new(query, times));
                 assert!(
@@ -213,7 +214,7 @@ fn deadline(c: &mut Criterion) {
     }
     group.bench_function("series, sorted, over and over", |b| {
         b.iter(|| {
-            let ctx = QueryContext::new(DEADLINE, memory.clone());
+            let ctx = ReadContext::unrestricted(QueryContext::new(DEADLINE, memory.clone()));
             let all = || {
                 db.select(&ctx, &[], TimeRange::ALL)?
                     .try_for_each(|series| series.map(drop))

@@ -20,16 +20,13 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use process::{cpu_of_process, cpu_time, resident_bytes, size_of_dir};
 use varve_bench::{Fleet, FleetOptions, SeriesId};
+use varve_context::{MemoryBudget, QueryContext};
 use varve_fs::RealFs;
 use varve_fs::testing::ManualClock;
-use varve_tsdb::context::MemoryBudget;
-use varve_tsdb::labels::LabelHint;
-use varve_tsdb::select::SelectHints;
+use varve_model::{Labels, MatchOp, Matcher, Sample, SampleColumns, TimeRange};
+use varve_tsdb::select::{LabelHint, SelectHints};
 use varve_tsdb::stats::{FlushStats, Stats};
-use varve_tsdb::{
-    Db, Labels, MatchOp, Matcher, Options, QueryContext, Sample, SampleColumns, SeriesHandle,
-    TimeRange, WalSync, WriteBatch, inspect,
-};
+use varve_tsdb::{Db, Options, ReadContext, SeriesHandle, WalSync, WriteBatch, inspect};
 
 /// The allocator of the server.
 #[global_allocator]
@@ -515,11 +512,11 @@ impl Bench {
 }
 
 /// Returns the context of a query with a deadline and a memory budget, as in a server.
-fn query() -> QueryContext {
-    QueryContext::new(
+fn query() -> ReadContext {
+    ReadContext::unrestricted(QueryContext::new(
         Duration::from_secs(3600),
         MemoryBudget::new("memory", 1 << 30),
-    )
+    ))
 }
 
 /// Returns the bytes per sample in blocks, in total and by part.

@@ -1,6 +1,7 @@
 //! Filling a store with the fleet.
 
-use varve_tsdb::{Db, Sample, SeriesHandle, WriteBatch};
+use varve_model::Sample;
+use varve_tsdb::{Db, SeriesHandle, WriteBatch};
 
 use crate::common;
 

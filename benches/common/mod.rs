@@ -1,8 +1,9 @@
 //! A small fleet: deterministic series like those of kube-prometheus; values are computed from
 //! series and step.
 
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Db, Labels, Options, WalSync};
+use varve_model::Labels;
+use varve_model::labels::METRIC_NAME;
+use varve_tsdb::{Db, Options, WalSync};
 
 /// Interval of samples in milliseconds.
 pub(crate) const STEP_MS: i64 = 30_000;

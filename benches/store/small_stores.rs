@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use varve_fs::damage::DamageReport;
 use varve_fs::{Fs, RealFs};
+use varve_model::Sample;
+use varve_model::staleness::STALE_NAN_BITS;
 use varve_prometheus::import::import_block;
-use varve_tsdb::Sample;
-use varve_tsdb::staleness::STALE_NAN_BITS;
 
 use super::process::size_of_dir;
 use super::{Args, Bench, FLUSH_ROUNDS, SeriesId, line, sizes};

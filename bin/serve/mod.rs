@@ -26,6 +26,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use varve_config::file::Config;
+use varve_context::Interrupt;
 use varve_http::web_config::WebConfig;
 use varve_http::{self as http, HttpState, Listeners, housekeeping};
 use varve_server::app::App;
@@ -44,7 +45,6 @@ use varve_system::log;
 use varve_system::machine::{Memory, raise_open_files_limit};
 use varve_system::service_manager::{self, State, notify};
 use varve_system::version;
-use varve_tsdb::Interrupt;
 
 use replay::Replay;
 

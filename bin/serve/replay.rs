@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tokio::task::JoinHandle;
+use varve_context::{Interrupt, QueryContext};
 use varve_server::store::Store;
 use varve_tsdb::stats::ReplayStats;
-use varve_tsdb::{Interrupt, QueryContext};
 
 use super::of_store;
 

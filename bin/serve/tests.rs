@@ -18,7 +18,7 @@ use varve_server::pressure::Pressure;
 use varve_server::self_scrape::scrape;
 use varve_server::settings::flags::ServeArgs;
 use varve_system::machine::Memory;
-use varve_tsdb::QueryContext;
+use varve_tsdb::ReadContext;
 
 use super::{open, options};
 use crate::cli::{Cli, Command};
@@ -135,7 +135,7 @@ fn is_true(app: &App, expr: &str) -> bool {
         .engine
         .run(
             &store.db,
-            &QueryContext::unbounded(),
+            &ReadContext::unbounded(),
             &Request::new(expr, times),
         )
         .unwrap();

@@ -81,6 +81,12 @@ impl WriteError {
     }
 }
 
+impl From<varve_context::Error> for WriteError {
+    fn from(error: varve_context::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
 impl From<varve_protobuf::Error> for WriteError {
     #[inline]
     fn from(error: varve_protobuf::Error) -> Self {

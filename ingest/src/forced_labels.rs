@@ -5,7 +5,7 @@
 //! deduplication and relabeling, and again after relabeling. The routes of such requests have keys
 //! of their own in the route cache, as the same label set leads to other series.
 
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 use crate::batch::{RouteHasher, RouteKey};
 use crate::sources::remote_write::LabelPairs;

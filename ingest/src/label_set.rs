@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use varve_tsdb::Labels;
-use varve_tsdb::labels::{LABELS_SIZE_MAX, LabelsError, is_legacy_name};
+use varve_model::Labels;
+use varve_model::labels::{LABELS_SIZE_MAX, LabelsError, is_legacy_name};
 
 use crate::limits::Limits;
 use crate::outcome::Reason;

@@ -1,6 +1,6 @@
 //! Errors of queries. Each variant has its own status and error type in the HTTP API.
 
-use varve_tsdb::Interrupt;
+use varve_context::Interrupt;
 
 use varve_promql::ParseError;
 use varve_promql::ast::ValueType;
@@ -57,6 +57,12 @@ impl From<varve_promql::Error> for Error {
             varve_promql::Error::Context(error) => error.into(),
             other => Self::Execution(other.to_string()),
         }
+    }
+}
+
+impl From<varve_context::Error> for Error {
+    fn from(error: varve_context::Error) -> Self {
+        varve_tsdb::Error::from(error).into()
     }
 }
 

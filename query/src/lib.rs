@@ -16,7 +16,7 @@
 //!    docs/promql.md lists the differences.
 //! 2. An unsupported expression fails with [`Error::Unsupported`]; it never returns a wrong result.
 //! 3. All memory that grows with the data is charged to the memory budget of the request. Every
-//!    loop over series or steps checks the [`QueryContext`](varve_tsdb::QueryContext).
+//!    loop over series or steps checks the [`QueryContext`](varve_context::QueryContext).
 #![forbid(unsafe_code)]
 
 mod cache;

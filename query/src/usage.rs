@@ -9,8 +9,8 @@
 
 use std::collections::BTreeSet;
 
-use varve_tsdb::Matcher;
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::Matcher;
+use varve_model::labels::METRIC_NAME;
 
 use varve_promql::ast::{
     Aggregate, AggregateOp, Binary, BinaryOp, Call, Cardinality, Expr, ExprKind, ValueType,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 use crate::histogram::FloatHistogram;
 

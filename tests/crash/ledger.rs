@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use tempfile::TempDir;
-use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{Db, Options, QueryContext, SampleColumns, TimeRange};
+use varve_model::staleness::STALE_NAN_BITS;
+use varve_model::{SampleColumns, TimeRange};
+use varve_tsdb::{Db, Options, ReadContext};
 
 use super::writer::Sent;
 use crate::harness::Http;
@@ -161,7 +162,7 @@ fn read(data_dir: &TempDir) -> BTreeMap<Series, Vec<(i64, u64)>> {
         "a crash leaves no damaged block"
     );
     let all = db
-        .select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        .select(&ReadContext::unbounded(), &[], TimeRange::ALL)
         .expect("select all series");
     let mut stored = BTreeMap::new();
     for series in all {

@@ -2,7 +2,7 @@
 
 use prost::Message;
 use serde_json::json;
-use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_model::staleness::STALE_NAN_BITS;
 
 use super::{T0, everything};
 use crate::harness::{

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use varve_model::Labels;
+use varve_model::histogram::{Histogram, HistogramCounts};
+use varve_model::staleness::is_stale_nan;
 use varve_query::histogram::FloatHistogram;
 use varve_query::{Annotations, MatrixSeries, Point, Value, VectorSample};
 use varve_regexp::Regexp;
-use varve_tsdb::Labels;
-use varve_tsdb::histogram::{Histogram, HistogramCounts};
-use varve_tsdb::staleness::is_stale_nan;
 
 use super::script::{Eval, Expected, Notes, Text};
 use varve_rules::unit_test::sequence::{Item, Literal, Sequence};

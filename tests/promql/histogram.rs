@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::Labels;
-use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::Labels;
+use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use varve_model::labels::METRIC_NAME;
 
 use varve_rules::unit_test::sequence::{Item, Literal, Sequence, span};
 

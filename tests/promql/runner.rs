@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use tempfile::TempDir;
+use varve_model::Sample;
 use varve_promql::Features;
 use varve_query::{Engine, EngineOptions, Error, QueryResult, Request, Steps, Value};
-use varve_tsdb::{Db, Options, QueryContext, Sample, WalSync, WriteBatch};
+use varve_tsdb::{Db, Options, ReadContext, WalSync, WriteBatch};
 
 use super::at_modifier;
 use super::compare;
@@ -151,7 +152,7 @@ impl Runner {
     fn run(&self, query: &str, times: Steps) -> Result<QueryResult, Error> {
         self.engine.run(
             &self.store.db,
-            &QueryContext::unbounded(),
+            &ReadContext::unbounded(),
             &Request::new(query, times),
         )
     }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use varve_model::Labels;
 use varve_promql::ast::{Expr, ExprKind};
 use varve_promql::{Features, parse, parse_description};
 use varve_query::Steps;
 use varve_rules::unit_test::sequence::{self, Sequence};
-use varve_tsdb::Labels;
 
 use super::histogram;
 

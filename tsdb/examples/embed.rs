@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use varve_tsdb::{
-    Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WriteBatch,
-};
+use varve_model::{Labels, Matcher, Sample, SampleColumns, TimeRange};
+use varve_tsdb::{Db, Options, ReadContext, WriteBatch};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::args()
@@ -26,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     db.append(&mut batch)?;
     println!("{} samples were rejected", batch.rejected().len());
 
-    let ctx = QueryContext::unbounded();
+    let ctx = ReadContext::unbounded();
     for series in db.select(&ctx, &[Matcher::equal("job", "node")], TimeRange::ALL)? {
         let (series, mut samples) = (series?, SampleColumns::default());
         series.read(&mut samples)?;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use varve_context::Interrupt;
 use varve_fs::is_out_of_files;
 
 /// Bytes that do not decode. Who knows their place makes an [`Error::Corrupt`] of it.
@@ -95,43 +96,6 @@ pub enum Error {
     Options(String),
 }
 
-/// Why a request was interrupted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[repr(u8)]
-pub enum Interrupt {
-    /// The deadline has passed.
-    #[error("query timed out")]
-    Deadline = 1,
-    /// The client disconnected.
-    #[error("query was canceled")]
-    Canceled = 2,
-    /// The server is stopping.
-    #[error("query was canceled: the server is shutting down")]
-    Shutdown = 3,
-    /// An operator ended the request.
-    #[error("query was canceled: an operator ended it")]
-    Killed = 4,
-    /// The memory shared by all queries was exhausted, and this request held the most.
-    #[error(
-        "query was ended to free memory: it held the most of all, and --query.max-memory-total was used up"
-    )]
-    Heaviest = 5,
-    /// The process approached its memory limit, and this request held the most.
-    #[error(
-        "query was ended to free memory: it held the most of all, and the process was above --memory.refuse-at"
-    )]
-    Pressure = 6,
-}
-
-impl Interrupt {
-    pub(crate) fn of(code: u8) -> Option<Self> {
-        use Interrupt::{Canceled, Deadline, Heaviest, Killed, Pressure, Shutdown};
-        [Deadline, Canceled, Shutdown, Killed, Heaviest, Pressure]
-            .into_iter()
-            .find(|&reason| reason as u8 == code)
-    }
-}
-
 impl Error {
     /// Returns a function that converts an I/O error of the operation `op` on the file `path` to
     /// [`Error::Io`].
@@ -181,13 +145,11 @@ impl From<varve_fs::Error> for Error {
     }
 }
 
-impl From<varve_regexp::LimitExceeded> for Error {
-    fn from(exceeded: varve_regexp::LimitExceeded) -> Self {
-        let varve_regexp::LimitExceeded { what, used, limit } = exceeded;
-        Self::Limit {
-            what,
-            used: used as u64,
-            limit: limit as u64,
+impl From<varve_context::Error> for Error {
+    fn from(error: varve_context::Error) -> Self {
+        match error {
+            varve_context::Error::Limit { what, used, limit } => Self::Limit { what, used, limit },
+            varve_context::Error::Interrupted(interrupt) => Self::Interrupted(interrupt),
         }
     }
 }

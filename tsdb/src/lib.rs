@@ -1,10 +1,10 @@
 //! The storage engine of Varve: an embeddable, synchronous time series database.
 //!
-//! Ten names are enough to use it. A [`Db`] is opened with [`Options`]. [`Labels`] identify a
-//! series, for which it returns a [`SeriesHandle`]; [`Sample`]s are appended with a [`WriteBatch`],
-//! and selected with [`Matcher`]s and a [`TimeRange`] under a [`QueryContext`]. Failures are
-//! [`Error`]s. The modules contain the rest: histograms and exemplars, statistics, and the
-//! inspection of logs. `examples/embed.rs`:
+//! Ten names are enough to use it, of this crate and of `varve_model`. A [`Db`] is opened with
+//! [`Options`]. [`Labels`] identify a series, for which it returns a [`SeriesHandle`]; [`Sample`]s
+//! are appended with a [`WriteBatch`], and selected with [`Matcher`]s and a [`TimeRange`] under a
+//! [`ReadContext`]. Failures are [`Error`]s. The modules contain the rest: exemplars, statistics,
+//! and the inspection of logs. `examples/embed.rs`:
 //!
 #![doc = concat!("```rust,ignore\n", include_str!("../examples/embed.rs"), "```")]
 //!
@@ -35,24 +35,28 @@
 //!    one timestamp the first accepted one wins, before and after flush, merge and restart.
 //! 3. Samples of a series ascend strictly in time and keep every bit of their values.
 //! 4. Every state of the disk can be opened: a torn tail is cut, damage is skipped and quarantined.
-//! 5. Every read runs under a [`QueryContext`]: a deadline, a cancellation flag and a memory
-//!    budget.
+//! 5. Every read runs under a [`ReadContext`]: a deadline, a cancellation flag, a memory budget,
+//!    and the matchers that every series must pass.
 //!
 //! This crate does not depend on HTTP, protobuf, PromQL or YAML. The modules, from the outside in:
 //! `db` and `select` use the `store` and its `background` tasks. A store has `shard`s with a `head`
 //! (`index`, `chunk`) and a log (`wal`, and `replay` at start), and a set of `block`s, which
 //! `compact` merges. `isolation` decides what a reader sees. The crate `varve_fs` is the only
 //! access to the disk and the clock.
+//!
+//! [`Labels`]: varve_model::Labels
+//! [`Matcher`]: varve_model::Matcher
+//! [`Sample`]: varve_model::Sample
+//! [`TimeRange`]: varve_model::TimeRange
 
 #![forbid(unsafe_code)]
 
 mod db;
 mod error;
 mod options;
+mod read_context;
 
-pub mod context;
-pub mod labels;
-mod sample;
+mod batch;
 
 mod chunk;
 mod head;
@@ -70,19 +74,14 @@ pub mod select;
 mod background;
 mod store;
 
-pub use context::query_context::QueryContext;
+pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 pub use db::Db;
-pub use error::{Error, Interrupt, Result};
+pub use error::{Error, Result};
 pub use head::SeriesGroup;
-pub use labels::label_set::Labels;
-pub use labels::matcher::{MatchOp, Matcher};
 pub use options::{Options, WalOnCorruption, WalSync};
-pub use sample::{
-    RejectReason, Rejected, Sample, SampleColumns, SeriesHandle, TimeRange, WriteBatch,
-};
+pub use read_context::ReadContext;
 pub use store::import_writer::ImportWriter;
 
-pub use sample::{histogram, staleness};
 pub use wal::inspect;
 
 /// The timestamps that a store accepts.
@@ -97,10 +96,8 @@ pub mod changes {
 
 /// Exemplars: examples attached to a series, such as the trace of one request.
 pub mod exemplars {
+    pub use crate::batch::{RejectExemplar, RejectedExemplar};
     pub use crate::options::EXEMPLARS_MAX;
-    pub use crate::sample::exemplar::{
-        EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar, RejectedExemplar,
-    };
     pub use crate::shard::exemplars::{ExemplarSet, SeriesExemplars};
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use varve_tsdb::{Labels, Sample};
+use varve_model::{Labels, Sample};
 
 // Tags: field number and wire type. Both versions encode samples alike.
 const SERIES_V1: u8 = 1 << 3 | LENGTH;

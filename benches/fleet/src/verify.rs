@@ -3,9 +3,9 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::staleness::is_stale_nan;
-use varve_tsdb::{Labels, Sample};
+use varve_model::labels::METRIC_NAME;
+use varve_model::staleness::is_stale_nan;
+use varve_model::{Labels, Sample};
 
 use crate::args::VerifyArgs;
 use crate::client::{Client, escape};

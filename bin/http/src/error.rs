@@ -2,11 +2,11 @@
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use varve_context::Interrupt;
 use varve_ingest::WriteError;
 use varve_server::app::QUERY_MEMORY_TOTAL_FLAG;
 use varve_server::request_context::Tenant;
 use varve_system::excerpt::truncate;
-use varve_tsdb::Interrupt;
 
 use super::json;
 use super::response::plain;
@@ -221,6 +221,12 @@ impl IntoResponse for ApiError {
             response.extensions_mut().insert(LimitHit(flag));
         }
         response
+    }
+}
+
+impl From<varve_context::Error> for ApiError {
+    fn from(error: varve_context::Error) -> Self {
+        varve_tsdb::Error::from(error).into()
     }
 }
 

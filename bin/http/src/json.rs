@@ -7,9 +7,9 @@
 
 use std::io::Write as _;
 
+use varve_model::Labels;
 use varve_promql::decimal::{self, Plain};
 use varve_query::histogram::{Bucket, FloatHistogram};
-use varve_tsdb::Labels;
 
 /// Content type of every JSON response.
 pub(crate) const MIME_TYPE: &str = "application/json";
@@ -202,39 +202,42 @@ mod tests {
         check_float(f64::MAX, "1.7976931348623157e+308");
         check_float(f64::INFINITY, "+Inf");
         check_float(f64::NEG_INFINITY, "-Inf");
-        check_float(f64::from_bits(varve_tsdb::staleness::STALE_NAN_BITS), "NaN");
+        check_float(
+            f64::from_bits(varve_model::staleness::STALE_NAN_BITS),
+            "NaN",
+        );
         check_float(1.0 / 3.0, "0.3333333333333333");
     }
 
     #[test]
     fn histograms_are_written_with_their_populated_buckets() {
-        let mut stored = varve_tsdb::histogram::Histogram {
+        let mut stored = varve_model::histogram::Histogram {
             zero_threshold: 0.25,
             sum: 34_593.34,
-            counts: varve_tsdb::histogram::HistogramCounts::Integer {
+            counts: varve_model::histogram::HistogramCounts::Integer {
                 count: 42,
                 zero_count: 3,
                 positive: vec![12, 0, 6],
                 negative: vec![1],
             },
-            positive_spans: vec![varve_tsdb::histogram::BucketSpan {
+            positive_spans: vec![varve_model::histogram::BucketSpan {
                 offset: 1,
                 length: 3,
             }],
-            negative_spans: vec![varve_tsdb::histogram::BucketSpan {
+            negative_spans: vec![varve_model::histogram::BucketSpan {
                 offset: 0,
                 length: 1,
             }],
-            ..varve_tsdb::histogram::Histogram::default()
+            ..varve_model::histogram::Histogram::default()
         };
-        let point = |stored: &varve_tsdb::histogram::Histogram| {
+        let point = |stored: &varve_model::histogram::Histogram| {
             written(|out| write_histogram_point(out, 1_500, &FloatHistogram::from(stored)))
         };
         let buckets =
             r#"[[1,"-1","-0.5","1"],[3,"-0.25","0.25","3"],[0,"1","2","12"],[0,"4","8","6"]]"#;
         let expect = format!(r#"[1.500,{{"count":"42","sum":"34593.34","buckets":{buckets}}}]"#);
         assert_eq!(point(&stored), expect);
-        stored.counts = varve_tsdb::histogram::HistogramCounts::default();
+        stored.counts = varve_model::histogram::HistogramCounts::default();
         assert_eq!(point(&stored), r#"[1.500,{"count":"0","sum":"34593.34"}]"#);
     }
 

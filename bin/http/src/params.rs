@@ -12,10 +12,11 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::ops::Deref;
 use std::time::Duration;
 
+use varve_context::QueryContext;
+use varve_model::{Matcher, TimeRange};
 use varve_query::Steps;
 use varve_server::request_context::Parameters;
 use varve_system::excerpt::quotable;
-use varve_tsdb::{Matcher, QueryContext, TimeRange};
 
 use super::error::{ApiError, ErrorKind, Result};
 use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};

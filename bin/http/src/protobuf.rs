@@ -1,7 +1,7 @@
 //! The protobuf messages that the protocols of Prometheus and Thanos share.
 
-use varve_tsdb::histogram::BucketSpan;
-use varve_tsdb::{MatchOp, Matcher};
+use varve_model::histogram::BucketSpan;
+use varve_model::{MatchOp, Matcher};
 use varve_wire::messages;
 
 messages! {

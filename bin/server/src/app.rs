@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock};
 use prometheus::proto::MetricFamily;
 use varve_config::file::Config;
+use varve_context::scheduler::Scheduler;
+use varve_context::{Interrupt, MemoryBudget, QueryContext};
 use varve_system::machine;
 use varve_system::service_manager::{self, notify};
-use varve_tsdb::context::MemoryBudget;
-use varve_tsdb::context::scheduler::Scheduler;
-use varve_tsdb::{Interrupt, QueryContext};
+use varve_tsdb::ReadContext;
 
 use super::active_requests::ActiveRequests;
 use super::live_config::{LiveConfig, Prepared};
@@ -292,7 +292,7 @@ impl App {
 
     /// Returns the context of a request: its deadline, its cancellation, its memory budget, and the
     /// restriction to its tenant.
-    pub fn context(&self, timeout: Option<Duration>) -> QueryContext {
+    pub fn context(&self, timeout: Option<Duration>) -> ReadContext {
         let timeout_max = self.settings.args.query_timeout;
         let timeout = timeout.map_or(timeout_max, |timeout| timeout.min(timeout_max));
         let request = RequestContext::current();
@@ -307,16 +307,17 @@ impl App {
         } else {
             QueryContext::new(timeout, memory)
         };
-        if let Some(tenant) = tenant {
-            ctx.restrict(Arc::clone(&tenant.matchers));
-            tenant.limits.apply(&ctx);
-        }
-        ctx
+        let Some(tenant) = tenant else {
+            return ReadContext::unrestricted(ctx);
+        };
+        tenant.limits.apply(&ctx);
+        ReadContext::restricted(ctx, Arc::clone(&tenant.matchers))
     }
 
-    /// Returns a context without a deadline, with the memory budget of a query.
-    pub fn context_without_deadline(&self) -> QueryContext {
-        QueryContext::new(Duration::MAX, self.memory_of_query())
+    /// Returns a context for administrators and for uploads, which may read all series: without a
+    /// deadline, with the memory budget of a query.
+    pub fn context_without_deadline(&self) -> ReadContext {
+        ReadContext::unrestricted(QueryContext::new(Duration::MAX, self.memory_of_query()))
     }
 
     /// Returns the context of a write request with a deadline after `timeout`. It has a separate

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use prometheus::proto::{Metric, MetricFamily, MetricType};
 use tokio::time::MissedTickBehavior;
+use varve_model::labels::METRIC_NAME;
+use varve_model::metadata::Metadata;
+use varve_model::staleness::STALE_NAN_BITS;
+use varve_model::{Labels, Sample};
 use varve_system::machine;
-use varve_tsdb::labels::{METRIC_NAME, Metadata};
-use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{Labels, Sample};
 
 use super::app::App;
 use super::store::Store;

@@ -7,18 +7,20 @@ use std::sync::Arc;
 
 use varve_advise::usage::{Requester, Usage};
 use varve_config::file::Config;
+use varve_context::QueryContext;
 use varve_fs::{Clock, RealFs, StateFileError, SystemClock};
 use varve_ingest::Receiver;
 use varve_ingest::ha::Elections;
 use varve_ingest::relabel::{
     DisabledByUse, DisabledRelabelRules, DroppingRelabelRule, UsedRelabelRule,
 };
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher, TimeRange};
 use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
 use varve_query::{Engine, EngineOptions};
-use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::retention::RetentionRule;
-use varve_tsdb::{Db, Error, MatchOp, Matcher, Options, QueryContext, TimeRange};
+use varve_tsdb::{Db, Error, Options, ReadContext};
 
 use crate::settings::Retention;
 
@@ -202,7 +204,7 @@ impl Store {
     /// If the request is interrupted.
     pub fn dropped_infos(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         selectors: &[SelectorUse],
         end_ms: i64,
     ) -> varve_tsdb::Result<Vec<String>> {

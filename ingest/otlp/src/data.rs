@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use prost::Message;
+use varve_model::metadata::MetricType;
 use varve_protobuf::{Key, Reader, fixed64_key, len_key, varint_key};
-use varve_tsdb::labels::MetricType;
 
 use super::{DECODED_SIZE_MAX, Error};
 

@@ -1,7 +1,7 @@
 //! Translates OTLP histograms to native ones. Explicit bounds become custom buckets.
 
-use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
-use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use varve_model::staleness::STALE_NAN_BITS;
 
 use super::message::{Buckets, ExponentialPoint, HistogramPoint};
 use super::{is_stale, stale_or};

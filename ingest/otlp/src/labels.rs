@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::labels::METRIC_NAME;
 
 use super::message::{KeyValue, Scope};
 use super::names::LabelNamer;

@@ -34,7 +34,7 @@ mod value;
 
 use std::collections::BTreeSet;
 
-use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_model::staleness::STALE_NAN_BITS;
 
 pub use delta::DeltaStreams;
 pub use error::Error;

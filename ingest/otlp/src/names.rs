@@ -1,6 +1,6 @@
 //! Names of metrics, labels and units, translated like in Prometheus' `otlptranslator` module.
 
-use varve_tsdb::labels::MetricType;
+use varve_model::metadata::MetricType;
 
 /// The translation of names: whether characters other than ASCII letters, digits, `_` and `:` are
 /// replaced, and whether suffixes for unit and type are appended.
@@ -310,7 +310,7 @@ const PER_UNITS: &[(&str, &str)] = &[
 
 #[cfg(test)]
 mod tests {
-    use varve_tsdb::labels::MetricType::{Counter, Gauge, Unknown};
+    use varve_model::metadata::MetricType::{Counter, Gauge, Unknown};
 
     use super::TranslationStrategy as Strategy;
     use super::*;

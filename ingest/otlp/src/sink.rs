@@ -2,8 +2,8 @@
 
 use std::hash::Hash;
 
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::labels::MetricType;
+use varve_model::histogram::Histogram;
+use varve_model::metadata::MetricType;
 
 use super::Error;
 

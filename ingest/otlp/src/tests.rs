@@ -2,8 +2,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use prost::Message;
 
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::labels::MetricType;
+use varve_model::histogram::Histogram;
+use varve_model::metadata::MetricType;
 
 use super::message::{Attributes, KeyValue, Number, NumberPoint, Value};
 use super::*;

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
+use varve_model::histogram::Histogram;
+use varve_model::labels::METRIC_NAME;
+use varve_model::metadata::MetricType;
 use varve_protobuf::Reader;
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::labels::{METRIC_NAME, MetricType};
 
 use super::data::{
     self, Data, DataType, SentMetric, Times, count_points, decode, each_message, merge,

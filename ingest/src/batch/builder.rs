@@ -11,10 +11,10 @@
 use std::sync::Arc;
 
 use prost::encoding::{encode_varint, encoded_len_varint};
+use varve_model::Sample;
+use varve_model::histogram::Histogram;
+use varve_model::metadata::MetricType;
 use varve_protobuf::Span;
-use varve_tsdb::Sample;
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::labels::MetricType;
 
 use super::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher, RouteKey};
 use crate::admission::memory::Reservation;

@@ -10,10 +10,10 @@ mod label_hash;
 
 use std::sync::Arc;
 
+use varve_model::histogram::Histogram;
+use varve_model::metadata::MetricType;
+use varve_model::{Sample, TimeRange};
 use varve_protobuf::Span;
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::labels::MetricType;
-use varve_tsdb::{Sample, TimeRange};
 
 pub(crate) use builder::BatchBuilder;
 pub use label_hash::RouteHasher;

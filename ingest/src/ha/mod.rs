@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use varve_fs::{Clock, Error, Fs, StateFileError, SystemClock};
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 use crate::batch::RouteHasher;
 use crate::outcome::Reason;

@@ -5,7 +5,7 @@ mod rejections;
 
 use std::ops::AddAssign;
 
-use varve_tsdb::TimeRange;
+use varve_model::TimeRange;
 
 pub use exemplars::{ExemplarCounts, ExemplarRejection};
 pub use rejections::{Example, Reason, RejectionCount, Rejections};

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use varve_tsdb::labels::LABELS_SIZE_MAX;
-use varve_tsdb::{RejectReason, Sample};
+use varve_model::Sample;
+use varve_model::labels::LABELS_SIZE_MAX;
+use varve_tsdb::RejectReason;
 
 use crate::limits::CLUSTERS_MAX;
 

@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::RwLock;
+use varve_context::QueryContext;
+use varve_model::{Labels, Matcher};
 use varve_otlp::{DeltaStreams, OtlpSettings};
-use varve_tsdb::{Db, Labels, Matcher, QueryContext};
+use varve_tsdb::Db;
 
 use crate::admission::{AdmissionControl, Budgets, Origin, Permit, TeamStatus};
 use crate::batch::{

@@ -2,8 +2,8 @@
 //! same name, the last in the order of [`Builder::visit`] wins. So base labels, added labels and
 //! deleted labels are separate.
 
-use varve_tsdb::Labels;
-use varve_tsdb::labels::LabelsError;
+use varve_model::Labels;
+use varve_model::labels::LabelsError;
 
 #[derive(Debug, Clone)]
 pub(super) struct Builder<'a> {

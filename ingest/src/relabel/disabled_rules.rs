@@ -226,8 +226,9 @@ fn decode(payload: &[u8]) -> Option<ByRule> {
 mod tests {
     use std::path::Path;
 
+    use varve_context::QueryContext;
     use varve_fs::testing::{MemFs, PowerCut, assert_shown};
-    use varve_tsdb::{Labels, Matcher, QueryContext};
+    use varve_model::{Labels, Matcher};
 
     use super::*;
 

@@ -16,8 +16,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{MatchOp, Matcher, QueryContext, Result};
+use varve_context::QueryContext;
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher};
+use varve_tsdb::Result;
 
 use super::builder::Builder;
 
@@ -184,7 +186,8 @@ impl Footprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::{Interrupt, Labels};
+    use varve_context::Interrupt;
+    use varve_model::Labels;
 
     fn note(footprints: &Footprints, rule: u16, compared: &[&str], labels: &[(&str, &str)]) {
         let labels = Labels::from_unsorted(&mut labels.to_vec()).unwrap();

@@ -28,8 +28,9 @@ mod rule;
 
 use std::sync::Arc;
 
-use varve_tsdb::labels::{LabelsError, METRIC_NAME};
-use varve_tsdb::{Labels, MatchOp, Matcher, QueryContext};
+use varve_context::QueryContext;
+use varve_model::labels::{LabelsError, METRIC_NAME};
+use varve_model::{Labels, MatchOp, Matcher};
 
 pub(crate) use attribution::{AttributedSamples, Attribution, Attributions};
 use builder::Builder;

@@ -1,9 +1,9 @@
 //! OTLP requests: series that `varve-otlp` translates go to a batch, and what it rejects is
 //! counted.
 
+use varve_model::histogram::Histogram;
+use varve_model::metadata::MetricType;
 use varve_otlp::Sink;
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::labels::MetricType;
 
 use crate::batch::{BatchBuilder, RouteKey};
 use crate::error::WriteError;

@@ -1,7 +1,8 @@
 //! Samples of the process itself, such as its own metrics. Admission control, relabel rules and
 //! budgets do not apply to them.
 
-use varve_tsdb::{Labels, RejectReason, Rejected, Sample, WriteBatch};
+use varve_model::{Labels, Sample};
+use varve_tsdb::{RejectReason, Rejected, WriteBatch};
 
 use crate::error::WriteError;
 use crate::outcome::{Example, Reason, Rejections};

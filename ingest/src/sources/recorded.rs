@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::context::scheduler;
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::{Labels, RejectReason, Rejected, Sample, SeriesHandle, WriteBatch};
+use varve_context::scheduler;
+use varve_model::histogram::Histogram;
+use varve_model::{Labels, Sample};
+use varve_tsdb::{RejectReason, Rejected, SeriesHandle, WriteBatch};
 
 use crate::admission::{Denied, Permit, RULES_TEAM, SeriesLimit, Team};
 use crate::batch::RouteKey;
@@ -189,7 +190,8 @@ mod tests {
     use crate::admission::{Amounts, Budgets, TeamBudget};
     use crate::limits::Limits;
     use varve_fs::testing::ManualClock;
-    use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
+    use varve_model::{Matcher, SampleColumns, TimeRange};
+    use varve_tsdb::{Db, Options, ReadContext};
 
     fn receiver(dir: &tempfile::TempDir) -> Receiver {
         Receiver::new(
@@ -306,7 +308,7 @@ mod tests {
         );
         let found = receiver
             .db
-            .select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+            .select(&ReadContext::unbounded(), &[], TimeRange::ALL)
             .unwrap();
         assert_eq!(
             found
@@ -336,7 +338,7 @@ mod tests {
         let matchers = [Matcher::equal("i", "2")];
         let found = receiver
             .db
-            .select(&QueryContext::unbounded(), &matchers, TimeRange::ALL)
+            .select(&ReadContext::unbounded(), &matchers, TimeRange::ALL)
             .unwrap();
         let mut columns = SampleColumns::default();
         found.for_each(|series| series.unwrap().read(&mut columns).unwrap());

@@ -1,7 +1,8 @@
 //! Appends samples and exemplars to the store, and repeats the append for series that were moved in
 //! memory.
 
-use varve_tsdb::exemplars::{Exemplar, RejectExemplar};
+use varve_model::Exemplar;
+use varve_tsdb::exemplars::RejectExemplar;
 use varve_tsdb::{RejectReason, Rejected, WriteBatch};
 
 use crate::admission::Team;

@@ -6,8 +6,7 @@
 
 use std::cmp::Ordering;
 
-use varve_tsdb::Labels;
-use varve_tsdb::exemplars::Exemplar;
+use varve_model::{Exemplar, Labels};
 
 use crate::batch::{DecodedBatch, ExemplarEntry};
 use crate::sources::remote_write::{label_pairs, v1};

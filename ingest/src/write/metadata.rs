@@ -1,7 +1,7 @@
 //! Stores the metadata of metric families.
 
+use varve_model::metadata::{Families, METADATA_SIZE_MAX, Metadata};
 use varve_tsdb::Db;
-use varve_tsdb::labels::{Families, METADATA_SIZE_MAX, Metadata};
 
 use crate::batch::FamilyEntry;
 use crate::error::WriteError;

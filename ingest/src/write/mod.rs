@@ -12,10 +12,11 @@ pub(crate) mod resolve;
 
 use std::sync::Arc;
 
+use varve_model::Sample;
+use varve_model::histogram::{Histogram, InvalidHistogram};
 use varve_protobuf::Reader;
+use varve_tsdb::SeriesHandle;
 use varve_tsdb::bounds::Bounds;
-use varve_tsdb::histogram::{Histogram, InvalidHistogram};
-use varve_tsdb::{Sample, SeriesHandle};
 
 use crate::admission::{Deferred, Denied, Permit, SeriesLimit, Team};
 use crate::batch::{HistogramEntry, SeriesEntry, SeriesSamples};

@@ -6,7 +6,8 @@
 
 use std::cell::RefCell;
 
-use varve_tsdb::{Db, Labels, SeriesHandle};
+use varve_model::Labels;
+use varve_tsdb::{Db, SeriesHandle};
 
 use crate::admission::{Ledger, Team};
 use crate::batch::{DecodedBatch, RouteKey, SeriesEntry, Version};

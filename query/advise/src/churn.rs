@@ -12,9 +12,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 
-use varve_tsdb::context::Charge;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Db, Labels, QueryContext, Result, TimeRange};
+use varve_context::{Charge, QueryContext};
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Labels, TimeRange};
+use varve_tsdb::{Db, ReadContext, Result};
 
 use crate::percent;
 
@@ -91,7 +92,7 @@ pub struct MetricChurn {
 ///
 /// # Errors
 /// The errors of [`Db::select_labels`].
-pub fn find(db: &Db, ctx: &QueryContext, end_ms: i64, length_ms: i64) -> Result<Churn> {
+pub fn find(db: &Db, ctx: &ReadContext, end_ms: i64, length_ms: i64) -> Result<Churn> {
     let start_ms = end_ms.saturating_sub(length_ms);
     // As in PromQL, ranges exclude their left end.
     let before = TimeRange {
@@ -210,7 +211,8 @@ impl Search {
                 of_label.n_values += 1;
             }
         }
-        self.charge.grow(n_counts as usize * COUNT_SIZE)
+        self.charge.grow(n_counts as usize * COUNT_SIZE)?;
+        Ok(())
     }
 
     fn finish(self, start_ms: i64, end_ms: i64) -> Churn {
@@ -319,8 +321,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use varve_tsdb::context::MemoryBudget;
-    use varve_tsdb::{Options, Sample, WriteBatch};
+    use varve_context::MemoryBudget;
+    use varve_model::Sample;
+    use varve_tsdb::{Options, WriteBatch};
 
     const HOUR_MS: i64 = 3_600_000;
 
@@ -356,7 +359,10 @@ mod tests {
     }
 
     fn churn(db: &Db, memory: usize) -> Result<Churn> {
-        let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", memory));
+        let ctx = ReadContext::unrestricted(QueryContext::new(
+            Duration::from_secs(60),
+            MemoryBudget::new("memory", memory),
+        ));
         find(db, &ctx, 2 * HOUR_MS, HOUR_MS)
     }
 

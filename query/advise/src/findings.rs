@@ -388,7 +388,7 @@ mod tests {
         );
         for (selector, _) in scrape.lines().filter_map(|line| line.rsplit_once(' ')) {
             let matchers = parse_selector(selector).unwrap();
-            let pair = |matcher: &varve_tsdb::Matcher| {
+            let pair = |matcher: &varve_model::Matcher| {
                 (matcher.name().to_owned(), matcher.value().to_owned())
             };
             // The series of the server are neither counted nor unused.

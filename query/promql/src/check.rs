@@ -9,7 +9,7 @@ use super::ast::{
 use super::error::ParseError;
 use super::quote::quoted;
 use hashbrown::HashSet;
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::labels::METRIC_NAME;
 
 type Result<T> = std::result::Result<T, ParseError>;
 

@@ -6,8 +6,7 @@
 
 use std::thread::Builder;
 
-use varve_tsdb::QueryContext;
-use varve_tsdb::context::scheduler;
+use varve_context::{QueryContext, scheduler};
 
 use crate::ast::{Expr, ExprKind};
 use crate::error::{Error, Result};

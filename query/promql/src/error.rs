@@ -14,7 +14,7 @@ pub enum Error {
     Thread(io::Error),
     /// The request was interrupted, or exceeds its memory limit.
     #[error(transparent)]
-    Context(#[from] varve_tsdb::Error),
+    Context(#[from] varve_context::Error),
 }
 
 /// A result with [`Error`].

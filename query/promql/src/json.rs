@@ -13,8 +13,8 @@ use super::print::text::Text;
 use crate::decimal::Plain;
 use crate::deep_stack;
 use crate::error::Result;
-use varve_tsdb::context::Charge;
-use varve_tsdb::{Matcher, QueryContext};
+use varve_context::{Charge, QueryContext};
+use varve_model::Matcher;
 
 /// Returns the syntax tree of an expression as JSON, as `parse_query` does.
 #[must_use]

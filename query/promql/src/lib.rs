@@ -49,8 +49,7 @@ pub use print::{print, print_label, print_matchers};
 pub use selectors::selectors;
 
 use ast::Expr;
-use varve_tsdb::QueryContext;
-use varve_tsdb::context::Charge;
+use varve_context::{Charge, QueryContext};
 
 use deep_stack::SHALLOW_DEPTH;
 

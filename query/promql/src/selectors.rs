@@ -1,6 +1,6 @@
 //! Finds the selectors of an expression.
 
-use varve_tsdb::Matcher;
+use varve_model::Matcher;
 
 use super::ast::{Expr, ExprKind};
 

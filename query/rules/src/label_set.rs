@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::Labels;
-use varve_tsdb::labels::LabelsBuilder;
+use varve_model::Labels;
+use varve_model::labels::LabelsBuilder;
 
 /// Returns `base` with `changes` applied in order. A value replaces an earlier one. An empty value
 /// removes the label.

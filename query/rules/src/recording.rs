@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use varve_context::scheduler;
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Labels, Sample};
 use varve_query::VectorSample;
-use varve_tsdb::context::scheduler;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Labels, Sample};
 
 use crate::file::Texts;
 use crate::label_set::merge;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Labels, Matcher};
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Labels, Matcher};
 
 use crate::alert::{ALERT_NAME, Alert, AlertState, Alerts};
 use crate::alerts_max::AlertsMax;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use varve_tsdb::labels::prometheus_hash;
+use varve_model::labels::prometheus_hash;
 
 use crate::time::{Time, as_ns};
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use varve_context::scheduler;
+use varve_model::{Labels, Matcher, Sample, TimeRange};
 use varve_query::histogram::FloatHistogram;
 use varve_query::{ScanPlan, SharedScans, VectorSample};
-use varve_tsdb::context::scheduler;
-use varve_tsdb::{Labels, Matcher, Sample, TimeRange};
 
 use crate::alert::Notification;
 use crate::time::Time;

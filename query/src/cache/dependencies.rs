@@ -1,8 +1,8 @@
 //! The samples that the steps of a query depend on, and whether each step can be computed without
 //! the others.
 
+use varve_model::TimeRange;
 use varve_promql::ast::{At, Duration, DurationExprKind, Expr, ExprKind};
-use varve_tsdb::TimeRange;
 use varve_tsdb::changes::NameGroups;
 
 use crate::eval::Settings;

@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use varve_tsdb::QueryContext;
-use varve_tsdb::context::{Charge, scheduler};
+use varve_context::{Charge, QueryContext, scheduler};
 
 use crate::error::Result;
 use crate::value::MatrixSeries;
@@ -86,7 +85,7 @@ fn followed(
 
 #[cfg(test)]
 mod tests {
-    use varve_tsdb::Labels;
+    use varve_model::Labels;
 
     use super::*;
     use crate::value::Point;

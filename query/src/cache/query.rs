@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use varve_context::Charge;
+use varve_model::TimeRange;
 use varve_promql::ast::Expr;
 use varve_promql::print;
 use varve_tsdb::changes::ReadVersion;
-use varve_tsdb::context::Charge;
-use varve_tsdb::{Db, QueryContext, TimeRange};
+use varve_tsdb::{Db, ReadContext};
 
 use super::dependencies::{Dependencies, WindowTimes};
 use super::{Counts, ENTRY_OVERHEAD, Entry, ResultCache, join};
@@ -48,7 +49,7 @@ impl<'a> CachedQuery<'a> {
     pub(crate) fn new(
         cache: &'a ResultCache,
         db: &'a Db,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         query: &'a str,
         (expr, plan): (&Expr, &Plan),
         settings: &Settings,
@@ -232,7 +233,7 @@ impl CachedQuery<'_> {
     /// If the request is interrupted or exceeds its memory limit.
     pub(crate) fn whole(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         found: &Found,
         charge: &mut Charge,
     ) -> Result<(Value, Annotations)> {
@@ -258,7 +259,7 @@ impl CachedQuery<'_> {
     /// If the request is interrupted or exceeds its memory limit.
     pub(crate) fn join(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         found: &Found,
         version: ReadVersion,
         (fresh, annotations): (Value, &Annotations),
@@ -304,7 +305,7 @@ impl CachedQuery<'_> {
     /// series whose order depends on the steps.
     pub(crate) fn store(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         version: ReadVersion,
         value: &Value,
         annotations: &Annotations,

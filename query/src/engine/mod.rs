@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use varve_context::{Charge, QueryContext};
 use varve_promql::Features;
 use varve_promql::ast::{Expr, ValueType};
 use varve_promql::deep_stack;
-use varve_tsdb::context::Charge;
-use varve_tsdb::{Db, QueryContext};
+use varve_tsdb::{Db, ReadContext};
 
 use crate::annotations::Annotations;
 use crate::cache::{CacheStats, CachedQuery, Found, ResultCache};
@@ -173,12 +173,7 @@ impl Engine {
 
     /// Returns the scans that queries at `time_ms` share; see [`SharedScans`].
     #[must_use]
-    pub fn shared_scans(
-        &self,
-        plan: Arc<ScanPlan>,
-        ctx: QueryContext,
-        time_ms: i64,
-    ) -> SharedScans {
+    pub fn shared_scans(&self, plan: Arc<ScanPlan>, ctx: ReadContext, time_ms: i64) -> SharedScans {
         SharedScans::new(plan, ctx, time_ms, self.options.lookback_delta_ms)
     }
 
@@ -215,7 +210,7 @@ impl Engine {
     pub fn run(
         &self,
         db: &Db,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         request: &Request<'_>,
     ) -> Result<QueryResult, Error> {
         self.run_parsed(db, ctx, self.parse(ctx, request.query)?, request)
@@ -228,7 +223,7 @@ impl Engine {
     pub fn run_parsed(
         &self,
         db: &Db,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         parsed: ParsedQuery,
         request: &Request<'_>,
     ) -> Result<QueryResult, Error> {
@@ -241,7 +236,7 @@ impl Engine {
     fn run_on_this_stack(
         &self,
         db: &Db,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         parsed: ParsedQuery,
         request: &Request<'_>,
     ) -> Result<QueryResult> {
@@ -320,7 +315,7 @@ impl Engine {
 struct Evaluation<'a> {
     engine: &'a Engine,
     db: &'a Db,
-    ctx: &'a QueryContext,
+    ctx: &'a ReadContext,
     request: &'a Request<'a>,
     plan: &'a Plan,
     settings: Settings,
@@ -623,7 +618,7 @@ fn range_value(
             .zip(values.iter().copied())
             .map(point)
             .collect();
-        let (labels, histograms) = (varve_tsdb::Labels::empty(), Vec::new());
+        let (labels, histograms) = (varve_model::Labels::empty(), Vec::new());
         return Ok(Value::Matrix(vec![Arc::new(MatrixSeries {
             labels,
             points,

@@ -7,8 +7,9 @@
 //! the query runs, and the heads may have more samples per second than assumed. So the server also
 //! bounds the time that such queries take.
 
+use varve_model::TimeRange;
 use varve_promql::ast::{Duration, ExprKind, VectorSelector};
-use varve_tsdb::{Db, QueryContext, TimeRange};
+use varve_tsdb::{Db, ReadContext};
 
 use super::{Engine, ParsedQuery, Request, check_steps};
 use crate::steps::Steps;
@@ -56,7 +57,7 @@ impl Engine {
     pub fn is_small(
         &self,
         db: &Db,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         parsed: &ParsedQuery,
         request: &Request<'_>,
     ) -> bool {
@@ -96,7 +97,7 @@ impl Engine {
 /// `None` if it reads a block or has to wait.
 fn cost_of(
     db: &Db,
-    ctx: &QueryContext,
+    ctx: &ReadContext,
     selector: &VectorSelector,
     steps: Steps,
     (window_ms, lookback_ms): (Option<i64>, i64),

@@ -33,11 +33,11 @@ pub(crate) mod workers;
 
 use std::sync::{Arc, OnceLock};
 
+use varve_context::Charge;
 use varve_promql::Features;
 use varve_promql::ast::{Span, ValueType};
 use varve_tsdb::Db;
-use varve_tsdb::context::Charge;
-use varve_tsdb::labels::LabelHint;
+use varve_tsdb::select::LabelHint;
 
 use crate::steps::Steps;
 use columns::{Column, Limits, Series, Vector, without_name};

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use varve_tsdb::context::CHECK_INTERVAL;
+use varve_context::CHECK_INTERVAL;
 
 use super::columns::Limits;
 use crate::error::Result;
@@ -74,12 +74,13 @@ fn merge<T>(
 mod tests {
     use super::*;
     use crate::eval::columns::SampleLimit;
-    use varve_tsdb::{Interrupt, QueryContext};
+    use varve_context::Interrupt;
+    use varve_tsdb::ReadContext;
 
     #[test]
     fn the_order_is_that_of_a_stable_sort() {
         let limits = Limits {
-            ctx: QueryContext::unbounded(),
+            ctx: ReadContext::unbounded(),
             samples: SampleLimit::new(1),
         };
         for n in [
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn an_interrupt_ends_the_sort_within_a_run() {
         let limits = Limits {
-            ctx: QueryContext::unbounded(),
+            ctx: ReadContext::unbounded(),
             samples: SampleLimit::new(1),
         };
         let mut n_compared = 0;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
 use rayon::{Scope, ThreadPool, ThreadPoolBuilder};
-use varve_tsdb::context::scheduler;
+use varve_context::scheduler;
 
 use crate::error::{Error, Result};
 

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use varve_model::histogram::ResetHint;
 use varve_promql::ast::BinaryOp;
-use varve_tsdb::histogram::ResetHint;
 
 use super::arithmetic;
 use super::window::SampleValue;

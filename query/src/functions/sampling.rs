@@ -1,6 +1,6 @@
 //! Sampling of series by hash: `limit_ratio`.
 
-use varve_tsdb::Labels;
+use varve_model::Labels;
 use xxhash_rust::xxh64::xxh64;
 
 /// Returns Prometheus' hash of a label set as a fraction of the hash space, in [0, 1).

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use varve_tsdb::histogram::ResetHint;
+use varve_model::histogram::ResetHint;
 
 use super::buckets::Buckets;
 use super::compensation::Compensation;
@@ -348,7 +348,7 @@ pub(super) fn common_index(index: i32, bounds: &[f64], common: &[f64]) -> usize 
 mod tests {
     use super::super::{HistogramSum, literal};
     use super::*;
-    use varve_tsdb::histogram::CUSTOM_BUCKETS_SCHEMA;
+    use varve_model::histogram::CUSTOM_BUCKETS_SCHEMA;
 
     fn exponential(schema: i8, offset: i32, counts: &[f64], zero: (f64, f64)) -> FloatHistogram {
         literal(schema, zero, (offset, counts), (0, &[]), &[])

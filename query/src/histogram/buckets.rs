@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. There is one count per index, and the indexes ascend strictly.
 
-use varve_tsdb::histogram::BucketSpan;
+use varve_model::histogram::BucketSpan;
 
 use super::bounds;
 use crate::math::kahan::KahanSum;

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::SampleColumns;
-use varve_tsdb::context::Charge;
-use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
+use varve_context::Charge;
+use varve_model::SampleColumns;
+use varve_model::histogram::{Histogram, HistogramCounts, ResetHint};
 
 use super::FloatHistogram;
 use crate::error::Result;
@@ -86,7 +86,7 @@ impl FloatHistogram {
     /// have the same layout.
     #[must_use]
     pub fn continues(&self, before: &Self) -> bool {
-        !varve_tsdb::staleness::is_stale_nan(before.sum)
+        !varve_model::staleness::is_stale_nan(before.sum)
             && self.schema == before.schema
             && self.zero_threshold == before.zero_threshold
             && self.custom_bounds() == before.custom_bounds()
@@ -110,7 +110,7 @@ impl Totals {
             sum,
             ..
         } = **histogram;
-        if !varve_tsdb::staleness::is_stale_nan(sum) {
+        if !varve_model::staleness::is_stale_nan(sum) {
             if reset_hint == ResetHint::Unknown
                 && let Some(last) = &self.last
             {
@@ -135,8 +135,9 @@ impl Totals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::histogram::BucketSpan;
-    use varve_tsdb::{QueryContext, Sample};
+    use varve_context::QueryContext;
+    use varve_model::Sample;
+    use varve_model::histogram::BucketSpan;
 
     /// Creates a histogram with positive buckets from index 0 on.
     fn histogram(reset_hint: ResetHint, schema: i8, counts: &[f64]) -> Arc<Histogram> {

@@ -26,7 +26,7 @@ mod trim;
 
 use std::sync::Arc;
 
-use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
+use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint};
 
 use buckets::Buckets;
 
@@ -373,8 +373,8 @@ impl FloatHistogram {
 }
 
 #[cfg(test)]
-fn span(offset: i32, length: u32) -> varve_tsdb::histogram::BucketSpan {
-    varve_tsdb::histogram::BucketSpan { offset, length }
+fn span(offset: i32, length: u32) -> varve_model::histogram::BucketSpan {
+    varve_model::histogram::BucketSpan { offset, length }
 }
 
 /// Creates a histogram from its zero bucket (threshold and count), the offsets and counts of its

@@ -1,6 +1,6 @@
 //! Detection of counter resets between two histograms.
 
-use varve_tsdb::histogram::ResetHint;
+use varve_model::histogram::ResetHint;
 
 use super::FloatHistogram;
 use super::arithmetic::{common_bounds, common_index};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use varve_model::histogram::{Histogram, HistogramCounts, ResetHint};
 use varve_promql::decimal::{General, Plain};
-use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
 
 use super::buckets::Buckets;
 use super::{Bucket, FloatHistogram};

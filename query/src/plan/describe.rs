@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
+use varve_model::labels::{METRIC_NAME, is_legacy_name};
+use varve_model::{MatchOp, Matcher};
 use varve_promql::ast::{RangeExtension, UnaryOp};
 use varve_promql::decimal::Plain;
-use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
-use varve_tsdb::{MatchOp, Matcher};
 
 use super::{Aggregate, Chain, Plan, PlanKind, Selector, Shift};
 

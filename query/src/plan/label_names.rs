@@ -1,7 +1,7 @@
 //! The label names of `by`, `on`, `group_left` and similar lists, and the labels that are removed
 //! with a metric name.
 
-use varve_tsdb::labels::{METRIC_NAME, NAME_LABELS};
+use varve_model::labels::{METRIC_NAME, NAME_LABELS};
 
 /// Sorts label names and removes duplicates.
 pub(super) fn sort(mut names: Vec<String>) -> Vec<String> {

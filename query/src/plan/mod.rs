@@ -34,8 +34,8 @@ use varve_promql::ast::{
 };
 use varve_promql::functions::Function;
 
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{MatchOp, Matcher};
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher};
 
 use crate::functions::{Implementation, RangeFunction, arithmetic};
 

@@ -6,8 +6,8 @@
 //! operators do neither.
 
 use hashbrown::HashSet;
+use varve_model::{MatchOp, Matcher};
 use varve_promql::ast::{BinaryOp, VectorMatching};
-use varve_tsdb::{MatchOp, Matcher};
 
 use super::{Chain, Plan, PlanKind, Selector, contains_name, is_name_label};
 use crate::functions::{Implementation, SeriesFunction};

@@ -23,9 +23,9 @@ mod store;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use varve_context::{Interrupt, MemoryBudget, QueryContext};
 use varve_query::{Engine, EngineOptions};
-use varve_tsdb::context::MemoryBudget;
-use varve_tsdb::{Db, Interrupt, QueryContext};
+use varve_tsdb::{Db, ReadContext};
 
 use allocator::CountingAllocator;
 use cpu_time::process_cpu_time;
@@ -117,7 +117,7 @@ fn requests_charge_their_memory_and_stop_at_their_deadline() {
 /// Returns the number of bytes that a request allocates above its charge, at the peaks of both.
 fn uncharged_bytes(db: &Db, engine: &Engine, request: &Request) -> usize {
     let memory = MemoryBudget::new("request memory", MEMORY_MAX);
-    let ctx = QueryContext::new(TIMEOUT, memory.clone());
+    let ctx = ReadContext::unrestricted(QueryContext::new(TIMEOUT, memory.clone()));
     ALLOCATOR.start();
     let completed = request.run(db, engine, &ctx);
     let allocated = ALLOCATOR.peak();
@@ -141,7 +141,10 @@ fn overshoot(db: &Db, engine: &Engine, request: &Request, random: &mut Random) -
     let timeout = Duration::from_micros(1 << random.below(17));
     let memory = MemoryBudget::new("request memory", MEMORY_MAX);
     let is_canceled = random.chance(4);
-    let ctx = QueryContext::new(if is_canceled { TIMEOUT } else { timeout }, memory);
+    let ctx = ReadContext::unrestricted(QueryContext::new(
+        if is_canceled { TIMEOUT } else { timeout },
+        memory,
+    ));
     std::thread::scope(|scope| {
         let canceled = ctx.clone();
         if is_canceled {

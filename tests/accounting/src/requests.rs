@@ -2,9 +2,10 @@
 
 use std::iter;
 
+use varve_model::{MatchOp, Matcher, SampleColumns, TimeRange};
 use varve_promql::Features;
 use varve_query::{Engine, QueryResult, Request as QueryRequest, Steps};
-use varve_tsdb::{Db, MatchOp, Matcher, QueryContext, SampleColumns, TimeRange};
+use varve_tsdb::{Db, ReadContext};
 
 use crate::random::Random;
 use crate::store::END_MS;
@@ -74,7 +75,7 @@ impl Request {
     }
 
     /// Runs the request.
-    pub(crate) fn run(&self, db: &Db, engine: &Engine, ctx: &QueryContext) -> Completed {
+    pub(crate) fn run(&self, db: &Db, engine: &Engine, ctx: &ReadContext) -> Completed {
         match self.try_run(db, engine, ctx) {
             Ok(completed) => completed,
             Err(_expected) => Completed::Failed,
@@ -85,7 +86,7 @@ impl Request {
         &self,
         db: &Db,
         engine: &Engine,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
     ) -> Result<Completed, varve_query::Error> {
         match self {
             Self::Query(text, times) => {

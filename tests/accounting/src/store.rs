@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use varve_tsdb::exemplars::Exemplar;
-use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
-use varve_tsdb::{Db, Labels, Options, Sample, WriteBatch};
+use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
+use varve_model::{Exemplar, Labels, Sample};
+use varve_tsdb::{Db, Options, WriteBatch};
 
 /// Time of the last sample in milliseconds. The first is at 0, the interval is [`INTERVAL_MS`].
 pub(crate) const END_MS: i64 = 600_000;

@@ -234,14 +234,14 @@ mod tests {
 
     #[test]
     fn prometheus_holds() {
-        let mut columns = varve_tsdb::SampleColumns::default();
+        let mut columns = varve_model::SampleColumns::default();
         for i in 0..100 {
-            let histogram = varve_tsdb::histogram::Histogram {
+            let histogram = varve_model::histogram::Histogram {
                 sum: i as f64,
-                ..varve_tsdb::histogram::Histogram::default()
+                ..varve_model::histogram::Histogram::default()
             };
             match i {
-                0..50 => columns.push(varve_tsdb::Sample {
+                0..50 => columns.push(varve_model::Sample {
                     timestamp_ms: i * 1000,
                     value: i as f64,
                 }),

@@ -11,7 +11,8 @@ use varve_prometheus::chunk::{self, Encoder, Encoding, StartTimestamps};
 use varve_prometheus::export::{ExportOptions, export};
 use varve_prometheus::head_chunks::HeadChunkFiles;
 use varve_prometheus::wal::{Compression, RecordContent, RecordType, Segment, SegmentReader};
-use varve_tsdb::{QueryContext, SampleColumns};
+use varve_tsdb::ReadContext;
+use varve_model::SampleColumns;
 
 use crate::reseal::reseal_prometheus;
 use crate::store::{damaged, everything, files, open};
@@ -77,7 +78,7 @@ fn exported() -> (MemFs, PathBuf) {
     export(
         &open(&store),
         &to,
-        &QueryContext::unbounded(),
+        &ReadContext::unbounded(),
         out,
         &ExportOptions::default(),
     )

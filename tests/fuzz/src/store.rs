@@ -9,12 +9,9 @@ use std::sync::{Arc, OnceLock};
 
 use varve_fs::Fs;
 use varve_fs::testing::{ManualClock, MemFs, PowerCut};
-use varve_tsdb::exemplars::Exemplar;
-use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
-use varve_tsdb::{
-    Db, Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange, WalSync,
-    WriteBatch, inspect,
-};
+use varve_model::{Exemplar, Labels, Matcher, Sample, SampleColumns, TimeRange};
+use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts};
+use varve_tsdb::{Db, Options, ReadContext, WalSync, WriteBatch, inspect};
 
 use crate::reseal::reseal;
 
@@ -59,7 +56,7 @@ pub fn store_decode(input: &[u8]) {
         return;
     };
     // Each may return an error.
-    let ctx = QueryContext::unbounded();
+    let ctx = ReadContext::unbounded();
     drop(db.label_names(&ctx, &[], TimeRange::ALL));
     drop(db.label_values(&ctx, "i", &[Matcher::equal("j", "1")], TimeRange::ALL));
     drop(db.exemplars(&ctx, &[Vec::new()], TimeRange::ALL));
@@ -273,7 +270,7 @@ fn logs() -> MemFs {
 pub(crate) fn everything() -> MemFs {
     let fs = MemFs::new();
     let db = open(&fs);
-    db.set_metadata([("m", varve_tsdb::labels::Metadata::default())])
+    db.set_metadata([("m", varve_model::metadata::Metadata::default())])
         .expect("there is room");
     for n in 0..16 {
         write(&db, 0..4 + n % 4, NOW_MS + n * 1_200_000);
@@ -321,7 +318,7 @@ pub(crate) fn files(fs: &MemFs, dir: &Path) -> Vec<PathBuf> {
 fn contents(fs: &MemFs) -> Option<Contents> {
     let db = Db::open(Path::new(ROOT), options(fs)).ok()?;
     let mut contents = Contents::new();
-    let Ok(set) = db.select(&QueryContext::unbounded(), &[], TimeRange::ALL) else {
+    let Ok(set) = db.select(&ReadContext::unbounded(), &[], TimeRange::ALL) else {
         return Some(contents);
     };
     for series in set {

@@ -1,6 +1,6 @@
 //! /federate, compared byte for byte with a real Prometheus with the same data and configuration.
 
-use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_model::staleness::STALE_NAN_BITS;
 
 use super::histogram::histograms;
 use crate::harness::{

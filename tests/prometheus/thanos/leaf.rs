@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use prost::Message as _;
 use serde_json::{Value, json};
-use varve_tsdb::histogram::HistogramCounts;
+use varve_model::histogram::HistogramCounts;
 
 use super::messages::{
     LabelValuesRequest, Matcher, QueryRangeRequest, SeriesRequest, ShardInfo, Texts, series_of,

@@ -1,7 +1,7 @@
 //! Messages of Thanos' protocols, as a client sees them.
 
+use varve_model::SampleColumns;
 use varve_prometheus::chunk::{Encoding, decode};
-use varve_tsdb::SampleColumns;
 
 use crate::harness::{Call, Label, TimeSeries, messages};
 

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
-use varve_tsdb::staleness::STALE_NAN_BITS;
+use varve_model::staleness::STALE_NAN_BITS;
 
 use super::native::Natives;
 use crate::harness::{Random, WriteRequest, series};

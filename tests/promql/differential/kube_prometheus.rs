@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Parser as _;
+use varve_model::Matcher;
 use varve_promql::{Features, parse, selectors};
-use varve_tsdb::Matcher;
 
 use varve_query::Steps;
 

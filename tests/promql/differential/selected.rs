@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use varve_model::{MatchOp, Matcher};
 use varve_promql::quote::quoted;
-use varve_tsdb::{MatchOp, Matcher};
 
 /// Labels and their values.
 pub(super) type Labels = BTreeMap<String, String>;

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use varve_fs::Fs;
 use varve_fs::damage::DamageReport;
-use varve_tsdb::exemplars::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
-use varve_tsdb::labels::{
-    METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, METRIC_NAME, Metadata, MetricType,
-};
-use varve_tsdb::{Labels, Result};
+use varve_model::labels::METRIC_NAME;
+use varve_model::metadata::{METADATA_FAMILIES_MAX, METADATA_SIZE_MAX, Metadata, MetricType};
+use varve_model::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, Labels};
+use varve_tsdb::Result;
 
 use super::inspect::for_each_record;
 use super::wal::{RecordContent, RefExemplar, RefMetadata, SeriesDefinition};

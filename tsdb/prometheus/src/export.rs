@@ -11,7 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_fs::{Fs, create_dir_durably};
-use varve_tsdb::{Db, Error, Matcher, QueryContext, Result, SampleColumns, TimeRange};
+use varve_model::{Matcher, SampleColumns, TimeRange};
+use varve_tsdb::{Db, Error, ReadContext, Result};
 
 use super::block::{BlockMeta, BlockWriter, Description};
 use super::chunk::{Encoder, StartTimestamps};
@@ -56,7 +57,7 @@ impl Default for ExportOptions {
 pub fn export(
     db: &Db,
     fs: &Arc<dyn Fs>,
-    ctx: &QueryContext,
+    ctx: &ReadContext,
     out: &Path,
     options: &ExportOptions,
 ) -> Result<Vec<BlockMeta>> {
@@ -99,7 +100,7 @@ pub fn export(
 pub fn export_block(
     db: &Db,
     fs: &Arc<dyn Fs>,
-    ctx: &QueryContext,
+    ctx: &ReadContext,
     out: &Path,
     options: &ExportOptions,
 ) -> Result<Option<BlockMeta>> {
@@ -110,7 +111,7 @@ pub fn export_block(
 fn export_window(
     db: &Db,
     fs: &Arc<dyn Fs>,
-    ctx: &QueryContext,
+    ctx: &ReadContext,
     out: &Path,
     options: &ExportOptions,
     range: TimeRange,
@@ -151,7 +152,7 @@ fn export_window(
 /// Returns the names and values of the series with samples in a range, ascending.
 fn strings(
     db: &Db,
-    ctx: &QueryContext,
+    ctx: &ReadContext,
     options: &ExportOptions,
     range: TimeRange,
 ) -> Result<Vec<String>> {
@@ -171,7 +172,8 @@ fn strings(
 #[cfg(test)]
 mod tests {
     use varve_fs::testing::{MemFs, PowerCut};
-    use varve_tsdb::{Labels, Options, Sample, WriteBatch};
+    use varve_model::{Labels, Sample};
+    use varve_tsdb::{Options, WriteBatch};
 
     use super::*;
 
@@ -200,7 +202,7 @@ mod tests {
         let blocks = export(
             &db,
             &fs,
-            &QueryContext::unbounded(),
+            &ReadContext::unbounded(),
             &out,
             &ExportOptions::default(),
         )

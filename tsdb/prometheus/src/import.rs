@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use varve_fs::Fs;
 use varve_fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::histogram::HISTOGRAM_BUCKETS_MAX;
-use varve_tsdb::{Error, ImportWriter, Result, SampleColumns, TimeRange};
+use varve_model::histogram::HISTOGRAM_BUCKETS_MAX;
+use varve_model::{SampleColumns, TimeRange};
+use varve_tsdb::{Error, ImportWriter, Result};
 
 use super::block::BlockReader;
 use super::recover::{WINDOW_MS, WINDOWS_MAX, range_of};
@@ -155,7 +156,7 @@ mod tests {
     use crate::chunk::{Encoder, StartTimestamps};
     use crate::testing::{encoded, fs};
     use varve_fs::testing::MemFs;
-    use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
+    use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts};
     use varve_tsdb::{Db, Options};
 
     const HOUR_MS: i64 = 3_600_000;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use hashbrown::{HashMap, HashSet};
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, size_of_files};
-use varve_tsdb::{Error, Result, SampleColumns};
+use varve_model::SampleColumns;
+use varve_tsdb::{Error, Result};
 
 use super::block::{BlockMeta, BlockReader};
 use super::chunk;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use varve_codec::varint::put_u64;
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, RealFs};
-use varve_tsdb::{Sample, SampleColumns};
+use varve_model::{Sample, SampleColumns};
 
 use crate::block::BlockReader;
 use crate::chunk::{Chunk, Encoder, StartTimestamps};

@@ -12,8 +12,9 @@ use std::thread::{Builder, JoinHandle};
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
+use varve_context::Interrupt;
 
-use crate::error::{Error, Interrupt, Result};
+use crate::error::{Error, Result};
 use crate::head::{Bounds, Replayed};
 use crate::replay::{
     Replay, ReplayContext, ReplayStats, apply_start_timestamp, log_floor, replay_share,

@@ -12,9 +12,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use varve_context::Interrupt;
 
 use super::label_order::LabelOrder;
-use crate::error::{Error, Interrupt, Result};
+use crate::error::{Error, Result};
 use crate::store::Store;
 
 /// Interval at which the flush task checks the clock, the memory of the heads, and whether to rank

@@ -14,12 +14,12 @@
 use std::ops::Range;
 
 use varve_codec::varint::{put_i64, put_u64, take_i64, take_int, take_u64};
+use varve_model::TimeRange;
 
 use super::footer::HEADER_SIZE;
 use super::page::PageRef;
 use super::rows::GROUP_SERIES_MAX;
 use crate::error::Damaged;
-use crate::sample::TimeRange;
 
 /// Encoded size at which a page of the directory is written.
 pub(crate) const DIRECTORY_PAGE_SIZE: usize = 64 << 10;

@@ -23,12 +23,12 @@ use std::path::Path;
 
 use varve_codec::varint::{put_i64, put_u64, take_byte, take_i64, take_u64};
 use varve_fs::ReadFile;
+use varve_model::TimeRange;
 
 use super::meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX};
 use super::page::{PageRef, corrupt};
 use super::{Unreadable, VERSION, take_flags};
 use crate::error::{Damaged, Error, Result};
-use crate::sample::TimeRange;
 
 /// Bytes before the first page.
 pub(crate) const HEADER_SIZE: usize = 16;

@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 
 use varve_codec::byte_planes::{BytePlanes, put_byte_planes};
 use varve_codec::values::ValueEncoder;
+use varve_model::TimeRange;
+use varve_model::start_timestamps::Change;
 
 use super::directory::RowsRef;
 use super::directory::TimestampColumnId;
@@ -21,8 +23,6 @@ use super::rows::histograms::RowSamples;
 use super::rows::{GROUP_SERIES_MAX, RowsBuilder};
 use super::{Unreadable, take_flags};
 use crate::error::Result;
-use crate::sample::TimeRange;
-use crate::sample::start_timestamps::Change;
 
 /// The key of a page of rows: a slice of time and, for a series with very many samples, a run of
 /// its samples.

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use varve_model::TimeRange;
+
 use super::EMPTY_RANGE;
-use crate::sample::TimeRange;
 
 /// The highest accepted id of a block, a flush or a delete rule. There is always a next id.
 pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;

@@ -59,8 +59,9 @@ pub(crate) use scan::BlockScan;
 pub(crate) use set::{BlockSet, Replaced, StoredBlock};
 pub(crate) use writer::BlockWriter;
 
+use varve_model::TimeRange;
+
 use crate::error::Damaged;
-use crate::sample::TimeRange;
 
 /// The version of the format: of new blocks, and the newest that can be read.
 pub(crate) const VERSION: u8 = 1;

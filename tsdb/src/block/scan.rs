@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use varve_model::{SampleColumns, TimeRange};
+
 use super::Symbol;
 use super::directory::TimestampColumnId;
 use super::directory::{Group, RowsRef};
@@ -14,7 +16,6 @@ use super::reader::Block;
 use super::rows::{Rows, RowsPlace};
 use super::timestamps::TimestampColumns;
 use crate::error::{Damaged, Result};
-use crate::sample::{SampleColumns, TimeRange};
 
 /// Reads the series of a block in order.
 pub(crate) struct BlockScan<'a> {

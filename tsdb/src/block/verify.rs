@@ -1,13 +1,14 @@
 //! Verification of a whole block: every checksum, every encoding, and all redundant information.
 
+use varve_context::QueryContext;
+use varve_model::{SampleColumns, TimeRange};
+
 use super::EMPTY_RANGE;
 use super::footer::HEADER_SIZE;
 use super::reader::Block;
 use super::scan::{LoadedGroup, RecentTimestampColumns};
 use super::timestamps::TimestampColumns;
-use crate::context::QueryContext;
 use crate::error::Result;
-use crate::sample::{SampleColumns, TimeRange};
 
 impl Block {
     /// Reads and verifies the block without the cache.

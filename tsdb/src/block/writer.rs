@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use varve_fs::Fs;
+use varve_model::{SampleColumns, TimeRange, start_timestamps};
 
 use super::Symbol;
 use super::directory::{DIRECTORY_PAGE_SIZE, put_group};
@@ -23,7 +24,6 @@ use super::rows::histograms::{RowSamples, n_fitting};
 use super::temporary_file::TemporaryFile;
 use super::timestamps::TimestampColumnWriter;
 use crate::error::{Error, Result};
-use crate::sample::{SampleColumns, TimeRange, start_timestamps};
 
 /// Maximum time range of a page of rows: a query for an hour reads a third of a day, not all of it.
 const SLICE_MS: u64 = 8 * 3600 * 1000;

@@ -15,9 +15,9 @@ mod float;
 pub(crate) mod histogram;
 
 use varve_collections::BlockChains;
+use varve_model::{Sample, TimeRange};
 
 use crate::error::Damaged;
-use crate::sample::{Sample, TimeRange};
 pub(crate) use float::{Newest, decode};
 
 use float::{RUN_MAX, Scale};
@@ -442,7 +442,7 @@ mod tests {
             (-100_i64..100).prop_map(|v| (v as f64 / 100.0).to_bits()),
             (-100_i64..100).prop_map(|v| (v as f64 / 1e9).to_bits()),
             (0_u64..3).prop_map(|i| ((1_u64 << 52) as f64).to_bits() - 1 + i),
-            proptest::sample::select(&[crate::sample::staleness::STALE_NAN_BITS, 1 << 63, 0, 1]),
+            proptest::sample::select(&[varve_model::staleness::STALE_NAN_BITS, 1 << 63, 0, 1]),
         ]
     }
 

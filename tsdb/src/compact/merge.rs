@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use roaring::RoaringBitmap;
 use varve_fs::Fs;
+use varve_model::SampleColumns;
 
 use super::throttle::Throttle;
 use crate::block::{
     BlockMeta, BlockOrigin, BlockScan, BlockWriter, DictionaryCursor, StoredBlock, Symbol,
 };
 use crate::error::{Error, Result};
-use crate::sample::SampleColumns;
 
 /// The environment of a merge.
 pub(crate) struct Merging<'a> {
@@ -65,7 +65,7 @@ pub(crate) fn merge(
     let mut spare = Vec::new();
     while let Some(Reverse((labels, idx))) = heap.pop() {
         if merging.stop.load(Ordering::Relaxed) {
-            return Err(Error::Interrupted(crate::error::Interrupt::Shutdown));
+            return Err(Error::Interrupted(varve_context::Interrupt::Shutdown));
         }
         samples.clear();
         samples.append(&mut inputs[idx].samples);

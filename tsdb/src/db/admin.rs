@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
+use varve_model::{Matcher, TimeRange};
+
 use super::Db;
 use crate::compact::retention::{Retention, rules::RetentionRule};
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
-use crate::labels::Matcher;
-use crate::sample::TimeRange;
 use crate::store::FlushStats;
 
 impl Db {

@@ -1,11 +1,11 @@
 //! Size of the series of a block on disk, for `varve tsdb analyze`.
 
+use varve_context::QueryContext;
+use varve_model::{Labels, SampleColumns, TimeRange};
+
 use super::Db;
 use crate::block::Access;
-use crate::context::QueryContext;
 use crate::error::Result;
-use crate::labels::Labels;
-use crate::sample::{SampleColumns, TimeRange};
 
 /// Size of a series in one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,8 +73,9 @@ impl Db {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::WriteBatch;
     use crate::options::Options;
-    use crate::sample::{Sample, WriteBatch};
+    use varve_model::Sample;
 
     #[test]
     fn series_sizes_add_up_to_the_size_of_the_block() {

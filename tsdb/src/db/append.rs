@@ -3,11 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::thread;
 
+use varve_model::Labels;
+use varve_model::labels::LABELS_SIZE_MAX;
+use varve_model::metadata::{METADATA_SIZE_MAX, Metadata};
+
 use super::Db;
+use crate::batch::{Rejected, SeriesHandle, ShardBatch, WriteBatch};
 use crate::error::{Error, Result};
 use crate::head::{Bounds, SeriesGroup, SlotRef};
-use crate::labels::{LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, Metadata};
-use crate::sample::{Rejected, SeriesHandle, ShardBatch, WriteBatch};
 use crate::shard::{AppendContext, ShardAppend, ShardLog, shard_of};
 use crate::wal::{Health, Position};
 
@@ -307,7 +310,7 @@ impl Db {
     }
 
     /// Stores metadata of metric families. Replaces their earlier metadata. Above
-    /// [`METADATA_FAMILIES_MAX`](crate::labels::METADATA_FAMILIES_MAX) and
+    /// [`METADATA_FAMILIES_MAX`](varve_model::metadata::METADATA_FAMILIES_MAX) and
     /// [`Options::metadata_size_max_bytes`](crate::Options::metadata_size_max_bytes), the families
     /// that were added first are evicted.
     ///

@@ -6,11 +6,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::context::QueryContext;
+use varve_context::QueryContext;
+use varve_model::labels::METRIC_NAME;
+use varve_model::{StringSet, TimeRange};
+
 use crate::error::Result;
 use crate::index::LabelCounts;
-use crate::labels::{METRIC_NAME, StringSet};
-use crate::sample::TimeRange;
 use crate::shard::Shard;
 
 /// A label name, value or pair with its count.

@@ -14,14 +14,14 @@ use std::collections::HashMap;
 use std::ops::AddAssign;
 
 use roaring::RoaringBitmap;
+use varve_context::{Charge, QueryContext};
+use varve_model::{Matcher, TimeRange};
 
 use super::Db;
 use crate::block::{Access, Block, Symbol};
-use crate::context::{Charge, QueryContext};
 use crate::error::Result;
 use crate::head::{Head, Pair};
-use crate::labels::Matcher;
-use crate::sample::TimeRange;
+use crate::read_context::ReadContext;
 use crate::shard::Shard;
 
 /// Approximate memory of a pair in [`Costs`] besides its string.
@@ -70,13 +70,13 @@ impl Db {
     ///
     /// # Errors
     /// The errors of [`Db::select`].
-    pub fn costs(&self, ctx: &QueryContext, selectors: &[Vec<Matcher>]) -> Result<Costs> {
+    pub fn costs(&self, ctx: &ReadContext, selectors: &[Vec<Matcher>]) -> Result<Costs> {
         let selectors: Vec<Vec<Matcher>> = match (selectors, ctx.restriction()) {
             ([], []) => Vec::new(),
             ([], restriction) => vec![restriction.to_vec()],
             _ => selectors
                 .iter()
-                .map(|matchers| ctx.restricted(matchers).into_owned())
+                .map(|matchers| ctx.restrict(matchers).into_owned())
                 .collect(),
         };
         self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
@@ -286,11 +286,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::context::MemoryBudget;
+    use crate::batch::WriteBatch;
     use crate::error::Error;
-    use crate::labels::Labels;
     use crate::options::Options;
-    use crate::sample::{Sample, WriteBatch};
+    use varve_context::MemoryBudget;
+    use varve_model::{Labels, Sample};
 
     /// Writes 300 series of `a` with a sample each, and one series of `b` with 300 samples.
     fn store(dir: &std::path::Path) -> Db {
@@ -327,7 +327,7 @@ mod tests {
     fn costs_add_up_to_the_sizes_of_heads_and_blocks() {
         let dir = tempfile::tempdir().unwrap();
         let db = store(dir.path());
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         let in_memory = db.costs(&ctx, &[]).unwrap();
         let size = db.stats().head_size_bytes;
         assert!(
@@ -362,7 +362,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let db = store(dir.path());
         db.flush().unwrap();
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         let one = |value: &str| vec![Matcher::equal("id", value)];
         let costs = db.costs(&ctx, &[one("7"), one("299"), one("7")]).unwrap();
         assert_eq!((costs.total.n_series, costs.by_label["id"].len()), (2, 2));
@@ -374,7 +374,7 @@ mod tests {
             db.costs(&ctx, &[one("none")]).unwrap().total,
             Cost::default()
         );
-        ctx.restrict(one("7").into());
+        let ctx = ReadContext::restricted(QueryContext::unbounded(), one("7").into());
         for selectors in [vec![], vec![one("7"), one("299")]] {
             assert_eq!(
                 db.costs(&ctx, &selectors).unwrap().total.n_series,
@@ -388,7 +388,8 @@ mod tests {
     fn pairs_are_charged_to_the_request() {
         let dir = tempfile::tempdir().unwrap();
         let db = store(dir.path());
-        let ctx = QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 10_000));
+        let memory = MemoryBudget::new("memory", 10_000);
+        let ctx = ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory));
         assert!(matches!(db.costs(&ctx, &[]), Err(Error::Limit { .. })));
     }
 

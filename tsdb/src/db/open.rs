@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use varve_context::QueryContext;
 use varve_fs::create_dir_durably;
 
 use super::Db;
 use crate::background::{BackgroundTasks, ReplaySource, Replayer, replay};
 use crate::block::BlockSet;
-use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::head::GroupCounts;
 use crate::options::{Options, WalSync};

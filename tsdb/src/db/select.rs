@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
+use varve_context::QueryContext;
+use varve_model::labels::NAME_LABELS;
+use varve_model::metadata::Families;
+use varve_model::{Matcher, StringSet, TimeRange};
+
 use super::Db;
-use crate::context::QueryContext;
 #[cfg(doc)]
 use crate::error::Error;
 use crate::error::Result;
 use crate::head::Head;
 use crate::isolation::Reader;
 use crate::isolation::changes::{NameGroups, ReadVersion};
-use crate::labels::{Families, Matcher, NAME_LABELS, StringSet};
-use crate::sample::TimeRange;
+use crate::read_context::ReadContext;
 use crate::select::{Need, SelectHints, SeriesSet};
 use crate::shard::Shard;
 use crate::shard::exemplars::ExemplarSet;
@@ -27,7 +30,7 @@ impl Db {
     /// [`Error::ReplayFailed`].
     pub fn select(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<SeriesSet> {
@@ -40,7 +43,7 @@ impl Db {
     /// The errors of [`Db::select`].
     pub fn select_with(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
         range: TimeRange,
         hints: SelectHints,
@@ -54,7 +57,7 @@ impl Db {
     /// The errors of [`Db::select`].
     pub fn select_each(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<Vec<SeriesSet>> {
@@ -71,13 +74,13 @@ impl Db {
     fn select_as(
         &self,
         reader: &mut Option<Arc<Reader>>,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
         range: TimeRange,
         hints: SelectHints,
     ) -> Result<SeriesSet> {
         ctx.check_range(range)?;
-        let matchers = &*ctx.restricted(matchers);
+        let matchers = &*ctx.restrict(matchers);
         self.prepare(ctx, matchers, range)?;
         let need = if hints.only_newest {
             Need::Newest
@@ -104,11 +107,11 @@ impl Db {
     /// The errors of [`Db::select`].
     pub fn select_labels(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<SeriesSet> {
-        let matchers = &*ctx.restricted(matchers);
+        let matchers = &*ctx.restrict(matchers);
         let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
         let reader = self.reader(ctx)?;
@@ -127,11 +130,11 @@ impl Db {
     /// Cost: one lookup per matcher and shard.
     pub fn series_in_heads_max(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Option<u64> {
-        let matchers = &*ctx.restricted(matchers);
+        let matchers = &*ctx.restrict(matchers);
         self.sum_of_heads(range, |head| head.series_max(matchers))
     }
 
@@ -140,12 +143,12 @@ impl Db {
     /// [`Db::series_in_heads_max`], and costs the same.
     pub fn label_strings_in_heads_max(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         name: Option<&str>,
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Option<u64> {
-        let matchers = &*ctx.restricted(matchers);
+        let matchers = &*ctx.restrict(matchers);
         let range = ctx.clamp_range(range, self.own_now_ms());
         self.sum_of_heads(range, |head| head.label_strings_max(name, matchers))
     }
@@ -178,14 +181,14 @@ impl Db {
     /// [`Error::Replaying`] and [`Error::ReplayFailed`].
     pub fn exemplars(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<ExemplarSet> {
         ctx.check_range(range)?;
         let selectors: Vec<_> = selectors
             .iter()
-            .map(|matchers| ctx.restricted(matchers).into_owned())
+            .map(|matchers| ctx.restrict(matchers).into_owned())
             .collect();
         // The WAL may have exemplars of any time.
         self.prepare(ctx, selectors.iter().flatten(), TimeRange::ALL)?;
@@ -201,11 +204,11 @@ impl Db {
     /// The errors of [`Db::select`].
     pub fn label_names(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
-        let matchers = &*ctx.restricted(matchers);
+        let matchers = &*ctx.restrict(matchers);
         let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
         let mut names = StringSet::new(ctx);
@@ -231,12 +234,12 @@ impl Db {
     /// The errors of [`Db::select`].
     pub fn label_values(
         &self,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         name: &str,
         matchers: &[Matcher],
         range: TimeRange,
     ) -> Result<StringSet> {
-        let matchers = &*ctx.restricted(matchers);
+        let matchers = &*ctx.restrict(matchers);
         let range = ctx.clamp_range(range, self.own_now_ms());
         self.prepare(ctx, matchers, range)?;
         let mut values = StringSet::new(ctx);

@@ -4,21 +4,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use varve_context::QueryContext;
 use varve_fs::RealFs;
 use varve_fs::damage::DamageReport;
+use varve_model::TimeRange;
 
 use super::Db;
 use crate::block::BlockMeta;
 use crate::block::set::{check_in, metas_in};
 use crate::block::tombstones;
 use crate::compact::CompactionStats;
-use crate::context::QueryContext;
 use crate::db::cardinality;
 use crate::db::cardinality::Cardinality;
 use crate::error::Result;
 use crate::head::SeriesGroup;
 use crate::replay::ReplayStats;
-use crate::sample::TimeRange;
 use crate::shard::exemplars::ExemplarStats;
 use crate::store::Store;
 use crate::store::family_table::MetadataStats;

@@ -1,12 +1,13 @@
 //! Appending to the head: which samples are accepted, and how they are stored.
 
 use varve_collections::prefetch;
+use varve_model::Sample;
+use varve_model::start_timestamps::Order;
 
 use super::Head;
 use super::samples::AnySample;
 use super::table::SlotRef;
-use crate::sample::start_timestamps::Order;
-use crate::sample::{Append, AppendHistogram, RejectReason, Sample, SeriesRef};
+use crate::batch::{Append, AppendHistogram, RejectReason, SeriesRef};
 
 /// Bounds for the timestamps of new samples, fixed for the whole request.
 #[derive(Debug, Clone, Copy)]

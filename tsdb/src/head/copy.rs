@@ -7,13 +7,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use varve_collections::BlockChains;
+use varve_context::Charge;
+use varve_model::{Sample, SampleColumns, TimeRange, start_timestamps};
 
 use crate::chunk;
 use crate::chunk::histogram::{Layout, decode_counts};
 use crate::chunk::{Chunk, Newest, Tail};
-use crate::context::Charge;
 use crate::error::{Damaged, Error, Result};
-use crate::sample::{Sample, SampleColumns, TimeRange, start_timestamps};
 
 /// Encoded bytes of several series, in a few large buffers.
 #[derive(Debug, Default)]

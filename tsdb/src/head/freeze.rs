@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
+use varve_model::{SampleColumns, TimeRange};
+
 use super::Head;
 use super::copy::HeadCopies;
 use super::samples::{AnySample, Samples};
 use crate::error::Damaged;
 use crate::isolation::{ReadView, before};
-use crate::sample::{SampleColumns, TimeRange};
 
 /// Samples that are being flushed. Their series keep their slots until the samples are dropped.
 #[derive(Debug)]

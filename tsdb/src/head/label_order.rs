@@ -9,10 +9,10 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use roaring::RoaringBitmap;
+use varve_context::Charge;
 
 use super::Head;
 use super::table::{SlotRef, UNRANKED};
-use crate::context::Charge;
 use varve_collections::Column;
 
 /// Maximum number of series sorted in one step.

@@ -8,14 +8,14 @@
 //! series must not be selected, evicted, or created in another way.
 
 use hashbrown::HashMap;
+use varve_model::Labels;
 
 use super::Head;
 use super::table::label_sets::LabelSets;
 use super::table::{Table, full};
+use crate::batch::SeriesRef;
 use crate::error::Result;
 use crate::index::{LabelBuilder, SymbolId};
-use crate::labels::Labels;
-use crate::sample::SeriesRef;
 use varve_collections::Column;
 
 impl Head {
@@ -225,9 +225,9 @@ impl Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::QueryContext;
-    use crate::labels::{MatchOp, Matcher};
     use proptest::prelude::*;
+    use varve_context::QueryContext;
+    use varve_model::{MatchOp, Matcher};
 
     /// Loads series into one head, creates them in another, and asserts that both give the same
     /// results.

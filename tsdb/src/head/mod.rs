@@ -50,12 +50,13 @@ pub(crate) use projection::Projection;
 pub(crate) use samples::AnySample;
 pub(crate) use table::{NewSeries, SlotRef};
 
-use crate::context::QueryContext;
+use varve_context::QueryContext;
+use varve_model::{Labels, Matcher, StringSet, TimeRange};
+
+use crate::batch::SeriesRef;
 use crate::error::Result;
 pub(crate) use crate::index::Pair;
 use crate::index::{LabelCounts, SymbolId};
-use crate::labels::{Labels, Matcher, StringSet};
-use crate::sample::{SeriesRef, TimeRange};
 use evict::EvictedSeries;
 use samples::Samples;
 use table::Table;

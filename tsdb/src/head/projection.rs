@@ -4,10 +4,12 @@
 //! built once and cached by the symbols of its values.
 
 use hashbrown::HashMap;
+use varve_model::Labels;
+use varve_model::labels::PackedBuilder;
 
 use super::{Head, Pair};
 use crate::index::SymbolId;
-use crate::labels::{LabelHint, Labels, PackedBuilder};
+use crate::select::LabelHint;
 
 /// Maximum number of cached label sets. A full cache is cleared.
 const CACHED_MAX: usize = 4096;
@@ -99,7 +101,7 @@ impl Projection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::SeriesRef;
+    use crate::batch::SeriesRef;
 
     #[test]
     fn series_with_equal_requested_labels_share_a_set() {

@@ -1,10 +1,11 @@
 //! Reading the head: copying the samples of series that a reader sees.
 
+use varve_model::TimeRange;
+
 use super::Head;
 use super::copy::HeadCopies;
 use super::table::SlotRef;
 use crate::isolation::ReadView;
-use crate::sample::TimeRange;
 
 impl Head {
     /// Appends the visible samples of some series that overlap `range` to `out`. Skips slots that

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use varve_model::start_timestamps::Order;
+use varve_model::{Sample, SampleColumns};
 
 use super::*;
+use crate::batch::{Append, RejectReason};
 use crate::isolation::ReadView;
-use crate::sample::start_timestamps::Order;
-use crate::sample::{Append, RejectReason, Sample, SampleColumns};
 
 fn series_labels(i: usize) -> Labels {
     let value = |k: usize| (i * 7919 % (k + 3)).to_string();

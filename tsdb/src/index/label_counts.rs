@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::context::{Charge, QueryContext};
+use varve_context::{Charge, QueryContext};
+
 use crate::error::Result;
 
 /// Memory of an entry of [`LabelCounts`] besides its string: the `String`, the count and their

@@ -8,11 +8,12 @@ use super::select::{TERMS_PER_CHECK, Terms, ValueTest, select};
 use super::slot_set::SlotSet;
 use super::symbols::{SymbolId, Symbols};
 
+use varve_context::{CHECK_INTERVAL, QueryContext};
+use varve_model::{MatchOp, Matcher, StringSet};
+
 use super::label_counts::LabelCounts;
 use super::value_order::ORDERED_VALUES_MIN;
-use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::{Error, Result};
-use crate::labels::{MatchOp, Matcher, StringSet};
 
 /// The cost of testing a value and adding its series to a set, in units of reading the value of one
 /// series.

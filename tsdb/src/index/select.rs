@@ -6,10 +6,10 @@
 //! first, and among them those with few values, because they leave few candidates to the others.
 
 use roaring::RoaringBitmap;
+use varve_context::QueryContext;
+use varve_model::{MatchOp, Matcher};
 
-use crate::context::QueryContext;
 use crate::error::Result;
-use crate::labels::{MatchOp, Matcher};
 
 /// The data that matchers are evaluated on: label values and their series, by slot or ordinal.
 pub(crate) trait Terms {
@@ -150,7 +150,7 @@ fn apply(
                 ctx,
                 name,
                 prefix,
-                passes: &|value| matcher.matches_in(ctx, value),
+                passes: &|value| Ok(matcher.matches_in(ctx, value)?),
             };
             terms.retain_where(&values, set)?
         }

@@ -19,10 +19,9 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher, TimeRange};
 use xxhash_rust::xxh3::xxh3_64;
-
-use crate::labels::{METRIC_NAME, MatchOp, Matcher};
-use crate::sample::TimeRange;
 
 /// Number of groups of metric names. A set of groups is a bit set of 64 bits.
 const GROUPS: usize = 64;

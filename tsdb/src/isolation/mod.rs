@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::context::QueryContext;
+use varve_context::QueryContext;
+
 use crate::error::Result;
 
 /// Maximum number of appends that change heads at the same time. Further appends wait for a slot.
@@ -371,8 +372,8 @@ fn pause_before_check(n_checks: &mut usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::MemoryBudget;
-    use crate::error::{Error, Interrupt};
+    use crate::error::Error;
+    use varve_context::{Interrupt, MemoryBudget};
 
     #[test]
     fn a_reader_sees_finished_appends_and_no_others() {

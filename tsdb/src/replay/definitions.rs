@@ -5,10 +5,10 @@
 //! values. A loader keeps the words of the previous series, so it does not look up labels that the
 //! log marks as repeated. Labels of a checkpoint have indexes, and each label is looked up once.
 
+use crate::batch::SeriesRef;
 use crate::error::Result;
 use crate::head::{Head, Pair};
 use crate::index::SymbolId;
-use crate::sample::SeriesRef;
 use crate::wal::checkpoint::CheckpointSeries;
 use crate::wal::record::{DefinedLabel, Repeats};
 

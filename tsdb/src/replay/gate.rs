@@ -26,13 +26,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use varve_context::{Charge, Interrupt, MemoryBudget, QueryContext};
+use varve_model::TimeRange;
 
 use super::progress::{ReplayProgress, count, replay_share};
 use super::stats::ReplayStats;
-use crate::context::{Charge, MemoryBudget, QueryContext};
-use crate::error::{Error, Interrupt, Result};
+use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::sample::TimeRange;
 use crate::shard::BUFFERED_SAMPLE_SIZE;
 
 /// A waiting request checks its deadline and cancellation at this interval.

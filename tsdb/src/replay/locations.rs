@@ -1,6 +1,6 @@
 //! Shard and slot of each series of a log.
 
-use crate::sample::SeriesRef;
+use crate::batch::SeriesRef;
 
 /// Shard and slot of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

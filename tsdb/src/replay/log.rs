@@ -4,7 +4,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
+use varve_context::Interrupt;
 use varve_fs::{Fs, list_if_exists};
+use varve_model::metadata::Metadata;
+use varve_model::{Exemplar, Labels};
 
 use super::context::ReplayContext;
 use super::definitions::{CheckpointLoader, SegmentLoader};
@@ -12,11 +15,10 @@ use super::locations::{LookupHint, SeriesLocation, SeriesLocations};
 use super::sample_bins::SampleBins;
 use super::start_timestamps::RecordStartTimestamps;
 use super::stats::ReplayStats;
-use crate::error::{Error, Interrupt, Result};
+use crate::batch::SeriesRef;
+use crate::error::{Error, Result};
 use crate::head::AnySample;
-use crate::labels::{Labels, Metadata};
 use crate::options::WalOnCorruption;
-use crate::sample::{SeriesRef, exemplar::Exemplar};
 use crate::shard::exemplars::Restored;
 use crate::shard::shard_of;
 use crate::wal::checkpoint::{self, Entry};

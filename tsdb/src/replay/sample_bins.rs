@@ -9,9 +9,10 @@
 //! Invariant: the samples of a series stay in log order, because the first of two values for one
 //! timestamp wins.
 
+use varve_model::Sample;
+
 use super::locations::SeriesLocation;
 use super::stats::ReplayStats;
-use crate::sample::Sample;
 use crate::shard::Shard;
 
 /// Capacity of a bin in samples per slot. Longer runs are no cheaper per sample.
@@ -211,13 +212,12 @@ mod tests {
     use varve_fs::RealFs;
 
     use super::*;
+    use crate::batch::SeriesRef;
     use crate::head::{AnySample, HeadCopies};
     use crate::isolation::ReadView;
-    use crate::labels::Labels;
     use crate::options::WalSync;
-    use crate::sample::SeriesRef;
-    use crate::sample::{SampleColumns, TimeRange};
     use crate::wal::{Wal, WalOptions};
+    use varve_model::{Labels, SampleColumns, TimeRange};
 
     const N_SERIES: u32 = 1200;
 

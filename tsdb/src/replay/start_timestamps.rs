@@ -1,10 +1,10 @@
 //! Start timestamps of the samples of one record. The previous record of the log contains them.
 
 use hashbrown::HashMap;
+use varve_model::start_timestamps::Order;
 
 use super::locations::SeriesLocation;
 use crate::head::{Head, Replayed};
-use crate::sample::start_timestamps::Order;
 use crate::wal::StartTimestamp;
 
 /// The start timestamps of one record.

@@ -10,15 +10,16 @@ use parking_lot::Mutex;
 use varve_fs::Fs;
 use varve_fs::damage::DamageReport;
 use varve_fs::testing::{Fault, MemFs, PowerCut};
+use varve_model::metadata::{Families, Metadata};
+use varve_model::{Labels, Sample};
 
 use super::ReplayStats;
 use super::context::ReplayContext;
 use super::progress::{ReplayProgress, count};
 use super::wal::Replay;
+use crate::batch::SeriesRef;
 use crate::error::{Error, Result};
-use crate::labels::{Families, Labels, Metadata};
 use crate::options::{WalOnCorruption, WalSync};
-use crate::sample::{Sample, SeriesRef};
 use crate::shard::exemplars::Exemplars;
 use crate::shard::{Shard, ShardLog};
 use crate::store::family_table::FamilyTable;

@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 use std::thread;
 
 use rayon::prelude::*;
+use varve_context::Interrupt;
 use varve_fs::{Fs, list_if_exists};
 
 use super::context::ReplayContext;
 use super::locations::SeriesLocations;
 use super::log::{LogReplay, file_size};
 use super::stats::ReplayStats;
-use crate::error::{Error, Interrupt, Result};
+use crate::error::{Error, Result};
 use crate::wal::reader::check_version;
 use crate::wal::{Epoch, SegmentKind};
 

@@ -7,12 +7,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use roaring::RoaringBitmap;
+use varve_context::QueryContext;
+use varve_model::{Labels, SampleColumns, TimeRange};
 
 use crate::block::{Access, Projection, ReadCache, SeriesCursor, StoredBlock};
-use crate::context::QueryContext;
 use crate::error::Result;
-use crate::labels::{LabelHint, Labels};
-use crate::sample::{SampleColumns, TimeRange};
+use crate::select::LabelHint;
 
 /// The selected series of one block.
 pub(super) struct BlockStream {

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use parking_lot::RwLockReadGuard;
 use roaring::RoaringBitmap;
 use varve_collections::{PositionIndex, prefetch};
+use varve_context::{Charge, QueryContext, scheduler};
+use varve_model::{Labels, SampleColumns, TimeRange};
 
 use super::selection::{BATCH_SERIES, Need, Place, Selection};
-use crate::context::{Charge, QueryContext, scheduler};
 use crate::error::{Damaged, Result};
 use crate::head::{Head, HeadCopies, HeadMerge, Projection, SeriesOrder, SlotRef};
-use crate::labels::{LabelHint, Labels};
-use crate::sample::{SampleColumns, TimeRange};
+use crate::select::LabelHint;
 use crate::shard::Shard;
 use crate::store::Store;
 

@@ -6,9 +6,10 @@
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use varve_model::Labels;
+use varve_model::labels::PackedBuilder;
 
-use crate::labels::LabelHint;
-use crate::labels::{Labels, PackedBuilder};
+use crate::select::LabelHint;
 
 /// Maximum number of cached label sets. A full cache is cleared.
 const CACHED_MAX: usize = 4096;

@@ -14,6 +14,7 @@
 
 mod blocks;
 mod heads;
+mod label_hint;
 mod label_projection;
 mod selection;
 
@@ -23,15 +24,16 @@ use std::sync::Arc;
 use std::vec;
 
 use varve_collections::prefetch;
+use varve_context::{Charge, QueryContext};
+use varve_model::labels::compare_packed;
+use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
 
-use crate::context::{Charge, QueryContext};
 use crate::error::{Error, Result};
 use crate::isolation::Reader;
-use crate::labels::{LabelHint, Labels, Matcher, compare_packed};
-use crate::sample::{SampleColumns, TimeRange};
 use crate::store::Store;
 use blocks::{BlockReads, BlockStream};
 use heads::{HeadReads, HeadStream};
+pub use label_hint::LabelHint;
 use label_projection::LabelProjection;
 pub(crate) use selection::Need;
 use selection::{BATCH_SERIES, Place, Selection};
@@ -558,7 +560,7 @@ impl Series {
             .map_or((&reads.ctx, reads.range), |(ctx, range)| (ctx, *range));
         let read = self
             .read_all(range, out)
-            .and_then(|()| ctx.count_samples(out.len() - n_before));
+            .and_then(|()| Ok(ctx.count_samples(out.len() - n_before)?));
         if read.is_err() {
             out.truncate(n_before);
         }

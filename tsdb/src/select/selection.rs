@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::context::QueryContext;
+use varve_context::QueryContext;
+use varve_model::{Matcher, TimeRange};
+
 use crate::isolation::ReadView;
-use crate::labels::Matcher;
-use crate::sample::TimeRange;
 use crate::store::Store;
 
 /// Number of series copied or looked up per acquisition of a lock.

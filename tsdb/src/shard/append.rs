@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Shard;
 use super::log::LogBatch;
+use crate::batch::{Append, AppendHistogram, HistogramQueue, Rejected, ShardBatch};
 use crate::head::{Appended, Bounds, Head};
-use crate::sample::{Append, AppendHistogram, HistogramQueue, Rejected, ShardBatch};
 use crate::wal::{LoggedHistogram, StartTimestamp};
 
 /// Parameters of one append, the same for all shards.

@@ -8,8 +8,8 @@ use super::Shard;
 use super::append::ShardAppend;
 use super::log::LogBatch;
 use super::sample_buffer::BufferedSample;
+use crate::batch::{Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, ShardBatch};
 use crate::head::{Bounds, SlotRef};
-use crate::sample::{Append, AppendHistogram, HistogramQueue, RejectReason, Rejected, ShardBatch};
 use crate::wal::{LoggedHistogram, StartTimestamp};
 
 impl Shard {

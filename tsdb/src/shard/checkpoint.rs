@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
+use varve_model::metadata::Metadata;
+
 use super::Shard;
 use super::log::ShardLog;
+use crate::batch::{NumberedExemplars, SeriesRef};
 use crate::error::Result;
 use crate::head::SlotRef;
-use crate::labels::Metadata;
-use crate::sample::{SeriesRef, exemplar::NumberedExemplars};
 use crate::wal::checkpoint::CheckpointWriter;
 
 /// Number of series read per acquisition of the head lock.

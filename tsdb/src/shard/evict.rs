@@ -2,12 +2,12 @@
 //!
 //! Used by flushes and deletions.
 
+use varve_context::QueryContext;
+use varve_model::{Matcher, TimeRange};
+
 use super::Shard;
-use crate::context::QueryContext;
 use crate::error::Result;
 use crate::head::{ShrinkTarget, StaleSeries};
-use crate::labels::Matcher;
-use crate::sample::TimeRange;
 
 /// Number of stale series evicted per acquisition of the head lock.
 const BATCH_STALE: usize = 512;

@@ -24,8 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
+use varve_model::Sample;
 
-use crate::sample::{Sample, SeriesRef};
+use crate::batch::SeriesRef;
 use crate::wal::{
     CheckpointPosition, LoggedHistogram, Position, SampleColumn, StartTimestamp, StartTimestamps,
     Wal,
@@ -263,7 +264,7 @@ impl LogBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::start_timestamps::Order;
+    use varve_model::start_timestamps::Order;
 
     fn batch(positions: &[u32]) -> LogBatch {
         let mut batch = LogBatch::default();

@@ -20,12 +20,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use varve_model::Labels;
+use varve_model::labels::METRIC_NAME;
 
+use crate::batch::SeriesHandle;
 use crate::error::{Error, Result};
 use crate::head::{GroupCounts, Head, NewSeries, SeriesGroup, SeriesOrder, SlotRef};
 use crate::isolation::changes::group_of;
-use crate::labels::{Labels, METRIC_NAME};
-use crate::sample::SeriesHandle;
 use crate::wal::{Wal, log_of};
 
 pub(crate) use self::append::{AppendContext, ShardAppend};

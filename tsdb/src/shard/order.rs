@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use roaring::RoaringBitmap;
+use varve_context::QueryContext;
 
 use super::Shard;
-use crate::context::QueryContext;
 use crate::error::Result;
 use crate::head::{Ranks, SeriesOrder, SlotRef, SlotSort};
 use crate::index::SymbolId;

@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use varve_model::Sample;
+use varve_model::histogram::Histogram;
+
 use crate::head::AnySample;
-use crate::sample::Sample;
-use crate::sample::histogram::Histogram;
 
 /// A sample of the series in a slot. No series leaves its slot before the replay ends.
 #[derive(Debug)]

@@ -1,8 +1,9 @@
 //! Appending the exemplars of a batch.
 
+use varve_model::Exemplar;
+
+use crate::batch::{AppendExemplar, RejectExemplar, RejectedExemplar, SeriesHandle, WriteBatch};
 use crate::head::SlotRef;
-use crate::sample::exemplar::{Exemplar, RejectExemplar, RejectedExemplar};
-use crate::sample::{AppendExemplar, SeriesHandle, WriteBatch};
 use crate::shard::ShardLog;
 use crate::shard::exemplars::ring::Ring;
 use crate::store::Store;

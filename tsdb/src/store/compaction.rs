@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use parking_lot::MutexGuard;
 use roaring::RoaringBitmap;
+use varve_context::QueryContext;
+use varve_model::TimeRange;
 
 use crate::block::{Block, BlockId, Replaced};
 use crate::compact::{Horizon, Merge, Merging, full, merge, plan, rewrite};
-use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::sample::TimeRange;
 use crate::store::Store;
 
 /// Maximum number of rewrites of a block that deletions overtake. A later merge or call removes the

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::labels::{Families, METADATA_FAMILIES_MAX, Metadata};
+use varve_model::metadata::{Families, METADATA_FAMILIES_MAX, Metadata};
 
 /// The metadata of a store. Above its limits, the family that was added first is evicted: a sender
 /// that still uses it sends it again.

@@ -11,11 +11,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use varve_fs::Fs;
+use varve_model::SampleColumns;
 
 use crate::block::{BlockId, BlockOrigin, BlockWriter, Symbol};
 use crate::compact::window_of;
 use crate::error::{Error, Result};
-use crate::sample::SampleColumns;
 
 /// Writes one block, which covers one window of two hours.
 pub struct ImportWriter<'a> {

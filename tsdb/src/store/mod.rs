@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
+use varve_model::TimeRange;
+use varve_model::metadata::Families;
 
 use crate::block::BlockSet;
 use crate::compact::retention::{Retention, RetentionProgress};
@@ -24,10 +26,8 @@ use crate::compact::{CompactionStats, Throttle};
 use crate::error::Result;
 use crate::head::{Bounds, GroupCounts};
 use crate::isolation::{AppendGuard, Isolation, Readers, changes::ChangeLog};
-use crate::labels::Families;
 use crate::options::Options;
 use crate::replay::ReplayGate;
-use crate::sample::TimeRange;
 use crate::shard::exemplars::Exemplars;
 use crate::shard::{Shard, ShardLog};
 use crate::wal::{self, Epoch, Health, Reserve};

@@ -13,8 +13,9 @@
 
 use std::sync::Arc;
 
+use varve_context::QueryContext;
+
 use super::symbol_ranks::SymbolRanks;
-use crate::context::QueryContext;
 use crate::error::Result;
 use crate::head::{HeadMerge, Ranks, SeriesOrder, SlotRef};
 use crate::store::Store;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use roaring::{MultiOps, RoaringBitmap};
+use varve_context::{Interrupt, QueryContext};
+use varve_model::TimeRange;
 
 use crate::block::{BlockId, BlockMeta, StoredBlock};
 use crate::compact::retention::rules::{Due, RetentionRule, first_matches};
 use crate::compact::retention::{Expired, Hold, RetentionProgress, is_until};
 use crate::compact::rewrite;
-use crate::context::QueryContext;
-use crate::error::{Error, Interrupt, Result};
-use crate::sample::TimeRange;
+use crate::error::{Error, Result};
 use crate::store::Store;
 
 impl Store {

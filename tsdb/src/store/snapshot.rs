@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use varve_model::TimeRange;
+
 use crate::block::set::pending_import::{PendingImport, importable, rename_sources};
 use crate::block::{Block, BlockId, BlockOrigin, StoredBlock};
 use crate::compact::{Merging, merge};
 use crate::error::{Error, Result};
-use crate::sample::TimeRange;
 use crate::store::Store;
 use crate::wal::write_snapshot_log;
 

@@ -4,11 +4,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use varve_fs::{Fs, list_if_exists};
+use varve_model::Labels;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::file_name::SegmentKind;
 use crate::error::{Error, Result};
-use crate::labels::Labels;
 use crate::options::SHARDS_MAX;
 
 /// Returns the log of a series. The mapping must never change: a replay expects the series of a log

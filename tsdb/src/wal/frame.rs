@@ -208,12 +208,11 @@ mod tests {
     use varve_fs::testing::assert_shown;
 
     use super::*;
-    use crate::labels::Labels;
-    use crate::sample::Sample;
-    use crate::sample::SeriesRef;
+    use crate::batch::SeriesRef;
     use crate::wal::record::{
         self, SampleColumn, Scratch, decode_samples, encode_samples, encode_series,
     };
+    use varve_model::{Labels, Sample};
 
     const SALT: u64 = 0x0123_4567_89ab_cdef;
     const FRAMING: Framing = Framing { salt: SALT };

@@ -6,13 +6,13 @@
 use std::path::Path;
 
 use varve_fs::Fs;
+use varve_model::metadata::Metadata;
 
 use super::checkpoint;
 use super::epoch::Epoch;
 use super::file_name::CheckpointPosition;
+use crate::batch::NumberedExemplars;
 use crate::error::{Error, Result};
-use crate::labels::Metadata;
-use crate::sample::exemplar::NumberedExemplars;
 
 /// Writes the log of a snapshot below `wal_dir`. Syncs everything except the directory entry of
 /// `wal_dir`. `next_ref` is the next free series ref.

@@ -10,7 +10,7 @@ mod server;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::labels::METRIC_NAME;
 
 use crate::args::{CompareArgs, CompareFormat, now_ms};
 use crate::client::Client;

@@ -1,7 +1,7 @@
 //! The labels of a series: the labels of its target and its subject, and its own.
 
-use varve_tsdb::Labels;
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::Labels;
+use varve_model::labels::METRIC_NAME;
 
 use super::identity::{Node, Pod, daemon, uuid};
 use super::noise::mix2;

@@ -30,8 +30,8 @@ mod tests;
 
 use std::ops::Range;
 
-use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{Labels, Sample};
+use varve_model::staleness::STALE_NAN_BITS;
+use varve_model::{Labels, Sample};
 
 use identity::Node;
 use model::Moment;

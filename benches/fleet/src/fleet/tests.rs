@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, HashSet};
 
-use varve_tsdb::staleness::is_stale_nan;
+use varve_model::staleness::is_stale_nan;
 
 use super::*;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Result, anyhow};
-use varve_tsdb::Sample;
+use varve_model::Sample;
 
 use crate::fleet::{Fleet, SeriesId};
 use crate::message::{EncodedLabels, Version, WriteRequest};

@@ -19,10 +19,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use varve_model::labels::METRIC_NAME;
 use varve_system::log;
 use varve_system::yaml::{labels, null_is_default, yaml_error};
 use varve_tsdb::exemplars::EXEMPLARS_MAX;
-use varve_tsdb::labels::METRIC_NAME;
 
 use alerting::AlertingConfig;
 use duration::{duration, print};

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use varve_model::Matcher;
 use varve_promql::parse_selector;
-use varve_tsdb::Matcher;
 use varve_tsdb::retention::RetentionRule;
 
 use super::duration::{duration, print};

@@ -11,8 +11,8 @@ use std::io::Write as _;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use varve_advise::usage::Requester;
-use varve_tsdb::staleness::is_stale_nan;
-use varve_tsdb::{Labels, SampleColumns, TimeRange};
+use varve_model::staleness::is_stale_nan;
+use varve_model::{Labels, SampleColumns, TimeRange};
 
 use super::selector_union::SelectorUnion;
 use crate::api::remote_read::size_of_columns;

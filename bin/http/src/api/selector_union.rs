@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use varve_model::{Labels, Matcher, TimeRange};
 use varve_tsdb::select::{Series, SeriesSet};
-use varve_tsdb::{Db, Labels, Matcher, QueryContext, Result, TimeRange};
+use varve_tsdb::{Db, ReadContext, Result};
 
 /// An iterator over the series that match at least one of several selectors.
 pub(crate) struct SelectorUnion {
@@ -21,7 +22,7 @@ impl SelectorUnion {
     /// The errors of [`Db::select_each`].
     pub(crate) fn select(
         db: &Db,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         selectors: &[Vec<Matcher>],
         range: TimeRange,
     ) -> Result<Self> {

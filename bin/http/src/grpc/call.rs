@@ -22,9 +22,9 @@ use bytes::Bytes;
 use hyper::body::Frame;
 use prost::Message;
 use varve_advise::usage::Requester;
+use varve_context::Charge;
 use varve_server::app::App;
 use varve_server::request_context::{Parameters, RequestContext};
-use varve_tsdb::context::Charge;
 use varve_wire::grpc::{ACCEPTED, Coding, write};
 
 use super::frame::{self, Frames};

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use varve_context::QueryContext;
+use varve_model::{MatchOp, Matcher};
 use varve_promql::print_label;
 use varve_promql::quote::quoted;
-use varve_tsdb::{MatchOp, Matcher, QueryContext};
 
 use crate::error::{ApiError, Result};
 use crate::protobuf::LabelMatcher;

@@ -5,9 +5,9 @@
 use std::io::Read;
 
 use prost::Message;
+use varve_context::Charge;
 use varve_ingest::compression::{GzipReader, snappy_frames};
 use varve_ingest::{Malformed, WriteError};
-use varve_tsdb::context::Charge;
 use varve_wire::grpc::{Coding, HEADER_SIZE, end_frame, write};
 
 use super::status::{Code, Status};
@@ -30,7 +30,7 @@ pub(super) enum ReadError {
     TooLarge { size: usize, size_max: usize },
     /// There is not enough memory.
     #[error(transparent)]
-    Memory(#[from] varve_tsdb::Error),
+    Memory(#[from] varve_context::Error),
 }
 
 impl From<ReadError> for Status {
@@ -48,7 +48,7 @@ impl From<ReadError> for Status {
 impl From<ReadError> for WriteError {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::Memory(error) => Self::Store(error),
+            ReadError::Memory(error) => error.into(),
             error => Malformed::Encoding {
                 encoding: "gRPC",
                 reason: error.to_string(),
@@ -229,8 +229,7 @@ impl Frames {
 mod tests {
     use std::time::Duration;
 
-    use varve_tsdb::QueryContext;
-    use varve_tsdb::context::MemoryBudget;
+    use varve_context::{MemoryBudget, QueryContext};
 
     use super::*;
 

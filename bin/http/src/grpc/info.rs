@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::response::Response;
+use varve_model::TimeRange;
 use varve_server::request_context::RequestContext;
-use varve_tsdb::TimeRange;
 
 use super::call::{check_open, single};
 use super::messages::LabelSet;

@@ -1,10 +1,9 @@
 //! `Exemplars/Exemplars`, `Metadata/MetricMetadata` and `Targets/Targets`.
 
+use varve_model::metadata::Metadata;
+use varve_model::{Exemplar, TimeRange};
 use varve_query::usage;
 use varve_server::request_context::Parameters;
-use varve_tsdb::TimeRange;
-use varve_tsdb::exemplars::Exemplar;
-use varve_tsdb::labels::Metadata;
 
 use super::call::{Caller, Method};
 use super::external::without_external;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use varve_fs::{Clock, SystemClock};
+use varve_model::{Sample, SampleColumns};
 use varve_query::stats::StatsMode;
 use varve_query::{HistogramPoint, MatrixSeries, QueryResult, Request, Steps, Value, VectorSample};
 use varve_server::request_context::Parameters;
 use varve_server::store::Store;
-use varve_tsdb::{Sample, SampleColumns};
 
 use super::call::{Caller, Method};
 use super::external::{ExternalLabels, own_matchers};

@@ -1,6 +1,6 @@
 //! `Status/TSDBStatistics`: cardinality of the head.
 
-use varve_tsdb::TimeRange;
+use varve_model::TimeRange;
 use varve_tsdb::stats::NameCount;
 
 use super::call::{Caller, Method};

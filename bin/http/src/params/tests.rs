@@ -241,7 +241,7 @@ fn each_selector_needs_a_matcher_that_does_not_match_empty() {
             .contains("parse error")
     );
     let interrupted = QueryContext::unbounded();
-    interrupted.interrupt(varve_tsdb::Interrupt::Canceled);
+    interrupted.interrupt(varve_context::Interrupt::Canceled);
     assert_eq!(parse(&interrupted, "up").kind, ErrorKind::Canceled);
 }
 

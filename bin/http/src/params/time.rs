@@ -5,10 +5,10 @@
 //! which nine count.
 
 use jiff::civil::Date;
+use varve_model::TimeRange;
 use varve_promql::number::parse_float;
 use varve_system::excerpt::quotable;
 use varve_system::quantity::parse_duration;
-use varve_tsdb::TimeRange;
 
 const EPOCH: Date = Date::constant(1970, 1, 1);
 const NANOS_PER_S: i128 = 1_000_000_000;

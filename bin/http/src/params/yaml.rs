@@ -4,7 +4,7 @@
 //! brackets. Its memory is a multiple of the size, or more if aliases repeat a part of the text. So
 //! all three are bounded before it reads the text, and the memory is charged.
 
-use varve_tsdb::context::Charge;
+use varve_context::Charge;
 
 use super::Form;
 use crate::error::{ApiError, Result};

@@ -23,8 +23,8 @@ use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use hyper::body::Frame;
+use varve_context::Charge;
 use varve_ingest::compression::GzipReader;
-use varve_tsdb::context::Charge;
 
 use super::state::HttpState;
 use crate::error::{ApiError, ErrorKind, Result};
@@ -312,8 +312,7 @@ impl HttpBody for Compressed {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use varve_tsdb::QueryContext;
-    use varve_tsdb::context::MemoryBudget;
+    use varve_context::{MemoryBudget, QueryContext};
 
     fn check(accept: &str, expect: Option<Coding>) {
         let mut headers = HeaderMap::new();

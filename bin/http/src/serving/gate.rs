@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus::{Histogram, IntGauge};
+use varve_context::{Interrupt, QueryContext};
 use varve_server::metrics::Counted;
 use varve_server::request_context::fair_semaphore::{Denied, FairPermit, FairSemaphore};
-use varve_tsdb::{Interrupt, QueryContext};
 
 use crate::error::{ApiError, Result};
 
@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use prometheus::HistogramOpts;
-    use varve_tsdb::context::MemoryBudget;
+    use varve_context::MemoryBudget;
 
     fn gate_with(n_permits: usize, queued_max: usize, timeout: Duration) -> (Gate, GateMetrics) {
         let metrics = GateMetrics {

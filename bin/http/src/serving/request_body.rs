@@ -7,10 +7,10 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
+use varve_context::Charge;
 use varve_server::app::App;
 use varve_server::request_context::RequestContext;
 use varve_server::settings::Settings;
-use varve_tsdb::context::Charge;
 
 use super::compression::Coding;
 use super::state::HttpState;
@@ -57,7 +57,7 @@ pub(crate) enum BodyError {
     Broken(String),
     /// There is not enough memory.
     #[error(transparent)]
-    Memory(#[from] varve_tsdb::Error),
+    Memory(#[from] varve_context::Error),
 }
 
 /// Limits of a body.
@@ -181,7 +181,7 @@ impl BodyError {
         match self {
             Self::TooLarge { what, .. } => Some(what),
             Self::Slow { flag, .. } => Some(flag),
-            Self::Memory(varve_tsdb::Error::Limit { what, .. }) => Some(what),
+            Self::Memory(varve_context::Error::Limit { what, .. }) => Some(what),
             Self::Memory(_) | Self::Broken(_) => None,
         }
     }
@@ -280,8 +280,7 @@ fn is_form(content_type: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::QueryContext;
-    use varve_tsdb::context::MemoryBudget;
+    use varve_context::{MemoryBudget, QueryContext};
 
     fn check(size: usize, expect: Result<usize, &str>) {
         let memory = MemoryBudget::new("memory", 600);

@@ -8,7 +8,7 @@ use axum::body::HttpBody;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
-use varve_tsdb::context::Charge;
+use varve_context::Charge;
 
 use super::response_writer::Chunk;
 

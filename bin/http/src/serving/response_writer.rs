@@ -26,9 +26,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
+use varve_context::{Charge, Interrupt, QueryContext, scheduler};
 use varve_server::settings::ResponseLimits;
-use varve_tsdb::context::{Charge, scheduler};
-use varve_tsdb::{Interrupt, QueryContext};
 
 use super::gate::Permit;
 use super::singleflight::Completion;
@@ -407,7 +406,7 @@ mod tests {
     use axum::body::HttpBody;
     use http_body_util::BodyExt;
     use tokio::runtime::Runtime;
-    use varve_tsdb::context::MemoryBudget;
+    use varve_context::MemoryBudget;
 
     const BUFFER_SIZE: usize = 1 << 10;
     const SIZE_MAX: usize = 100 * CHUNK_SIZE;

@@ -21,6 +21,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tokio::sync::oneshot;
+use varve_context::QueryContext;
 use varve_fs::{Clock, SystemClock};
 use varve_server::active_requests::{ActiveRequest, Registration};
 use varve_server::app::App;
@@ -31,7 +32,7 @@ use varve_server::request_context::RequestContext;
 use varve_server::settings::ResponseLimits;
 use varve_server::store::Store;
 use varve_server::traces::Trace;
-use varve_tsdb::QueryContext;
+use varve_tsdb::ReadContext;
 
 use super::gate::Permit;
 use super::response_body::{ComputationGuard, ResponseBody};
@@ -47,7 +48,7 @@ pub(crate) use varve_server::active_requests::RequestClass;
 #[derive(Debug)]
 pub struct Work {
     pub(crate) store: Arc<Store>,
-    pub(crate) ctx: QueryContext,
+    pub(crate) ctx: ReadContext,
     pub(crate) out: ResponseWriter,
     /// Time that the request was queued.
     pub(crate) queued: Duration,
@@ -153,7 +154,7 @@ pub(crate) const TRUNCATED: &str = "results truncated due to limit";
 pub(crate) trait Job: Send {
     /// Returns `true` if the job takes about as long as waking another thread, and does not wait.
     /// Then it runs on the thread of the connection.
-    fn is_small(&mut self, _ctx: &QueryContext, _store: &Store) -> bool {
+    fn is_small(&mut self, _ctx: &ReadContext, _store: &Store) -> bool {
         false
     }
 
@@ -215,7 +216,7 @@ async fn run_alone(
     job: BoxedJob,
 ) -> Result {
     let ctx = state.app.context(timeout);
-    let cancel = CancelOnDrop(ctx.clone());
+    let cancel = CancelOnDrop(QueryContext::clone(&ctx));
     let (sender, output) = oneshot::channel();
     start(state, class, ctx, OutputSender::Request(sender), job).await;
     let output = output
@@ -241,7 +242,10 @@ async fn join_or_run(
         context.route, context.user
     );
     let ctx = state.app.context(timeout);
-    match state.singleflight.join(key, || CancelOnDrop(ctx.clone())) {
+    match state
+        .singleflight
+        .join(key, || CancelOnDrop(QueryContext::clone(&ctx)))
+    {
         Role::Leader(computation) => {
             lead(state, class, ctx, &computation, job);
             respond(computation.result().await, Box::new(computation))
@@ -275,7 +279,7 @@ async fn join_or_run(
 fn lead(
     state: &HttpState,
     class: RequestClass,
-    ctx: QueryContext,
+    ctx: ReadContext,
     computation: &Arc<Computation>,
     job: BoxedJob,
 ) {
@@ -299,7 +303,7 @@ fn lead(
 async fn start(
     state: &HttpState,
     class: RequestClass,
-    ctx: QueryContext,
+    ctx: ReadContext,
     output: OutputSender,
     job: BoxedJob,
 ) {
@@ -364,9 +368,8 @@ fn run_or_spawn(state: &HttpState, admitted: Admitted, mut job: BoxedJob) {
 /// Runs `job` on a blocking thread.
 fn spawn(app: Arc<App>, admitted: Admitted, job: BoxedJob) {
     drop(tokio::task::spawn_blocking(move || {
-        let _run = app
-            .scheduler
-            .start(&admitted.ctx, &admitted.registration.request.context.user);
+        let user = &admitted.registration.request.context.user;
+        let _run = app.scheduler.start(admitted.ctx.cancellation(), user);
         admitted.registration.record_start();
         admitted.run(&app, app.settings.response, job);
     }));
@@ -376,7 +379,7 @@ fn spawn(app: Arc<App>, admitted: Admitted, job: BoxedJob) {
 struct Admitted {
     registration: Registration,
     permit: Permit,
-    ctx: QueryContext,
+    ctx: ReadContext,
     store: Arc<Store>,
     output: OutputSender,
 }
@@ -397,7 +400,7 @@ impl Admitted {
         context
             .trace()
             .inspect(|trace| trace.add_part("queue", queued));
-        let out = ResponseWriter::new(ctx.clone(), limits, output, Some(permit));
+        let out = ResponseWriter::new(QueryContext::clone(&ctx), limits, output, Some(permit));
         let reason = perform(
             app,
             request,

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use tokio::sync::mpsc;
-    use varve_tsdb::{Interrupt, QueryContext};
+    use varve_context::{Interrupt, QueryContext};
 
     fn join(group: &Arc<Singleflight>, ctx: &QueryContext) -> Role {
         group.join("up".into(), || CancelOnDrop(ctx.clone()))

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::FromRef;
+use varve_context::QueryContext;
 use varve_server::active_requests::RequestClass;
 use varve_server::app::App;
 use varve_server::request_context::RequestContext;
-use varve_tsdb::QueryContext;
 
 use super::gate::{Gate, GateMetrics, Permit, Queue};
 use super::inline::InlinePolicy;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, bail, ensure};
+use varve_model::Matcher;
+use varve_model::labels::METRIC_NAME;
 use varve_server::request_context::Tenant;
 use varve_server::request_context::fair_semaphore::FairSemaphore;
 use varve_system::quantity::{parse_duration, parse_size};
-use varve_tsdb::Matcher;
-use varve_tsdb::labels::METRIC_NAME;
 
 use super::file::{File, TenantEntry};
 use super::scope::Scope;

@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use varve_context::{Interrupt, MemoryBudget, MemoryReclaimer, QueryContext};
 use varve_system::excerpt::truncate;
-use varve_tsdb::context::{MemoryBudget, MemoryReclaimer};
-use varve_tsdb::{Interrupt, QueryContext};
 
 use log::{ActiveRequestLog, Place, Record, State};
 

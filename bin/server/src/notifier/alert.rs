@@ -7,8 +7,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde::Serialize;
 use varve_ingest::relabel::Relabeling;
+use varve_model::Labels;
 use varve_rules::file::Texts;
-use varve_tsdb::Labels;
 
 /// A pending notification.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use varve_client::Url;
 use varve_config::file::alerting::{AlertmanagerConfig, Scheme, TargetGroup};
 use varve_ingest::relabel::Relabeling;
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 /// Labels with the parts of a URL.
 const ADDRESS: &str = "__address__";

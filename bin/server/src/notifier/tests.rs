@@ -12,7 +12,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpListener;
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 use super::*;
 use crate::metrics::Metrics;

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use axum::http::Method;
 use jiff::Timestamp;
+use varve_context::{Charge, MemoryBudget, QueryContext};
+use varve_model::Matcher;
 use varve_query::stats::QueryStats;
 use varve_system::excerpt::truncate;
-use varve_tsdb::context::{Charge, MemoryBudget};
-use varve_tsdb::{Matcher, QueryContext};
 
 use super::rejects::Sender;
 use crate::traces::{Part, Trace};

@@ -27,11 +27,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use parking_lot::{Condvar, Mutex, RwLock};
 use varve_config::file::Config;
 use varve_config::file::rules::Wait;
+use varve_context::MemoryBudget;
 use varve_ingest::Written;
 use varve_promql::Features;
 use varve_rules::arrival::Lags;
 use varve_rules::{AlertsMax, RestoreOptions, RuleSet, Settings, Threads, Time};
-use varve_tsdb::context::MemoryBudget;
 
 use crate::request_context::RequestContext;
 use load::Files;

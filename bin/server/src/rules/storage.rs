@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use axum::http::Method;
 use varve_advise::usage::Requester;
+use varve_context::{MemoryBudget, QueryContext, scheduler};
 use varve_ingest::{RecordedBudget, RecordedRejection, RecordedSample};
+use varve_model::{Labels, Matcher, Sample, SampleColumns, TimeRange};
 use varve_query::stats::{QueryStats, StatsMode};
 use varve_query::{
     Engine, Error, Request, ScanPlan, SharedScans, Steps, Value, VectorSample, usage,
@@ -17,9 +19,8 @@ use varve_rules::storage::{
 };
 use varve_rules::{Notification, Time};
 use varve_template::query_escaped;
-use varve_tsdb::context::{MemoryBudget, scheduler};
+use varve_tsdb::ReadContext;
 use varve_tsdb::select::SelectHints;
-use varve_tsdb::{Labels, Matcher, QueryContext, Sample, SampleColumns, TimeRange};
 
 use super::now;
 use crate::active_requests::ActiveClass;
@@ -60,8 +61,8 @@ impl<'a> RuleStorage<'a> {
         }
     }
 
-    fn context(&self) -> QueryContext {
-        QueryContext::new(self.timeout, self.memory())
+    fn context(&self) -> ReadContext {
+        ReadContext::unrestricted(QueryContext::new(self.timeout, self.memory()))
     }
 
     fn memory(&self) -> MemoryBudget {
@@ -74,7 +75,7 @@ impl<'a> RuleStorage<'a> {
     fn evaluate(
         &self,
         from: &RuleRef<'_>,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         context: &RequestContext,
         &Query {
             expr,
@@ -124,7 +125,7 @@ impl Storage for RuleStorage<'_> {
 
     fn shared_scans(&self, plan: &Arc<ScanPlan>, timestamp_ms: i64) -> Option<SharedScans> {
         // The queries have deadlines.
-        let ctx = QueryContext::new(Duration::MAX, self.memory());
+        let ctx = ReadContext::unrestricted(QueryContext::new(Duration::MAX, self.memory()));
         Some(
             self.engine
                 .shared_scans(Arc::clone(plan), ctx, timestamp_ms),

@@ -312,7 +312,7 @@ mod tests {
     fn the_lag_is_the_age_of_the_newest_sample() {
         let senders = Senders::default();
         let lag_after = |now_ms, end_ms: Option<i64>| {
-            let times = end_ms.map(|end_ms| varve_tsdb::TimeRange {
+            let times = end_ms.map(|end_ms| varve_model::TimeRange {
                 start_ms: 0,
                 end_ms,
             });

@@ -9,7 +9,8 @@ use std::io::{BufRead, Read as _};
 
 use anyhow::{Result, ensure};
 use varve_ingest::text::{BadLine, Line, LineReader, MetadataLine, Pairs, TextFormat};
-use varve_tsdb::labels::{METRIC_NAME, MetricType};
+use varve_model::labels::METRIC_NAME;
+use varve_model::metadata::MetricType;
 
 /// Maximum bytes of a line.
 const LINE_SIZE_MAX: u64 = 2 << 20;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufReader, Read as _};
 
 use anyhow::{Context, Result, ensure};
-use varve_tsdb::labels::MetricType;
+use varve_model::metadata::MetricType;
 
 use super::args::MetricsArgs;
 use super::families::{self, Family};

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_yaml_ng::{Mapping, Value};
 use varve_client::{RESERVED_HEADERS, RESERVED_HTTP_HEADERS};
 use varve_config::file::alerting::FileDiscovery;
+use varve_model::labels::is_legacy_name;
 use varve_server::notifier::read_target_files;
-use varve_tsdb::labels::is_legacy_name;
 
 use super::config::{boolean, duration, items, text};
 use varve_config::file::parse_rules;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::labels::METRIC_NAME;
 
 use super::args::AnalyzeArgs;
 use super::print::{label_set, metric};

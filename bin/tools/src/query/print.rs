@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
+use varve_model::labels::METRIC_NAME;
 use varve_promql::decimal::{General, Plain};
 use varve_promql::quote::quoted;
-use varve_tsdb::labels::METRIC_NAME;
 
 use super::response::{Histogram, HistogramPoint, Labels, Point, Sample, Stream, Text, Value};
 

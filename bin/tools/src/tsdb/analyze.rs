@@ -7,10 +7,11 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 use varve_fs::RealFs;
 use varve_fs::damage::DamageReport;
+use varve_model::{Matcher, SampleColumns};
 use varve_prometheus::block::{BlockReader, BlockSeries, Ulid};
 use varve_prometheus::chunk::{self, Chunk, Encoding};
+use varve_tsdb::ReadContext;
 use varve_tsdb::stats::BlockSummary;
-use varve_tsdb::{Matcher, QueryContext, SampleColumns};
 
 use super::super::directory::{Owner, owner};
 use super::args::AnalyzeArgs;
@@ -297,7 +298,7 @@ fn analyze_varve(
         EncodingStats::default(),
     );
     db.scan_block(
-        &QueryContext::unbounded(),
+        &ReadContext::unbounded(),
         block.number,
         &mut |series, cost| {
             let pairs: Vec<_> = series.iter().collect();

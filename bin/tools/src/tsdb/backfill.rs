@@ -16,10 +16,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail, ensure};
 use varve_fs::{Fs, RealFs};
 use varve_ingest::text::{Line, LineReader, Pairs, SampleLine, TextFormat};
+use varve_model::{Labels, Sample};
 use varve_prometheus::block::{BlockMeta, BlockWriter, Description};
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
 use varve_prometheus::recover::WINDOW_MS;
-use varve_tsdb::{Labels, Sample};
 
 use super::args::BackfillArgs;
 use super::columns;
@@ -238,8 +238,8 @@ mod tests {
 
     use super::*;
     use varve_fs::damage::DamageReport;
+    use varve_model::SampleColumns;
     use varve_prometheus::block::BlockReader;
-    use varve_tsdb::SampleColumns;
 
     /// Creates blocks from a text.
     fn blocks_of(text: &str, output: &Path, labels: &[(&str, &str)]) -> Result<()> {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use varve_advise::churn;
 use varve_fs::damage::DamageReport;
 use varve_http::api::status::churn::ChurnReport;
-use varve_tsdb::QueryContext;
+use varve_tsdb::ReadContext;
 
 use super::args::ChurnArgs;
 use super::source::OfflineDb;
@@ -102,7 +102,7 @@ fn churn_of_directory(path: &Path) -> Result<(ChurnReport, DamageReport)> {
     };
     let found = churn::find(
         &store.db,
-        &QueryContext::unbounded(),
+        &ReadContext::unbounded(),
         newest_ms,
         churn::RANGE_MS,
     )

@@ -6,13 +6,13 @@ use std::io::{BufWriter, Write};
 
 use anyhow::Result;
 use varve_fs::damage::DamageReport;
+use varve_model::labels::METRIC_NAME;
+use varve_model::{SampleColumns, TimeRange};
 use varve_promql::decimal::General;
 use varve_promql::print_label;
 use varve_promql::quote::quoted;
 use varve_query::histogram::print_stored;
 use varve_system::printing::stdout;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{SampleColumns, TimeRange};
 
 use super::args::DumpArgs;
 use super::source::{Selection, for_each, parse_matchers};
@@ -126,7 +126,7 @@ fn write_open_metrics(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::Sample;
+    use varve_model::Sample;
 
     #[test]
     fn samples_are_printed_as_promtool_prints_them() {

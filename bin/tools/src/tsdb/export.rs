@@ -6,9 +6,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 use varve_fs::{Fs, RealFs};
+use varve_model::{MatchOp, Matcher, TimeRange};
 use varve_prometheus::export::{ExportOptions, export as export_blocks};
 use varve_server::self_scrape;
-use varve_tsdb::{MatchOp, Matcher, QueryContext, TimeRange};
+use varve_tsdb::ReadContext;
 
 use super::source::{OfflineDb, parse_matchers};
 use crate::label::parse_label;
@@ -77,7 +78,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<Verdict> {
     let blocks = export_blocks(
         &store.db,
         &fs,
-        &QueryContext::unbounded(),
+        &ReadContext::unbounded(),
         &args.to_blocks,
         &options,
     )

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::labels::METRIC_NAME;
 
 /// Size of a posting: a series id in the list of a label pair.
 const POSTING_SIZE: u64 = 4;

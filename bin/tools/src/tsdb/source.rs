@@ -8,12 +8,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use varve_fs::damage::DamageReport;
 use varve_fs::{Fs, ReadOnlyFs, RealFs};
+use varve_model::{Matcher, SampleColumns, TimeRange};
 use varve_prometheus::block::{BlockReader, MergedBlocks};
 use varve_prometheus::recover::recover;
 use varve_promql::parse_selector;
 use varve_system::machine;
 use varve_tsdb::stats::BlockSummary;
-use varve_tsdb::{Db, Error, Matcher, Options, QueryContext, SampleColumns, TimeRange};
+use varve_tsdb::{Db, Error, Options, ReadContext};
 
 use super::super::directory::{Owner, owner};
 use crate::scratch_dir::ScratchDir;
@@ -192,7 +193,7 @@ fn read_varve(db: &Db, selection: &Selection, each: &mut Each<'_>) -> Result<()>
         &[]
     };
     let mut columns = SampleColumns::default();
-    for series in db.select(&QueryContext::unbounded(), matchers, selection.range)? {
+    for series in db.select(&ReadContext::unbounded(), matchers, selection.range)? {
         let series = series?;
         let labels: Vec<_> = series.labels().iter().collect();
         if !selection.matches(&labels) {

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use anyhow::{Result, bail};
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Matcher, TimeRange};
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Matcher, TimeRange};
 
 use super::args::DumpArgs;
 use crate::tsdb::{matches, parse_matchers};

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
+use varve_model::Exemplar;
+use varve_model::histogram::Histogram;
 use varve_prometheus::recover::histogram_json;
-use varve_tsdb::exemplars::Exemplar;
-use varve_tsdb::histogram::Histogram;
 
 use super::filter::Filter;
 use crate::output::Output;

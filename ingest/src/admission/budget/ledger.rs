@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use varve_tsdb::{Db, Labels};
+use varve_model::Labels;
+use varve_tsdb::Db;
 
 use super::policy::{Active, Policy};
 use super::{Budgets, Denied, Team, TeamNames, TeamStatus};

@@ -1,6 +1,6 @@
 //! Rules with `disable_on_use`, in a receiver.
 
-use varve_tsdb::MatchOp;
+use varve_model::MatchOp;
 
 use super::*;
 use crate::relabel::{DisabledByUse, DroppingRelabelRule, EnabledRelabelRule, RelabelRuleState};

@@ -9,7 +9,7 @@ fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_va
         let found = fixture
             .receiver
             .db
-            .exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL)
+            .exemplars(&ReadContext::unbounded(), &[vec![]], TimeRange::ALL)
             .unwrap();
         let of = |one: &varve_tsdb::exemplars::SeriesExemplars| {
             let times = one

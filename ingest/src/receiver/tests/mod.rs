@@ -5,9 +5,10 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use prost::Message;
 use varve_fs::testing::MemFs;
-use varve_tsdb::histogram::{HistogramCounts, ResetHint};
-use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{Labels, Matcher, Options, QueryContext, Sample, SampleColumns, TimeRange};
+use varve_model::histogram::{HistogramCounts, ResetHint};
+use varve_model::staleness::STALE_NAN_BITS;
+use varve_model::{Labels, Matcher, Sample, SampleColumns, TimeRange};
+use varve_tsdb::{Options, ReadContext};
 
 use std::time::{Duration, Instant};
 
@@ -78,7 +79,7 @@ impl Fixture {
         let found = self
             .receiver
             .db
-            .select(&QueryContext::unbounded(), matchers, TimeRange::ALL)
+            .select(&ReadContext::unbounded(), matchers, TimeRange::ALL)
             .unwrap();
         let read = |series: varve_tsdb::Result<varve_tsdb::select::Series>| {
             let (series, mut columns) = (series.unwrap(), SampleColumns::default());

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use varve_tsdb::labels::MetricType;
+use varve_model::metadata::MetricType;
 
 use super::{TextFormat, json_line};
 

@@ -16,7 +16,7 @@ mod line;
 use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
-use varve_tsdb::labels::MetricType;
+use varve_model::metadata::MetricType;
 
 use crate::admission::Origin;
 use crate::batch::BatchBuilder;

@@ -3,8 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use varve_tsdb::labels::MetricType;
-use varve_tsdb::{Db, Matcher, Options, QueryContext, SampleColumns, TimeRange};
+use varve_model::metadata::MetricType;
+use varve_model::{Matcher, SampleColumns, TimeRange};
+use varve_tsdb::{Db, Options, ReadContext};
 
 use super::*;
 use crate::admission::{Amounts, Budgets};
@@ -232,7 +233,7 @@ impl Fixture {
         let mut columns = SampleColumns::default();
         let found = self
             .db
-            .select(&QueryContext::unbounded(), ALL, TimeRange::ALL)
+            .select(&ReadContext::unbounded(), ALL, TimeRange::ALL)
             .unwrap();
         let print = |series: varve_tsdb::Result<varve_tsdb::select::Series>| {
             let series = series.unwrap();

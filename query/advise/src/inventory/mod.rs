@@ -5,8 +5,8 @@ mod stored;
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::Matcher;
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::Matcher;
+use varve_model::labels::METRIC_NAME;
 
 pub use scrapes::Scrapes;
 pub use stored::Stored;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::labels::METRIC_NAME;
 
 use super::{Inventory, MetricId, MetricSize};
 

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use varve_tsdb::context::Charge;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Db, Error, Labels, Matcher, QueryContext, Result, SampleColumns, TimeRange};
+use varve_context::Charge;
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
+use varve_tsdb::{Db, Error, ReadContext, Result};
 
 use super::{Inventory, MetricId, MetricSize};
 
@@ -22,7 +23,7 @@ const HASH_SIZE: usize = 20;
 /// A store, and the time range in which a series must have a sample to be counted.
 pub struct Stored<'a> {
     db: &'a Db,
-    ctx: &'a QueryContext,
+    ctx: &'a ReadContext,
     range: TimeRange,
     /// The scrape interval of jobs without `up`.
     interval: Duration,
@@ -33,7 +34,7 @@ impl<'a> Stored<'a> {
     /// Creates an inventory of the series with a sample in `range`. `interval` is the scrape
     /// interval of jobs without `up`.
     #[must_use]
-    pub fn new(db: &'a Db, ctx: &'a QueryContext, range: TimeRange, interval: Duration) -> Self {
+    pub fn new(db: &'a Db, ctx: &'a ReadContext, range: TimeRange, interval: Duration) -> Self {
         Self {
             db,
             ctx,
@@ -104,7 +105,8 @@ impl Inventory for Stored<'_> {
     type Error = Error;
 
     fn check(&self) -> Result<()> {
-        self.ctx.check()
+        self.ctx.check()?;
+        Ok(())
     }
 
     fn metrics(&mut self) -> Result<BTreeMap<MetricId, MetricSize>> {

@@ -18,9 +18,9 @@ use std::rc::Rc;
 pub use dashboards::Dashboards;
 pub use problem::Problem;
 
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher};
 use varve_query::usage::LabelSet;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{MatchOp, Matcher};
 
 use template::Extracted;
 

@@ -7,11 +7,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher};
 use varve_promql::Features;
 use varve_query::usage::{self, LabelSet, SelectorUse};
 use varve_regexp::Regexp;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{MatchOp, Matcher};
 
 use super::Selector;
 

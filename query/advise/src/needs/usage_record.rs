@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
+use varve_model::Matcher;
+use varve_model::labels::METRIC_NAME;
 use varve_query::usage::LabelSet;
-use varve_tsdb::Matcher;
-use varve_tsdb::labels::METRIC_NAME;
 
 use super::{Consumer, Location, Need, Needs, Selector, template};
 use crate::usage::{Entry, Snapshot};

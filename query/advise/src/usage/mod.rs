@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use varve_fs::{Error, Fs, StateFileError};
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher};
 use varve_promql::print_matchers;
 use varve_query::usage::{LabelSet, SelectorUse};
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{MatchOp, Matcher};
 
 pub use record::{Entry, MetricRequester, Requester, Snapshot, UsageStats};
 use record::{Record, Use};

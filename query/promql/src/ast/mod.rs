@@ -5,7 +5,7 @@
 mod chain;
 mod value_type;
 
-use varve_tsdb::Matcher;
+use varve_model::Matcher;
 
 use crate::functions::Function;
 pub use value_type::ValueType;

@@ -4,8 +4,9 @@ use super::{Context, Parser, Result};
 use crate::features::Features;
 use crate::quote::quoted;
 use crate::token::TokenKind;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Labels, QueryContext};
+use varve_context::QueryContext;
+use varve_model::Labels;
+use varve_model::labels::METRIC_NAME;
 
 /// Parses the labels of a series. No text is the empty label set.
 ///

@@ -25,8 +25,8 @@ use super::lexer::Lexer;
 use super::token::{Keyword, Token, TokenKind};
 use super::{CHAIN_LEN_MAX, DEPTH_MAX, QUERY_SIZE_MAX, duration, quote};
 use crate::{Error, number};
-use varve_tsdb::context::{CHECK_INTERVAL, Charge};
-use varve_tsdb::{Matcher, QueryContext};
+use varve_context::{CHECK_INTERVAL, Charge, QueryContext};
+use varve_model::Matcher;
 
 pub use metric::{parse_description, parse_metric};
 
@@ -82,7 +82,7 @@ struct Parser<'q> {
     charge: Charge,
     n_tokens: usize,
     /// The reason why parsing ended, if it is not an error in the text.
-    interrupt: Option<varve_tsdb::Error>,
+    interrupt: Option<varve_context::Error>,
     /// Maximum nesting depth, at most [`DEPTH_MAX`].
     depth_max: usize,
     /// The lookahead token, if it was read.

@@ -4,8 +4,8 @@ use super::{Context, Node, Parser, Result};
 use crate::ast::{BinaryOp, ExprKind, Span, ValueType, VectorSelector};
 use crate::quote::quoted;
 use crate::token::{Token, TokenKind};
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{MatchOp, Matcher};
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher};
 
 impl Parser<'_> {
     /// Parses a selector after its name, or from its opening brace if it has no name.

@@ -12,8 +12,8 @@ use crate::ast::{
 use crate::decimal::{General, Plain};
 use crate::duration;
 use crate::quote::write_quoted;
-use varve_tsdb::labels::{METRIC_NAME, is_legacy_name};
-use varve_tsdb::{MatchOp, Matcher};
+use varve_model::labels::{METRIC_NAME, is_legacy_name};
+use varve_model::{MatchOp, Matcher};
 
 /// Returns the text of an expression on one line. Parsing the text gives the same tree, except for
 /// the order of matchers.

@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use varve_tsdb::QueryContext;
-use varve_tsdb::context::Charge;
+use varve_context::{Charge, QueryContext};
 
 use super::text::Text;
 use super::{print, write_aggregate_head, write_operator, write_subquery_suffix};

@@ -2,8 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use varve_tsdb::QueryContext;
-use varve_tsdb::context::Charge;
+use varve_context::{Charge, QueryContext};
 
 use crate::error::Result;
 
@@ -14,7 +13,7 @@ pub(crate) struct Text {
     ctx: QueryContext,
     charge: Charge,
     /// The reason of a failure other than the size.
-    interrupt: Option<varve_tsdb::Error>,
+    interrupt: Option<varve_context::Error>,
 }
 
 impl Text {

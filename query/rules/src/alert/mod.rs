@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 use crate::file::Texts;
 use crate::time::Time;

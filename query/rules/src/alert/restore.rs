@@ -14,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::staleness::is_stale_nan;
-use varve_tsdb::{Labels, Sample};
+use varve_model::labels::METRIC_NAME;
+use varve_model::staleness::is_stale_nan;
+use varve_model::{Labels, Sample};
 
 use super::{ALERT_STATE, Alert, AlertState, Alerts};
 use crate::file::Texts;

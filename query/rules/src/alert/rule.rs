@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use varve_context::{QueryContext, scheduler};
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Labels, Sample};
 use varve_query::VectorSample;
-use varve_tsdb::context::scheduler;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Labels, QueryContext, Sample};
 
 use super::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE, Alert, AlertState, Alerts};
 use crate::file::Texts;
@@ -236,8 +236,8 @@ impl Evaluation<'_> {
 
 #[cfg(test)]
 mod tests {
+    use varve_context::Interrupt;
     use varve_query::Point;
-    use varve_tsdb::Interrupt;
 
     use super::*;
 

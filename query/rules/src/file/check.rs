@@ -3,10 +3,10 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use varve_model::labels::METRIC_NAME;
 use varve_promql::duration::parse_duration;
 use varve_promql::quote::quoted;
 use varve_promql::{Features, parse};
-use varve_tsdb::labels::METRIC_NAME;
 
 use super::document::RawFile;
 use super::error::FileError;

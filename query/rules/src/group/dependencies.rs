@@ -4,9 +4,9 @@
 //! the order of the file, so that their results equal the results of a sequential evaluation. All
 //! other rules are independent.
 
+use varve_model::Matcher;
+use varve_model::labels::METRIC_NAME;
 use varve_promql::selectors;
-use varve_tsdb::Matcher;
-use varve_tsdb::labels::METRIC_NAME;
 
 use crate::alert::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
 use crate::file::{Rule, RuleKind};

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use varve_context::{MemoryBudget, QueryContext};
+use varve_model::staleness::STALE_NAN_BITS;
+use varve_model::{Labels, Matcher, Sample};
 use varve_query::{SharedScans, VectorSample};
-use varve_tsdb::context::MemoryBudget;
-use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{Labels, Matcher, QueryContext, Sample};
 
 use super::dependencies::may_read;
 use super::{Group, Settings, duration};

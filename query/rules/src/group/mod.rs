@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use varve_model::Labels;
 use varve_query::ScanPlan;
-use varve_tsdb::Labels;
 
 use crate::alert::RestoreOptions;
 use crate::alerts_max::AlertsMax;

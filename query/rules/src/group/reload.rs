@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Labels, Matcher, TimeRange};
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Labels, Matcher, TimeRange};
 
 use super::evaluate::stale;
 use super::{Group, Settings};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use varve_tsdb::{Labels, Matcher, Sample, TimeRange};
+use varve_model::{Labels, Matcher, Sample, TimeRange};
 
 use super::evaluate::{Mode, Run};
 use super::{Group, Settings, duration};

@@ -1,10 +1,10 @@
 //! Expected and found alerts and samples, and how promtool prints them.
 
+use varve_model::Labels;
+use varve_model::labels::is_legacy_name;
 use varve_promql::quote::quoted;
 use varve_promql::{Features, parse_metric};
 use varve_query::VectorSample;
-use varve_tsdb::Labels;
-use varve_tsdb::labels::is_legacy_name;
 
 use super::ExpectedSample;
 use super::sequence::{Item, parse};

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
+use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 use varve_query::histogram::FloatHistogram;
-use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
 
 use super::scanner::Scanner;
 

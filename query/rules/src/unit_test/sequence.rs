@@ -2,10 +2,10 @@
 //!
 //! The grammar is that of `ParseSeriesDesc` in Prometheus 3.16.
 
+use varve_model::Labels;
+use varve_model::staleness::STALE_NAN_BITS;
 use varve_promql::Features;
 use varve_query::histogram::FloatHistogram;
-use varve_tsdb::Labels;
-use varve_tsdb::staleness::STALE_NAN_BITS;
 
 pub use super::literal::{Literal, span};
 use super::scanner::Scanner;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use varve_model::histogram::Histogram;
+use varve_model::{Labels, Matcher, Sample, TimeRange};
 use varve_query::{Engine, Request, Steps, Value, VectorSample};
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::{Db, Labels, Matcher, QueryContext, RejectReason, Sample, TimeRange, WriteBatch};
+use varve_tsdb::{Db, ReadContext, RejectReason, WriteBatch};
 
 use super::sequence::{Item, Sequence};
 use crate::alert::Notification;
@@ -110,7 +111,7 @@ impl Store {
         let request = Request::new(expr, Steps::instant(timestamp_ms));
         let result = self
             .engine
-            .run(&self.db, &QueryContext::unbounded(), &request);
+            .run(&self.db, &ReadContext::unbounded(), &request);
         result
             .map(|result| result.value)
             .map_err(|error| error.to_string())

@@ -28,8 +28,9 @@ mod value;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use varve_context::QueryContext;
+use varve_model::Labels;
 use varve_query::VectorSample;
-use varve_tsdb::{Labels, QueryContext};
 
 pub use builtins::query_escaped;
 use parse::Trees;

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
+use varve_context::MemoryBudget;
 use varve_promql::quote::unquote;
 use varve_query::Point;
-use varve_tsdb::context::MemoryBudget;
 
 use super::*;
 

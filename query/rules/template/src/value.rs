@@ -3,9 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use varve_model::Labels;
 use varve_query::VectorSample;
 use varve_query::histogram::FloatHistogram;
-use varve_tsdb::Labels;
 
 use super::time::{Duration, Time};
 

@@ -1,9 +1,11 @@
 mod random;
 
 use tempfile::TempDir;
+use varve_context::QueryContext;
+use varve_model::{Labels, Matcher, Sample, TimeRange};
 use varve_promql::Features;
 use varve_tsdb::retention::RetentionRule;
-use varve_tsdb::{Db, Labels, Matcher, Options, QueryContext, Sample, TimeRange, WriteBatch};
+use varve_tsdb::{Db, Options, ReadContext, WriteBatch};
 
 use super::*;
 use crate::engine::{Engine, EngineOptions, QueryResult, Request};
@@ -79,7 +81,7 @@ fn run(
         use_cache,
         ..Request::new(query, times)
     };
-    engine.run(db, &QueryContext::unbounded(), &request)
+    engine.run(db, &ReadContext::unbounded(), &request)
 }
 
 fn print(result: &Result<QueryResult, Error>) -> String {
@@ -151,7 +153,7 @@ fn a_window_that_moves_evaluates_only_new_and_changed_steps() {
         ..Request::new(query, times)
     };
     let result = engine
-        .run(&db, &QueryContext::unbounded(), &request)
+        .run(&db, &ReadContext::unbounded(), &request)
         .unwrap();
     assert_eq!(result.stats.unwrap().n_cached_steps, 0);
     // A change of another metric changes nothing.
@@ -177,7 +179,7 @@ fn changes_of_blocks_invalidate_the_steps_that_they_affect() {
         start_ms: 30 * 60_000,
         end_ms: 32 * 60_000,
     };
-    db.delete(vec![varve_tsdb::Matcher::equal("i", "1")], range)
+    db.delete(vec![varve_model::Matcher::equal("i", "1")], range)
         .unwrap();
     check(&db, &engine, "sum(a)", (10, 60), 20);
     db.clean_tombstones().unwrap();
@@ -194,7 +196,7 @@ fn imported_and_own_samples_invalidate_the_steps_that_they_affect() {
     let import = dir.path().join("import");
     std::fs::create_dir_all(&import).unwrap();
     let labels = [("__name__", "a"), ("i", "2")];
-    let mut samples = varve_tsdb::SampleColumns::default();
+    let mut samples = varve_model::SampleColumns::default();
     samples.push(Sample {
         timestamp_ms: 40 * 60_000,
         value: 1.0,
@@ -432,11 +434,11 @@ fn settings_and_options_of_a_request_are_part_of_the_key() {
         use_cache: true,
         ..Request::new("a", times)
     };
-    let cached_in = |ctx: &QueryContext, request: &Request<'_>| {
+    let cached_in = |ctx: &ReadContext, request: &Request<'_>| {
         let result = engine.run(&db, ctx, request).unwrap();
         result.stats.unwrap().n_cached_steps
     };
-    let cached = |request: &Request<'_>| cached_in(&QueryContext::unbounded(), request);
+    let cached = |request: &Request<'_>| cached_in(&ReadContext::unbounded(), request);
     assert_eq!((cached(&request), cached(&request)), (0, 51));
     assert_eq!(
         cached(&Request {
@@ -476,14 +478,14 @@ fn settings_and_options_of_a_request_are_part_of_the_key() {
     );
     // The matchers and the limits of a tenant.
     for i in ["0", "1"] {
-        let ctx = QueryContext::unbounded();
-        ctx.restrict([varve_tsdb::Matcher::equal("i", i)].into());
+        let only_i = [varve_model::Matcher::equal("i", i)].into();
+        let ctx = ReadContext::restricted(QueryContext::unbounded(), only_i);
         assert_eq!(
             (cached_in(&ctx, &request), cached_in(&ctx, &request)),
             (0, 51)
         );
     }
-    let limited = QueryContext::unbounded();
+    let limited = ReadContext::unbounded();
     limited.limit_range("range", std::time::Duration::from_secs(3600));
     assert_eq!(cached_in(&limited, &request), 0);
     assert_eq!(cached(&request), 51);
@@ -503,7 +505,7 @@ fn one_step_and_several_have_different_values_of_step() {
                 use_cache,
                 ..Request::new("a + step()", times)
             };
-            print(&engine.run(&db, &QueryContext::unbounded(), &request))
+            print(&engine.run(&db, &ReadContext::unbounded(), &request))
         };
         assert_eq!(run(true), run(false), "{end_ms}");
     }
@@ -526,7 +528,7 @@ fn samples_between_the_ranges_of_steps_invalidate_results() {
             use_cache,
             ..Request::new(query, times)
         };
-        engine.run(&db, &QueryContext::unbounded(), &request)
+        engine.run(&db, &ReadContext::unbounded(), &request)
     };
     for (minute, n_cached) in [(30, 0), (30, 5), (35, 0), (35, 6)] {
         assert_eq!(

@@ -7,9 +7,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use varve_fs::{Fs, RealFs};
-use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
-use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{ImportWriter, MatchOp, SampleColumns, WalSync};
+use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts, ResetHint};
+use varve_model::staleness::STALE_NAN_BITS;
+use varve_model::{MatchOp, SampleColumns};
+use varve_tsdb::{ImportWriter, WalSync};
 
 use super::*;
 use crate::value::{MatrixSeries, Point};
@@ -473,7 +474,7 @@ impl World {
     fn compare(&mut self) {
         let (at, times) = self.query();
         let request = Request::new(&self.panels[at].query, times);
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         let cached = self.engine.run(
             self.db(),
             &ctx,

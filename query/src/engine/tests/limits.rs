@@ -19,7 +19,8 @@ const QUERIES: [&str; 9] = [
 fn a_query_over_its_memory_limit_fails_and_releases_everything() {
     for query in QUERIES {
         let memory = MemoryBudget::new("query memory", 4000);
-        let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
+        let ctx =
+            ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory.clone()));
         let error = range(&engine(usize::MAX), &ctx, query).unwrap_err();
         assert!(
             matches!(&error, Error::Limit { text, .. } if text.starts_with("query memory: ")),
@@ -32,13 +33,13 @@ fn a_query_over_its_memory_limit_fails_and_releases_everything() {
 #[test]
 fn a_query_over_its_sample_limit_fails_with_the_message_of_prometheus() {
     for query in QUERIES {
-        let error = range(&engine(500), &QueryContext::unbounded(), query).unwrap_err();
+        let error = range(&engine(500), &ReadContext::unbounded(), query).unwrap_err();
         let text = "query processing would load too many samples into memory in query execution";
         assert_eq!(error.to_string(), text, "{query}");
     }
     let error = range(
         &engine(500),
-        &QueryContext::unbounded(),
+        &ReadContext::unbounded(),
         "sum_over_time(vector(1)[10y:1ms])",
     )
     .unwrap_err();
@@ -55,11 +56,14 @@ fn labels_that_a_query_builds_are_charged() {
             format!("label_join({series}, \"d\", \"-\"{sources})"),
         ] {
             let memory = MemoryBudget::new("query memory", size_max);
-            let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
+            let ctx = ReadContext::unrestricted(QueryContext::new(
+                Duration::from_secs(60),
+                memory.clone(),
+            ));
             let (engine, (_folder, db)) = (engine(usize::MAX), store());
             // The text has its own charge; see
             // `the_text_of_a_query_is_charged_and_read_until_the_deadline`.
-            let parsed = engine.parse(&QueryContext::unbounded(), &query).unwrap();
+            let parsed = engine.parse(&ReadContext::unbounded(), &query).unwrap();
             let request = Request::new(&query, Steps::instant(50_000));
             let error = engine.run_parsed(&db, &ctx, parsed, &request).unwrap_err();
             assert!(matches!(error, Error::Limit { .. }), "{n_parts}: {error}");
@@ -103,7 +107,7 @@ fn lists_of_labels_and_matchers_cost_linear_time() {
     ] {
         let request = Request::new(&query, Steps::instant(50_000));
         let Value::Vector(vector) = engine
-            .run(&db, &QueryContext::unbounded(), &request)
+            .run(&db, &ReadContext::unbounded(), &request)
             .unwrap()
             .value
         else {
@@ -126,17 +130,17 @@ fn the_text_of_a_query_is_charged_and_read_until_the_deadline() {
     let memory = MemoryBudget::new("query memory", 1 << 24);
     let error = engine
         .parse(
-            &QueryContext::new(Duration::from_secs(60), memory.clone()),
+            &ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory.clone())),
             &query,
         )
         .unwrap_err();
     assert!(matches!(error, Error::Limit { .. }), "{error}");
     assert_eq!(memory.used(), 0);
     let late = || {
-        QueryContext::new(
+        ReadContext::unrestricted(QueryContext::new(
             Duration::ZERO,
             MemoryBudget::new("query memory", usize::MAX),
-        )
+        ))
     };
     assert!(matches!(engine.parse(&late(), &query), Err(Error::Timeout)));
     let expr = varve_promql::parse(&query, &Features::all()).unwrap();
@@ -144,7 +148,10 @@ fn the_text_of_a_query_is_charged_and_read_until_the_deadline() {
         varve_promql::prettify_within,
         varve_promql::json::to_json_within,
     ] {
-        let small = QueryContext::new(Duration::from_secs(60), memory.child("text", 1 << 16));
+        let small = ReadContext::unrestricted(QueryContext::new(
+            Duration::from_secs(60),
+            memory.child("text", 1 << 16),
+        ));
         assert!(matches!(
             print(&small, &expr).map_err(Error::from),
             Err(Error::Limit { .. })
@@ -153,7 +160,7 @@ fn the_text_of_a_query_is_charged_and_read_until_the_deadline() {
             print(&late(), &expr).map_err(Error::from),
             Err(Error::Timeout)
         ));
-        let (text, charge) = print(&QueryContext::unbounded(), &expr).unwrap();
+        let (text, charge) = print(&ReadContext::unbounded(), &expr).unwrap();
         assert!(
             charge.size() >= text.capacity(),
             "{} of {}",
@@ -176,7 +183,7 @@ fn sets_of_the_steps_of_subqueries_are_charged() {
         let query =
             format!("sum_over_time(sum_over_time(({inner} or vector(1))[100y:1ms])[100y:1ms])");
         let memory = MemoryBudget::new("query memory", 64 << 20);
-        let ctx = QueryContext::new(Duration::from_secs(60), memory);
+        let ctx = ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory));
         let error = engine.run(
             &db,
             &ctx,
@@ -228,10 +235,10 @@ fn operators_between_many_series_end_at_the_deadline() {
         "a + on () group_left () b",
         "a + on () fill (0) b",
     ] {
-        let ctx = QueryContext::new(
+        let ctx = ReadContext::unrestricted(QueryContext::new(
             Duration::from_millis(300),
             MemoryBudget::new("query memory", usize::MAX),
-        );
+        ));
         let started = std::time::Instant::now();
         let request = Request {
             lookback_delta_ms: Some(999),
@@ -256,7 +263,7 @@ fn columns_of_results_that_change_at_each_step_are_charged() {
     let (engine, (_folder, db)) = (engine(usize::MAX), store());
     let times = Steps::range(0, 5_000_000, 1000);
     let memory = MemoryBudget::new("query memory", 8 << 20);
-    let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
+    let ctx = ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory.clone()));
     // Each step has another quantile, so each step makes another series of 5,000 steps.
     let query = "histogram_quantiles(label_replace(vector(1), \"le\", \"+Inf\", \"\", \"\"), \"q\", time() / 1e7)";
     let error = engine
@@ -272,7 +279,8 @@ fn an_aggregation_over_a_selector_holds_only_labels_and_groups() {
     let (_folder, db) = store();
     let peak = |query: &str| {
         let memory = MemoryBudget::new("query memory", usize::MAX);
-        let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
+        let ctx =
+            ReadContext::unrestricted(QueryContext::new(Duration::from_secs(60), memory.clone()));
         let times = Steps::range(0, 99_900, 100);
         engine(usize::MAX)
             .run(&db, &ctx, &Request::new(query, times))
@@ -304,7 +312,7 @@ fn an_aggregation_over_a_selector_holds_only_labels_and_groups() {
 #[test]
 fn an_interrupted_query_reports_the_reason() {
     let check = |reason: Interrupt, expect: &str| {
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         ctx.interrupt(reason);
         for query in QUERIES {
             assert_eq!(
@@ -341,7 +349,7 @@ fn long_chains_and_deep_trees_take_a_bounded_stack() {
     let run = |query: &str| {
         engine(usize::MAX).run(
             &db,
-            &QueryContext::unbounded(),
+            &ReadContext::unbounded(),
             &Request::new(query, Steps::instant(0)),
         )
     };
@@ -378,7 +386,10 @@ fn a_query_on_several_threads_ends_and_releases_everything() {
     for query in QUERIES {
         for limit in [4000, 30_000] {
             let memory = MemoryBudget::new("query memory", limit);
-            let ctx = QueryContext::new(Duration::from_secs(60), memory.clone());
+            let ctx = ReadContext::unrestricted(QueryContext::new(
+                Duration::from_secs(60),
+                memory.clone(),
+            ));
             let error = range(&engine, &ctx, query);
             assert!(
                 limit > 4000 || matches!(error, Err(Error::Limit { .. })),
@@ -386,10 +397,10 @@ fn a_query_on_several_threads_ends_and_releases_everything() {
             );
             assert_eq!(memory.used(), 0, "{query}");
         }
-        let ctx = QueryContext::new(
+        let ctx = ReadContext::unrestricted(QueryContext::new(
             Duration::ZERO,
             MemoryBudget::new("query memory", usize::MAX),
-        );
+        ));
         assert!(
             matches!(range(&engine, &ctx, query), Err(Error::Timeout)),
             "{query}"

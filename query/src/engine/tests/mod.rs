@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use varve_tsdb::context::MemoryBudget;
-use varve_tsdb::{Interrupt, Labels, Options, Sample, WriteBatch};
+use varve_context::{Interrupt, MemoryBudget};
+use varve_model::{Labels, Sample};
+use varve_tsdb::{Options, WriteBatch};
 
 use super::*;
 use crate::stats::SampleStats;
@@ -63,7 +64,7 @@ fn plain_engine_with(type_and_unit_labels: bool) -> Engine {
 }
 
 /// Runs a range query of 100 steps.
-fn range(engine: &Engine, ctx: &QueryContext, query: &str) -> Result<Vec<Arc<MatrixSeries>>> {
+fn range(engine: &Engine, ctx: &ReadContext, query: &str) -> Result<Vec<Arc<MatrixSeries>>> {
     let (_folder, db) = store();
     let times = Steps::range(0, 99_000, 1000);
     match engine.run(&db, ctx, &Request::new(query, times))?.value {
@@ -76,7 +77,7 @@ fn range(engine: &Engine, ctx: &QueryContext, query: &str) -> Result<Vec<Arc<Mat
 fn absent_has_the_labels_of_all_matchers() {
     let matchers: Vec<_> = (0..2000).map(|i| format!("label_{i}=\"x\"")).collect();
     let query = format!("absent(m{{{}}})", matchers.join(","));
-    let result = range(&engine(usize::MAX), &QueryContext::unbounded(), &query).unwrap();
+    let result = range(&engine(usize::MAX), &ReadContext::unbounded(), &query).unwrap();
     assert_eq!(result[0].labels.iter().count(), 2000);
 }
 
@@ -84,7 +85,7 @@ fn absent_has_the_labels_of_all_matchers() {
 fn durations_below_a_millisecond_are_no_interval() {
     let (_folder, db) = store();
     let run = |query: &str, times| {
-        plain_engine().run(&db, &QueryContext::unbounded(), &Request::new(query, times))
+        plain_engine().run(&db, &ReadContext::unbounded(), &Request::new(query, times))
     };
     let range = Steps::range(0, 99_000, 15_000);
     for times in [Steps::instant(99_000), range] {
@@ -113,7 +114,7 @@ fn a_range_query_with_one_step_warns_about_its_sort() {
         plain_engine()
             .run(
                 &db,
-                &QueryContext::unbounded(),
+                &ReadContext::unbounded(),
                 &Request::new("sort(m)", times),
             )
             .unwrap()
@@ -137,7 +138,7 @@ fn scalars_cannot_be_trimmed() {
     ] {
         let request = Request::new(query, Steps::instant(0));
         let error = plain_engine()
-            .run(&db, &QueryContext::unbounded(), &request)
+            .run(&db, &ReadContext::unbounded(), &request)
             .unwrap_err()
             .to_string();
         assert!(
@@ -157,7 +158,7 @@ fn the_outermost_sort_is_ineffective() {
         "sort_by_label(sort_by_label(m, \"a\"), \"b\")",
     ] {
         let result = plain_engine()
-            .run(&db, &QueryContext::unbounded(), &Request::new(query, times))
+            .run(&db, &ReadContext::unbounded(), &Request::new(query, times))
             .unwrap();
         let warnings: Vec<_> = result.annotations.warnings().collect();
         assert!(
@@ -190,7 +191,7 @@ fn a_histogram_with_raised_buckets_counts_once() {
         let query = format!("histogram_quantiles(h_bucket, \"q\", {quantiles})");
         let request = Request::new(&query, Steps::instant(0));
         let result = plain_engine()
-            .run(&db, &QueryContext::unbounded(), &request)
+            .run(&db, &ReadContext::unbounded(), &request)
             .unwrap();
         let infos: Vec<_> = result.annotations.infos().collect();
         assert!(
@@ -223,7 +224,7 @@ fn the_label_of_quantiles_may_be_the_name() {
         Steps::instant(0),
     );
     let error = plain_engine()
-        .run(&db, &QueryContext::unbounded(), &request)
+        .run(&db, &ReadContext::unbounded(), &request)
         .unwrap_err();
     assert!(
         error.to_string().contains("same labelset"),
@@ -234,7 +235,7 @@ fn the_label_of_quantiles_may_be_the_name() {
         Steps::instant(0),
     );
     let result = plain_engine()
-        .run(&db, &QueryContext::unbounded(), &request)
+        .run(&db, &ReadContext::unbounded(), &request)
         .unwrap();
     let Value::Vector(vector) = result.value else {
         panic!("a vector")
@@ -251,7 +252,7 @@ fn the_label_of_quantiles_may_be_the_name() {
 fn common_subexpressions_are_read_once() {
     let (_folder, db) = store();
     let run = |query: &str, step_ms: i64| {
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         let times = Steps::range(0, 99_000, step_ms);
         let result = plain_engine()
             .run(&db, &ctx, &Request::new(query, times))
@@ -321,7 +322,7 @@ fn common_subexpressions_are_read_once() {
 
 #[test]
 fn a_failing_sibling_in_a_scan_fails_at_its_own_position() {
-    let ctx = QueryContext::unbounded();
+    let ctx = ReadContext::unbounded();
     let error = |query: &str| range(&plain_engine(), &ctx, query).unwrap_err().to_string();
     let alone = error("double_exponential_smoothing(m[10s], 2, 0.5)");
     assert_eq!(
@@ -339,7 +340,7 @@ fn joins_in_an_aggregation_give_the_same_with_few_labels() {
     let run = |query: &str| {
         format!(
             "{:?}",
-            range(&plain_engine(), &QueryContext::unbounded(), query)
+            range(&plain_engine(), &ReadContext::unbounded(), query)
         )
     };
     for (query, otherwise) in [
@@ -376,7 +377,7 @@ fn invalid_queries_are_bad_data() {
         let (start_ms, end_ms, step_ms) = times;
         let request = Request::new(query, Steps::range(start_ms, end_ms, step_ms));
         let error = engine(1)
-            .run(&db, &QueryContext::unbounded(), &request)
+            .run(&db, &ReadContext::unbounded(), &request)
             .unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{query}: {error:?}");
         assert_eq!(error.to_string(), expect, "{query}");
@@ -426,7 +427,7 @@ fn every_nan_is_a_value() {
     db.append(&mut batch).unwrap();
     let request = Request::new("payload", Steps::instant(0));
     let result = engine(100)
-        .run(&db, &QueryContext::unbounded(), &request)
+        .run(&db, &ReadContext::unbounded(), &request)
         .unwrap();
     let Value::Vector(vector) = result.value else {
         panic!("{:?}", result.value)
@@ -459,7 +460,7 @@ fn stats_of(engine: &Engine, db: &Db, query: &str, times: Steps) -> Result<Query
         stats: StatsMode::AsWritten,
         ..Request::new(query, times)
     };
-    engine.run(db, &QueryContext::unbounded(), &request)
+    engine.run(db, &ReadContext::unbounded(), &request)
 }
 
 /// Prints a result without its timings.
@@ -536,7 +537,7 @@ fn counts_do_not_depend_on_the_order_of_series() {
             ] {
                 for times in [Steps::instant(120_000), Steps::range(0, 120_000, 7_000)] {
                     let run = |query| {
-                        engine.run(&db, &QueryContext::unbounded(), &Request::new(query, times))
+                        engine.run(&db, &ReadContext::unbounded(), &Request::new(query, times))
                     };
                     let (value, expect) =
                         (run(query).unwrap().value, run(otherwise).unwrap().value);
@@ -575,7 +576,7 @@ fn a_request_overrides_the_use_of_start_timestamps() {
             ..Request::new("start_timestamp(m)", Steps::instant(50_000))
         };
         let result = engine
-            .run(&db, &QueryContext::unbounded(), &request)
+            .run(&db, &ReadContext::unbounded(), &request)
             .unwrap();
         let Value::Vector(vector) = result.value else {
             panic!("no vector")
@@ -714,7 +715,7 @@ fn matcher_propagation_does_not_change_results() {
                 ..Request::new(query, times)
             };
             let value = engine
-                .run(&db, &QueryContext::unbounded(), &request)
+                .run(&db, &ReadContext::unbounded(), &request)
                 .unwrap()
                 .value;
             assert!(
@@ -808,7 +809,7 @@ fn results_are_those_of_prometheus_3_16() {
     let run = |query: &str| {
         let result = plain_engine().run(
             &db,
-            &QueryContext::unbounded(),
+            &ReadContext::unbounded(),
             &Request::new(query, Steps::instant(60_000)),
         );
         let value = result.map_err(|error| error.to_string())?.value;
@@ -905,7 +906,7 @@ fn series_that_differ_only_in_type_or_unit_are_merged_or_rejected() {
     let times = Steps::range(60_000, 600_000, 540_000);
     let run = |engine: &Engine, query: &str| match engine.run(
         &db,
-        &QueryContext::unbounded(),
+        &ReadContext::unbounded(),
         &Request::new(query, times),
     ) {
         Ok(QueryResult {
@@ -958,7 +959,7 @@ fn subqueries_end_at_the_last_step_and_their_samples_count_by_window() {
             ..Request::new(query, times)
         };
         let stats = plain_engine()
-            .run(&db, &QueryContext::unbounded(), &request)
+            .run(&db, &ReadContext::unbounded(), &request)
             .unwrap()
             .stats
             .unwrap();
@@ -986,7 +987,7 @@ fn expressions_see_external_labels() {
             ..Request::new(query, Steps::instant(0))
         };
         let result = plain_engine()
-            .run(&db, &QueryContext::unbounded(), &request)
+            .run(&db, &ReadContext::unbounded(), &request)
             .unwrap();
         let Value::Vector(vector) = result.value else {
             panic!("no vector")
@@ -1019,7 +1020,7 @@ fn small_queries_read_few_samples_of_the_heads() {
     let (_folder, db) = store();
     let engine = plain_engine();
     let is_small = |query: &str, times| {
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         let parsed = engine.parse(&ctx, query).unwrap();
         engine.is_small(&db, &ctx, &parsed, &Request::new(query, times))
     };

@@ -1,6 +1,7 @@
 //! Queries that share scans return the results of separate queries.
 
-use varve_tsdb::{MatchOp, Matcher};
+use varve_context::QueryContext;
+use varve_model::{MatchOp, Matcher};
 
 use super::*;
 
@@ -13,7 +14,7 @@ fn shared(queries: &[&str], ends: impl Fn(usize, &SharedScans)) -> u64 {
         .map(|query| varve_promql::parse(query, &Features::all()).unwrap())
         .collect();
     let memory = MemoryBudget::new("memory of scans", 16 << 20);
-    let ctx = QueryContext::new(Duration::MAX, memory.clone());
+    let ctx = ReadContext::unrestricted(QueryContext::new(Duration::MAX, memory.clone()));
     let scans = engine.shared_scans(Arc::new(ScanPlan::new(&exprs)), ctx, time_ms);
     for (i, query) in queries.iter().enumerate() {
         let run = |scans| {
@@ -21,7 +22,7 @@ fn shared(queries: &[&str], ends: impl Fn(usize, &SharedScans)) -> u64 {
                 scans,
                 ..Request::new(query, Steps::instant(time_ms))
             };
-            let ctx = QueryContext::unbounded();
+            let ctx = ReadContext::unbounded();
             let value = engine.run(&db, &ctx, &request).unwrap().value;
             (
                 format!("{value:?}"),
@@ -90,7 +91,10 @@ fn a_scan_that_ends_is_repeated() {
 fn queries_scan_on_their_own_if_a_shared_scan_fails() {
     let (engine, (_folder, db)) = (plain_engine(), store());
     let expr = varve_promql::parse("m", &Features::all()).unwrap();
-    let ctx = QueryContext::new(Duration::MAX, MemoryBudget::new("memory of scans", 10));
+    let ctx = ReadContext::unrestricted(QueryContext::new(
+        Duration::MAX,
+        MemoryBudget::new("memory of scans", 10),
+    ));
     let scans = engine.shared_scans(Arc::new(ScanPlan::new([&expr, &expr])), ctx, 90_000);
     for n_scans in [1, 2] {
         let request = Request {
@@ -98,7 +102,7 @@ fn queries_scan_on_their_own_if_a_shared_scan_fails() {
             ..Request::new("count(m)", Steps::instant(90_000))
         };
         let result = engine
-            .run(&db, &QueryContext::unbounded(), &request)
+            .run(&db, &ReadContext::unbounded(), &request)
             .unwrap();
         let Value::Vector(samples) = result.value else {
             panic!("a vector")
@@ -113,12 +117,11 @@ fn only_queries_with_the_same_restriction_share_scans() {
     let expr = varve_promql::parse("m", &Features::all()).unwrap();
     let plan = Arc::new(ScanPlan::new([&expr; 4]));
     let restricted = |values: &str| {
-        let ctx = QueryContext::unbounded();
-        ctx.restrict([Matcher::new(MatchOp::Regexp, "i", values).unwrap()].into());
-        ctx
+        let matcher = Matcher::new(MatchOp::Regexp, "i", values).unwrap();
+        ReadContext::restricted(QueryContext::unbounded(), [matcher].into())
     };
     let scans = engine.shared_scans(plan, restricted("[0-4]"), 90_000);
-    let all = QueryContext::unbounded();
+    let all = ReadContext::unbounded();
     for (ctx, n_series, n_scans) in [
         (restricted("[0-4]"), 5.0, 1),
         (restricted("[0-4]"), 5.0, 1),

@@ -1,10 +1,10 @@
 //! `count_values`: counts the series that have each value.
 
 use hashbrown::HashMap;
+use varve_model::Labels;
 use varve_promql::ast::{Expr, ExprKind, Span};
 use varve_promql::decimal::Plain;
-use varve_tsdb::Labels;
-use varve_tsdb::labels::LabelHint;
+use varve_tsdb::select::LabelHint;
 
 use super::is_grouping;
 use crate::error::{Error, Result};

@@ -236,7 +236,7 @@ mod tests {
     fn check(op: AggregateOp, series: &[&[Option<f64>]], expect: &[Option<f64>]) {
         let mut fold = Fold::new(op, expect.len()).unwrap();
         let limits = Limits {
-            ctx: varve_tsdb::QueryContext::unbounded(),
+            ctx: varve_tsdb::ReadContext::unbounded(),
             samples: SampleLimit::new(1),
         };
         let mut annotations = AnnotationList::default();
@@ -248,7 +248,7 @@ mod tests {
                 }
             });
             let series = Series {
-                labels: varve_tsdb::Labels::empty(),
+                labels: varve_model::Labels::empty(),
                 drop_name: false,
                 column,
             };

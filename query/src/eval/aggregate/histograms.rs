@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use varve_context::Charge;
+use varve_model::histogram::ResetHint;
 use varve_promql::ast::{AggregateOp, Span};
-use varve_tsdb::context::Charge;
-use varve_tsdb::histogram::ResetHint;
 
 use crate::annotations::{Annotation, AnnotationList, HistogramOperation, SeriesAnnotation};
 use crate::error::Result;

@@ -10,10 +10,11 @@ mod histograms;
 mod quantile;
 mod top_k;
 
+use varve_context::Charge;
+use varve_model::Labels;
+use varve_model::labels::METRIC_NAME;
 use varve_promql::ast::{AggregateOp, Span};
-use varve_tsdb::Labels;
-use varve_tsdb::context::Charge;
-use varve_tsdb::labels::{LabelHint, METRIC_NAME};
+use varve_tsdb::select::LabelHint;
 
 use crate::annotations::{Annotation, AnnotationList};
 use crate::error::{Error, Result};

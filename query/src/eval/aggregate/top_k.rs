@@ -7,10 +7,10 @@
 //! A group needs heaps only from its `k + 1`th series on. Most groups of
 //! `topk by (cluster, namespace, pod) (1, …)` have one series.
 
+use varve_context::Charge;
 use varve_promql::ast::{AggregateOp, Span};
 use varve_promql::decimal::General;
-use varve_tsdb::context::Charge;
-use varve_tsdb::labels::LabelHint;
+use varve_tsdb::select::LabelHint;
 
 use super::{Groups, ParamRange};
 use crate::annotations::Annotation;

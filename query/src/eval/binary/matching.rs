@@ -10,10 +10,11 @@
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
+use varve_context::Charge;
+use varve_model::Labels;
+use varve_model::labels::{LabelsBuilder, NAME_LABELS};
 use varve_promql::ast::{BinaryOp, Cardinality, VectorMatching};
-use varve_tsdb::Labels;
-use varve_tsdb::context::Charge;
-use varve_tsdb::labels::{LabelHint, LabelsBuilder, NAME_LABELS};
+use varve_tsdb::select::LabelHint;
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;

@@ -4,7 +4,7 @@ mod matching;
 mod set;
 
 use varve_promql::ast::{Cardinality, ValueType};
-use varve_tsdb::labels::LabelHint;
+use varve_tsdb::select::LabelHint;
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;

@@ -1,7 +1,7 @@
 //! `and`, `or`, `unless`: select the series that are present at each step, without changing values.
 
+use varve_context::Charge;
 use varve_promql::ast::{BinaryOp, VectorMatching};
-use varve_tsdb::context::Charge;
 
 use super::matching::is_of_signature;
 use crate::error::Result;

@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use varve_context::Charge;
+use varve_model::Labels;
 use varve_promql::ast::Span;
 use varve_promql::decimal;
 use varve_promql::number;
-use varve_tsdb::Labels;
-use varve_tsdb::context::Charge;
 
 use super::label::string_arg;
 use crate::annotations::{Annotation, ForcedMonotonicity};

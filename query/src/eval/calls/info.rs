@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
+use varve_context::Charge;
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Labels, MatchOp, Matcher};
 use varve_regexp::Regexp;
-use varve_tsdb::context::Charge;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{Labels, MatchOp, Matcher};
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;

@@ -1,9 +1,9 @@
 //! `label_replace` and `label_join`: functions that change labels and keep values.
 
+use varve_context::{Charge, QueryContext};
+use varve_model::Labels;
+use varve_model::labels::METRIC_NAME;
 use varve_regexp::Rewrite;
-use varve_tsdb::Labels;
-use varve_tsdb::context::Charge;
-use varve_tsdb::labels::METRIC_NAME;
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
@@ -23,7 +23,7 @@ impl Evaluator<'_> {
             .map_err(|_| invalid("regular expression", pattern))?;
         let dst = dst.filter(|dst| !dst.is_empty());
         let dst = dst.ok_or_else(|| invalid("destination label name", &printed(&args[1])))?;
-        let ctx = self.limits.ctx.clone();
+        let ctx = QueryContext::clone(&self.limits.ctx);
         let n_references = template.matches('$').count();
         self.relabeled(&args[0], steps, dst, |labels, charge| {
             let value = src.and_then(|src| labels.get(src)).unwrap_or("");

@@ -8,7 +8,7 @@ mod sort;
 use std::cmp::Ordering;
 
 use hashbrown::{HashMap, HashSet};
-use varve_tsdb::{Labels, MatchOp, Matcher};
+use varve_model::{Labels, MatchOp, Matcher};
 
 use crate::date::Civil;
 use crate::error::{Error, Result};

@@ -5,7 +5,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 /// Maximum number of labels in a hint to the store, which compares each label with all of them.
 /// With more labels, all labels are read.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use varve_tsdb::QueryContext;
-use varve_tsdb::context::{Charge, scheduler};
+use varve_context::{Charge, scheduler};
+use varve_tsdb::ReadContext;
 
 use super::Column;
 use crate::error::{Error, Result};
@@ -93,7 +93,7 @@ impl Drop for HeldSamples {
 /// The limits of an evaluation, passed to all code that builds vectors.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
-    pub(crate) ctx: QueryContext,
+    pub(crate) ctx: ReadContext,
     pub(crate) samples: SampleLimit,
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use varve_tsdb::context::Charge;
+use varve_context::Charge;
 
 use super::Limits;
 use crate::error::Result;

@@ -1,6 +1,6 @@
 //! A series of an evaluation, and removal of its metric name.
 
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 use super::Column;
 use crate::plan::is_name_label;

@@ -4,7 +4,7 @@
 //! that depend only on the labels are then computed once per set, and found without reading the
 //! labels. At most 64 sets stay in memory longer.
 
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 /// Number of slots. The address of a set selects its slot.
 const SLOTS: usize = 64;

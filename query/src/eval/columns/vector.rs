@@ -6,8 +6,8 @@
 //!    held by the query.
 
 use hashbrown::HashMap;
-use varve_tsdb::context::Charge;
-use varve_tsdb::{Labels, QueryContext};
+use varve_context::{Charge, QueryContext};
+use varve_model::Labels;
 
 use super::limits::HeldSamples;
 use super::{Limits, Series, series_size};
@@ -27,7 +27,7 @@ impl Limits {
     pub(crate) fn vector(&self) -> Vector {
         Vector {
             series: Vec::new(),
-            ctx: self.ctx.clone(),
+            ctx: QueryContext::clone(&self.ctx),
             charge: self.ctx.charge(),
             held: self.samples.held(),
         }

@@ -1,8 +1,8 @@
 //! Detects series that have the same labels after their metric names are dropped.
 
 use hashbrown::HashSet;
-use varve_tsdb::Labels;
-use varve_tsdb::context::Charge;
+use varve_context::Charge;
+use varve_model::Labels;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};

@@ -1,9 +1,9 @@
 //! Evaluation of a range function on one series at a time, on any thread.
 
+use varve_context::CHECK_INTERVAL;
+use varve_model::Labels;
 use varve_promql::ast::Span;
 use varve_promql::duration::seconds;
-use varve_tsdb::Labels;
-use varve_tsdb::context::CHECK_INTERVAL;
 
 use super::windows::{Windows, count_window, n_samples_of};
 use crate::annotations::{Annotation, AnnotationList, SeriesAnnotation, SeriesAnnotations};

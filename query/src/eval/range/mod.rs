@@ -11,8 +11,8 @@ mod windows;
 
 use std::sync::Arc;
 
+use varve_context::Charge;
 use varve_promql::ast::{RangeExtension, Span, ValueType};
-use varve_tsdb::context::Charge;
 use varve_tsdb::select::SelectHints;
 
 use duplicate_labels::DuplicateLabels;

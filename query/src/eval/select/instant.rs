@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::SampleColumns;
-use varve_tsdb::staleness::is_stale_nan;
+use varve_model::SampleColumns;
+use varve_model::staleness::is_stale_nan;
 
 use super::SampleField;
 use crate::error::{Error, Result};
@@ -142,8 +142,8 @@ impl LatestSamples<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::Sample;
-    use varve_tsdb::staleness::STALE_NAN_BITS;
+    use varve_model::Sample;
+    use varve_model::staleness::STALE_NAN_BITS;
 
     fn samples(list: &[(i64, f64)]) -> SampleColumns {
         let mut samples = SampleColumns::default();

@@ -7,10 +7,10 @@ mod smoothed;
 
 use std::sync::Arc;
 
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Matcher, TimeRange};
 use varve_promql::ast::RangeExtension;
-use varve_tsdb::labels::METRIC_NAME;
 use varve_tsdb::select::SelectHints;
-use varve_tsdb::{Matcher, TimeRange};
 
 use instant::InstantSelection;
 pub(super) use samples::RangeSamples;

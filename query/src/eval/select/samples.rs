@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::SampleColumns;
-use varve_tsdb::context::Charge;
-use varve_tsdb::histogram::ResetHint;
-use varve_tsdb::staleness::is_stale_nan;
+use varve_context::Charge;
+use varve_model::SampleColumns;
+use varve_model::histogram::ResetHint;
+use varve_model::staleness::is_stale_nan;
 
 use crate::error::Result;
 use crate::eval::columns::Column;

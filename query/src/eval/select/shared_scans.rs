@@ -7,7 +7,7 @@
 //! Invariants
 //! 1. A query gets the same samples as from a scan of its own, unless a sample was appended after
 //!    the shared scan. The caller ends scans that read what it appends ([`SharedScans::end`]). Only
-//!    queries with the same restriction ([`QueryContext::restrict`]) share scans.
+//!    queries with the same restriction ([`ReadContext::restrict`]) share scans.
 //! 2. A shared scan is charged to the context of all queries. If that fails, queries scan on their
 //!    own.
 
@@ -16,10 +16,11 @@ use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use varve_model::{Matcher, TimeRange};
 use varve_promql::ast::{Expr, RangeExtension};
 use varve_promql::deep_stack;
 use varve_tsdb::select::{SelectHints, Series, SeriesSet};
-use varve_tsdb::{Db, Matcher, QueryContext, TimeRange};
+use varve_tsdb::{Db, ReadContext};
 
 use crate::plan::{self, Plan, PlanKind, Selector};
 use crate::steps::Steps;
@@ -52,7 +53,7 @@ struct PlannedScan {
 #[derive(Debug)]
 pub struct SharedScans {
     plan: Arc<ScanPlan>,
-    ctx: QueryContext,
+    ctx: ReadContext,
     time_ms: i64,
     lookback_ms: i64,
     by_matchers: Mutex<HashMap<String, Arc<Scan>>>,
@@ -74,7 +75,7 @@ pub(in crate::eval) enum Selected {
     Shared {
         series: Arc<[Series]>,
         next: usize,
-        ctx: QueryContext,
+        ctx: ReadContext,
         range: TimeRange,
     },
 }
@@ -171,7 +172,7 @@ impl SharedScans {
     /// should be later than the deadlines of all queries.
     pub(crate) fn new(
         plan: Arc<ScanPlan>,
-        ctx: QueryContext,
+        ctx: ReadContext,
         time_ms: i64,
         lookback_ms: i64,
     ) -> Self {
@@ -207,7 +208,7 @@ impl SharedScans {
     pub(in crate::eval) fn select(
         &self,
         db: &Db,
-        ctx: &QueryContext,
+        ctx: &ReadContext,
         selector: &Selector,
         range: TimeRange,
         only_newest: bool,

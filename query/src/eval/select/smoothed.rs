@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::SampleColumns;
-use varve_tsdb::histogram::ResetHint;
+use varve_model::SampleColumns;
+use varve_model::histogram::ResetHint;
 
 use super::RangeSamples;
 use crate::annotations::{SeriesAnnotation, SeriesAnnotations};
@@ -182,7 +182,7 @@ fn float_at(samples: &SampleColumns, time_ms: i64, lookback_ms: i64) -> Option<f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::Sample;
+    use varve_model::Sample;
 
     #[test]
     fn smoothed_values_lie_between_samples() {

@@ -22,7 +22,8 @@ pub(super) use pipeline::{Batch, LATEST_BATCH_SERIES, Pipeline, batch_len, batch
 pub(super) use stage::{Stage, StageKind};
 use varve_promql::ast::{UnaryOp, ValueType};
 
-use varve_tsdb::labels::{LabelHint, METRIC_NAME};
+use varve_model::labels::METRIC_NAME;
+use varve_tsdb::select::LabelHint;
 
 use crate::annotations::AnnotationList;
 use crate::error::{Error, Result};

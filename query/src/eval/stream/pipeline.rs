@@ -1,9 +1,9 @@
 //! A pipeline of stages, and its batches.
 
-use varve_tsdb::Labels;
-use varve_tsdb::context::{Charge, scheduler};
-use varve_tsdb::labels::{LabelHint, NAME_LABELS};
-use varve_tsdb::select::SelectHints;
+use varve_context::{Charge, scheduler};
+use varve_model::Labels;
+use varve_model::labels::NAME_LABELS;
+use varve_tsdb::select::{LabelHint, SelectHints};
 
 use super::materialize::Materialization;
 use super::stage::Stage;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::histogram::ResetHint;
+use varve_model::histogram::ResetHint;
 
 use super::super::window::{HistogramSample, SampleTimes, SampleValue, Window};
 use crate::annotations::{HistogramOperation, SeriesAnnotation, SeriesAnnotations};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::histogram::ResetHint;
+use varve_model::histogram::ResetHint;
 
 use super::super::rate::{RateKind, extrapolation, factor_from_start, instant_change};
 use super::super::window::{HistogramSample, SampleValue, Window};

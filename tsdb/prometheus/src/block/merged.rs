@@ -4,7 +4,7 @@
 //! samples of one series.
 
 use varve_fs::damage::DamageReport;
-use varve_tsdb::{SampleColumns, TimeRange};
+use varve_model::{SampleColumns, TimeRange};
 
 use super::reader::{BlockCursor, BlockReader, BlockSeries};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, ReadFile, size_of_file, size_of_files};
-use varve_tsdb::{Error, Result, SampleColumns, TimeRange};
+use varve_model::{SampleColumns, TimeRange};
+use varve_tsdb::{Error, Result};
 
 use super::chunks::{HEADER_SIZE, MAGIC, VERSION};
 use super::index::{IndexReader, IndexedChunk, IndexedSeries};

@@ -12,7 +12,7 @@ use std::path::Path;
 use hashbrown::HashMap;
 use varve_fs::Fs;
 use varve_fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::TimeRange;
+use varve_model::TimeRange;
 
 use crate::cursor::Cursor;
 

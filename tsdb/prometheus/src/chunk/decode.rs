@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::histogram::ResetHint;
-use varve_tsdb::{Sample, SampleColumns};
+use varve_model::histogram::ResetHint;
+use varve_model::{Sample, SampleColumns};
 
 use super::bstream::BitReader;
 use super::histogram::{CountCodec, CounterResetHeader, HEADER_SIZE, HistogramState};

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use varve_tsdb::histogram::{Histogram, HistogramCounts};
-use varve_tsdb::{Sample, SampleColumns};
+use varve_model::histogram::{Histogram, HistogramCounts};
+use varve_model::{Sample, SampleColumns};
 
 use super::bstream::BitWriter;
 use super::histogram_appender::{HistogramAppender, HistogramSample};

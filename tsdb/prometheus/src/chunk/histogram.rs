@@ -12,8 +12,8 @@
 //!              float: double                       float: XOR; none for a staleness marker
 //! ```
 
-use varve_tsdb::histogram::{Histogram, HistogramCounts, ResetHint};
-use varve_tsdb::staleness::is_stale_nan;
+use varve_model::histogram::{Histogram, HistogramCounts, ResetHint};
+use varve_model::staleness::is_stale_nan;
 
 use super::bstream::{BitReader, BitWriter};
 use super::histogram_layout::HistogramLayout;

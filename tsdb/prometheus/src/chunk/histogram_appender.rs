@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::SampleColumns;
-use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
-use varve_tsdb::staleness::is_stale_nan;
+use varve_model::SampleColumns;
+use varve_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
+use varve_model::staleness::is_stale_nan;
 
 use super::bstream::BitWriter;
 use super::encoder::{SAMPLES_PER_CHUNK, StartTimestamps, count};

@@ -8,7 +8,7 @@
 //! bounds  custom buckets only: number of bounds, then each as thousandths + 1, or 0 and a double
 //! ```
 
-use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram};
+use varve_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram};
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};

@@ -10,7 +10,7 @@
 //! 2. A block belongs to one chunk or is free.
 
 use varve_collections::Column;
-use varve_tsdb::Sample;
+use varve_model::Sample;
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink, push_bits};

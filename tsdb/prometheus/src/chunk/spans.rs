@@ -3,7 +3,7 @@
 //! Source: Prometheus `tsdb/chunkenc/histogram_meta.go`. Spans of invalid histograms, which
 //! overlap, give meaningless results, but never more buckets than both inputs have together.
 
-use varve_tsdb::histogram::BucketSpan;
+use varve_model::histogram::BucketSpan;
 
 /// Iterates over the bucket indexes of spans.
 #[derive(Debug)]

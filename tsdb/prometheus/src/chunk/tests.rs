@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use varve_codec::varint::take_u64;
-use varve_tsdb::histogram::{
+use varve_model::histogram::{
     BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts, ResetHint,
 };
-use varve_tsdb::staleness::STALE_NAN_BITS;
-use varve_tsdb::{Sample, SampleColumns};
+use varve_model::staleness::STALE_NAN_BITS;
+use varve_model::{Sample, SampleColumns};
 
 use super::bstream::BitSink;
 use super::*;

@@ -1,6 +1,6 @@
 //! Float chunks, encoding 1: timestamps as delta of delta, values as XOR.
 
-use varve_tsdb::Sample;
+use varve_model::Sample;
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink};

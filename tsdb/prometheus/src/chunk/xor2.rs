@@ -12,8 +12,8 @@
 //! A staleness marker is not used as the value before. Source: `tsdb/chunkenc/xor2.go` of version
 //! 3.16, which chooses windows by their cost. Readers of 3.12 and later read them.
 
-use varve_tsdb::Sample;
-use varve_tsdb::staleness::{STALE_NAN_BITS, is_stale_nan};
+use varve_model::Sample;
+use varve_model::staleness::{STALE_NAN_BITS, is_stale_nan};
 
 use super::ChunkError;
 use super::bstream::{BitReader, BitSink, BitWriter};

@@ -1,7 +1,7 @@
 //! The result of a replay, from which blocks are written.
 
 use hashbrown::HashMap;
-use varve_tsdb::TimeRange;
+use varve_model::TimeRange;
 
 use super::input::Input;
 use super::series::{SeriesIdx, SeriesTable};

@@ -10,7 +10,8 @@ use varve_codec::varint::put_i64;
 use varve_fs::RealFs;
 use varve_fs::damage::DamageReport;
 use varve_fs::testing::copy_dir;
-use varve_tsdb::{Db, Options, QueryContext, SampleColumns, TimeRange};
+use varve_model::{SampleColumns, TimeRange};
+use varve_tsdb::{Db, Options, ReadContext};
 
 use super::*;
 use crate::block::{BlockMeta, BlockReader, Ulid};
@@ -479,7 +480,7 @@ fn check_import_and_export(recorded: &Path) {
     };
     let db = Db::open(data.path(), options).unwrap();
     assert_eq!(db.import().unwrap() as u64, number - 1);
-    let ctx = QueryContext::unbounded();
+    let ctx = ReadContext::unbounded();
     let mut found = Samples::new();
     for series in db.select(&ctx, &[], TimeRange::ALL).unwrap() {
         let (series, mut columns) = (series.unwrap(), SampleColumns::default());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use varve_fs::{Fs, remove_if_exists};
+use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts};
 use varve_tsdb::Result;
-use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts};
 
 use super::report::{Report, UNKNOWN_SERIES_MAX, UnknownSeries};
 use super::shard::Value;

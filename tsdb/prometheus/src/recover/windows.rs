@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use varve_tsdb::{Error, Result, TimeRange};
+use varve_model::TimeRange;
+use varve_tsdb::{Error, Result};
 
 /// Milliseconds of a window. Prometheus' own blocks begin at multiples of it.
 pub const WINDOW_MS: i64 = 2 * 60 * 60 * 1000;

@@ -1,13 +1,13 @@
 //! Building label sets from rows of symbols. Labels that the previous set has are copied from it.
 
 use hashbrown::HashMap;
+use varve_context::Charge;
+use varve_model::labels::{PackedBuilder, PackedLabel};
 
 use super::dictionary::{Dictionary, DictionaryCursor};
 use crate::block::Symbol;
 use crate::block::page::Access;
-use crate::context::Charge;
 use crate::error::Result;
-use crate::labels::{PackedBuilder, PackedLabel};
 
 /// Builds label sets.
 #[derive(Debug)]

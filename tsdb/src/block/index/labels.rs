@@ -6,16 +6,16 @@
 use std::ops::Range;
 
 use roaring::RoaringBitmap;
+use varve_context::{CHECK_INTERVAL, QueryContext};
+use varve_model::StringSet;
 
 use super::dictionary::after;
 use super::postings::PostingsCursor;
 use super::reader::Index;
 use crate::block::Symbol;
 use crate::block::page::Access;
-use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 use crate::index::TERMS_PER_CHECK;
-use crate::labels::StringSet;
 
 /// Cost of reading the labels of a series, relative to visiting a value of the dictionary.
 const SERIES_COST: u64 = 16;
@@ -32,7 +32,7 @@ impl Index {
         names: &mut StringSet,
     ) -> Result<()> {
         match (ordinals, self.all_if_unused()) {
-            (None, None) => self.each_name(ctx, |name, _| names.insert(name)),
+            (None, None) => self.each_name(ctx, |name, _| Ok(names.insert(name)?)),
             (None, Some(all)) => self.names_of(ctx, &all, names),
             (Some(ordinals), _) => self.names_of(ctx, ordinals, names),
         }
@@ -109,10 +109,9 @@ impl Index {
                 first_that_intersects(ctx, &mut postings, range, ordinals)?
             };
             if found.is_some() {
-                names.insert(name)
-            } else {
-                Ok(())
+                names.insert(name)?;
             }
+            Ok(())
         })
     }
 

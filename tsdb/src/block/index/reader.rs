@@ -22,7 +22,7 @@ use super::suffixes;
 use super::table::Table;
 use crate::block::page::{Access, PageRef, Pages};
 use crate::error::Result;
-use crate::labels::LabelHint;
+use crate::select::LabelHint;
 
 /// The root of an index.
 #[derive(Debug, PartialEq, Eq)]

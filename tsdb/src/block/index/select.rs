@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
+use varve_context::QueryContext;
+use varve_model::Matcher;
 
 use super::dictionary::DictionaryCursor;
 use super::labels::is_cheaper_by_series;
@@ -12,10 +14,8 @@ use super::reader::Index;
 use super::series::SeriesCursor;
 use crate::block::Symbol;
 use crate::block::page::Access;
-use crate::context::QueryContext;
 use crate::error::Result;
 use crate::index::{TERMS_PER_CHECK, Terms, ValueTest, select};
-use crate::labels::Matcher;
 
 impl Index {
     /// Returns the ordinals of the series that pass all matchers.

@@ -14,6 +14,8 @@
 use std::sync::Arc;
 
 use varve_codec::varint::{put_i64, put_u64, take_i64, take_u64, unzigzag, zigzag};
+use varve_context::Charge;
+use varve_model::Labels;
 
 use super::dictionary::Dictionary;
 use super::label_sets::LabelSetBuilder;
@@ -22,9 +24,7 @@ use super::suffixes::{SuffixCursor, SuffixWriter};
 use super::table::{Table, TableCursor, TableWriter};
 use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter};
-use crate::context::Charge;
 use crate::error::Result;
-use crate::labels::Labels;
 
 /// Number of entries of a group: reading a series decodes at most this many.
 pub(super) const GROUP: u32 = 256;

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use roaring::RoaringBitmap;
+use varve_context::{Interrupt, MemoryBudget, QueryContext};
 use varve_fs::{Fs, RealFs};
+use varve_model::{Labels, MatchOp, Matcher, StringSet};
 
 use super::{Index, IndexWriter};
 use crate::block::Symbol;
 use crate::block::page::{Access, PageCache, PageRef, PageWriter, Pages};
-use crate::context::{MemoryBudget, QueryContext};
-use crate::error::{Error, Interrupt, Result};
-use crate::labels::{LabelHint, Labels, MatchOp, Matcher, StringSet};
+use crate::error::{Error, Result};
+use crate::select::LabelHint;
 
 /// An index on disk, and what was written to it.
 struct Written {

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
+use varve_context::{CHECK_INTERVAL, QueryContext};
+
 use super::postings::Part;
 use super::reader::Index;
 use crate::block::Symbol;
 use crate::block::page::Access;
-use crate::context::{CHECK_INTERVAL, QueryContext};
 use crate::error::Result;
 
 impl Index {

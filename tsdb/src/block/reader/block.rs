@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use varve_fs::Fs;
+use varve_model::labels::NAME_LABELS;
 
 use crate::block::directory::{Groups, TimestampColumnPages};
 use crate::block::footer::{Footer, find_footer};
@@ -15,7 +16,6 @@ use crate::block::index::Index;
 use crate::block::meta::{BlockId, BlockMeta};
 use crate::block::page::{PageCache, PageRef, Pages};
 use crate::error::{Error, Result};
-use crate::labels::NAME_LABELS;
 
 /// An open block.
 #[derive(Debug)]

@@ -11,12 +11,12 @@ pub(crate) use read_cache::ReadCache;
 pub(super) use read_cache::{COLUMN_SIZE, COLUMNS_MAX, PAGES_SIZE_MAX, TIMES_MAX};
 
 use read_cache::Times;
+use varve_model::{SampleColumns, TimeRange};
 
 use super::directory::{Group, RowsRef, TimestampColumnId, TimestampColumnsRef};
 use super::group::GroupMap;
 use super::rows::Rows;
 use crate::error::Result;
-use crate::sample::{SampleColumns, TimeRange};
 
 impl Block {
     /// Returns `true` if a series has a sample in `range`. Reads only timestamps. `read_cache` must

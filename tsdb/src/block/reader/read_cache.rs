@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use varve_codec::timestamps::RegularTimestamps;
+use varve_context::{CHECK_INTERVAL, Charge};
+use varve_model::TimeRange;
 
 use super::block::Block;
 use crate::block::directory::Group;
@@ -18,9 +20,7 @@ use crate::block::directory::TimestampColumnId;
 use crate::block::page::PageRef;
 use crate::block::rows::RowsPlace;
 use crate::block::timestamps::TimestampColumns;
-use crate::context::{CHECK_INTERVAL, Charge};
 use crate::error::Result;
-use crate::sample::TimeRange;
 
 /// Maximum size of cached pages in bytes: about a group.
 pub(crate) const PAGES_SIZE_MAX: usize = 4 << 20;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use varve_model::histogram::BucketSpan;
+
 use crate::chunk::histogram::Layout;
-use crate::sample::histogram::BucketSpan;
 
 /// The columns of a run: one per bucket index that occurs in any of the layouts.
 #[derive(Debug, Clone, Default)]
@@ -99,7 +100,7 @@ fn insert_indexes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::histogram::{Histogram, HistogramCounts};
+    use varve_model::histogram::{Histogram, HistogramCounts};
 
     fn layout(positive: &[(i32, u32)], negative: &[(i32, u32)]) -> Layout {
         let spans = |of: &[(i32, u32)]| {

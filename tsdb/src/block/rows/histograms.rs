@@ -28,12 +28,12 @@ use std::sync::Arc;
 use varve_codec::integers;
 use varve_codec::values::{ValueEncoder, decode_values};
 use varve_codec::varint::{put_u64, take_int, take_u64};
+use varve_model::SampleColumns;
+use varve_model::histogram::{Histogram, HistogramCounts, ResetHint};
 
 use super::bucket_columns::BucketColumns;
 use crate::chunk::histogram::Layout;
 use crate::error::Damaged;
-use crate::sample::SampleColumns;
-use crate::sample::histogram::{Histogram, HistogramCounts, ResetHint};
 
 /// Maximum number of cells ([`Histogram::n_cells`]) of a series in one page of rows. A column takes
 /// less than 64 bytes per cell, so the rows of a series stay below 2^24 bytes and decode to a few
@@ -572,9 +572,9 @@ fn repeat<T: Clone>(n: usize, mut take: impl FnMut() -> Option<(T, u64)>) -> Opt
 mod tests {
     use super::*;
     use crate::chunk::histogram::tests::{any_histogram, is_identical};
-    use crate::sample::Sample;
-    use crate::sample::histogram::BucketSpan;
     use proptest::prelude::*;
+    use varve_model::Sample;
+    use varve_model::histogram::BucketSpan;
 
     /// Generates columns of floats and histograms; repeated ones form runs.
     fn any_columns() -> impl Strategy<Value = SampleColumns> {

@@ -19,10 +19,11 @@ mod start_timestamps;
 
 use std::ops::Range;
 
+use varve_model::SampleColumns;
+use varve_model::start_timestamps::Change;
+
 use super::{Unreadable, take_flags};
 use crate::error::Damaged;
-use crate::sample::SampleColumns;
-use crate::sample::start_timestamps::Change;
 use histograms::{RowSamples, SERIES_CELLS_MAX};
 use start_timestamps::{StartTimestampsBuilder, StartTimestampsColumn};
 use varve_codec::byte_planes::{BytePlanes, put_byte_planes};

@@ -14,9 +14,9 @@
 use std::ops::Range;
 
 use varve_codec::varint::{put_i64, put_sized, put_u64, take_i64, take_int, take_sized, take_u64};
+use varve_model::start_timestamps::{Change, slice};
 
 use crate::error::Damaged;
-use crate::sample::start_timestamps::{Change, slice};
 
 /// Builds the column.
 #[derive(Default)]
@@ -145,8 +145,8 @@ fn take_changes(src: &mut &[u8], n_samples: Option<usize>) -> Option<Vec<Change>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::start_timestamps::push;
     use proptest::prelude::*;
+    use varve_model::start_timestamps::push;
 
     proptest! {
         #[test]

@@ -21,19 +21,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 use roaring::RoaringBitmap;
+use varve_context::QueryContext;
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, list_if_exists, remove_if_exists};
+use varve_model::{Matcher, SampleColumns, StringSet, TimeRange};
 
 use crate::block::set::pending_import::PendingImport;
 use crate::block::tombstones::{Deletion, Tombstones};
 use crate::block::{
     Block, BlockId, BlockMeta, NUMBER_MAX, PageCache, ReadCache, precedence, superseded,
 };
-use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::isolation::AppendGuard;
-use crate::labels::{Matcher, StringSet};
-use crate::sample::{SampleColumns, TimeRange};
 
 /// Maximum number of rules that [`BlockSet::newest_deletions`] returns.
 const PENDING_MAX: usize = 100;

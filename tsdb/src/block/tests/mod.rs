@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use varve_context::{MemoryBudget, QueryContext};
 use varve_fs::testing::{MemFs, assert_shown};
 use varve_fs::{Fs, RealFs};
+use varve_model::histogram::{Histogram, HistogramCounts};
+use varve_model::{Sample, SampleColumns, TimeRange};
 
 use super::footer::{HEADER_SIZE, TRAILER_SIZE};
 use super::rows::SERIES_SAMPLES_MAX;
 use super::{
     Access, Block, BlockId, BlockMeta, BlockOrigin, BlockWriter, PageCache, ReadCache, Symbol,
 };
-use crate::context::{MemoryBudget, QueryContext};
 use crate::error::{Error, Result};
-use crate::sample::histogram::{Histogram, HistogramCounts};
-use crate::sample::{Sample, SampleColumns, TimeRange};
 
 const HOUR_MS: i64 = 3_600_000;
 const START_MS: i64 = 1_763_683_200_000;
@@ -161,7 +161,7 @@ fn the_example_of_the_page_is_correct() {
     let [name, a, b] = [("__name__", "up"), ("job", "a"), ("job", "b")]
         .map(|(name, value)| writer.symbol(name, value));
     let (name, a, b) = (name.unwrap(), a.unwrap(), b.unwrap());
-    let stale = f64::from_bits(crate::sample::staleness::STALE_NAN_BITS);
+    let stale = f64::from_bits(varve_model::staleness::STALE_NAN_BITS);
     let model = [[1.0, 1.0, stale], [0.25, 1.5, 7.0]].map(|values| {
         columns(
             (0..)

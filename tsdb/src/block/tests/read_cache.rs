@@ -106,7 +106,7 @@ fn a_check_is_due_after_a_page_was_read_and_every_few_thousand_samples() {
             .unwrap();
     }
     // The pages of the first group are read with series 0, those of the second with series 256.
-    let every = (crate::context::CHECK_INTERVAL as u32).div_ceil(64 + n_samples as u32);
+    let every = (varve_context::CHECK_INTERVAL as u32).div_ceil(64 + n_samples as u32);
     let expected: Vec<_> = [0]
         .into_iter()
         .chain((1..=256).step_by(every as usize))

@@ -29,12 +29,11 @@ use varve_codec::varint::{
 };
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, is_out_of_files, remove_if_exists, replace_file};
+use varve_model::{MatchOp, Matcher, TimeRange};
 
 use crate::block::footer::with_crc;
 use crate::block::{BlockMeta, NUMBER_MAX};
 use crate::error::{Error, Result};
-use crate::labels::{MatchOp, Matcher};
-use crate::sample::TimeRange;
 
 /// Maximum number of pending rules.
 pub(crate) const RULES_MAX: usize = 4096;

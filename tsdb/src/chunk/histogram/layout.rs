@@ -13,11 +13,11 @@
 //! ```
 
 use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_int};
-
-use super::{put_number, take_n, take_number};
-use crate::sample::histogram::{
+use varve_model::histogram::{
     BucketSpan, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint, all_same, same,
 };
+
+use super::{put_number, take_n, take_number};
 
 const FLOAT: u8 = 1;
 

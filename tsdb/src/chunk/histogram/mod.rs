@@ -19,7 +19,7 @@ use varve_codec::varint::{
 
 pub(crate) use layout::Layout;
 
-use crate::sample::histogram::{Histogram, HistogramCounts, ResetHint};
+use varve_model::histogram::{Histogram, HistogramCounts, ResetHint};
 
 /// Integers up to this magnitude are exact as doubles.
 const INTEGER_MAX: u64 = 1 << 53;

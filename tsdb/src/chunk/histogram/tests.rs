@@ -1,10 +1,10 @@
 //! Tests of the encoding, and a strategy for arbitrary histograms, which other modules use too.
 
 use proptest::prelude::*;
+use varve_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX};
+use varve_model::staleness::STALE_NAN_BITS;
 
 use super::*;
-use crate::sample::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX};
-use crate::sample::staleness::STALE_NAN_BITS;
 
 /// Returns `true` if two histograms are equal, including their reset hints.
 pub(crate) fn is_identical(a: &Histogram, b: &Histogram) -> bool {

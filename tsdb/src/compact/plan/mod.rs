@@ -33,8 +33,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use varve_model::TimeRange;
+
 use crate::block::{BlockId, BlockMeta, BlockOrigin, precedence};
-use crate::sample::TimeRange;
 
 /// Length of the windows into which a flush divides its samples.
 pub(crate) const WINDOW_MS: i64 = 2 * 3_600_000;

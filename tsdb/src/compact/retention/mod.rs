@@ -91,7 +91,7 @@ impl Retention {
 mod tests {
     use super::*;
     use crate::block::BlockOrigin;
-    use crate::sample::TimeRange;
+    use varve_model::TimeRange;
 
     /// Creates blocks of `(first time, last time, size)`, numbered from 0.
     pub(super) fn metas(blocks: &[(i64, i64, u64)]) -> Vec<BlockMeta> {

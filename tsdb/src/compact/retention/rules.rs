@@ -18,11 +18,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
+use varve_model::Matcher;
 
 use super::hold::{Hold, is_until};
 use crate::block::{BlockId, BlockMeta};
 use crate::error::Result;
-use crate::labels::Matcher;
 
 /// A rewrite that failed costs as much as one that succeeds, so it is not repeated at once.
 const RETRY_MS: i64 = 3_600_000;

@@ -21,7 +21,7 @@ fn labels_are_counted_over_all_shards_and_the_largest_come_first() {
             .map(|i| (i, NOW_MS + i as i64, 1.0))
             .collect::<Vec<_>>(),
     );
-    let ctx = QueryContext::unbounded();
+    let ctx = ReadContext::unbounded();
     let found = db.cardinality(&ctx, 2).unwrap();
     assert_eq!((found.n_series, found.n_label_pairs), (20, 21));
     assert_eq!(
@@ -53,8 +53,11 @@ fn labels_are_counted_over_all_shards_and_the_largest_come_first() {
 fn counting_stops_at_the_memory_limit_of_the_request() {
     let (_dir, db) = fresh(options());
     append(&db, &(0..100).map(|i| (i, NOW_MS, 1.0)).collect::<Vec<_>>());
-    let memory = crate::context::MemoryBudget::new("memory", 2000);
-    let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory.clone());
+    let memory = varve_context::MemoryBudget::new("memory", 2000);
+    let ctx = ReadContext::unrestricted(QueryContext::new(
+        std::time::Duration::from_secs(60),
+        memory.clone(),
+    ));
     assert!(matches!(db.cardinality(&ctx, 10), Err(Error::Limit { .. })));
     assert_eq!(memory.used(), 0);
 }

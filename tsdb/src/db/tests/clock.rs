@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use varve_context::MemoryBudget;
 use varve_fs::Clock;
 
 use super::*;
-use crate::context::MemoryBudget;
 
 const SECOND_MS: i64 = 1000;
 const HOUR_MS: i64 = 3_600_000;
@@ -325,7 +325,10 @@ fn reads_wait_for_the_replay_of_samples_older_than_a_wrong_newest_time() {
             ..options_at(&clock)
         },
     );
-    let impatient = QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", usize::MAX));
+    let impatient = ReadContext::unrestricted(QueryContext::new(
+        Duration::ZERO,
+        MemoryBudget::new("memory", usize::MAX),
+    ));
     let read = db.select(&impatient, &[], TimeRange::at(NOW_MS));
     fs.set_blocked_files(None);
     assert!(matches!(read, Err(Error::Replaying { .. })));

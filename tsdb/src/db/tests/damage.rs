@@ -4,11 +4,11 @@
 use varve_fs::damage::DamageReport;
 
 use super::*;
+use crate::batch::SeriesRef;
 use crate::block::set::check_in;
 use crate::block::{Block, BlockMeta, BlockOrigin, BlockWriter, PageCache};
 use crate::compact::{Merging, merge};
 use crate::db::BlockSummary;
-use crate::sample::SeriesRef;
 use crate::wal::inspect::inspect;
 use crate::wal::{Wal, WalOptions};
 
@@ -126,7 +126,7 @@ fn a_block_that_cannot_apply_its_rules_is_skipped_and_the_others_are_used() {
         std::fs::write(&path, &bad).unwrap();
         let db = open(dir.path());
         let set = db
-            .select(&QueryContext::unbounded(), &[], TimeRange::at(second))
+            .select(&ReadContext::unbounded(), &[], TimeRange::at(second))
             .unwrap();
         assert_eq!(
             set.filter(Result::is_ok).count(),

@@ -21,7 +21,7 @@ fn open_at(dir: &Path, options: Options) -> Db {
 }
 
 fn stale() -> f64 {
-    f64::from_bits(crate::sample::staleness::STALE_NAN_BITS)
+    f64::from_bits(varve_model::staleness::STALE_NAN_BITS)
 }
 
 /// Raises the newest timestamp, flushes, and returns the number of evicted series.
@@ -157,7 +157,7 @@ fn series_are_evicted_under_a_constant_load_of_selections() {
             .collect::<Vec<_>>(),
     );
     let select = |range| {
-        db.select_labels(&QueryContext::unbounded(), &[], range)
+        db.select_labels(&ReadContext::unbounded(), &[], range)
             .unwrap()
     };
     let before = select(TimeRange::ALL);
@@ -249,7 +249,7 @@ fn series_whose_newest_samples_are_deleted_are_evicted_at_once() {
         "no newest sample is deleted"
     );
     let reader = db
-        .select_labels(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        .select_labels(&ReadContext::unbounded(), &[], TimeRange::ALL)
         .unwrap();
     delete(NOW_MS);
     assert_eq!(
@@ -351,7 +351,7 @@ fn a_series_that_returns_while_the_log_has_its_start_timestamp_logs_that_it_has_
         let (db, mut columns) = (open_on(&fs, options()), SampleColumns::default());
         for series in db
             .select(
-                &QueryContext::unbounded(),
+                &ReadContext::unbounded(),
                 &[Matcher::equal("i", "0")],
                 TimeRange::ALL,
             )

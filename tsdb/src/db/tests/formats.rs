@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use varve_fs::testing::copy_dir;
 
 use super::*;
-use crate::sample::SeriesRef;
+use crate::batch::SeriesRef;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/format")
@@ -118,7 +118,7 @@ fn write_fixture(name: &str, parts: &[&str], live: fn(&Path) -> Contents) {
 fn value(i: usize, n: i64) -> f64 {
     let odd = [
         f64::NAN,
-        f64::from_bits(crate::sample::staleness::STALE_NAN_BITS),
+        f64::from_bits(varve_model::staleness::STALE_NAN_BITS),
         f64::INFINITY,
         f64::NEG_INFINITY,
         -0.0,

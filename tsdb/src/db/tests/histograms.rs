@@ -1,7 +1,8 @@
 //! Histograms through a store: order rules, reads, and reset hints.
 
+use varve_model::histogram::{BucketSpan, HISTOGRAM_BUCKETS_MAX, HistogramCounts};
+
 use super::*;
-use crate::sample::histogram::{BucketSpan, HISTOGRAM_BUCKETS_MAX, HistogramCounts};
 
 const MINUTE_MS: i64 = 60_000;
 
@@ -54,7 +55,7 @@ fn push(db: &Db, samples: &[(i64, Histogram)]) -> Vec<(u32, RejectReason)> {
 
 fn read(db: &Db, range: TimeRange) -> SampleColumns {
     let mut columns = SampleColumns::default();
-    for series in db.select(&QueryContext::unbounded(), &[], range).unwrap() {
+    for series in db.select(&ReadContext::unbounded(), &[], range).unwrap() {
         series.unwrap().read(&mut columns).unwrap();
     }
     columns

@@ -73,7 +73,7 @@ fn check(db: &Db) -> [usize; WRITERS] {
     let mut seen: [Vec<usize>; WRITERS] = Default::default();
     let mut samples = SampleColumns::default();
     for series in db
-        .select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        .select(&ReadContext::unbounded(), &[], TimeRange::ALL)
         .unwrap()
     {
         let series = series.unwrap();

@@ -1,8 +1,7 @@
 //! Selections return only the requested labels from heads and blocks.
 
 use super::*;
-use crate::labels::LabelHint;
-use crate::select::SelectHints;
+use crate::select::{LabelHint, SelectHints};
 
 fn labels(i: usize) -> Labels {
     let (i, group) = (i.to_string(), (i % 2).to_string());
@@ -39,7 +38,7 @@ fn select(db: &Db, requested: LabelHint) -> (Vec<(String, usize)>, bool) {
         ..SelectHints::default()
     };
     let set = db
-        .select_with(&QueryContext::unbounded(), &[], TimeRange::ALL, hints)
+        .select_with(&ReadContext::unbounded(), &[], TimeRange::ALL, hints)
         .unwrap();
     let is_whole = set.has_all_labels();
     let read = |series: crate::select::Series| {
@@ -125,7 +124,7 @@ fn selections_without_labels_return_the_same_series_without_deleted_samples() {
             ..SelectHints::default()
         };
         let set = db
-            .select_with(&QueryContext::unbounded(), &[], range, hints)
+            .select_with(&ReadContext::unbounded(), &[], range, hints)
             .unwrap();
         let read = |series: crate::Result<crate::select::Series>| {
             let mut samples = SampleColumns::default();
@@ -164,7 +163,7 @@ fn concurrent_reads_of_one_block_return_the_same_as_one() {
     }
     db.flush().unwrap();
     let set = || {
-        db.select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        db.select(&ReadContext::unbounded(), &[], TimeRange::ALL)
             .unwrap()
     };
     let all: Vec<_> = set().map(Result::unwrap).collect();
@@ -191,7 +190,7 @@ fn an_interrupted_request_reads_little_more_of_a_block() {
     db.flush().unwrap();
     let mut samples = SampleColumns::default();
     for requested in [LabelHint::All, LabelHint::With(Vec::new())] {
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         let hints = SelectHints {
             labels: requested,
             ..SelectHints::default()
@@ -199,13 +198,13 @@ fn an_interrupted_request_reads_little_more_of_a_block() {
         let mut set = db.select_with(&ctx, &[], TimeRange::ALL, hints).unwrap();
         let first = set.next().unwrap().unwrap();
         first.read(&mut samples).unwrap();
-        ctx.interrupt(crate::Interrupt::Canceled);
+        ctx.interrupt(varve_context::Interrupt::Canceled);
         let n_handed_out = set.by_ref().take_while(Result::is_ok).count();
         assert!(n_handed_out < 256, "{n_handed_out}");
         assert!(set.next().is_none());
         let n_read = (0..1000)
             .take_while(|_| first.read(&mut samples).is_ok())
             .count();
-        assert!(n_read < crate::context::CHECK_INTERVAL / 64, "{n_read}");
+        assert!(n_read < varve_context::CHECK_INTERVAL / 64, "{n_read}");
     }
 }

@@ -43,7 +43,7 @@ fn series_are_ranked_once_queries_sort_them_and_few_new_ones_are_created() {
     assert_eq!([n_unranked(), n_unranked()], [100, 100]);
     let found: Vec<_> = contents(&db, &[], TimeRange::ALL).into_keys().collect();
     let set = db
-        .select_labels(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        .select_labels(&ReadContext::unbounded(), &[], TimeRange::ALL)
         .unwrap();
     let ordered: Vec<_> = set.map(|series| series.unwrap().labels().clone()).collect();
     assert!(found.len() == 2200 && ordered.is_sorted() && ordered.len() == 2200);
@@ -80,7 +80,7 @@ fn series_of_many_shards_are_in_label_order_ranked_or_not_and_during_evictions()
                 end_ms: i64::MAX,
             },
         ] {
-            let set = db.select(&QueryContext::unbounded(), &[], range).unwrap();
+            let set = db.select(&ReadContext::unbounded(), &[], range).unwrap();
             let ordered: Vec<_> = set.map(|series| series.unwrap().labels().clone()).collect();
             assert!(ordered.is_sorted_by(|a, b| a < b), "{expected} {range:?}");
             assert!(
@@ -106,7 +106,7 @@ fn series_of_many_shards_are_in_label_order_ranked_or_not_and_during_evictions()
     check(4000, "every second one is ranked");
     // As during a ranking, when a read comes between two shards.
     for shard in &db.store.shards[..3] {
-        let order = shard.sort_all(&QueryContext::unbounded()).unwrap();
+        let order = shard.sort_all(&ReadContext::unbounded()).unwrap();
         let mut ranks = Ranks::new(&order);
         order
             .sorted()

@@ -1,9 +1,10 @@
 //! Concurrent queries for the labels of many series, which share the order of a head.
 
-use super::*;
-use crate::context::MemoryBudget;
+use varve_context::MemoryBudget;
 
-fn labels_of(db: &Db, ctx: &QueryContext, matchers: &[Matcher], range: TimeRange) -> Vec<Labels> {
+use super::*;
+
+fn labels_of(db: &Db, ctx: &ReadContext, matchers: &[Matcher], range: TimeRange) -> Vec<Labels> {
     db.select_labels(ctx, matchers, range)
         .unwrap()
         .map(|series| series.unwrap().labels().clone())
@@ -28,7 +29,10 @@ fn concurrent_queries_hold_little_memory_each_and_see_earlier_series() {
         &(0..N_SERIES).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>(),
     );
     let budget = MemoryBudget::new("memory", usize::MAX);
-    let ctx = QueryContext::new(std::time::Duration::from_secs(600), budget.clone());
+    let ctx = ReadContext::unrestricted(QueryContext::new(
+        std::time::Duration::from_secs(600),
+        budget.clone(),
+    ));
     let call = || db.select_labels(&ctx, &[], TimeRange::ALL).unwrap();
     let mut calls = vec![(call(), N_SERIES)];
     let first_size = budget.used();
@@ -65,7 +69,7 @@ fn orders_follow_created_and_evicted_series() {
         ..options()
     };
     let db = Db::open(dir.path(), own).unwrap();
-    let ctx = QueryContext::unbounded();
+    let ctx = ReadContext::unbounded();
     let mut held = None;
     for round in 0..6 {
         let now_ms = NOW_MS + round as i64 * 10_000;
@@ -121,14 +125,17 @@ fn a_query_that_fails_while_it_builds_an_order_frees_its_memory() {
         &(0..3000).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>(),
     );
     let budget = MemoryBudget::new("memory", 60_000);
-    let ctx = QueryContext::new(std::time::Duration::from_secs(600), budget.clone());
+    let ctx = ReadContext::unrestricted(QueryContext::new(
+        std::time::Duration::from_secs(600),
+        budget.clone(),
+    ));
     assert!(matches!(
         db.select_labels(&ctx, &[], TimeRange::ALL),
         Err(Error::Limit { .. })
     ));
     assert_eq!(budget.used(), 0);
     assert_eq!(
-        labels_of(&db, &QueryContext::unbounded(), &[], TimeRange::ALL),
+        labels_of(&db, &ReadContext::unbounded(), &[], TimeRange::ALL),
         sorted(0..3000)
     );
 }

@@ -24,22 +24,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use varve_context::QueryContext;
 use varve_fs::testing::{ManualClock, MemFs};
 use varve_fs::{Fs, RealFs};
+use varve_model::histogram::{Histogram, ResetHint};
+use varve_model::labels::{LABELS_SIZE_MAX, METRIC_NAME};
+use varve_model::metadata::{Families, METADATA_SIZE_MAX, Metadata};
+use varve_model::{Labels, MatchOp, Matcher, Sample, SampleColumns, TimeRange};
 
 use super::Db;
+use crate::batch::{RejectReason, WriteBatch};
 use crate::chunk::histogram::{Layout, encode_counts};
-use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::isolation::changes::NameGroups;
-use crate::labels::{
-    Families, LABELS_SIZE_MAX, Labels, METADATA_SIZE_MAX, METRIC_NAME, Matcher, Metadata,
-};
 use crate::options::{Options, WalSync};
-use crate::sample::histogram::{Histogram, ResetHint};
-use crate::sample::{TimeRange, WriteBatch};
+use crate::read_context::ReadContext;
 use crate::select::SelectHints;
-use crate::{MatchOp, RejectReason, Sample, SampleColumns};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 const DATA: &str = "/data";
@@ -146,7 +146,7 @@ fn fingerprint(histogram: &Histogram) -> u64 {
 fn contents(db: &Db, matchers: &[Matcher], range: TimeRange) -> Contents {
     let mut all = Contents::new();
     for series in db
-        .select(&QueryContext::unbounded(), matchers, range)
+        .select(&ReadContext::unbounded(), matchers, range)
         .unwrap()
     {
         let series = series.unwrap();
@@ -201,7 +201,7 @@ fn wal_files(fs: &dyn Fs, path: &Path, kind: &str) -> Vec<PathBuf> {
 fn samples_are_checked_against_the_newest_one_and_the_clock() {
     use RejectReason::{Duplicate, OutOfBounds, OutOfOrder, TooFarInFuture, TooOld};
     let (t, hour) = (NOW_MS, 3_600_000);
-    let nan = f64::from_bits(crate::sample::staleness::STALE_NAN_BITS);
+    let nan = f64::from_bits(varve_model::staleness::STALE_NAN_BITS);
     let samples = [
         (0, t, 1.0),
         (0, t, 2.0),
@@ -237,7 +237,7 @@ fn samples_are_checked_against_the_newest_one_and_the_clock() {
         assert_eq!(append(&db, &samples), expected, "window {window}");
         assert_eq!(
             everything(&db)[&series_labels(3).to_string()],
-            [(t + 600_000, crate::sample::staleness::STALE_NAN_BITS)]
+            [(t + 600_000, varve_model::staleness::STALE_NAN_BITS)]
         );
     }
 }
@@ -401,7 +401,7 @@ fn floats_and_histograms_of_a_series_are_appended_in_order_of_time() {
                 .collect::<Vec<_>>()
                 .join(" ")
         };
-        db.select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        db.select(&ReadContext::unbounded(), &[], TimeRange::ALL)
             .unwrap()
             .map(print)
             .collect::<Vec<_>>()
@@ -459,7 +459,7 @@ fn selections_are_sorted_by_labels_and_omit_series_without_samples_in_range() {
         start_ms: NOW_MS + 1,
         end_ms: i64::MAX,
     };
-    let set = db.select(&QueryContext::unbounded(), &[], range).unwrap();
+    let set = db.select(&ReadContext::unbounded(), &[], range).unwrap();
     let labels: Vec<_> = set.map(|series| series.unwrap().labels().clone()).collect();
     let mut expected: Vec<_> = (0..300).filter(|i| i % 2 == 1).map(series_labels).collect();
     expected.sort_unstable();
@@ -473,7 +473,7 @@ fn label_names_and_values_of_all_shards_are_sorted() {
         ..options()
     });
     append(&db, &(0..20).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>());
-    let ctx = QueryContext::unbounded();
+    let ctx = ReadContext::unbounded();
     let names = db.label_names(&ctx, &[], TimeRange::ALL).unwrap();
     assert_eq!(names.iter().collect::<Vec<_>>(), [METRIC_NAME, "i"]);
     let some = [Matcher::new(MatchOp::Regexp, "i", "1.").unwrap()];
@@ -501,9 +501,12 @@ fn an_interrupted_request_frees_its_memory() {
         &(0..1000).map(|i| (i, NOW_MS, 0.0)).collect::<Vec<_>>(),
     );
     let request = |size_max| {
-        let budget = crate::context::MemoryBudget::new("memory", size_max);
+        let budget = varve_context::MemoryBudget::new("memory", size_max);
         (
-            QueryContext::new(std::time::Duration::from_secs(60), budget.clone()),
+            ReadContext::unrestricted(QueryContext::new(
+                std::time::Duration::from_secs(60),
+                budget.clone(),
+            )),
             budget,
         )
     };
@@ -517,11 +520,11 @@ fn an_interrupted_request_frees_its_memory() {
     let mut set = db.select(&ctx, &[], TimeRange::ALL).unwrap();
     assert!(set.next().unwrap().is_ok());
     assert!(budget.used() > 0);
-    ctx.interrupt(crate::Interrupt::Canceled);
+    ctx.interrupt(varve_context::Interrupt::Canceled);
     let rest: Vec<_> = set.by_ref().collect();
     assert!(matches!(
         rest.last(),
-        Some(Err(Error::Interrupted(crate::Interrupt::Canceled)))
+        Some(Err(Error::Interrupted(varve_context::Interrupt::Canceled)))
     ));
     drop((set, rest));
     assert_eq!(budget.used(), 0);

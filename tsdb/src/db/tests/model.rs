@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chunk::histogram::tests::any_histogram;
-use crate::labels::LabelHint;
+use crate::select::LabelHint;
 
 /// Timestamps are counted in steps of ten minutes, so that a history spans windows and days.
 const STEP_MS: i64 = 600_000;
@@ -54,7 +54,7 @@ impl Sent {
 fn sent() -> impl Strategy<Value = Sent> {
     let few = (0..4_u64).prop_map(|i| {
         if i == 3 {
-            crate::sample::staleness::STALE_NAN_BITS
+            varve_model::staleness::STALE_NAN_BITS
         } else {
             (i as f64).to_bits()
         }
@@ -360,7 +360,7 @@ fn start_of(i: usize, t: i64, value: f64) -> i64 {
 
 /// Checks that every sample has its start timestamp, and that changes are listed once.
 fn check_starts(db: &Db, range: TimeRange) {
-    for series in db.select(&QueryContext::unbounded(), &[], range).unwrap() {
+    for series in db.select(&ReadContext::unbounded(), &[], range).unwrap() {
         let series = series.unwrap();
         let i: usize = series.labels().get("i").unwrap().parse().unwrap();
         let mut columns = SampleColumns::default();
@@ -389,7 +389,7 @@ fn check_hints(db: &Db, range: TimeRange) {
     let without_i = LabelHint::Without(vec!["i".to_owned()]);
     let newest = |hints| {
         let set = db
-            .select_with(&QueryContext::unbounded(), &[], range, hints)
+            .select_with(&ReadContext::unbounded(), &[], range, hints)
             .unwrap();
         let last = set.filter_map(|series| {
             let (series, mut columns) = (series.unwrap(), SampleColumns::default());
@@ -452,7 +452,7 @@ fn check_hints(db: &Db, range: TimeRange) {
 /// Returns the series of a labels-only selection as sorted strings.
 fn labels(db: &Db, range: TimeRange) -> Vec<String> {
     let set = db
-        .select_labels(&QueryContext::unbounded(), &[], range)
+        .select_labels(&ReadContext::unbounded(), &[], range)
         .unwrap();
     let mut labels: Vec<_> = set
         .map(|series| series.unwrap().labels().to_string())

@@ -5,13 +5,13 @@ use std::thread::scope;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use varve_context::{Interrupt, MemoryBudget};
 use varve_fs::testing::PowerCut;
+use varve_model::Exemplar;
 
 use super::*;
-use crate::context::MemoryBudget;
+use crate::options::WalOnCorruption;
 use crate::replay::ReplayState;
-use crate::sample::exemplar::Exemplar;
-use crate::{Interrupt, WalOnCorruption};
 
 const HOUR: i64 = 3_600_000;
 
@@ -51,8 +51,11 @@ impl Drop for Slow {
 }
 
 /// Returns the context of a request whose deadline has passed.
-fn impatient() -> QueryContext {
-    QueryContext::new(Duration::ZERO, MemoryBudget::new("memory", usize::MAX))
+fn impatient() -> ReadContext {
+    ReadContext::unrestricted(QueryContext::new(
+        Duration::ZERO,
+        MemoryBudget::new("memory", usize::MAX),
+    ))
 }
 
 fn is_waiting<T>(result: Result<T>) -> bool {
@@ -115,7 +118,7 @@ fn writes_are_accepted_and_reads_wait_for_their_range() {
     assert!(is_waiting(db.label_names(&ctx, &[], all)));
     assert!(is_waiting(db.label_values(&ctx, "i", &[], all)));
     assert!(is_waiting(db.wait_replayed(&ctx)));
-    let canceled = QueryContext::unbounded();
+    let canceled = ReadContext::unbounded();
     canceled.interrupt(Interrupt::Canceled);
     assert!(matches!(
         db.select(&canceled, &[], all),
@@ -136,7 +139,7 @@ fn writes_are_accepted_and_reads_wait_for_their_range() {
             "a read waits, and then sees all"
         );
     });
-    db.wait_replayed(&QueryContext::unbounded()).unwrap();
+    db.wait_replayed(&ReadContext::unbounded()).unwrap();
     let changes = db.changes(
         db.read_version().unwrap(),
         crate::changes::NameGroups::ALL,
@@ -168,10 +171,10 @@ fn a_partial_result_comes_with_a_warning() {
     history(&fs, &[&[(0, NOW_MS, 1.0)]]);
     let slow = Slow::open(&fs, options());
     let request = || {
-        QueryContext::with_partial_results(
+        ReadContext::unrestricted(QueryContext::with_partial_results(
             Duration::from_secs(3600),
             MemoryBudget::new("memory", usize::MAX),
-        )
+        ))
     };
     let ctx = request();
     assert_eq!(
@@ -184,7 +187,7 @@ fn a_partial_result_comes_with_a_warning() {
         "{warning}"
     );
     slow.go_on();
-    slow.db.wait_replayed(&QueryContext::unbounded()).unwrap();
+    slow.db.wait_replayed(&ReadContext::unbounded()).unwrap();
     let ctx = request();
     assert_eq!(
         slow.db.select(&ctx, &[], TimeRange::ALL).unwrap().count(),
@@ -351,7 +354,7 @@ type Told = BTreeMap<String, BTreeMap<i64, (u64, i64)>>;
 fn told(db: &Db) -> Told {
     let mut told = Told::new();
     for series in db
-        .select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        .select(&ReadContext::unbounded(), &[], TimeRange::ALL)
         .unwrap()
     {
         let series = series.unwrap();
@@ -437,7 +440,7 @@ fn send_exemplars(db: &Db, i: usize, exemplars: &[(i64, f64)]) {
 
 fn exemplars(db: &Db) -> Vec<(String, Vec<(i64, f64)>)> {
     let found = db
-        .exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL)
+        .exemplars(&ReadContext::unbounded(), &[vec![]], TimeRange::ALL)
         .unwrap();
     let of = |one: &crate::shard::exemplars::SeriesExemplars| {
         let exemplars = one
@@ -522,7 +525,7 @@ fn ranges_only_in_blocks_are_read_at_once() {
     );
     assert_eq!(
         slow.db
-            .label_values(&QueryContext::unbounded(), "i", &[], old)
+            .label_values(&ReadContext::unbounded(), "i", &[], old)
             .unwrap()
             .len(),
         2
@@ -586,7 +589,7 @@ fn buffered_samples_are_limited_by_the_memory_of_the_replay() {
         slow.db.write_refusals()
     );
     slow.go_on();
-    slow.db.wait_replayed(&QueryContext::unbounded()).unwrap();
+    slow.db.wait_replayed(&ReadContext::unbounded()).unwrap();
     slow.db.append(&mut batch).unwrap();
     assert_eq!(slow.db.write_refusals(), Vec::<String>::new());
     assert_eq!(
@@ -645,7 +648,7 @@ fn a_failed_replay_fails_reads_and_writes_and_loses_nothing_acknowledged() {
     );
     db.append(&mut batch).unwrap();
     slow.go_on();
-    let ctx = QueryContext::unbounded();
+    let ctx = ReadContext::unbounded();
     let failed = db.wait_replayed(&ctx).unwrap_err();
     let reason = failed.to_string();
     assert!(

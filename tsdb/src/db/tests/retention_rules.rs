@@ -1,11 +1,11 @@
 //! Retention rules: which samples they remove, and what happens to them meanwhile.
 
+use varve_context::Interrupt;
 use varve_fs::Clock;
 
 use super::*;
 use crate::block::BlockId;
 use crate::compact::rewrite;
-use crate::error::Interrupt;
 use crate::retention::RetentionRule;
 
 const DAY_MS: i64 = 86_400_000;
@@ -252,7 +252,7 @@ fn a_stop_ends_a_rewrite_without_a_change() {
     let removed = list[0]
         .block
         .index
-        .select(&QueryContext::unbounded(), &rule("1", None).matchers)
+        .select(&ReadContext::unbounded(), &rule("1", None).matchers)
         .unwrap();
     assert!(is_stopped(
         db.store

@@ -1,11 +1,13 @@
 //! The contents of snapshots, and failing imports.
 
+use varve_model::Exemplar;
+
 use super::*;
-use crate::sample::exemplar::{Exemplar, RejectExemplar};
+use crate::batch::RejectExemplar;
 
 fn exemplars(db: &Db) -> Vec<String> {
     let found = db
-        .exemplars(&QueryContext::unbounded(), &[vec![]], TimeRange::ALL)
+        .exemplars(&ReadContext::unbounded(), &[vec![]], TimeRange::ALL)
         .unwrap();
     found
         .series

@@ -12,8 +12,8 @@ use std::hash::BuildHasher;
 
 use hashbrown::DefaultHashBuilder;
 
-use crate::labels::Labels;
 use varve_collections::WideTable;
+use varve_model::Labels;
 
 /// Maximum number of stored timestamps per shard, of 16 bytes each plus free space in the table.
 /// Series evicted above this limit return as new series.

@@ -12,9 +12,10 @@ use roaring::RoaringBitmap;
 
 pub(super) use evicted::EvictedSeries;
 
+use varve_model::TimeRange;
+
 use super::{Head, STEP, SlotRef};
 use crate::index::SymbolId;
-use crate::sample::TimeRange;
 
 /// A series whose newest sample was a staleness marker when it was flushed, or was deleted.
 #[derive(Debug, Clone, Copy)]

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use varve_model::TimeRange;
+use varve_model::histogram::Histogram;
+
 use crate::chunk::histogram::{Layout, decode_counts, encode_counts};
 use crate::head::copy::HeadCopies;
 use crate::isolation::{ReadView, before};
-use crate::sample::TimeRange;
-use crate::sample::histogram::Histogram;
 
 /// Bytes of memory per histogram without its counts and its layout: timestamp, entry, their share
 /// of a half-filled map node, and the overhead of the allocator.

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use varve_collections::BlockChains;
+use varve_model::histogram::Histogram;
+use varve_model::{Sample, TimeRange};
 
 use crate::chunk::Chunk;
 use crate::head::copy::HeadCopies;
 use crate::isolation::{ReadView, before};
-use crate::sample::histogram::Histogram;
-use crate::sample::{Sample, TimeRange};
 use histograms::Histograms;
 use open_chunks::Rows;
 use out_of_order::OutOfOrder;

@@ -5,11 +5,11 @@
 //! append id until every reader sees the sample.
 
 use varve_collections::BlockChains;
+use varve_model::{Sample, TimeRange};
 
 use crate::chunk::Chunk;
 use crate::head::copy::HeadCopies;
 use crate::isolation::{ReadView, before};
-use crate::sample::{Sample, TimeRange};
 
 /// Maximum number of samples in the buffer of one series.
 pub(crate) const OUT_OF_ORDER_SAMPLES_MAX: usize = 120;

@@ -5,9 +5,8 @@
 //! freeze and with each out-of-order sample. Otherwise only changes are logged.
 
 use hashbrown::HashMap;
-
-use crate::sample::TimeRange;
-use crate::sample::start_timestamps::Order;
+use varve_model::TimeRange;
+use varve_model::start_timestamps::Order;
 
 /// Start timestamps by slot.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeSet;
 
+use varve_model::Labels;
+
 use crate::index::{SymbolId, Symbols};
-use crate::labels::Labels;
 
 /// A label set and its symbols, in order of names.
 #[derive(Debug, Default)]

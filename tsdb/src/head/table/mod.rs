@@ -8,12 +8,13 @@ use std::hash::BuildHasher;
 use std::ops::Range;
 
 use hashbrown::DefaultHashBuilder;
+use varve_model::Labels;
+use varve_model::labels::LabelsBuilder;
 
+use crate::batch::SeriesRef;
 use crate::error::{Error, Result};
 use crate::head::groups::Groups;
 use crate::index::{Index, SLOTS_MAX, SlotLabels, SymbolId, Symbols};
-use crate::labels::{Labels, LabelsBuilder};
-use crate::sample::SeriesRef;
 use label_sets::{LabelSets, NONE};
 use last_labels::LastLabels;
 use varve_collections::{Column, IdAllocator, WideTable};

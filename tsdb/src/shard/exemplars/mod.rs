@@ -24,12 +24,11 @@ pub(crate) mod ring;
 use parking_lot::Mutex;
 pub use ring::ExemplarStats;
 use ring::Ring;
+use varve_context::{CHECK_INTERVAL, Charge, QueryContext};
+use varve_model::{Exemplar, Labels, Matcher, TimeRange};
 
-use crate::context::{CHECK_INTERVAL, Charge, QueryContext};
+use crate::batch::NumberedExemplars;
 use crate::error::Result;
-use crate::labels::{Labels, Matcher};
-use crate::sample::TimeRange;
-use crate::sample::exemplar::{Exemplar, NumberedExemplars};
 use crate::wal::log_of;
 
 /// The result of an exemplar query, ascending by the labels of the series.

@@ -3,16 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use varve_context::MemoryBudget;
 use varve_fs::testing::ManualClock;
+use varve_model::Sample;
+use varve_model::labels::METRIC_NAME;
 
 use super::*;
 use crate::Db;
-use crate::context::MemoryBudget;
-use crate::labels::METRIC_NAME;
+use crate::batch::{RejectExemplar, SeriesHandle, WriteBatch};
 use crate::options::{Options, WalSync};
-use crate::sample::Sample;
-use crate::sample::exemplar::RejectExemplar;
-use crate::sample::{SeriesHandle, WriteBatch};
+use crate::read_context::ReadContext;
 
 const NOW_MS: i64 = 1_700_000_000_000;
 
@@ -81,7 +81,7 @@ fn append(
 
 fn found(db: &Db, selectors: &[Vec<Matcher>], range: TimeRange) -> Vec<String> {
     let found = db
-        .exemplars(&QueryContext::unbounded(), selectors, range)
+        .exemplars(&ReadContext::unbounded(), selectors, range)
         .unwrap();
     let print = |one: &SeriesExemplars| {
         let traces = one
@@ -137,13 +137,16 @@ fn a_query_returns_matches_of_any_selector_in_its_range() {
         assert_eq!(found(&db, &selectors, range), [""; 0]);
     }
     let budget = MemoryBudget::new("test", 100);
-    let ctx = QueryContext::new(std::time::Duration::from_secs(60), budget);
+    let ctx = ReadContext::unrestricted(QueryContext::new(
+        std::time::Duration::from_secs(60),
+        budget,
+    ));
     assert!(matches!(
         db.exemplars(&ctx, &[vec![]], TimeRange::ALL),
         Err(crate::Error::Limit { .. })
     ));
-    let ctx = QueryContext::unbounded();
-    ctx.interrupt(crate::Interrupt::Canceled);
+    let ctx = ReadContext::unbounded();
+    ctx.interrupt(varve_context::Interrupt::Canceled);
     assert!(matches!(
         db.exemplars(&ctx, &[vec![]], TimeRange::ALL),
         Err(crate::Error::Interrupted(_))

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use varve_model::staleness::is_stale_nan;
+use varve_model::{SampleColumns, TimeRange};
+
 use super::state::Flushing;
 use crate::compact::window_of;
 use crate::error::{Damaged, Error, Result};
 use crate::head::{Frozen, HeadCopies, SeriesOrder, SlotRef, StaleSeries};
-use crate::sample::staleness::is_stale_nan;
-use crate::sample::{SampleColumns, TimeRange};
 use crate::shard::Shard;
 use crate::store::Store;
 

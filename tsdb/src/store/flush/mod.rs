@@ -28,11 +28,11 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::context::QueryContext;
+use varve_context::QueryContext;
+use varve_model::{Matcher, TimeRange};
+
 use crate::error::{Error, Result};
-use crate::labels::Matcher;
 use crate::options::Options;
-use crate::sample::TimeRange;
 use crate::shard::EvictionLimits;
 use crate::store::Store;
 use state::StaleByShard;

@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use varve_collections::prefetch;
+use varve_model::{SampleColumns, TimeRange};
 
 use super::freeze::{FrozenShard, overwritten};
 use super::state::StaleByShard;
@@ -13,7 +14,6 @@ use crate::block::{Block, BlockOrigin, BlockWriter, Symbol};
 use crate::compact::window_of;
 use crate::error::Result;
 use crate::head::{HeadCopies, SlotRef, StaleSeries};
-use crate::sample::{SampleColumns, TimeRange};
 use crate::store::Store;
 
 /// Number of series whose chunks are prefetched together, and whose labels are looked up per

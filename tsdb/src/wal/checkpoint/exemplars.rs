@@ -8,10 +8,10 @@
 //! ```
 
 use varve_codec::varint::{put_u64, take_u64};
+use varve_model::labels::LABELS_SIZE_MAX;
+use varve_model::{Exemplar, Labels};
 
-use crate::labels::Labels;
-use crate::labels::label_set::LABELS_SIZE_MAX;
-use crate::sample::exemplar::{Exemplar, NumberedExemplars};
+use crate::batch::NumberedExemplars;
 use crate::wal::record::{put_exemplar, put_labels, take_exemplar, take_string};
 
 /// Maximum exemplars per group, so that frames stay small.

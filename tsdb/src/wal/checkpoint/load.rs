@@ -5,13 +5,13 @@ use std::path::Path;
 
 use varve_codec::varint::take_u64;
 use varve_fs::Fs;
+use varve_model::metadata::Metadata;
 
 use super::series::{self, CheckpointSeries};
 use super::symbols::Symbols;
 use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, State, exemplars};
+use crate::batch::NumberedExemplars;
 use crate::error::Result;
-use crate::labels::Metadata;
-use crate::sample::exemplar::NumberedExemplars;
 use crate::wal::compression::Decompressor;
 use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::COMPRESSED;

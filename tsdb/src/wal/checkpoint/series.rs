@@ -9,11 +9,12 @@
 //! ```
 
 use varve_codec::varint::{put_i64, put_u64, take_i64, take_u64};
+use varve_model::Labels;
+use varve_model::labels::{LABELS_SIZE_MAX, LabelsBuilder};
 
 use super::symbols::{SymbolWriter, Symbols};
+use crate::batch::SeriesRef;
 use crate::index::Pair;
-use crate::labels::{LABELS_SIZE_MAX, Labels, LabelsBuilder};
-use crate::sample::SeriesRef;
 
 /// Maximum series of a frame.
 pub(super) const FRAME_SERIES_MAX: usize = 8192;

@@ -3,12 +3,13 @@
 use hashbrown::HashMap;
 use proptest::prelude::*;
 use varve_fs::RealFs;
+use varve_model::Labels;
+use varve_model::metadata::Metadata;
 
 use super::*;
+use crate::batch::SeriesRef;
 use crate::error::{Error, Result};
 use crate::index::SymbolId;
-use crate::labels::{Labels, Metadata};
-use crate::sample::SeriesRef;
 use crate::wal::file_name::CheckpointPosition;
 use crate::wal::reader::LargeFrameLock;
 

@@ -4,14 +4,15 @@ use std::path::Path;
 
 use varve_codec::varint::put_u64;
 use varve_fs::{Fs, remove_if_exists};
+use varve_model::labels::LABELS_SIZE_MAX;
+use varve_model::metadata::Metadata;
 
 use super::series::{FRAME_SERIES_MAX, SeriesWriter};
 use super::symbols::SymbolWriter;
 use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars};
+use crate::batch::{NumberedExemplars, SeriesRef};
 use crate::error::{Error, Result};
 use crate::index::Pair;
-use crate::labels::{LABELS_SIZE_MAX, Metadata};
-use crate::sample::{SeriesRef, exemplar::NumberedExemplars};
 use crate::wal::file_name::{CheckpointPosition, SegmentKind};
 use crate::wal::frame_file::FrameFile;
 use crate::wal::record::{METADATA, encode_metadata};

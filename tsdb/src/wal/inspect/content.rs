@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::labels::{Labels, Metadata};
-use crate::sample::exemplar::Exemplar;
-use crate::sample::histogram::Histogram;
-use crate::sample::start_timestamps::Order;
-use crate::sample::{Sample, SeriesRef};
+use varve_model::histogram::Histogram;
+use varve_model::metadata::Metadata;
+use varve_model::start_timestamps::Order;
+use varve_model::{Exemplar, Labels, Sample};
+
+use crate::batch::SeriesRef;
 use crate::wal::checkpoint::{self, Entry, Loader};
 use crate::wal::compression::Decompressor;
 use crate::wal::file_name::SegmentKind;

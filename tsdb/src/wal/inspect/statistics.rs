@@ -6,13 +6,12 @@ use std::path::Path;
 use hashbrown::{HashMap, HashSet};
 use varve_fs::Fs;
 use varve_fs::damage::{DamageKind, DamageReport};
+use varve_model::{Labels, TimeRange};
 
 use super::content::Content;
 use super::files::{LogFile, Role, list};
 use super::read::{FileIntegrity, FoundFrame, read_file};
 use crate::error::{Error, Result};
-use crate::labels::Labels;
-use crate::sample::TimeRange;
 use crate::wal::checkpoint;
 use crate::wal::epoch::log_of;
 use crate::wal::file_name::SegmentKind;

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use varve_fs::damage::DamageReport;
 use varve_fs::testing::{copy_dir, random};
 use varve_fs::{Fs, RealFs};
+use varve_model::{Labels, Sample, SampleColumns, TimeRange};
 
 use super::*;
-use crate::context::QueryContext;
+use crate::batch::WriteBatch;
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::labels::Labels;
 use crate::options::Options;
-use crate::sample::{Sample, SampleColumns, TimeRange, WriteBatch};
+use crate::read_context::ReadContext;
 
 /// Number of damaged copies that are repaired.
 const VARIANTS: u64 = 36;
@@ -256,7 +256,7 @@ fn a_repaired_wal_has_every_valid_frame_and_no_faults() {
 fn a_flipped_bit_of_a_header_is_repaired_without_loss() {
     let read = |dir: &Path| {
         let db = open(dir).unwrap();
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         let mut found = Vec::new();
         for series in db.select(&ctx, &[], TimeRange::ALL).unwrap() {
             let (series, mut columns) = (series.unwrap(), SampleColumns::default());

@@ -6,9 +6,11 @@
 //! ```
 
 use varve_codec::varint::{VARINT_SIZE_MAX, put_u64, take_bytes, take_u64};
+use varve_model::Labels;
+use varve_model::labels::LabelsBuilder;
+use varve_model::metadata::Metadata;
 
-use crate::labels::{Labels, LabelsBuilder, Metadata};
-use crate::sample::SeriesRef;
+use crate::batch::SeriesRef;
 
 /// Record number of series definitions.
 pub(crate) const SERIES: u8 = 1;

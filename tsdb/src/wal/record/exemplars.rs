@@ -13,11 +13,10 @@
 //! Checkpoints identify series by labels and use another record ([`crate::wal::checkpoint`]).
 
 use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use varve_model::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, Labels};
 
 use super::definitions::{put_labels, take_string};
-use crate::labels::Labels;
-use crate::sample::SeriesRef;
-use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar};
+use crate::batch::SeriesRef;
 
 /// Record number of exemplars.
 pub(crate) const EXEMPLARS: u8 = 6;

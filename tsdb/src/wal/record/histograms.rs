@@ -12,10 +12,10 @@
 use std::sync::Arc;
 
 use varve_codec::varint::{put_i64, take_bytes, take_i64};
+use varve_model::histogram::Histogram;
 
+use crate::batch::SeriesRef;
 use crate::chunk::histogram::{Layout, decode_counts, encode_counts};
-use crate::sample::SeriesRef;
-use crate::sample::histogram::Histogram;
 
 /// Record number of histograms.
 pub(crate) const HISTOGRAMS: u8 = 4;
@@ -97,8 +97,8 @@ pub(crate) fn decode_histograms(
 mod tests {
     use super::*;
     use crate::chunk::histogram::tests::{any_histogram, is_identical};
-    use crate::sample::histogram::{HISTOGRAM_BUCKETS_MAX, HistogramCounts};
     use proptest::prelude::*;
+    use varve_model::histogram::{HISTOGRAM_BUCKETS_MAX, HistogramCounts};
 
     fn check(histograms: &[LoggedHistogram]) -> Vec<Vec<u8>> {
         let (mut records, mut rest, mut decoded) = (Vec::new(), histograms, Vec::new());

@@ -16,9 +16,9 @@
 use std::ops::Range;
 
 use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use varve_model::start_timestamps::Order;
 
-use crate::sample::SeriesRef;
-use crate::sample::start_timestamps::Order;
+use crate::batch::SeriesRef;
 
 /// Record number of start timestamps.
 pub(crate) const START_TIMESTAMPS: u8 = 7;

@@ -19,6 +19,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use varve_fs::{Fs, is_out_of_files, size_of_file};
+use varve_model::metadata::Metadata;
+use varve_model::{Exemplar, Labels};
 
 use super::checkpoint::{self, CheckpointWriter};
 use super::file_name::{CheckpointPosition, SegmentKind};
@@ -28,10 +30,9 @@ use super::record::{
     StartTimestamps, encode_exemplar, encode_histograms, encode_samples, encode_start_timestamps,
 };
 use super::segment::{SegmentWriter, UnsyncedFile, WriteError};
+use crate::batch::{NumberedExemplars, SeriesRef};
 use crate::error::{Error, Result};
-use crate::labels::{Labels, Metadata};
 use crate::options::WalSync;
-use crate::sample::{SeriesRef, exemplar::Exemplar, exemplar::NumberedExemplars};
 
 /// Bytes at which a frame of definitions is closed.
 const SERIES_FRAME_SIZE: usize = 1 << 20;

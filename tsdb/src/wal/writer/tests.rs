@@ -6,9 +6,9 @@ use std::sync::RwLock;
 
 use varve_fs::RealFs;
 use varve_fs::testing::{Fault, MemFs, PowerCut};
+use varve_model::Sample;
 
 use super::*;
-use crate::sample::Sample;
 use crate::wal::reader::{Item, LargeFrameLock, Opened, Reader};
 use crate::wal::record::decode_samples;
 

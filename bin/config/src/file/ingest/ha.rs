@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 use varve_ingest::ha::HaSettings;
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::labels::METRIC_NAME;
 
 use crate::file::duration::{duration, print};
 

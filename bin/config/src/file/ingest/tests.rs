@@ -1,4 +1,4 @@
-use varve_tsdb::Labels;
+use varve_model::Labels;
 
 use super::*;
 

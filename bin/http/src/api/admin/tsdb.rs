@@ -10,7 +10,7 @@ use varve_prometheus::export::{ExportOptions, export};
 use varve_server::app::App;
 use varve_server::request_context::RequestContext;
 use varve_system::excerpt::quotable;
-use varve_tsdb::{Db, QueryContext};
+use varve_tsdb::{Db, ReadContext};
 
 use super::{no_content, run};
 use crate::error::{ApiError, ErrorKind, Result};
@@ -119,7 +119,7 @@ pub(crate) async fn snapshot(State(app): State<Arc<App>>, form: Form) -> Result 
 }
 
 /// Writes all samples to a directory of blocks that Prometheus can open as its data directory.
-fn export_blocks(db: &Db, name: &str, ctx: &QueryContext) -> varve_tsdb::Result<()> {
+fn export_blocks(db: &Db, name: &str, ctx: &ReadContext) -> varve_tsdb::Result<()> {
     let fs: Arc<dyn Fs> = Arc::new(RealFs);
     let all = ExportOptions::default();
     export(db, &fs, ctx, &db.snapshot_path(name), &all).map(drop)

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 
 use prost::Message;
-use varve_tsdb::QueryContext;
-use varve_tsdb::context::Charge;
-use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+use varve_context::{Charge, QueryContext};
+use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 use varve_wire::messages;
 
 use super::format::Format;

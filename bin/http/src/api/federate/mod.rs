@@ -20,13 +20,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use varve_advise::usage::Requester;
+use varve_context::{Charge, QueryContext};
 use varve_fs::{Clock, SystemClock};
-use varve_tsdb::context::Charge;
-use varve_tsdb::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::histogram::{CUSTOM_BUCKETS_SCHEMA, Histogram, ResetHint};
+use varve_model::labels::METRIC_NAME;
+use varve_model::staleness::is_stale_nan;
+use varve_model::{Labels, Matcher, SampleColumns, TimeRange};
 use varve_tsdb::select::Series;
-use varve_tsdb::staleness::is_stale_nan;
-use varve_tsdb::{Labels, Matcher, QueryContext, SampleColumns, TimeRange};
 
 use super::selector_union::SelectorUnion;
 use crate::error::{ApiError, Result};

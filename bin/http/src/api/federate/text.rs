@@ -116,8 +116,8 @@ fn write_float(out: &mut Vec<u8>, value: f64) {
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use varve_tsdb::Labels;
-    use varve_tsdb::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
+    use varve_model::Labels;
+    use varve_model::histogram::{BucketSpan, CUSTOM_BUCKETS_SCHEMA, Histogram, HistogramCounts};
 
     fn written(pairs: &[(&str, &str)], value: f64, histogram: Option<Histogram>) -> String {
         let labels = Labels::from_pairs(pairs.iter().copied()).unwrap();

@@ -1,8 +1,9 @@
 //! /api/v1/metadata: type, help and unit of metric families.
 
 use axum::extract::State;
-use varve_tsdb::TimeRange;
-use varve_tsdb::labels::{METRIC_NAME, Metadata, StringSet};
+use varve_model::labels::METRIC_NAME;
+use varve_model::metadata::Metadata;
+use varve_model::{StringSet, TimeRange};
 
 use crate::error::{ApiError, Result};
 use crate::json;

@@ -4,11 +4,11 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::Uri;
 use varve_advise::usage::Requester;
+use varve_model::{Matcher, StringSet};
 use varve_query::Engine;
 use varve_query::usage::LabelSet;
 use varve_server::store::Store;
-use varve_tsdb::labels::StringSet;
-use varve_tsdb::{Db, Matcher, QueryContext};
+use varve_tsdb::{Db, ReadContext};
 
 use super::Request;
 use crate::error::{ApiError, Result};
@@ -114,7 +114,7 @@ impl Listing {
 
     /// Returns an upper bound for the strings and series to visit. Returns `None` if the listing
     /// reads a block, has to wait, or has selectors that are long, many or invalid.
-    fn cost(&self, ctx: &QueryContext, db: &Db) -> Option<u64> {
+    fn cost(&self, ctx: &ReadContext, db: &Db) -> Option<u64> {
         let Request {
             selectors, range, ..
         } = &self.request;
@@ -131,7 +131,7 @@ impl Listing {
 }
 
 impl Job for Listing {
-    fn is_small(&mut self, ctx: &QueryContext, store: &Store) -> bool {
+    fn is_small(&mut self, ctx: &ReadContext, store: &Store) -> bool {
         self.cost(ctx, &store.db)
             .is_some_and(|cost| cost <= SMALL_COST_MAX)
     }

@@ -4,7 +4,7 @@ pub(crate) mod families;
 pub(crate) mod labels;
 pub(crate) mod series;
 
-use varve_tsdb::TimeRange;
+use varve_model::TimeRange;
 
 use crate::error::Result;
 use crate::params::{Form, Verbatim};

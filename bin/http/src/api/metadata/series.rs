@@ -2,8 +2,9 @@
 
 use axum::extract::State;
 use varve_advise::usage::Requester;
+use varve_context::QueryContext;
+use varve_model::{Labels, Matcher};
 use varve_query::usage::LabelSet;
-use varve_tsdb::{Labels, Matcher, QueryContext};
 
 use super::Request;
 use crate::error::{ApiError, Result};

@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::CACHE_CONTROL;
 use varve_advise::usage::Requester;
+use varve_context::QueryContext;
 use varve_fs::{Clock, SystemClock};
 use varve_query::stats::StatsMode;
 use varve_query::usage::{self, SelectorUse};
@@ -14,7 +15,7 @@ use varve_query::{Engine, ParsedQuery, QueryResult, Request, Steps, Value};
 use varve_server::queries::query_stats::{self, StatsLevel};
 use varve_server::request_context::{self, RequestContext};
 use varve_server::store::Store;
-use varve_tsdb::QueryContext;
+use varve_tsdb::ReadContext;
 
 use super::result::write_result;
 use crate::error::{ApiError, Result};
@@ -134,7 +135,7 @@ struct Evaluation {
 }
 
 impl Job for Evaluation {
-    fn is_small(&mut self, ctx: &QueryContext, store: &Store) -> bool {
+    fn is_small(&mut self, ctx: &ReadContext, store: &Store) -> bool {
         // The query log is a file.
         if self.is_logged || !Engine::is_small_text(&self.options.query) {
             return false;

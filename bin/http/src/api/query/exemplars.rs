@@ -2,10 +2,10 @@
 
 use axum::extract::State;
 use varve_advise::usage::Requester;
+use varve_model::{Exemplar, TimeRange};
 use varve_promql::Features;
 use varve_query::usage::LabelSet;
-use varve_tsdb::TimeRange;
-use varve_tsdb::exemplars::{Exemplar, SeriesExemplars};
+use varve_tsdb::exemplars::SeriesExemplars;
 
 use crate::error::{ApiError, Result};
 use crate::json;
@@ -98,7 +98,7 @@ fn write_exemplar(out: &mut Vec<u8>, exemplar: &Exemplar) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::Labels;
+    use varve_model::Labels;
 
     #[test]
     fn an_exemplar_is_written_as_prometheus_writes_it() {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use varve_tsdb::histogram::{Histogram, HistogramCounts};
-use varve_tsdb::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
+use varve_model::histogram::{Histogram, HistogramCounts};
+use varve_model::{Labels, MatchOp, Matcher, SampleColumns, TimeRange};
 use varve_wire::messages;
 
 use crate::protobuf::{Label, LabelMatcher, SpanMessage};

@@ -20,9 +20,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use prost::Message;
 use varve_advise::usage::Requester;
+use varve_context::Charge;
+use varve_model::{Labels, SampleColumns};
 use varve_prometheus::chunk::{Encoder, StartTimestamps};
-use varve_tsdb::context::Charge;
-use varve_tsdb::{Labels, SampleColumns};
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::params::Form;
@@ -263,7 +263,7 @@ impl Reader {
 
 /// Returns the size of samples in memory.
 pub(crate) fn size_of_columns(columns: &SampleColumns) -> usize {
-    let of_histogram = |histogram: &varve_tsdb::histogram::Histogram| {
+    let of_histogram = |histogram: &varve_model::histogram::Histogram| {
         size_of_val(histogram) + 16 * histogram.n_buckets()
     };
     let histograms = columns
@@ -320,8 +320,8 @@ fn write_snappy(work: &mut Work, message: &[u8]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_tsdb::QueryContext;
-    use varve_tsdb::context::MemoryBudget;
+    use varve_context::{MemoryBudget, QueryContext};
+    use varve_tsdb::ReadContext;
 
     #[test]
     fn the_first_supported_response_type_is_chosen() {
@@ -340,7 +340,10 @@ mod tests {
     fn requests_that_are_too_large_are_rejected() {
         let decode = |body: &[u8]| {
             let memory = MemoryBudget::new("memory", 1 << 20);
-            let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory);
+            let ctx = ReadContext::unrestricted(QueryContext::new(
+                std::time::Duration::from_secs(60),
+                memory,
+            ));
             super::decode(body, ctx.charge())
                 .map(|(request, _)| request.queries.len())
                 .map_err(|e| e.message)

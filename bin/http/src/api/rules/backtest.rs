@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use parking_lot::Mutex;
+use varve_context::Charge;
+use varve_model::labels::METRIC_NAME;
+use varve_model::{Labels, MatchOp, Matcher, Sample, TimeRange};
 use varve_promql::selectors;
 use varve_query::{MatrixSeries, Point, Request, Steps, Value, VectorSample};
 use varve_rules::file::{self, RuleFile, RuleKind};
@@ -16,10 +19,8 @@ use varve_rules::storage::{
 };
 use varve_rules::{Alert, AlertsMax, Group, Mode, Notification, Settings, Time};
 use varve_server::store::Store;
-use varve_tsdb::context::Charge;
-use varve_tsdb::labels::METRIC_NAME;
+use varve_tsdb::ReadContext;
 use varve_tsdb::select::SelectHints;
-use varve_tsdb::{Labels, MatchOp, Matcher, QueryContext, Sample, TimeRange};
 
 use crate::error::{ApiError, Result};
 use crate::openapi::schema;
@@ -280,7 +281,7 @@ fn n_evaluations((first_ms, end_ms): (i64, i64), interval_ms: i64) -> i64 {
 /// The store as a group sees it at past times.
 struct History<'a> {
     store: &'a Store,
-    ctx: &'a QueryContext,
+    ctx: &'a ReadContext,
     interval_ms: i64,
     /// The last evaluation.
     end_ms: i64,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use varve_fs::{Clock, SystemClock};
+use varve_model::Labels;
 use varve_promql::ast::{BinaryOp, Expr, ExprKind, ValueType};
 use varve_promql::duration::print_duration;
 use varve_promql::print;
@@ -15,7 +16,6 @@ use varve_rules::file::RuleKind;
 use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::{Alert, AlertState, Group, Time};
 use varve_system::excerpt::quotable;
-use varve_tsdb::Labels;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::openapi::schema;

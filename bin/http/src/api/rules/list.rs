@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Serialize, Serializer};
+use varve_model::{Labels, Matcher};
 use varve_rules::file::{RuleKind, Texts};
 use varve_rules::rule::{EvaluationRecord, Rule, RuleStatus};
 use varve_rules::{Alert, Group, Time};
 use varve_template::scientific;
-use varve_tsdb::{Labels, Matcher};
 
 use crate::openapi::{JsonSchema, Schemas, Untyped};
 

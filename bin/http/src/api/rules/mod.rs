@@ -10,11 +10,12 @@ mod list;
 use axum::extract::State;
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
+use varve_context::QueryContext;
+use varve_model::Matcher;
 use varve_rules::Group;
 use varve_rules::rule::Rule;
 use varve_server::rules::Rules;
 use varve_system::excerpt::quotable;
-use varve_tsdb::{Matcher, QueryContext};
 
 use crate::error::{ApiError, Result};
 use crate::params::{Form, go_reason, parse_bool, parse_selectors};

@@ -10,10 +10,12 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use varve_advise::usage::Requester;
 use varve_fs::{Clock, SystemClock};
+use varve_model::labels::METRIC_NAME;
+use varve_model::metadata::{Families, Metadata};
+use varve_model::{Matcher, StringSet, TimeRange};
 use varve_query::usage::LabelSet;
 use varve_system::excerpt::quotable;
-use varve_tsdb::labels::{Families, METRIC_NAME, Metadata, StringSet};
-use varve_tsdb::{Matcher, QueryContext, TimeRange};
+use varve_tsdb::ReadContext;
 
 use crate::error::{ApiError, ErrorKind, Result};
 use crate::json;
@@ -141,7 +143,7 @@ enum Order {
 
 impl Search {
     /// Parses the parameters in Prometheus' order, so that the same invalid parameter is reported.
-    fn read(ctx: &QueryContext, form: &Form, endpoint: &str, limit_max: usize) -> Result<Self> {
+    fn read(ctx: &ReadContext, form: &Form, endpoint: &str, limit_max: usize) -> Result<Self> {
         form.check_encoding()?;
         let range = read_range(form)?;
         let selectors = parse_selectors(ctx, &form.selectors(), ApiError::bad_data)?;
@@ -488,7 +490,7 @@ mod tests {
     fn search(encoded: &str) -> Result<Search, String> {
         let mut form = Form::default();
         form.add(encoded.as_bytes()).unwrap();
-        Search::read(&QueryContext::unbounded(), &form, "label_names", 1000)
+        Search::read(&ReadContext::unbounded(), &form, "label_names", 1000)
             .map_err(|rejected| rejected.message)
     }
 
@@ -599,7 +601,7 @@ mod tests {
 
     #[test]
     fn the_best_score_of_several_terms_counts() {
-        let ctx = QueryContext::unbounded();
+        let ctx = ReadContext::unbounded();
         let score = |encoded: &str, name: &str| {
             search(encoded)
                 .unwrap()

@@ -4,7 +4,7 @@
 //! Characters are compared, not bytes. The time for a name is up to the square of its length, so
 //! [`Steps`] checks the context of the request in between.
 
-use varve_tsdb::QueryContext;
+use varve_context::QueryContext;
 
 /// The algorithm that compares terms with names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl<'a> Steps<'a> {
     ///
     /// # Errors
     /// The interrupts of the request.
-    fn take(&mut self, n: usize) -> varve_tsdb::Result<()> {
+    fn take(&mut self, n: usize) -> varve_context::Result<()> {
         if let Some(n_left) = self.n_left.checked_sub(n) {
             self.n_left = n_left;
             return Ok(());
@@ -79,7 +79,7 @@ impl Term {
         text: &str,
         chars: &[char],
         steps: &mut Steps<'_>,
-    ) -> varve_tsdb::Result<Option<f64>> {
+    ) -> varve_context::Result<Option<f64>> {
         steps.take(text.len())?;
         if self.algorithm == Algorithm::Subsequence {
             if text.starts_with(&self.text) {
@@ -115,7 +115,11 @@ impl Term {
 }
 
 /// Returns the score of a subsequence. Consecutive characters increase it, gaps decrease it.
-fn subsequence(pattern: &[char], text: &[char], steps: &mut Steps<'_>) -> varve_tsdb::Result<f64> {
+fn subsequence(
+    pattern: &[char],
+    text: &[char],
+    steps: &mut Steps<'_>,
+) -> varve_context::Result<f64> {
     if pattern == text {
         return Ok(1.0);
     }
@@ -164,7 +168,7 @@ fn score_from(pattern: &[char], text: &[char], start: usize) -> Option<f64> {
 }
 
 /// Returns the Jaro-Winkler similarity, with a prefix of up to four characters.
-fn jaro_winkler(a: &[char], b: &[char], steps: &mut Steps<'_>) -> varve_tsdb::Result<f64> {
+fn jaro_winkler(a: &[char], b: &[char], steps: &mut Steps<'_>) -> varve_context::Result<f64> {
     if a == b {
         return Ok(1.0);
     }
@@ -279,7 +283,7 @@ mod tests {
     #[test]
     fn the_comparison_of_long_texts_is_interrupted() {
         let ctx = QueryContext::unbounded();
-        ctx.interrupt(varve_tsdb::Interrupt::Canceled);
+        ctx.interrupt(varve_context::Interrupt::Canceled);
         let text = "a".repeat(1 << 20);
         for (algorithm, term) in [
             (Algorithm::Subsequence, "ab".to_owned()),
@@ -292,7 +296,7 @@ mod tests {
                 .score(&text, &chars(&text), &mut Steps::new(&ctx))
                 .unwrap_err();
             assert!(
-                matches!(interrupted, varve_tsdb::Error::Interrupted(_)),
+                matches!(interrupted, varve_context::Error::Interrupted(_)),
                 "{algorithm:?} {interrupted}"
             );
         }

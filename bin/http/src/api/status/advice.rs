@@ -11,9 +11,9 @@ use varve_advise::needs::Needs;
 use varve_advise::relabel_rules::{self, Dialect};
 use varve_advise::usage::Snapshot;
 use varve_fs::{Clock, SystemClock};
+use varve_model::TimeRange;
 use varve_rules::RuleSet;
 use varve_server::self_scrape;
-use varve_tsdb::TimeRange;
 
 use crate::error::{ApiError, Result};
 use crate::openapi::schema;

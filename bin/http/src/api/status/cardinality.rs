@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use axum::extract::State;
 use varve_advise::usage::Entry;
-use varve_tsdb::labels::METRIC_NAME;
+use varve_model::labels::METRIC_NAME;
 use varve_tsdb::stats::{Cost, Costs};
 
 use super::tsdb::read_limit;

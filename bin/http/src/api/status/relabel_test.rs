@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use varve_config::file as config;
 use varve_ingest::relabel::{RelabelPreview, RelabelStep, Relabeling};
-use varve_tsdb::{Labels, MatchOp};
+use varve_model::{Labels, MatchOp};
 
 use crate::error::{ApiError, Result};
 use crate::openapi::schema;

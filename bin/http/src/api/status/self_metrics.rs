@@ -25,7 +25,7 @@ pub(crate) async fn self_metrics(State(app): State<Arc<App>>, form: Form) -> Res
         for family in app.gather() {
             if wanted
                 .as_ref()
-                .map_or(Ok(true), |wanted| wanted.is_match_in(&ctx, family.name()))?
+                .map_or(Ok(true), |wanted| wanted.is_match_in(&*ctx, family.name()))?
             {
                 described.push(describe(&family));
             }

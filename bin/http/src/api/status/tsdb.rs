@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use varve_model::TimeRange;
 use varve_prometheus::block::Ulid;
 use varve_server::app::App;
-use varve_tsdb::TimeRange;
 use varve_tsdb::stats::{BlockSummary, Cardinality, NameCount};
 
 use crate::error::{ApiError, Result};

@@ -7,7 +7,7 @@ pub(super) mod rules;
 pub(super) mod status;
 pub(super) mod store;
 
-use varve_tsdb::Labels;
+use varve_model::Labels;
 use varve_wire::messages;
 
 use crate::protobuf::Label;

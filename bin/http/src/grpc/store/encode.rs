@@ -2,9 +2,9 @@
 //! a copy. Sizes precede contents, so each size is a varint of fixed length that is set at the end.
 
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use varve_model::{Labels, SampleColumns};
 use varve_prometheus::chunk::{Chunk, Encoder, StartTimestamps};
 use varve_tsdb::select::Series;
-use varve_tsdb::{Labels, SampleColumns};
 
 use crate::api::remote_read::size_of_columns;
 use crate::error::Result;

@@ -5,9 +5,9 @@ mod encode;
 mod order;
 mod shard;
 
+use varve_model::{Labels, Matcher, TimeRange};
 use varve_query::usage::LabelSet;
 use varve_server::request_context::Parameters;
-use varve_tsdb::{Labels, Matcher, TimeRange};
 
 use super::call::{Caller, Method};
 use super::external::{self, own_matchers};

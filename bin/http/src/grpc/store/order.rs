@@ -14,8 +14,8 @@
 
 use std::vec;
 
-use varve_tsdb::context::Charge;
-use varve_tsdb::{Labels, QueryContext};
+use varve_context::{Charge, QueryContext};
+use varve_model::Labels;
 
 type Next<S> = varve_tsdb::Result<(Labels, S)>;
 
@@ -250,7 +250,7 @@ mod tests {
         let series = [
             Ok((Labels::empty(), 1)),
             Err(varve_tsdb::Error::Interrupted(
-                varve_tsdb::Interrupt::Killed,
+                varve_context::Interrupt::Killed,
             )),
         ];
         let external = BTreeMap::from([("a".to_owned(), "b".to_owned())]);
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn sorting_again_is_charged() {
-        use varve_tsdb::context::MemoryBudget;
+        use varve_context::MemoryBudget;
         let memory = MemoryBudget::new("--query.max-memory", 10_000);
         let ctx = QueryContext::new(std::time::Duration::from_secs(60), memory);
         let series = |idx: u32| {

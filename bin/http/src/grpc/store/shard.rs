@@ -1,6 +1,6 @@
 //! A shard of a selection: queriers split an aggregation by the hash of its grouping labels.
 
-use varve_tsdb::Labels;
+use varve_model::Labels;
 use xxhash_rust::xxh64::Xxh64;
 
 use crate::grpc::messages::store::ShardInfo;

@@ -61,7 +61,7 @@ fn block_windows(block: &BlockSummary) -> RangeInclusive<i64> {
 
 #[cfg(test)]
 mod tests {
-    use varve_tsdb::TimeRange;
+    use varve_model::TimeRange;
 
     use super::*;
 

@@ -137,7 +137,7 @@ fn items(content: &Content<'_>, filter: &Filter) -> Vec<Value> {
             let found = found
                 .iter()
                 .filter(|(item, _)| filter.labels(&item.iter().collect::<Vec<_>>()));
-            let exemplars = |all: &[(u64, varve_tsdb::exemplars::Exemplar)]| {
+            let exemplars = |all: &[(u64, varve_model::Exemplar)]| {
                 let all = all
                     .iter()
                     .filter(|(_, item)| filter.time(item.timestamp_ms));

@@ -1,7 +1,7 @@
 //! Checks of native histograms. Schemas from 9 to 52 are reduced to 8 first, as in the remote-write
 //! receiver of Prometheus 3.16.
 
-use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, InvalidHistogram};
+use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts, InvalidHistogram};
 
 const SCHEMA_MAX: i32 = 8;
 /// The finest schema that is reduced.

@@ -2,8 +2,8 @@
 
 mod check;
 
+use varve_model::histogram::{BucketSpan, Histogram, HistogramCounts, InvalidHistogram, ResetHint};
 use varve_protobuf::{Key, Kind, Reader, Schema, fixed64_key, len_key, varint_key};
-use varve_tsdb::histogram::{BucketSpan, Histogram, HistogramCounts, InvalidHistogram, ResetHint};
 
 pub(crate) use self::check::check;
 

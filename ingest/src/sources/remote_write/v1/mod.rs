@@ -6,9 +6,9 @@
 //! reject is rejected completely. Histograms and exemplars are decoded only when they are stored,
 //! since they take many times their encoded size.
 
+use varve_model::Sample;
+use varve_model::metadata::MetricType;
 use varve_protobuf::{Key, Kind, Reader, Schema, Span, fixed64_key, len_key, varint_key};
-use varve_tsdb::Sample;
-use varve_tsdb::labels::MetricType;
 
 use super::histogram;
 use crate::batch::{DecodedBatch, FamilyEntry, HistogramEntry, RouteHasher};

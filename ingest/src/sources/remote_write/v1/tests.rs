@@ -234,7 +234,7 @@ pub(crate) fn number(number: u32) -> BoxedStrategy<Vec<u8>> {
 pub(crate) fn double(number: u32) -> BoxedStrategy<Vec<u8>> {
     let bits = prop_oneof![
         any::<u64>(),
-        Just(varve_tsdb::staleness::STALE_NAN_BITS),
+        Just(varve_model::staleness::STALE_NAN_BITS),
         Just(0)
     ];
     field(number, 1, bits.prop_map(|bits| bits.to_le_bytes().to_vec())).boxed()
@@ -407,7 +407,7 @@ fn plain_series_and_similar_ones_match_prost() {
             0,
             1.5f64.to_bits(),
             (-0.0f64).to_bits(),
-            varve_tsdb::staleness::STALE_NAN_BITS,
+            varve_model::staleness::STALE_NAN_BITS,
         ] {
             let value = "x".repeat(size);
             let labels = [("__name__", &*value), ("a", &*value)];

@@ -9,9 +9,9 @@
 //! of a request with resolved symbols is at most
 //! [`RESOLVED_FACTOR`](crate::limits::RESOLVED_FACTOR) times the maximum of a message.
 
+use varve_model::Sample;
+use varve_model::metadata::MetricType;
 use varve_protobuf::{Key, Reader, Span, fixed64_key, len_key, varint_key};
-use varve_tsdb::Sample;
-use varve_tsdb::labels::MetricType;
 
 use refs::{LabelRefs, Resolver};
 

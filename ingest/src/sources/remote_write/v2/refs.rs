@@ -8,8 +8,8 @@
 
 use std::ops::Range;
 
+use varve_model::labels::METRIC_NAME;
 use varve_protobuf::{Reader, Span};
-use varve_tsdb::labels::METRIC_NAME;
 
 use crate::batch::{KeyLanes, RouteHasher, Symbol};
 use crate::error::{Malformed, WriteError};

@@ -1,10 +1,10 @@
 //! Template variables of a dashboard: their values, and the queries for them.
 
 use serde_json::Value;
+use varve_model::labels::METRIC_NAME;
+use varve_model::{MatchOp, Matcher};
 use varve_query::usage::LabelSet;
 use varve_regexp::Regexp;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::{MatchOp, Matcher};
 
 use super::super::Selector;
 use super::super::template::{self, Extracted, Values, Variables};

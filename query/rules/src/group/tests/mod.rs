@@ -6,11 +6,11 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use varve_context::scheduler;
+use varve_model::labels::METRIC_NAME;
+use varve_model::staleness::is_stale_nan;
+use varve_model::{Matcher, Sample, TimeRange};
 use varve_query::{Point, VectorSample};
-use varve_tsdb::context::scheduler;
-use varve_tsdb::labels::METRIC_NAME;
-use varve_tsdb::staleness::is_stale_nan;
-use varve_tsdb::{Matcher, Sample, TimeRange};
 
 use super::*;
 use crate::alert::Notification;

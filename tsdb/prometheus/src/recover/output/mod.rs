@@ -14,7 +14,8 @@ use rayon::prelude::*;
 use varve_collections::prefetch;
 use varve_fs::Fs;
 use varve_fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::{Result, SampleColumns, TimeRange};
+use varve_model::{SampleColumns, TimeRange};
+use varve_tsdb::Result;
 
 use super::options::RecoverOptions;
 use super::replayed::Replayed;

@@ -14,7 +14,8 @@ use record_reader::{BATCH_SIZE, Record, RecordReader};
 use resolve::{ResolvedBatch, Resolver};
 use varve_fs::Fs;
 use varve_fs::damage::DamageKind;
-use varve_tsdb::{Result, SampleColumns};
+use varve_model::SampleColumns;
+use varve_tsdb::Result;
 
 use super::input::Input;
 use super::options::RecoverOptions;

@@ -9,7 +9,7 @@ use std::ops::Range;
 use hashbrown::HashMap;
 use rayon::prelude::*;
 use varve_fs::damage::{DamageKind, DamageReport};
-use varve_tsdb::TimeRange;
+use varve_model::TimeRange;
 
 use super::record_reader::Record;
 use super::route::{Routed, Router, is_eviction};

@@ -19,8 +19,9 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use varve_collections::{Column, prefetch};
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::{Result, Sample, TimeRange};
+use varve_model::histogram::Histogram;
+use varve_model::{Sample, TimeRange};
+use varve_tsdb::Result;
 
 use chunk_log::{ChunkBytes, ChunkLog, ChunkRef, SeriesChunk};
 pub(super) use layout::ShardLayout;

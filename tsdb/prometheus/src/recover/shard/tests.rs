@@ -1,4 +1,4 @@
-use varve_tsdb::SampleColumns;
+use varve_model::SampleColumns;
 
 use super::*;
 use crate::chunk::decode;

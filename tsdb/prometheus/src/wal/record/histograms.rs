@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use varve_tsdb::histogram::{
+use varve_model::histogram::{
     BucketSpan, CUSTOM_BUCKETS_SCHEMA, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint,
 };
 

@@ -12,8 +12,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use varve_tsdb::histogram::Histogram;
-use varve_tsdb::labels::MetricType;
+use varve_model::histogram::Histogram;
+use varve_model::metadata::MetricType;
 
 use crate::cursor::Cursor;
 pub(crate) use histograms::decode_histograms;

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use varve_codec::varint::put_i64;
-use varve_tsdb::histogram::{BucketSpan, HistogramCounts};
+use varve_model::histogram::{BucketSpan, HistogramCounts};
 
 #[test]
 fn records_of_all_types_are_decoded() {

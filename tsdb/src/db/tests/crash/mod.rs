@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 
 use varve_fs::testing::{Fault, PowerCut};
+use varve_model::Exemplar;
+use varve_model::histogram::{BucketSpan, HistogramCounts};
 
 use super::*;
-use crate::sample::exemplar::Exemplar;
-use crate::sample::histogram::{BucketSpan, HistogramCounts};
 
 const N_ROUNDS: i64 = 5;
 const N_SERIES: usize = 6;
@@ -198,7 +198,7 @@ fn check(fs: &MemFs, told: &Told, case: &str) {
 fn exemplars(db: &Db) -> BTreeSet<i64> {
     let found = db
         .exemplars(
-            &QueryContext::unbounded(),
+            &ReadContext::unbounded(),
             &[vec![Matcher::equal("i", "1")]],
             TimeRange::ALL,
         )
@@ -217,7 +217,7 @@ fn exemplars(db: &Db) -> BTreeSet<i64> {
 fn found(db: &Db) -> BTreeMap<(usize, i64), (u64, i64)> {
     let mut found = BTreeMap::new();
     for series in db
-        .select(&QueryContext::unbounded(), &[], TimeRange::ALL)
+        .select(&ReadContext::unbounded(), &[], TimeRange::ALL)
         .unwrap()
     {
         let series = series.unwrap();
@@ -319,7 +319,7 @@ fn a_power_cut_after_a_restart_loses_nothing_although_the_process_before_synced_
             },
         )
         .unwrap();
-        db.wait_replayed(&QueryContext::unbounded()).unwrap();
+        db.wait_replayed(&ReadContext::unbounded()).unwrap();
         (0..2).for_each(|part| write(&db, NOW_MS + part, &mut told).unwrap());
         check(
             &fs.crash(PowerCut::LosesAll),

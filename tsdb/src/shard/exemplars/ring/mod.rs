@@ -12,9 +12,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
+use varve_model::labels::prometheus_hash;
+use varve_model::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, Labels};
 
-use crate::labels::{Labels, prometheus_hash};
-use crate::sample::exemplar::{EXEMPLAR_LABELS_LEN_MAX, Exemplar, RejectExemplar};
+use crate::batch::RejectExemplar;
 
 /// Maximum bytes of labels in the ring, divided by its capacity in exemplars.
 const EXEMPLAR_LABELS_SIZE: usize = 1024;

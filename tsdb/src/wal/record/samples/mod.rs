@@ -17,12 +17,13 @@ mod values;
 
 use varve_codec::bits::{BitReader, BitWriter};
 use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
+use varve_model::Sample;
 
 use self::refs::{K_MAX, choose_k, decode_refs, encode_refs};
 use self::timestamps::{TimeRuns, Times, decode_runs, decode_steps, decode_table, encode_steps};
 use self::values::{Seen, decode_values, encode_values};
 use super::start_timestamps::{RECORD_SAMPLES_MAX, StartTimestamps};
-use crate::sample::{Sample, SeriesRef};
+use crate::batch::SeriesRef;
 
 /// Record number of samples.
 pub(crate) const SAMPLES: u8 = 2;

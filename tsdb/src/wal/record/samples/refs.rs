@@ -8,7 +8,7 @@ use varve_codec::bits::{BitReader, BitWriter};
 use varve_codec::varint::{unzigzag, zigzag};
 
 use super::runs::runs;
-use crate::sample::SeriesRef;
+use crate::batch::SeriesRef;
 
 /// Number of ones before a distance in full.
 const ESCAPE: u32 = 12;

@@ -12,9 +12,9 @@
 
 use varve_codec::bits::{BitReader, BitWriter};
 use varve_codec::varint::{put_i64, put_u64, take_i64, take_u64};
+use varve_model::Sample;
 
 use super::runs::runs;
-use crate::sample::Sample;
 
 /// Maximum number of timestamps in a table.
 const TABLE_MAX: usize = 64;

@@ -28,8 +28,7 @@
 
 use varve_codec::bits::{BitReader, BitWriter, TAKE_MAX};
 use varve_codec::prefix_code;
-
-use crate::sample::Sample;
+use varve_model::Sample;
 
 const SAME: u8 = 0;
 const ZERO: u8 = 1;
@@ -500,7 +499,7 @@ mod tests {
         check(&[
             f64::MIN_POSITIVE,
             f64::from_bits(1),
-            f64::from_bits(crate::sample::staleness::STALE_NAN_BITS),
+            f64::from_bits(varve_model::staleness::STALE_NAN_BITS),
             f64::from_bits(u64::MAX),
         ]);
         let edge = INTEGER_MAX as f64;

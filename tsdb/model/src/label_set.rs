@@ -152,7 +152,7 @@ impl Labels {
 
     /// Returns the canonical string if each length in it has one digit. Then it is also a list of
     /// lengths as varints, each followed by its text.
-    pub(crate) fn as_varint_packed(&self) -> Option<&str> {
+    pub fn as_varint_packed(&self) -> Option<&str> {
         let (packed, mut at) = (self.as_packed(), 0);
         while let Some(&len) = packed.as_bytes().get(at) {
             if len & 0x40 != 0 {
@@ -164,7 +164,7 @@ impl Labels {
     }
 
     /// Creates a set from its canonical string.
-    pub(crate) fn from_packed(packed: &str) -> Self {
+    pub fn from_packed(packed: &str) -> Self {
         Self {
             packed: (!packed.is_empty()).then(|| Arc::from(packed)),
         }
@@ -244,7 +244,7 @@ impl Ord for Labels {
 ///
 /// The first differing byte lies in the first name or value that differs. Only this name or value
 /// is compared. The ones before it are skipped by their lengths.
-pub(crate) fn compare_packed(a: &str, b: &str) -> Ordering {
+pub fn compare_packed(a: &str, b: &str) -> Ordering {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let Some(differs) = first_difference(a, b) else {
         return a.len().cmp(&b.len());
@@ -413,7 +413,7 @@ fn push_text(packed: &mut String, text: &str) {
 
 /// The position of a label in a packed string.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PackedLabel {
+pub struct PackedLabel {
     start: usize,
     name_start: usize,
     name_end: usize,
@@ -422,7 +422,7 @@ pub(crate) struct PackedLabel {
 
 impl PackedLabel {
     /// Appends a label to a packed string and returns its position.
-    pub(crate) fn append(packed: &mut String, name: &str, value: &str) -> Self {
+    pub fn append(packed: &mut String, name: &str, value: &str) -> Self {
         let start = packed.len();
         push_text(packed, name);
         let name_end = packed.len();
@@ -440,7 +440,7 @@ impl PackedLabel {
 
 /// Builds one [`Labels`] after the other, reusing a common prefix.
 #[derive(Debug, Default)]
-pub(crate) struct PackedBuilder {
+pub struct PackedBuilder {
     packed: String,
     /// The range of each label's name, and the end of the label.
     labels: Vec<(Range<usize>, usize)>,
@@ -448,13 +448,13 @@ pub(crate) struct PackedBuilder {
 
 impl PackedBuilder {
     /// Starts the next set.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.truncate(0);
     }
 
     /// Starts the next set with the first `n_labels` labels of the last one, or all if it has
     /// fewer.
-    pub(crate) fn truncate(&mut self, n_labels: usize) {
+    pub fn truncate(&mut self, n_labels: usize) {
         self.labels.truncate(n_labels);
         self.packed
             .truncate(self.labels.last().map_or(0, |&(_, end)| end));
@@ -462,7 +462,7 @@ impl PackedBuilder {
 
     /// Appends a label with a name above the last one and a non-empty value.
     #[inline]
-    pub(crate) fn push(&mut self, name: &str, value: &str) {
+    pub fn push(&mut self, name: &str, value: &str) {
         push_text(&mut self.packed, name);
         let name = self.packed.len() - name.len()..self.packed.len();
         push_text(&mut self.packed, value);
@@ -472,7 +472,7 @@ impl PackedBuilder {
     /// Appends a label at a position in `text`. Returns `false` if it is invalid, or if its name is
     /// not above the last one.
     #[inline]
-    pub(crate) fn push_packed(&mut self, text: &str, label: PackedLabel) -> bool {
+    pub fn push_packed(&mut self, text: &str, label: PackedLabel) -> bool {
         let name = &text.as_bytes()[label.name_start..label.name_end];
         if name <= self.last_name() || label.name_end == label.end {
             return false;
@@ -488,7 +488,7 @@ impl PackedBuilder {
     /// Appends labels of another set by index. Returns `false` if the name of the first is not
     /// above the last one.
     #[inline]
-    pub(crate) fn push_from(&mut self, other: &Self, places: Range<usize>) -> bool {
+    pub fn push_from(&mut self, other: &Self, places: Range<usize>) -> bool {
         let pushed = &other.labels[places.clone()];
         let ([(first, _), ..], [.., (_, end)]) = (pushed, pushed) else {
             return true;
@@ -518,12 +518,12 @@ impl PackedBuilder {
     }
 
     /// Returns the set.
-    pub(crate) fn labels(&self) -> Labels {
+    pub fn labels(&self) -> Labels {
         Labels::from_packed(&self.packed)
     }
 
     /// Returns the canonical string of the set.
-    pub(crate) fn as_packed(&self) -> &str {
+    pub fn as_packed(&self) -> &str {
         &self.packed
     }
 }

@@ -3,10 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use varve_context::{QueryContext, Result};
 use varve_regexp::{Regexp, RegexpError};
-
-use crate::context::QueryContext;
-use crate::error::Result;
 
 /// The operator of a matcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

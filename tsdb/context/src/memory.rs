@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::scheduler;
 use crate::error::{Error, Result};
+use crate::scheduler;
 
 /// Reclaims memory when a budget is exhausted.
 pub trait MemoryReclaimer: fmt::Debug + Send + Sync {
@@ -124,7 +124,7 @@ impl MemoryBudget {
     }
 
     /// Creates an empty charge on the budget.
-    pub(crate) fn charge(&self) -> Charge {
+    pub fn charge(&self) -> Charge {
         Charge {
             memory: self.clone(),
             size: 0,
@@ -239,7 +239,7 @@ impl MemoryBudget {
     }
 
     /// Reserves bytes without waiting. Uses the reserve while other requests end.
-    pub(super) fn reserve_without_waiting(&self, size: usize) -> Result<()> {
+    pub(crate) fn reserve_without_waiting(&self, size: usize) -> Result<()> {
         let mut reserved = self.reserve(size, 0);
         if let (Err(Refused::Shared(_)), Some(shared)) = (&reserved, self.shared()) {
             let slack = if self.make_room(size) {
@@ -259,7 +259,7 @@ impl MemoryBudget {
         reclaimer.is_some_and(|reclaimer| reclaimer.make_room(self, size))
     }
 
-    pub(super) fn release(&self, size: usize) {
+    pub(crate) fn release(&self, size: usize) {
         self.account.used.fetch_sub(size, Ordering::Relaxed);
         if let Some(parent) = &self.account.parent {
             parent.release(size);
@@ -311,7 +311,7 @@ impl Charge {
     /// Reserves `size` more bytes if they are free, without ending other requests: for caches.
     /// Returns `true` on success.
     #[inline]
-    pub(crate) fn grow_if_free(&mut self, size: usize) -> bool {
+    pub fn grow_if_free(&mut self, size: usize) -> bool {
         let is_reserved = self.memory.reserve(size, 0).is_ok();
         self.size += if is_reserved { size } else { 0 };
         is_reserved
@@ -319,7 +319,7 @@ impl Charge {
 
     /// Reserves `size` more bytes if half of the budget and of its parent stays free: for large
     /// caches. Returns `true` on success.
-    pub(crate) fn grow_if_plenty(&mut self, size: usize) -> bool {
+    pub fn grow_if_plenty(&mut self, size: usize) -> bool {
         self.memory.has_plenty(size) && self.grow_if_free(size)
     }
 
@@ -358,7 +358,7 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::QueryContext;
+    use crate::QueryContext;
     use std::sync::Mutex;
 
     #[test]

@@ -3,30 +3,24 @@
 //! It is passed from the socket to the innermost loop. Every loop over series, chunks or steps
 //! calls [`QueryContext::check`] at least once per [`CHECK_INTERVAL`] small pieces of work; every
 //! buffer that grows with user data is charged to a [`Charge`] first. A request may end early by an
-//! [`Interrupt`] or [`Error::Limit`](crate::Error::Limit).
-//!
-//! Invariants
-//! 1. Once a check has failed, every later check of the same context fails.
-//! 2. The first interrupt wins.
+//! [`Interrupt`] or [`Error::Limit`].
 //!
 //! Threads: all threads that work for a request share its context. Other threads observe and
 //! interrupt it.
 
 use std::any::Any;
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::memory::{Charge, MemoryBudget};
-use crate::error::{Error, Interrupt, Result};
-use crate::labels::Matcher;
-use crate::sample::TimeRange;
+use crate::cancellation::{Cancellation, Interrupt};
+use crate::error::{Error, Result};
+use crate::memory::{Charge, MemoryBudget};
 
 /// Maximum pieces of work (samples, labels, steps) between two calls of [`QueryContext::check`].
 pub const CHECK_INTERVAL: usize = 4096;
@@ -40,13 +34,11 @@ type Limit = OnceLock<(&'static str, u64)>;
 /// Deadline, cancellation flag and memory budget of one request, shared by all clones.
 #[derive(Clone)]
 pub struct QueryContext {
+    cancellation: Cancellation,
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    deadline: Option<Instant>,
-    /// 0 while running, otherwise an [`Interrupt`].
-    interrupt: AtomicU8,
     memory: MemoryBudget,
     /// Bytes reserved until the request ends.
     held: AtomicUsize,
@@ -64,8 +56,6 @@ struct Shared {
     series_max: Limit,
     samples_max: Limit,
     range_s_max: Limit,
-    /// Matchers that every series of the request must pass.
-    restriction: OnceLock<Arc<[Matcher]>>,
 }
 
 impl QueryContext {
@@ -91,8 +81,6 @@ impl QueryContext {
 
     fn build(deadline: Option<Instant>, memory: MemoryBudget, takes_partial: bool) -> Self {
         let shared = Shared {
-            deadline,
-            interrupt: AtomicU8::new(0),
             memory,
             held: AtomicUsize::new(0),
             held_values: Mutex::default(),
@@ -103,9 +91,9 @@ impl QueryContext {
             series_max: Limit::new(),
             samples_max: Limit::new(),
             range_s_max: Limit::new(),
-            restriction: OnceLock::new(),
         };
         Self {
+            cancellation: Cancellation::new(deadline),
             shared: Arc::new(shared),
         }
     }
@@ -114,29 +102,6 @@ impl QueryContext {
     /// limit wins.
     pub fn limit_series(&self, what: &'static str, series_max: u64) {
         self.shared.series_max.get_or_init(|| (what, series_max));
-    }
-
-    /// Restricts all reads of the request to series that pass `matchers`. The first restriction
-    /// wins.
-    pub fn restrict(&self, matchers: Arc<[Matcher]>) {
-        self.shared.restriction.get_or_init(|| matchers);
-    }
-
-    /// Returns the matchers of [`QueryContext::restrict`].
-    #[must_use]
-    pub fn restriction(&self) -> &[Matcher] {
-        self.shared
-            .restriction
-            .get()
-            .map_or(&[], |matchers| matchers)
-    }
-
-    /// Returns `matchers` and the restriction.
-    pub(crate) fn restricted<'a>(&self, matchers: &'a [Matcher]) -> Cow<'a, [Matcher]> {
-        match self.restriction() {
-            [] => Cow::Borrowed(matchers),
-            restriction => Cow::Owned([matchers, restriction].concat()),
-        }
     }
 
     /// Limits the number of samples that the request reads. `what` names the limit in errors. The
@@ -162,38 +127,26 @@ impl QueryContext {
             .any(|limit| limit.get().is_some())
     }
 
-    /// Checks the range of a selection of samples.
+    /// Checks the length of a selection of samples, in milliseconds.
     ///
     /// # Errors
     /// [`Error::Limit`] above the limit of [`QueryContext::limit_range`].
-    pub(crate) fn check_range(&self, range: TimeRange) -> Result<()> {
-        within(
-            &self.shared.range_s_max,
-            range.end_ms.abs_diff(range.start_ms).div_ceil(1000),
-        )
+    pub fn check_range(&self, length_ms: u64) -> Result<()> {
+        within(&self.shared.range_s_max, length_ms.div_ceil(1000))
     }
 
-    /// Returns the end of `range` that the limit of [`QueryContext::limit_range`] allows: for names
-    /// and values of labels, which clients request for all of time.
-    pub(crate) fn clamp_range(&self, range: TimeRange, now_ms: i64) -> TimeRange {
-        match self.shared.range_s_max.get() {
-            None => range,
-            Some(&(_, max_s)) => {
-                let end_ms = range.end_ms.min(now_ms.max(range.start_ms));
-                let start_ms = end_ms.saturating_sub_unsigned(max_s.saturating_mul(1000));
-                TimeRange {
-                    start_ms: start_ms.max(range.start_ms),
-                    ..range
-                }
-            }
-        }
+    /// Returns the limit of [`QueryContext::limit_range`] in milliseconds, if there is one.
+    #[must_use]
+    pub fn range_ms_max(&self) -> Option<u64> {
+        let (_, range_s_max) = self.shared.range_s_max.get()?;
+        Some(range_s_max.saturating_mul(1000))
     }
 
     /// Counts series selected for this request.
     ///
     /// # Errors
     /// [`Error::Limit`] above the limit of [`QueryContext::limit_series`].
-    pub(crate) fn count_series(&self, n_series: u64) -> Result<()> {
+    pub fn count_series(&self, n_series: u64) -> Result<()> {
         let n_before = self.shared.n_series.fetch_add(n_series, Ordering::Relaxed);
         within(&self.shared.series_max, n_before.saturating_add(n_series))
     }
@@ -202,7 +155,7 @@ impl QueryContext {
     ///
     /// # Errors
     /// [`Error::Limit`] above the limit of [`QueryContext::limit_samples`].
-    pub(crate) fn count_samples(&self, n_samples: usize) -> Result<()> {
+    pub fn count_samples(&self, n_samples: usize) -> Result<()> {
         let n_before = self
             .shared
             .n_samples
@@ -235,7 +188,7 @@ impl QueryContext {
 
     /// Records the missing data and returns `true` if the request accepts partial results. Returns
     /// `false` otherwise. The first record wins.
-    pub(crate) fn note_partial(&self, missing: impl FnOnce() -> String) -> bool {
+    pub fn note_partial(&self, missing: impl FnOnce() -> String) -> bool {
         if self.shared.takes_partial {
             self.shared.partial.get_or_init(missing);
         }
@@ -244,12 +197,7 @@ impl QueryContext {
 
     /// Interrupts the request: the next check on any thread fails. The first reason wins.
     pub fn interrupt(&self, reason: Interrupt) {
-        let _first_stands = self.shared.interrupt.compare_exchange(
-            0,
-            reason as u8,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        self.cancellation.interrupt(reason);
     }
 
     /// Returns `Ok` while the request may continue. Reads the clock, which takes about 25 ns.
@@ -258,10 +206,7 @@ impl QueryContext {
     /// [`Error::Interrupted`] after the deadline or [`QueryContext::interrupt`].
     #[inline]
     pub fn check(&self) -> Result<()> {
-        match self.interrupted() {
-            None => Ok(()),
-            Some(reason) => Err(Error::Interrupted(reason)),
-        }
+        self.cancellation.check(Instant::now)
     }
 
     /// Calls [`QueryContext::check`] for every `interval`th item of a loop, and for the first.
@@ -269,7 +214,7 @@ impl QueryContext {
     /// # Errors
     /// The error of [`QueryContext::check`].
     #[inline]
-    pub(crate) fn check_every(&self, interval: usize, item_idx: usize) -> Result<()> {
+    pub fn check_every(&self, interval: usize, item_idx: usize) -> Result<()> {
         if item_idx.is_multiple_of(interval) {
             self.check()
         } else {
@@ -283,33 +228,25 @@ impl QueryContext {
     /// [`Error::Interrupted`] after the deadline or [`QueryContext::interrupt`].
     #[inline]
     pub fn check_at(&self, now: Instant) -> Result<()> {
-        match self.interrupted_at(|| now) {
-            None => Ok(()),
-            Some(reason) => Err(Error::Interrupted(reason)),
-        }
+        self.cancellation.check(|| now)
     }
 
     /// Returns the reason why the request must end, or `None` while it may continue.
     #[must_use]
     pub fn interrupted(&self) -> Option<Interrupt> {
-        self.interrupted_at(Instant::now)
+        self.cancellation.interrupted()
     }
 
-    fn interrupted_at(&self, now: impl FnOnce() -> Instant) -> Option<Interrupt> {
-        if let Some(deadline) = self.shared.deadline
-            && now() >= deadline
-        {
-            self.interrupt(Interrupt::Deadline);
-        }
-        Interrupt::of(self.shared.interrupt.load(Ordering::Relaxed))
+    /// Returns deadline and cancellation alone.
+    #[must_use]
+    pub fn cancellation(&self) -> &Cancellation {
+        &self.cancellation
     }
 
     /// Returns the remaining time, or `None` without a deadline.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
-        self.shared
-            .deadline
-            .map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.cancellation.remaining()
     }
 
     /// Creates an empty charge on the memory budget.
@@ -470,26 +407,17 @@ mod tests {
 
     #[test]
     fn the_length_of_a_selection_is_limited() {
-        let (ctx, range) = (QueryContext::unbounded(), |start_ms, end_ms| TimeRange {
-            start_ms,
-            end_ms,
-        });
-        ctx.check_range(TimeRange::ALL).unwrap();
-        assert_eq!(ctx.clamp_range(TimeRange::ALL, 0), TimeRange::ALL);
+        let ctx = QueryContext::unbounded();
+        ctx.check_range(u64::MAX).unwrap();
+        assert_eq!(ctx.range_ms_max(), None);
         ctx.limit_range("range", Duration::from_millis(2999));
         assert!(ctx.has_read_limits());
-        ctx.check_range(range(-1000, 1000)).unwrap();
+        assert_eq!(ctx.range_ms_max(), Some(2000));
+        ctx.check_range(2000).unwrap();
         assert_eq!(
-            ctx.check_range(range(0, 2001)).unwrap_err().to_string(),
+            ctx.check_range(2001).unwrap_err().to_string(),
             "range: 3 exceeds the limit of 2"
         );
-        ctx.check_range(TimeRange::ALL).unwrap_err();
-        let check = |given: (i64, i64), expect| {
-            assert_eq!(ctx.clamp_range(range(given.0, given.1), 9000), expect)
-        };
-        check((i64::MIN, i64::MAX), range(7000, i64::MAX));
-        check((8000, i64::MAX), range(8000, i64::MAX));
-        check((1000, 5000), range(3000, 5000));
-        check((20_000, 30_000), range(20_000, 30_000));
+        ctx.check_range(u64::MAX).unwrap_err();
     }
 }

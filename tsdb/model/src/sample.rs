@@ -1,19 +1,10 @@
-//! Samples, time ranges, histograms, exemplars and start timestamps.
-
-mod batch;
-pub(crate) mod exemplar;
-pub mod histogram;
-mod series_ref;
-pub mod staleness;
-pub(crate) mod start_timestamps;
+//! Samples, and columns of the samples of a series.
 
 use std::sync::Arc;
 
-pub(crate) use batch::{Append, AppendExemplar, AppendHistogram, HistogramQueue, ShardBatch};
-pub use batch::{RejectReason, Rejected, SeriesHandle, WriteBatch};
-use histogram::Histogram;
-pub(crate) use series_ref::SeriesRef;
-use start_timestamps::Change;
+use crate::histogram::Histogram;
+use crate::start_timestamps::{self, Change};
+use crate::time_range::TimeRange;
 
 /// A float value at a time.
 #[derive(Debug, Clone, Copy)]
@@ -22,59 +13,6 @@ pub struct Sample {
     pub timestamp_ms: i64,
     /// Any double, bit for bit, including NaN payloads, -0 and infinities.
     pub value: f64,
-}
-
-/// A closed time range: both ends are included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TimeRange {
-    /// First millisecond inside the range.
-    pub start_ms: i64,
-    /// Last millisecond inside the range.
-    pub end_ms: i64,
-}
-
-impl TimeRange {
-    /// All of time.
-    pub const ALL: Self = Self {
-        start_ms: i64::MIN,
-        end_ms: i64::MAX,
-    };
-
-    /// Creates the range of one millisecond.
-    #[must_use]
-    pub fn at(timestamp_ms: i64) -> Self {
-        Self {
-            start_ms: timestamp_ms,
-            end_ms: timestamp_ms,
-        }
-    }
-
-    /// Returns `true` if a timestamp lies inside.
-    #[must_use]
-    pub fn contains(self, timestamp_ms: i64) -> bool {
-        self.start_ms <= timestamp_ms && timestamp_ms <= self.end_ms
-    }
-
-    /// Returns `true` if two ranges share a millisecond.
-    #[must_use]
-    pub fn overlaps(self, other: Self) -> bool {
-        self.start_ms <= other.end_ms && other.start_ms <= self.end_ms
-    }
-
-    /// Returns `true` if all of `other` lies inside.
-    #[must_use]
-    pub fn covers(self, other: Self) -> bool {
-        self.start_ms <= other.start_ms && other.end_ms <= self.end_ms
-    }
-
-    /// Returns the smallest range that contains both.
-    #[must_use]
-    pub fn hull(self, other: Self) -> Self {
-        Self {
-            start_ms: self.start_ms.min(other.start_ms),
-            end_ms: self.end_ms.max(other.end_ms),
-        }
-    }
 }
 
 /// Samples of one series as two columns of equal length, in ascending order of time.
@@ -140,7 +78,7 @@ impl SampleColumns {
 
     /// Sets the start timestamps of the samples from the index `from` on. These samples must exist.
     /// Indexes in `changes` are relative to `from`.
-    pub(crate) fn set_starts(&mut self, from: usize, changes: &[Change]) {
+    pub fn set_starts(&mut self, from: usize, changes: &[Change]) {
         start_timestamps::append(&mut self.starts_ms, from, changes);
     }
 
@@ -185,7 +123,7 @@ impl SampleColumns {
 
     /// Moves the samples of `later` to the end. All of them must be newer than the samples in
     /// `self`.
-    pub(crate) fn append(&mut self, later: &mut Self) {
+    pub fn append(&mut self, later: &mut Self) {
         if later.is_empty() {
             return;
         }
@@ -255,7 +193,7 @@ impl SampleColumns {
     }
 
     /// Keeps the first `len` samples and removes the others.
-    pub(crate) fn truncate(&mut self, len: usize) {
+    pub fn truncate(&mut self, len: usize) {
         self.timestamps_ms.truncate(len);
         self.values.truncate(len);
         self.histograms.truncate(
@@ -324,7 +262,7 @@ impl SampleColumns {
 
     /// Merges the samples from the index `from` on, which have another source, with the samples
     /// from `start` to `from`. Of two samples at one timestamp, the one with the lower index wins.
-    pub(crate) fn merge_from(&mut self, start: usize, from: usize) {
+    pub fn merge_from(&mut self, start: usize, from: usize) {
         if start == from || from == self.len() {
             return;
         }
@@ -339,7 +277,7 @@ impl SampleColumns {
     }
 
     /// Splits off the samples from the index `at` on.
-    pub(crate) fn split_off(&mut self, at: usize) -> Self {
+    pub fn split_off(&mut self, at: usize) -> Self {
         let starts_ms = start_timestamps::slice(&self.starts_ms, at..self.len());
         start_timestamps::drain(
             &mut self.starts_ms,
@@ -361,7 +299,7 @@ impl SampleColumns {
 
     /// Appends a sample of `other`. The sample keeps its reset hint if its index in `self` is
     /// `next`, because it then follows its predecessor. Returns `next` for the following sample.
-    pub(crate) fn push_from(&mut self, other: &Self, idx: usize, next: usize) -> usize {
+    pub fn push_from(&mut self, other: &Self, idx: usize, next: usize) -> usize {
         if !(self.starts_ms.is_empty() && other.starts_ms.is_empty()) {
             start_timestamps::push(
                 &mut self.starts_ms,
@@ -408,8 +346,8 @@ impl SampleColumns {
 
 #[cfg(test)]
 mod tests {
-    use super::histogram::ResetHint;
     use super::*;
+    use crate::histogram::ResetHint;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 

@@ -8,11 +8,11 @@
 use std::ops::Range;
 
 /// An index in a column of samples, and the start timestamp from that index on.
-pub(crate) type Change = (u32, i64);
+pub type Change = (u32, i64);
 
 /// The order of a new sample relative to the samples of its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
+pub enum Order {
     /// The sample is newer than all others. Later samples inherit its start timestamp.
     Newest,
     /// The sample is out of order. Its start timestamp applies only to this sample.
@@ -20,13 +20,13 @@ pub(crate) enum Order {
 }
 
 /// Returns the start timestamp of the sample at an index.
-pub(crate) fn at(column: &[Change], idx: usize) -> i64 {
+pub fn at(column: &[Change], idx: usize) -> i64 {
     let after = column.partition_point(|(from, _)| *from as usize <= idx);
     after.checked_sub(1).map_or(0, |idx| column[idx].1)
 }
 
 /// Sets the start timestamp from an index on.
-pub(crate) fn push(column: &mut Vec<Change>, idx: usize, start_ms: i64) {
+pub fn push(column: &mut Vec<Change>, idx: usize, start_ms: i64) {
     column.truncate(column.partition_point(|(from, _)| (*from as usize) < idx));
     if column.last().map_or(0, |(_, before)| *before) != start_ms {
         column.push((idx as u32, start_ms));
@@ -35,7 +35,7 @@ pub(crate) fn push(column: &mut Vec<Change>, idx: usize, start_ms: i64) {
 
 /// Sets the start timestamps of at least one sample from an index on. Indexes in `later` are
 /// relative to that index.
-pub(crate) fn append(column: &mut Vec<Change>, idx: usize, later: &[Change]) {
+pub fn append(column: &mut Vec<Change>, idx: usize, later: &[Change]) {
     // Fast path: no start timestamps.
     if column.is_empty() && later.is_empty() {
         return;
@@ -47,7 +47,7 @@ pub(crate) fn append(column: &mut Vec<Change>, idx: usize, later: &[Change]) {
 }
 
 /// Returns the start timestamps of a range of samples, counted from the first of them.
-pub(crate) fn slice(column: &[Change], indexes: Range<usize>) -> Vec<Change> {
+pub fn slice(column: &[Change], indexes: Range<usize>) -> Vec<Change> {
     // Fast path: no start timestamps.
     if column.is_empty() || indexes.is_empty() {
         return Vec::new();
@@ -62,7 +62,7 @@ pub(crate) fn slice(column: &[Change], indexes: Range<usize>) -> Vec<Change> {
 }
 
 /// Removes the entries of a range of samples; `len` is the number of samples before.
-pub(crate) fn drain(column: &mut Vec<Change>, indexes: Range<usize>, len: usize) {
+pub fn drain(column: &mut Vec<Change>, indexes: Range<usize>, len: usize) {
     if column.is_empty() || indexes.is_empty() {
         return;
     }

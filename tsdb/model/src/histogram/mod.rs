@@ -5,7 +5,7 @@
 
 mod validate;
 
-use super::staleness::is_stale_nan;
+use crate::staleness::is_stale_nan;
 
 pub use validate::InvalidHistogram;
 
@@ -123,7 +123,7 @@ impl Histogram {
 
     /// Returns the number of values in the histogram, at least four. Less than 2^18 if
     /// [`Histogram::fits`].
-    pub(crate) fn n_cells(&self) -> usize {
+    pub fn n_cells(&self) -> usize {
         4 + self.n_buckets()
             + self.positive_spans.len()
             + self.negative_spans.len()
@@ -154,7 +154,7 @@ impl Histogram {
 
 impl ResetHint {
     /// Returns the hint that is valid if the predecessor changes.
-    pub(crate) fn after_another(self) -> Self {
+    pub fn after_another(self) -> Self {
         match self {
             Self::Gauge => Self::Gauge,
             Self::Unknown | Self::Reset | Self::NoReset => Self::Unknown,
@@ -235,10 +235,14 @@ impl HistogramCounts {
     }
 }
 
-pub(crate) fn same(a: f64, b: f64) -> bool {
+/// Returns `true` if two floats have equal bits.
+#[must_use]
+pub fn same(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits()
 }
 
-pub(crate) fn all_same(a: &[f64], b: &[f64]) -> bool {
+/// Returns `true` if the floats of two lists have equal bits.
+#[must_use]
+pub fn all_same(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(*a, *b))
 }

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::query_context::QueryContext;
+use crate::cancellation::Cancellation;
 
 /// The age at which a request becomes long.
 const SHORT_FOR: Duration = Duration::from_millis(10);
@@ -83,7 +83,7 @@ pub struct Run(PhantomData<Rc<()>>);
 #[derive(Debug)]
 struct Current {
     scheduler: Scheduler,
-    ctx: QueryContext,
+    cancellation: Cancellation,
     user: Arc<str>,
     started: Instant,
     turn_began: Instant,
@@ -221,7 +221,7 @@ impl Scheduler {
 
     /// Starts a request of a user on this thread.
     #[must_use]
-    pub fn start(&self, ctx: &QueryContext, user: &Arc<str>) -> Run {
+    pub fn start(&self, cancellation: &Cancellation, user: &Arc<str>) -> Run {
         let started = Instant::now();
         let mut state = self.0.state.lock();
         state.n_short += 1;
@@ -229,7 +229,7 @@ impl Scheduler {
         drop(state);
         CURRENT.set(Some(Current {
             scheduler: self.clone(),
-            ctx: ctx.clone(),
+            cancellation: cancellation.clone(),
             user: Arc::clone(user),
             started,
             turn_began: started,
@@ -346,7 +346,7 @@ impl Current {
                 break;
             };
             // A request that must end does not wait: it holds memory that others may need.
-            if self.ctx.interrupted().is_some() {
+            if self.cancellation.interrupted().is_some() {
                 state.waiting.remove(at);
                 state.n_long += 1;
                 break;
@@ -419,8 +419,7 @@ impl Drop for Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::MemoryBudget;
-    use crate::error::Interrupt;
+    use crate::Interrupt;
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -456,8 +455,8 @@ mod tests {
         check(due(), 4);
     }
 
-    fn context() -> QueryContext {
-        QueryContext::new(Duration::from_secs(60), MemoryBudget::new("memory", 0))
+    fn endless() -> Cancellation {
+        Cancellation::new(None)
     }
 
     fn user(name: &str) -> Arc<str> {
@@ -496,7 +495,7 @@ mod tests {
         thread::scope(|scope| {
             for n_turns in &turns {
                 scope.spawn(|| {
-                    let _run = scheduler.start(&context(), &user("a"));
+                    let _run = scheduler.start(&endless(), &user("a"));
                     blocking(|| all_long.wait());
                     become_long();
                     // Until every request has had several turns.
@@ -521,17 +520,17 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let _run = scheduler.start(&context(), &user("a"));
+                    let _run = scheduler.start(&endless(), &user("a"));
                     while !stopped.load(Ordering::Relaxed) {
                         become_long();
                     }
                 });
             }
             wait_for_counts(&scheduler, (0, 2, 0));
-            let short = scheduler.start(&context(), &user("a"));
+            let short = scheduler.start(&endless(), &user("a"));
             wait_for_counts(&scheduler, (1, 1, 1));
             let another = scope.spawn(|| {
-                let _run = scheduler.start(&context(), &user("a"));
+                let _run = scheduler.start(&endless(), &user("a"));
                 wait_for_counts(&scheduler, (2, 1, 1));
             });
             another.join().unwrap();
@@ -554,14 +553,14 @@ mod tests {
                     counts(&scheduler)
                 );
                 // Ends while it is short.
-                drop(scheduler.start(&context(), &user(of)));
+                drop(scheduler.start(&endless(), &user(of)));
                 thread::sleep(Duration::from_millis(1));
             }
         };
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    let _run = scheduler.start(&context(), &holder);
+                    let _run = scheduler.start(&endless(), &holder);
                     while !stopped.load(Ordering::Relaxed) {
                         become_long();
                     }
@@ -570,7 +569,7 @@ mod tests {
             check("a", (0, 2, 0));
             check("b", (0, 1, 1));
             // Short requests of the same user do not hide those of the other.
-            drop(scheduler.start(&context(), &holder));
+            drop(scheduler.start(&endless(), &holder));
             assert_eq!(scheduler.0.state.lock().n_taken("a", Instant::now()), 1);
             // Without short requests the core is used again.
             wait_for_counts(&scheduler, (0, 2, 0));
@@ -582,11 +581,11 @@ mod tests {
     fn requests_for_all_cores_are_a_crowd() {
         let scheduler = Scheduler::new(2);
         assert!(!is_crowded());
-        let first = scheduler.start(&context(), &user("a"));
+        let first = scheduler.start(&endless(), &user("a"));
         assert!(!is_crowded());
         thread::scope(|scope| {
             let other = || {
-                let _run = scheduler.start(&context(), &user("a"));
+                let _run = scheduler.start(&endless(), &user("a"));
                 assert!(is_crowded());
                 waiting_for_workers(|| assert_eq!(scheduler.0.state.lock().n_active, 2));
                 blocking(|| assert_eq!(scheduler.0.state.lock().n_active, 1));
@@ -601,7 +600,7 @@ mod tests {
     #[test]
     fn a_request_that_waits_for_something_takes_no_core() {
         let scheduler = Scheduler::new(1);
-        let first = scheduler.start(&context(), &user("a"));
+        let first = scheduler.start(&endless(), &user("a"));
         blocking(|| {
             assert_eq!(counts(&scheduler), (0, 0, 0));
             blocking(|| assert_eq!(counts(&scheduler), (0, 0, 0)));
@@ -618,7 +617,7 @@ mod tests {
     #[test]
     fn a_request_can_move_to_another_thread() {
         let scheduler = Scheduler::new(1);
-        let run = scheduler.start(&context(), &user("a"));
+        let run = scheduler.start(&endless(), &user("a"));
         let moved = detach();
         let back = thread::scope(|scope| {
             let on_it = || {
@@ -632,25 +631,25 @@ mod tests {
         assert_eq!(counts(&scheduler), (0, 1, 0));
         drop(run);
         assert_eq!(counts(&scheduler), (0, 0, 0));
-        let _lost = scheduler.start(&context(), &user("a"));
+        let _lost = scheduler.start(&endless(), &user("a"));
         // A second request on the thread ends the first one.
-        let _run = scheduler.start(&context(), &user("a"));
+        let _run = scheduler.start(&endless(), &user("a"));
         assert_eq!(counts(&scheduler), (1, 0, 0));
     }
 
     #[test]
     fn an_interrupted_request_stops_waiting() {
         let scheduler = Scheduler::new(1);
-        let first = scheduler.start(&context(), &user("a"));
+        let first = scheduler.start(&endless(), &user("a"));
         become_long();
-        let ctx = context();
+        let cancellation = endless();
         thread::scope(|scope| {
             scope.spawn(|| {
-                let _run = scheduler.start(&ctx, &user("a"));
+                let _run = scheduler.start(&cancellation, &user("a"));
                 become_long();
             });
             wait_for_counts(&scheduler, (0, 1, 1));
-            ctx.interrupt(Interrupt::Canceled);
+            cancellation.interrupt(Interrupt::Canceled);
             wait_for_counts(&scheduler, (0, 1, 0));
         });
         drop(first);

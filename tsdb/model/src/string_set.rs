@@ -6,9 +6,7 @@
 use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
-
-use crate::context::{Charge, QueryContext};
-use crate::error::Result;
+use varve_context::{Charge, QueryContext, Result};
 
 /// Memory of an entry besides its string: its end, its position in a table that may be half empty,
 /// and its position in the sorted order.
@@ -30,7 +28,7 @@ pub struct StringSet {
 
 impl StringSet {
     /// Creates an empty set.
-    pub(crate) fn new(ctx: &QueryContext) -> Self {
+    pub fn new(ctx: &QueryContext) -> Self {
         Self {
             all: String::new(),
             ends: Vec::new(),
@@ -44,7 +42,7 @@ impl StringSet {
     ///
     /// # Errors
     /// If the request exceeds its memory limit.
-    pub(crate) fn insert(&mut self, text: &str) -> Result<()> {
+    pub fn insert(&mut self, text: &str) -> Result<()> {
         if self.contains(text) {
             return Ok(());
         }
@@ -128,10 +126,10 @@ fn text_at<'a>(all: &'a str, ends: &[usize], place: usize) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::context::MemoryBudget;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
     use std::time::Duration;
+    use varve_context::MemoryBudget;
 
     proptest! {
         #[test]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use varve_model::histogram::Histogram;
+use varve_model::{Exemplar, Sample};
+
+use super::exemplar::RejectedExemplar;
 use crate::isolation::changes::TouchedMinutes;
-use crate::sample::Sample;
-use crate::sample::exemplar::{Exemplar, RejectedExemplar};
-use crate::sample::histogram::Histogram;
 
 /// A reference to a series in memory. Valid until the series is evicted. After that, appends with
 /// this handle are rejected with [`RejectReason::Moved`], and [`Db::series`](crate::Db::series)
@@ -254,7 +255,7 @@ pub enum RejectReason {
     #[error("out of bounds: timestamp is too far in the future")]
     TooFarInFuture,
     /// The histogram has more buckets, spans or bounds than
-    /// [`HISTOGRAM_BUCKETS_MAX`](crate::sample::histogram::HISTOGRAM_BUCKETS_MAX).
+    /// [`HISTOGRAM_BUCKETS_MAX`](varve_model::histogram::HISTOGRAM_BUCKETS_MAX).
     #[error("histogram has too many buckets")]
     HistogramTooLarge,
     /// The series was evicted from memory. Resolve it again.
