@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use varve_config::file::Config;
-use varve_promql::{Features, Limits};
+use varve_promql::Features;
 use varve_query::EngineOptions;
 use varve_rules::RestoreOptions;
 use varve_server::notifier::NotifierOptions;
@@ -38,14 +38,7 @@ const OTHER_FEATURES: [&str; 6] = [
 ];
 
 pub(super) fn features(args: &ServeArgs) -> Features {
-    let limits = Limits {
-        size_max: args.query_max_length,
-        depth_max: args.query_max_nesting,
-    };
-    let mut features = Features {
-        limits,
-        ..Features::default()
-    };
+    let mut features = Features::default();
     for name in args
         .enable_feature
         .iter()

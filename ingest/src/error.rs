@@ -221,7 +221,7 @@ impl Exhausted {
             Self::TeamSamples => "ingest.teams samples_per_second",
             Self::TotalSamples => "ingest.budget.samples_per_second",
             Self::SeriesCreation => "--ingest.creation-concurrency-max",
-            Self::Queue => "--ingest.queued-requests-max",
+            Self::Queue => "queued write requests",
             Self::Memory => "--memory.refuse-at",
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::WriteError;
 
-/// Limits of ingestion. The flag of a field is `--ingest.` and its name with dashes.
+/// Limits of ingestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum bytes of a request body as received. Default 32 MiB. The HTTP layer stops reading at
@@ -146,7 +146,7 @@ impl Limits {
     }
 
     pub(crate) fn check_families(&self, n_families: usize) -> Result<(), WriteError> {
-        let flag = "--ingest.families-per-request-max";
+        let flag = "metadata entries";
         check(
             "number of metadata entries",
             flag,

@@ -671,7 +671,7 @@ fn the_breaker_of_a_query_opens_and_closes() {
             "failed {n_failures} times in a row and is not evaluated"
         ))
     };
-    let hits = || fixture.hits("--query.breaker-failures");
+    let hits = || fixture.hits("query failures");
     (0..3).for_each(|_| assert!(!is_rejected(0)));
     assert!(is_rejected(3));
     assert_eq!(hits(), 1.0);

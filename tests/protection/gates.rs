@@ -89,15 +89,15 @@ fn each_limit_of_a_response_is_named_and_counted() {
 
 #[test]
 fn each_limit_of_a_query_is_named_and_counted() {
-    let flags = [
-        "--query.max-length=100B",
-        "--query.max-nesting=5",
-        "--query.max-samples=10",
-    ];
-    let server = Server::start(&flags);
+    let server = Server::start(&["--query.max-samples=10"]);
     ingest(&server, 5_000);
     let http = server.http();
-    let (long, deep) = (format!("load{}", " ".repeat(97)), "(((((load)))))");
+    const LENGTH_MAX: usize = 1 << 20;
+    const NESTING_MAX: usize = 1024;
+    let query_of_size = |size: usize| format!("load{}", " ".repeat(size - "load".len()));
+    let query_of_depth = |n: usize| format!("{}load{}", "(".repeat(n - 1), ")".repeat(n - 1));
+    let long = query_of_size(LENGTH_MAX + 1);
+    let deep = query_of_depth(NESTING_MAX + 1);
     for path in [
         "query",
         "query_range",
@@ -113,24 +113,21 @@ fn each_limit_of_a_query_is_named_and_counted() {
                 ("end", "1700000045"),
                 ("step", "15"),
             ];
-            http.query(&format!("/api/v1/{path}"), &params)
+            http.form(&format!("/api/v1/{path}"), &params)
         };
-        ended_by(&server, "--query.max-length", ask(&long), 400, "bad_data");
-        ended_by(&server, "--query.max-nesting", ask(deep), 400, "bad_data");
+        ended_by(&server, "query length", ask(&long), 400, "bad_data");
+        ended_by(&server, "query nesting", ask(&deep), 400, "bad_data");
     }
     assert_eq!(
         (
-            hits(&server, "--query.max-length"),
-            hits(&server, "--query.max-nesting")
+            hits(&server, "query length"),
+            hits(&server, "query nesting")
         ),
         (6.0, 6.0)
     );
-    http.query(
-        "/api/v1/query",
-        &[("query", &format!("load{}", " ".repeat(96)))],
-    )
-    .expect_status(200);
-    http.query("/api/v1/query", &[("query", "((((load))))")])
+    http.form("/api/v1/query", &[("query", &query_of_size(LENGTH_MAX))])
+        .expect_status(200);
+    http.form("/api/v1/query", &[("query", &query_of_depth(NESTING_MAX))])
         .expect_status(200);
 
     let samples = http

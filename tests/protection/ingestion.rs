@@ -31,7 +31,6 @@ fn a_request_beyond_a_bound_of_all_of_it_is_413_and_stores_nothing() {
     let server = Server::start(&[
         "--ingest.series-per-request-max=10",
         "--ingest.samples-per-request-max=20",
-        "--ingest.families-per-request-max=5",
         "--ingest.body-size-max=4KiB",
         "--ingest.decompressed-size-max=8KiB",
     ]);
@@ -45,19 +44,6 @@ fn a_request_beyond_a_bound_of_all_of_it_is_413_and_stores_nothing() {
         &server,
         "--ingest.samples-per-request-max",
         write(&many(21)),
-    );
-    let families = |n: usize| {
-        let mut request = WriteRequest::new([one("m0")]);
-        request.metadata = names[..n]
-            .iter()
-            .map(|name| family(name, MetricType::Counter, "Helps.", ""))
-            .collect();
-        request
-    };
-    refused_whole(
-        &server,
-        "--ingest.families-per-request-max",
-        write(&families(6)),
     );
     let valued = |size: usize| {
         WriteRequest::new([series(
@@ -77,20 +63,38 @@ fn a_request_beyond_a_bound_of_all_of_it_is_413_and_stores_nothing() {
     );
     refused_whole(&server, "--ingest.body-size-max", body);
     // Requests exactly at the limits are stored.
-    for request in [all(10), many(20), families(5), valued(7_000)] {
+    for request in [all(10), many(20), valued(7_000)] {
         write(&request).expect_status(204);
     }
     assert_eq!(n_names(&server), 10);
 }
 
 #[test]
+fn a_request_with_too_many_metadata_entries_is_413_and_stores_nothing() {
+    const FAMILIES_MAX: usize = 100_000;
+    let server = Server::start(&[]);
+    let families = |n: usize| {
+        let mut request = WriteRequest::new([one("m0")]);
+        request.metadata = (0..n)
+            .map(|i| family(&format!("m{i}"), MetricType::Counter, "Helps.", ""))
+            .collect();
+        request
+    };
+    let too_many = server.http().write(&families(FAMILIES_MAX + 1));
+    refused_whole(&server, "metadata entries", too_many);
+    let as_many_as_allowed = server.http().write(&families(FAMILIES_MAX));
+    as_many_as_allowed.expect_status(204);
+}
+
+#[test]
 fn a_series_beyond_a_bound_of_its_own_is_400_and_the_rest_is_stored() {
     let server = Server::start(&[
         "--ingest.labels-per-series-max=3",
-        "--ingest.label-name-size-max=10B",
         "--ingest.label-value-size-max=20B",
     ]);
-    let (name, value) = ("n".repeat(11), "v".repeat(21));
+    // One byte more than a label name and a label value may have.
+    let name = "n".repeat(1025);
+    let value = "v".repeat(21);
     let request = WriteRequest::new([
         one("good"),
         series(
@@ -107,7 +111,7 @@ fn a_series_beyond_a_bound_of_its_own_is_400_and_the_rest_is_stored() {
     let text = server.http().write(&request).expect_status(400).text();
     for (flag, reason, n_samples) in [
         ("--ingest.labels-per-series-max", "too_many_labels", 2.0),
-        ("--ingest.label-name-size-max", "label_name_too_long", 1.0),
+        ("label name is too long", "label_name_too_long", 1.0),
         ("--ingest.label-value-size-max", "label_value_too_long", 1.0),
     ] {
         assert!(text.contains(flag), "{text}");

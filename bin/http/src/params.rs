@@ -23,7 +23,7 @@ use time::{NANOS_PER_MS, parse_signed_duration, parse_time, to_ms};
 
 /// Maximum number of parameters of a request.
 pub(crate) const PARAMETERS_MAX: usize = 10_000;
-/// Maximum size of a selector in bytes: the maximum of `--query.max-length`.
+/// Maximum size of a selector in bytes: that of a query.
 const SELECTOR_SIZE_MAX: usize = 1 << 20;
 
 /// Parses seconds since the epoch or RFC 3339 into milliseconds since the epoch.

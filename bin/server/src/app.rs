@@ -31,6 +31,7 @@ use super::request_context::RequestContext;
 use super::rules::Rules;
 use super::senders::Senders;
 use super::settings::Settings;
+use super::settings::flags::QUERY_BREAKER_FAILURES;
 use super::shutdown::Quit;
 use super::store::Store;
 use crate::notifier::Notifier;
@@ -125,7 +126,7 @@ impl App {
             tracer: Tracer::new(metrics.traces.clone()),
             top_queries: TopQueries::default(),
             query_breaker: QueryBreaker::new(
-                settings.args.query_breaker_failures,
+                QUERY_BREAKER_FAILURES,
                 settings.args.query_breaker_timeout,
             ),
             scheduler: Scheduler::new(machine::cores()),

@@ -14,7 +14,7 @@
 //! | 5 memory | bytes held, by declared size | `--ingest.bytes-in-flight-max` | `varve_ingest_in_flight_bytes`, `outcome="busy"` | queue timeout | queue status |
 //! | 6 decode | one request per core | none | none | queue timeout | proceeds |
 //! | | *samples of known series are stored; a request whose series are all known ends here* | | | | |
-//! | 7 queue slot | requests, and a quarter of the bytes of step 5 | `--ingest.queued-requests-max` | `varve_ingest_queued_requests`, `varve_ingest_queued_bytes`, `resource="queue"` | no wait | queue status |
+//! | 7 queue slot | requests, and a quarter of the bytes of step 5 | fixed | `varve_ingest_queued_requests`, `varve_ingest_queued_bytes`, `resource="queue"` | no wait | queue status |
 //! | 8 rates | samples and new series | `samples_per_second`, `new_series_per_second` | `varve_ingest_throttled_total` | queue timeout | queue status |
 //! | 9 series creation | requests, and [`CREATED_PER_PERMIT_MAX`] series per permit | `--ingest.creation-concurrency-max` | `varve_ingest_series_creations_active`, `resource="series_creation"` | queue timeout | queue status |
 //! | 10 yield | active requests of known series | none | none | 1 ms after each 64 series | proceeds |

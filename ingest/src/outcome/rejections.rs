@@ -32,7 +32,7 @@ pub enum Reason {
     #[error("more labels than --ingest.labels-per-series-max allows")]
     TooManyLabels,
     /// A label name is too long.
-    #[error("label name longer than --ingest.label-name-size-max")]
+    #[error("label name is too long")]
     LabelNameTooLong,
     /// A label value is too long.
     #[error("label value longer than --ingest.label-value-size-max")]

@@ -98,7 +98,7 @@ pub fn parse_within(
     };
     match parse_on_this_stack(ctx, text, &shallow) {
         Err(Error::Parse(error))
-            if error.limit() == Some(parser::NESTING_FLAG)
+            if error.limit() == Some(parser::NESTING_LIMIT)
                 && features.limits.depth_max > depth_max =>
         {
             deep_stack::run(ctx, true, || parse_on_this_stack(ctx, text, features))?

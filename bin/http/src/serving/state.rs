@@ -112,9 +112,7 @@ impl HttpState {
         if class == RequestClass::Query
             && let Some(reason) = self.app.query_breaker.check(&context, Instant::now())
         {
-            return Err(
-                ApiError::new(ErrorKind::Execution, reason).with_limit("--query.breaker-failures")
-            );
+            return Err(ApiError::new(ErrorKind::Execution, reason).with_limit("query failures"));
         }
         let gate = match class {
             RequestClass::Query => &self.gates.queries,

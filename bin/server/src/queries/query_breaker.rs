@@ -31,7 +31,7 @@ const TEXT_SIZE_MAX: usize = 1024;
 /// The queries that exceeded a memory limit the last time they were evaluated.
 #[derive(Debug)]
 pub struct QueryBreaker {
-    /// `--query.breaker-failures`; 0: no query is rejected.
+    /// Number of failures in a row after which a query is rejected; 0: none is.
     failures_max: u32,
     /// `--query.breaker-timeout`.
     open_for: Duration,

@@ -15,6 +15,18 @@ use varve_system::quantity::{parse_duration, parse_size};
 
 use super::external_url::ExternalUrl;
 
+/// Number of times in a row that a query may exceed a memory limit before it is rejected without
+/// evaluation.
+pub(crate) const QUERY_BREAKER_FAILURES: u32 = 3;
+/// Maximum number of metric families with metadata in a write request.
+const FAMILIES_PER_REQUEST_MAX: usize = 100_000;
+/// Maximum bytes of a label name.
+const LABEL_NAME_SIZE_MAX: usize = 1024;
+/// Maximum number of queued write requests.
+const QUEUED_REQUESTS_MAX: usize = 256;
+/// Maximum bytes of the route cache, on a machine with enough memory: 23 million label sets.
+const ROUTE_CACHE_SIZE_MAX: usize = 1 << 30;
+
 /// Flags of `varve serve`.
 #[derive(Debug, Clone, Args)]
 #[command(next_line_help = true)]
@@ -259,13 +271,8 @@ pub struct ServeArgs {
     #[arg(long = "query.queue-timeout", value_name = "DURATION", default_value = "30s", value_parser = parse_timeout)]
     pub query_queue_timeout: Duration,
 
-    /// Number of times in a row that a query may exceed a memory limit before it is rejected
-    /// without evaluation [0: no limit]
-    #[arg(long = "query.breaker-failures", value_name = "N", default_value = "3")]
-    pub(crate) query_breaker_failures: u32,
-
-    /// Time for which a query is rejected after --query.breaker-failures, before it is evaluated
-    /// again
+    /// Time for which a query is rejected that exceeded a memory limit three times in a row, before
+    /// it is evaluated again
     #[arg(long = "query.breaker-timeout", value_name = "DURATION", default_value = "1m", value_parser = parse_timeout)]
     pub(crate) query_breaker_timeout: Duration,
 
@@ -290,14 +297,6 @@ pub struct ServeArgs {
     /// Maximum number of points per series of a range query, up to 1000000
     #[arg(long = "query.max-points", value_name = "N", default_value = "11000", value_parser = parse_points)]
     pub query_max_points: usize,
-
-    /// Maximum length of a query, up to 1MiB
-    #[arg(long = "query.max-length", value_name = "SIZE", default_value = "1MiB", value_parser = parse_size)]
-    pub query_max_length: usize,
-
-    /// Maximum nesting depth of a query, up to 1024
-    #[arg(long = "query.max-nesting", value_name = "N", default_value = "1024", value_parser = parse_count)]
-    pub query_max_nesting: usize,
 
     /// Return partial results with a warning while the WAL is being replayed, instead of waiting
     /// for the time range of the query
@@ -446,17 +445,9 @@ pub struct IngestArgs {
     #[arg(long = "ingest.samples-per-request-max", value_name = "N", default_value = "2000000", value_parser = parse_count)]
     pub(crate) samples_per_request_max: usize,
 
-    /// Maximum number of metric families with metadata in a write request
-    #[arg(long = "ingest.families-per-request-max", value_name = "N", default_value = "100000", value_parser = parse_count)]
-    pub(crate) families_per_request_max: usize,
-
     /// Maximum number of labels of a series, including the metric name
     #[arg(long = "ingest.labels-per-series-max", value_name = "N", default_value = "128", value_parser = parse_count)]
     pub(crate) labels_per_series_max: usize,
-
-    /// Maximum size of a label name
-    #[arg(long = "ingest.label-name-size-max", value_name = "SIZE", default_value = "1KiB", value_parser = parse_size)]
-    pub(crate) label_name_size_max: usize,
 
     /// Maximum size of a label value
     #[arg(long = "ingest.label-value-size-max", value_name = "SIZE", default_value = "64KiB", value_parser = parse_size)]
@@ -490,15 +481,6 @@ pub struct IngestArgs {
         default_value = "0"
     )]
     pub(crate) creation_concurrency_max: usize,
-
-    /// Maximum number of queued write requests; further ones get --ingest.queue-timeout-status
-    #[arg(long = "ingest.queued-requests-max", value_name = "N", default_value = "256", value_parser = parse_count)]
-    pub(crate) queued_requests_max: usize,
-
-    /// Maximum size of the route cache (known series by label set); unused entries are evicted [0:
-    /// 1 GiB, at most a sixteenth of --memory.limit]
-    #[arg(long = "ingest.route-cache-size-max", value_name = "SIZE", default_value = "0", value_parser = parse_size)]
-    pub(crate) route_cache_size_max: usize,
 }
 
 impl IngestArgs {
@@ -522,21 +504,18 @@ impl IngestArgs {
             decompressed_size_max: self.decompressed_size_max,
             series_per_request_max: self.series_per_request_max,
             samples_per_request_max: self.samples_per_request_max,
-            families_per_request_max: self.families_per_request_max,
+            families_per_request_max: FAMILIES_PER_REQUEST_MAX,
             labels_per_series_max: self.labels_per_series_max,
-            label_name_size_max: self.label_name_size_max,
+            label_name_size_max: LABEL_NAME_SIZE_MAX,
             label_value_size_max: self.label_value_size_max,
             bytes_in_flight_max: self.bytes_in_flight_max(memory),
-            route_cache_size_max: match self.route_cache_size_max {
-                0 => (1 << 30).min(memory / 16),
-                size => size,
-            },
+            route_cache_size_max: ROUTE_CACHE_SIZE_MAX.min(memory / 16),
             queue_timeout: self.queue_timeout,
             creation_concurrency_max: match self.creation_concurrency_max {
                 0 => (machine::cores() / 2).max(1),
                 n => n,
             },
-            queued_requests_max: self.queued_requests_max,
+            queued_requests_max: QUEUED_REQUESTS_MAX,
         }
     }
 }

@@ -11,7 +11,7 @@ const HINTS: Record<string, string> = {
   duplicate_label_name: "The sender repeats a label name. Upgrade it, or look at its relabel rules.",
   invalid_utf8: "Names and values must be UTF-8. Drop or replace the label at the sender.",
   too_many_labels: "Drop labels at the sender, or raise --ingest.labels-per-series-max.",
-  label_name_too_long: "Shorten the label at the sender, or raise --ingest.label-name-size-max.",
+  label_name_too_long: "Shorten the name of the label at the sender.",
   label_value_too_long: "Shorten or drop the label at the sender, or raise --ingest.label-value-size-max.",
   label_set_too_large: "Drop labels at the sender: the whole label set is too large.",
   team_active_series: "The team has too many series. Look at its cardinality and churn, or raise its maximum in ingest.teams.",

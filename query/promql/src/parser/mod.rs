@@ -69,9 +69,9 @@ const TOKEN_SIZE: usize = 3 * size_of::<Expr>();
 /// Number of copies of the text of a token in the tree and in the plan.
 const TOKEN_COPIES: usize = 3;
 
-/// The flags that limit the size and the depth of a query.
-const LENGTH_FLAG: &str = "--query.max-length";
-pub(super) const NESTING_FLAG: &str = "--query.max-nesting";
+/// The names of the limits on the size and the depth of a query.
+const LENGTH_LIMIT: &str = "query length";
+pub(super) const NESTING_LIMIT: &str = "query nesting";
 
 struct Parser<'q> {
     text: &'q str,
@@ -166,9 +166,10 @@ impl<'q> Parser<'q> {
         let size_max = features.limits.size_max.min(QUERY_SIZE_MAX);
         if text.len() > size_max {
             let size = text.len();
-            let message =
-                format!("query of {size} bytes exceeds {size_max}, the limit of {LENGTH_FLAG}");
-            return Err(ParseError::new(text, 0, message).with_limit(LENGTH_FLAG));
+            let message = format!(
+                "query of {size} bytes exceeds {size_max}, the limit of the {LENGTH_LIMIT}"
+            );
+            return Err(ParseError::new(text, 0, message).with_limit(LENGTH_LIMIT));
         }
         let lexer = Lexer::new(text, features.unquoted_utf8_names);
         let depth_max = features.limits.depth_max.min(DEPTH_MAX);
@@ -520,9 +521,9 @@ impl<'q> Parser<'q> {
     fn too_deep(&self, offset: usize) -> ParseError {
         let depth_max = self.depth_max;
         let message = format!(
-            "expression is nested more than {depth_max} levels deep, the limit of {NESTING_FLAG}"
+            "expression is nested more than {depth_max} levels deep, the limit of the {NESTING_LIMIT}"
         );
-        self.error(offset, message).with_limit(NESTING_FLAG)
+        self.error(offset, message).with_limit(NESTING_LIMIT)
     }
 
     fn error(&self, offset: usize, message: impl Into<String>) -> ParseError {

@@ -47,7 +47,7 @@ fn nesting_up_to_the_limit_is_accepted() {
 fn nesting_past_the_limit_is_an_error() {
     let check = |query: String| {
         let message = error(&query);
-        let expect = "parse error: expression is nested more than 1024 levels deep, the limit of --query.max-nesting";
+        let expect = "parse error: expression is nested more than 1024 levels deep, the limit of the query nesting";
         assert!(message.ends_with(expect), "{message}");
     };
     for n in [DEPTH_MAX, 100_000] {
@@ -103,7 +103,7 @@ fn a_chain_of_ten_thousand_operators_is_parsed_in_linear_time() {
 fn a_query_past_the_size_limit_is_an_error() {
     let message = error(&"x".repeat(QUERY_SIZE_MAX + 1));
     let expect =
-        "1:1: parse error: query of 1048577 bytes exceeds 1048576, the limit of --query.max-length";
+        "1:1: parse error: query of 1048577 bytes exceeds 1048576, the limit of the query length";
     assert_eq!(message, expect);
 }
 
@@ -122,15 +122,15 @@ fn limits_can_be_lowered_but_not_raised() {
             .map(|error| error.limit().expect("the error names a limit"))
     };
     assert_eq!(limit("((x))", 5, 3), None);
-    assert_eq!(limit("((x))", 4, 3), Some("--query.max-length"));
-    assert_eq!(limit("((x))", 5, 2), Some("--query.max-nesting"));
-    assert_eq!(limit("x[5m:][5m:]", 100, 2), Some("--query.max-nesting"));
+    assert_eq!(limit("((x))", 4, 3), Some("query length"));
+    assert_eq!(limit("((x))", 5, 2), Some("query nesting"));
+    assert_eq!(limit("x[5m:][5m:]", 100, 2), Some("query nesting"));
     assert_eq!(
         limit(&"(".repeat(2000), usize::MAX, usize::MAX),
-        Some("--query.max-nesting")
+        Some("query nesting")
     );
     assert_eq!(
         limit(&"x".repeat(QUERY_SIZE_MAX + 1), usize::MAX, usize::MAX),
-        Some("--query.max-length")
+        Some("query length")
     );
 }
