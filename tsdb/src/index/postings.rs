@@ -14,7 +14,7 @@ use super::symbols::SymbolId;
 use super::value_order::ValueOrder;
 use varve_collections::{Column, IdAllocator, WideTable};
 
-/// Slots are less than this: the highest bit marks an entry that refers to the pool.
+/// Slots are less than this: the highest bit marks a [`SlotsRef`] into the pool.
 pub(crate) const SLOTS_MAX: u32 = 1 << 31;
 
 /// The largest sorted array. A longer list takes less memory as a bitmap.
@@ -35,11 +35,43 @@ pub(crate) struct Values {
     pub(super) order: ValueOrder,
 }
 
-/// A value, and its slot or, with [`SLOTS_MAX`] added, the index of its slots in the pool.
+/// A value and its slots.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     value: SymbolId,
-    slots: u32,
+    slots: SlotsRef,
+}
+
+/// A [`ValueSlots`] in four bytes: a slot, or [`SLOTS_MAX`] plus a number in the pool.
+#[derive(Debug, Clone, Copy)]
+struct SlotsRef(u32);
+
+/// Where the slots of a value are.
+#[derive(Debug, Clone, Copy)]
+enum ValueSlots {
+    /// This slot is the only one.
+    One(u32),
+    /// The number of the list in the pool.
+    Pooled(u32),
+}
+
+impl SlotsRef {
+    fn one(slot: u32) -> Self {
+        debug_assert!(slot < SLOTS_MAX, "the head allocates no such slot");
+        Self(slot)
+    }
+
+    fn pooled(number: u32) -> Self {
+        Self(SLOTS_MAX + number)
+    }
+
+    #[inline]
+    fn decode(self) -> ValueSlots {
+        match self.0.checked_sub(SLOTS_MAX) {
+            None => ValueSlots::One(self.0),
+            Some(number) => ValueSlots::Pooled(number),
+        }
+    }
 }
 
 /// Two slots and more.
@@ -64,31 +96,33 @@ pub(crate) enum Postings<'a> {
 impl Values {
     /// Adds a series to a value. Returns the change of [`Values::size`].
     pub(crate) fn insert(&mut self, value: SymbolId, slot: u32) -> isize {
-        debug_assert!(slot < SLOTS_MAX, "the head allocates no such slot");
         let hash = self.hasher.hash_one(value);
         let Some(entry) = self.table.find_mut(hash, |entry| entry.value == value) else {
-            return self.insert_value(hash, Entry { value, slots: slot });
+            let slots = SlotsRef::one(slot);
+            return self.insert_value(hash, Entry { value, slots });
         };
-        if entry.slots >= SLOTS_MAX {
-            let grown = self.pool[(entry.slots - SLOTS_MAX) as usize].insert(slot);
-            self.pool_size = self.pool_size.wrapping_add_signed(grown);
-            return grown;
+        match entry.slots.decode() {
+            ValueSlots::Pooled(number) => {
+                let grown = self.pool[number as usize].insert(slot);
+                self.pool_size = self.pool_size.wrapping_add_signed(grown);
+                grown
+            }
+            ValueSlots::One(known) if known == slot => 0,
+            ValueSlots::One(known) => {
+                let few = Many::Few(vec![slot.min(known), slot.max(known)]);
+                let few_size = few.size();
+                let size_before = self.pool.size();
+                entry.slots = keep(&mut self.pool, &mut self.ids, few);
+                self.pool_size += few_size;
+                (self.pool.size() - size_before + few_size) as isize
+            }
         }
-        if entry.slots == slot {
-            return 0;
-        }
-        let few = Many::Few(vec![slot.min(entry.slots), slot.max(entry.slots)]);
-        let size = self.pool.size();
-        let few_size = few.size();
-        entry.slots = keep(&mut self.pool, &mut self.ids, few);
-        self.pool_size += few_size;
-        (self.pool.size() - size + few_size) as isize
     }
 
     /// Adds a new value with its series: ascending runs of slots, at least one.
     pub(crate) fn insert_new(&mut self, value: SymbolId, runs: &[Range<u32>]) {
         let slots = match runs {
-            [one] if one.len() == 1 => one.start,
+            [one] if one.len() == 1 => SlotsRef::one(one.start),
             _ => {
                 let many = Many::of(runs);
                 self.pool_size += many.size();
@@ -114,18 +148,20 @@ impl Values {
         let Some(entry) = self.table.find_mut(hash, |entry| entry.value == value) else {
             return;
         };
-        if entry.slots < SLOTS_MAX {
-            if entry.slots == slot {
-                self.table.remove(hash, |entry| entry.value == value);
-                self.order.remove();
+        let number = match entry.slots.decode() {
+            ValueSlots::Pooled(number) => number,
+            ValueSlots::One(last) => {
+                if last == slot {
+                    self.table.remove(hash, |entry| entry.value == value);
+                    self.order.remove();
+                }
+                return;
             }
-            return;
-        }
-        let number = entry.slots - SLOTS_MAX;
+        };
         let many = &mut self.pool[number as usize];
         self.pool_size -= many.size();
         if let Some(last) = many.remove(slot) {
-            entry.slots = last;
+            entry.slots = SlotsRef::one(last);
             *many = Many::Few(Vec::new());
             self.ids.free(number);
         }
@@ -178,18 +214,18 @@ impl Values {
     }
 
     fn postings(&self, entry: Entry) -> Postings<'_> {
-        if entry.slots < SLOTS_MAX {
-            return Postings::One(entry.slots);
-        }
-        match &self.pool[(entry.slots - SLOTS_MAX) as usize] {
-            Many::Few(slots) => Postings::Few(slots),
-            Many::Bitmap(bitmap) => Postings::Bitmap(bitmap),
+        match entry.slots.decode() {
+            ValueSlots::One(slot) => Postings::One(slot),
+            ValueSlots::Pooled(number) => match &self.pool[number as usize] {
+                Many::Few(slots) => Postings::Few(slots),
+                Many::Bitmap(bitmap) => Postings::Bitmap(bitmap),
+            },
         }
     }
 }
 
-/// Stores slots in the pool. Returns their reference for an [`Entry`].
-fn keep(pool: &mut Column<Many>, ids: &mut IdAllocator, many: Many) -> u32 {
+/// Stores slots in the pool.
+fn keep(pool: &mut Column<Many>, ids: &mut IdAllocator, many: Many) -> SlotsRef {
     let number = ids
         .allocate(SLOTS_MAX)
         .expect("there are fewer values than slots");
@@ -197,7 +233,7 @@ fn keep(pool: &mut Column<Many>, ids: &mut IdAllocator, many: Many) -> u32 {
         Some(free) => *free = many,
         None => pool.push(many),
     }
-    SLOTS_MAX + number
+    SlotsRef::pooled(number)
 }
 
 impl Many {

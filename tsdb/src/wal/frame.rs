@@ -155,7 +155,7 @@ pub(crate) fn begin_frame(dst: &mut Vec<u8>) -> usize {
     offset
 }
 
-/// Writes the header of the frame that starts at `at` and ends with `dst`.
+/// Writes the header of the frame that starts at `offset` and ends with `dst`.
 pub(crate) fn finish_frame(dst: &mut [u8], offset: usize, salt: u64, sequence: u64, record: u8) {
     let frame = &mut dst[offset..];
     let size = frame.len() - FRAME_HEADER_SIZE;

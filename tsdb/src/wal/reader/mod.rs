@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// Returns size, sequence number and record of the frame at `at` if it is valid. The `gap`
+    /// Returns size, sequence number and record of the frame at `offset` if it is valid. The `gap`
     /// bytes before it are not valid frames.
     fn frame_at(&mut self, offset: u64, gap: u64) -> std::io::Result<Option<(usize, u64, u8)>> {
         let header = self.window.get(offset, FRAME_HEADER_SIZE)?;
@@ -339,7 +339,7 @@ impl<'a> Window<'a> {
         })
     }
 
-    /// Returns the `size` bytes of the file from `at` on, fewer at its end.
+    /// Returns the `size` bytes of the file from `offset` on, fewer at its end.
     fn get(&mut self, offset: u64, size: usize) -> std::io::Result<&[u8]> {
         let size =
             size.min(usize::try_from(self.file_size.saturating_sub(offset)).unwrap_or(usize::MAX));
@@ -350,7 +350,7 @@ impl<'a> Window<'a> {
         Ok(&self.bytes[from..from + size])
     }
 
-    /// Returns the bytes in memory from `at` on, at least one. `at` must be inside the file.
+    /// Returns the bytes in memory from `offset` on, at least one. `offset` must be inside the file.
     fn rest(&mut self, offset: u64) -> std::io::Result<&[u8]> {
         self.get(offset, 1)?;
         Ok(&self.bytes[(offset - self.start) as usize..])
