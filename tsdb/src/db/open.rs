@@ -38,8 +38,10 @@ impl Db {
         options.check()?;
         let fs = Arc::clone(&options.fs);
         create_dir_durably(&*fs, path)?;
+
         let lock_path = path.join("lock");
         let lock = fs.lock(&lock_path).map_err(Error::lock(&lock_path))?;
+
         let wal_dir = path.join("wal");
         let epochs = Epoch::list(&*fs, &wal_dir)?;
         let epoch = current_epoch(&epochs, options.n_logs())?;
@@ -48,6 +50,7 @@ impl Db {
         if options.background {
             Reserve::new(Arc::clone(&fs), &wal_dir).check()?;
         }
+
         let blocks = BlockSet::open(&fs, path, options.page_cache_size_bytes)?;
         let logs = open_logs(&wal_dir, epoch, &options)?;
         let group_counts = GroupCounts::default();
@@ -77,19 +80,21 @@ impl Db {
             replay(&store, &source, || {})?;
             None
         };
-        let interval = store.options.wal_sync == WalSync::Interval;
-        let wal_sync = interval
-            .then(|| BackgroundTasks::start_wal_sync(&store))
-            .transpose();
-        let tasks = store
-            .options
-            .background
-            .then(|| BackgroundTasks::start(&store))
-            .transpose();
+
+        let mut wal_sync = None;
+        if store.options.wal_sync == WalSync::Interval {
+            let started = BackgroundTasks::start_wal_sync(&store);
+            wal_sync = Some(started.map_err(Error::io("start a thread for", path))?);
+        }
+        let mut tasks = None;
+        if store.options.background {
+            let started = BackgroundTasks::start(&store);
+            tasks = Some(started.map_err(Error::io("start a thread for", path))?);
+        }
         Ok(Self {
             _replayer: replayer,
-            _tasks: tasks.map_err(Error::io("start a thread for", path))?,
-            _wal_sync: wal_sync.map_err(Error::io("start a thread for", path))?,
+            _tasks: tasks,
+            _wal_sync: wal_sync,
             store,
             path: path.to_owned(),
             n_appended: AtomicU64::new(0),

@@ -91,7 +91,7 @@ impl Db {
             Some(reader) => reader,
             None => reader.insert(self.reader(ctx)?),
         };
-        SeriesSet::new(ctx, (&self.store, reader), matchers, range, need, hints)
+        SeriesSet::new(ctx, &self.store, reader, matchers, range, need, hints)
     }
 
     /// Registers a reader of series.
@@ -117,7 +117,8 @@ impl Db {
         let reader = self.reader(ctx)?;
         SeriesSet::new(
             ctx,
-            (&self.store, &reader),
+            &self.store,
+            &reader,
             matchers,
             range,
             Need::Labels,

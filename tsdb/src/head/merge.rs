@@ -224,13 +224,13 @@ impl EqualSymbols {
         compare: impl FnOnce() -> Ordering,
     ) -> Ordering {
         self.known.resize(EQUAL_SYMBOLS_MAX, None);
-        let place = (a.1.0 as usize ^ a.0.rotate_right(8)) % EQUAL_SYMBOLS_MAX;
-        if self.known[place] == Some((a, b)) {
+        let idx = (a.1.0 as usize ^ a.0.rotate_right(8)) % EQUAL_SYMBOLS_MAX;
+        if self.known[idx] == Some((a, b)) {
             return Ordering::Equal;
         }
         let order = compare();
         if order == Ordering::Equal {
-            self.known[place] = Some((a, b));
+            self.known[idx] = Some((a, b));
         }
         order
     }

@@ -8,7 +8,6 @@ use varve_model::Labels;
 use varve_model::labels::PackedBuilder;
 
 use super::{Head, Pair};
-use crate::index::SymbolId;
 use crate::select::LabelHint;
 
 /// Maximum number of cached label sets. A full cache is cleared.
@@ -18,7 +17,7 @@ const CACHED_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Projection {
     /// Indexes of the requested names, by shape.
-    places: HashMap<u32, Box<[usize]>>,
+    requested_by_shape: HashMap<u32, Box<[usize]>>,
     /// Label sets, by shape and values of the requested names.
     cache: HashMap<Box<[u32]>, Labels>,
     key: Vec<u32>,
@@ -40,7 +39,7 @@ impl Projection {
         }
         let words = head.table.label_words(slot);
         let Self {
-            places,
+            requested_by_shape,
             cache,
             key,
             builder,
@@ -48,31 +47,31 @@ impl Projection {
         } = self;
         if cache.len() >= CACHED_MAX {
             cache.clear();
-            places.clear();
+            requested_by_shape.clear();
         }
-        let places = places.entry(words[0]).or_insert_with(|| {
-            let names = head
-                .pairs(slot)
-                .map(|(name, _)| head.symbol(name))
-                .enumerate();
-            names
-                .filter(|(_, name)| requested.includes(name))
-                .map(|(place, _)| place)
-                .collect()
+
+        // The first word is the shape, which is the list of names. The others are their values.
+        let requested_idx = requested_by_shape.entry(words[0]).or_insert_with(|| {
+            let mut found = Vec::new();
+            for (idx, (name, _)) in head.pairs(slot).enumerate() {
+                if requested.includes(head.symbol(name)) {
+                    found.push(idx);
+                }
+            }
+            found.into_boxed_slice()
         });
         key.clear();
         key.push(words[0]);
-        key.extend(places.iter().map(|place| words[1 + place]));
+        key.extend(requested_idx.iter().map(|idx| words[1 + idx]));
         if let Some(known) = cache.get(&**key) {
             return known.clone();
         }
+
         builder.clear();
-        let names = head.pairs(slot).map(|(name, _)| name).enumerate();
-        let kept = names
-            .filter(|(place, _)| places.contains(place))
-            .map(|(_, name)| name);
-        for (name, &value) in kept.zip(&key[1..]) {
-            builder.push(head.symbol(name), head.symbol(SymbolId(value)));
+        for (idx, (name, value)) in head.pairs(slot).enumerate() {
+            if requested_idx.contains(&idx) {
+                builder.push(head.symbol(name), head.symbol(value));
+            }
         }
         let labels = builder.labels();
         cache.insert(key.as_slice().into(), labels.clone());

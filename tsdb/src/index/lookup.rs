@@ -230,7 +230,7 @@ impl Index {
         if let Some((slots, labels)) = slots
             && is_cheaper_by_series(slots, all)
         {
-            return values_of(ctx, symbols, name, (slots, labels), values);
+            return values_of(ctx, symbols, name, slots, labels, values);
         }
         for (i, (value, postings)) in all.iter().enumerate() {
             ctx.check_every(CHECK_INTERVAL, i)?;
@@ -248,11 +248,10 @@ impl Index {
         name: &str,
         mut each: impl FnMut(&str, RoaringBitmap),
     ) {
-        for (value, postings) in self
-            .values(symbols, name)
-            .into_iter()
-            .flat_map(Values::iter)
-        {
+        let Some(values) = self.values(symbols, name) else {
+            return;
+        };
+        for (value, postings) in values.iter() {
             let mut slots = RoaringBitmap::new();
             postings.union_into(&mut slots);
             each(symbols.resolve(value), slots);
@@ -298,11 +297,11 @@ fn names_of(
     let mut seen = HashSet::new();
     for (i, slot) in slots.iter().enumerate() {
         ctx.check_every(CHECK_INTERVAL, i)?;
-        let (list, of_list) = labels.names(slot);
+        let (list, list_names) = labels.names(slot);
         if seen.insert(list) {
-            of_list
-                .iter()
-                .try_for_each(|&name| names.insert(symbols.resolve(name)))?;
+            for &name in list_names {
+                names.insert(symbols.resolve(name))?;
+            }
         }
     }
     Ok(())
@@ -313,7 +312,8 @@ fn values_of(
     ctx: &QueryContext,
     symbols: &Symbols,
     name: SymbolId,
-    (slots, labels): (&RoaringBitmap, &impl SlotLabels),
+    slots: &RoaringBitmap,
+    labels: &impl SlotLabels,
     values: &mut StringSet,
 ) -> Result<()> {
     let mut last = None;
@@ -322,9 +322,9 @@ fn values_of(
         let value = labels.value(slot, name);
         // Neighbors often share a value.
         if value != last {
-            value
-                .into_iter()
-                .try_for_each(|value| values.insert(symbols.resolve(value)))?;
+            if let Some(value) = value {
+                values.insert(symbols.resolve(value))?;
+            }
             last = value;
         }
     }

@@ -175,7 +175,9 @@ impl LogReplay {
         for &number in &numbers {
             let is_closed = is_closed(&numbers, number);
             self.segment(
-                (SegmentKind::Series, number, is_closed),
+                SegmentKind::Series,
+                number,
+                is_closed,
                 context,
                 |log, frame| {
                     let Some((record, payload)) =
@@ -222,7 +224,9 @@ impl LogReplay {
             let n_unknown_samples = self.stats.n_unknown_samples;
             let is_closed = is_closed(&numbers, number);
             self.segment(
-                (SegmentKind::Samples, number, is_closed),
+                SegmentKind::Samples,
+                number,
+                is_closed,
                 context,
                 |log, frame| {
                     let decompressed = decompressor.decompress(frame.record, frame.payload);
@@ -256,7 +260,9 @@ impl LogReplay {
     /// decode. A closed segment was completely written, so it has no torn tail.
     fn segment(
         &mut self,
-        (kind, number, is_closed): (SegmentKind, u64, bool),
+        kind: SegmentKind,
+        number: u64,
+        is_closed: bool,
         context: &ReplayContext<'_>,
         mut each: impl FnMut(&mut Self, &Frame<'_>) -> Result<Option<()>>,
     ) -> Result<()> {

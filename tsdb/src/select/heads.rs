@@ -267,7 +267,7 @@ impl HeadReads {
         };
         if need == Need::Labels
             && let Some(Found { shared, order, own }) =
-                find(selection, store_shard, (&slots, n_removed), charge)?
+                find(selection, store_shard, &slots, n_removed, charge)?
         {
             let slots = vec![
                 Slots::Shared {
@@ -313,7 +313,8 @@ impl HeadReads {
 fn find(
     selection: &Selection<'_>,
     store_shard: &Shard,
-    (slots, n_removed): (&RoaringBitmap, u64),
+    slots: &RoaringBitmap,
+    n_removed: u64,
     charge: &mut Charge,
 ) -> Result<Option<Found>> {
     let Selection { ctx, range, .. } = *selection;

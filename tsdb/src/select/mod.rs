@@ -142,7 +142,8 @@ impl SeriesSet {
     /// If the request is interrupted or exceeds its memory limit, and errors of reading blocks.
     pub(crate) fn new(
         ctx: &QueryContext,
-        (store, reader): (&Arc<Store>, &Arc<Reader>),
+        store: &Arc<Store>,
+        reader: &Arc<Reader>,
         matchers: &[Matcher],
         range: TimeRange,
         need: Need,
@@ -168,14 +169,16 @@ impl SeriesSet {
             any_order,
         };
         let heads = HeadStream::new(&selection, &mut charge)?;
-        drop((copy, copying));
+        drop(copy);
+        drop(copying);
+
         // Blocks come first: their samples were accepted first.
         let mut streams = Vec::new();
         let mut sources = Vec::new();
-        for stored in blocks
-            .iter()
-            .filter(|stored| stored.meta().range.overlaps(range))
-        {
+        for stored in blocks.iter() {
+            if !stored.meta().range.overlaps(range) {
+                continue;
+            }
             ctx.check()?;
             let ordinals = stored.block.index.select(ctx, matchers)?;
             if !ordinals.is_empty() {
@@ -189,19 +192,20 @@ impl SeriesSet {
             sources.push(StreamReads::Heads(reads));
             streams.push(Stream::Heads(Box::new(heads), None));
         }
+
         let left = streams.iter().map(Stream::len).sum();
         let (labels, projection) = labels_and_projection(&streams, hints)?;
         for stream in &mut streams {
             stream.request_labels(&labels)?;
             stream.advance(ctx, range, &labels)?;
         }
+
         let next = Vec::with_capacity(streams.len());
-        let reads = Reads {
+        let reads = Arc::new(Reads {
             ctx: ctx.clone(),
             range,
             streams: sources,
-        };
-        let reads = Arc::new(reads);
+        });
         Ok(Self {
             batch: Arc::new(Batch {
                 reads: Arc::clone(&reads),
@@ -279,7 +283,10 @@ impl SeriesSet {
                     }
                 }
                 Ok(None) => self.is_last = true,
-                Err(error) => (self.failure, self.is_last) = (Some(error), true),
+                Err(error) => {
+                    self.failure = Some(error);
+                    self.is_last = true;
+                }
             }
         }
         charge.grow(uncharged)?;
@@ -570,9 +577,9 @@ impl Series {
     fn read_all(&self, range: TimeRange, out: &mut SampleColumns) -> Result<()> {
         let start = out.len();
         let reads = &*self.batch.reads;
-        for &source in [&self.found.first].into_iter().chain(&self.found.others) {
+        for &(stream, place) in [&self.found.first].into_iter().chain(&self.found.others) {
             let from = out.len();
-            reads.read(source, range, out)?;
+            reads.read(stream, place, range, out)?;
             out.merge_from(start, from);
         }
         Ok(())
@@ -582,7 +589,8 @@ impl Series {
 impl Reads {
     fn read(
         &self,
-        (stream, place): (usize, Place),
+        stream: usize,
+        place: Place,
         range: TimeRange,
         out: &mut SampleColumns,
     ) -> Result<()> {

@@ -63,7 +63,7 @@ impl Block {
         let group = read_cache.group(self, ordinal);
         let start = out.len();
         for (i, rows) in group.pages_in(range) {
-            if let Err(error) = self.read_rows(read_cache, group, (i, rows), ordinal, range, out) {
+            if let Err(error) = self.read_rows(read_cache, group, i, rows, ordinal, range, out) {
                 out.truncate(start);
                 return Err(error);
             }
@@ -76,7 +76,8 @@ impl Block {
         &self,
         read_cache: &mut ReadCache,
         group: Group<'_>,
-        (i, rows): (usize, RowsRef),
+        i: usize,
+        rows: RowsRef,
         ordinal: u32,
         range: TimeRange,
         out: &mut SampleColumns,

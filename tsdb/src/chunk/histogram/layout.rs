@@ -38,9 +38,9 @@ pub(crate) struct Layout {
 impl Layout {
     /// Returns the layout of a histogram.
     pub(crate) fn of(histogram: &Histogram) -> Self {
-        let (is_float, (n_positive, n_negative)) = shape(&histogram.counts);
+        let (n_positive, n_negative) = histogram.counts.n_buckets();
         Self {
-            is_float,
+            is_float: is_float(&histogram.counts),
             schema: histogram.schema,
             zero_threshold: histogram.zero_threshold,
             positive_spans: histogram.positive_spans.clone(),
@@ -53,12 +53,18 @@ impl Layout {
 
     /// Returns `true` if a histogram has this layout, bit for bit.
     pub(crate) fn is_of(&self, histogram: &Histogram) -> bool {
-        shape(&histogram.counts) == (self.is_float, (self.n_positive, self.n_negative))
+        self.fits(&histogram.counts)
             && self.schema == histogram.schema
             && same(self.zero_threshold, histogram.zero_threshold)
             && self.positive_spans == histogram.positive_spans
             && self.negative_spans == histogram.negative_spans
             && all_same(&self.custom_bounds, &histogram.custom_bounds)
+    }
+
+    /// Returns `true` if counts have the type and the numbers of buckets of this layout.
+    fn fits(&self, counts: &HistogramCounts) -> bool {
+        is_float(counts) == self.is_float
+            && counts.n_buckets() == (self.n_positive, self.n_negative)
     }
 
     /// Returns the number of buckets, without the zero bucket.
@@ -77,11 +83,7 @@ impl Layout {
     /// Creates a histogram of this layout with an unknown reset hint. The counts must fit the
     /// layout.
     pub(crate) fn histogram(&self, sum: f64, counts: HistogramCounts) -> Histogram {
-        debug_assert_eq!(
-            shape(&counts),
-            (self.is_float, (self.n_positive, self.n_negative)),
-            "counts of this layout"
-        );
+        debug_assert!(self.fits(&counts), "counts of this layout");
         Histogram {
             reset_hint: ResetHint::Unknown,
             schema: self.schema,
@@ -148,12 +150,8 @@ impl Layout {
     }
 }
 
-/// Returns `true` if the counts are floats, and the numbers of positive and negative buckets.
-fn shape(counts: &HistogramCounts) -> (bool, (usize, usize)) {
-    (
-        matches!(counts, HistogramCounts::Float { .. }),
-        counts.n_buckets(),
-    )
+fn is_float(counts: &HistogramCounts) -> bool {
+    matches!(counts, HistogramCounts::Float { .. })
 }
 
 fn put_spans(dst: &mut Vec<u8>, spans: &[BucketSpan]) {

@@ -51,9 +51,29 @@ pub(super) fn write_symbols(
     writer: &mut BlockWriter,
 ) -> Result<Vec<SymbolMap>> {
     let mut symbols: Vec<SymbolMap> = frozen.iter().map(|_| SymbolMap::new()).collect();
-
-    // 1. Every label of every shard, once.
     let mut texts = Texts::default();
+    let mut used = copy_labels(frozen, in_window, &mut symbols, &mut texts);
+
+    // In the order of their texts, each text once.
+    used.sort_unstable_by(|a, b| texts.label(a).cmp(&texts.label(b)));
+    for same_text in used.chunk_by(|a, b| texts.label(a) == texts.label(b)) {
+        let (name, value) = texts.label(&same_text[0]);
+        let symbol = writer.symbol(name, value)?;
+        for used in same_text {
+            symbols[used.shard].insert(used.pair, symbol);
+        }
+    }
+    Ok(symbols)
+}
+
+/// Returns every label of every shard once, with a copy of its text in `texts`. Adds the labels to
+/// `symbols`.
+fn copy_labels(
+    frozen: &[FrozenShard<'_>],
+    in_window: &[&[SlotRef]],
+    symbols: &mut [SymbolMap],
+    texts: &mut Texts,
+) -> Vec<UsedLabel> {
     let mut used = Vec::new();
     for (idx, shard) in frozen.iter().enumerate() {
         let mut last = LastLabels::default();
@@ -79,17 +99,7 @@ pub(super) fn write_symbols(
             }
         }
     }
-
-    // 2. In the order of their texts, each text once.
-    used.sort_unstable_by(|a, b| texts.label(a).cmp(&texts.label(b)));
-    for same_text in used.chunk_by(|a, b| texts.label(a) == texts.label(b)) {
-        let (name, value) = texts.label(&same_text[0]);
-        let symbol = writer.symbol(name, value)?;
-        for used in same_text {
-            symbols[used.shard].insert(used.pair, symbol);
-        }
-    }
-    Ok(symbols)
+    used
 }
 
 /// The last label at each position, with what belongs to it: most labels of a series are those of

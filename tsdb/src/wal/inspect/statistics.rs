@@ -118,13 +118,14 @@ fn inspect_once(fs: &dyn Fs, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> 
     let mut summaries: Vec<Option<FileSummary>> = vec![None; files.len()];
     // All definitions first: a series may be defined in an earlier epoch.
     for is_samples in [false, true] {
-        for (place, file) in files.iter().enumerate() {
-            if (file.kind == SegmentKind::Samples) == is_samples {
-                let summary = inspection
-                    .add_file(fs, file, &mut defined, &mut |n| progress(done + n, total))?;
-                done += summary.integrity.size;
-                summaries[place] = Some(summary);
+        for (idx, file) in files.iter().enumerate() {
+            if (file.kind == SegmentKind::Samples) != is_samples {
+                continue;
             }
+            let mut file_progress = |n| progress(done + n, total);
+            let summary = inspection.add_file(fs, file, &mut defined, &mut file_progress)?;
+            done += summary.integrity.size;
+            summaries[idx] = Some(summary);
         }
     }
     inspection.files = summaries.into_iter().flatten().collect();
@@ -191,8 +192,16 @@ impl Inspection {
             }
         };
         match content {
-            Content::Samples(samples, _) => samples.iter().for_each(|it| used(it.series)),
-            Content::Histograms(found) => found.iter().for_each(|it| used(it.0)),
+            Content::Samples(samples, _) => {
+                for sample in *samples {
+                    used(sample.series);
+                }
+            }
+            Content::Histograms(found) => {
+                for &(series, ..) in found {
+                    used(series);
+                }
+            }
             // Exemplars of evicted series are defined by the checkpoint.
             Content::Exemplars(_) => {}
             Content::Series(found) => defined.of(file).extend(found.iter().map(|it| it.0)),
@@ -274,12 +283,10 @@ fn check_end(fs: &dyn Fs, file: &LogFile, damage: &mut DamageReport) {
 
 impl FileSummary {
     fn of(file: &LogFile) -> Self {
-        let integrity = FileIntegrity::default();
-        let records = BTreeMap::new();
         Self {
             file: file.clone(),
-            integrity,
-            records,
+            integrity: FileIntegrity::default(),
+            records: BTreeMap::new(),
             n_series: 0,
             n_samples: 0,
             n_exemplars: 0,
@@ -294,10 +301,16 @@ impl FileSummary {
             Content::CheckpointSeries(found, n_lost) => {
                 self.n_series += found.len() as u64 + n_lost
             }
-            Content::Samples(found, _) => found
-                .iter()
-                .for_each(|it| self.add_sample(it.sample.timestamp_ms)),
-            Content::Histograms(found) => found.iter().for_each(|it| self.add_sample(it.1)),
+            Content::Samples(found, _) => {
+                for logged in *found {
+                    self.add_sample(logged.sample.timestamp_ms);
+                }
+            }
+            Content::Histograms(found) => {
+                for &(_, timestamp_ms, _) in found {
+                    self.add_sample(timestamp_ms);
+                }
+            }
             Content::Exemplars(found) => self.n_exemplars += found.len() as u64,
             Content::CheckpointExemplars(found) => {
                 self.n_exemplars += found
