@@ -1,5 +1,5 @@
 //! Test support that several crates share: doubles of the disk and of the clock, copies and random
-//! damage of directories, and checks of the examples in docs/format.
+//! damage of directories, and checks of the examples and generated tables in docs.
 
 use std::path::Path;
 
@@ -18,6 +18,36 @@ pub fn assert_shown(page: &str, bytes: &[u8]) {
         .map(|row| format!("{row:02x?}\n").replace(['[', ',', ']'], ""))
         .collect();
     assert!(page.contains(&shown), "the page does not show\n{shown}");
+}
+
+/// Asserts that a page of docs has a table that is generated from the code. It is between two
+/// comments: `<!-- generated: NAME -->` and `<!-- end -->`.
+///
+/// With `VARVE_UPDATE_DOCS=1` in the environment, writes the table into the page first.
+///
+/// # Panics
+/// If the page has another table, or no such comments.
+#[track_caller]
+pub fn assert_generated(page: &Path, name: &str, table: &str) {
+    let start = format!("<!-- generated: {name} -->\n");
+    let end = "<!-- end -->";
+    let generated = format!("\n{table}\n");
+    let text = std::fs::read_to_string(page).expect("read the page");
+    let Some((before, rest)) = text.split_once(&start) else {
+        panic!("{} has no {start:?}", page.display());
+    };
+    let (found, after) = rest.split_once(end).expect("the table has an end");
+
+    if std::env::var_os("VARVE_UPDATE_DOCS").is_some() {
+        let updated = [before, &start, &generated, end, after].concat();
+        std::fs::write(page, updated).expect("write the page");
+        return;
+    }
+    assert!(
+        found == generated,
+        "{} is not up to date: run the test with VARVE_UPDATE_DOCS=1. The table is\n{table}",
+        page.display()
+    );
 }
 
 impl MemFs {

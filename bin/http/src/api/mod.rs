@@ -1,6 +1,8 @@
 //! The endpoints, grouped as in docs/http_api.md, and the table of them.
 
 mod admin;
+#[cfg(test)]
+mod docs_page;
 mod document;
 pub(super) mod endpoint;
 mod export;
