@@ -586,3 +586,51 @@ fn parse_timeout(text: &str) -> Result<Duration, String> {
         duration => Ok(duration),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::{Arg, Command};
+    use varve_fs::testing::assert_generated;
+
+    use super::*;
+
+    #[test]
+    fn the_page_lists_each_flag() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+        let command = ServeArgs::augment_args(Command::new("serve"));
+
+        let mut table = String::from("| flag | default | what it does |\n");
+        table += "| --- | --- | --- |\n";
+        for argument in command.get_arguments() {
+            table += &row(argument);
+        }
+        assert_generated(&path, "flags of varve serve", &table);
+    }
+
+    fn row(argument: &Arg) -> String {
+        let flag = argument.get_long().expect("every flag has a long name");
+        let help = argument.get_help().expect("every flag has a help text");
+        let default = if argument.get_action().takes_values() {
+            match argument.get_default_values() {
+                [value] if !value.is_empty() => format!("`{}`", value.display()),
+                _ => "none".to_owned(),
+            }
+        } else {
+            "off".to_owned()
+        };
+
+        let words: Vec<_> = help.to_string().split(' ').map(as_code).collect();
+        format!("| `--{flag}` | {default} | {} |\n", words.join(" "))
+    }
+
+    /// Returns a word of a help text, as code if it is a flag.
+    fn as_code(word: &str) -> String {
+        if !word.starts_with("--") {
+            return word.to_owned();
+        }
+        let flag = word.trim_end_matches([',', ';', '.', ':', ']', ')']);
+        format!("`{flag}`{}", &word[flag.len()..])
+    }
+}
