@@ -28,7 +28,7 @@ pub fn wal_replay(input: &[u8]) {
     open_damaged(STORE.get_or_init(|| with_contents(logs())), input);
 }
 
-/// As [`wal_replay`], with checkpoints, parts, merged blocks and delete rules. Deleted samples stay
+/// As [`wal_replay`], with checkpoints, parts, merged blocks and tombstones. Deleted samples stay
 /// deleted.
 pub fn store_open(input: &[u8]) {
     static STORE: OnceLock<(MemFs, Contents)> = OnceLock::new();

@@ -48,7 +48,7 @@ pub(crate) async fn delete_series(State(app): State<Arc<App>>, form: Form) -> Re
         let invalid = |reason| ApiError::invalid_parameter("match[]", reason);
         let parse = |text: &Verbatim| {
             let matchers = parse_selector(&ctx, text, invalid)?;
-            // The file of delete rules holds text.
+            // The file of tombstones holds text.
             match matchers
                 .iter()
                 .all(|matcher| matcher.value().as_bytes() == matcher.value_bytes())
