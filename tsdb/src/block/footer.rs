@@ -27,7 +27,7 @@ use varve_model::TimeRange;
 
 use super::meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX};
 use super::page::{PageRef, corrupt};
-use super::{Unreadable, VERSION, take_flags};
+use super::version::{Unreadable, VERSION, take_flags};
 use crate::error::{Damaged, Error, Result};
 
 /// Bytes before the first page.

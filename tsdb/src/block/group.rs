@@ -21,7 +21,7 @@ use super::directory::TimestampColumnId;
 use super::page::{PageRef, PageWriter};
 use super::rows::histograms::RowSamples;
 use super::rows::{GROUP_SERIES_MAX, RowsBuilder};
-use super::{Unreadable, take_flags};
+use super::version::{Unreadable, take_flags};
 use crate::error::Result;
 
 /// The key of a page of rows: a slice of time and, for a series with very many samples, a run of

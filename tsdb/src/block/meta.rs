@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use varve_model::TimeRange;
 
-use super::EMPTY_RANGE;
+/// The time range of no samples, which [`TimeRange::hull`] does not extend.
+pub(crate) const EMPTY_RANGE: TimeRange = TimeRange {
+    start_ms: i64::MAX,
+    end_ms: i64::MIN,
+};
 
 /// The highest accepted id of a block, a flush or a delete rule. There is always a next id.
 pub(crate) const NUMBER_MAX: u64 = u64::MAX / 2;

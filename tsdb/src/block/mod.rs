@@ -47,60 +47,20 @@ mod temporary_file;
 mod timestamps;
 pub(crate) mod tombstones;
 mod verify;
+mod version;
 mod writer;
 
 pub(crate) use index::{DictionaryCursor, Projection, SeriesCursor};
 pub(crate) use meta::{BlockId, BlockMeta, BlockOrigin, NUMBER_MAX, precedence, superseded};
 pub(crate) use page::{Access, PageCache};
 pub(crate) use reader::{Block, ReadCache};
-use varve_codec::varint::take_byte;
-
 pub(crate) use scan::BlockScan;
 pub(crate) use set::{BlockSet, Replaced, StoredBlock};
 pub(crate) use writer::BlockWriter;
 
-use varve_model::TimeRange;
-
-use crate::error::Damaged;
-
-/// The version of the format: of new blocks, and the newest that can be read.
-pub(crate) const VERSION: u8 = 1;
-
-/// The time range of no samples, which [`TimeRange::hull`] does not extend.
-pub(crate) const EMPTY_RANGE: TimeRange = TimeRange {
-    start_ms: i64::MAX,
-    end_ms: i64::MIN,
-};
-
 /// A label name and value in one block. Symbols ascend with names and values in byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Symbol(pub(crate) u32);
-
-/// The reason why the payload of a page with a correct checksum cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unreadable {
-    /// The payload does not decode, or contradicts the page that refers to it.
-    Damaged,
-    /// The payload has flags or row kinds of a later version of the format.
-    Newer,
-}
-
-impl From<Damaged> for Unreadable {
-    fn from(_: Damaged) -> Self {
-        Self::Damaged
-    }
-}
-
-/// Takes the byte of flags from the front of a payload. A flag that is not in `known` belongs to a
-/// later version.
-pub(crate) fn take_flags(src: &mut &[u8], known: u8) -> Result<u8, Unreadable> {
-    let flags = take_byte(src).ok_or(Damaged)?;
-    if flags & !known == 0 {
-        Ok(flags)
-    } else {
-        Err(Unreadable::Newer)
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -22,7 +22,7 @@ use quick_cache::sync::Cache;
 use varve_codec::varint::{put_u64, take_int, take_u64};
 use varve_fs::{AppendFile, ReadFile};
 
-use super::{Unreadable, VERSION};
+use super::version::{Unreadable, VERSION};
 use crate::error::{Error, Result};
 
 /// Maximum size of a page's payload. A reader allocates no more for one page.

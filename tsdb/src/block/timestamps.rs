@@ -23,7 +23,7 @@ use crate::block::directory::{
 };
 use crate::block::page::{ListWriter, PageRef, PageWriter};
 use crate::block::rows::SERIES_SAMPLES_MAX;
-use crate::block::{Unreadable, take_flags};
+use crate::block::version::{Unreadable, take_flags};
 use crate::error::{Damaged, Error, Result};
 
 /// Maximum number of timestamp columns that the writer remembers, 32 bytes each. After that, it

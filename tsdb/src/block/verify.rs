@@ -3,8 +3,8 @@
 use varve_context::QueryContext;
 use varve_model::{SampleColumns, TimeRange};
 
-use super::EMPTY_RANGE;
 use super::footer::HEADER_SIZE;
+use super::meta::EMPTY_RANGE;
 use super::reader::Block;
 use super::scan::{LoadedGroup, RecentTimestampColumns};
 use super::timestamps::TimestampColumns;

@@ -1,4 +1,5 @@
-//! Reduction of complete label sets to the requested labels.
+//! The labels that a caller of a selection requests, and the reduction of complete label sets to
+//! them.
 //!
 //! If several streams are merged, series are compared by all their labels, and reduced afterwards.
 //! All series with the same reduced set share it, as `head::Projection` does for a single stream.
@@ -9,7 +10,31 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use varve_model::Labels;
 use varve_model::labels::PackedBuilder;
 
-use crate::select::LabelHint;
+/// The requested labels.
+#[derive(Debug, Clone, Default)]
+pub enum LabelHint {
+    /// All labels.
+    #[default]
+    All,
+    /// Labels with these names.
+    With(Vec<String>),
+    /// Labels with other names.
+    Without(Vec<String>),
+    /// No labels. The series may be in any order.
+    None,
+}
+
+impl LabelHint {
+    /// Returns `true` if labels with this name are requested.
+    pub(crate) fn includes(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::With(names) => names.iter().any(|with| with == name),
+            Self::Without(names) => names.iter().all(|without| without != name),
+            Self::None => false,
+        }
+    }
+}
 
 /// Maximum number of cached label sets. A full cache is cleared.
 const CACHED_MAX: usize = 4096;
@@ -25,12 +50,10 @@ pub(super) struct LabelProjection {
 
 impl LabelProjection {
     pub(super) fn new(requested: LabelHint) -> Self {
-        let cache = HashTable::new();
-        let hasher = DefaultHashBuilder::default();
         Self {
             requested,
-            cache,
-            hasher,
+            cache: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
             builder: PackedBuilder::default(),
         }
     }

@@ -14,7 +14,6 @@
 
 mod blocks;
 mod heads;
-mod label_hint;
 mod label_projection;
 mod selection;
 
@@ -33,7 +32,7 @@ use crate::isolation::Reader;
 use crate::store::Store;
 use blocks::{BlockReads, BlockStream};
 use heads::{HeadReads, HeadStream};
-pub use label_hint::LabelHint;
+pub use label_projection::LabelHint;
 use label_projection::LabelProjection;
 pub(crate) use selection::Need;
 use selection::{BATCH_SERIES, Place, Selection};

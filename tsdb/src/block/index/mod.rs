@@ -40,9 +40,5 @@ pub(crate) use reader::Index;
 pub(crate) use series::SeriesCursor;
 pub(crate) use writer::IndexWriter;
 
-/// Maximum number of series in a block. A bitmap of that many series takes half a page of the
-/// maximum size.
-pub(crate) const SERIES_MAX: u32 = 1 << 28;
-
 #[cfg(test)]
 mod tests;

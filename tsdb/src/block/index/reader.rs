@@ -13,11 +13,10 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use varve_codec::varint::{put_u64, take_int};
 
-use super::SERIES_MAX;
 use super::dictionary::{Dictionary, DictionaryCursor};
 use super::postings::{self, PostingsCursor};
 use super::projection::Projection;
-use super::series::{self, SeriesCursor};
+use super::series::{self, SERIES_MAX, SeriesCursor};
 use super::suffixes;
 use super::table::Table;
 use crate::block::page::{Access, PageRef, Pages};

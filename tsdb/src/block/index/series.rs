@@ -26,6 +26,10 @@ use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter};
 use crate::error::Result;
 
+/// Maximum number of series in a block. A bitmap of that many series takes half a page of the
+/// maximum size.
+pub(super) const SERIES_MAX: u32 = 1 << 28;
+
 /// Number of entries of a group: reading a series decodes at most this many.
 pub(super) const GROUP: u32 = 256;
 

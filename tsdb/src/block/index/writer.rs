@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use varve_fs::Fs;
 
-use super::SERIES_MAX;
 use super::dictionary::DictionaryWriter;
 use super::runs::{OpenRuns, RunSorter};
-use super::series::SeriesWriter;
+use super::series::{SERIES_MAX, SeriesWriter};
 use super::table::PAGE_SIZE;
 use super::{postings, reader::Root};
 use crate::block::Symbol;

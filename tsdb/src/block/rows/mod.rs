@@ -22,7 +22,7 @@ use std::ops::Range;
 use varve_model::SampleColumns;
 use varve_model::start_timestamps::Change;
 
-use super::{Unreadable, take_flags};
+use super::version::{Unreadable, take_flags};
 use crate::error::Damaged;
 use histograms::{RowSamples, SERIES_CELLS_MAX};
 use start_timestamps::{StartTimestampsBuilder, StartTimestampsColumn};

@@ -17,7 +17,7 @@ use varve_model::histogram::{
     BucketSpan, HISTOGRAM_BUCKETS_MAX, Histogram, HistogramCounts, ResetHint, all_same, same,
 };
 
-use super::{put_number, take_n, take_number};
+use super::number::{put_number, take_n, take_number};
 
 const FLOAT: u8 = 1;
 

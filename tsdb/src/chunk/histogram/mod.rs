@@ -12,19 +12,14 @@
 //! bytes.
 
 mod layout;
+mod number;
 
-use varve_codec::varint::{
-    put_i64, put_u64, take_byte, take_bytes, take_i64, take_u64, unzigzag, zigzag,
-};
+use varve_codec::varint::{put_i64, put_u64, take_byte, take_i64, take_u64};
 
 pub(crate) use layout::Layout;
+use number::{put_number, take_n, take_number};
 
 use varve_model::histogram::{Histogram, HistogramCounts, ResetHint};
-
-/// Integers up to this magnitude are exact as doubles.
-const INTEGER_MAX: u64 = 1 << 53;
-/// Precedes the eight bytes of a double.
-const DOUBLE: u64 = 1;
 
 /// Appends the reset hint, the sum and the counts of a histogram.
 pub(crate) fn encode_counts(histogram: &Histogram, dst: &mut Vec<u8>) {
@@ -88,31 +83,6 @@ pub(crate) fn decode_counts(layout: &Layout, src: &mut &[u8]) -> Option<Histogra
     })
 }
 
-/// Appends a number.
-pub(super) fn put_number(dst: &mut Vec<u8>, value: f64) {
-    // The conversion of a double outside the range of i64 saturates: it does not convert back, or
-    // exceeds the maximum.
-    let integer = value as i64;
-    if (integer as f64).to_bits() == value.to_bits() && integer.unsigned_abs() <= INTEGER_MAX {
-        put_u64(dst, zigzag(integer) << 1);
-    } else {
-        put_u64(dst, DOUBLE);
-        dst.extend_from_slice(&value.to_le_bytes());
-    }
-}
-
-/// Decodes a number from the front of `src`.
-pub(super) fn take_number(src: &mut &[u8]) -> Option<f64> {
-    match take_u64(src)? {
-        DOUBLE => Some(f64::from_le_bytes(take_bytes(src, 8)?.try_into().ok()?)),
-        even if even % 2 == 0 => {
-            let integer = unzigzag(even >> 1);
-            (integer.unsigned_abs() <= INTEGER_MAX).then_some(integer as f64)
-        }
-        _ => None,
-    }
-}
-
 fn put_steps(dst: &mut Vec<u8>, counts: &[u64]) {
     let mut before = 0;
     for &count in counts {
@@ -127,15 +97,6 @@ fn take_steps(src: &mut &[u8], n: usize) -> Option<Vec<u64>> {
         count = count.wrapping_add(take_i64(src)?.cast_unsigned());
         Some(count)
     })
-}
-
-/// Calls `take` `n` times. The caller bounds `n`, as memory is reserved in advance.
-fn take_n<T>(n: usize, mut take: impl FnMut() -> Option<T>) -> Option<Vec<T>> {
-    let mut taken = Vec::with_capacity(n);
-    for _ in 0..n {
-        taken.push(take()?);
-    }
-    Some(taken)
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use varve_codec::varint::take_u64;
 use varve_fs::Fs;
 use varve_model::metadata::Metadata;
 
+use super::exemplars;
+use super::record::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS};
 use super::series::{self, CheckpointSeries};
 use super::symbols::Symbols;
-use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, State, exemplars};
 use crate::batch::NumberedExemplars;
 use crate::error::Result;
 use crate::wal::compression::Decompressor;
@@ -17,6 +18,16 @@ use crate::wal::file_name::SegmentKind;
 use crate::wal::frame::COMPRESSED;
 use crate::wal::reader::{Frame, Item, LargeFrameLock, Opened, Reader};
 use crate::wal::record::{METADATA, decode_metadata};
+
+/// What [`examine`] found in a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Valid,
+    /// Damaged after a valid first frame.
+    Begun,
+    /// Damaged from the first frame on: only the file name marks the file as a checkpoint.
+    Unmarked,
+}
 
 /// An entry of a checkpoint.
 #[derive(Debug)]

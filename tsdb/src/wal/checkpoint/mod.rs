@@ -23,6 +23,7 @@
 
 mod exemplars;
 mod load;
+mod record;
 mod series;
 mod symbols;
 mod write;
@@ -32,19 +33,14 @@ use std::path::Path;
 use varve_fs::Fs;
 
 pub(super) use load::Loader;
-pub(crate) use load::{Entry, examine, load};
+pub(crate) use load::{Entry, State, examine, load};
+pub(super) use record::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS};
 pub(crate) use series::CheckpointSeries;
 pub(crate) use write::CheckpointWriter;
 pub(super) use write::write;
 
 use super::file_name::{CheckpointPosition, SegmentKind};
 use crate::error::Result;
-
-pub(super) const BEGIN: u8 = 16;
-pub(super) const SYMBOLS: u8 = 17;
-pub(super) const SERIES: u8 = 18;
-pub(super) const END: u8 = 19;
-pub(super) const EXEMPLARS: u8 = 20;
 
 /// Where the replay of a log begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,16 +49,6 @@ pub(crate) struct ReplayStart {
     pub(crate) checkpoint: Option<u64>,
     /// Number of the first segments that the checkpoint does not supersede.
     pub(crate) first_segment: u64,
-}
-
-/// What [`examine`] found in a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    Valid,
-    /// Damaged after a valid first frame.
-    Begun,
-    /// Damaged from the first frame on: only the file name marks the file as a checkpoint.
-    Unmarked,
 }
 
 /// Chooses where the replay of a log begins. `numbers` are those of its checkpoints, ascending;

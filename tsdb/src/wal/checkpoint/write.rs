@@ -7,9 +7,10 @@ use varve_fs::{Fs, remove_if_exists};
 use varve_model::labels::LABELS_SIZE_MAX;
 use varve_model::metadata::Metadata;
 
+use super::exemplars;
+use super::record::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS};
 use super::series::{FRAME_SERIES_MAX, SeriesWriter};
 use super::symbols::SymbolWriter;
-use super::{BEGIN, END, EXEMPLARS, SERIES, SYMBOLS, exemplars};
 use crate::batch::{NumberedExemplars, SeriesRef};
 use crate::error::{Error, Result};
 use crate::index::Pair;

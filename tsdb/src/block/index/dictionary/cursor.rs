@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use varve_codec::varint::{take_sized, take_u64};
 
-use super::{key_of, key_parts};
+use super::key::{key_of, key_parts};
 use crate::block::Symbol;
 use crate::block::index::table::TableCursor;
 use crate::error::{Error, Result};

@@ -13,12 +13,14 @@
 //! ```
 
 mod cursor;
+mod key;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use varve_codec::varint::{put_sized, put_u64};
 
+use self::key::{key_of, key_parts};
 use super::table::{Table, TableCursor, TableWriter};
 use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter, Pages};
@@ -28,9 +30,6 @@ pub(crate) use cursor::DictionaryCursor;
 
 /// Number of entries of a group: a look-up decodes at most this many in sequence.
 const GROUP: u32 = 8;
-
-/// Maximum size of name and value in a key. Truncated keys that are equal cost a few more reads.
-const KEY_PART_SIZE_MAX: usize = 64;
 
 /// Writes the dictionary.
 pub(super) struct DictionaryWriter {
@@ -122,22 +121,6 @@ impl DictionaryWriter {
     }
 }
 
-/// Creates the key of a name and a value. Keys have the order of their symbols, except that some
-/// are equal.
-fn key_of(name: &[u8], value: &[u8]) -> Vec<u8> {
-    let name = &name[..name.len().min(KEY_PART_SIZE_MAX)];
-    let value = &value[..value.len().min(KEY_PART_SIZE_MAX - name.len())];
-    [&[name.len() as u8], name, value].concat()
-}
-
-/// Splits a key into the beginnings of name and value. Accepts any bytes.
-fn key_parts(key: &[u8]) -> (&[u8], &[u8]) {
-    let Some((&size, texts)) = key.split_first() else {
-        return (&[], &[]);
-    };
-    texts.split_at(usize::from(size).min(texts.len()))
-}
-
 /// An open dictionary.
 #[derive(Debug, Clone)]
 pub(super) struct Dictionary {
@@ -213,20 +196,4 @@ impl Dictionary {
 /// Returns the smallest string after `name`.
 pub(super) fn after(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn keys_have_the_order_of_their_symbols(
-            texts in proptest::collection::btree_set(("a{0,70}[ab]?", "a{0,70}[ab]?"), 2),
-        ) {
-            let keys: Vec<_> = texts.iter().map(|(name, value)| key_of(name.as_bytes(), value.as_bytes())).collect();
-            prop_assert!(key_parts(&keys[0]) <= key_parts(&keys[1]));
-        }
-    }
 }
