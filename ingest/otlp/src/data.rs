@@ -161,13 +161,11 @@ pub(super) fn count_points(resource: Reader<'_>) -> Result<u64, Error> {
 }
 
 pub(super) fn n_points_of(metric: Reader<'_>) -> Result<u64, Error> {
-    let (mut times, mut n_points) = (
-        Times {
-            first_ns: u64::MAX,
-            last_ns: 0,
-        },
-        0,
-    );
+    let mut times = Times {
+        first_ns: u64::MAX,
+        last_ns: 0,
+    };
+    let mut n_points = 0;
     for (key, _) in DATA_TYPES {
         each_message::<Error>(metric, *key, METRIC, |data| {
             n_points += note_times(data, &mut times)?;
@@ -223,11 +221,10 @@ pub(super) fn merge<M: Message>(
             limit: DECODED_SIZE_MAX as u64,
         });
     }
-    let malformed = |error: prost::DecodeError| Error::Message {
+    to.merge(reader.rest()).map_err(|error| Error::Message {
         offset: reader.at(),
         reason: error.to_string(),
-    };
-    to.merge(reader.rest()).map_err(malformed)
+    })
 }
 
 pub(super) const REQUEST: u32 = 1 << 1;

@@ -13,6 +13,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -192,20 +193,24 @@ impl Streams {
 impl Total {
     /// Returns the size in memory, about.
     fn size(&self) -> usize {
-        let buckets = |buckets: &Option<Buckets>| {
-            buckets
-                .as_ref()
-                .map_or(0, |buckets| 8 * buckets.counts.capacity())
-        };
         let numbers = match self {
             Self::Number(_) => 0,
             Self::Histogram(point) => {
                 8 * (point.bucket_counts.capacity() + point.explicit_bounds.capacity())
             }
-            Self::Exponential(point) => buckets(&point.positive) + buckets(&point.negative),
+            Self::Exponential(point) => {
+                buckets_size(&point.positive) + buckets_size(&point.negative)
+            }
         };
         // Key and control byte of a table that is at least half full.
         2 * (size_of::<(StreamKey, Stream)>() + 1) + numbers
+    }
+}
+
+fn buckets_size(buckets: &Option<Buckets>) -> usize {
+    match buckets {
+        Some(buckets) => 8 * buckets.counts.capacity(),
+        None => 0,
     }
 }
 
@@ -301,30 +306,17 @@ impl DeltaPoint for ExponentialPoint {
         let Total::Exponential(total) = total else {
             return false;
         };
-        let shift =
-            |point: &Self, scale: i64| u32::try_from(i64::from(point.scale) - scale).unwrap_or(0);
         let mut scale = i64::from(total.scale.min(self.scale));
-        let sides = [
-            (&total.positive, &self.positive),
-            (&total.negative, &self.negative),
-        ];
-        let n_buckets = |scale| {
-            let shifts = (shift(total, scale), shift(self, scale));
-            sides
-                .iter()
-                .map(|(total, delta)| n_merged((total, shifts.0), (delta, shifts.1)))
-                .max()
-                .unwrap_or(0)
-        };
-        while n_buckets(scale) > BUCKETS_MAX {
+        loop {
+            let n_positive = n_merged(total.positive_at(scale), self.positive_at(scale));
+            let n_negative = n_merged(total.negative_at(scale), self.negative_at(scale));
+            if n_positive.max(n_negative) <= BUCKETS_MAX {
+                break;
+            }
             scale -= 1;
         }
-        let (total_shift, delta_shift) = (shift(total, scale), shift(self, scale));
-        let merged = |total: &Option<Buckets>, delta: &Option<Buckets>| {
-            merge((total, total_shift), (delta, delta_shift))
-        };
-        total.positive = merged(&total.positive, &self.positive);
-        total.negative = merged(&total.negative, &self.negative);
+        total.positive = merge(total.positive_at(scale), self.positive_at(scale));
+        total.negative = merge(total.negative_at(scale), self.negative_at(scale));
         // Of a lower scale than an i32 holds, the translation rejects every point.
         total.scale = i32::try_from(scale).unwrap_or(i32::MIN);
         total.count = total.count.wrapping_add(self.count);
@@ -343,57 +335,78 @@ impl DeltaPoint for ExponentialPoint {
     }
 }
 
-/// Returns the indexes of the first bucket and of the one after the last, after a reduction of the
-/// scale by `shift`.
-fn range((buckets, shift): (&Option<Buckets>, u32)) -> Option<(i64, i64)> {
-    let buckets = buckets
-        .as_ref()
-        .filter(|buckets| !buckets.counts.is_empty())?;
-    let (first, shift) = (i64::from(buckets.offset), shift.min(i64::BITS - 1));
-    let last = first + buckets.counts.len() as i64 - 1;
-    Some((first >> shift, (last >> shift) + 1))
+impl ExponentialPoint {
+    fn positive_at(&self, scale: i64) -> Side<'_> {
+        Side::new(&self.positive, self.scale, scale)
+    }
+
+    fn negative_at(&self, scale: i64) -> Side<'_> {
+        Side::new(&self.negative, self.scale, scale)
+    }
+}
+
+/// The buckets of one sign, seen at a lower scale: `1 << shift` buckets are one.
+#[derive(Clone, Copy)]
+struct Side<'a> {
+    /// `None` without buckets.
+    buckets: Option<&'a Buckets>,
+    shift: u32,
+}
+
+impl<'a> Side<'a> {
+    fn new(buckets: &'a Option<Buckets>, own_scale: i32, scale: i64) -> Self {
+        let shift = u32::try_from(i64::from(own_scale) - scale).unwrap_or(0);
+        Self {
+            buckets: buckets
+                .as_ref()
+                .filter(|buckets| !buckets.counts.is_empty()),
+            shift: shift.min(i64::BITS - 1),
+        }
+    }
+
+    /// Returns the indexes of the first bucket and of the one after the last.
+    fn range(self) -> Option<Range<i64>> {
+        let buckets = self.buckets?;
+        let first = i64::from(buckets.offset);
+        let last = first + buckets.counts.len() as i64 - 1;
+        Some(first >> self.shift..(last >> self.shift) + 1)
+    }
+}
+
+/// Returns the range of the buckets that [`merge`] returns.
+fn merged_range(total: Side<'_>, delta: Side<'_>) -> Option<Range<i64>> {
+    match (total.range(), delta.range()) {
+        (Some(total), Some(delta)) => Some(total.start.min(delta.start)..total.end.max(delta.end)),
+        (total, delta) => total.or(delta),
+    }
 }
 
 /// Returns the number of buckets that [`merge`] returns.
-fn n_merged(total: (&Option<Buckets>, u32), delta: (&Option<Buckets>, u32)) -> i64 {
-    let ranges = [range(total), range(delta)];
-    let start = ranges
-        .iter()
-        .flatten()
-        .map(|range| range.0)
-        .min()
-        .unwrap_or(0);
-    ranges
-        .iter()
-        .flatten()
-        .map(|range| range.1)
-        .max()
-        .unwrap_or(0)
-        - start
+fn n_merged(total: Side<'_>, delta: Side<'_>) -> i64 {
+    match merged_range(total, delta) {
+        Some(range) => range.end - range.start,
+        None => 0,
+    }
 }
 
 /// Adds the buckets of a delta to the buckets of a total, after a reduction of the scale of each.
-fn merge(total: (&Option<Buckets>, u32), delta: (&Option<Buckets>, u32)) -> Option<Buckets> {
-    let start = [range(total), range(delta)]
-        .into_iter()
-        .flatten()
-        .map(|range| range.0)
-        .min()?;
+fn merge(total: Side<'_>, delta: Side<'_>) -> Option<Buckets> {
+    let range = merged_range(total, delta)?;
     let len =
-        usize::try_from(n_merged(total, delta)).expect("the caller limits the number of buckets");
+        usize::try_from(range.end - range.start).expect("the caller limits the number of buckets");
     let mut counts = vec![0_u64; len];
-    for (buckets, shift) in [total, delta] {
-        for (i, count) in buckets
-            .iter()
-            .flat_map(|buckets| (i64::from(buckets.offset)..).zip(&buckets.counts))
-        {
-            let idx = usize::try_from((i >> shift.min(i64::BITS - 1)) - start)
+    for side in [total, delta] {
+        let Some(buckets) = side.buckets else {
+            continue;
+        };
+        for (position, count) in (i64::from(buckets.offset)..).zip(&buckets.counts) {
+            let idx = usize::try_from((position >> side.shift) - range.start)
                 .expect("the first bucket is at the start");
             counts[idx] = counts[idx].wrapping_add(*count);
         }
     }
     Some(Buckets {
-        offset: i32::try_from(start).expect("an offset of an i32, or less after a shift"),
+        offset: i32::try_from(range.start).expect("an offset of an i32, or less after a shift"),
         counts,
     })
 }
@@ -426,7 +439,8 @@ mod tests {
 
     #[test]
     fn deltas_are_added_in_order_and_repeated_ones_once() {
-        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
         let total_of = |start_ns, time_ns, value| {
             let mut point = number(start_ns, time_ns, value);
             add(&streams, 1, &mut point, now).map(|()| (point.start_ns, point.value))
@@ -452,7 +466,8 @@ mod tests {
 
     #[test]
     fn idle_streams_are_removed_and_their_number_is_limited() {
-        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
         for key in 0..STREAMS_MAX {
             add(&streams, key, &mut number(1, 2, 1), now).unwrap();
         }
@@ -481,7 +496,8 @@ mod tests {
     #[test]
     fn a_total_that_grows_beyond_the_limit_stays_as_it_is() {
         const N_LARGE: usize = 100_000;
-        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
         let point = |time_ns, n_buckets| HistogramPoint {
             time_ns,
             count: 1,
@@ -495,10 +511,8 @@ mod tests {
         }
         let grow = |key| add(&streams, key, &mut point(2, N_LARGE), now);
         let grown: Vec<_> = (0..n_streams).map(grow).collect();
-        let (full, last) = (
-            grown.iter().filter(|grown| grown.is_err()).count(),
-            grown.last(),
-        );
+        let full = grown.iter().filter(|grown| grown.is_err()).count();
+        let last = grown.last();
         assert!(full == 1 && last.is_some_and(Result::is_err), "{full}");
         assert!(streams.streams.lock().size <= SIZE_MAX_BYTES);
         let mut small = point(3, 2);
@@ -510,7 +524,8 @@ mod tests {
 
     #[test]
     fn histograms_with_other_bounds_begin_again() {
-        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
         let total_of = |time_ns, bounds: &[f64], counts: &[u64]| {
             let mut point = HistogramPoint {
                 time_ns,
@@ -560,7 +575,8 @@ mod tests {
         fn totals_of_exponential_histograms_count_all_values(
             parts in prop::collection::vec((0..4_i32, prop::collection::vec(1e-3..1e6_f64, 1..20)), 1..6),
         ) {
-            let (streams, now) = (DeltaStreams::default(), Instant::now());
+            let streams = DeltaStreams::default();
+            let now = Instant::now();
             let mut all = Vec::new();
             for ((scale, values), time_ns) in parts.iter().zip(1..) {
                 let mut point = exponential(time_ns, *scale, values);
@@ -583,7 +599,8 @@ mod tests {
 
     #[test]
     fn buckets_far_apart_are_merged_at_a_low_scale() {
-        let (streams, now) = (DeltaStreams::default(), Instant::now());
+        let streams = DeltaStreams::default();
+        let now = Instant::now();
         let point = |time_ns, offset| ExponentialPoint {
             time_ns,
             scale: 8,

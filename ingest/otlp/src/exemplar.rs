@@ -1,6 +1,6 @@
 //! Values and labels of exemplars.
 
-use super::message::{Exemplar, ExemplarNumber, KeyValue};
+use super::message::{Exemplar, ExemplarNumber};
 use super::value;
 
 pub(super) fn check_exemplars(exemplars: &[Exemplar]) -> Result<(), String> {
@@ -36,23 +36,16 @@ pub(super) fn exemplar_labels(exemplar: &Exemplar) -> Vec<(String, String)> {
             ));
         }
     }
-    let pair = |attribute: &KeyValue| {
-        (
-            attribute.key().into_owned(),
-            value::print(attribute.value.as_ref()),
-        )
-    };
-    let is_other = |attribute: &&KeyValue| {
-        labels
+    let mut attributes = Vec::new();
+    for attribute in &exemplar.attributes {
+        let is_other = labels
             .iter()
-            .all(|(name, _)| name.as_bytes() != attribute.key)
-    };
-    let attributes: Vec<_> = exemplar
-        .attributes
-        .iter()
-        .filter(is_other)
-        .map(pair)
-        .collect();
+            .all(|(name, _)| name.as_bytes() != attribute.key);
+        if is_other {
+            let value = value::print(attribute.value.as_ref());
+            attributes.push((attribute.key().into_owned(), value));
+        }
+    }
     let n_chars: usize = labels
         .iter()
         .chain(&attributes)

@@ -19,12 +19,8 @@ pub(crate) fn exponential(point: &ExponentialPoint) -> Result<Histogram, String>
     }
     // At least 0.
     let scale_down = point.scale.max(SCHEMA_MAX) - SCHEMA_MAX;
-    let side = |buckets: &Option<Buckets>| match buckets {
-        Some(Buckets { offset, counts }) => layout(counts, *offset, scale_down, true),
-        None => (Vec::new(), Vec::new()),
-    };
-    let ((positive_spans, positive), (negative_spans, negative)) =
-        (side(&point.positive), side(&point.negative));
+    let (positive_spans, positive) = side_layout(&point.positive, scale_down);
+    let (negative_spans, negative) = side_layout(&point.negative, scale_down);
     let histogram = Histogram {
         zero_threshold: ZERO_THRESHOLD,
         sum: stale_or(point.flags, point.sum.unwrap_or_default()),
@@ -79,6 +75,20 @@ pub(crate) fn custom(point: &HistogramPoint) -> Result<Histogram, String> {
     checked(histogram)
 }
 
+/// Returns the spans and counts of the buckets of one sign.
+fn side_layout(buckets: &Option<Buckets>, scale_down: i32) -> (Vec<BucketSpan>, Vec<u64>) {
+    match buckets {
+        Some(Buckets { offset, counts }) => layout(counts, *offset, scale_down, true),
+        None => (Vec::new(), Vec::new()),
+    }
+}
+
+/// Returns the index of the merged bucket that has a bucket. Indexes wrap, as in Prometheus; the
+/// result is checked afterwards.
+fn merged_idx(idx: i32, scale_down: i32) -> i32 {
+    (idx >> scale_down.min(i32::BITS as i32 - 1)).wrapping_add(1)
+}
+
 fn checked(histogram: Histogram) -> Result<Histogram, String> {
     histogram
         .validate()
@@ -98,10 +108,8 @@ fn layout(
     if counts.is_empty() {
         return Default::default();
     }
-    // Indexes wrap, as in Prometheus; the result is checked afterwards.
-    let merged = |idx: i32| (idx >> scale_down.min(i32::BITS as i32 - 1)).wrapping_add(1);
-    let first = if adjusts { merged(offset) } else { offset };
-    let mut idx = merged(offset);
+    let mut idx = merged_idx(offset, scale_down);
+    let first = if adjusts { idx } else { offset };
     let spans = vec![BucketSpan {
         offset: first,
         length: 0,
@@ -113,7 +121,7 @@ fn layout(
     };
     let mut count = 0_u64;
     for (i, &bucket_count) in (0..).zip(counts) {
-        let next_idx = merged(offset.wrapping_add(i));
+        let next_idx = merged_idx(offset.wrapping_add(i), scale_down);
         if idx == next_idx {
             count = count.wrapping_add(bucket_count);
             continue;
@@ -147,7 +155,9 @@ impl Sparse {
                 length: 0,
             });
         } else {
-            (0..gap).for_each(|_| self.push_bucket(0));
+            for _ in 0..gap {
+                self.push_bucket(0);
+            }
         }
         self.push_bucket(count);
     }

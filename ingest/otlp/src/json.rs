@@ -579,12 +579,14 @@ fn expected(kind: &Kind) -> &'static str {
 }
 
 fn hex_bytes(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let pairs = text.as_bytes().chunks(2).map(|pair| match *pair {
-        [high, low] => Some((digit(high)? << 4 | digit(low)?) as u8),
-        _ => None,
-    });
-    pairs.collect()
+    let mut bytes = Vec::with_capacity(text.len() / 2);
+    for pair in text.as_bytes().chunks(2) {
+        let &[high, low] = pair else { return None };
+        let high = char::from(high).to_digit(16)?;
+        let low = char::from(low).to_digit(16)?;
+        bytes.push((high << 4 | low) as u8);
+    }
+    Some(bytes)
 }
 
 /// Bytes of the length of a message: enough for the largest decompressed body.

@@ -33,9 +33,9 @@ impl LabelMap {
     }
 
     fn set_all(&mut self, labels: &Self) {
-        labels
-            .iter()
-            .for_each(|(name, value)| self.set(name, value));
+        for (name, value) in labels.iter() {
+            self.set(name, value);
+        }
     }
 }
 
@@ -56,30 +56,25 @@ impl Context {
         settings: &OtlpSettings,
         namer: LabelNamer,
     ) -> Result<Self, String> {
-        let attribute = |key: &str| {
-            resource
-                .iter()
-                .find(|attribute| attribute.key == key.as_bytes())
-                .map(|attribute| print(attribute.value.as_ref()))
+        let name = print_attribute(resource, SERVICE_NAME);
+        let namespace = print_attribute(resource, SERVICE_NAMESPACE);
+        let job = match (namespace, name) {
+            (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
+            (None, Some(name)) => name,
+            (_, None) => String::new(),
         };
-        let job = attribute(SERVICE_NAME).map(|name| match attribute(SERVICE_NAMESPACE) {
-            Some(namespace) => format!("{namespace}/{name}"),
-            None => name,
-        });
+        let instance = print_attribute(resource, SERVICE_INSTANCE_ID).unwrap_or_default();
         let mut promoted = LabelMap::default();
-        for of in resource {
+        for attribute in resource {
+            let key = attribute.key();
             let is_promoted = match &settings.promoted {
-                PromotedAttributes::Only(names) => names.contains(&*of.key()),
-                PromotedAttributes::AllBut(names) => !names.contains(&*of.key()),
+                PromotedAttributes::Only(names) => names.contains(&*key),
+                PromotedAttributes::AllBut(names) => !names.contains(&*key),
             };
             if is_promoted {
-                promoted.set(&namer.name(&of.key())?, &print(of.value.as_ref()));
+                promoted.set(&namer.name(&key)?, &print(attribute.value.as_ref()));
             }
         }
-        let (job, instance) = (
-            job.unwrap_or_default(),
-            attribute(SERVICE_INSTANCE_ID).unwrap_or_default(),
-        );
         Ok(Self {
             job,
             instance,
@@ -169,6 +164,14 @@ impl Context {
             }
         }
     }
+}
+
+/// Prints the value of an attribute, or returns `None` if it is missing.
+fn print_attribute(attributes: &[KeyValue], key: &str) -> Option<String> {
+    let attribute = attributes
+        .iter()
+        .find(|attribute| attribute.key == key.as_bytes())?;
+    Some(print(attribute.value.as_ref()))
 }
 
 /// Escapes the names of attributes. If several become the same name, their values are joined in the

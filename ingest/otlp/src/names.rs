@@ -75,7 +75,8 @@ pub(crate) fn metric_name(
 /// Returns the unit as a word, for metadata.
 pub(crate) fn unit_name(unit: &str) -> String {
     let (main, per) = unit_suffixes(unit);
-    let (main, per) = (clean_unit(&main), clean_unit(&per));
+    let main = clean_unit(&main);
+    let per = clean_unit(&per);
     let name = match (main.is_empty(), per.is_empty()) {
         (false, false) => format!("{main}_{per}"),
         (false, true) => main,
@@ -101,15 +102,14 @@ impl LabelNamer {
     /// # Errors
     /// Why it cannot be translated.
     pub(crate) fn name(self, label: &str) -> Result<String, String> {
-        let only_underscores = |name: &str| name.bytes().all(|b| b == b'_');
         if label.is_empty() {
             return Err("label name is empty".to_owned());
         }
         if !self.escapes {
-            return match only_underscores(label) {
-                true => Err(format!("label name {label:?} contains only underscores")),
-                false => Ok(label.to_owned()),
-            };
+            if is_only_underscores(label) {
+                return Err(format!("label name {label:?} contains only underscores"));
+            }
+            return Ok(label.to_owned());
         }
         let mut name = self.escape(label);
         if name.starts_with(|c: char| c.is_ascii_digit()) {
@@ -117,7 +117,7 @@ impl LabelNamer {
         } else if self.sanitizes_underscore && name.starts_with('_') && !name.starts_with("__") {
             name.insert_str(0, "key");
         }
-        if only_underscores(&name) {
+        if is_only_underscores(&name) {
             return Err(format!(
                 "normalization for label name {label:?} resulted in invalid name {name:?}"
             ));
@@ -167,7 +167,8 @@ fn normalized(name: &str, unit: &str, metric_type: MetricType) -> String {
         .filter(|token| !token.is_empty())
         .collect();
     let (main, per) = unit_suffixes(unit);
-    let (main, per) = (clean_unit(&main), clean_unit(&per));
+    let main = clean_unit(&main);
+    let per = clean_unit(&per);
     let mut main = if tokens.contains(&main.as_str()) {
         ""
     } else {
@@ -237,26 +238,30 @@ fn without_suffix<'a>(name: &'a str, suffix: &str) -> &'a str {
 /// Returns the words of a unit and of its denominator, such as `per_second`.
 fn unit_suffixes(unit: &str) -> (String, String) {
     let (main, per) = unit.split_once('/').unwrap_or((unit, ""));
-    let word = |unit: &str, words: &[(&str, &'static str)]| {
-        let unit = unit.trim();
-        if unit.contains(['{', '}']) {
-            return String::new();
+    let main = unit_word(main, UNITS);
+    let per = unit_word(per, PER_UNITS);
+    if per.is_empty() {
+        (main, per)
+    } else {
+        (main, format!("per_{per}"))
+    }
+}
+
+fn unit_word(unit: &str, words: &[(&str, &'static str)]) -> String {
+    let unit = unit.trim();
+    if unit.contains(['{', '}']) {
+        return String::new();
+    }
+    for (short, word) in words {
+        if *short == unit {
+            return (*word).to_owned();
         }
-        words
-            .iter()
-            .find(|(short, _)| *short == unit)
-            .map_or(unit, |(_, word)| word)
-            .to_owned()
-    };
-    let per = word(per, PER_UNITS);
-    (
-        word(main, UNITS),
-        if per.is_empty() {
-            per
-        } else {
-            format!("per_{per}")
-        },
-    )
+    }
+    unit.to_owned()
+}
+
+fn is_only_underscores(name: &str) -> bool {
+    name.bytes().all(|byte| byte == b'_')
 }
 
 fn clean_unit(unit: &str) -> String {

@@ -405,7 +405,8 @@ proptest! {
     #[test]
     fn damage_never_panics(cut in 0..80_usize, at in 0..80_usize, byte in any::<u8>(), random in vec(any::<u8>(), 0..100)) {
         let mut message = gauge(&[("service.name", "x"), ("a", "b")], &[point(1_000_000), point(2_000_000)]);
-        let (len, at) = (message.len(), at % message.len());
+        let len = message.len();
+        let at = at % message.len();
         message[at] = byte;
         let _either = translated(&message);
         message.truncate(len.saturating_sub(cut));

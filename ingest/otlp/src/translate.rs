@@ -86,6 +86,18 @@ struct Part<'a> {
     exemplars: &'a [Exemplar],
 }
 
+impl<'a> Part<'a> {
+    /// A part without a label of its own and without exemplars.
+    fn plain(suffix: &'a str, value: f64) -> Self {
+        Self {
+            suffix,
+            label: None,
+            value,
+            exemplars: &[],
+        }
+    }
+}
+
 /// Timestamp and start timestamp.
 #[derive(Debug, Clone, Copy)]
 struct At {
@@ -110,7 +122,8 @@ impl<E> From<String> for Failure<E> {
 
 impl<S: Sink> Translator<'_, S> {
     fn resource(&mut self, reader: Reader<'_>) -> Result<(), S::Error> {
-        let (mut resource, mut size) = (Attributes::default(), 0);
+        let mut resource = Attributes::default();
+        let mut size = 0;
         each_message(
             reader,
             data::RESOURCE,
@@ -154,7 +167,9 @@ impl<S: Sink> Translator<'_, S> {
         context: &mut Context,
         times: &mut Times,
     ) -> Result<(), S::Error> {
-        let (mut scope, mut size, mut schema_url) = (Scope::default(), 0, Cow::Borrowed(""));
+        let mut scope = Scope::default();
+        let mut size = 0;
+        let mut schema_url = Cow::Borrowed("");
         each_message(reader, data::SCOPE, data::SCOPE_METRICS_FIELDS, |inner| {
             merge(&mut scope, &mut size, inner)
         })?;
@@ -321,15 +336,8 @@ impl<S: Sink> Translator<'_, S> {
         metric: &Metric<'_>,
     ) -> PointResult<S> {
         let at = at(point.time_ns, point.start_ns);
-        let stale_or = |value| stale_or(point.flags, value);
-        let plain = |suffix, value| Part {
-            suffix,
-            label: None,
-            value: stale_or(value),
-            exemplars: &[],
-        };
-        let sum = point.sum.map(|sum| plain("_sum", sum));
-        let (mut count, mut exemplars) = (0_u64, &point.exemplars[..]);
+        let mut count = 0_u64;
+        let mut exemplars = &point.exemplars[..];
         let mut buckets = Vec::new();
         for (&bound, bucket_count) in point.explicit_bounds.iter().zip(&point.bucket_counts) {
             count = count.wrapping_add(*bucket_count);
@@ -352,14 +360,16 @@ impl<S: Sink> Translator<'_, S> {
         let buckets = buckets.iter().map(|(bound, count, exemplars)| Part {
             suffix: "_bucket",
             label: Some(("le", bound)),
-            value: stale_or(*count),
+            value: stale_or(point.flags, *count),
             exemplars,
         });
-        let parts: Vec<_> = sum
-            .into_iter()
-            .chain([plain("_count", point.count as f64)])
-            .chain(buckets)
-            .collect();
+        let mut parts = Vec::with_capacity(2 + buckets.len());
+        if let Some(sum) = point.sum {
+            parts.push(Part::plain("_sum", stale_or(point.flags, sum)));
+        }
+        let count = stale_or(point.flags, point.count as f64);
+        parts.push(Part::plain("_count", count));
+        parts.extend(buckets);
         self.parts(labels, metric, at, &parts)
     }
 
@@ -369,26 +379,22 @@ impl<S: Sink> Translator<'_, S> {
         metric: &Metric<'_>,
         context: &Context,
     ) -> PointResult<S> {
-        let stale_or = |value| stale_or(point.flags, value);
         let quantiles: Vec<_> = point
             .quantiles
             .iter()
             .map(|quantile| (bound_text(quantile.quantile), quantile.value))
             .collect();
-        let plain = |suffix, value| Part {
-            suffix,
-            label: None,
-            value: stale_or(value),
-            exemplars: &[],
-        };
+        let count = stale_or(point.flags, point.count as f64);
         let mut parts = vec![
-            plain("_sum", point.sum),
-            plain("_count", point.count as f64),
+            Part::plain("_sum", stale_or(point.flags, point.sum)),
+            Part::plain("_count", count),
         ];
-        parts.extend(quantiles.iter().map(|(quantile, value)| Part {
-            label: Some(("quantile", quantile)),
-            ..plain("", *value)
-        }));
+        for (quantile, value) in &quantiles {
+            parts.push(Part {
+                label: Some(("quantile", quantile)),
+                ..Part::plain("", stale_or(point.flags, *value))
+            });
+        }
         let labels = context.data_point_labels(&point.attributes, self.namer)?;
         self.parts(labels, metric, at(point.time_ns, point.start_ns), &parts)
     }
@@ -460,9 +466,9 @@ impl<S: Sink> Translator<'_, S> {
         at: At,
         parts: &[Part<'_>],
     ) -> PointResult<S> {
-        parts
-            .iter()
-            .try_for_each(|part| check_exemplars(part.exemplars))?;
+        for part in parts {
+            check_exemplars(part.exemplars)?;
+        }
         self.put_parts(labels, metric, at, parts)
             .map_err(Failure::Request)
     }
@@ -506,7 +512,8 @@ impl<S: Sink> Translator<'_, S> {
     /// find one at any time in between.
     fn target_info(&mut self, labels: &LabelMap, times: Times) -> Result<(), S::Error> {
         let interval_ms = (self.settings.lookback_ms / 2).max(1);
-        let (first_ms, last_ms) = (milliseconds(times.first_ns), milliseconds(times.last_ns));
+        let first_ms = milliseconds(times.first_ns);
+        let last_ms = milliseconds(times.last_ns);
         let first_ms = first_ms
             .max(last_ms.saturating_sub(interval_ms.saturating_mul(TARGET_INFO_SAMPLES_MAX)));
         if self.families.insert(TARGET_INFO.to_owned()) {
