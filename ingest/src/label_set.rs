@@ -109,7 +109,8 @@ pub(crate) fn print<'a>(pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> St
             out.push_str("...");
             break;
         }
-        let (name, value) = (excerpt(name), excerpt(value));
+        let name = excerpt(name);
+        let value = excerpt(value);
         let printed = if is_legacy_name(&name) {
             write!(out, "{name}={value:?}")
         } else {

@@ -121,7 +121,8 @@ mod tests {
     fn a_yield_waits_only_above_its_maximum_and_not_for_long() {
         let priority = Priority::default();
         assert!(!priority.yield_above(0));
-        let (first, second) = (priority.enter(), priority.enter());
+        let first = priority.enter();
+        let second = priority.enter();
         assert!(priority.yield_above(0) && priority.yield_above(1) && !priority.yield_above(2));
         assert_eq!(priority.wait(0, Duration::from_nanos(1)), Wait::TimedOut);
         drop(first);
@@ -135,7 +136,8 @@ mod tests {
     #[test]
     fn a_wait_ends_when_enough_requests_have_ended() {
         let priority = Priority::default();
-        let (first, second) = (priority.enter(), priority.enter());
+        let first = priority.enter();
+        let second = priority.enter();
         let has_waiting = |n| {
             while priority.state.lock().n_waiting != n {
                 thread::yield_now();

@@ -79,7 +79,8 @@ mod tests {
         );
         assert!(queue.reserve(1).is_none());
         drop(large);
-        let (_a, b) = (queue.reserve(60).unwrap(), queue.reserve(40).unwrap());
+        let _a = queue.reserve(60).unwrap();
+        let b = queue.reserve(40).unwrap();
         assert!(queue.reserve(0).is_none());
         drop(b);
         assert!(queue.reserve(41).is_none() && queue.reserve(40).is_some());

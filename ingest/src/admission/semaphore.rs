@@ -92,7 +92,10 @@ impl FifoSemaphore {
 
 impl State {
     fn wake_first(&self, permits_max: usize) {
-        if let Some((_, first)) = self.waiters.front().filter(|_| self.n_held < permits_max) {
+        if self.n_held >= permits_max {
+            return;
+        }
+        if let Some((_, first)) = self.waiters.front() {
             first.unpark();
         }
     }
@@ -116,13 +119,12 @@ mod tests {
         let semaphore = FifoSemaphore::new(1);
         let first = semaphore.try_acquire().unwrap();
         assert!(semaphore.try_acquire().is_none());
-        let (order, deadline) = (
-            Mutex::new(Vec::new()),
-            Instant::now() + Duration::from_secs(600),
-        );
+        let order = Mutex::new(Vec::new());
+        let deadline = Instant::now() + Duration::from_secs(600);
         thread::scope(|scope| {
             for i in 0..3 {
-                let (semaphore, order) = (&semaphore, &order);
+                let semaphore = &semaphore;
+                let order = &order;
                 scope.spawn(move || {
                     let permit = semaphore.acquire_until(deadline).unwrap();
                     order.lock().push(i);

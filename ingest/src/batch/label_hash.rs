@@ -81,13 +81,11 @@ impl RouteHasher {
     /// # Panics
     /// If the position is [`N_POWERS`] or higher.
     #[inline]
-    pub(crate) fn replace(&self, of: &mut KeyLanes, at: usize, from: RouteKey, to: RouteKey) {
-        let (from, to) = (
-            self.term(self.powers[at], from),
-            self.term(self.powers[at], to),
-        );
-        of.sums = [0, 1].map(|lane| {
-            of.sums[lane]
+    pub(crate) fn replace(&self, lanes: &mut KeyLanes, at: usize, from: RouteKey, to: RouteKey) {
+        let from = self.term(self.powers[at], from);
+        let to = self.term(self.powers[at], to);
+        lanes.sums = [0, 1].map(|lane| {
+            lanes.sums[lane]
                 .wrapping_sub(from[lane])
                 .wrapping_add(to[lane])
         });

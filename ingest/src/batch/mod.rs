@@ -105,15 +105,16 @@ impl<'a> SeriesSamples<'a> {
     pub(crate) fn for_each_in_time_order(self, mut each: impl FnMut(Sample, i64)) {
         // Fast path: senders must sort the samples of a series.
         if self.samples.is_sorted_by_key(|sample| sample.timestamp_ms) {
-            return self
-                .with_starts()
-                .for_each(|(sample, start_ms)| each(sample, start_ms));
+            for (sample, start_ms) in self.with_starts() {
+                each(sample, start_ms);
+            }
+            return;
         }
         let mut sorted: Vec<_> = self.with_starts().collect();
         sorted.sort_by_key(|(sample, _)| sample.timestamp_ms);
-        sorted
-            .into_iter()
-            .for_each(|(sample, start_ms)| each(sample, start_ms));
+        for (sample, start_ms) in sorted {
+            each(sample, start_ms);
+        }
     }
 }
 
@@ -152,9 +153,10 @@ pub(crate) struct FamilyEntry {
 impl FamilyEntry {
     /// Returns `true` if both entries have the same strings and type.
     pub(crate) fn is_same(&self, other: &Self, message: &[u8]) -> bool {
-        let strings =
-            |entry: &Self| [entry.name, entry.help, entry.unit].map(|span| span.of(message));
-        self.kind == other.kind && strings(self) == strings(other)
+        self.kind == other.kind
+            && self.name.of(message) == other.name.of(message)
+            && self.help.of(message) == other.help.of(message)
+            && self.unit.of(message) == other.unit.of(message)
     }
 }
 
@@ -206,7 +208,8 @@ impl DecodedBatch {
     pub(crate) fn push_series(&mut self, labels: Span, key: Option<RouteKey>) {
         let end =
             |len: usize| u32::try_from(len).expect("the decoder checks samples_per_request_max");
-        let (samples_end, histograms_end) = (end(self.samples.len()), end(self.histograms.len()));
+        let samples_end = end(self.samples.len());
+        let histograms_end = end(self.histograms.len());
         self.series.push(SeriesEntry {
             labels,
             samples_end,
@@ -225,7 +228,8 @@ impl DecodedBatch {
 
     /// Iterates over the series in order, each with its samples.
     pub(crate) fn series(&self) -> impl Iterator<Item = (&SeriesEntry, SeriesSamples<'_>)> {
-        let (mut start, mut rest) = (0, &self.start_timestamps[..]);
+        let mut start = 0;
+        let mut rest = &self.start_timestamps[..];
         self.series.iter().map(move |series| {
             let end = series.samples_end as usize;
             let first_idx = std::mem::replace(&mut start, end);
@@ -252,16 +256,19 @@ impl DecodedBatch {
             .checked_sub(1)
             .map_or(0, |before| self.series[before].samples_end as usize);
         let end = self.series[series_idx].samples_end as usize;
-        let start_of = |idx: usize| {
-            self.start_timestamps
-                .partition_point(|&(of, _)| (of as usize) < idx)
-        };
-        let start_timestamps = &self.start_timestamps[start_of(first_idx)..start_of(end)];
+        let start_timestamps =
+            &self.start_timestamps[self.n_starts_before(first_idx)..self.n_starts_before(end)];
         SeriesSamples {
             samples: &self.samples[first_idx..end],
             first_idx,
             start_timestamps,
         }
+    }
+
+    /// Returns the number of start timestamps of samples before an index.
+    fn n_starts_before(&self, sample_idx: usize) -> usize {
+        self.start_timestamps
+            .partition_point(|&(idx, _)| (idx as usize) < sample_idx)
     }
 
     /// Returns the histograms of a series.

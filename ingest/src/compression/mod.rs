@@ -50,7 +50,8 @@ impl Compression {
         limits: &Limits,
         memory: &mut Reservation<'_>,
     ) -> Result<Vec<u8>, WriteError> {
-        let (mut reader, mut bytes) = (self.reader(body, limits)?, Vec::new());
+        let mut reader = self.reader(body, limits)?;
+        let mut bytes = Vec::new();
         loop {
             let len = bytes.len();
             memory.grow(STEP)?;
@@ -186,7 +187,8 @@ mod tests {
         let text: Vec<u8> = (0..1_000_000_u32)
             .flat_map(|i| (i / 7).to_le_bytes())
             .collect();
-        let (memory, limits) = (Memory::new(1 << 30), Limits::default());
+        let memory = Memory::new(1 << 30);
+        let limits = Limits::default();
         let tight = Limits {
             decompressed_size_max: text.len() - 1,
             ..limits

@@ -125,14 +125,13 @@ impl Election {
             .clusters
             .iter()
             .min_by_key(|(_, cluster)| cluster.heard);
-        let is_silent =
-            |cluster: &Cluster| now.since_start.saturating_sub(cluster.heard) >= EVICTED_AFTER;
-        let Some(name) = oldest
-            .filter(|(_, cluster)| is_silent(cluster))
-            .map(|(name, _)| name.clone())
-        else {
+        let Some((name, cluster)) = oldest else {
             return false;
         };
+        if now.since_start.saturating_sub(cluster.heard) < EVICTED_AFTER {
+            return false;
+        }
+        let name = name.clone();
         self.clusters.remove(&name).is_some()
     }
 
@@ -164,27 +163,37 @@ impl Election {
 
     /// Returns all clusters, for display.
     pub(super) fn clusters(&self, now: Moment) -> Vec<HaCluster> {
-        let replica = |name: &str, heard: Duration| HaReplica {
+        self.iter()
+            .map(|(name, cluster)| cluster.status(name, now))
+            .collect()
+    }
+}
+
+impl HaReplica {
+    fn new(name: &str, heard: Duration, now: Moment) -> Self {
+        Self {
             replica: name.to_owned(),
             silent: now.since_start.saturating_sub(heard),
-        };
-        let cluster = |(name, cluster): (&str, &Cluster)| HaCluster {
-            cluster: name.to_owned(),
-            leader: replica(&cluster.leader, cluster.heard),
-            since_ms: cluster.since_ms,
-            n_changes: cluster.n_changes,
-            standbys: cluster
-                .standbys
-                .iter()
-                .map(|(name, heard)| replica(name, *heard))
-                .collect(),
-            samples_deduplicated: cluster.samples_deduplicated,
-        };
-        self.iter().map(cluster).collect()
+        }
     }
 }
 
 impl Cluster {
+    fn status(&self, name: &str, now: Moment) -> HaCluster {
+        HaCluster {
+            cluster: name.to_owned(),
+            leader: HaReplica::new(&self.leader, self.heard, now),
+            since_ms: self.since_ms,
+            n_changes: self.n_changes,
+            standbys: self
+                .standbys
+                .iter()
+                .map(|(name, heard)| HaReplica::new(name, *heard, now))
+                .collect(),
+            samples_deduplicated: self.samples_deduplicated,
+        }
+    }
+
     /// Creates a cluster whose leader counts as heard at the start of the process.
     pub(super) fn restored(leader: Box<str>, since_ms: i64, n_changes: u64) -> Self {
         let heard = Duration::ZERO;
@@ -199,10 +208,8 @@ impl Cluster {
     }
 
     fn elect(&mut self, replica: &str, now: Moment) {
-        let (old_leader, heard) = (
-            std::mem::replace(&mut self.leader, replica.into()),
-            self.heard,
-        );
+        let old_leader = std::mem::replace(&mut self.leader, replica.into());
+        let heard = self.heard;
         self.standbys.retain(|(name, _)| **name != *replica);
         self.standbys.push((old_leader, heard));
         self.standbys.sort_by_key(|(_, heard)| Reverse(*heard));
@@ -275,7 +282,7 @@ mod tests {
         let standbys: Vec<_> = cluster
             .standbys
             .iter()
-            .map(|of| (of.replica.as_str(), of.silent.as_secs()))
+            .map(|status| (status.replica.as_str(), status.silent.as_secs()))
             .collect();
         assert_eq!(standbys, [("b", 4), ("a", 6)]);
     }
@@ -298,7 +305,7 @@ mod tests {
         let standbys: Vec<_> = cluster
             .standbys
             .iter()
-            .map(|of| of.replica.as_str())
+            .map(|status| status.replica.as_str())
             .collect();
         assert_eq!(standbys, ["x", "a"]);
     }
@@ -314,7 +321,7 @@ mod tests {
         let counts: Vec<_> = election
             .clusters(at(0))
             .iter()
-            .map(|of| of.samples_deduplicated)
+            .map(|status| status.samples_deduplicated)
             .collect();
         assert_eq!((counts, election.n_changes()), (vec![0, 5], 2));
     }
@@ -357,7 +364,10 @@ mod tests {
             );
         }
         let clusters = election.clusters(at(3_601));
-        let new = clusters.iter().find(|of| of.cluster == "new").unwrap();
+        let new = clusters
+            .iter()
+            .find(|status| status.cluster == "new")
+            .unwrap();
         assert_eq!(
             (new.standbys.len(), new.standbys[0].replica.as_str()),
             (STANDBYS_MAX, "r99")

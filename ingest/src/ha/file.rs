@@ -31,7 +31,8 @@ pub(super) fn decode(payload: &[u8]) -> Option<Election> {
     let mut cursor = Cursor::new(payload);
     let mut election = Election::default();
     for _ in 0..cursor.len(CLUSTERS_MAX)? {
-        let (name, leader) = (cursor.string(NAME_SIZE_MAX)?, cursor.string(NAME_SIZE_MAX)?);
+        let name = cursor.string(NAME_SIZE_MAX)?;
+        let leader = cursor.string(NAME_SIZE_MAX)?;
         if election
             .iter()
             .next_back()
@@ -39,10 +40,8 @@ pub(super) fn decode(payload: &[u8]) -> Option<Election> {
         {
             return None;
         }
-        let (since_ms, n_changes) = (
-            i64::from_le_bytes(cursor.bytes()?),
-            u64::from_le_bytes(cursor.bytes()?),
-        );
+        let since_ms = i64::from_le_bytes(cursor.bytes()?);
+        let n_changes = u64::from_le_bytes(cursor.bytes()?);
         election.restore(
             name.into(),
             Cluster::restored(leader.into(), since_ms, n_changes),
@@ -72,15 +71,12 @@ mod tests {
     }
 
     fn contents(election: &Election) -> Vec<(String, String, i64, u64)> {
-        let contents = |(name, of): (&str, &Cluster)| {
-            (
-                name.to_owned(),
-                of.leader.to_string(),
-                of.since_ms,
-                of.n_changes,
-            )
-        };
-        election.iter().map(contents).collect()
+        let mut contents = Vec::new();
+        for (name, cluster) in election.iter() {
+            let leader = cluster.leader.to_string();
+            contents.push((name.to_owned(), leader, cluster.since_ms, cluster.n_changes));
+        }
+        contents
     }
 
     #[test]

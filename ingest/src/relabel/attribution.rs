@@ -195,9 +195,9 @@ pub(crate) struct AttributedSamples {
 impl AttributedSamples {
     /// Forgets all samples.
     pub(crate) fn clear(&mut self) {
-        self.touched
-            .drain(..)
-            .for_each(|id| self.n_samples[usize::from(id)] = 0);
+        for id in self.touched.drain(..) {
+            self.n_samples[usize::from(id)] = 0;
+        }
     }
 
     /// Adds samples if they count for a team or a rule.
@@ -258,7 +258,8 @@ mod tests {
 
     #[test]
     fn samples_count_for_teams_and_every_team_has_an_attribution() {
-        let (attributions, mut names) = (Attributions::new(1), TeamNames::default());
+        let attributions = Attributions::new(1);
+        let mut names = TeamNames::default();
         let teams = ["x", "y"].map(|name| names.get(name, |_| false));
         let mut samples = AttributedSamples::default();
         for (team, rules, n) in [
@@ -269,7 +270,8 @@ mod tests {
         ] {
             samples.add(attributions.of(team, rules), n);
         }
-        let (mut by_team, mut of_rule) = (Vec::new(), 0);
+        let mut by_team = Vec::new();
+        let mut of_rule = 0;
         attributions.count(&mut samples, &mut by_team);
         assert_eq!(by_team, [(teams[0], 1), (teams[0], 2), (teams[1], 4)]);
         attributions

@@ -61,16 +61,16 @@ impl<'a> Builder<'a> {
     /// Returns the labels in the order in which Prometheus visits them: base labels, then added
     /// labels.
     pub(super) fn visit(&self) -> Vec<(String, String)> {
-        let is_base = |name: &str| {
-            !self.deleted.iter().any(|deleted| deleted == name)
-                && !self.added.iter().any(|(added, _)| added == name)
-        };
-        let base = self
-            .base
-            .iter()
-            .filter(|(name, _)| is_base(name))
-            .map(|(n, v)| (n.to_owned(), v.to_owned()));
-        base.chain(self.added.iter().cloned()).collect()
+        let mut visited = Vec::new();
+        for (name, value) in self.base.iter() {
+            let is_deleted = self.deleted.iter().any(|deleted| deleted == name);
+            let is_replaced = self.added.iter().any(|(added, _)| added == name);
+            if !is_deleted && !is_replaced {
+                visited.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        visited.extend(self.added.iter().cloned());
+        visited
     }
 
     /// Returns the labels that another builder has set to other values, and the labels that it has

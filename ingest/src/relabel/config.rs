@@ -112,7 +112,8 @@ impl RelabelConfig {
         }
         let pattern = Regexp::parse(self.pattern()).map_err(regex_error)?;
         self.check(&name)?;
-        let (target, modulus) = (self.target_label.clone(), self.modulus);
+        let target = self.target_label.clone();
+        let modulus = self.modulus;
         Ok(match name.as_str() {
             "keep" => Action::Keep(pattern),
             "drop" => Action::Drop(pattern),
@@ -132,48 +133,46 @@ impl RelabelConfig {
     }
 
     fn replace(&self, regex: Regexp) -> Result<Action, RelabelError> {
-        let template = |template: &str| match template.contains('$') {
-            true => Ok(Template::Groups(Box::new(
-                Rewrite::parse(self.pattern(), template).map_err(regex_error)?,
-            ))),
-            false => Ok(Template::Plain(template.to_owned())),
-        };
-        let (target, replacement) = (template(&self.target_label)?, template(self.replacement())?);
         Ok(Action::Replace {
             regex,
-            target,
-            replacement,
+            target: self.template(&self.target_label)?,
+            replacement: self.template(self.replacement())?,
         })
+    }
+
+    fn template(&self, template: &str) -> Result<Template, RelabelError> {
+        if !template.contains('$') {
+            return Ok(Template::Plain(template.to_owned()));
+        }
+        let rewrite = Rewrite::parse(self.pattern(), template).map_err(regex_error)?;
+        Ok(Template::Groups(Box::new(rewrite)))
     }
 
     /// Checks the fields in the order of Prometheus.
     fn check(&self, action: &str) -> Result<(), RelabelError> {
-        let is = |names: &[&str]| names.contains(&action);
-        if is(&["hashmod"]) && self.modulus == 0 {
+        if action == "hashmod" && self.modulus == 0 {
             return invalid(
                 "relabel configuration for hashmod requires non-zero modulus".to_owned(),
             );
         }
-        let needs_target = is(&[
-            "replace",
-            "hashmod",
-            "lowercase",
-            "uppercase",
-            "keepequal",
-            "dropequal",
-        ]);
+        let needs_target = matches!(
+            action,
+            "replace" | "hashmod" | "lowercase" | "uppercase" | "keepequal" | "dropequal"
+        );
         if needs_target && self.target_label.is_empty() {
             return invalid(format!(
                 "relabel configuration for {action} action requires 'target_label' value"
             ));
         }
         // Any non-empty string is a label name, so templates and names have no other errors.
-        if is(&["lowercase", "uppercase", "keepequal", "dropequal"])
-            && self.replacement() != REPLACEMENT
-        {
+        let has_no_replacement = matches!(
+            action,
+            "lowercase" | "uppercase" | "keepequal" | "dropequal"
+        );
+        if has_no_replacement && self.replacement() != REPLACEMENT {
             return invalid(format!("'replacement' can not be set for {action} action"));
         }
-        if is(&["labelmap"]) && self.replacement().is_empty() {
+        if action == "labelmap" && self.replacement().is_empty() {
             return invalid(format!(
                 "{:?} is invalid 'replacement' for {action} action",
                 self.replacement()
@@ -181,13 +180,13 @@ impl RelabelConfig {
         }
         let has_others =
             self.modulus != 0 || self.separator() != ";" || self.replacement() != REPLACEMENT;
-        if is(&["dropequal", "keepequal"]) && (self.regex.is_some() || has_others) {
+        if matches!(action, "dropequal" | "keepequal") && (self.regex.is_some() || has_others) {
             return invalid(format!(
                 "{action} action requires only 'source_labels' and `target_label`, and no other fields"
             ));
         }
         let has_labels = !self.source_labels.is_empty() || !self.target_label.is_empty();
-        if is(&["labeldrop", "labelkeep"]) && (has_labels || has_others) {
+        if matches!(action, "labeldrop" | "labelkeep") && (has_labels || has_others) {
             return invalid(format!(
                 "{action} action requires only 'regex', and no other fields"
             ));

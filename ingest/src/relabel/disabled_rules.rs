@@ -105,10 +105,12 @@ impl State {
 
     /// Persists which of the rules in force are disabled. Waits for the disk if that has changed.
     pub(crate) fn update(&mut self, rules: &Relabeling) {
-        let entry = |rule: &super::RelabelRule| {
-            Some((fingerprint(&rule.config), rule.used.get()?.truncated()))
-        };
-        let disabled: ByRule = rules.rules.iter().filter_map(entry).collect();
+        let mut disabled = ByRule::default();
+        for rule in &rules.rules {
+            if let Some(used) = rule.used.get() {
+                disabled.insert(fingerprint(&rule.config), used.truncated());
+            }
+        }
         if disabled != self.disabled {
             self.disabled = disabled;
             self.file.write(&encode(&self.disabled));
@@ -119,15 +121,16 @@ impl State {
 impl DisabledByUse {
     /// Returns a copy with strings truncated to their persisted length.
     fn truncated(&self) -> Self {
-        let cut = |string: &str, size_max: usize| {
-            string[..string.floor_char_boundary(size_max)].to_owned()
-        };
         Self {
             at_ms: self.at_ms,
-            selector: cut(&self.selector, SELECTOR_SIZE_MAX),
-            who: cut(&self.who, WHO_SIZE_MAX),
+            selector: truncated(&self.selector, SELECTOR_SIZE_MAX),
+            who: truncated(&self.who, WHO_SIZE_MAX),
         }
     }
+}
+
+fn truncated(string: &str, size_max: usize) -> String {
+    string[..string.floor_char_boundary(size_max)].to_owned()
 }
 
 /// Returns the hash of an entry of the configuration as it is written in the file.
@@ -206,10 +209,8 @@ fn decode(payload: &[u8]) -> Option<ByRule> {
     for _ in 0..cursor.len(RELABEL_RULES_MAX)? {
         let fingerprint = u128::from_le_bytes(cursor.bytes()?);
         let at_ms = i64::from_le_bytes(cursor.bytes()?);
-        let (selector, who) = (
-            cursor.string(SELECTOR_SIZE_MAX)?.to_owned(),
-            cursor.string(WHO_SIZE_MAX)?.to_owned(),
-        );
+        let selector = cursor.string(SELECTOR_SIZE_MAX)?.to_owned();
+        let who = cursor.string(WHO_SIZE_MAX)?.to_owned();
         disabled.insert(
             fingerprint,
             DisabledByUse {

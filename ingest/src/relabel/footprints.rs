@@ -61,14 +61,12 @@ impl Footprints {
         compared: impl Iterator<Item = &'a str>,
         labels: &Builder<'_>,
     ) {
-        let (metric, label) = (labels.get(METRIC_NAME), |name: &str| {
-            (name.into(), labels.get(name).into())
-        });
+        let metric = labels.get(METRIC_NAME);
         let footprint = Footprint {
             rule,
             labels: compared
                 .filter(|name| *name != METRIC_NAME)
-                .map(label)
+                .map(|name| (name.into(), labels.get(name).into()))
                 .collect(),
         };
         let size = metric.len()
@@ -213,7 +211,9 @@ mod tests {
                 &[("__name__", &i.to_string())],
             )
         };
-        (0..1000).for_each(note_one);
+        for i in 0..1000 {
+            note_one(i);
+        }
         let interrupted = QueryContext::unbounded();
         interrupted.interrupt(Interrupt::Canceled);
         for matchers in [vec![], vec![Matcher::equal("__name__", "7")]] {
@@ -308,7 +308,8 @@ mod tests {
         }
         assert_eq!(footprints.state.lock().n_total, FOOTPRINTS_TOTAL_MAX);
 
-        let (footprints, value) = (Footprints::default(), "x".repeat(1 << 16));
+        let footprints = Footprints::default();
+        let value = "x".repeat(1 << 16);
         for i in 0..300 {
             note(
                 &footprints,

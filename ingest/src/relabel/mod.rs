@@ -186,7 +186,8 @@ impl Relabeling {
         mut charge: impl FnMut(usize) -> Result<(), E>,
     ) -> Result<RelabelPreview, E> {
         let mut builder = Builder::new(labels);
-        let (mut steps, mut is_dropped) = (Vec::new(), false);
+        let mut steps = Vec::new();
+        let mut is_dropped = false;
         for rule in &self.rules {
             charge(STRING_COPIES.saturating_mul(rule.created_size_max(&builder)))?;
             let mut after = builder.clone();
@@ -247,18 +248,17 @@ impl Relabeling {
         if !self.rules.iter().any(|rule| rule.awaits_use(is_named)) {
             return Ok(Vec::new());
         }
-        let used = self
-            .dropped
-            .matching(ctx, matchers)?
-            .into_iter()
-            .map(|idx| &self.rules[usize::from(idx)]);
-        Ok(used
-            .filter(|rule| rule.awaits_use(is_named) && rule.used.set(by()))
-            .map(|rule| UsedRelabelRule {
-                name: rule.name.clone(),
-                is_disabled: rule.config.state == RelabelRuleState::Enforce,
-            })
-            .collect())
+        let mut used = Vec::new();
+        for idx in self.dropped.matching(ctx, matchers)? {
+            let rule = &self.rules[usize::from(idx)];
+            if rule.awaits_use(is_named) && rule.used.set(by()) {
+                used.push(UsedRelabelRule {
+                    name: rule.name.clone(),
+                    is_disabled: rule.config.state == RelabelRuleState::Enforce,
+                });
+            }
+        }
+        Ok(used)
     }
 
     /// Returns the rules that have dropped series that `matchers` may select, if `matchers` name
@@ -276,18 +276,17 @@ impl Relabeling {
         }
         let mut found = self.dropped.matching(ctx, matchers)?;
         found.extend(self.dropped_by_others.matching(ctx, matchers)?);
-        let rules = found.into_iter().map(|idx| &self.rules[usize::from(idx)]);
-        let dropping = |rule: &RelabelRule| {
-            let is_disabled = rule.state() == RelabelRuleState::DryRun;
-            DroppingRelabelRule {
-                name: rule.name.clone(),
-                is_disabled,
+        let mut dropping = Vec::new();
+        for idx in found {
+            let rule = &self.rules[usize::from(idx)];
+            if rule.config.state == RelabelRuleState::Enforce {
+                dropping.push(DroppingRelabelRule {
+                    name: rule.name.clone(),
+                    is_disabled: rule.state() == RelabelRuleState::DryRun,
+                });
             }
-        };
-        Ok(rules
-            .filter(|rule| rule.config.state == RelabelRuleState::Enforce)
-            .map(dropping)
-            .collect())
+        }
+        Ok(dropping)
     }
 
     /// Enables a rule that a query has disabled, and forgets the query. Returns `None` if no rule
@@ -401,10 +400,9 @@ impl ActiveRelabeling {
         let rates = self
             .attributions
             .rates(stats.iter().map(|rule| rule.samples).collect());
-        stats
-            .iter_mut()
-            .zip(rates)
-            .for_each(|(rule, rate)| rule.samples_per_second = rate);
+        for (rule, rate) in stats.iter_mut().zip(rates) {
+            rule.samples_per_second = rate;
+        }
         stats
     }
 }

@@ -34,20 +34,15 @@ impl Rates {
             );
         }
         let seconds = now.saturating_sub(self.previous.at).as_secs_f64();
-        let previous = self
-            .previous
-            .counts
-            .iter()
-            .copied()
-            .chain(std::iter::repeat(0));
-        let rate = |(count, previous): (u64, u64)| {
-            if seconds > 0.0 {
-                count.saturating_sub(previous) as f64 / seconds
-            } else {
-                0.0
-            }
-        };
-        counts.into_iter().zip(previous).map(rate).collect()
+        if seconds <= 0.0 {
+            return vec![0.0; counts.len()];
+        }
+        let mut rates = Vec::with_capacity(counts.len());
+        for (idx, count) in counts.into_iter().enumerate() {
+            let previous = self.previous.counts.get(idx).copied().unwrap_or(0);
+            rates.push(count.saturating_sub(previous) as f64 / seconds);
+        }
+        rates
     }
 }
 

@@ -74,7 +74,7 @@ fn samples_are_counted_for_each_rule_that_matched() {
     let stats: Vec<_> = active
         .stats()
         .into_iter()
-        .map(|of| (of.name, of.series, of.samples))
+        .map(|rule| (rule.name, rule.series, rule.samples))
         .collect();
     assert_eq!(stats, [("#0".to_owned(), 1, 12), ("#1".to_owned(), 2, 16)]);
 }
@@ -112,15 +112,15 @@ fn invalid_rules_are_refused_in_the_words_of_prometheus() {
         })
     };
     check(
-        with("lowercase", |of| of.replacement = Some("x".into())),
+        with("lowercase", |rule| rule.replacement = Some("x".into())),
         "'replacement' can not be set for lowercase action",
     );
     check(
-        with("dropequal", |of| of.regex = Some("(.*)".into())),
+        with("dropequal", |rule| rule.regex = Some("(.*)".into())),
         "and `target_label`, and no other fields",
     );
     check(
-        with("keepequal", |of| of.separator = Some(",".into())),
+        with("keepequal", |rule| rule.separator = Some(",".into())),
         "keepequal action requires only 'source_labels'",
     );
     check(
@@ -128,22 +128,22 @@ fn invalid_rules_are_refused_in_the_words_of_prometheus() {
         "labeldrop action requires only 'regex', and no other fields",
     );
     check(
-        with("labelmap", |of| of.replacement = Some(String::new())),
+        with("labelmap", |rule| rule.replacement = Some(String::new())),
         "\"\" is invalid 'replacement' for labelmap action",
     );
     check(
-        with("drop", |of| of.regex = Some("a(".into())),
+        with("drop", |rule| rule.regex = Some("a(".into())),
         "error parsing regexp: missing closing ): `a(`",
     );
     check(
-        with("replace", |of| of.disable_on_use = true),
+        with("replace", |rule| rule.disable_on_use = true),
         "rule 0: 'disable_on_use' is only for rules that drop series",
     );
     check(
-        with("drop", |of| of.source_labels = vec![String::new()]),
+        with("drop", |rule| rule.source_labels = vec![String::new()]),
         "\"\" is not a valid label name",
     );
-    let named = || with("drop", |of| of.name = Some("n".into()));
+    let named = || with("drop", |rule| rule.name = Some("n".into()));
     let refused = Relabeling::new(vec![named(), named()])
         .unwrap_err()
         .to_string();

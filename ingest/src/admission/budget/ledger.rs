@@ -198,7 +198,8 @@ impl Ledger {
         by_team: &[(Team, u64)],
         mut denied: impl FnMut(Team, Denied),
     ) {
-        let (mut state, now) = (self.state.lock(), self.now());
+        let mut state = self.state.lock();
+        let now = self.now();
         for &(team, n) in by_team {
             if let Err(reason) = state.policy.admit_samples(team, n, now) {
                 denied(team, reason);
@@ -213,10 +214,11 @@ impl Ledger {
 
     /// Counts the samples of a request.
     pub(crate) fn count_samples(&self, by_team: &[(Team, u64)]) {
-        let (mut state, now) = (self.state.lock(), self.now());
-        by_team
-            .iter()
-            .for_each(|&(team, n)| state.policy.count_samples(team, n, now));
+        let mut state = self.state.lock();
+        let now = self.now();
+        for &(team, n) in by_team {
+            state.policy.count_samples(team, n, now);
+        }
     }
 
     /// Checks whether the samples of any request would be denied now. `team` is the team that the
@@ -272,7 +274,8 @@ impl Ledger {
 
     /// Returns the status of all teams together, and of each team by name.
     pub(crate) fn status(&self) -> (TeamStatus, Vec<TeamStatus>) {
-        let (mut state, now) = (self.state.lock(), self.now());
+        let mut state = self.state.lock();
+        let now = self.now();
         let State { names, policy, .. } = &mut *state;
         let mut teams: Vec<_> = names
             .iter()

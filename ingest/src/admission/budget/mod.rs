@@ -85,20 +85,19 @@ impl Budgets {
     /// # Errors
     /// The first violation, by the keys of the configuration.
     pub fn check(&self) -> Result<(), BudgetError> {
-        let invalid = |reason: String| Err(BudgetError(reason));
         // Two ids are reserved: `Team::OTHER` and `Team::NONE`.
         if self.teams.len() > TEAMS_MAX - 2 {
-            return invalid(format!("teams: more than {}", TEAMS_MAX - 2));
+            return Err(BudgetError(format!("teams: more than {}", TEAMS_MAX - 2)));
         }
         if let Some(name) = self
             .teams
             .keys()
             .find(|name| name.len() > teams::NAME_SIZE_MAX)
         {
-            return invalid(format!(
+            return Err(BudgetError(format!(
                 "teams: the name {name:?} is longer than {} bytes",
                 teams::NAME_SIZE_MAX
-            ));
+            )));
         }
         self.check_amounts()?;
         for (what, amount) in FIELDS {
@@ -108,15 +107,15 @@ impl Budgets {
                 sum += guaranteed;
                 if let Some(maximum) = amount(&team.maximum).filter(|&maximum| maximum < guaranteed)
                 {
-                    return invalid(format!(
+                    return Err(BudgetError(format!(
                         "teams.{name}: {what}: the guarantee {guaranteed} exceeds the maximum {maximum}"
-                    ));
+                    )));
                 }
             }
             if let Some(total) = amount(&self.total).filter(|&total| total < sum) {
-                return invalid(format!(
+                return Err(BudgetError(format!(
                     "teams: {what}: all guarantees, {sum}, exceed the budget {total}"
-                ));
+                )));
             }
         }
         Ok(())
@@ -125,20 +124,21 @@ impl Budgets {
     /// Returns `true` if a sender may name a team. `user` is `None` if the server has neither users
     /// nor tokens.
     fn may_name(&self, team: &str, user: Option<&str>) -> bool {
-        let is_sender = |user: &str| {
-            self.senders
-                .get(team)
-                .map_or(user == team, |senders| senders.contains(user))
-        };
-        team != RULES_TEAM && self.teams.contains_key(team) && user.is_none_or(is_sender)
+        if team == RULES_TEAM || !self.teams.contains_key(team) {
+            return false;
+        }
+        match (user, self.senders.get(team)) {
+            (None, _) => true,
+            (Some(user), Some(senders)) => senders.contains(user),
+            (Some(user), None) => user == team,
+        }
     }
 
     fn check_amounts(&self) -> Result<(), BudgetError> {
         let team_amounts = self.teams.iter().flat_map(|(name, team)| {
-            let key = |kind: &str| format!("teams.{name}.{kind}");
             [
-                (key("guaranteed"), team.guaranteed),
-                (key("maximum"), team.maximum),
+                (format!("teams.{name}.guaranteed"), team.guaranteed),
+                (format!("teams.{name}.maximum"), team.maximum),
             ]
         });
         let total_amounts = [

@@ -279,10 +279,9 @@ impl Policy {
             maximum,
             ..
         } = &mut teams[team.idx()].samples;
-        [guaranteed, maximum, &mut total.samples.maximum]
-            .into_iter()
-            .flatten()
-            .for_each(|bucket| bucket.take(n));
+        take_from(guaranteed, n);
+        take_from(maximum, n);
+        take_from(&mut total.samples.maximum, n);
     }
 
     /// Counts samples.
@@ -433,8 +432,6 @@ impl Account {
             samples_per_second: self.samples.meter.per_second(now),
         };
         let guaranteed = &self.budget.guaranteed;
-        let above =
-            |used: u64, guaranteed: Option<u64>| used.saturating_sub(guaranteed.unwrap_or(0));
         let borrowed = Usage {
             active_series: above(use_now.active_series, guaranteed.active_series),
             new_series_per_second: above(
@@ -457,10 +454,9 @@ impl Account {
 
 impl Rate {
     fn new(guaranteed: Option<u64>, maximum: Option<u64>, now: Duration) -> Self {
-        let bucket = |rate: Option<u64>| rate.map(|rate| TokenBucket::new(rate, now));
         Self {
-            guaranteed: bucket(guaranteed),
-            maximum: bucket(maximum),
+            guaranteed: guaranteed.map(|rate| TokenBucket::new(rate, now)),
+            maximum: maximum.map(|rate| TokenBucket::new(rate, now)),
             meter: Meter::default(),
         }
     }
@@ -480,29 +476,43 @@ impl Rate {
     /// Takes `n` tokens: under the guarantee while its bucket has a token, otherwise as a borrower
     /// if the total bucket has one.
     fn take(&mut self, total: &mut Self, n: u64, now: Duration) -> Result<(), Empty> {
-        let wait = |bucket: &mut Option<TokenBucket>| {
-            bucket
-                .as_mut()
-                .map_or(Duration::ZERO, |bucket| bucket.wait(now))
-        };
-        let team_wait = wait(&mut self.maximum);
+        let team_wait = wait_of(&mut self.maximum, now);
         if !team_wait.is_zero() {
             return Err(Empty::Team(team_wait));
         }
         let guarantee_wait = self.guaranteed.as_mut().map(|bucket| bucket.wait(now));
         let is_guaranteed = guarantee_wait.is_some_and(|wait| wait.is_zero());
-        let total_wait = wait(&mut total.maximum);
+        let total_wait = wait_of(&mut total.maximum, now);
         if !is_guaranteed && !total_wait.is_zero() {
             return Err(Empty::Total(
                 guarantee_wait.map_or(total_wait, |wait| wait.min(total_wait)),
             ));
         }
-        let guaranteed = self.guaranteed.as_mut().filter(|_| is_guaranteed);
-        [guaranteed, self.maximum.as_mut(), total.maximum.as_mut()]
-            .into_iter()
-            .flatten()
-            .for_each(|bucket| bucket.take(n));
+        if is_guaranteed {
+            take_from(&mut self.guaranteed, n);
+        }
+        take_from(&mut self.maximum, n);
+        take_from(&mut total.maximum, n);
         Ok(())
+    }
+}
+
+/// Returns the part of a use above the guarantee.
+fn above(used: u64, guaranteed: Option<u64>) -> u64 {
+    used.saturating_sub(guaranteed.unwrap_or(0))
+}
+
+/// Returns the time until a bucket has a token.
+fn wait_of(bucket: &mut Option<TokenBucket>, now: Duration) -> Duration {
+    match bucket {
+        Some(bucket) => bucket.wait(now),
+        None => Duration::ZERO,
+    }
+}
+
+fn take_from(bucket: &mut Option<TokenBucket>, n: u64) {
+    if let Some(bucket) = bucket {
+        bucket.take(n);
     }
 }
 
@@ -527,7 +537,8 @@ impl Meter {
             } else {
                 0
             };
-            (self.interval, self.n_interval) = (interval, 0);
+            self.interval = interval;
+            self.n_interval = 0;
         }
     }
 }

@@ -240,7 +240,8 @@ fn a_request_of_any_size_is_admitted_and_the_next_one_waits() {
     let Model {
         mut policy, teams, ..
     } = Model::new(&budgets);
-    let (other, sure) = (teams[0], teams[1]);
+    let other = teams[0];
+    let sure = teams[1];
     assert!(policy.bounds_samples() && policy.guarantees_samples());
     assert_eq!(policy.admit_samples(other, 600, SECOND), Ok(()));
     let wait = SECOND * 2 + Duration::from_millis(5);
@@ -348,7 +349,8 @@ proptest! {
             match step {
                 Step::Lose(idx, n) => model.active[idx] = model.active[idx].saturating_sub(n),
                 Step::Want(idx, n) => for _ in 0..n {
-                    let (of_team, total) = (model.active[idx], model.total());
+                    let of_team = model.active[idx];
+                    let total = model.total();
                     let made = model.create(idx, Duration::ZERO);
                     let is_below_max = own[idx].maximum.active_series.is_none_or(|maximum| of_team < maximum);
                     let is_guaranteed = own[idx].guaranteed.active_series.is_some_and(|guaranteed| of_team < guaranteed);
@@ -382,7 +384,9 @@ proptest! {
         let amounts = Amounts { samples_per_second: Some(rate), ..Amounts::default() };
         let budgets = Budgets { total: amounts, ..Budgets::default() };
         let mut policy = Policy::new(&budgets, Duration::ZERO);
-        let (mut now_ms, mut n_before_last, mut n_last) = (0, 0, 0);
+        let mut now_ms = 0;
+        let mut n_before_last = 0;
+        let mut n_last = 0;
         for (n, pause_ms) in asks {
             now_ms += pause_ms;
             if policy.admit_samples(Team::NONE, n, Duration::from_millis(now_ms)).is_ok() {

@@ -51,35 +51,39 @@ fn reduce_side<T: Copy>(
     add: impl Fn(T, T) -> T,
 ) -> Checked {
     Histogram::validate_spans(spans, counts.len())?;
-    let (mut coarse, mut coarse_counts) = (Vec::<BucketSpan>::new(), Vec::<T>::new());
+    let mut coarse = Vec::<BucketSpan>::new();
+    let mut coarse_counts = Vec::<T>::new();
     // There are as many buckets as counts.
-    let (mut idx, mut last, mut rest) = (0_i32, 0_i32, counts.iter());
+    let mut idx = 0_i32;
+    let mut last = 0_i32;
+    let mut rest = counts.iter();
     for span in &*spans {
         idx = idx.wrapping_add(span.offset);
         for &count in rest.by_ref().take(span.length as usize) {
-            let of = (idx.wrapping_sub(1) >> finer.min(i32::BITS - 1)).wrapping_add(1);
+            let coarse_idx = (idx.wrapping_sub(1) >> finer.min(i32::BITS - 1)).wrapping_add(1);
             match (coarse.last_mut(), coarse_counts.last_mut()) {
-                (Some(_), Some(sum)) if of == last => *sum = add(*sum, count),
+                (Some(_), Some(sum)) if coarse_idx == last => *sum = add(*sum, count),
                 (before, _) => {
                     match before {
-                        Some(span) if of == last.wrapping_add(1) => span.length += 1,
+                        Some(span) if coarse_idx == last.wrapping_add(1) => span.length += 1,
                         Some(_) => coarse.push(BucketSpan {
-                            offset: of.wrapping_sub(last).wrapping_sub(1),
+                            offset: coarse_idx.wrapping_sub(last).wrapping_sub(1),
                             length: 1,
                         }),
                         None => coarse.push(BucketSpan {
-                            offset: of,
+                            offset: coarse_idx,
                             length: 1,
                         }),
                     }
                     coarse_counts.push(count);
-                    last = of;
+                    last = coarse_idx;
                 }
             }
             idx = idx.wrapping_add(1);
         }
     }
-    (*spans, *counts) = (coarse, coarse_counts);
+    *spans = coarse;
+    *counts = coarse_counts;
     Ok(())
 }
 

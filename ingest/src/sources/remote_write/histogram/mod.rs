@@ -176,7 +176,6 @@ impl Sent {
     /// Moves the counts out of `self`. If the total count is a float, returns float counts and
     /// ignores integers. Otherwise returns integer counts.
     fn counts(&mut self) -> HistogramCounts {
-        let take = |buckets: &mut Buckets| std::mem::take(&mut buckets.counts);
         match self.count {
             Count::Integer(count) => HistogramCounts::Integer {
                 count,
@@ -195,8 +194,8 @@ impl Sent {
                 } else {
                     0.0
                 },
-                positive: take(&mut self.positive),
-                negative: take(&mut self.negative),
+                positive: std::mem::take(&mut self.positive.counts),
+                negative: std::mem::take(&mut self.negative.counts),
             },
         }
     }
@@ -206,11 +205,12 @@ impl Sent {
 /// `i64::MAX`.
 fn summed(deltas: &[i64]) -> Vec<u64> {
     let mut count = 0_i64;
-    let mut sum = |delta: &i64| {
+    let mut counts = Vec::with_capacity(deltas.len());
+    for delta in deltas {
         count = count.wrapping_add(*delta);
-        count.cast_unsigned()
-    };
-    deltas.iter().map(&mut sum).collect()
+        counts.push(count.cast_unsigned());
+    }
+    counts
 }
 
 const COUNT_INT: Key = varint_key(1);
@@ -277,9 +277,16 @@ impl Sent {
                 .flat_map(|span| [u64::from(span.offset.cast_unsigned()), span.length.into()])
                 .collect()
         };
-        let side = |of: &Buckets| [spans(&of.spans), signed(&of.deltas), doubles(&of.counts)];
+        let side = |buckets: &Buckets| {
+            [
+                spans(&buckets.spans),
+                signed(&buckets.deltas),
+                doubles(&buckets.counts),
+            ]
+        };
         let enums = [self.schema, self.reset_hint].map(|n| u64::from(n.cast_unsigned()));
-        let (sum, threshold) = (self.sum.to_bits(), self.zero_threshold.to_bits());
+        let sum = self.sum.to_bits();
+        let threshold = self.zero_threshold.to_bits();
         let one = vec![
             self.timestamp_ms.cast_unsigned(),
             sum,

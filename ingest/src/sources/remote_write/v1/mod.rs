@@ -52,18 +52,18 @@ pub(crate) fn decode_routed(
 /// # Errors
 /// If the message is not a sequence of fields, or the tenant is not UTF-8.
 pub(crate) fn tenant(message: &[u8]) -> Result<&str, varve_protobuf::Error> {
-    let (mut tenant, mut reader) = (Reader::new(b""), Reader::new(message));
+    let mut tenant = Reader::new(b"");
+    let mut reader = Reader::new(message);
     while let Some(key) = reader.key()? {
         match key {
             TENANT => tenant = reader.message()?,
             _ => reader.skip_unknown(key, 0)?,
         }
     }
-    let invalid = |_| varve_protobuf::Error {
+    std::str::from_utf8(tenant.rest()).map_err(|_| varve_protobuf::Error {
         offset: tenant.at(),
         reason: "tenant is not UTF-8",
-    };
-    std::str::from_utf8(tenant.rest()).map_err(invalid)
+    })
 }
 
 /// Decodes the fields `known`.
@@ -139,7 +139,8 @@ pub(crate) fn plain_strings<'a>(
         };
         // Four bytes precede the name: key and size of the label, key and size of the name. The
         // value ends the label.
-        let (name_start, end) = (at + 4, at + 2 + size);
+        let name_start = at + 4;
+        let end = at + 2 + size;
         strings.push((
             &all[name_start..name_start + name.len()],
             &all[end - value.len()..end],
@@ -210,7 +211,8 @@ fn decode_series(
         limits.check_samples(batch.n_all_samples())?;
         return Ok((Span::new(reader.at(), reader.at() + labels_size), true));
     }
-    let (mut labels, mut contiguous) = (Span::default(), true);
+    let mut labels = Span::default();
+    let mut contiguous = true;
     loop {
         let field_start = reader.at();
         let Some(key) = reader.key()? else { break };
@@ -285,8 +287,10 @@ fn plain_series(series: &[u8]) -> Option<(usize, Sample)> {
     let [SAMPLE_KEY, size @ ..0x80, sample @ ..] = left else {
         return None;
     };
-    let sample = plain_sample(sample).filter(|_| sample.len() == usize::from(*size))?;
-    Some((series.len() - left.len(), sample))
+    if sample.len() != usize::from(*size) {
+        return None;
+    }
+    Some((series.len() - left.len(), plain_sample(sample)?))
 }
 
 /// Reads a sample that consists of an optional value and a timestamp from 1971 to 2109. The field

@@ -41,7 +41,7 @@ impl Contents {
         for (series, samples) in batch.series() {
             let samples = samples
                 .with_starts()
-                .map(|(of, start_ms)| (of.timestamp_ms, of.value.to_bits(), start_ms));
+                .map(|(sample, start_ms)| (sample.timestamp_ms, sample.value.to_bits(), start_ms));
             contents
                 .series
                 .push((pairs(series.labels), samples.collect()));
@@ -68,7 +68,12 @@ impl Contents {
 
 fn ours(message: &[u8]) -> Result<Contents, WriteError> {
     let mut batch = DecodedBatch::default();
-    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
+    decode(
+        message,
+        &RouteHasher::new(),
+        &Limits::default(),
+        &mut batch,
+    )?;
     batch
         .series
         .iter()
@@ -112,7 +117,7 @@ fn theirs(message: &[u8]) -> Result<Contents, prost::DecodeError> {
             series
                 .histograms
                 .iter()
-                .map(|of| (histogram_numbers(of), 0)),
+                .map(|histogram| (histogram_numbers(histogram), 0)),
         );
         for exemplar in series.exemplars {
             let pairs = exemplar
@@ -141,7 +146,7 @@ fn theirs(message: &[u8]) -> Result<Contents, prost::DecodeError> {
     Ok(contents)
 }
 
-pub(crate) fn histogram_numbers(of: &message::Histogram) -> HistogramNumbers {
+pub(crate) fn histogram_numbers(histogram: &message::Histogram) -> HistogramNumbers {
     let signed = |numbers: &[i64]| {
         numbers
             .iter()
@@ -155,22 +160,22 @@ pub(crate) fn histogram_numbers(of: &message::Histogram) -> HistogramNumbers {
             .flat_map(|span| [u64::from(span.offset.cast_unsigned()), span.length.into()])
             .collect::<Vec<_>>()
     };
-    let numbers = [of.schema, of.reset_hint].map(|n| u64::from(n.cast_unsigned()));
+    let numbers = [histogram.schema, histogram.reset_hint].map(|n| u64::from(n.cast_unsigned()));
     vec![
         vec![
-            of.timestamp_ms.cast_unsigned(),
-            of.sum.to_bits(),
-            of.zero_threshold.to_bits(),
+            histogram.timestamp_ms.cast_unsigned(),
+            histogram.sum.to_bits(),
+            histogram.zero_threshold.to_bits(),
             numbers[0],
             numbers[1],
         ],
-        spans(&of.negative_spans),
-        signed(&of.negative_deltas),
-        doubles(&of.negative_counts),
-        spans(&of.positive_spans),
-        signed(&of.positive_deltas),
-        doubles(&of.positive_counts),
-        doubles(&of.custom_values),
+        spans(&histogram.negative_spans),
+        signed(&histogram.negative_deltas),
+        doubles(&histogram.negative_counts),
+        spans(&histogram.positive_spans),
+        signed(&histogram.positive_deltas),
+        doubles(&histogram.positive_counts),
+        doubles(&histogram.custom_values),
     ]
 }
 
@@ -459,7 +464,13 @@ fn a_plain_series_is_labels_followed_by_one_sample() {
 
 fn keys_of(message: &[u8]) -> Vec<Option<crate::batch::RouteKey>> {
     let mut batch = DecodedBatch::default();
-    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch).unwrap();
+    decode(
+        message,
+        &RouteHasher::new(),
+        &Limits::default(),
+        &mut batch,
+    )
+    .unwrap();
     batch.series.iter().map(|series| series.key).collect()
 }
 

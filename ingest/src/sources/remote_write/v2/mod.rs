@@ -43,7 +43,8 @@ pub fn decode(
     batch.clear();
     batch.version = Version::V2;
     decode_symbols(message, hasher, limits, batch)?;
-    let (packed, refs) = (Span::default(), LabelRefs::default());
+    let packed = Span::default();
+    let refs = LabelRefs::default();
     let mut decoder = Decoder {
         message,
         hasher,
@@ -166,7 +167,7 @@ impl Decoder<'_> {
         let is_contiguous = fields.is_packed && fields.n_labels <= 1;
         let labels = if is_contiguous { fields.labels } else { whole };
         let key = is_contiguous.then(|| fields.refs.key.key());
-        self.end_series(labels, key, (fields.refs.n, fields.refs.size))?;
+        self.end_series(labels, key, fields.refs.n, fields.refs.size)?;
         self.family(fields.refs.metric_name(), fields.metadata)
     }
 
@@ -177,13 +178,11 @@ impl Decoder<'_> {
             end: whole.start + 2 + series.refs_size,
             ..whole
         };
-        let (before, packed) = (
-            self.packed,
-            Span {
-                start: labels.start + 2,
-                ..labels
-            },
-        );
+        let before = self.packed;
+        let packed = Span {
+            start: labels.start + 2,
+            ..labels
+        };
         let resolver = Resolver {
             message: self.message,
             hasher: self.hasher,
@@ -204,7 +203,8 @@ impl Decoder<'_> {
         self.end_series(
             labels,
             Some(self.refs.key.key()),
-            (self.refs.n, self.refs.size),
+            self.refs.n,
+            self.refs.size,
         )?;
         self.family(self.refs.metric_name(), metadata)
     }
@@ -214,7 +214,8 @@ impl Decoder<'_> {
         &mut self,
         labels: Span,
         key: Option<RouteKey>,
-        (n_refs, size): (usize, u64),
+        n_refs: usize,
+        size: u64,
     ) -> Result<(), WriteError> {
         check_even(n_refs)?;
         self.resolved_size += size;
@@ -309,27 +310,15 @@ impl Decoder<'_> {
         }
         self.family = family;
         let symbols = &self.batch.symbols;
-        let string = |number: u32| symbols.get(number as usize).map(|symbol| symbol.text);
-        let optional = |number: u32| {
-            // A missing reference is 0. Symbol 0 is the empty string, also if the symbol table is
-            // empty.
-            let text = string(number).or((number == 0).then(Span::default));
-            let Some(text) = text else {
-                return Err(Malformed::Symbol {
-                    number,
-                    n_symbols: symbols.len(),
-                });
-            };
-            Ok(text)
-        };
-        let (help, unit) = (optional(help)?, optional(unit)?);
-        let Some(name) = metric_name.and_then(string) else {
+        let help = optional_text(symbols, help)?;
+        let unit = optional_text(symbols, unit)?;
+        let Some(name) = metric_name.and_then(|number| symbols.get(number as usize)) else {
             return Ok(());
         };
         if kind == MetricType::Unknown && help.is_empty() && unit.is_empty() {
             return Ok(());
         }
-        let name = family_name(self.message, name, kind);
+        let name = family_name(self.message, name.text, kind);
         let family = FamilyEntry {
             name,
             help,
@@ -349,6 +338,19 @@ impl Decoder<'_> {
     }
 }
 
+/// Returns the text of an optional reference.
+fn optional_text(symbols: &[Symbol], number: u32) -> Result<Span, Malformed> {
+    match symbols.get(number as usize) {
+        Some(symbol) => Ok(symbol.text),
+        // A missing reference is 0. Symbol 0 is the empty string, also if the symbol table is empty.
+        None if number == 0 => Ok(Span::default()),
+        None => Err(Malformed::Symbol {
+            number,
+            n_symbols: symbols.len(),
+        }),
+    }
+}
+
 fn check_even(n_refs: usize) -> Result<(), Malformed> {
     if n_refs.is_multiple_of(2) {
         Ok(())
@@ -360,12 +362,12 @@ fn check_even(n_refs: usize) -> Result<(), Malformed> {
 /// Removes the suffix that a classic histogram or a summary adds to the name of its family.
 fn family_name(message: &[u8], name: Span, kind: MetricType) -> Span {
     let string = name.of(message);
-    let is_end =
-        |suffix: &&&str| string.ends_with(suffix.as_bytes()) && string.len() > suffix.len();
-    let suffix = kind.series_suffixes().iter().find(is_end);
-    suffix.map_or(name, |suffix| {
-        Span::new(name.start as usize, name.end as usize - suffix.len())
-    })
+    for suffix in kind.series_suffixes() {
+        if string.ends_with(suffix.as_bytes()) && string.len() > suffix.len() {
+            return Span::new(name.start as usize, name.end as usize - suffix.len());
+        }
+    }
+    name
 }
 
 /// A series that consists of packed references, one sample, and metadata or nothing.
@@ -403,13 +405,11 @@ fn plain_series(series: &[u8]) -> Option<PlainSeries> {
 
 #[inline]
 fn decode_sample(mut reader: Reader<'_>) -> Result<(Sample, i64), Malformed> {
-    let (mut sample, mut start_ms) = (
-        Sample {
-            timestamp_ms: 0,
-            value: 0.0,
-        },
-        0,
-    );
+    let mut sample = Sample {
+        timestamp_ms: 0,
+        value: 0.0,
+    };
+    let mut start_ms = 0;
     while let Some(key) = reader.key()? {
         match key {
             SAMPLE_VALUE => sample.value = f64::from_bits(reader.fixed64()?),

@@ -93,7 +93,8 @@ impl LabelRefs {
         before: Span,
         after: Span,
     ) -> Result<bool, WriteError> {
-        let (old, new) = (before.of(resolver.message), after.of(resolver.message));
+        let old = before.of(resolver.message);
+        let new = after.of(resolver.message);
         if old.len() != new.len() {
             return Ok(false);
         }
@@ -105,24 +106,18 @@ impl LabelRefs {
             .iter()
             .filter(|&&byte| byte < 0x80)
             .count();
-        let part = |of: Span| {
-            Span::new(
-                of.start as usize + range.start,
-                of.start as usize + range.end,
-            )
-        };
-        let (mut old, mut new) = [before, after]
-            .map(part)
-            .map(|of| Reader::over(resolver.message, of))
-            .into();
+        let mut old = Reader::over(resolver.message, part(before, &range));
+        let mut new = Reader::over(resolver.message, part(after, &range));
         while !old.rest().is_empty() && !new.rest().is_empty() {
-            let (from, to) = (old.varint()? as u32, new.varint()? as u32);
+            let from = old.varint()? as u32;
+            let to = new.varint()? as u32;
             if from != to {
                 // The name of a label differs.
                 if at.is_multiple_of(2) {
                     return Ok(false);
                 }
-                let (from, symbol) = (resolver.symbol(from)?, resolver.symbol(to)?);
+                let from = resolver.symbol(from)?;
+                let symbol = resolver.symbol(to)?;
                 resolver
                     .hasher
                     .replace(&mut self.key, at, from.hash, symbol.hash);
@@ -144,12 +139,21 @@ impl Resolver<'_> {
     /// [`Malformed::Symbol`] if there is no such symbol.
     #[inline]
     pub(super) fn symbol(self, number: u32) -> Result<Symbol, WriteError> {
-        let missing = || Malformed::Symbol {
-            number,
-            n_symbols: self.symbols.len(),
-        };
-        Ok(*self.symbols.get(number as usize).ok_or_else(missing)?)
+        match self.symbols.get(number as usize) {
+            Some(symbol) => Ok(*symbol),
+            None => Err(Malformed::Symbol {
+                number,
+                n_symbols: self.symbols.len(),
+            }
+            .into()),
+        }
     }
+}
+
+/// Returns a part of a span, by its range in the span.
+fn part(span: Span, range: &Range<usize>) -> Span {
+    let start = span.start as usize;
+    Span::new(start + range.start, start + range.end)
 }
 
 /// Returns the range of bytes from the first difference to the last one, of two encodings of the
@@ -169,8 +173,8 @@ fn differing(old: &[u8], new: &[u8]) -> Option<Range<usize>> {
 
 #[inline]
 fn first_difference(old: &[u8], new: &[u8]) -> Option<usize> {
-    let ((old_words, old_rest), (new_words, new_rest)) =
-        (old.as_chunks::<8>(), new.as_chunks::<8>());
+    let (old_words, old_rest) = old.as_chunks::<8>();
+    let (new_words, new_rest) = new.as_chunks::<8>();
     for (idx, (old, new)) in old_words.iter().zip(new_words).enumerate() {
         let difference = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
         if difference != 0 {
@@ -186,8 +190,8 @@ fn first_difference(old: &[u8], new: &[u8]) -> Option<usize> {
 
 #[inline]
 fn last_difference(old: &[u8], new: &[u8]) -> Option<usize> {
-    let ((old_rest, old_words), (new_rest, new_words)) =
-        (old.as_rchunks::<8>(), new.as_rchunks::<8>());
+    let (old_rest, old_words) = old.as_rchunks::<8>();
+    let (new_rest, new_words) = new.as_rchunks::<8>();
     for (idx, (old, new)) in old_words.iter().zip(new_words).enumerate().rev() {
         let difference = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
         if difference != 0 {

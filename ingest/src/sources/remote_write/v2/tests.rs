@@ -55,13 +55,13 @@ fn theirs(message: &[u8]) -> Result<Contents, String> {
         } = series;
         let samples = samples
             .iter()
-            .map(|of| (of.timestamp_ms, of.value, of.start_ms));
+            .map(|sample| (sample.timestamp_ms, sample.value, sample.start_ms));
         contents
             .series
             .push((pairs(&labels_refs)?, samples.collect()));
         for bytes in histograms {
-            let decoded =
-                Histogram::decode(&bytes[..]).and_then(|of| Ok((of, Start::decode(&bytes[..])?)));
+            let decoded = Histogram::decode(&bytes[..])
+                .and_then(|histogram| Ok((histogram, Start::decode(&bytes[..])?)));
             let (histogram, start) = decoded.map_err(|refused| refused.to_string())?;
             contents
                 .histograms
@@ -75,7 +75,7 @@ fn theirs(message: &[u8]) -> Result<Contents, String> {
         }
         for number in metadata
             .iter()
-            .flat_map(|of| [of.help_ref, of.unit_ref])
+            .flat_map(|metadata| [metadata.help_ref, metadata.unit_ref])
             .filter(|number| *number != 0)
         {
             text(number)?;
@@ -206,14 +206,14 @@ proptest! {
             };
             assert!(limited(resolved_size).is_ok());
             assert!(resolved_size == 0 || limited(resolved_size - 1).is_err());
-            let families = batch.families.iter().map(|of| of.name.of(&message).to_vec());
+            let families = batch.families.iter().map(|family| family.name.of(&message).to_vec());
             (batch.series.iter().map(|series| series.key.unwrap()).collect::<Vec<_>>(), families.collect::<Vec<_>>())
         };
         let (keys, families) = decoded(&series);
         let alone = series.into_iter().map(|series| decoded(&[TimeSeries { samples: Vec::new(), ..series }]));
         let alone: Vec<_> = alone.collect();
-        prop_assert_eq!(keys, alone.iter().flat_map(|of| of.0.clone()).collect::<Vec<_>>());
-        let mut expected: Vec<_> = alone.into_iter().flat_map(|of| of.1).collect();
+        prop_assert_eq!(keys, alone.iter().flat_map(|part| part.0.clone()).collect::<Vec<_>>());
+        let mut expected: Vec<_> = alone.into_iter().flat_map(|part| part.1).collect();
         expected.dedup();
         prop_assert_eq!(families, expected);
     }
@@ -284,7 +284,8 @@ fn label_sets_of_the_same_symbols_have_different_keys() {
 fn references_to_missing_symbols_are_malformed() {
     let mut request = Request::default();
     request.add(&[("__name__", "up")], &[(1, 1.0, 0)]);
-    let refused = |request: &Request| match decoded(&request.encode_to_vec(), &Limits::default()) {
+    let refused = |request: &Request| match decoded(&request.encode_to_vec(), &Limits::default())
+    {
         Err(WriteError::Malformed(refused)) => refused.to_string(),
         other => panic!("{other:?}"),
     };
@@ -331,9 +332,9 @@ fn metadata_is_decoded_once_for_consecutive_series_of_a_family() {
         ("_sum", 5),
         ("x", 0),
     ] {
-        let of = request.add(&[("__name__", name)], &[(1, 1.0, 0)]);
+        let series = request.add(&[("__name__", name)], &[(1, 1.0, 0)]);
         let help_ref = if kind == 0 { 0 } else { help };
-        of.metadata = Some(crate::sources::remote_write::message::v2::Metadata {
+        series.metadata = Some(crate::sources::remote_write::message::v2::Metadata {
             kind,
             help_ref,
             unit_ref: 0,
@@ -344,13 +345,13 @@ fn metadata_is_decoded_once_for_consecutive_series_of_a_family() {
     let names = batch
         .families
         .iter()
-        .map(|of| String::from_utf8_lossy(of.name.of(&message)));
+        .map(|family| String::from_utf8_lossy(family.name.of(&message)));
     assert_eq!(names.collect::<Vec<_>>(), ["h", "c_total", "s", "_sum"]);
     assert!(
         batch
             .families
             .iter()
-            .all(|of| of.help.of(&message) == b"What it is.")
+            .all(|family| family.help.of(&message) == b"What it is.")
     );
 }
 
