@@ -1,25 +1,27 @@
 //! The write path: from the bytes of a write request to samples in the store.
 //!
 //! # Life of a write request
-//! 1. [`Receiver::write`] takes the body as received. Its size, and the size that its snappy header
-//!    declares, are checked against [`Limits`] before anything is allocated. Then admission control
-//!    ([`admission`]) admits or rejects it.
-//! 2. `remote_write` decompresses it into a reused buffer and decodes it in place: samples and the
+//! 1. A source (`sources`) takes the body as received, for example [`Receiver::write`]. Its size,
+//!    and the size that its snappy header declares, are checked against [`Limits`] before anything
+//!    is allocated. Then admission control ([`admission`]) admits or rejects it.
+//! 2. The source decompresses it into a reused buffer and decodes it in place: samples and the
 //!    spans of label sets go to flat columns (`batch`), strings are not copied. Each label set is
-//!    hashed as it is encoded. `text`, and `otlp` with the crate `varve_otlp`, build the same
-//!    batch.
+//!    hashed as it is encoded. All sources build the same batch, and end in `write`.
 //! 3. `route` looks the hashes up. A known series yields a handle. A label set that is known to be
 //!    dropped or rejected also costs only one look-up.
-//! 4. `resolve` handles unknown label sets: `label_set` parses and checks them, `forced_labels`
-//!    adds those of a tenant, `ha` deduplicates them, `relabel` drops or rewrites them, and the
-//!    store looks them up.
-//! 5. `request` stores the samples of known series, and creates new series if their team's budget
-//!    and admission control allow it without waiting. The rest of the request is deferred, queued,
-//!    and stored in later passes.
-//! 6. `append` hands samples and exemplars to the store, and resolves series again whose handles
+//! 4. `write` runs passes over the request. `push` fills a batch for the store with the samples of
+//!    known series. `resolve` handles unknown label sets: `label_set` parses and checks them,
+//!    `forced_labels` adds those of a tenant, `ha` deduplicates them, `relabel` drops or rewrites
+//!    them, and the store looks them up. New series are created if their team's budget and
+//!    admission control allow it without waiting. The rest of the request is deferred, queued, and
+//!    stored in later passes.
+//! 5. `append` hands samples and exemplars to the store, and resolves series again whose handles
 //!    are out of date.
-//! 7. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejections`] per
+//! 6. [`Written`] counts what was stored, dropped and deduplicated, and has the [`Rejections`] per
 //!    [`Reason`], each with one example.
+//!
+//! Samples of rules ([`Receiver::append_recorded`]) and of the server itself
+//! ([`Receiver::append_own`]) take the same way, without what concerns a sender.
 //!
 //! # Invariants
 //! 1. A malformed request stores nothing: it is decoded completely before the first append.
@@ -55,11 +57,11 @@ mod write;
 pub use error::{Malformed, WriteError};
 pub use limits::Limits;
 pub use outcome::{
-    Example, ExemplarCounts, ExemplarRejection, Reason, RejectionCount, Rejections, SampleCounts,
-    Written,
+    Example, ExemplarCounts, ExemplarRejection, Reason, RecordedRejection, RejectionCount,
+    Rejections, SampleCounts, Written,
 };
 pub use receiver::{Receiver, stats::Stats};
 pub use route::RouteStats;
 pub use sources::otlp::OtlpEncoding;
-pub use sources::recorded::{RecordedBudget, RecordedRejection, RecordedSample};
+pub use sources::recorded::{RecordedBudget, RecordedSample};
 pub use sources::{remote_write, text};

@@ -6,12 +6,20 @@ use std::time::Duration;
 use super::budget::{Denied, Team};
 use crate::error::Exhausted;
 
+/// A deferred series of a request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeferredSeries {
+    /// Its index in the request.
+    pub(crate) series_idx: u32,
+    /// Its team, if the budget of a team denied the series.
+    pub(crate) denied_team: Option<Team>,
+}
+
 /// The deferred part of a request after a pass.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
-    /// Indexes of the deferred series in the request, ascending, each with its team if a team's
-    /// budget denied the series.
-    pub(crate) series: Vec<(u32, Option<Team>)>,
+    /// The deferred series, ascending by their index.
+    pub(crate) series: Vec<DeferredSeries>,
     /// Teams that were denied samples in this pass.
     without_samples: Vec<Team>,
     /// Teams that were denied a new series in this pass.
@@ -20,14 +28,44 @@ pub(crate) struct Deferred {
     exhausted: Option<(Exhausted, Team, Duration)>,
 }
 
+impl DeferredSeries {
+    /// Returns `true` if a list, ascending by index, has a series.
+    pub(crate) fn contains(list: &[Self], series_idx: u32) -> bool {
+        list.binary_search_by_key(&series_idx, |deferred| deferred.series_idx)
+            .is_ok()
+    }
+}
+
 impl Deferred {
-    /// Defers a series to the next pass.
-    pub(crate) fn push(&mut self, series_idx: u32, team: Option<Team>) {
-        self.series.push((series_idx, team));
+    /// The deferred part of a request of which nothing is decoded yet.
+    pub(super) fn denied(team: Team, denied: Denied) -> Self {
+        let mut deferred = Self::default();
+        deferred.note(team, denied);
+        deferred
+    }
+
+    /// Defers a series to the next pass. Its index is higher than those of all deferred series.
+    pub(crate) fn push(&mut self, series_idx: u32, denied_team: Option<Team>) {
+        self.series.push(DeferredSeries {
+            series_idx,
+            denied_team,
+        });
+    }
+
+    /// Defers a series that no team's budget denied to the next pass.
+    pub(crate) fn insert(&mut self, series_idx: u32) {
+        let position = self
+            .series
+            .partition_point(|other| other.series_idx < series_idx);
+        let deferred = DeferredSeries {
+            series_idx,
+            denied_team: None,
+        };
+        self.series.insert(position, deferred);
     }
 
     /// Starts the next pass: returns the deferred series and clears all denials.
-    pub(crate) fn take_series(&mut self) -> Vec<(u32, Option<Team>)> {
+    pub(crate) fn take_series(&mut self) -> Vec<DeferredSeries> {
         std::mem::take(self).series
     }
 
@@ -63,7 +101,7 @@ impl Deferred {
         self.exhausted
     }
 
-    pub(super) fn note(&mut self, team: Team, denied: Denied) {
+    fn note(&mut self, team: Team, denied: Denied) {
         if let Denied::Temporary(resource, wait) = denied
             && self.exhausted.is_none_or(|(_, _, longest)| wait > longest)
         {

@@ -54,6 +54,14 @@ impl Memory {
         })
     }
 
+    /// Returns a reservation of no bytes.
+    pub(crate) fn reserve_nothing(&self) -> Reservation<'_> {
+        Reservation {
+            memory: self,
+            size: 0,
+        }
+    }
+
     /// Reserves `size` bytes, waiting until the deadline if necessary.
     ///
     /// # Errors
@@ -92,10 +100,8 @@ impl Memory {
         let alone_max = limit.saturating_mul(ALONE_FACTOR);
         let whole = own.saturating_add(size);
         if whole > alone_max {
-            let (what, flag) = (
-                "memory of the request in bytes",
-                "--ingest.bytes-in-flight-max (times 2)",
-            );
+            let what = "memory of the request in bytes";
+            let flag = "--ingest.bytes-in-flight-max (times 2)";
             return Err(WriteError::TooLarge {
                 what,
                 size: whole,

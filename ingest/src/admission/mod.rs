@@ -66,7 +66,7 @@ pub use budget::{
     TeamStatus, Usage,
 };
 pub(crate) use budget::{Denied, Grant, Ledger, SeriesLimit, Team};
-pub(crate) use deferred::Deferred;
+pub(crate) use deferred::{Deferred, DeferredSeries};
 
 /// The sender of a request.
 #[derive(Clone, Copy, Default)]
@@ -194,16 +194,17 @@ impl AdmissionControl {
         body_size: usize,
         size: usize,
     ) -> Result<Permit<'a>, WriteError> {
-        let deadline = self.deadline();
-        self.log.pass_until(deadline)?;
         let team = origin
             .team
             .map(|name| self.budgets.team_sent(name, origin.user));
+        let deadline = self.deadline();
+        self.log.pass_until(deadline)?;
         self.wait_for_samples(origin.on_queued, team, body_size, deadline)?;
-        self.permit(origin, team, size, deadline)
+        let memory = self.memory.reserve_until(size, deadline)?;
+        Ok(self.permit(origin, team, memory))
     }
 
-    /// Takes steps 3 to 5 for samples of a rule. Without a team, no budget applies.
+    /// Takes steps 3 to 5 for samples of rules. Without a team, no budget applies.
     ///
     /// # Errors
     /// The errors of [`AdmissionControl::admit`].
@@ -217,18 +218,22 @@ impl AdmissionControl {
         if team.is_some() {
             self.wait_for_samples(None, team, size, deadline)?;
         }
-        self.permit(&Origin::default(), team, size, deadline)
+        let memory = self.memory.reserve_until(size, deadline)?;
+        Ok(self.permit(&Origin::default(), team, memory))
+    }
+
+    /// Returns a permit for samples of the server itself, which take no step and hold no resource.
+    pub(crate) fn exempt(&self) -> Permit<'_> {
+        self.permit(&Origin::default(), None, self.memory.reserve_nothing())
     }
 
     fn permit<'a>(
         &'a self,
         origin: &Origin<'a>,
         team: Option<Team>,
-        size: usize,
-        deadline: Instant,
-    ) -> Result<Permit<'a>, WriteError> {
-        let memory = self.memory.reserve_until(size, deadline)?;
-        Ok(Permit {
+        memory: Reservation<'a>,
+    ) -> Permit<'a> {
+        Permit {
             control: self,
             on_queued: origin.on_queued,
             team,
@@ -238,7 +243,7 @@ impl AdmissionControl {
             priority: None,
             creation: Creation::NotRequested,
             queued: None,
-        })
+        }
     }
 
     /// Waits while the samples of `team` are certain to be denied. `None`: the sender names no
@@ -254,15 +259,13 @@ impl AdmissionControl {
         let Err(denied) = self.budgets.check_samples(team) else {
             return Ok(());
         };
-        let deferred = |denied| {
-            let mut deferred = Deferred::default();
-            deferred.note(team.unwrap_or_default(), denied);
-            deferred
-        };
-        let _slot = self.reserve_slot(on_queued, body_size, &deferred(denied))?;
-        self.budgets
-            .wait_for_samples(team, deadline)
-            .map_err(|denied| self.throttled(&deferred(denied), None))
+        let team_or_none = team.unwrap_or_default();
+        let deferred = Deferred::denied(team_or_none, denied);
+        let _slot = self.reserve_slot(on_queued, body_size, &deferred)?;
+        match self.budgets.wait_for_samples(team, deadline) {
+            Ok(()) => Ok(()),
+            Err(denied) => Err(self.throttled(&Deferred::denied(team_or_none, denied), None)),
+        }
     }
 
     fn reserve_slot(

@@ -210,9 +210,11 @@ mod tests {
     fn series_are_encoded_as_prometheus_encodes_them() {
         let long = "x".repeat(20_000);
         let labels = [("__name__", "up"), ("é", long.as_str())];
-        let (mut batch, mut encoded) = (DecodedBatch::default(), vec![1, 2]);
-        let (memory, hasher, limits) =
-            (Memory::new(1 << 20), RouteHasher::new(), Limits::default());
+        let mut batch = DecodedBatch::default();
+        let mut encoded = vec![1, 2];
+        let memory = Memory::new(1 << 20);
+        let hasher = RouteHasher::new();
+        let limits = Limits::default();
         let mut reservation = memory.reserve(0).unwrap();
         let mut builder =
             BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, &limits);
@@ -246,10 +248,12 @@ mod tests {
     fn the_buffer_is_bounded_and_reserved_before_it_grows() {
         let value = "x".repeat(1000);
         let grow = |in_flight: usize, limits: &Limits| {
-            let (memory, hasher) = (Memory::new(in_flight), RouteHasher::new());
-            let (_other, mut reservation) =
-                (memory.reserve(1).unwrap(), memory.reserve(1).unwrap());
-            let (mut batch, mut encoded) = (DecodedBatch::default(), Vec::new());
+            let memory = Memory::new(in_flight);
+            let hasher = RouteHasher::new();
+            let _other = memory.reserve(1).unwrap();
+            let mut reservation = memory.reserve(1).unwrap();
+            let mut batch = DecodedBatch::default();
+            let mut encoded = Vec::new();
             let mut builder =
                 BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, limits);
             (0..1000)

@@ -7,7 +7,7 @@
 //! Series of the other replicas are deduplicated, and their senders get a successful response. The
 //! leaders are persisted (`file`).
 //!
-//! Used by `receiver` and `resolve`. External labels are on all series of a sender. So the first
+//! Used by `write`. External labels are on all series of a sender. So the first
 //! series of a request determines the pair of the request, whose cached routes then apply. An
 //! unknown series is parsed, so that a series of another pair, or of no pair, in the same request
 //! gets its own decision. Rationale: docs/decisions/ingest/0013-ha-pairs.md.
@@ -34,6 +34,7 @@ use varve_fs::{Clock, Error, Fs, StateFileError, SystemClock};
 use varve_model::Labels;
 
 use crate::batch::RouteHasher;
+use crate::forced_labels::ForcedLabels;
 use crate::outcome::Reason;
 use crate::persisted_state::PersistedState;
 use election::{Decision, Election, Moment, NAME_SIZE_MAX};
@@ -140,7 +141,7 @@ struct Pair<'a> {
 /// The pair of a request, and the decision about it.
 #[derive(Debug)]
 pub(crate) struct HaContext<'a> {
-    ha: Option<&'a Ha>,
+    ha: Option<Arc<Ha>>,
     own: Option<(Pair<'a>, Decision)>,
     salt: u32,
     /// The forced labels of the sender, printed: the end of the names of its clusters. Empty
@@ -157,7 +158,18 @@ pub(crate) enum Deduplication {
     /// Another replica leads.
     Standby,
     /// There are too many clusters.
-    RejectionCount(Reason),
+    Reject(Reason),
+}
+
+impl<'a> Pair<'a> {
+    /// Returns the name of the cluster in the elections: pairs of different tenants are independent.
+    fn cluster_of_tenant(&self, tenant: &str) -> Cow<'a, str> {
+        if tenant.is_empty() {
+            Cow::Borrowed(self.cluster)
+        } else {
+            Cow::Owned(format!("{}{tenant}", self.cluster))
+        }
+    }
 }
 
 impl Ha {
@@ -170,7 +182,8 @@ impl Ha {
 
     /// Returns the pair of a series, or `None` if a name is missing, empty, too long or not UTF-8.
     fn pair<'a>(&self, labels: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Option<Pair<'a>> {
-        let (mut cluster, mut replica) = (None, None);
+        let mut cluster = None;
+        let mut replica = None;
         for (name, value) in labels {
             if name == self.settings.cluster_label.as_bytes() {
                 cluster = Some(value);
@@ -178,108 +191,94 @@ impl Ha {
                 replica = Some(value);
             }
         }
-        let string = |bytes: Option<&'a [u8]>| {
-            let bytes = bytes.filter(|bytes| !bytes.is_empty() && bytes.len() <= NAME_SIZE_MAX)?;
-            std::str::from_utf8(bytes).ok()
-        };
         Some(Pair {
-            cluster: string(cluster)?,
-            replica: string(replica)?,
+            cluster: valid_name(cluster?)?,
+            replica: valid_name(replica?)?,
         })
     }
 
-    fn decide(&self, pair: Pair<'_>) -> Decision {
+    /// Returns the pair of a series as [`Ha::pair`] does, or `None` if the name of the cluster, which
+    /// ends with the tenant, is too long.
+    fn pair_of_tenant<'a>(
+        &self,
+        labels: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        tenant: &str,
+    ) -> Option<Pair<'a>> {
+        let pair = self.pair(labels)?;
+        (pair.cluster.len() + tenant.len() <= NAME_SIZE_MAX).then_some(pair)
+    }
+
+    fn decide(&self, pair: Pair<'_>, tenant: &str) -> Decision {
+        let pair = Pair {
+            cluster: &pair.cluster_of_tenant(tenant),
+            ..pair
+        };
         self.elections.decide(pair, self.settings.failover_timeout)
+    }
+
+    fn count_deduplicated(&self, pair: Pair<'_>, tenant: &str, n_samples: u64) {
+        let pair = Pair {
+            cluster: &pair.cluster_of_tenant(tenant),
+            ..pair
+        };
+        self.elections.count_deduplicated(pair, n_samples);
     }
 
     /// Returns the salt of the routes of a pair under these settings. Two pairs with the same salt
     /// could be confused only if one request had series of both.
     fn salt(&self, pair: Option<Pair<'_>>, hasher: &RouteHasher) -> u32 {
-        let HaSettings {
-            cluster_label,
-            replica_label,
-            ..
-        } = &self.settings;
-        let (cluster, replica) = pair.map_or(("", ""), |pair| (pair.cluster, pair.replica));
+        let pair = pair.unwrap_or(Pair {
+            cluster: "",
+            replica: "",
+        });
+        let strings = [
+            self.settings.cluster_label.as_bytes(),
+            self.settings.replica_label.as_bytes(),
+            pair.cluster.as_bytes(),
+            pair.replica.as_bytes(),
+        ];
         // UTF-8 never contains 0xff.
-        let strings: Vec<&[u8]> = [cluster_label, replica_label, cluster, replica]
-            .map(str::as_bytes)
-            .to_vec();
         hasher.hash(&strings.join(&0xff)).salt()
     }
 }
 
 impl<'a> HaContext<'a> {
-    /// Finds the pair of a request, and records the time of the request.
-    ///
-    /// `first` has the labels of the first series, `tenant` those of the sender's tenant.
+    /// Finds the pair of a request by the labels of its first series, and records the time of the
+    /// request. `None` for `ha` turns deduplication off.
     pub(crate) fn new(
-        ha: Option<&'a Ha>,
-        tenant: impl FnOnce() -> String,
-        first: Option<impl Iterator<Item = (&'a [u8], &'a [u8])>>,
+        ha: Option<Arc<Ha>>,
+        forced: &ForcedLabels<'_>,
+        first_labels: Option<impl Iterator<Item = (&'a [u8], &'a [u8])>>,
         hasher: &RouteHasher,
     ) -> Self {
         let Some(ha) = ha else {
-            return Self {
-                ha: None,
-                own: None,
-                salt: 0,
-                tenant: String::new(),
-            };
+            return Self::none();
         };
-        let mut context = Self {
+        let tenant = forced.print();
+        let pair = first_labels.and_then(|labels| ha.pair_of_tenant(labels, &tenant));
+        let own = pair.map(|pair| (pair, ha.decide(pair, &tenant)));
+        Self {
+            salt: ha.salt(pair, hasher),
+            own,
+            tenant,
             ha: Some(ha),
+        }
+    }
+
+    /// Returns the context of a request that is not deduplicated.
+    pub(crate) fn none() -> Self {
+        Self {
+            ha: None,
             own: None,
             salt: 0,
-            tenant: tenant(),
-        };
-        let pair = first.and_then(|labels| context.pair(ha, labels));
-        context.salt = ha.salt(pair, hasher);
-        context.own = pair.map(|pair| (pair, context.decide(ha, pair)));
-        context
-    }
-
-    /// Returns the pair of a series, or `None` if [`Ha::pair`] does or the name of the cluster is
-    /// too long.
-    fn pair<'b>(
-        &self,
-        ha: &Ha,
-        labels: impl Iterator<Item = (&'b [u8], &'b [u8])>,
-    ) -> Option<Pair<'b>> {
-        ha.pair(labels)
-            .filter(|pair| pair.cluster.len() + self.tenant.len() <= NAME_SIZE_MAX)
-    }
-
-    fn decide(&self, ha: &Ha, pair: Pair<'_>) -> Decision {
-        ha.decide(Pair {
-            cluster: &self.name_of(pair),
-            ..pair
-        })
-    }
-
-    fn count(&self, ha: &Ha, pair: Pair<'_>, n_samples: u64) {
-        ha.elections.count_deduplicated(
-            Pair {
-                cluster: &self.name_of(pair),
-                ..pair
-            },
-            n_samples,
-        );
-    }
-
-    /// Returns the name of a cluster in the elections: pairs of different tenants are independent.
-    fn name_of<'b>(&self, Pair { cluster, .. }: Pair<'b>) -> Cow<'b, str> {
-        if self.tenant.is_empty() {
-            Cow::Borrowed(cluster)
-        } else {
-            Cow::Owned(format!("{cluster}{}", self.tenant))
+            tenant: String::new(),
         }
     }
 
     /// Returns the replica that sent the request: `cluster/replica`.
     pub(crate) fn replica(&self) -> Option<Box<str>> {
-        self.own
-            .map(|(Pair { cluster, replica }, _)| format!("{cluster}/{replica}").into())
+        let (pair, _) = self.own?;
+        Some(format!("{}/{}", pair.cluster, pair.replica).into())
     }
 
     /// Returns the salt of the request's routes; 0 without HA pairs.
@@ -290,8 +289,10 @@ impl<'a> HaContext<'a> {
     /// Returns `true` if cached routes apply. They do not apply to a standby, whose series are not
     /// stored.
     pub(crate) fn uses_route_cache(&self) -> bool {
-        self.own
-            .is_none_or(|(_, decision)| decision == Decision::Leader)
+        match self.own {
+            None => true,
+            Some((_, decision)) => decision == Decision::Leader,
+        }
     }
 
     /// Returns `true` if a series belongs to the pair of the request, and the sender is a standby.
@@ -299,27 +300,26 @@ impl<'a> HaContext<'a> {
         &self,
         labels: impl Iterator<Item = (&'b [u8], &'b [u8])>,
     ) -> bool {
-        match (self.ha, self.own) {
-            (Some(ha), Some((pair, Decision::Standby))) => self.pair(ha, labels) == Some(pair),
+        match (&self.ha, self.own) {
+            (Some(ha), Some((pair, Decision::Standby))) => {
+                ha.pair_of_tenant(labels, &self.tenant) == Some(pair)
+            }
             _ => false,
         }
     }
 
     /// Decides about a series by its labels.
     pub(crate) fn deduplicate(&self, labels: Labels) -> Deduplication {
-        let Some(ha) = self.ha else {
+        let Some(ha) = &self.ha else {
             return Deduplication::Store {
                 labels,
                 is_cacheable: true,
             };
         };
-        let pair = self.pair(
-            ha,
-            labels
-                .iter()
-                .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
-        );
-        let Some(pair) = pair else {
+        let pairs = labels
+            .iter()
+            .map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let Some(pair) = ha.pair_of_tenant(pairs, &self.tenant) else {
             // Only series of the pair are cached under its salt.
             return Deduplication::Store {
                 labels,
@@ -328,7 +328,7 @@ impl<'a> HaContext<'a> {
         };
         let (decision, is_cacheable) = match self.own {
             Some((own, decision)) if own == pair => (decision, true),
-            _ => (self.decide(ha, pair), false),
+            _ => (ha.decide(pair, &self.tenant), false),
         };
         match decision {
             Decision::Leader => {
@@ -339,7 +339,7 @@ impl<'a> HaContext<'a> {
                 }
             }
             Decision::Standby => Deduplication::Standby,
-            Decision::TooManyClusters => Deduplication::RejectionCount(Reason::TooManyClusters),
+            Decision::TooManyClusters => Deduplication::Reject(Reason::TooManyClusters),
         }
     }
 
@@ -349,17 +349,26 @@ impl<'a> HaContext<'a> {
         labels: impl Iterator<Item = (&'b [u8], &'b [u8])>,
         n_samples: u64,
     ) {
-        if let Some((ha, pair)) = self.ha.and_then(|ha| Some((ha, self.pair(ha, labels)?))) {
-            self.count(ha, pair, n_samples);
+        if let Some(ha) = &self.ha
+            && let Some(pair) = ha.pair_of_tenant(labels, &self.tenant)
+        {
+            ha.count_deduplicated(pair, &self.tenant, n_samples);
         }
     }
 
     /// Counts deduplicated samples of the pair of the request.
     pub(crate) fn count_own_deduplicated(&self, n_samples: u64) {
-        if let (Some(ha), Some((pair, _)), 1..) = (self.ha, self.own, n_samples) {
-            self.count(ha, pair, n_samples);
+        if let (Some(ha), Some((pair, _)), 1..) = (&self.ha, self.own, n_samples) {
+            ha.count_deduplicated(pair, &self.tenant, n_samples);
         }
     }
+}
+
+fn valid_name(bytes: &[u8]) -> Option<&str> {
+    if bytes.is_empty() || bytes.len() > NAME_SIZE_MAX {
+        return None;
+    }
+    std::str::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ fn leaders(elections: &Elections) -> Vec<(String, String)> {
     elections
         .clusters()
         .into_iter()
-        .map(|of| (of.cluster, of.leader.replica))
+        .map(|cluster| (cluster.cluster, cluster.leader.replica))
         .collect()
 }
 

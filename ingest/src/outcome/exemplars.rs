@@ -46,8 +46,8 @@ pub struct ExemplarCounts {
 }
 
 impl ExemplarCounts {
-    pub(crate) fn reject(&mut self, reason: ExemplarRejection) {
-        *self.rejected.entry(reason).or_default() += 1;
+    pub(crate) fn reject(&mut self, reason: ExemplarRejection, n: u64) {
+        *self.rejected.entry(reason).or_default() += n;
     }
 
     pub(crate) fn add(&mut self, other: &Self) {

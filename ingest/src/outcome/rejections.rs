@@ -100,6 +100,17 @@ pub struct Rejections {
     counts: Vec<RejectionCount>,
 }
 
+/// A sample of a rule that was not stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedRejection {
+    /// Its index in the request.
+    pub index: usize,
+    /// The reason.
+    pub reason: String,
+    /// `true` if the series has another value at this time.
+    pub is_duplicate: bool,
+}
+
 impl Reason {
     /// Returns the reason as the value of a metric's label.
     #[must_use]

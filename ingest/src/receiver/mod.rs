@@ -1,9 +1,9 @@
-//! The receiver stores the samples of a request body and returns the outcome for the sender.
+//! The receiver: what all write requests of a store share.
+//!
+//! Each source adds the method through which its requests come in (`sources/`).
 
-pub(crate) mod buffers;
 pub(crate) mod stats;
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,26 +13,18 @@ use varve_model::{Labels, Matcher};
 use varve_otlp::{DeltaStreams, OtlpSettings};
 use varve_tsdb::Db;
 
-use crate::admission::{AdmissionControl, Budgets, Origin, Permit, TeamStatus};
-use crate::batch::{
-    BatchBuilder, DecodedBatch, HistogramEntry, RouteHasher, SeriesEntry, Symbol, Version,
-};
-use crate::compression::Compression;
+use crate::admission::{AdmissionControl, Budgets, Permit, TeamStatus};
+use crate::batch::{BatchBuilder, DecodedBatch, RouteHasher};
 use crate::error::WriteError;
-use crate::forced_labels::ForcedLabels;
-use crate::ha::{Elections, Ha, HaContext, HaSettings};
+use crate::ha::{Elections, Ha, HaSettings};
 use crate::limits::Limits;
-use crate::outcome::{Rejections, Written};
+use crate::outcome::Written;
 use crate::relabel::{
     ActiveRelabeling, DisabledByUse, DisabledRelabelRules, DroppingRelabelRule, EnabledRelabelRule,
     RelabelPreview, RelabelRuleState, RelabelRuleStats, Relabeling, UsedRelabelRule,
 };
-use crate::route::{RouteCache, Scope};
-use crate::sources::otlp::{OtlpEncoding, OtlpSink};
-use crate::sources::remote_write::{label_pairs, snappy, v1, v2};
-use crate::write::Request;
-use crate::write::resolve::Resolver;
-use buffers::{BufferPool, Buffers, RequestBuffers};
+use crate::route::RouteCache;
+use crate::write::buffers::{BufferPool, Buffers};
 use stats::{Counters, Stats};
 
 /// Accepts write requests for a store. Shared by all request threads.
@@ -104,123 +96,12 @@ impl Receiver {
     /// Returns the counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let pooled_bytes = self.buffers.size() as u64;
-        Stats {
-            pooled_bytes,
-            delta_streams: self.delta_streams.n_streams() as u64,
-            ..self
-                .counters
-                .read(self.routes.stats(), self.admission.stats())
-        }
-    }
-
-    /// Writes a remote-write request: a snappy block with a message of `version`. On success,
-    /// everything that is not in [`Written::rejects`] is in the store's log.
-    ///
-    /// # Errors
-    /// See [`WriteError`].
-    pub fn write(
-        &self,
-        origin: &Origin<'_>,
-        version: Version,
-        body: &[u8],
-    ) -> Result<Written, WriteError> {
-        self.counted(
-            body,
-            |Buffers {
-                 message,
-                 batch,
-                 request,
-             }| {
-                self.limits.check_body(body.len())?;
-                let size = snappy::declared_size(body, &self.limits)?;
-                let permit = self.admit(origin, body.len(), body.len() + size)?;
-                let message = permit.decode(|| -> Result<_, WriteError> {
-                    let message = snappy::decompress(body, size, message)?;
-                    match version {
-                        Version::V1 => v1::decode(message, &self.hasher, &self.limits, batch)?,
-                        Version::V2 => v2::decode(message, &self.hasher, &self.limits, batch)?,
-                    }
-                    Ok(message)
-                })?;
-                self.store(permit, (message, batch), Rejections::default(), request)
-            },
-        )
-    }
-
-    /// Writes a `thanos.WriteRequest`. Its tenant, unless it is empty, is the team of the request,
-    /// and the label `tenant_label` of each series, unless the name is empty. `read` returns the
-    /// message in `body`, decompressed into a reused buffer if necessary.
-    ///
-    /// # Errors
-    /// See [`WriteError`].
-    pub fn write_routed(
-        &self,
-        origin: &Origin<'_>,
-        tenant_label: &str,
-        body: &[u8],
-        read: impl for<'a> FnOnce(&'a [u8], &'a mut Vec<u8>) -> Result<&'a [u8], WriteError>,
-    ) -> Result<Written, WriteError> {
-        self.counted(
-            body,
-            |Buffers {
-                 message,
-                 batch,
-                 request,
-             }| {
-                let message = read(body, message)?;
-                let tenant = Some(v1::tenant(message)?).filter(|tenant| !tenant.is_empty());
-                let added_label = tenant
-                    .filter(|_| !tenant_label.is_empty())
-                    .map(|tenant| (tenant_label, tenant));
-                let origin = Origin {
-                    team: tenant.or(origin.team),
-                    added_label,
-                    ..*origin
-                };
-                let permit = self.admit(&origin, message.len(), message.len())?;
-                permit.decode(|| v1::decode_routed(message, &self.hasher, &self.limits, batch))?;
-                self.store(permit, (message, batch), Rejections::default(), request)
-            },
-        )
-    }
-
-    /// Writes an OTLP export request of metrics, compressed or not.
-    ///
-    /// # Errors
-    /// See [`WriteError`].
-    pub fn write_otlp(
-        &self,
-        origin: &Origin<'_>,
-        (encoding, compression): (OtlpEncoding, Compression),
-        body: &[u8],
-    ) -> Result<Written, WriteError> {
-        self.counted(
-            body,
-            |Buffers {
-                 message: encoded,
-                 batch,
-                 request,
-             }| {
-                self.limits.check_body(body.len())?;
-                let mut permit = self.admit(origin, body.len(), body.len())?;
-                let settings = Arc::clone(&self.otlp.read());
-                let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
-                if encoding == OtlpEncoding::Json {
-                    let check_size = |size| self.limits.check_decompressed(size as u64);
-                    message = varve_otlp::transcode(&message, &check_size, &mut |size| {
-                        permit.memory.grow(size)
-                    })?;
-                }
-                let mut sink = OtlpSink {
-                    batch: self.builder(batch, encoded, &mut permit),
-                    rejections: Rejections::default(),
-                };
-                varve_otlp::translate(&message, &settings, &self.delta_streams, &mut sink)?;
-                let rejections = sink.rejections;
-                self.store(permit, (encoded, batch), rejections, request)
-            },
-        )
+        let mut stats = self
+            .counters
+            .read(self.routes.stats(), self.admission.stats());
+        stats.pooled_bytes = self.buffers.size() as u64;
+        stats.delta_streams = self.delta_streams.n_streams() as u64;
+        stats
     }
 
     /// Applies relabel rules, also to known series. Active requests keep the rules that they started
@@ -363,7 +244,8 @@ impl Receiver {
         *self.otlp.write() = Arc::new(settings);
     }
 
-    fn relabeling(&self) -> Arc<ActiveRelabeling> {
+    /// Returns the relabel rules in force.
+    pub(crate) fn relabeling(&self) -> Arc<ActiveRelabeling> {
         Arc::clone(&self.relabeling.read())
     }
 
@@ -373,19 +255,11 @@ impl Receiver {
         body: &[u8],
         write: impl FnOnce(&mut Buffers) -> Result<Written, WriteError>,
     ) -> Result<Written, WriteError> {
-        let outcome = self.buffers.with(write);
+        let mut buffers = self.buffers.take();
+        let outcome = write(&mut buffers);
+        self.buffers.give_back(buffers);
         self.counters.record(body.len(), &outcome);
         outcome
-    }
-
-    /// See [`AdmissionControl::admit`].
-    pub(crate) fn admit<'a>(
-        &'a self,
-        origin: &Origin<'a>,
-        body_size: usize,
-        size: usize,
-    ) -> Result<Permit<'a>, WriteError> {
-        self.admission.admit(origin, body_size, size)
     }
 
     /// Starts a batch for a protocol other than remote write.
@@ -395,107 +269,14 @@ impl Receiver {
         encoded: &'a mut Vec<u8>,
         permit: &'a mut Permit<'p>,
     ) -> BatchBuilder<'a, 'p> {
-        BatchBuilder::new(
-            batch,
-            encoded,
-            &mut permit.memory,
-            &self.hasher,
-            &self.limits,
-        )
-    }
-
-    /// Stores a decoded request of any protocol.
-    pub(crate) fn store(
-        &self,
-        mut permit: Permit<'_>,
-        (message, batch): (&[u8], &DecodedBatch),
-        rejections: Rejections,
-        buffers: &mut RequestBuffers,
-    ) -> Result<Written, WriteError> {
-        permit.memory.grow(decoded_size(batch))?;
-        let RequestBuffers {
-            routes,
-            order,
-            outgoing,
-        } = buffers;
-        let relabeling = &*self.relabeling();
-        let forced = ForcedLabels::new(permit.added_label, permit.labels, &self.hasher);
-        let ha = self.ha.read().clone();
-        let first = batch
-            .series
-            .first()
-            .map(|first| forced.add_all(label_pairs(batch, message, first.labels)));
-        let ha = &HaContext::new(ha.as_deref(), || forced.print(), first, &self.hasher);
-        let (team, budgets) = (permit.team(), self.admission.budgets());
-        let scope = Scope::new(
-            relabeling.generation ^ ha.salt(),
-            budgets.generation(),
-            team.unwrap_or_default(),
-        );
-        let key = |series: &SeriesEntry| {
-            series
-                .key
-                .filter(|_| ha.uses_route_cache())
-                .map(|key| forced.key(key).under(scope))
-        };
-        self.routes
-            .lookup(batch.series.iter().map(key), routes, order);
-        let resolver = Resolver {
-            db: &self.db,
-            limits: &self.limits,
-            cache: &self.routes,
-            relabeling,
-            ha,
-            budgets,
-            team,
-            scope,
-            forced: &forced,
-            message,
-            batch,
-            strings: RefCell::default(),
-            new_routes: RefCell::default(),
-        };
-        Request::new(resolver, permit, rejections).write(routes, outgoing)
-    }
-}
-
-/// Returns the bytes of memory of a decoded request: `batch`, and the batch for the store.
-fn decoded_size(batch: &DecodedBatch) -> usize {
-    let histograms_size: usize = batch.histograms.iter().map(histogram_size).sum();
-    batch.samples.len() * DECODED_SAMPLE_SIZE
-        + batch.start_timestamps.len() * DECODED_START_SIZE
-        + batch.series.len() * DECODED_SERIES_SIZE
-        + batch.symbols.len() * size_of::<Symbol>()
-        + batch.exemplars.len() * DECODED_EXEMPLAR_SIZE
-        + batch.exemplars_size
-        + histograms_size
-}
-
-fn histogram_size(entry: &HistogramEntry) -> usize {
-    match entry {
-        HistogramEntry::Encoded(span) => {
-            DECODED_HISTOGRAM_SIZE + span.len() * DECODED_HISTOGRAM_FACTOR
-        }
-        HistogramEntry::Decoded { histogram, .. } => DECODED_HISTOGRAM_SIZE + histogram.size(),
+        let memory = &mut permit.memory;
+        BatchBuilder::new(batch, encoded, memory, &self.hasher, &self.limits)
     }
 }
 
 /// Unused buffers take at most 1/`POOL_SHARE` of the bytes in flight: 32 MiB by default. A request
 /// of 10,000 series takes about 6 MiB.
 const POOL_SHARE: usize = 16;
-/// Bytes of memory of a sample: decoded, plus in the batch for the store.
-const DECODED_SAMPLE_SIZE: usize = 16 + 32;
-/// Bytes of memory of a start timestamp.
-const DECODED_START_SIZE: usize = 16 + 16;
-/// Bytes of memory of a histogram besides its buckets.
-const DECODED_HISTOGRAM_SIZE: usize = 512;
-/// Bytes of memory for each byte of an encoded histogram: an encoded bucket or span may have one or
-/// two bytes, but takes eight in a list that grows by doubling.
-const DECODED_HISTOGRAM_FACTOR: usize = 16;
-/// Bytes of memory of an exemplar besides its labels.
-const DECODED_EXEMPLAR_SIZE: usize = 12 + 64;
-/// Bytes of memory of a series: its entry, its route and its key.
-const DECODED_SERIES_SIZE: usize = 32 + 16 + 20;
 
 #[cfg(test)]
 mod tests;

@@ -24,23 +24,32 @@ use varve_tsdb::SeriesHandle;
 
 use self::table::Table;
 use crate::admission::Team;
-use crate::batch::RouteKey;
+use crate::batch::{RouteHasher, RouteKey};
 use crate::outcome::Reason;
 use crate::relabel::Attribution;
 
-/// The state that a route depends on besides its label set.
+/// The state that a route depends on besides its label set: a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Scope(u32, u32);
 
 impl Scope {
-    /// Creates a scope from the generation of relabeling (salted by the HA pair), the generation of
-    /// the budgets, and the team that the sender names.
-    pub(crate) fn new(relabeling: u32, budgets: u32, team: Team) -> Self {
+    /// Creates the scope of a request from the generation of relabeling, the salt of the HA pair, the
+    /// generation of the budgets, and the team that the sender names.
+    pub(crate) fn new(
+        hasher: &RouteHasher,
+        relabeling: u32,
+        ha_salt: u32,
+        budgets: u32,
+        team: Team,
+    ) -> Self {
+        let mut bytes = [0; 16];
+        let fields = [relabeling, ha_salt, budgets, u32::from(team.id())];
+        for (target, field) in bytes.chunks_exact_mut(4).zip(fields) {
+            target.copy_from_slice(&field.to_le_bytes());
+        }
+        let [a, b, ..] = hasher.hash(&bytes).0;
         // An entry uses the last bit as a flag.
-        Self(
-            relabeling ^ budgets.rotate_left(16),
-            u32::from(team.id()) << 1,
-        )
+        Self(a, b & !1)
     }
 }
 
@@ -108,7 +117,8 @@ impl RouteCache {
 
     /// Caches routes, each of which replaces an earlier route of its key.
     pub(crate) fn insert(&self, routes: &[(RouteKey, Route)]) {
-        let (mut order, now) = (Vec::new(), Instant::now());
+        let mut order = Vec::new();
+        let now = Instant::now();
         let ends = sort_by_stripe(routes.iter().map(|&(key, _)| Some(key)), &mut order);
         self.for_each_stripe(&order, &ends, |table, new| {
             table.sweep(now);
@@ -156,9 +166,9 @@ where
     I: ExactSizeIterator<Item = Option<RouteKey>> + Clone,
 {
     let mut ends = [0; N_STRIPES];
-    keys.clone()
-        .flatten()
-        .for_each(|key| ends[key.stripe()] += 1);
+    for key in keys.clone().flatten() {
+        ends[key.stripe()] += 1;
+    }
     let mut total = 0;
     for end in &mut ends {
         total += std::mem::replace(end, total);

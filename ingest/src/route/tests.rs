@@ -21,7 +21,8 @@ fn a_process_has_its_own_keys() {
 
 #[test]
 fn keys_are_found_in_order_and_missing_ones_are_not() {
-    let (cache, hasher) = (RouteCache::new(1 << 20), RouteHasher::new());
+    let cache = RouteCache::new(1 << 20);
+    let hasher = RouteHasher::new();
     cache.insert(&[1, 2].map(|n| (key(&hasher, n), A)));
     cache.insert(&[A, B].map(|route| (key(&hasher, 2), route)));
     let asked = [2, 3, 1, 2].map(|n| Some(key(&hasher, n)));
@@ -40,7 +41,8 @@ fn keys_are_found_in_order_and_missing_ones_are_not() {
 #[test]
 fn the_cache_stays_within_its_size_and_keeps_used_routes() {
     let size_max = 1 << 22;
-    let (cache, hasher) = (RouteCache::new(size_max), RouteHasher::new());
+    let cache = RouteCache::new(size_max);
+    let hasher = RouteHasher::new();
     let capacity = (size_max / 42) as u32;
     let hot: Vec<_> = (0..capacity / 4).map(|n| Some(key(&hasher, n))).collect();
     hot.iter()

@@ -1,14 +1,20 @@
 //! OTLP requests: series that `varve-otlp` translates go to a batch, and what it rejects is
 //! counted.
 
+use std::sync::Arc;
+
 use varve_model::histogram::Histogram;
 use varve_model::metadata::MetricType;
 use varve_otlp::Sink;
 
+use crate::admission::Origin;
 use crate::batch::{BatchBuilder, RouteKey};
+use crate::compression::Compression;
 use crate::error::WriteError;
 use crate::label_set::excerpt;
-use crate::outcome::{Reason, Rejections};
+use crate::outcome::{Reason, Rejections, Written};
+use crate::receiver::Receiver;
+use crate::write::{Decoded, Write};
 
 /// The encoding of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +89,50 @@ impl Sink for OtlpSink<'_, '_> {
     }
 
     fn reject_point(&mut self, metric: &str, reason: &str) {
-        let example = || format!("metric {:?}: {reason}", excerpt(metric.as_bytes()));
-        self.rejections.add(Reason::Untranslatable, 1, 1, example);
+        self.rejections.add(Reason::Untranslatable, 1, 1, || {
+            format!("metric {:?}: {reason}", excerpt(metric.as_bytes()))
+        });
+    }
+}
+
+impl Receiver {
+    /// Writes an OTLP export request of metrics, compressed or not.
+    ///
+    /// # Errors
+    /// See [`WriteError`].
+    pub fn write_otlp(
+        &self,
+        origin: &Origin<'_>,
+        encoding: OtlpEncoding,
+        compression: Compression,
+        body: &[u8],
+    ) -> Result<Written, WriteError> {
+        self.counted(body, |buffers| {
+            self.limits.check_body(body.len())?;
+            let mut permit = self.admission.admit(origin, body.len(), body.len())?;
+
+            let mut message = compression.decompress(body, &self.limits, &mut permit.memory)?;
+            if encoding == OtlpEncoding::Json {
+                message = varve_otlp::transcode(
+                    &message,
+                    &|size| self.limits.check_decompressed(size as u64),
+                    &mut |size| permit.memory.grow(size),
+                )?;
+            }
+            let settings = Arc::clone(&self.otlp.read());
+            let mut sink = OtlpSink {
+                batch: self.builder(&mut buffers.batch, &mut buffers.message, &mut permit),
+                rejections: Rejections::default(),
+            };
+            varve_otlp::translate(&message, &settings, &self.delta_streams, &mut sink)?;
+
+            let decoded = Decoded {
+                rejections: sink.rejections,
+                message: &buffers.message,
+                batch: &buffers.batch,
+            };
+            Write::sent(self, permit, decoded, &mut buffers.request)?.store()
+        })
     }
 }
 
@@ -112,13 +160,12 @@ mod tests {
 
     #[test]
     fn series_go_to_the_batch_and_rejected_points_are_counted() {
-        let (memory, hasher, limits) =
-            (Memory::new(1 << 30), RouteHasher::new(), Limits::default());
-        let (mut batch, mut text, mut memory) = (
-            DecodedBatch::default(),
-            Vec::new(),
-            memory.reserve(0).unwrap(),
-        );
+        let memory = Memory::new(1 << 30);
+        let hasher = RouteHasher::new();
+        let limits = Limits::default();
+        let mut batch = DecodedBatch::default();
+        let mut text = Vec::new();
+        let mut memory = memory.reserve(0).unwrap();
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
         let mut sink = OtlpSink {
             batch: to,
@@ -151,10 +198,14 @@ mod tests {
 
     #[test]
     fn reserved_memory_is_limited_and_long_names_are_cut_in_examples() {
-        let (memory, hasher, limits) = (Memory::new(100), RouteHasher::new(), Limits::default());
+        let memory = Memory::new(100);
+        let hasher = RouteHasher::new();
+        let limits = Limits::default();
         // A request that runs alone may reserve more.
-        let (_other, mut memory) = (memory.reserve(1).unwrap(), memory.reserve(0).unwrap());
-        let (mut batch, mut text) = (DecodedBatch::default(), Vec::new());
+        let _other = memory.reserve(1).unwrap();
+        let mut memory = memory.reserve(0).unwrap();
+        let mut batch = DecodedBatch::default();
+        let mut text = Vec::new();
         let to = BatchBuilder::new(&mut batch, &mut text, &mut memory, &hasher, &limits);
         let mut sink = OtlpSink {
             batch: to,

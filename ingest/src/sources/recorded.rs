@@ -1,19 +1,20 @@
 //! Samples that recording and alerting rules write. They pass admission control as a team of their
-//! own. Relabel rules and HA deduplication do not apply to them: they have no sender.
+//! own.
 
 use std::sync::Arc;
 
 use varve_context::scheduler;
 use varve_model::histogram::Histogram;
 use varve_model::{Labels, Sample};
-use varve_tsdb::{RejectReason, Rejected, SeriesHandle, WriteBatch};
+use varve_protobuf::Span;
 
-use crate::admission::{Denied, Permit, RULES_TEAM, SeriesLimit, Team};
-use crate::batch::RouteKey;
+use crate::admission::RULES_TEAM;
+use crate::batch::{DecodedBatch, HistogramEntry};
 use crate::error::WriteError;
+use crate::outcome::RecordedRejection;
 use crate::receiver::Receiver;
-use crate::relabel::Attribution;
-use crate::route::{Route, Scope};
+use crate::write::buffers::RequestBuffers;
+use crate::write::{Write, Writer};
 
 /// A sample of a rule.
 #[derive(Debug, Clone)]
@@ -35,20 +36,9 @@ pub enum RecordedBudget {
     Exempt,
 }
 
-/// A sample of a rule that was not stored.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordedRejection {
-    /// Its index in the request.
-    pub idx: usize,
-    /// The reason.
-    pub reason: String,
-    /// `true` if the series has another value at this time.
-    pub is_duplicate: bool,
-}
-
 impl Receiver {
-    /// Appends the samples of a rule. Calls [`scheduler::pause`] before it looks up each series,
-    /// but not during the append.
+    /// Appends the samples of a rule, and returns those that were not stored. Calls
+    /// [`scheduler::pause`] before it looks up each series, but not during the append.
     ///
     /// # Errors
     /// See [`WriteError`]. Nothing is stored, unless the store fails in between.
@@ -57,128 +47,53 @@ impl Receiver {
         samples: &[RecordedSample<'_>],
         budget: RecordedBudget,
     ) -> Result<Vec<RecordedRejection>, WriteError> {
-        let size = samples.iter().map(sample_size).sum();
-        let rules = self.admission.budgets().team_named(RULES_TEAM);
-        let permit = self
-            .admission
-            .admit_recorded((budget == RecordedBudget::Team).then_some(rules), size)?;
-        let n_samples = samples.len() as u64;
-        if permit.team().is_some() {
-            permit.budgets().charge_samples(rules, n_samples);
-        }
-        let (mut denied, mut rejected) = (Vec::new(), Vec::new());
-        let (mut known, mut found) = (self.recorded_routes(samples, rules), Vec::new());
-        let push = |batch: &mut WriteBatch, idx: u32| {
-            scheduler::pause();
-            let (sample, (key, route)) = (&samples[idx as usize], &mut known[idx as usize]);
-            // A cached route is used once. If the series has moved, the next call resolves its
-            // labels.
-            if let Some(Route::Series(handle, _)) = route.take() {
-                push(batch, handle, sample, idx);
-                return Ok(());
+        let team = self.admission.budgets().team_named(RULES_TEAM);
+        let size = samples.iter().map(memory_size).sum();
+        let permit = match budget {
+            RecordedBudget::Team => {
+                let permit = self.admission.admit_recorded(Some(team), size)?;
+                permit.budgets().charge_samples(team, samples.len() as u64);
+                permit
             }
-            match self.recorded_series(&permit, sample.labels, rules, budget)? {
-                Ok(handle) => {
-                    found.push((*key, Route::Series(handle, Attribution::default())));
-                    push(batch, handle, sample, idx);
-                }
-                Err(reason) => denied.push(RecordedRejection {
-                    idx: idx as usize,
-                    reason,
-                    is_duplicate: false,
+            RecordedBudget::Exempt => self.admission.admit_recorded(None, size)?,
+        };
+
+        let batch = self.batch_of(samples);
+        let labels: Vec<&Labels> = samples.iter().map(|sample| sample.labels).collect();
+        let mut buffers = RequestBuffers::own();
+        let writer = Writer::Rules(&labels, team);
+        let mut write = Write::recorded(self, permit, writer, &batch, &mut buffers);
+        write.store_recorded()?;
+        Ok(write.settle_recorded())
+    }
+
+    /// Returns the samples as a batch of one series each, with the keys of their routes.
+    fn batch_of(&self, samples: &[RecordedSample<'_>]) -> DecodedBatch {
+        let mut batch = DecodedBatch::default();
+        for recorded in samples {
+            scheduler::pause();
+            match &recorded.histogram {
+                None => batch.push_sample(recorded.sample, 0),
+                Some(histogram) => batch.histograms.push(HistogramEntry::Decoded {
+                    timestamp_ms: recorded.sample.timestamp_ms,
+                    start_ms: 0,
+                    histogram: Arc::clone(histogram),
                 }),
             }
-            Ok(())
-        };
-        self.append_unsent(samples.len(), push, |Rejected { tag, reason, .. }| {
-            rejected.push(RecordedRejection {
-                idx: *tag as usize,
-                reason: reason.to_string(),
-                is_duplicate: *reason == RejectReason::Duplicate,
-            });
-        })?;
-        self.routes.insert(&found);
-        denied.append(&mut rejected);
-        permit
-            .budgets()
-            .count_samples(&[(rules, n_samples - denied.len() as u64)]);
-        Ok(denied)
-    }
-
-    /// Returns the keys of the series in the route cache, and the cached routes.
-    fn recorded_routes(
-        &self,
-        samples: &[RecordedSample<'_>],
-        team: Team,
-    ) -> Vec<(RouteKey, Option<Route>)> {
-        let scope = Scope::new(0, self.admission.budgets().generation(), team);
-        let key = |of: &RecordedSample<'_>| {
-            scheduler::pause();
-            self.recorded_hasher
-                .hash(of.labels.as_packed().as_bytes())
-                .under(scope)
-        };
-        let keys: Vec<RouteKey> = samples.iter().map(key).collect();
-        let (mut routes, mut order) = (Vec::new(), Vec::new());
-        self.routes
-            .lookup(keys.iter().copied().map(Some), &mut routes, &mut order);
-        keys.into_iter().zip(routes).collect()
-    }
-
-    /// Returns the series, which is created if its budget allows it, or the reason of a denial.
-    fn recorded_series(
-        &self,
-        permit: &Permit<'_>,
-        labels: &Labels,
-        team: Team,
-        budget: RecordedBudget,
-    ) -> Result<Result<SeriesHandle, String>, WriteError> {
-        if let Some(handle) = self.db.find_for(labels, team.group()) {
-            return Ok(Ok(handle));
+            let packed = recorded.labels.as_packed().as_bytes();
+            batch.push_series(Span::default(), Some(self.recorded_hasher.hash(packed)));
         }
-        let _grant = match budget {
-            RecordedBudget::Exempt => None,
-            RecordedBudget::Team => match permit.admit_series(team) {
-                Ok(grant) => Some(grant),
-                Err(denied) => return Ok(Err(reason(&denied))),
-            },
-        };
-        Ok(Ok(self.db.series_for(labels, team.group())?))
-    }
-}
-
-fn push(batch: &mut WriteBatch, handle: SeriesHandle, of: &RecordedSample<'_>, tag: u32) {
-    match &of.histogram {
-        None => batch.push(handle, of.sample, tag),
-        Some(histogram) => {
-            batch.push_histogram(handle, of.sample.timestamp_ms, Arc::clone(histogram), tag)
-        }
-    }
-}
-
-fn reason(denied: &Denied) -> String {
-    match denied {
-        Denied::Permanent(SeriesLimit::Team { used, limit }) => {
-            format!(
-                "series exceeds the budget of team {RULES_TEAM:?}, with {used} of {limit} active"
-            )
-        }
-        Denied::Permanent(SeriesLimit::Total { used, limit }) => {
-            format!("series exceeds the budget of the store, with {used} of {limit} active")
-        }
-        Denied::Temporary(resource, _) => format!(
-            "series is not created now: {} is exhausted",
-            resource.name()
-        ),
+        batch
     }
 }
 
 /// Returns the bytes of memory of a sample on its way into the store.
-fn sample_size(of: &RecordedSample<'_>) -> usize {
-    SAMPLE_SIZE
-        + of.histogram
-            .as_ref()
-            .map_or(0, |histogram| histogram.size())
+fn memory_size(recorded: &RecordedSample<'_>) -> usize {
+    let histogram_size = match &recorded.histogram {
+        None => 0,
+        Some(histogram) => histogram.size(),
+    };
+    SAMPLE_SIZE + histogram_size
 }
 
 /// Bytes of a sample in the batch, and of its index, key and route.
@@ -189,9 +104,11 @@ mod tests {
     use super::*;
     use crate::admission::{Amounts, Budgets, TeamBudget};
     use crate::limits::Limits;
+    use crate::relabel::Attribution;
+    use crate::route::{Route, Scope};
     use varve_fs::testing::ManualClock;
     use varve_model::{Matcher, SampleColumns, TimeRange};
-    use varve_tsdb::{Db, Options, ReadContext};
+    use varve_tsdb::{Db, Options, ReadContext, WriteBatch};
 
     fn receiver(dir: &tempfile::TempDir) -> Receiver {
         Receiver::new(
@@ -255,7 +172,7 @@ mod tests {
         assert_eq!(
             rejected,
             [RecordedRejection {
-                idx: 2,
+                index: 2,
                 reason,
                 is_duplicate: false
             }]
@@ -282,19 +199,22 @@ mod tests {
         assert!(append(&other, 100, NOW_MS, 1.0, RecordedBudget::Team).is_empty());
         let stranger = other.db.find(&series(99)).unwrap();
         let labels = series(1);
-        let of_rule = |labels| RecordedSample {
-            labels,
-            sample: Sample {
-                timestamp_ms: 0,
-                value: 0.0,
-            },
-            histogram: None,
-        };
-        let rules = receiver.admission.budgets().team_named(RULES_TEAM);
-        let (key, route) = receiver
-            .recorded_routes(&[of_rule(&labels)], rules)
-            .remove(0);
-        assert_eq!(route, None);
+        let budgets = receiver.admission.budgets();
+        let scope = Scope::new(
+            &receiver.recorded_hasher,
+            0,
+            0,
+            budgets.generation(),
+            budgets.team_named(RULES_TEAM),
+        );
+        let packed = labels.as_packed().as_bytes();
+        let key = receiver.recorded_hasher.hash(packed).under(scope);
+        let mut found = Vec::new();
+        let mut order = Vec::new();
+        receiver
+            .routes
+            .lookup([Some(key)].into_iter(), &mut found, &mut order);
+        assert_eq!(found, [None]);
         receiver
             .routes
             .insert(&[(key, Route::Series(stranger, Attribution::default()))]);
@@ -329,8 +249,8 @@ mod tests {
         );
         let rejected = append(&receiver, 3, NOW_MS, 2.0, RecordedBudget::Team);
         let duplicate = "duplicate sample for timestamp".to_owned();
-        let rejected_at = |idx| RecordedRejection {
-            idx,
+        let rejected_at = |index| RecordedRejection {
+            index,
             reason: duplicate.clone(),
             is_duplicate: true,
         };
@@ -349,7 +269,8 @@ mod tests {
     #[test]
     fn samples_of_a_clock_that_is_ahead_make_no_sent_sample_too_old() {
         const AHEAD_MS: i64 = 5 * 3_600_000;
-        let (dir, clock) = (tempfile::tempdir().unwrap(), ManualClock::at(NOW_MS));
+        let dir = tempfile::tempdir().unwrap();
+        let clock = ManualClock::at(NOW_MS);
         let options = || Options {
             clock: Arc::new(clock.clone()),
             ..Options::default()

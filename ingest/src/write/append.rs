@@ -1,172 +1,150 @@
-//! Appends samples and exemplars to the store, and repeats the append for series that were moved in
-//! memory.
+//! Hands the batch of a pass to the store, and repeats this for series that were moved in memory.
 
-use varve_model::Exemplar;
 use varve_tsdb::exemplars::RejectExemplar;
-use varve_tsdb::{RejectReason, Rejected, WriteBatch};
+use varve_tsdb::{RejectReason, Rejected};
 
-use crate::admission::Team;
+use super::request::{Write, Writer};
 use crate::error::WriteError;
-use crate::outcome::{Example, ExemplarCounts, ExemplarRejection, Reason, Rejections};
-use crate::relabel::AttributedSamples;
-use crate::write::resolve::Resolver;
+use crate::outcome::{Example, ExemplarRejection, Reason, RecordedRejection};
 
-/// The buffers of an append.
-#[derive(Debug, Default)]
-pub(crate) struct Outgoing {
-    pub(crate) batch: WriteBatch,
-    /// Samples whose series have moved.
-    pub(crate) moved: Vec<Rejected>,
-    /// Exemplars whose series have moved, with the indexes of the series.
-    pub(crate) moved_exemplars: Vec<(u32, Exemplar)>,
-    /// The outcome of exemplars, over all passes so far.
-    pub(crate) exemplars: ExemplarCounts,
-    /// Number of rejected histograms, over all passes so far.
-    pub(crate) histograms_rejected: u64,
-    /// Pushed samples of teams and rules.
-    pub(crate) attributed: AttributedSamples,
-    /// Samples of this pass that budgets must admit.
-    pub(crate) requested: AttributedSamples,
-    /// Number of samples per team; reused memory.
-    pub(crate) by_team: Vec<(Team, u64)>,
-    /// Indexes of series that were evicted from the store while the request was written.
-    pub(crate) evicted: Vec<u32>,
-}
-
-impl Outgoing {
-    pub(crate) fn clear(&mut self) {
-        self.batch.clear();
-        self.exemplars = ExemplarCounts::default();
-        self.histograms_rejected = 0;
-        // A request that fails leaves samples behind, and other rules may be in force now.
-        self.attributed.clear();
-        self.requested.clear();
-        self.by_team.clear();
-    }
-}
-
-/// Appends the samples and exemplars in `out`, and repeats this for series that have moved. Returns
-/// the number of stored samples. Adds the rejected samples to `rejects`. Samples and exemplars of
-/// series in `out.evicted` are neither stored nor rejected. Calls `before_sync` before each wait
-/// for a sync of the log.
-///
-/// # Errors
-/// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved [`ROUNDS_MAX`]
-/// times.
-pub(crate) fn append(
-    resolver: &Resolver<'_>,
-    out: &mut Outgoing,
-    rejections: &mut Rejections,
-    mut before_sync: impl FnMut(),
-) -> Result<u64, WriteError> {
-    let mut n_stored = 0;
-    out.evicted.clear();
-    for _ in 0..ROUNDS_MAX {
-        if out.batch.is_empty() {
-            return Ok(n_stored);
+impl Write<'_> {
+    /// Appends what was pushed, and repeats this for series that have moved. Returns the number of
+    /// stored samples. Samples and exemplars of series in `out.evicted` are neither stored nor
+    /// rejected.
+    ///
+    /// # Errors
+    /// [`WriteError::Store`] if the store fails; [`WriteError::Moved`] if series moved
+    /// [`ROUNDS_MAX`] times.
+    pub(super) fn append(&mut self) -> Result<u64, WriteError> {
+        let mut n_stored = 0;
+        self.out.evicted.clear();
+        for _ in 0..ROUNDS_MAX {
+            if self.out.batch.is_empty() {
+                return Ok(n_stored);
+            }
+            let n_samples = self.out.batch.len();
+            self.receiver
+                .db
+                .append_with(&mut self.out.batch, || self.permit.end_priority())?;
+            n_stored += (n_samples - self.out.batch.rejected().len()) as u64;
+            self.note_samples();
+            self.note_exemplars();
+            self.push_moved()?;
         }
-        n_stored += append_once(resolver, out, rejections, &mut before_sync)?;
-        push_moved(resolver, out)?;
-    }
-    if out.batch.is_empty() {
-        Ok(n_stored)
-    } else {
-        Err(WriteError::Moved)
-    }
-}
-
-fn append_once(
-    resolver: &Resolver<'_>,
-    out: &mut Outgoing,
-    rejections: &mut Rejections,
-    before_sync: impl FnOnce(),
-) -> Result<u64, WriteError> {
-    let n_samples = out.batch.len();
-    resolver.db.append_with(&mut out.batch, before_sync)?;
-    out.moved.clear();
-    for rejected in out.batch.rejected() {
-        if rejected.reason == RejectReason::Moved {
-            out.moved.push(rejected.clone());
+        if self.out.batch.is_empty() {
+            Ok(n_stored)
         } else {
-            let example = || Example::of_sample(resolver.print(rejected.tag), rejected.sample);
-            rejections.add(Reason::Sample(rejected.reason), 1, 1, example);
-            out.histograms_rejected += u64::from(rejected.histogram.is_some());
+            Err(WriteError::Moved)
         }
     }
-    note_exemplars(resolver, out, rejections);
-    Ok((n_samples - out.batch.rejected().len()) as u64)
-}
 
-/// Counts stored and rejected exemplars. Collects the exemplars whose series have moved.
-fn note_exemplars(resolver: &Resolver<'_>, out: &mut Outgoing, rejections: &mut Rejections) {
-    let rejected = out.batch.rejected_exemplars();
-    out.exemplars.stored += (out.batch.n_exemplars() - rejected.len()) as u64;
-    out.moved_exemplars.clear();
-    for rejected in rejected {
-        if rejected.reason == RejectExemplar::Moved {
-            out.moved_exemplars
-                .push((rejected.tag, rejected.exemplar.clone()));
-        } else {
-            if rejected.reason == RejectExemplar::OutOfOrder && resolver.is_v2() {
-                rejections.add(Reason::ExemplarOutOfOrder, 1, 0, || {
-                    Example::of_series(resolver.print(rejected.tag))
+    /// Counts rejected samples. Collects the samples whose series have moved.
+    fn note_samples(&mut self) {
+        self.out.moved.clear();
+        for rejected in self.out.batch.rejected() {
+            if rejected.reason == RejectReason::Moved {
+                self.out.moved.push(rejected.clone());
+                continue;
+            }
+            self.out.histograms_rejected += u64::from(rejected.histogram.is_some());
+            if let Writer::Rules(..) = self.request.writer {
+                self.recorded_rejections.push(RecordedRejection {
+                    index: rejected.tag as usize,
+                    reason: rejected.reason.to_string(),
+                    is_duplicate: rejected.reason == RejectReason::Duplicate,
+                });
+            } else {
+                self.rejections
+                    .add(Reason::Sample(rejected.reason), 1, 1, || {
+                        Example::of_sample(self.request.print(rejected.tag), rejected.sample)
+                    });
+            }
+        }
+    }
+
+    /// Counts stored and rejected exemplars. Collects the exemplars whose series have moved.
+    fn note_exemplars(&mut self) {
+        let rejected = self.out.batch.rejected_exemplars();
+        self.out.exemplars.stored += (self.out.batch.n_exemplars() - rejected.len()) as u64;
+        self.out.moved_exemplars.clear();
+        for rejected in rejected {
+            if rejected.reason == RejectExemplar::Moved {
+                self.out
+                    .moved_exemplars
+                    .push((rejected.tag, rejected.exemplar.clone()));
+                continue;
+            }
+            if rejected.reason == RejectExemplar::OutOfOrder && self.request.is_v2() {
+                self.rejections.add(Reason::ExemplarOutOfOrder, 1, 0, || {
+                    Example::of_series(self.request.print(rejected.tag))
                 });
             }
-            out.exemplars
-                .reject(ExemplarRejection::Store(rejected.reason));
+            self.out
+                .exemplars
+                .reject(ExemplarRejection::Store(rejected.reason), 1);
         }
     }
-}
 
-/// Fills the batch with the samples and exemplars whose series have moved.
-fn push_moved(resolver: &Resolver<'_>, out: &mut Outgoing) -> Result<(), WriteError> {
-    out.batch.clear();
-    let mut last = None;
-    for Rejected {
-        tag,
-        sample,
-        start_ms,
-        histogram,
-        ..
-    } in out.moved.drain(..)
-    {
-        let handle = match last {
-            Some((last_tag, handle)) if last_tag == tag => handle,
-            _ => resolver.relocate(tag)?,
-        };
-        last = Some((tag, handle));
-        let Some(handle) = handle else {
-            if out.evicted.last() != Some(&tag) {
-                out.evicted.push(tag);
-            }
-            // The next pass pushes and counts the histogram again.
-            out.histograms_rejected += u64::from(histogram.is_some());
-            continue;
-        };
-        match histogram {
-            None => out.batch.push_with_start(handle, sample, start_ms, tag),
-            Some(histogram) => {
-                out.batch.push_histogram_with_start(
+    /// Fills the batch with the samples and exemplars whose series have moved.
+    fn push_moved(&mut self) -> Result<(), WriteError> {
+        self.out.batch.clear();
+        let mut moved = std::mem::take(&mut self.out.moved);
+        let mut last = None;
+        for rejected in moved.drain(..) {
+            let series_idx = rejected.tag;
+            let handle = match last {
+                Some((last_idx, handle)) if last_idx == series_idx => handle,
+                _ => self.relocate(series_idx)?,
+            };
+            last = Some((series_idx, handle));
+            let Rejected {
+                sample,
+                start_ms,
+                histogram,
+                ..
+            } = rejected;
+            let Some(handle) = handle else {
+                if self.out.evicted.last() != Some(&series_idx) {
+                    self.out.evicted.push(series_idx);
+                }
+                // The next pass pushes and counts the histogram again.
+                self.out.histograms_rejected += u64::from(histogram.is_some());
+                continue;
+            };
+            match histogram {
+                None => self
+                    .out
+                    .batch
+                    .push_with_start(handle, sample, start_ms, series_idx),
+                Some(histogram) => self.out.batch.push_histogram_with_start(
                     handle,
                     sample.timestamp_ms,
                     histogram,
                     start_ms,
-                    tag,
-                );
+                    series_idx,
+                ),
             }
         }
-    }
-    for (tag, exemplar) in out.moved_exemplars.drain(..) {
-        match resolver.handle(None, tag).ok() {
-            Some(handle) => out.batch.push_exemplar(handle, exemplar, tag),
-            None if out.evicted.contains(&tag) => {}
-            None => out.exemplars.reject(ExemplarRejection::UnknownSeries),
+        self.out.moved = moved;
+
+        let mut moved_exemplars = std::mem::take(&mut self.out.moved_exemplars);
+        for (series_idx, exemplar) in moved_exemplars.drain(..) {
+            match self.handle_for_exemplars(None, series_idx) {
+                Ok(handle) => self.out.batch.push_exemplar(handle, exemplar, series_idx),
+                Err(_) if self.out.evicted.contains(&series_idx) => {}
+                Err(_) => self
+                    .out
+                    .exemplars
+                    .reject(ExemplarRejection::UnknownSeries, 1),
+            }
         }
+        self.out.moved_exemplars = moved_exemplars;
+
+        // The histograms of a series follow its floats, with other series in between.
+        self.out.evicted.sort_unstable();
+        self.out.evicted.dedup();
+        Ok(())
     }
-    // The histograms of a series follow its floats, with other series in between.
-    out.evicted.sort_unstable();
-    out.evicted.dedup();
-    Ok(())
 }
 
 /// Maximum number of appends. A series moves when it leaves the head, hours after its last sample.

@@ -22,16 +22,11 @@ pub(crate) struct Parsed<'a> {
 /// Compares two exemplars of a series by time, value and labels as sent: the order in which the
 /// store accepts them. As in Prometheus, empty labels count.
 pub(crate) fn compare(a: &Parsed<'_>, b: &Parsed<'_>) -> Ordering {
-    let by_value = || {
-        a.exemplar
-            .value
-            .total_cmp(&b.exemplar.value)
-            .then_with(|| a.labels.cmp(&b.labels))
-    };
     a.exemplar
         .timestamp_ms
         .cmp(&b.exemplar.timestamp_ms)
-        .then_with(by_value)
+        .then_with(|| a.exemplar.value.total_cmp(&b.exemplar.value))
+        .then_with(|| a.labels.cmp(&b.labels))
 }
 
 /// Parses an exemplar. Returns `None` if its labels are invalid.

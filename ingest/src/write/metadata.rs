@@ -64,7 +64,8 @@ fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadat
         return Err("an entry without metric family name".to_owned());
     }
     let kind = entry.kind.name();
-    let (help, unit) = (entry.help.of(message), entry.unit.of(message));
+    let help = entry.help.of(message);
+    let unit = entry.unit.of(message);
     let size = name.len() + kind.len() + help.len() + unit.len();
     if size > METADATA_SIZE_MAX {
         return Err(format!(
@@ -72,10 +73,8 @@ fn parse<'a>(message: &'a [u8], entry: &FamilyEntry) -> Result<(&'a str, Metadat
             excerpt(name)
         ));
     }
-    let (help, unit) = (
-        string("help", help)?.to_owned(),
-        string("unit", unit)?.to_owned(),
-    );
+    let help = string("help", help)?.to_owned();
+    let unit = string("unit", unit)?.to_owned();
     Ok((
         string("name", name)?,
         Metadata {

@@ -1,247 +1,318 @@
-//! Resolves an encoded label set to its route: parses it, deduplicates it, relabels it and looks it
-//! up in the store.
-//!
-//! Used by `request` for series that the route cache does not have, and by `append` for series that
-//! have moved. Creates no series. Caches a route if it is also valid for later requests.
+//! Finds the series of a label set without a cached route, and creates it if it is new: parses the
+//! labels, deduplicates them, relabels them, and looks them up in the store.
 
-use std::cell::RefCell;
+use varve_model::{Labels, Sample};
+use varve_tsdb::SeriesHandle;
 
-use varve_model::Labels;
-use varve_tsdb::{Db, SeriesHandle};
-
-use crate::admission::{Ledger, Team};
-use crate::batch::{DecodedBatch, RouteKey, SeriesEntry, Version};
+use super::request::{Write, Writer};
+use crate::admission::{Denied, RULES_TEAM, SeriesLimit, Team};
 use crate::error::WriteError;
-use crate::forced_labels::ForcedLabels;
-use crate::ha::{Deduplication, HaContext};
+use crate::ha::Deduplication;
 use crate::label_set;
-use crate::limits::Limits;
-use crate::outcome::{ExemplarRejection, Reason};
+use crate::outcome::{Example, ExemplarRejection, Reason, RecordedRejection};
 use crate::relabel::{ActiveRelabeling, Attribution};
-use crate::route::{Route, RouteCache, Scope};
-use crate::sources::remote_write::{label_pairs, v1};
+use crate::route::Route;
+use crate::sources::remote_write::v1;
 
-/// A decoded request, and the settings and caches that resolve its series.
-pub(crate) struct Resolver<'a> {
-    pub(crate) db: &'a Db,
-    pub(crate) limits: &'a Limits,
-    pub(crate) cache: &'a RouteCache,
-    pub(crate) relabeling: &'a ActiveRelabeling,
-    pub(crate) ha: &'a HaContext<'a>,
-    pub(crate) budgets: &'a Ledger,
-    /// The team that the sender names.
-    pub(crate) team: Option<Team>,
-    /// The scope of the request's cached routes.
-    pub(crate) scope: Scope,
-    /// The labels that all series of the sender get.
-    pub(crate) forced: &'a ForcedLabels<'a>,
-    pub(crate) message: &'a [u8],
-    pub(crate) batch: &'a DecodedBatch,
-    /// Reused memory for the labels of one series.
-    pub(crate) strings: RefCell<Vec<(&'a str, &'a str)>>,
-    /// Routes that are not yet in `cache`; at most [`NEW_ROUTES_MAX`].
-    pub(crate) new_routes: RefCell<Vec<(RouteKey, Route)>>,
+/// For what a label set is resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// For its samples: the series counts for its team and its relabel rules, and its route is
+    /// cached.
+    Samples,
+    /// For its exemplars, which neither create a series nor count one.
+    Exemplars,
 }
 
 /// A resolved label set.
-pub(crate) enum Resolved {
+pub(super) enum Resolved {
     Route(Route),
     /// The store does not have the series.
     New(NewSeries),
 }
 
 /// A series that the store does not have.
-pub(crate) struct NewSeries {
-    pub(crate) labels: Labels,
-    pub(crate) team: Team,
-    /// The rules that matched its labels.
+pub(super) struct NewSeries {
+    labels: Labels,
+    team: Team,
+    /// The relabel rules that matched its labels.
     rules: Vec<u16>,
     /// Whether the route may be cached.
-    pub(crate) is_cacheable: bool,
+    is_cacheable: bool,
 }
 
 impl NewSeries {
-    /// Returns the attribution of the series' samples, and counts the series for its rules.
-    pub(crate) fn attribution(&self, relabeling: &ActiveRelabeling) -> Attribution {
+    /// Returns the attribution of the series' samples, and counts the series for its relabel rules.
+    fn attribution(&self, relabeling: &ActiveRelabeling) -> Attribution {
         relabeling.attributions.of(self.team, &self.rules)
     }
 }
 
-impl<'a> Resolver<'a> {
+impl<'a> Write<'a> {
     /// Checks the encoding of all label sets without a cached route. Called before anything is
     /// stored.
     ///
     /// # Errors
     /// [`WriteError::Malformed`].
-    pub(crate) fn check_unknown(&self, routes: &[Option<Route>]) -> Result<(), WriteError> {
+    pub(super) fn check_unknown_labels(&self) -> Result<(), WriteError> {
         // The decoder of version 2.0 has already checked all references.
-        let series = if self.is_v2() {
-            &[][..]
-        } else {
-            &self.batch.series
-        };
-        for (series, _) in series
-            .iter()
-            .zip(routes)
-            .filter(|(_, route)| route.is_none())
-        {
-            v1::check_labels(self.message, series.labels)?;
+        if self.request.is_v2() {
+            return Ok(());
+        }
+        for (series, route) in self.request.batch.series.iter().zip(&*self.routes) {
+            if route.is_none() {
+                v1::check_labels(self.request.message, series.labels)?;
+            }
         }
         Ok(())
     }
 
-    /// Resolves the labels of a series.
-    pub(crate) fn resolve(&self, series: &SeriesEntry) -> Resolved {
-        let (route, is_cacheable) = match self
-            .labels(series)
-            .map(|labels| self.ha.deduplicate(self.forced.apply(labels)))
-        {
-            Ok(Deduplication::Store {
-                labels,
-                is_cacheable,
-            }) => match self.relabel(labels, is_cacheable) {
-                Resolved::Route(route) => (route, is_cacheable),
-                new @ Resolved::New(_) => return new,
-            },
-            Ok(Deduplication::Standby) => (Route::Standby, false),
-            Ok(Deduplication::RejectionCount(reason)) => (Route::Rejected(reason), false),
-            Err(reason) => (Route::Rejected(reason), self.ha.uses_route_cache()),
+    /// Resolves a series without a cached route, and creates it if it is new and that is allowed
+    /// now. Returns `None` if the series was deferred or rejected, or if its creation failed.
+    /// `denied_team` is the team whose budget denied the series in the previous pass.
+    pub(super) fn find_or_create(
+        &mut self,
+        series_idx: u32,
+        denied_team: Option<Team>,
+    ) -> Option<Route> {
+        if self.creation_error.is_some() {
+            return None;
+        }
+        let found = match self.request.writer {
+            Writer::Sender => self.find_or_create_sent(series_idx, denied_team),
+            Writer::Rules(..) | Writer::Server(_) => self.find_or_create_recorded(series_idx),
         };
-        Resolved::Route(self.remember_route(series, route, is_cacheable))
+        match found {
+            Ok(route) => route,
+            Err(error) => {
+                self.creation_error = Some(error);
+                None
+            }
+        }
+    }
+
+    fn find_or_create_sent(
+        &mut self,
+        series_idx: u32,
+        denied_team: Option<Team>,
+    ) -> Result<Option<Route>, WriteError> {
+        // The series was resolved in an earlier pass, and its team is denied new series in this
+        // pass as well.
+        let is_denied = denied_team.is_some_and(|team| !self.may_create(team));
+        // Without a permit, the look-up would be repeated in the next pass.
+        let is_futile =
+            self.n_unknown >= UNKNOWN_MAX && self.permit.is_creation_over(self.n_created);
+        if is_denied || is_futile {
+            self.deferred.push(series_idx, denied_team);
+            return Ok(None);
+        }
+
+        let new = match self.resolve(series_idx, Purpose::Samples) {
+            Resolved::Route(route) => return Ok(Some(route)),
+            Resolved::New(new) => new,
+        };
+        self.n_unknown += 1;
+        if self.reject_if_all_invalid(series_idx)? {
+            return Ok(None);
+        }
+        if !self.may_create(new.team) {
+            self.deferred.push(series_idx, Some(new.team));
+            return Ok(None);
+        }
+        let grant = match self.permit.admit_series(new.team) {
+            Ok(grant) => grant,
+            Err(Denied::Permanent(limit)) => {
+                self.reject_series(series_idx, new.team, limit);
+                return Ok(None);
+            }
+            Err(denied) => {
+                self.deferred.deny_series(new.team, denied);
+                self.deferred.push(series_idx, Some(new.team));
+                return Ok(None);
+            }
+        };
+
+        let db = &self.receiver.db;
+        let handle = db.series_for(&new.labels, new.team.group())?;
+        drop(grant);
+        self.n_created += 1;
+        if self.n_created.is_multiple_of(BUFFERED_DEFINITIONS_MAX) {
+            db.write_out()?;
+        }
+        self.permit.yield_after(self.n_created);
+
+        let route = Route::Series(handle, new.attribution(&self.settings.relabeling));
+        if new.is_cacheable {
+            self.remember_route(self.request.series(series_idx), route);
+        }
+        Ok(Some(route))
+    }
+
+    /// Samples of rules and of the server itself do not wait: a series that is denied now is
+    /// rejected.
+    fn find_or_create_recorded(&mut self, series_idx: u32) -> Result<Option<Route>, WriteError> {
+        let new = match self.resolve(series_idx, Purpose::Samples) {
+            Resolved::Route(route) => return Ok(Some(route)),
+            Resolved::New(new) => new,
+        };
+        let db = &self.receiver.db;
+        if let Writer::Server(_) = self.request.writer {
+            // After a restart, the series may belong to the team of one of their labels.
+            let handle = db.series_without_group(&new.labels)?;
+            return Ok(Some(Route::Series(handle, Attribution::default())));
+        }
+
+        // Without a team, no budget bounds the series.
+        let grant = match self.permit.team() {
+            None => None,
+            Some(team) => match self.permit.admit_series(team) {
+                Ok(grant) => Some(grant),
+                Err(denied) => {
+                    self.recorded_rejections.push(RecordedRejection {
+                        index: series_idx as usize,
+                        reason: recorded_denial(&denied),
+                        is_duplicate: false,
+                    });
+                    return Ok(None);
+                }
+            },
+        };
+        let handle = db.series_for(&new.labels, new.team.group())?;
+        drop(grant);
+
+        let route = Route::Series(handle, Attribution::default());
+        self.remember_route(self.request.series(series_idx), route);
+        Ok(Some(route))
+    }
+
+    /// Resolves the labels of a series. Creates no series.
+    fn resolve(&mut self, series_idx: u32, purpose: Purpose) -> Resolved {
+        match self.request.writer {
+            Writer::Sender => self.resolve_sent(series_idx, purpose),
+            Writer::Rules(labels, team) => {
+                let labels = labels[series_idx as usize];
+                let Some(handle) = self.receiver.db.find_for(labels, team.group()) else {
+                    return Resolved::recorded(labels, team);
+                };
+                let route = Route::Series(handle, Attribution::default());
+                self.remember_route(self.request.series(series_idx), route);
+                Resolved::Route(route)
+            }
+            Writer::Server(labels) => Resolved::recorded(labels[series_idx as usize], Team::NONE),
+        }
+    }
+
+    fn resolve_sent(&mut self, series_idx: u32, purpose: Purpose) -> Resolved {
+        let labels = self.parse_labels(series_idx);
+        let ha = &self.settings.ha;
+        let (route, is_cacheable) = match labels {
+            Err(reason) => (Route::Rejected(reason), ha.uses_route_cache()),
+            Ok(labels) => match ha.deduplicate(self.request.forced.apply(labels)) {
+                Deduplication::Standby => (Route::Standby, false),
+                Deduplication::Reject(reason) => (Route::Rejected(reason), false),
+                Deduplication::Store {
+                    labels,
+                    is_cacheable,
+                } => match self.relabel(labels, is_cacheable, purpose) {
+                    Resolved::Route(route) => (route, is_cacheable),
+                    new @ Resolved::New(_) => return new,
+                },
+            },
+        };
+        if is_cacheable && purpose == Purpose::Samples {
+            self.remember_route(self.request.series(series_idx), route);
+        }
+        Resolved::Route(route)
     }
 
     /// Relabels a label set and looks up the result.
-    fn relabel(&self, labels: Labels, is_cacheable: bool) -> Resolved {
+    fn relabel(&self, labels: Labels, is_cacheable: bool, purpose: Purpose) -> Resolved {
+        let relabeling = &self.settings.relabeling;
         let mut rules = Vec::new();
-        Resolved::Route(match self.relabeling.relabeling.apply(labels, &mut rules) {
-            Err(invalid) => Route::Rejected(label_set::reason(&invalid)),
-            // Rules must not replace a forced label.
-            Ok(Some(labels)) if !labels.is_empty() => {
-                match label_set::check(self.forced.apply(labels)) {
-                    Err(reason) => Route::Rejected(reason),
-                    Ok(labels) => {
-                        let team = self.team.unwrap_or_else(|| self.budgets.team_of(&labels));
-                        let series = NewSeries {
-                            labels,
-                            team,
-                            rules,
-                            is_cacheable,
-                        };
-                        match self.db.find_for(&series.labels, team.group()) {
-                            Some(handle) => {
-                                Route::Series(handle, series.attribution(self.relabeling))
-                            }
-                            None => return Resolved::New(series),
-                        }
-                    }
-                }
+        let labels = match relabeling.relabeling.apply(labels, &mut rules) {
+            Err(invalid) => {
+                return Resolved::Route(Route::Rejected(label_set::reason(&invalid)));
             }
+            Ok(Some(labels)) if !labels.is_empty() => labels,
             // A rule drops the series, or the rules remove all its labels.
-            Ok(_) => Route::Dropped(self.relabeling.attributions.of(Team::NONE, &rules)),
-        })
-    }
-
-    /// Remembers a route for [`Resolver::cache_new_routes`] if it is valid for later requests, and
-    /// returns it.
-    pub(crate) fn remember_route(
-        &self,
-        series: &SeriesEntry,
-        route: Route,
-        is_cacheable: bool,
-    ) -> Route {
-        if let Some(key) = series
-            .key
-            .filter(|_| is_cacheable)
-            .map(|key| self.forced.key(key))
-        {
-            let mut new_routes = self.new_routes.borrow_mut();
-            new_routes.push((key.under(self.scope), route));
-            if new_routes.len() == NEW_ROUTES_MAX {
-                self.cache.insert(&new_routes);
-                new_routes.clear();
+            Ok(_) => {
+                let attribution = match purpose {
+                    Purpose::Samples => relabeling.attributions.of(Team::NONE, &rules),
+                    Purpose::Exemplars => Attribution::default(),
+                };
+                return Resolved::Route(Route::Dropped(attribution));
             }
-        }
-        route
+        };
+        // Relabel rules must not replace a forced label.
+        let labels = match label_set::check(self.request.forced.apply(labels)) {
+            Ok(labels) => labels,
+            Err(reason) => return Resolved::Route(Route::Rejected(reason)),
+        };
+
+        let team = match self.permit.team() {
+            Some(team) => team,
+            None => self.permit.budgets().team_of(&labels),
+        };
+        let series = NewSeries {
+            labels,
+            team,
+            rules,
+            is_cacheable,
+        };
+        let db = &self.receiver.db;
+        let (handle, attribution) = match purpose {
+            Purpose::Samples => match db.find_for(&series.labels, team.group()) {
+                Some(handle) => (handle, series.attribution(relabeling)),
+                None => return Resolved::New(series),
+            },
+            Purpose::Exemplars => match db.find(&series.labels) {
+                Some(handle) => (handle, Attribution::default()),
+                None => return Resolved::New(series),
+            },
+        };
+        Resolved::Route(Route::Series(handle, attribution))
     }
 
-    /// Caches the new routes together, which takes each lock of the cache once.
-    pub(crate) fn cache_new_routes(&self) {
-        let mut new_routes = self.new_routes.borrow_mut();
-        if !new_routes.is_empty() {
-            self.cache.insert(&new_routes);
-            new_routes.clear();
+    /// Parses and checks the labels of a series.
+    pub(super) fn parse_labels(&mut self, series_idx: u32) -> Result<Labels, Reason> {
+        let request = &self.request;
+        let limits = &self.receiver.limits;
+        let strings = &mut self.strings;
+        let series = request.series(series_idx);
+        // Fast path: the labels are encoded as most senders do.
+        if !request.is_v2() && v1::plain_strings(request.message, series.labels, strings) {
+            request.forced.add_to(strings);
+            return label_set::parse_strings(strings, limits);
         }
+        label_set::parse(request.pairs(series), limits, strings)
     }
 
     /// Returns the handle for the exemplars of a series. If the request has samples of the series,
     /// they have already created it.
-    pub(crate) fn handle(
-        &self,
+    pub(super) fn handle_for_exemplars(
+        &mut self,
         route: Option<Route>,
         series_idx: u32,
     ) -> Result<SeriesHandle, ExemplarRejection> {
-        let unknown = ExemplarRejection::UnknownSeries;
+        let route = match route {
+            Some(route) => route,
+            None => match self.resolve(series_idx, Purpose::Exemplars) {
+                Resolved::Route(route) => route,
+                Resolved::New(_) => return Err(ExemplarRejection::UnknownSeries),
+            },
+        };
         match route {
-            Some(Route::Series(handle, _)) => Ok(handle),
-            Some(Route::Dropped(_)) => Err(ExemplarRejection::Dropped),
-            Some(Route::Standby) => Err(ExemplarRejection::Standby),
-            Some(Route::Rejected(_)) => Err(unknown),
-            None => {
-                let labels = self
-                    .labels(&self.batch.series[series_idx as usize])
-                    .map_err(|_| unknown)?;
-                let labels = match self.ha.deduplicate(self.forced.apply(labels)) {
-                    Deduplication::Store { labels, .. } => labels,
-                    Deduplication::Standby => return Err(ExemplarRejection::Standby),
-                    Deduplication::RejectionCount(_) => return Err(unknown),
-                };
-                match self.relabeling.relabeling.apply(labels, &mut Vec::new()) {
-                    Ok(Some(labels)) if !labels.is_empty() => {
-                        self.db.find(&self.forced.apply(labels)).ok_or(unknown)
-                    }
-                    Ok(_) => Err(ExemplarRejection::Dropped),
-                    Err(_) => Err(unknown),
-                }
-            }
+            Route::Series(handle, _) => Ok(handle),
+            Route::Dropped(_) => Err(ExemplarRejection::Dropped),
+            Route::Standby => Err(ExemplarRejection::Standby),
+            Route::Rejected(_) => Err(ExemplarRejection::UnknownSeries),
         }
-    }
-
-    /// Parses and checks the labels of a series.
-    pub(crate) fn labels(&self, series: &SeriesEntry) -> Result<Labels, Reason> {
-        let strings = &mut *self.strings.borrow_mut();
-        // Fast path: the labels are encoded as most senders do.
-        if !self.is_v2() && v1::plain_strings(self.message, series.labels, strings) {
-            self.forced.add_to(strings);
-            return label_set::parse_strings(strings, self.limits);
-        }
-        label_set::parse(self.pairs(series), self.limits, strings)
-    }
-
-    pub(crate) fn pairs(
-        &self,
-        series: &SeriesEntry,
-    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.forced
-            .add(label_pairs(self.batch, self.message, series.labels))
-    }
-
-    /// Returns the labels of a series as HA deduplication sees them.
-    pub(crate) fn pairs_of_ha(
-        &self,
-        series: &SeriesEntry,
-    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.forced
-            .add_all(label_pairs(self.batch, self.message, series.labels))
-    }
-
-    pub(crate) fn is_v2(&self) -> bool {
-        self.batch.version == Version::V2
     }
 
     /// Returns the new handle of a series that has moved, or `None` if the store no longer has the
     /// series.
-    pub(crate) fn relocate(&self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError> {
-        match self.resolve(&self.batch.series[series_idx as usize]) {
+    pub(super) fn relocate(&mut self, series_idx: u32) -> Result<Option<SeriesHandle>, WriteError> {
+        match self.resolve(series_idx, Purpose::Samples) {
             Resolved::Route(Route::Series(handle, _)) => Ok(Some(handle)),
             Resolved::Route(Route::Dropped(_) | Route::Standby | Route::Rejected(_)) => {
                 Err(WriteError::Moved)
@@ -251,12 +322,113 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Prints the labels of a series.
-    pub(crate) fn print(&self, series_idx: u32) -> String {
-        label_set::print(self.pairs(&self.batch.series[series_idx as usize]))
+    /// Returns `true` if a team may create a series in this pass.
+    fn may_create(&mut self, team: Team) -> bool {
+        self.permit.may_create(self.n_created) && self.deferred.allows_series(team)
+    }
+
+    /// If the store would reject each sample of a new series, rejects them and returns `true`. No
+    /// series is created for them.
+    fn reject_if_all_invalid(&mut self, series_idx: u32) -> Result<bool, WriteError> {
+        let bounds = match self.bounds {
+            Some(bounds) => bounds,
+            None => *self.bounds.insert(self.receiver.db.bounds()?),
+        };
+        let batch = self.request.batch;
+        let mut rejected = Vec::new();
+        for &sample in batch.samples_of(series_idx as usize).samples {
+            match bounds.first_sample_rejection(sample.timestamp_ms) {
+                Some(reason) => rejected.push((sample, reason)),
+                None => return Ok(false),
+            }
+        }
+        let mut invalid = Vec::new();
+        for entry in batch.histograms_of(series_idx as usize) {
+            let sent = self.request.decode_histogram(entry)?;
+            let timestamp_ms = sent.timestamp_ms;
+            match (sent.checked, bounds.first_sample_rejection(timestamp_ms)) {
+                (Err(reason), _) => invalid.push((timestamp_ms, reason)),
+                (Ok(histogram), Some(reason)) => {
+                    let sample = Sample {
+                        timestamp_ms,
+                        value: histogram.sum,
+                    };
+                    rejected.push((sample, reason));
+                }
+                (Ok(_), None) => return Ok(false),
+            }
+        }
+
+        for (sample, reason) in rejected {
+            self.rejections.add(Reason::Sample(reason), 1, 1, || {
+                Example::of_sample(self.request.print(series_idx), sample)
+            });
+        }
+        for (timestamp_ms, reason) in invalid {
+            self.reject_histogram(series_idx, timestamp_ms, &reason);
+        }
+        Ok(true)
+    }
+
+    /// Rejects a new series because a budget of active series is exhausted.
+    fn reject_series(&mut self, series_idx: u32, team: Team, limit: SeriesLimit) {
+        let (reason, used, limit) = match limit {
+            SeriesLimit::Team { used, limit } => (Reason::TeamSeries, used, limit),
+            SeriesLimit::Total { used, limit } => (Reason::TotalSeries, used, limit),
+        };
+        let n_samples = self.request.batch.n_samples_of(series_idx as usize) as u64;
+        self.rejections.add(reason, 1, n_samples, || {
+            let name = self.permit.budgets().name(team);
+            let team_suffix = if name.is_empty() {
+                String::new()
+            } else {
+                format!(" of team {name:?}")
+            };
+            let labels = self.request.print(series_idx);
+            let text = format!("series {labels}{team_suffix}, with {used} of {limit} active");
+            Example {
+                text,
+                labels,
+                timestamp_ms: None,
+                value: None,
+            }
+        });
     }
 }
 
-/// Maximum number of routes that a request remembers before they are cached: 64 KiB, and 40 KiB
-/// while they are cached.
-pub(crate) const NEW_ROUTES_MAX: usize = 2048;
+impl Resolved {
+    /// A series of rules, or of the server itself, that the store does not have.
+    fn recorded(labels: &Labels, team: Team) -> Self {
+        Self::New(NewSeries {
+            labels: labels.clone(),
+            team,
+            rules: Vec::new(),
+            is_cacheable: true,
+        })
+    }
+}
+
+fn recorded_denial(denied: &Denied) -> String {
+    match denied {
+        Denied::Permanent(SeriesLimit::Team { used, limit }) => {
+            format!(
+                "series exceeds the budget of team {RULES_TEAM:?}, with {used} of {limit} active"
+            )
+        }
+        Denied::Permanent(SeriesLimit::Total { used, limit }) => {
+            format!("series exceeds the budget of the store, with {used} of {limit} active")
+        }
+        Denied::Temporary(resource, _) => format!(
+            "series is not created now: {} is exhausted",
+            resource.name()
+        ),
+    }
+}
+
+/// Maximum number of unsuccessful look-ups of a pass without a permit. So a few new series do not
+/// delay many series that have lost their cached routes, and a storm of new series does not take
+/// CPU time from requests of known series.
+const UNKNOWN_MAX: usize = 64;
+/// Maximum number of series definitions that a request buffers for the log. The next commit of any
+/// request, even one of known series, compresses and writes all of them.
+const BUFFERED_DEFINITIONS_MAX: usize = 256;

@@ -238,11 +238,11 @@ impl Storage for RuleStorage<'_> {
         let rejected = rejected.into_iter();
         let rejected = rejected.map(
             |RecordedRejection {
-                 idx,
+                 index,
                  reason,
                  is_duplicate,
              }| Rejected {
-                idx,
+                idx: index,
                 reason,
                 is_duplicate,
             },

@@ -11,7 +11,7 @@ fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_va
             .db
             .exemplars(&ReadContext::unbounded(), &[vec![]], TimeRange::ALL)
             .unwrap();
-        let of = |one: &varve_tsdb::exemplars::SeriesExemplars| {
+        let print = |one: &varve_tsdb::exemplars::SeriesExemplars| {
             let times = one
                 .exemplars
                 .iter()
@@ -19,7 +19,7 @@ fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_va
                 .collect::<Vec<_>>();
             (one.labels.get("job").unwrap().to_owned(), times)
         };
-        found.series.iter().map(of).collect::<Vec<_>>()
+        found.series.iter().map(print).collect::<Vec<_>>()
     };
     let long = [b'x'; 128];
     let written = fixture

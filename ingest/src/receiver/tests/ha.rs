@@ -132,7 +132,7 @@ fn series_of_other_pairs_in_a_request_get_their_own_decisions() {
         .elections
         .clusters()
         .iter()
-        .map(|of| of.samples_deduplicated)
+        .map(|cluster| cluster.samples_deduplicated)
         .collect();
     assert_eq!(deduplicated, [6, 9]);
     let lone_times: Vec<_> = (1..4)
@@ -217,13 +217,11 @@ fn forced_labels_replace_the_cluster_that_a_token_sends() {
     assert_eq!(pairs.write(&[of("other", "x", 0)]), (1, 0));
     let labels = [("cluster".to_owned(), "own".to_owned())];
     let write = |replica, t| {
-        let (origin, message) = (
-            Origin {
-                labels: &labels,
-                ..Origin::default()
-            },
-            request(&[of("other", replica, t)]),
-        );
+        let origin = Origin {
+            labels: &labels,
+            ..Origin::default()
+        };
+        let message = request(&[of("other", replica, t)]);
         let written = pairs
             .fixture
             .receiver
@@ -239,7 +237,7 @@ fn forced_labels_replace_the_cluster_that_a_token_sends() {
         .elections
         .clusters()
         .into_iter()
-        .map(|of| of.leader.replica)
+        .map(|cluster| cluster.leader.replica)
         .collect();
     assert_eq!(
         (leaders, pairs.fixture.receiver.stats().route.hits),
@@ -260,13 +258,11 @@ fn tenants_with_the_same_cluster_have_pairs_of_their_own() {
     let pairs = Pairs::new();
     let write = |tenant: &str, replica, t| {
         let labels = [("team".to_owned(), tenant.to_owned())];
-        let (origin, message) = (
-            Origin {
-                labels: &labels,
-                ..Origin::default()
-            },
-            request(&[of("c", replica, t)]),
-        );
+        let origin = Origin {
+            labels: &labels,
+            ..Origin::default()
+        };
+        let message = request(&[of("c", replica, t)]);
         let written = pairs
             .fixture
             .receiver
@@ -293,7 +289,13 @@ fn tenants_with_the_same_cluster_have_pairs_of_their_own() {
     );
     let clusters = pairs.elections.clusters().into_iter();
     let clusters: Vec<_> = clusters
-        .map(|of| (of.cluster, of.leader.replica, of.samples_deduplicated))
+        .map(|cluster| {
+            (
+                cluster.cluster,
+                cluster.leader.replica,
+                cluster.samples_deduplicated,
+            )
+        })
         .collect();
     let expect = [
         ("c", "a", 0),

@@ -13,13 +13,16 @@ use varve_tsdb::{Options, ReadContext};
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::admission::{Origin, Team};
+use crate::batch::Version;
 use crate::error::Malformed;
 use crate::outcome::{ExemplarRejection, Reason, SampleCounts};
 use crate::relabel::{Attribution, RelabelConfig};
-use crate::route::Route;
+use crate::route::{Route, Scope};
 use crate::sources::remote_write::message::{
     BucketSpan, Exemplar, Histogram, Label, MetricMetadata, TimeSeries, WriteRequest, series,
 };
+use crate::sources::remote_write::v1;
 
 mod admission;
 mod disable_on_use;
@@ -82,7 +85,8 @@ impl Fixture {
             .select(&ReadContext::unbounded(), matchers, TimeRange::ALL)
             .unwrap();
         let read = |series: varve_tsdb::Result<varve_tsdb::select::Series>| {
-            let (series, mut columns) = (series.unwrap(), SampleColumns::default());
+            let series = series.unwrap();
+            let mut columns = SampleColumns::default();
             series.read(&mut columns).unwrap();
             (series.labels().clone(), columns)
         };

@@ -147,7 +147,8 @@ fn an_invalid_sample_rejects_that_sample_only() {
 fn a_new_series_whose_samples_are_all_rejected_is_not_created() {
     let fixture = Fixture::new(Limits::default());
     fixture.stored(&[up("x", &[(T, 1.0)])]);
-    let (old, far) = (T - 86_400_000, T + 400 * 365 * 86_400_000);
+    let old = T - 86_400_000;
+    let far = T + 400 * 365 * 86_400_000;
     let mut rejected = up("new", &[(old, 1.0), (far, 1.0)]);
     rejected.histograms = vec![
         histogram(old, &[1]),
@@ -249,7 +250,8 @@ fn histograms_are_stored_beside_floats_and_invalid_ones_are_rejected() {
     let (_, columns) = &fixture.select(&[Matcher::equal("job", "x")])[0];
     assert_eq!(columns.timestamps_ms, [T, T + 1, T + 4]);
     assert!(columns.histogram(0).is_none());
-    let (first, finer) = (columns.histogram(1).unwrap(), columns.histogram(2).unwrap());
+    let first = columns.histogram(1).unwrap();
+    let finer = columns.histogram(2).unwrap();
     let HistogramCounts::Integer {
         count: 15,
         positive,
@@ -336,13 +338,11 @@ fn version_2_is_stored_with_start_timestamps_and_counted() {
         .exemplars
         .push(Default::default());
     let of_histogram = request.add(&[("__name__", "h")], &[]);
-    let (sent, start) = (
-        Histogram {
-            timestamp_ms: T,
-            ..Histogram::default()
-        },
-        Start { start_ms: T - 7 },
-    );
+    let sent = Histogram {
+        timestamp_ms: T,
+        ..Histogram::default()
+    };
+    let start = Start { start_ms: T - 7 };
     of_histogram
         .histograms
         .push([sent.encode_to_vec(), start.encode_to_vec()].concat());
@@ -363,7 +363,7 @@ fn version_2_is_stored_with_start_timestamps_and_counted() {
         let reasons: Vec<_> = written
             .rejections
             .iter()
-            .map(|of| (of.reason, of.count))
+            .map(|rejected| (rejected.reason, rejected.count))
             .collect();
         assert_eq!(reasons, [(Reason::NoSamples, 1)]);
     }

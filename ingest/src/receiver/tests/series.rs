@@ -1,7 +1,7 @@
 //! From label sets to series.
 
 use super::*;
-use crate::write::resolve::NEW_ROUTES_MAX;
+use crate::write::NEW_ROUTES_MAX;
 
 #[test]
 fn all_encodings_of_a_label_set_reach_one_series() {
@@ -21,10 +21,8 @@ fn all_encodings_of_a_label_set_reach_one_series() {
             fixture.stored(&[series(labels, &[(t, 1.0)])]);
         }
     }
-    let (a, b) = (
-        b"\x0a\x0e\x0a\x08__name__\x12\x02up",
-        b"\x0a\x08\x0a\x03job\x12\x01x",
-    );
+    let a = b"\x0a\x0e\x0a\x08__name__\x12\x02up";
+    let b = b"\x0a\x08\x0a\x03job\x12\x01x";
     let sample = |t: i64| request(&[series(&[], &[(t, 1.0)])])[2..].to_vec();
     for t in [T + 4, T + 6] {
         let body = [&a[..], &sample(t), b, &sample(t + 1)].concat();
@@ -124,10 +122,11 @@ fn a_series_that_has_moved_is_resolved_again() {
     )
     .unwrap();
     let route = Route::Series(stranger, Attribution::default());
+    let scope = Scope::new(&fixture.receiver.hasher, 0, 0, 0, Team::NONE);
     fixture
         .receiver
         .routes
-        .insert(&[(batch.series[1].key.unwrap(), route)]);
+        .insert(&[(batch.series[1].key.unwrap().under(scope), route)]);
     let written = fixture.write(&request).unwrap();
     let times = Some(TimeRange {
         start_ms: T,

@@ -93,7 +93,9 @@ impl Table {
 
     /// Looks up keys. Stores the route of each in `found`, at the index that is given with the key.
     pub(super) fn find_all(&mut self, wanted: &[(u32, RouteKey)], found: &mut [Option<Route>]) {
-        let (mut expected, mut n_unexpected, mut hits) = (usize::MAX, 0, 0);
+        let mut expected = usize::MAX;
+        let mut n_unexpected = 0;
+        let mut hits = 0;
         for (i, &(idx, key)) in wanted.iter().enumerate() {
             let is_expected = self
                 .entries
@@ -277,11 +279,10 @@ impl Table {
     /// Frees the memory after the last route: as new routes fill the lowest vacant positions, the
     /// last ones become vacant. Keeps the first entry.
     fn truncate(&mut self) {
-        let is_vacant = |position: &usize| self.entries[*position].route.is_none();
         let n_vacant = (1..self.entries.len())
             .rev()
             .take(VISITED_MAX)
-            .take_while(is_vacant)
+            .take_while(|&position| self.entries[position].route.is_none())
             .count();
         let len = self.entries.len() - n_vacant;
         self.entries.truncate(len);

@@ -42,7 +42,8 @@ impl Table {
 
 /// A table with routes for the numbers below `n`, and the hasher of their keys.
 fn table(n: u32) -> (Table, RouteHasher) {
-    let (mut table, hasher) = (Table::default(), RouteHasher::new());
+    let mut table = Table::default();
+    let hasher = RouteHasher::new();
     (0..n).for_each(|n| table.put(key(&hasher, n), A, usize::MAX));
     (table, hasher)
 }

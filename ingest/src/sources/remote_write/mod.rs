@@ -9,6 +9,7 @@ pub(crate) mod histogram;
 #[path = "../../../../tests/harness/remote_write.rs"]
 #[allow(dead_code, unused_imports, reason = "unit tests do not use all of it")]
 pub(crate) mod message;
+mod receive;
 pub(crate) mod snappy;
 pub(crate) mod v1;
 pub(crate) mod v2;

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 
 use varve_model::metadata::MetricType;
 
-use super::{TextFormat, json_line};
-
 /// A parsed line.
 #[derive(Debug, PartialEq)]
 pub enum Line<'a> {
@@ -93,16 +91,11 @@ impl SampleLine<'_> {
     }
 }
 
-/// Parses a line without its line break.
+/// Parses a line without its line break. `is_open`: the format is OpenMetrics.
 ///
 /// # Errors
 /// The reason why the line is invalid.
-pub(super) fn parse(text: &str, format: TextFormat) -> Result<Line<'_>, String> {
-    let is_open = match format {
-        TextFormat::Prometheus => false,
-        TextFormat::OpenMetrics => true,
-        TextFormat::JsonLines => return json_line::parse(text),
-    };
+pub(super) fn parse(text: &str, is_open: bool) -> Result<Line<'_>, String> {
     let mut cursor = Cursor {
         rest: text,
         is_open,
@@ -292,12 +285,11 @@ impl<'a> Cursor<'a> {
     /// Reads a name of legacy characters and the characters that `other` allows.
     fn name(&mut self, other: impl Fn(char) -> bool) -> &'a str {
         let mut is_first = true;
-        let ends = |c: char| {
+        let end = self.rest.find(|c: char| {
             let is_start = std::mem::replace(&mut is_first, false);
             !(c == '_' || other(c) || c.is_ascii_alphabetic() || c.is_ascii_digit() && !is_start)
-        };
-        let end = self.rest.find(ends).unwrap_or(self.rest.len());
-        self.split(end)
+        });
+        self.split(end.unwrap_or(self.rest.len()))
     }
 
     /// Reads a quoted string.
@@ -309,12 +301,12 @@ impl<'a> Cursor<'a> {
             ));
         };
         let mut is_escaped = false;
-        let closes = |c: char| {
+        let end = text.find(|c: char| {
             let is_plain = !std::mem::replace(&mut is_escaped, false);
             is_escaped = is_plain && c == '\\';
             is_plain && c == '"'
-        };
-        let end = text.find(closes).ok_or("unterminated quoted string")?;
+        });
+        let end = end.ok_or("unterminated quoted string")?;
         self.rest = &text[end + 1..];
         Ok(unescape(&text[..end], true))
     }

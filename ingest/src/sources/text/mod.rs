@@ -24,7 +24,8 @@ use crate::compression::Compression;
 use crate::error::{Malformed, WriteError};
 use crate::outcome::{Rejections, Written};
 use crate::receiver::Receiver;
-use crate::receiver::buffers::Buffers;
+use crate::write::buffers::Buffers;
+use crate::write::{Decoded, Write};
 pub use line::{ExemplarPart, Line, MetadataLine, Pairs, SampleLine, SeriesLine};
 
 /// The format of a body.
@@ -39,6 +40,15 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
+    /// Parses a line without its line break.
+    fn parse(self, line: &str) -> Result<Line<'_>, String> {
+        match self {
+            Self::Prometheus => line::parse(line, false),
+            Self::OpenMetrics => line::parse(line, true),
+            Self::JsonLines => json_line::parse(line),
+        }
+    }
+
     /// Returns the maximum size of a line in bytes.
     fn line_size_max(self) -> usize {
         if self == Self::JsonLines {
@@ -121,16 +131,15 @@ impl Receiver {
         import: &Import,
     ) -> Result<Written, WriteError> {
         self.counted(body, |buffers| {
-            let (started, written) = (Instant::now(), Written::default());
             let mut importer = Importer {
                 receiver: self,
                 origin,
                 import,
-                started,
+                started: Instant::now(),
                 buffers,
-                written,
+                written: Written::default(),
             };
-            let imported = importer.run(body);
+            let imported = importer.import(body);
             if imported.is_err() {
                 self.counters.record_partial(&importer.written);
             }
@@ -147,6 +156,13 @@ struct Importer<'a> {
     buffers: &'a mut Buffers,
     /// The outcome of earlier batches.
     written: Written,
+}
+
+/// Whether a body has more lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    More,
+    End,
 }
 
 /// The metadata lines of the current family.
@@ -175,26 +191,25 @@ struct Lines<R> {
 }
 
 impl Importer<'_> {
-    fn run(&mut self, body: &[u8]) -> Result<Written, WriteError> {
-        self.receiver.limits().check_body(body.len())?;
-        let size_max = self.receiver.limits().decompressed_size_max as u64;
-        let size_max = (size_max * SIZE_FACTOR).min(size_max + body.len() as u64 * EXPANSION_MAX);
-        let reader = BufReader::with_capacity(
-            BUFFER_SIZE,
-            self.import
-                .compression
-                .reader(body, self.receiver.limits())?,
-        );
+    fn import(&mut self, body: &[u8]) -> Result<Written, WriteError> {
+        let limits = &self.receiver.limits;
+        limits.check_body(body.len())?;
+        let decompressed = self.import.compression.reader(body, limits)?;
+        let reader = BufReader::with_capacity(BUFFER_SIZE, decompressed);
+        let message_size_max = limits.decompressed_size_max as u64;
+        let size_max = (message_size_max * SIZE_FACTOR)
+            .min(message_size_max + body.len() as u64 * EXPANSION_MAX);
+
         let mut lines = Lines::new(reader, size_max, SAMPLELESS_LINES_MAX);
         let mut family = Family::default();
         let mut n_lines = 0;
-        while !self
-            .batch(&mut lines, &mut family)
-            .map_err(|error| self.with_stored(error, n_lines))?
-        {
-            n_lines = lines.number;
+        loop {
+            match self.batch(&mut lines, &mut family) {
+                Ok(Progress::More) => n_lines = lines.number,
+                Ok(Progress::End) => return Ok(std::mem::take(&mut self.written)),
+                Err(error) => return Err(self.with_stored(error, n_lines)),
+            }
         }
-        Ok(std::mem::take(&mut self.written))
     }
 
     /// Adds to an error that the first `n_lines` lines are stored.
@@ -210,18 +225,19 @@ impl Importer<'_> {
         }
     }
 
-    /// Reads and stores a batch. Returns `true` at the end of the body.
+    /// Reads and stores a batch.
     fn batch<R: BufRead>(
         &mut self,
         lines: &mut Lines<R>,
         family: &mut Family,
-    ) -> Result<bool, WriteError> {
+    ) -> Result<Progress, WriteError> {
         check_time(self.started.elapsed(), self.import.timeout)?;
-        let mut permit = self.receiver.admit(
-            self.origin,
-            BUFFER_SIZE,
-            BUFFER_SIZE + self.import.format.line_size_max(),
-        )?;
+        let size = BUFFER_SIZE + self.import.format.line_size_max();
+        let mut permit = self
+            .receiver
+            .admission
+            .admit(self.origin, BUFFER_SIZE, size)?;
+
         let Buffers {
             message: encoded,
             batch,
@@ -229,27 +245,35 @@ impl Importer<'_> {
         } = &mut *self.buffers;
         let mut builder = self.receiver.builder(batch, encoded, &mut permit);
         let mut n_samples = 0;
-        let mut is_end = false;
-        while !is_end && n_samples < BATCH_SAMPLES_MAX {
-            let read = lines.next(self.import.format).and_then(|line| {
-                is_end = line.is_none();
-                add_line(line, self.import, family, &mut n_samples, &mut builder)
-            });
+        let mut progress = Progress::More;
+        while progress == Progress::More && n_samples < BATCH_SAMPLES_MAX {
+            let added = match lines.next(self.import.format) {
+                Ok(Some(line)) => add_line(line, self.import, family, &mut n_samples, &mut builder),
+                Ok(None) => {
+                    progress = Progress::End;
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            };
             // The batch of an invalid line is not stored: a part of the sender's intended lines may
             // be missing.
-            read.map_err(|error| error.at(lines.number, self.written.stored.total))?;
+            added.map_err(|error| error.at_line(lines.number, self.written.stored.total))?;
             if lines.number.is_multiple_of(LINES_BETWEEN_CHECKS) {
                 check_time(self.started.elapsed(), self.import.timeout)?;
             }
         }
-        if is_end {
+        if progress == Progress::End {
             family.flush(&mut builder)?;
         }
-        let written =
-            self.receiver
-                .store(permit, (encoded, batch), Rejections::default(), request)?;
+
+        let decoded = Decoded {
+            message: encoded,
+            batch,
+            rejections: Rejections::default(),
+        };
+        let written = Write::sent(self.receiver, permit, decoded, request)?.store()?;
         self.written.add(written);
-        Ok(is_end)
+        Ok(progress)
     }
 }
 
@@ -269,20 +293,20 @@ fn check_time(elapsed: Duration, timeout: Duration) -> Result<(), WriteError> {
 
 /// Adds a line to the batch.
 fn add_line(
-    line: Option<Line<'_>>,
+    line: Line<'_>,
     import: &Import,
     family: &mut Family,
     n_samples: &mut usize,
     builder: &mut BatchBuilder<'_, '_>,
 ) -> Result<(), LineError> {
     match line {
-        Some(Line::Sample(mut sample)) => {
+        Line::Sample(mut sample) => {
             *n_samples += 1;
             add_extra(&mut sample.labels, &import.extra_labels);
             Ok(add_sample(&sample, import.now_ms, builder)?)
         }
-        Some(Line::Metadata(metadata)) => Ok(family.add(metadata, builder)?),
-        Some(Line::Series(mut series)) => {
+        Line::Metadata(metadata) => Ok(family.add(metadata, builder)?),
+        Line::Series(mut series) => {
             *n_samples += series.samples.len();
             builder.grow(size_of_val(&series.samples[..]))?;
             add_extra(&mut series.labels, &import.extra_labels);
@@ -297,7 +321,7 @@ fn add_line(
             }
             Ok(builder.end_series()?)
         }
-        Some(Line::Nothing) | None => Ok(()),
+        Line::Nothing => Ok(()),
     }
 }
 
@@ -390,7 +414,7 @@ impl From<WriteError> for LineError {
 }
 
 impl LineError {
-    fn at(self, line: u64, n_stored: u64) -> WriteError {
+    fn at_line(self, line: u64, n_stored: u64) -> WriteError {
         match self {
             Self::Line(reason) => Malformed::Line {
                 line,
@@ -439,10 +463,8 @@ impl<R: BufRead> Lines<R> {
             }
             .into());
         }
-        let (n_sampleless, limit) = (
-            self.number - self.n_samples,
-            self.sampleless_max.saturating_add(self.n_samples),
-        );
+        let n_sampleless = self.number - self.n_samples;
+        let limit = self.sampleless_max.saturating_add(self.n_samples);
         if n_sampleless > limit {
             let what = "number of lines without a sample";
             return Err(WriteError::TooLarge {
@@ -470,11 +492,12 @@ impl<R: BufRead> Lines<R> {
             };
         }
         if format == TextFormat::OpenMetrics && self.line == b"# EOF" {
-            return self.check_end().map(|()| None);
+            self.check_end()?;
+            return Ok(None);
         }
         let line =
             std::str::from_utf8(&self.line).map_err(|_| LineError::Line("not UTF-8".to_owned()))?;
-        let mut line = line::parse(line, format).map_err(LineError::Line)?;
+        let mut line = format.parse(line).map_err(LineError::Line)?;
         match &mut line {
             Line::Sample(sample) => {
                 sample.normalize(self.kind);

@@ -13,7 +13,7 @@ use crate::limits::Limits;
 
 /// Prints a parsed line.
 fn print(text: &str, format: TextFormat) -> String {
-    match line::parse(text, format) {
+    match format.parse(text) {
         Err(refused) => format!("! {refused}"),
         Ok(Line::Nothing) => "-".to_owned(),
         Ok(Line::Metadata(line)) => format!("{line:?}")
@@ -167,7 +167,7 @@ proptest! {
     #[test]
     fn no_text_makes_it_panic(text in "[a-z#{}\"\\\\=, .0-9é\t]{0,40}") {
         for format in [TextFormat::Prometheus, TextFormat::OpenMetrics] {
-            let _either = line::parse(&text, format);
+            let _either = format.parse(&text);
         }
     }
 }
@@ -241,7 +241,7 @@ impl Fixture {
             series.read(&mut columns).unwrap();
             let samples: Vec<_> = columns
                 .iter()
-                .map(|of| format!("{}@{}", of.value, of.timestamp_ms))
+                .map(|exemplar| format!("{}@{}", exemplar.value, exemplar.timestamp_ms))
                 .collect();
             format!("{} {}", series.labels(), samples.join(" "))
         };
@@ -250,7 +250,8 @@ impl Fixture {
 }
 
 fn import() -> Import {
-    let (format, compression) = (TextFormat::Prometheus, Compression::Identity);
+    let format = TextFormat::Prometheus;
+    let compression = Compression::Identity;
     Import {
         format,
         compression,
@@ -526,7 +527,7 @@ fn a_throttled_import_says_what_is_stored_and_may_be_retried() {
     let samples: Vec<_> = fixture
         .contents()
         .iter()
-        .map(|of| of.matches('@').count())
+        .map(|exemplar| exemplar.matches('@').count())
         .collect();
     assert_eq!(
         (samples.len(), samples.iter().sum::<usize>()),

@@ -16,26 +16,29 @@ const JSON: &str = "application/json";
 
 /// POST /api/v1/otlp/v1/metrics.
 pub(crate) async fn write(State(state): State<HttpState>, request: Request) -> Result {
-    let format = format(request.headers()).map_err(|reason| ApiError::bad_data(reason).plain())?;
+    let headers = request.headers();
+    let encoding = encoding(headers).map_err(|reason| ApiError::bad_data(reason).plain())?;
+    let compression = compression(headers).map_err(|reason| ApiError::bad_data(reason).plain())?;
     let write = ingest(&state, request, move |receiver, origin, body| {
-        receiver.write_otlp(origin, format, body)
+        receiver.write_otlp(origin, encoding, compression, body)
     });
     respond(&write.await?, StatusCode::OK)
 }
 
-fn format(headers: &HeaderMap) -> Result<(OtlpEncoding, Compression), String> {
-    let encoding = match header_text(headers, header::CONTENT_TYPE) {
-        PROTOBUF => OtlpEncoding::Protobuf,
-        JSON => OtlpEncoding::Json,
-        other => {
-            return Err(format!(
-                "unsupported content type: {other}, supported: [{JSON}, {PROTOBUF}]"
-            ));
-        }
-    };
+fn encoding(headers: &HeaderMap) -> Result<OtlpEncoding, String> {
+    match header_text(headers, header::CONTENT_TYPE) {
+        PROTOBUF => Ok(OtlpEncoding::Protobuf),
+        JSON => Ok(OtlpEncoding::Json),
+        other => Err(format!(
+            "unsupported content type: {other}, supported: [{JSON}, {PROTOBUF}]"
+        )),
+    }
+}
+
+fn compression(headers: &HeaderMap) -> Result<Compression, String> {
     match header_text(headers, header::CONTENT_ENCODING) {
-        "" => Ok((encoding, Compression::Identity)),
-        "gzip" => Ok((encoding, Compression::Gzip)),
+        "" => Ok(Compression::Identity),
+        "gzip" => Ok(Compression::Gzip),
         other => Err(format!(
             "unsupported compression: {other}. Only \"gzip\" or no compression supported"
         )),

@@ -117,8 +117,8 @@ fn a_user_names_only_teams_that_list_it() {
             .team_stats()
             .1
             .iter()
-            .find(|of| &*of.name == expect)
-            .map_or(0, |of| of.samples);
+            .find(|status| &*status.name == expect)
+            .map_or(0, |status| status.samples);
         fixture
             .write_as(&named(team, user), &[of_team("x", i, T)])
             .unwrap();
@@ -127,8 +127,8 @@ fn a_user_names_only_teams_that_list_it() {
             .team_stats()
             .1
             .iter()
-            .find(|of| &*of.name == expect)
-            .map_or(0, |of| of.samples);
+            .find(|status| &*status.name == expect)
+            .map_or(0, |status| status.samples);
         assert_eq!(after, before + 1, "{user:?} names {team}");
     }
 }

@@ -68,12 +68,7 @@ impl Contents {
 
 fn ours(message: &[u8]) -> Result<Contents, WriteError> {
     let mut batch = DecodedBatch::default();
-    decode(
-        message,
-        &RouteHasher::new(),
-        &Limits::default(),
-        &mut batch,
-    )?;
+    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
     batch
         .series
         .iter()
@@ -464,13 +459,7 @@ fn a_plain_series_is_labels_followed_by_one_sample() {
 
 fn keys_of(message: &[u8]) -> Vec<Option<crate::batch::RouteKey>> {
     let mut batch = DecodedBatch::default();
-    decode(
-        message,
-        &RouteHasher::new(),
-        &Limits::default(),
-        &mut batch,
-    )
-    .unwrap();
+    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch).unwrap();
     batch.series.iter().map(|series| series.key).collect()
 }
 

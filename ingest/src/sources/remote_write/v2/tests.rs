@@ -284,8 +284,7 @@ fn label_sets_of_the_same_symbols_have_different_keys() {
 fn references_to_missing_symbols_are_malformed() {
     let mut request = Request::default();
     request.add(&[("__name__", "up")], &[(1, 1.0, 0)]);
-    let refused = |request: &Request| match decoded(&request.encode_to_vec(), &Limits::default())
-    {
+    let refused = |request: &Request| match decoded(&request.encode_to_vec(), &Limits::default()) {
         Err(WriteError::Malformed(refused)) => refused.to_string(),
         other => panic!("{other:?}"),
     };

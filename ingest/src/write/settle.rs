@@ -1,0 +1,87 @@
+//! The end of a request: counts what was stored, and returns the outcome to the sender.
+
+use super::metadata;
+use super::request::{Request, Write, Writer};
+use crate::admission::Team;
+use crate::error::WriteError;
+use crate::outcome::{RecordedRejection, Rejections, Written};
+
+impl Write<'_> {
+    /// Counts pushed samples for their relabel rules and teams, and deduplicated samples for their
+    /// cluster.
+    pub(super) fn count_attributed(&mut self) {
+        self.settings
+            .ha
+            .count_own_deduplicated(self.n_own_deduplicated);
+
+        let by_team = &mut self.out.by_team;
+        self.settings
+            .relabeling
+            .attributions
+            .count(&mut self.out.attributed, by_team);
+        let n_attributed: u64 = by_team.iter().map(|(_, n)| n).sum();
+        by_team.push((Team::NONE, self.stored.total.saturating_sub(n_attributed)));
+        self.permit.budgets().count_samples(by_team);
+        by_team.clear();
+    }
+
+    /// Stores the metadata of a request whose samples are stored, and returns the outcome.
+    ///
+    /// # Errors
+    /// If the store cannot write the metadata. The samples are stored by then, which the sender does
+    /// not learn. A retry is safe: the store takes each sample that it has for an exact repetition,
+    /// counts it as stored, and the retry writes the metadata. Metadata is not written first, since
+    /// it would then describe series of a request that may still be denied.
+    pub(super) fn settle(mut self) -> Result<Written, WriteError> {
+        self.stored.histograms -= self.out.histograms_rejected;
+        let Request { message, batch, .. } = self.request;
+
+        let mut rejections = self.rejections;
+        let mut ignored = Rejections::default();
+        // Version 2.0 sends metadata with every sample: the sender must not drop samples for it.
+        let invalid_metadata = if self.request.is_v2() {
+            &mut ignored
+        } else {
+            &mut rejections
+        };
+        // If there are no bounds, all times count.
+        let bounds = self.receiver.db.bounds().ok();
+        let times = batch.times(|time_ms| {
+            bounds.is_none_or(|bounds| bounds.first_sample_rejection(time_ms).is_none())
+        });
+        metadata::write(
+            &self.receiver.db,
+            message,
+            &batch.families,
+            invalid_metadata,
+        )?;
+
+        Ok(Written {
+            stored: self.stored,
+            dropped: self.dropped,
+            deduplicated: self.deduplicated,
+            exemplars: std::mem::take(&mut self.out.exemplars),
+            rejections,
+            ignored,
+            times,
+            replica: self.settings.ha.replica(),
+        })
+    }
+
+    /// Returns the rejected samples of the server itself.
+    pub(crate) fn rejections(self) -> Rejections {
+        self.rejections
+    }
+
+    /// Counts stored samples of rules for their team, and returns the samples that were not stored.
+    pub(crate) fn settle_recorded(self) -> Vec<RecordedRejection> {
+        if let Writer::Rules(_, team) = self.request.writer {
+            let n_samples = self.request.batch.n_all_samples() as u64;
+            let n_rejected = self.recorded_rejections.len() as u64;
+            self.permit
+                .budgets()
+                .count_samples(&[(team, n_samples - n_rejected)]);
+        }
+        self.recorded_rejections
+    }
+}
