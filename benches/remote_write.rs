@@ -36,7 +36,7 @@ fn decode(c: &mut Criterion) {
         .next()
         .expect("there are series");
     let (message, body) = (request.encode_to_vec(), request.to_body());
-    let (hasher, limits) = (RouteHasher::new(), Limits::default());
+    let (hasher, limits) = (RouteHasher::new(), Limits::for_tests());
 
     let mut decompressed = vec![0; message.len()];
     group.bench_function("snappy", |b| {

@@ -113,7 +113,7 @@ impl Case {
             ..Options::default()
         };
         let db = Arc::new(Db::open(dir.path(), options).expect("open an empty directory"));
-        let receiver = Receiver::new(Arc::clone(&db), Limits::default());
+        let receiver = Receiver::new(Arc::clone(&db), Limits::for_tests());
         receiver.set_relabeling(Relabeling::new(rules(name)).expect("parse valid rules"));
         Self {
             name,

@@ -207,8 +207,19 @@ mod tests {
         assert_eq!(
             args.ingest.limits(usize::MAX),
             Limits {
+                body_size_max: 32 << 20,
+                decompressed_size_max: 32 << 20,
+                series_per_request_max: 500_000,
+                samples_per_request_max: 2_000_000,
+                families_per_request_max: 100_000,
+                labels_per_series_max: 128,
+                label_name_size_max: 1_024,
+                label_value_size_max: 65_536,
+                bytes_in_flight_max: 512 << 20,
+                route_cache_size_max: 1 << 30,
+                queue_timeout: Duration::from_secs(2),
                 creation_concurrency_max,
-                ..Limits::default()
+                queued_requests_max: 256,
             }
         );
     }

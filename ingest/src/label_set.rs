@@ -150,7 +150,7 @@ mod tests {
         labels_per_series_max: 3,
         label_name_size_max: 8,
         label_value_size_max: 4,
-        ..Limits::default()
+        ..Limits::for_tests()
     };
 
     fn check(pairs: Pairs<'_>, expect: Result<&str, Reason>) {

@@ -7,46 +7,43 @@ use crate::error::WriteError;
 /// Limits of ingestion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum bytes of a request body as received. Default 32 MiB. The HTTP layer stops reading at
-    /// this limit.
+    /// Maximum bytes of a request body as received. The HTTP layer stops reading at this limit.
     pub body_size_max: usize,
-    /// Maximum declared bytes of a decompressed request body, at most `u32::MAX`. Default 32 MiB,
-    /// as in Prometheus.
+    /// Maximum declared bytes of a decompressed request body, at most `u32::MAX`.
     pub decompressed_size_max: usize,
-    /// Maximum number of series in a request, with or without samples. Default 500,000.
+    /// Maximum number of series in a request, with or without samples.
     pub series_per_request_max: usize,
     /// Maximum number of samples (floats and histograms) in a request. The same limit applies to
-    /// exemplars and to symbols. Default 2,000,000. A sample may take two bytes of a body but 48
-    /// bytes of memory, so the body size alone does not bound memory.
+    /// exemplars and to symbols. A sample may take two bytes of a body but 48 bytes of memory, so
+    /// the body size alone does not bound memory.
     pub samples_per_request_max: usize,
-    /// Maximum number of metadata entries in a request. Default 100,000.
+    /// Maximum number of metadata entries in a request.
     pub families_per_request_max: usize,
-    /// Maximum number of labels of a series, the metric name included. Default 128.
+    /// Maximum number of labels of a series, the metric name included.
     pub labels_per_series_max: usize,
-    /// Maximum bytes of a label name. Default 1,024.
+    /// Maximum bytes of a label name.
     pub label_name_size_max: usize,
-    /// Maximum bytes of a label value. Default 65,536.
+    /// Maximum bytes of a label value.
     pub label_value_size_max: usize,
     /// Maximum bytes of memory of all active requests: bodies, decompressed messages, decoded
-    /// samples. Default 512 MiB. A request that runs alone may take twice as much, so that this
-    /// limit rarely rejects what the other limits allow.
+    /// samples. A request that runs alone may take twice as much, so that this limit rarely rejects
+    /// what the other limits allow.
     pub bytes_in_flight_max: usize,
-    /// Maximum bytes of the route cache, allocated as series arrive. Default 1 GiB: 23 million
-    /// series. Below 512 KiB, the cache has 64 routes.
+    /// Maximum bytes of the route cache, allocated as series arrive: 1 GiB for 23 million series.
+    /// Below 512 KiB, the cache has 64 routes.
     pub route_cache_size_max: usize,
-    /// Maximum time that a request waits for an exhausted resource before it is rejected. Default 2
-    /// s.
+    /// Maximum time that a request waits for an exhausted resource before it is rejected.
     pub queue_timeout: Duration,
-    /// Maximum number of requests that create series at the same time. Others are queued. Default
-    /// 1; that of the server is half of its cores.
+    /// Maximum number of requests that create series at the same time. Others are queued.
     pub creation_concurrency_max: usize,
-    /// Maximum number of queued requests. Default 256. They hold at most a quarter of
-    /// `bytes_in_flight_max`.
+    /// Maximum number of queued requests. They hold at most a quarter of `bytes_in_flight_max`.
     pub queued_requests_max: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    /// Returns limits for tests and benchmarks. The limits of the server come from its flags.
+    #[must_use]
+    pub fn for_tests() -> Self {
         Self {
             body_size_max: 32 << 20,
             decompressed_size_max: 32 << 20,
@@ -63,9 +60,7 @@ impl Default for Limits {
             queued_requests_max: 256,
         }
     }
-}
 
-impl Limits {
     pub(crate) fn check_body(&self, size: usize) -> Result<(), WriteError> {
         check(
             "body size in bytes",
@@ -124,15 +119,13 @@ impl Limits {
     /// `bytes_in_flight_max`: a request that runs alone may exceed that, but not by this expansion.
     #[inline]
     pub(crate) fn check_resolved(&self, size: u64) -> Result<(), WriteError> {
-        let by_message = (
-            self.decompressed_size_max as u64 * RESOLVED_FACTOR,
-            "--ingest.decompressed-size-max (times 8)",
-        );
-        let by_memory = (
-            self.bytes_in_flight_max as u64,
-            "--ingest.bytes-in-flight-max",
-        );
-        let (limit, flag) = by_message.min(by_memory);
+        let by_message = self.decompressed_size_max as u64 * RESOLVED_FACTOR;
+        let by_memory = self.bytes_in_flight_max as u64;
+        let (limit, flag) = if by_message < by_memory {
+            (by_message, "--ingest.decompressed-size-max (times 8)")
+        } else {
+            (by_memory, "--ingest.bytes-in-flight-max")
+        };
         if size <= limit {
             return Ok(());
         }
@@ -191,7 +184,7 @@ mod tests {
         let limits = |bytes_in_flight_max| Limits {
             decompressed_size_max: 100,
             bytes_in_flight_max,
-            ..Limits::default()
+            ..Limits::for_tests()
         };
         let check = |bytes_in_flight_max, size| {
             limits(bytes_in_flight_max)

@@ -216,7 +216,7 @@ mod tests {
             decode(
                 &message,
                 &RouteHasher::new(),
-                &Limits::default(),
+                &Limits::for_tests(),
                 &mut batch,
             )
             .unwrap();

@@ -214,7 +214,7 @@ mod tests {
         let mut encoded = vec![1, 2];
         let memory = Memory::new(1 << 20);
         let hasher = RouteHasher::new();
-        let limits = Limits::default();
+        let limits = Limits::for_tests();
         let mut reservation = memory.reserve(0).unwrap();
         let mut builder =
             BatchBuilder::new(&mut batch, &mut encoded, &mut reservation, &hasher, &limits);
@@ -261,12 +261,12 @@ mod tests {
                 .unwrap_err()
         };
         assert!(matches!(
-            grow(300 << 10, &Limits::default()),
+            grow(300 << 10, &Limits::for_tests()),
             WriteError::Busy { .. }
         ));
         let limits = Limits {
             decompressed_size_max: 1000,
-            ..Limits::default()
+            ..Limits::for_tests()
         };
         assert!(matches!(
             grow(1 << 30, &limits),

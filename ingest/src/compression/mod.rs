@@ -188,7 +188,7 @@ mod tests {
             .flat_map(|i| (i / 7).to_le_bytes())
             .collect();
         let memory = Memory::new(1 << 30);
-        let limits = Limits::default();
+        let limits = Limits::for_tests();
         let tight = Limits {
             decompressed_size_max: text.len() - 1,
             ..limits

@@ -162,7 +162,7 @@ mod tests {
     fn series_go_to_the_batch_and_rejected_points_are_counted() {
         let memory = Memory::new(1 << 30);
         let hasher = RouteHasher::new();
-        let limits = Limits::default();
+        let limits = Limits::for_tests();
         let mut batch = DecodedBatch::default();
         let mut text = Vec::new();
         let mut memory = memory.reserve(0).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     fn reserved_memory_is_limited_and_long_names_are_cut_in_examples() {
         let memory = Memory::new(100);
         let hasher = RouteHasher::new();
-        let limits = Limits::default();
+        let limits = Limits::for_tests();
         // A request that runs alone may reserve more.
         let _other = memory.reserve(1).unwrap();
         let mut memory = memory.reserve(0).unwrap();

@@ -113,7 +113,7 @@ mod tests {
     fn receiver(dir: &tempfile::TempDir) -> Receiver {
         Receiver::new(
             Arc::new(Db::open(dir.path(), Options::default()).unwrap()),
-            Limits::default(),
+            Limits::for_tests(),
         )
     }
 
@@ -278,7 +278,7 @@ mod tests {
         let open = || {
             Receiver::new(
                 Arc::new(Db::open(dir.path(), options()).unwrap()),
-                Limits::default(),
+                Limits::for_tests(),
             )
         };
         let send = |receiver: &Receiver, timestamp_ms| {

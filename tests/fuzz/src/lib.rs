@@ -75,7 +75,7 @@ pub fn ha_file(input: &[u8]) {
 pub fn remote_write_v1(input: &[u8]) {
     let (hasher, limits, mut batch) = (
         RouteHasher::new(),
-        Limits::default(),
+        Limits::for_tests(),
         DecodedBatch::default(),
     );
     let first = decode_v1(input, &hasher, &limits, &mut batch).is_ok();
@@ -89,7 +89,7 @@ pub fn remote_write_v1(input: &[u8]) {
 pub fn remote_write_v2(input: &[u8]) {
     let (hasher, limits, mut batch) = (
         RouteHasher::new(),
-        Limits::default(),
+        Limits::for_tests(),
         DecodedBatch::default(),
     );
     let first = decode_v2(input, &hasher, &limits, &mut batch).is_ok();

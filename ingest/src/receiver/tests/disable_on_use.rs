@@ -44,7 +44,7 @@ fn select(fixture: &Fixture, matchers: &[Matcher]) -> Vec<String> {
 
 #[test]
 fn a_query_for_what_a_rule_drops_disables_the_rule() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     set(&fixture, vec![drop_job("a"), drop_job("b")]);
     let write = |t: i64| {
         let written = fixture
@@ -84,7 +84,7 @@ fn only_a_query_that_names_the_metric_disables_a_rule_by_default() {
     use MatchOp::{Equal, NotEqual, Regexp};
     let matcher = |(op, name, value): (MatchOp, &str, &str)| Matcher::new(op, name, value).unwrap();
     let check = |nameless: bool, selector: &[(MatchOp, &str, &str)], disables: bool| {
-        let fixture = Fixture::new(Limits::default());
+        let fixture = Fixture::new(Limits::for_tests());
         set(
             &fixture,
             vec![RelabelConfig {
@@ -130,7 +130,7 @@ fn only_a_query_that_names_the_metric_disables_a_rule_by_default() {
 
 #[test]
 fn a_dry_run_records_the_query_that_would_have_disabled_the_rule() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     set(
         &fixture,
         vec![
@@ -180,7 +180,7 @@ fn a_dry_run_records_the_query_that_would_have_disabled_the_rule() {
 
 #[test]
 fn an_enabled_rule_drops_again_until_the_next_use() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     set(&fixture, vec![drop_job("a")]);
     let write = |t: i64| {
         fixture

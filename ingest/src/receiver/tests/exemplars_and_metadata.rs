@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_valid() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let found = || {
         let found = fixture
             .receiver
@@ -94,7 +94,7 @@ fn exemplars_are_stored_with_known_series_and_rejected_ones_leave_the_request_va
 
 #[test]
 fn metadata_is_stored_and_invalid_metadata_is_rejected() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let family = |name: &str, kind, help: &[u8]| MetricMetadata {
         kind,
         metric_family_name: name.into(),

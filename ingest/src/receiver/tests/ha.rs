@@ -20,7 +20,7 @@ impl Pairs {
         let dir = tempfile::tempdir().unwrap();
         let elections = Arc::new(Elections::open(Arc::new(RealFs), dir.path().join("ha")).0);
         let pairs = Self {
-            fixture: Fixture::new(Limits::default()),
+            fixture: Fixture::new(Limits::for_tests()),
             elections,
             _dir: dir,
         };

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_malformed_request_stores_nothing_not_even_of_known_series() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     fixture.stored(&[up("x", &[(T, 1.0)])]);
     let before = fixture.contents();
     let good = request(&[up("x", &[(T + 1, 1.0)]), up("new", &[(T + 1, 1.0)])]);
@@ -53,7 +53,7 @@ fn a_malformed_request_stores_nothing_not_even_of_known_series() {
 
 #[test]
 fn damaged_bodies_never_panic() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let body = pack(&request(&[
         up("x", &[(T, 1.0), (T + 1, 2.0)]),
         up("y", &[(T, 3.0)]),
@@ -79,7 +79,7 @@ fn a_request_over_a_limit_is_refused_and_stores_nothing() {
     let limits = Limits {
         body_size_max: 100,
         decompressed_size_max: 1000,
-        ..Limits::default()
+        ..Limits::for_tests()
     };
     let fixture = Fixture::new(limits);
     let many = request(&vec![up("x", &[(T, 1.0)]); 100]);
@@ -122,7 +122,7 @@ fn a_request_over_a_limit_is_refused_and_stores_nothing() {
 fn a_request_without_free_memory_is_busy() {
     let fixture = Fixture::new(Limits {
         bytes_in_flight_max: 10_000,
-        ..Limits::default()
+        ..Limits::for_tests()
     });
     let held = fixture.receiver.admission.hold_memory(9_900);
     let many = vec![up("x", &[(T, 1.0)]); 10];
@@ -162,7 +162,7 @@ fn a_request_without_free_memory_is_busy() {
 fn histograms_and_exemplars_are_counted_before_they_are_decoded() {
     let fixture = Fixture::new(Limits {
         samples_per_request_max: 3,
-        ..Limits::default()
+        ..Limits::for_tests()
     });
     let histograms = |n| TimeSeries {
         histograms: vec![histogram(T, &[1]); n],

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn new_rules_apply_to_known_series() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let request = |t: i64| {
         let mut down = up("b", &[(t, 1.0)]);
         down.exemplars.push(Exemplar {
@@ -57,7 +57,7 @@ fn new_rules_apply_to_known_series() {
 
 #[test]
 fn the_same_rules_again_keep_routes_and_counts() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let set_relabeling = |job| {
         fixture
             .receiver
@@ -82,7 +82,7 @@ fn the_same_rules_again_keep_routes_and_counts() {
 
 #[test]
 fn a_rule_that_removes_the_metric_name_rejects_the_series() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     fixture
         .receiver
         .set_relabeling(Relabeling::new(vec![remove("__name__")]).unwrap());

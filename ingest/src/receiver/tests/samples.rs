@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn samples_are_stored_bit_for_bit() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let values = [
         1.5,
         -0.0,
@@ -40,7 +40,7 @@ fn samples_are_stored_bit_for_bit() {
 
 #[test]
 fn a_repeated_request_is_accepted_and_stores_nothing_twice() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let request = [up("x", &[(T, 1.0), (T + 1, 2.0)])];
     fixture.stored(&request);
     fixture.stored(&request);
@@ -58,7 +58,7 @@ fn a_full_disk_is_waited_for_and_loses_nothing_acknowledged() {
     };
     let brief = Limits {
         queue_timeout: Duration::from_millis(50),
-        ..Limits::default()
+        ..Limits::for_tests()
     };
     let fixture = Fixture::on(options(), brief);
     fixture.stored(&[up("x", &[(T, 1.0)])]);
@@ -83,7 +83,7 @@ fn a_full_disk_is_waited_for_and_loses_nothing_acknowledged() {
         options(),
         Limits {
             queue_timeout: Duration::from_secs(600),
-            ..Limits::default()
+            ..Limits::for_tests()
         },
     );
     disk.set_room(0);
@@ -98,7 +98,7 @@ fn a_full_disk_is_waited_for_and_loses_nothing_acknowledged() {
 
 #[test]
 fn an_invalid_sample_rejects_that_sample_only() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     fixture.stored(&[up("x", &[(T, 1.0)]), up("y", &[(T, 1.0)])]);
     let far = T + 400 * 365 * 86_400_000;
     let written = fixture
@@ -145,7 +145,7 @@ fn an_invalid_sample_rejects_that_sample_only() {
 
 #[test]
 fn a_new_series_whose_samples_are_all_rejected_is_not_created() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     fixture.stored(&[up("x", &[(T, 1.0)])]);
     let old = T - 86_400_000;
     let far = T + 400 * 365 * 86_400_000;
@@ -202,7 +202,7 @@ fn a_new_series_whose_samples_are_all_rejected_is_not_created() {
 
 #[test]
 fn empty_requests_and_series_are_accepted_and_create_nothing() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     for timeseries in [&[][..], &[up("x", &[])]] {
         assert_eq!(fixture.write(timeseries).unwrap(), Written::default());
     }
@@ -211,7 +211,7 @@ fn empty_requests_and_series_are_accepted_and_create_nothing() {
 
 #[test]
 fn histograms_are_stored_beside_floats_and_invalid_ones_are_rejected() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let mut mixed = up("x", &[(T, 1.0)]);
     let bad = Histogram {
         positive_spans: vec![],
@@ -308,7 +308,7 @@ fn the_samples_of_a_series_are_taken_in_order_of_time() {
         (Version::V1, request(&apart)),
         (Version::V2, v2.encode_to_vec()),
     ] {
-        let fixture = Fixture::new(Limits::default());
+        let fixture = Fixture::new(Limits::for_tests());
         let written = fixture
             .receiver
             .write(&Origin::default(), version, &pack(&message))
@@ -326,7 +326,7 @@ fn the_samples_of_a_series_are_taken_in_order_of_time() {
 fn version_2_is_stored_with_start_timestamps_and_counted() {
     use crate::sources::remote_write::message::v2::Request;
     use crate::sources::remote_write::v2::tests::Start;
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let mut request = Request::default();
     request.add(
         &[("__name__", "a_total")],
@@ -383,7 +383,7 @@ fn version_2_is_stored_with_start_timestamps_and_counted() {
 
 #[test]
 fn own_samples_are_appended_and_rejects_are_returned() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let labels = Labels::from_pairs([("__name__", "varve_up")]).unwrap();
     let append = |t| {
         fixture

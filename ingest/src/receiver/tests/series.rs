@@ -5,7 +5,7 @@ use crate::write::NEW_ROUTES_MAX;
 
 #[test]
 fn all_encodings_of_a_label_set_reach_one_series() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     for (t, labels) in (T..).zip([
         &[("__name__", "up"), ("job", "x")][..],
         &[("job", "x"), ("__name__", "up")],
@@ -54,7 +54,7 @@ fn all_encodings_of_a_label_set_reach_one_series() {
 fn an_invalid_series_rejects_that_series_every_time() {
     let fixture = Fixture::new(Limits {
         label_value_size_max: 10,
-        ..Limits::default()
+        ..Limits::for_tests()
     });
     let bad = |labels: &[(&str, &str)]| series(labels, &[(T, 1.0), (T + 1, 1.0)]);
     let request = [
@@ -92,7 +92,7 @@ fn an_invalid_series_rejects_that_series_every_time() {
 
 #[test]
 fn all_series_of_a_large_request_are_cached() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let request: Vec<_> = (0..2 * NEW_ROUTES_MAX + 1)
         .map(|n| up(&n.to_string(), &[(T, 1.0)]))
         .collect();
@@ -105,19 +105,19 @@ fn all_series_of_a_large_request_are_cached() {
 
 #[test]
 fn a_series_that_has_moved_is_resolved_again() {
-    let other = Fixture::new(Limits::default());
+    let other = Fixture::new(Limits::for_tests());
     for n in 0..100 {
         other.stored(&[up(&n.to_string(), &[(T, 1.0)])]);
     }
     let labels = Labels::from_pairs([("__name__", "up"), ("job", "99")]).unwrap();
     let stranger = other.receiver.db.series(&labels).unwrap();
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let request = [up("a", &[(T, 1.0)]), up("b", &[(T, 1.0), (T + 1, 2.0)])];
     let mut batch = DecodedBatch::default();
     v1::decode(
         &self::request(&request),
         &fixture.receiver.hasher,
-        &Limits::default(),
+        &Limits::for_tests(),
         &mut batch,
     )
     .unwrap();
@@ -154,7 +154,7 @@ fn known_series_are_stored_if_new_ones_cannot_be_created() {
     };
     let db = Arc::new(Db::open(dir.path(), options).unwrap());
     let fixture = Fixture {
-        receiver: Receiver::new(db, Limits::default()),
+        receiver: Receiver::new(db, Limits::for_tests()),
         _dir: dir,
     };
     fixture.stored(&[up("known", &[(T, 1.0)])]);
@@ -185,7 +185,7 @@ fn known_series_are_stored_if_new_ones_cannot_be_created() {
 
 #[test]
 fn many_threads_create_each_series_once() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let all: Vec<_> = (0..200)
         .map(|n| up(&n.to_string(), &[(T, f64::from(n))]))
         .collect();

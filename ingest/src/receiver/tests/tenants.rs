@@ -20,7 +20,7 @@ fn write_routed(
 
 #[test]
 fn the_tenant_of_a_router_is_a_label_and_replaces_one() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let own = |t| {
         series(
             &[("__name__", "up"), ("a", "b"), ("tenant_id", "own")],
@@ -73,7 +73,7 @@ fn the_tenant_of_a_router_is_a_label_and_replaces_one() {
 
 #[test]
 fn tenants_with_equal_messages_have_series_of_their_own() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     let tenants = ["s", "t"].map(|tenant| [("tenant".to_owned(), tenant.to_owned())]);
     let write = |version, message: &[u8]| {
         for labels in &tenants {
@@ -113,7 +113,7 @@ fn tenants_with_equal_messages_have_series_of_their_own() {
 
 #[test]
 fn rules_may_remove_the_tenant_of_a_router_but_not_that_of_a_token() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     fixture
         .receiver
         .set_relabeling(Relabeling::new(vec![remove("tenant_id")]).unwrap());
@@ -141,7 +141,7 @@ fn rules_may_remove_the_tenant_of_a_router_but_not_that_of_a_token() {
 
 #[test]
 fn malformed_messages_of_a_router_are_rejected() {
-    let fixture = Fixture::new(Limits::default());
+    let fixture = Fixture::new(Limits::for_tests());
     for message in [
         &b"\x0a"[..],
         b"\x0a\x05a",

@@ -180,7 +180,7 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
-        Self::with(Limits::default())
+        Self::with(Limits::for_tests())
     }
 
     fn with(limits: Limits) -> Self {
@@ -339,7 +339,7 @@ fn the_size_of_a_line_is_bounded() {
 fn the_work_for_a_body_is_bounded() {
     let fixture = Fixture::with(Limits {
         decompressed_size_max: 200_000,
-        ..Limits::default()
+        ..Limits::for_tests()
     });
     let check = |text: &str, compression, timeout, expect: &str| {
         let body = match compression {
@@ -476,7 +476,7 @@ fn lines_are_read_one_by_one() {
 fn a_throttled_import_says_what_is_stored_and_may_be_retried() {
     let fixture = Fixture::with(Limits {
         queue_timeout: Duration::ZERO,
-        ..Limits::default()
+        ..Limits::for_tests()
     });
     let budget = |new_series| Budgets {
         total: Amounts {

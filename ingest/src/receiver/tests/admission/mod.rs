@@ -22,7 +22,7 @@ impl Fixture {
         Self::with_budgets(
             Limits {
                 queue_timeout: Duration::ZERO,
-                ..Limits::default()
+                ..Limits::for_tests()
             },
             budgets,
         )
@@ -165,7 +165,7 @@ fn a_queued_request_notifies_its_caller_and_proceeds_when_a_permit_is_free() {
     let fixture = Fixture::with_budgets(
         Limits {
             queue_timeout: Duration::from_secs(600),
-            ..Limits::default()
+            ..Limits::for_tests()
         },
         Budgets::default(),
     );
@@ -219,7 +219,7 @@ fn a_queued_request_notifies_its_caller_and_proceeds_when_a_permit_is_free() {
 fn under_memory_pressure_new_series_are_denied_at_once_and_known_ones_are_stored() {
     let limits = Limits {
         queue_timeout: Duration::from_secs(600),
-        ..Limits::default()
+        ..Limits::for_tests()
     };
     let fixture = Fixture::with_budgets(limits, Budgets::default());
     fixture.write(&[of_team("a", "known", T)]).unwrap();
@@ -252,7 +252,7 @@ fn the_queue_is_bounded() {
     let limits = Limits {
         queue_timeout: Duration::from_secs(600),
         queued_requests_max: 1,
-        ..Limits::default()
+        ..Limits::for_tests()
     };
     let fixture = Fixture::with_budgets(limits, Budgets::default());
     let _permit = fixture.receiver.admission.hold_creation();
@@ -315,7 +315,7 @@ fn threads_together_do_not_exceed_a_maximum() {
     let max = amounts(Some(300), None, None);
     let limits = Limits {
         creation_concurrency_max: 4,
-        ..Limits::default()
+        ..Limits::for_tests()
     };
     let fixture = Fixture::with_budgets(
         limits,

@@ -181,7 +181,7 @@ fn the_samples_of_a_request_that_fails_count_for_no_team() {
         options,
         Limits {
             queue_timeout: Duration::ZERO,
-            ..Limits::default()
+            ..Limits::for_tests()
         },
     );
     fixture.receiver.set_relabeling(

@@ -68,7 +68,12 @@ impl Contents {
 
 fn ours(message: &[u8]) -> Result<Contents, WriteError> {
     let mut batch = DecodedBatch::default();
-    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch)?;
+    decode(
+        message,
+        &RouteHasher::new(),
+        &Limits::for_tests(),
+        &mut batch,
+    )?;
     batch
         .series
         .iter()
@@ -459,7 +464,13 @@ fn a_plain_series_is_labels_followed_by_one_sample() {
 
 fn keys_of(message: &[u8]) -> Vec<Option<crate::batch::RouteKey>> {
     let mut batch = DecodedBatch::default();
-    decode(message, &RouteHasher::new(), &Limits::default(), &mut batch).unwrap();
+    decode(
+        message,
+        &RouteHasher::new(),
+        &Limits::for_tests(),
+        &mut batch,
+    )
+    .unwrap();
     batch.series.iter().map(|series| series.key).collect()
 }
 
@@ -496,7 +507,7 @@ fn counts_over_the_limits_are_too_large() {
         series_per_request_max: 2,
         samples_per_request_max: 3,
         families_per_request_max: 1,
-        ..Limits::default()
+        ..Limits::for_tests()
     };
     let decode = |message: &[u8]| {
         decode(

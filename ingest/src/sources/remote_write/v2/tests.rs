@@ -20,7 +20,7 @@ messages! {
 }
 
 fn ours(message: &[u8]) -> Result<Contents, WriteError> {
-    Contents::of(message, &decoded(message, &Limits::default())?)
+    Contents::of(message, &decoded(message, &Limits::for_tests())?)
 }
 
 fn theirs(message: &[u8]) -> Result<Contents, String> {
@@ -196,12 +196,12 @@ proptest! {
         let decoded = |timeseries: &[TimeSeries]| {
             let message = Request { symbols: Vec::clone(&symbols), timeseries: timeseries.to_vec() }.encode_to_vec();
             let mut batch = DecodedBatch::default();
-            decode(&message, &hasher, &Limits::default(), &mut batch).unwrap();
+            decode(&message, &hasher, &Limits::for_tests(), &mut batch).unwrap();
             let labels = batch.series.iter().map(|series| series.labels);
             let pairs = labels.flat_map(|labels| LabelPairs::new(&message, &batch.symbols, labels));
             let resolved_size: usize = pairs.map(|(name, value)| name.len() + value.len()).sum();
             let limited = |bytes_in_flight_max: usize| {
-                let limits = Limits { bytes_in_flight_max, ..Limits::default() };
+                let limits = Limits { bytes_in_flight_max, ..Limits::for_tests() };
                 decode(&message, &hasher, &limits, &mut DecodedBatch::default())
             };
             assert!(limited(resolved_size).is_ok());
@@ -247,7 +247,7 @@ fn equal_label_sets_have_equal_keys_with_any_symbol_table() {
         }
         .encode_to_vec();
         let mut batch = DecodedBatch::default();
-        decode(&message, &hasher, &Limits::default(), &mut batch).unwrap();
+        decode(&message, &hasher, &Limits::for_tests(), &mut batch).unwrap();
         batch
             .series
             .iter()
@@ -284,7 +284,8 @@ fn label_sets_of_the_same_symbols_have_different_keys() {
 fn references_to_missing_symbols_are_malformed() {
     let mut request = Request::default();
     request.add(&[("__name__", "up")], &[(1, 1.0, 0)]);
-    let refused = |request: &Request| match decoded(&request.encode_to_vec(), &Limits::default()) {
+    let refused = |request: &Request| match decoded(&request.encode_to_vec(), &Limits::for_tests())
+    {
         Err(WriteError::Malformed(refused)) => refused.to_string(),
         other => panic!("{other:?}"),
     };
@@ -340,7 +341,7 @@ fn metadata_is_decoded_once_for_consecutive_series_of_a_family() {
         });
     }
     let message = request.encode_to_vec();
-    let batch = decoded(&message, &Limits::default()).unwrap();
+    let batch = decoded(&message, &Limits::for_tests()).unwrap();
     let names = batch
         .families
         .iter()
@@ -360,7 +361,7 @@ fn counts_and_sizes_over_the_limits_are_too_large() {
         series_per_request_max: 2,
         samples_per_request_max: 3,
         decompressed_size_max: 1000,
-        ..Limits::default()
+        ..Limits::for_tests()
     };
     let mut request = Request::default();
     request.add(&[("a", "b")], &[(1, 1.0, 0), (2, 1.0, 0), (3, 1.0, 0)]);
