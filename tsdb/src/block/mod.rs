@@ -43,6 +43,7 @@ mod reader;
 mod rows;
 mod scan;
 pub(crate) mod set;
+mod symbol;
 mod temporary_file;
 mod timestamps;
 pub(crate) mod tombstones;
@@ -56,11 +57,8 @@ pub(crate) use page::{Access, PageCache};
 pub(crate) use reader::{Block, ReadCache};
 pub(crate) use scan::BlockScan;
 pub(crate) use set::{BlockSet, Replaced, StoredBlock};
+pub(crate) use symbol::Symbol;
 pub(crate) use writer::BlockWriter;
-
-/// A label name and value in one block. Symbols ascend with names and values in byte order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Symbol(pub(crate) u32);
 
 #[cfg(test)]
 mod tests;

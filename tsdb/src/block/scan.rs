@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use varve_model::{SampleColumns, TimeRange};
 
-use super::Symbol;
 use super::directory::TimestampColumnId;
 use super::directory::{Group, RowsRef};
 use super::index::SeriesCursor;
 use super::page::Access;
 use super::reader::Block;
 use super::rows::{Rows, RowsPlace};
+use super::symbol::Symbol;
 use super::timestamps::TimestampColumns;
 use crate::error::{Damaged, Result};
 

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use varve_fs::Fs;
 use varve_model::{SampleColumns, TimeRange, start_timestamps};
 
-use super::Symbol;
 use super::directory::{DIRECTORY_PAGE_SIZE, put_group};
 use super::footer::{Footer, header, trailer};
 use super::group::{GroupBuilder, SliceKey};
@@ -21,6 +20,7 @@ use super::meta::{BlockMeta, BlockOrigin};
 use super::page::{ListWriter, PageWriter};
 use super::rows::SERIES_SAMPLES_MAX;
 use super::rows::histograms::{RowSamples, n_fitting};
+use super::symbol::Symbol;
 use super::temporary_file::TemporaryFile;
 use super::timestamps::TimestampColumnWriter;
 use crate::error::{Error, Result};

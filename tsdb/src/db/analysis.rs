@@ -1,25 +1,12 @@
 //! Size of the series of a block on disk, for `varve tsdb analyze`.
 
 use varve_context::QueryContext;
-use varve_model::{Labels, SampleColumns, TimeRange};
+use varve_model::{Labels, SampleColumns};
 
 use super::Db;
+use super::stats::SeriesCost;
 use crate::block::Access;
 use crate::error::Result;
-
-/// Size of a series in one block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeriesCost {
-    /// From its first to its last sample.
-    pub range: TimeRange,
-    /// Samples.
-    pub n_samples: u64,
-    /// Samples that are histograms.
-    pub n_histograms: u64,
-    /// Size of its values before pages are compressed. Timestamps, which series share, and the
-    /// index are not included.
-    pub values_bytes: u64,
-}
 
 impl Db {
     /// Calls a function with each series of a block or part in label order and its size. Returns

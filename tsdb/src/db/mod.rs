@@ -22,15 +22,20 @@ mod stats;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use varve_context::QueryContext;
 use varve_fs::Lock;
+use varve_model::TimeRange;
 
 use crate::background::{BackgroundTasks, Replayer};
+use crate::error::Result;
+use crate::head::SeriesGroup;
 use crate::store::Store;
 
-pub use analysis::SeriesCost;
-pub use stats::{BlockSummary, Stats};
+use cardinality::Cardinality;
+
+pub use stats::{BlockSummary, SeriesCost, Stats};
 
 /// An open data directory. All methods may be called from several threads at once.
 pub struct Db {
@@ -45,6 +50,62 @@ pub struct Db {
     n_histograms: AtomicU64,
     /// Released last.
     _lock: Box<dyn Lock>,
+}
+
+impl Db {
+    /// Returns the number of series in memory.
+    #[must_use]
+    pub fn n_series(&self) -> u64 {
+        self.store.group_counts.total()
+    }
+
+    /// Returns the number of series in memory that belong to a group.
+    #[must_use]
+    pub fn n_series_of(&self, group: SeriesGroup) -> u64 {
+        self.store.group_counts.of(group)
+    }
+
+    /// Returns the time range of the samples. It may include deleted samples.
+    pub fn time_range(&self) -> Option<TimeRange> {
+        // Heads first: meanwhile a flush may move samples from heads to blocks.
+        let heads = self
+            .store
+            .shards
+            .iter()
+            .filter_map(|shard| shard.head().range())
+            .reduce(TimeRange::hull);
+        let blocks = self.store.blocks.list();
+        let block_ranges = blocks.iter().map(|stored| stored.meta().range);
+        block_ranges.chain(heads).reduce(TimeRange::hull)
+    }
+
+    /// Returns statistics of the store.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats::of(
+            &self.store,
+            self.n_appended.load(Ordering::Relaxed),
+            self.n_histograms.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Computes the label cardinality of the series in memory, with the `limit` largest counts of
+    /// each kind. Waits for the replay of the WAL.
+    ///
+    /// # Errors
+    /// If the request is interrupted or exceeds its memory limit,
+    /// [`Error::Replaying`](crate::Error::Replaying) and
+    /// [`Error::ReplayFailed`](crate::Error::ReplayFailed).
+    pub fn cardinality(&self, ctx: &QueryContext, limit: usize) -> Result<Cardinality> {
+        self.store.replay.wait_for(ctx, TimeRange::ALL)?;
+        cardinality::count(ctx, &self.store.shards, limit)
+    }
+
+    /// Lists the blocks and parts, ascending by time.
+    #[must_use]
+    pub fn blocks(&self) -> Vec<BlockSummary> {
+        BlockSummary::in_order(&self.store.blocks.metas())
+    }
 }
 
 impl fmt::Debug for Db {

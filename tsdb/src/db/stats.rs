@@ -4,20 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use varve_context::QueryContext;
 use varve_fs::RealFs;
 use varve_fs::damage::DamageReport;
 use varve_model::TimeRange;
 
-use super::Db;
 use crate::block::BlockMeta;
 use crate::block::set::{check_in, metas_in};
 use crate::block::tombstones;
 use crate::compact::CompactionStats;
-use crate::db::cardinality;
-use crate::db::cardinality::Cardinality;
 use crate::error::Result;
-use crate::head::SeriesGroup;
 use crate::replay::ReplayStats;
 use crate::shard::exemplars::ExemplarStats;
 use crate::store::Store;
@@ -91,60 +86,18 @@ pub struct BlockSummary {
     pub index_bytes: u64,
 }
 
-impl Db {
-    /// Returns the number of series in memory.
-    #[must_use]
-    pub fn n_series(&self) -> u64 {
-        self.store.group_counts.total()
-    }
-
-    /// Returns the number of series in memory that belong to a group.
-    #[must_use]
-    pub fn n_series_of(&self, group: SeriesGroup) -> u64 {
-        self.store.group_counts.of(group)
-    }
-
-    /// Returns the time range of the samples. It may include deleted samples.
-    pub fn time_range(&self) -> Option<TimeRange> {
-        // Heads first: meanwhile a flush may move samples from heads to blocks.
-        let heads = self
-            .store
-            .shards
-            .iter()
-            .filter_map(|shard| shard.head().range())
-            .reduce(TimeRange::hull);
-        let blocks = self.store.blocks.list();
-        let block_ranges = blocks.iter().map(|stored| stored.meta().range);
-        block_ranges.chain(heads).reduce(TimeRange::hull)
-    }
-
-    /// Returns statistics of the store.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        Stats::of(
-            &self.store,
-            self.n_appended.load(Ordering::Relaxed),
-            self.n_histograms.load(Ordering::Relaxed),
-        )
-    }
-
-    /// Computes the label cardinality of the series in memory, with the `limit` largest counts of
-    /// each kind. Waits for the replay of the WAL.
-    ///
-    /// # Errors
-    /// If the request is interrupted or exceeds its memory limit,
-    /// [`Error::Replaying`](crate::Error::Replaying) and
-    /// [`Error::ReplayFailed`](crate::Error::ReplayFailed).
-    pub fn cardinality(&self, ctx: &QueryContext, limit: usize) -> Result<Cardinality> {
-        self.store.replay.wait_for(ctx, TimeRange::ALL)?;
-        cardinality::count(ctx, &self.store.shards, limit)
-    }
-
-    /// Lists the blocks and parts, ascending by time.
-    #[must_use]
-    pub fn blocks(&self) -> Vec<BlockSummary> {
-        BlockSummary::in_order(&self.store.blocks.metas())
-    }
+/// Size of a series in one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeriesCost {
+    /// From its first to its last sample.
+    pub range: TimeRange,
+    /// Samples.
+    pub n_samples: u64,
+    /// Samples that are histograms.
+    pub n_histograms: u64,
+    /// Size of its values before pages are compressed. Timestamps, which series share, and the
+    /// index are not included.
+    pub values_bytes: u64,
 }
 
 impl BlockSummary {
@@ -179,7 +132,7 @@ impl BlockSummary {
         tombstones::check_in(Arc::new(RealFs), data_dir, damage)
     }
 
-    fn in_order(metas: &[BlockMeta]) -> Vec<Self> {
+    pub(super) fn in_order(metas: &[BlockMeta]) -> Vec<Self> {
         let mut blocks: Vec<_> = metas.iter().map(Self::of).collect();
         blocks.sort_by_key(|block| (block.range.start_ms, block.range.end_ms, block.number));
         blocks

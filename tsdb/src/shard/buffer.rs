@@ -53,9 +53,7 @@ impl Shard {
             match checked {
                 Ok(series) => {
                     newest_ms = newest_ms.max(sample.timestamp_ms);
-                    if start_ms != 0 {
-                        buffer.push(BufferedSample::StartTimestamp(start_ms));
-                    }
+                    buffer.push_start(start_ms);
                     if log_all_starts {
                         log_batch.push_start(StartTimestamp::buffered(start_ms));
                     }
@@ -89,9 +87,7 @@ impl Shard {
             match checked {
                 Ok(series) => {
                     newest_ms = newest_ms.max(timestamp_ms);
-                    if start_ms != 0 {
-                        buffer.push(BufferedSample::StartTimestamp(start_ms));
-                    }
+                    buffer.push_start(start_ms);
                     if log_all_starts {
                         log_batch.push_histogram_start(StartTimestamp::buffered(start_ms));
                     }

@@ -67,6 +67,13 @@ impl SampleBuffer {
         }
     }
 
+    /// Appends the start timestamp of the next sample, if it has one; 0 is none.
+    pub(crate) fn push_start(&mut self, start_ms: i64) {
+        if start_ms != 0 {
+            self.push(BufferedSample::StartTimestamp(start_ms));
+        }
+    }
+
     /// Removes and returns the oldest samples, at most [`BATCH_SAMPLES`]. Returns `None` if the
     /// buffer is empty.
     pub(crate) fn pop(&mut self) -> Option<Vec<BufferedSample>> {

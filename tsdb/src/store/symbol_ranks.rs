@@ -83,9 +83,9 @@ impl SymbolRanks {
 
     /// Returns a number, more than 0, that orders labels as the ranks of their names and values do.
     /// Returns `None` if the name or the value was added after the ranking.
-    pub(super) fn key(&self, shard: usize, (name, value): Pair) -> Option<u64> {
-        let name = self.get(shard, name)?;
-        let value = self.get(shard, value)?;
+    pub(super) fn key(&self, shard: usize, pair: Pair) -> Option<u64> {
+        let name = self.get(shard, pair.0)?;
+        let value = self.get(shard, pair.1)?;
         Some((u64::from(name) << 32 | u64::from(value)) + 1)
     }
 

@@ -5,8 +5,8 @@ use varve_context::Charge;
 use varve_model::labels::{PackedBuilder, PackedLabel};
 
 use super::dictionary::{Dictionary, DictionaryCursor};
-use crate::block::Symbol;
 use crate::block::page::Access;
+use crate::block::symbol::Symbol;
 use crate::error::Result;
 
 /// Builds label sets.

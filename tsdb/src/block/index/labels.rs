@@ -12,8 +12,8 @@ use varve_model::StringSet;
 use super::dictionary::after;
 use super::postings::PostingsCursor;
 use super::reader::Index;
-use crate::block::Symbol;
 use crate::block::page::Access;
+use crate::block::symbol::Symbol;
 use crate::error::Result;
 use crate::index::TERMS_PER_CHECK;
 

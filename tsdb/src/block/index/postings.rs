@@ -19,8 +19,8 @@ use varve_codec::varint::{put_u64, take_bytes, take_int, take_u64};
 
 use super::runs::Merge;
 use super::table::{Table, TableCursor, TableWriter};
-use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter, Pages};
+use crate::block::symbol::Symbol;
 use crate::error::Result;
 
 /// Number of entries of a group: a look-up skips at most this many.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::block::Symbol;
+use crate::block::symbol::Symbol;
 
 /// The requested labels in one block.
 #[derive(Debug)]

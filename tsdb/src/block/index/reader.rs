@@ -157,7 +157,7 @@ impl Index {
 
     /// Returns the name and the value of a symbol.
     #[cfg(test)]
-    pub(crate) fn pair(&self, symbol: crate::block::Symbol) -> Result<(String, String)> {
+    pub(crate) fn pair(&self, symbol: crate::block::symbol::Symbol) -> Result<(String, String)> {
         let mut cursor = self.dictionary.cursor(Access::Cached);
         cursor.go_to(symbol)?;
         let (name, value) = cursor.name_and_value()?;

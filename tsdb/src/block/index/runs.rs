@@ -21,8 +21,8 @@ use std::sync::Arc;
 use varve_codec::varint::{put_u64, take_int};
 use varve_fs::Fs;
 
-use crate::block::Symbol;
 use crate::block::page::{ListWriter, PageCache, PageRef, PageWriter, Pages};
+use crate::block::symbol::Symbol;
 use crate::block::temporary_file::TemporaryFile;
 use crate::error::{Error, Result};
 

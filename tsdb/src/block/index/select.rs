@@ -12,8 +12,8 @@ use super::labels::is_cheaper_by_series;
 use super::postings::PostingsCursor;
 use super::reader::Index;
 use super::series::SeriesCursor;
-use crate::block::Symbol;
 use crate::block::page::Access;
+use crate::block::symbol::Symbol;
 use crate::error::Result;
 use crate::index::{TERMS_PER_CHECK, Terms, ValueTest, select};
 

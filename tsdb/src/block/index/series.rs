@@ -22,8 +22,8 @@ use super::label_sets::LabelSetBuilder;
 use super::projection::Projection;
 use super::suffixes::{SuffixCursor, SuffixWriter};
 use super::table::{Table, TableCursor, TableWriter};
-use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter};
+use crate::block::symbol::Symbol;
 use crate::error::Result;
 
 /// Maximum number of series in a block. A bitmap of that many series takes half a page of the

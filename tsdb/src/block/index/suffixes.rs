@@ -21,8 +21,8 @@ use varve_codec::varint::{put_i64, put_u64, take_bytes, take_i64, take_u64};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::table::{Table, TableCursor, TableWriter};
-use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter};
+use crate::block::symbol::Symbol;
 use crate::error::Result;
 
 /// Number of entries of a group: reading a suffix decodes at most this many.

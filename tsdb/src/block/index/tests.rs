@@ -9,8 +9,8 @@ use varve_fs::{Fs, RealFs};
 use varve_model::{Labels, MatchOp, Matcher, StringSet};
 
 use super::{Index, IndexWriter};
-use crate::block::Symbol;
 use crate::block::page::{Access, PageCache, PageRef, PageWriter, Pages};
+use crate::block::symbol::Symbol;
 use crate::error::{Error, Result};
 use crate::select::LabelHint;
 

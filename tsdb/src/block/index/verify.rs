@@ -6,8 +6,8 @@ use varve_context::{CHECK_INTERVAL, QueryContext};
 
 use super::postings::Part;
 use super::reader::Index;
-use crate::block::Symbol;
 use crate::block::page::Access;
+use crate::block::symbol::Symbol;
 use crate::error::Result;
 
 impl Index {

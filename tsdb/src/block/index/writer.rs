@@ -10,8 +10,8 @@ use super::runs::{OpenRuns, RunSorter};
 use super::series::{SERIES_MAX, SeriesWriter};
 use super::table::PAGE_SIZE;
 use super::{postings, reader::Root};
-use crate::block::Symbol;
 use crate::block::page::{PageRef, PageWriter};
+use crate::block::symbol::Symbol;
 use crate::error::{Error, Result};
 
 /// Writes the index of a block: all symbols, then all series, then [`IndexWriter::finish`].

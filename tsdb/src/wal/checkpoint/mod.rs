@@ -23,7 +23,7 @@
 
 mod exemplars;
 mod load;
-mod record;
+pub(super) mod record;
 mod series;
 mod symbols;
 mod write;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use varve_fs::{Fs, ReadFile};
 
-use super::checkpoint::END;
+use super::checkpoint::record::END;
 use super::file_name::SegmentKind;
 use super::frame::{
     self, BadHeader, COMPRESSED, FRAME_HEADER_SIZE, Framing, HEADER_SIZE, MARKER, parse_file_header,

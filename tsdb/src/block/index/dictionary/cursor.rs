@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use varve_codec::varint::{take_sized, take_u64};
 
 use super::key::{key_of, key_parts};
-use crate::block::Symbol;
 use crate::block::index::table::TableCursor;
+use crate::block::symbol::Symbol;
 use crate::error::{Error, Result};
 
 /// A cursor: at a symbol, before the first, or after the last.

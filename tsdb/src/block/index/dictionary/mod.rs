@@ -22,8 +22,8 @@ use varve_codec::varint::{put_sized, put_u64};
 
 use self::key::{key_of, key_parts};
 use super::table::{Table, TableCursor, TableWriter};
-use crate::block::Symbol;
 use crate::block::page::{Access, PageRef, PageWriter, Pages};
+use crate::block::symbol::Symbol;
 use crate::error::{Error, Result};
 
 pub(crate) use cursor::DictionaryCursor;

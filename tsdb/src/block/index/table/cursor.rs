@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Table;
+use super::directory::Table;
 use crate::block::page::Access;
 use crate::error::{Error, Result};
 
@@ -147,7 +147,7 @@ impl TableCursor {
 
     /// Returns the key of the page if the entry decoded last is its first.
     pub(crate) fn key_of_first(&self) -> Option<&[u8]> {
-        (self.next == self.first + 1).then(|| &*self.table.keys[self.page_idx])
+        (self.next == self.first + 1).then(|| &*self.table.keys()[self.page_idx])
     }
 
     /// Returns the error for an invalid page.
