@@ -26,7 +26,7 @@ use super::pressure::Pressure;
 use super::queries::query_breaker::QueryBreaker;
 use super::queries::query_log::QueryLog;
 use super::queries::top_queries::TopQueries;
-use super::rejects::RejectLog;
+use super::rejections::RejectionLog;
 use super::request_context::RequestContext;
 use super::rules::Rules;
 use super::senders::Senders;
@@ -59,7 +59,7 @@ pub struct App {
     /// The query log.
     pub query_log: QueryLog,
     /// What was rejected of writes.
-    pub rejects: RejectLog,
+    pub rejections: RejectionLog,
     /// Statistics of the senders of writes.
     pub senders: Senders,
     /// Sends alerts to Alertmanagers.
@@ -116,7 +116,7 @@ impl App {
             active_requests,
             pressure,
             query_log: metrics.query_log.clone(),
-            rejects: RejectLog::default(),
+            rejections: RejectionLog::default(),
             senders: Senders::default(),
             notifier: Arc::new(Notifier::new(
                 settings.notifier,

@@ -18,7 +18,7 @@ pub mod notifier;
 pub mod objstore;
 pub mod pressure;
 pub mod queries;
-pub mod rejects;
+pub mod rejections;
 pub mod request_context;
 pub mod rules;
 pub mod self_scrape;

@@ -93,7 +93,7 @@ pub fn scrape(
             )
         })
         .collect();
-    let rejects = store
+    let rejections = store
         .receiver
         .append_own(&samples)
         .map_err(|error| error.to_string())?;
@@ -101,10 +101,10 @@ pub fn scrape(
         .db
         .set_metadata(families.iter().map(metadata))
         .map_err(|error| error.to_string())?;
-    if rejects.is_empty() {
+    if rejections.is_empty() {
         Ok(stored)
     } else {
-        Err(rejects.to_string())
+        Err(rejections.to_string())
     }
 }
 

@@ -17,7 +17,7 @@ use varve_model::Matcher;
 use varve_query::stats::QueryStats;
 use varve_system::excerpt::truncate;
 
-use super::rejects::Sender;
+use super::rejections::Client;
 use crate::traces::{Part, Trace};
 use fair_semaphore::FairSemaphore;
 
@@ -203,13 +203,13 @@ impl RequestContext {
     }
 
     /// Returns the sender of a write.
-    pub fn sender(&self) -> Sender {
+    pub fn sender(&self) -> Client {
         let (user_agent, user, path) = (
             self.user_agent.clone(),
             Arc::clone(&self.user),
             self.route.clone(),
         );
-        Sender {
+        Client {
             address: self.client,
             user_agent,
             user,

@@ -191,7 +191,7 @@ impl Rules {
     }
 
     /// Notes the progress of the sender of a write request
-    /// ([`Sender::name`](crate::rejects::Sender::name)). Standby replicas of HA pairs have no
+    /// ([`Client::name`](crate::rejections::Client::name)). Standby replicas of HA pairs have no
     /// progress, because their samples are not stored.
     pub fn note_progress(&self, context: &RequestContext, written: &Written) {
         let Some(times) = written.times.filter(|_| written.stored.total > 0) else {

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use varve_ingest::{WriteError, Written};
 use varve_system::excerpt::truncate;
 
-use crate::rejects::Sender;
+use crate::rejections::Client;
 
 /// Maximum number of senders.
 const SENDERS_MAX: usize = 1_000;
@@ -50,7 +50,7 @@ pub struct SenderId {
 /// Statistics of a sender.
 #[derive(Debug, Clone, Default)]
 pub struct SenderStats {
-    /// The name that rules and metrics use; see [`Sender::name`].
+    /// The name that rules and metrics use; see [`Client::name`].
     pub name: String,
     /// Time of the first request.
     pub first_ms: i64,
@@ -92,14 +92,14 @@ impl NewestSample {
     }
 }
 
-impl From<Sender> for SenderId {
+impl From<Client> for SenderId {
     fn from(
-        Sender {
+        Client {
             address,
             user_agent,
             user,
             path,
-        }: Sender,
+        }: Client,
     ) -> Self {
         Self {
             address: address.map(|address| address.ip()),
@@ -138,7 +138,7 @@ impl fmt::Display for SenderId {
 impl Senders {
     /// Adds a write request that has ended. Logs a sender that is new or had vanished, unless the
     /// list is full.
-    pub fn add(&self, now_ms: i64, sender: Sender, outcome: &Result<Written, WriteError>) {
+    pub fn add(&self, now_ms: i64, sender: Client, outcome: &Result<Written, WriteError>) {
         let name = sender.name(
             outcome
                 .as_ref()
@@ -259,12 +259,12 @@ mod tests {
 
     use super::*;
 
-    fn sender(user_agent: &str, port: u16) -> Sender {
+    fn sender(user_agent: &str, port: u16) -> Client {
         let address = Some(([127, 0, 0, 1], port).into());
-        Sender {
+        Client {
             address,
             user_agent: user_agent.to_owned(),
-            ..Sender::default()
+            ..Client::default()
         }
     }
 

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use varve_promql::decimal::Json;
 use varve_server::app::App;
-use varve_server::rejects::RejectStats;
+use varve_server::rejections::RejectionStats;
 
 use crate::openapi::schema;
 use crate::response::success;
@@ -72,13 +72,18 @@ schema! {
 /// GET /api/v1/status/rejects.
 pub(crate) async fn status(State(app): State<Arc<App>>) -> Response {
     success(&Rejects {
-        rejects: app.rejects.list().into_iter().map(Rejected::of).collect(),
+        rejects: app
+            .rejections
+            .list()
+            .into_iter()
+            .map(Rejected::of)
+            .collect(),
     })
 }
 
 impl Rejected {
-    fn of(stats: RejectStats) -> Self {
-        let RejectStats {
+    fn of(stats: RejectionStats) -> Self {
+        let RejectionStats {
             reason,
             message,
             n_requests,

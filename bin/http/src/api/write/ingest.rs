@@ -53,7 +53,7 @@ pub(crate) async fn ingest(
         .map_err(|error| {
             state
                 .app
-                .rejects
+                .rejections
                 .add_request(context.sender(), reason(&error), error.to_string());
             unread(error)
         })?;
@@ -101,7 +101,7 @@ pub(crate) async fn ingest(
         let part = context.part("store");
         let written = work(&store.receiver, &origin, &body);
         drop(part);
-        app.rejects.add(|| context.sender(), &written);
+        app.rejections.add(|| context.sender(), &written);
         written
             .iter()
             .for_each(|written| app.rules.note_progress(&context, written));

@@ -15,15 +15,15 @@ use varve_ingest::{Example, RejectionCount, WriteError, Written};
 /// Maximum size of an example's text.
 const TEXT_SIZE_MAX: usize = 1_024;
 
-/// Rejects by reason.
+/// Rejections by reason.
 #[derive(Debug, Default)]
-pub struct RejectLog {
-    reasons: Mutex<BTreeMap<&'static str, RejectStats>>,
+pub struct RejectionLog {
+    reasons: Mutex<BTreeMap<&'static str, RejectionStats>>,
 }
 
-/// The sender of a request.
+/// The client that sent a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Sender {
+pub struct Client {
     /// The client's address.
     pub address: Option<SocketAddr>,
     /// The user agent, truncated.
@@ -34,7 +34,7 @@ pub struct Sender {
     pub path: String,
 }
 
-impl Sender {
+impl Client {
     /// Returns the name of the sender for rules, metrics and lists: its user, or its address if it
     /// sends no credentials, and the replica labels of its HA pair.
     pub(crate) fn name(&self, replica: Option<&str>) -> String {
@@ -55,14 +55,14 @@ impl Sender {
     }
 }
 
-/// Rejects of one reason.
+/// Rejections of one reason.
 #[derive(Debug, Clone)]
-pub struct RejectStats {
+pub struct RejectionStats {
     /// The reason, as in metrics.
     pub reason: &'static str,
     /// The reason in words.
     pub message: String,
-    /// Requests with at least one such reject.
+    /// Requests with at least one such rejection.
     pub n_requests: u64,
     /// Rejected samples, series, histograms, exemplars or metric families, by reason. 0 if whole
     /// requests are rejected.
@@ -73,17 +73,17 @@ pub struct RejectStats {
     pub last: Timestamp,
     /// An example from the last request.
     pub example: Example,
-    /// Sender of the last request.
-    pub sender: Sender,
+    /// Client of the last request.
+    pub sender: Client,
 }
 
-impl RejectLog {
-    /// Adds the rejects of a write request.
-    pub fn add(&self, sender: impl Fn() -> Sender, outcome: &Result<Written, WriteError>) {
+impl RejectionLog {
+    /// Adds the rejections of a write request.
+    pub fn add(&self, sender: impl Fn() -> Client, outcome: &Result<Written, WriteError>) {
         match outcome {
             Ok(written) => {
-                for reject in written.rejections.iter().chain(written.ignored.iter()) {
-                    self.add_reject(sender(), reject);
+                for rejected in written.rejections.iter().chain(written.ignored.iter()) {
+                    self.add_count(sender(), rejected);
                 }
             }
             Err(error) => self.add_request(sender(), name(error), error.to_string()),
@@ -91,70 +91,51 @@ impl RejectLog {
     }
 
     /// Adds a request that was rejected as a whole.
-    pub fn add_request(&self, sender: Sender, reason: &'static str, text: String) {
-        let example = Example {
-            text,
-            ..Example::default()
-        };
-        self.insert(
-            sender,
+    pub fn add_request(&self, sender: Client, reason: &'static str, text: String) {
+        self.insert(RejectionStats {
             reason,
-            "request rejected as a whole".to_owned(),
-            (0, 0),
-            example,
-        );
-    }
-
-    fn add_reject(&self, sender: Sender, reject: &RejectionCount) {
-        let RejectionCount {
-            reason,
-            count,
-            n_samples,
-            example,
-        } = reject;
-        self.insert(
-            sender,
-            reason.name(),
-            reason.to_string(),
-            (*count, *n_samples),
-            example.clone(),
-        );
-    }
-
-    fn insert(
-        &self,
-        sender: Sender,
-        reason: &'static str,
-        message: String,
-        (count, n_samples): (u64, u64),
-        mut example: Example,
-    ) {
-        example
-            .text
-            .truncate(example.text.floor_char_boundary(TEXT_SIZE_MAX));
-        let mut reasons = self.reasons.lock();
-        let before = reasons
-            .get(reason)
-            .map_or((0, 0, 0), |of| (of.n_requests, of.count, of.n_samples));
-        let last = Timestamp::now();
-        let (n_requests, count, n_samples) = (before.0 + 1, before.1 + count, before.2 + n_samples);
-        reasons.insert(
-            reason,
-            RejectStats {
-                reason,
-                message,
-                n_requests,
-                count,
-                n_samples,
-                last,
-                example,
-                sender,
+            message: "request rejected as a whole".to_owned(),
+            n_requests: 1,
+            count: 0,
+            n_samples: 0,
+            last: Timestamp::now(),
+            example: Example {
+                text,
+                ..Example::default()
             },
-        );
+            sender,
+        });
+    }
+
+    fn add_count(&self, sender: Client, rejected: &RejectionCount) {
+        self.insert(RejectionStats {
+            reason: rejected.reason.name(),
+            message: rejected.reason.to_string(),
+            n_requests: 1,
+            count: rejected.count,
+            n_samples: rejected.n_samples,
+            last: Timestamp::now(),
+            example: rejected.example.clone(),
+            sender,
+        });
+    }
+
+    /// Adds the rejections of one request.
+    fn insert(&self, mut stats: RejectionStats) {
+        let text = &mut stats.example.text;
+        text.truncate(text.floor_char_boundary(TEXT_SIZE_MAX));
+
+        let mut reasons = self.reasons.lock();
+        if let Some(before) = reasons.get(stats.reason) {
+            stats.n_requests += before.n_requests;
+            stats.count += before.count;
+            stats.n_samples += before.n_samples;
+        }
+        reasons.insert(stats.reason, stats);
     }
 
     /// Returns all reasons, the most recent first.
-    pub fn list(&self) -> Vec<RejectStats> {
+    pub fn list(&self) -> Vec<RejectionStats> {
         let reasons = self.reasons.lock();
         let mut list: Vec<_> = reasons.values().cloned().collect();
         list.sort_by(|a, b| b.last.cmp(&a.last).then_with(|| a.reason.cmp(b.reason)));
@@ -179,10 +160,10 @@ mod tests {
 
     #[test]
     fn reasons_are_counted_with_their_last_example() {
-        let log = RejectLog::default();
-        let sender = |agent: &str| Sender {
+        let log = RejectionLog::default();
+        let sender = |agent: &str| Client {
             user_agent: agent.to_owned(),
-            ..Sender::default()
+            ..Client::default()
         };
         for (agent, text) in [
             ("a", "x".repeat(2 * TEXT_SIZE_MAX)),
@@ -202,7 +183,13 @@ mod tests {
         let list = log.list();
         let listed: Vec<_> = list
             .iter()
-            .map(|of| (of.reason, of.n_requests, of.sender.user_agent.as_str()))
+            .map(|stats| {
+                (
+                    stats.reason,
+                    stats.n_requests,
+                    stats.sender.user_agent.as_str(),
+                )
+            })
             .collect();
         assert_eq!(listed, [("busy", 1, "c"), ("malformed", 2, "b")]);
         assert_eq!(list[1].example.text.len(), TEXT_SIZE_MAX);
