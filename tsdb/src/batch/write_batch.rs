@@ -70,7 +70,8 @@ impl<'a> ShardBatch<'a> {
     /// Returns a function that returns the start timestamp of each float in turn, in milliseconds;
     /// 0 is unknown.
     pub(crate) fn starts(self) -> impl FnMut() -> i64 + 'a {
-        let (mut starts, mut next_idx) = (self.starts.iter().peekable(), 0);
+        let mut starts = self.starts.iter().peekable();
+        let mut next_idx = 0;
         move || {
             let start_ms = starts
                 .next_if(|(idx, _)| *idx == next_idx)
@@ -113,9 +114,8 @@ impl<'a> HistogramQueue<'a> {
     #[inline]
     pub(crate) fn take_before(&mut self, float: &Append) -> Option<&'a AppendHistogram> {
         // Fast path: no histograms, or only those of other series.
-        let (Some(lowest), Some(highest)) = (self.sorted.first(), self.sorted.last()) else {
-            return None;
-        };
+        let lowest = self.sorted.first()?;
+        let highest = self.sorted.last()?;
         if self.has_starts || float.slot < lowest.slot || float.slot > highest.slot {
             return None;
         }
@@ -124,11 +124,13 @@ impl<'a> HistogramQueue<'a> {
             .partition_point(|append| append.slot < float.slot);
         let n_taken = self.n_taken.get_mut(first)?;
         let next = *self.sorted.get(first + *n_taken)?;
-        let is_before = (next.timestamp_ms, next.place) <= (float.sample.timestamp_ms, float.place);
-        (next.slot == float.slot && is_before).then(|| {
-            *n_taken += 1;
-            next
-        })
+        let is_before =
+            (next.timestamp_ms, next.position) <= (float.sample.timestamp_ms, float.position);
+        if next.slot != float.slot || !is_before {
+            return None;
+        }
+        *n_taken += 1;
+        Some(next)
     }
 
     /// Returns `true` if a histogram precedes a float of the same series and timestamp, which is
@@ -138,14 +140,14 @@ impl<'a> HistogramQueue<'a> {
         if self.sorted.is_empty() || self.has_starts {
             return false;
         }
-        let at = (float.slot, float.sample.timestamp_ms);
+        let key = (float.slot, float.sample.timestamp_ms);
         let first = self
             .sorted
-            .partition_point(|append| (append.slot, append.timestamp_ms) < at);
+            .partition_point(|append| (append.slot, append.timestamp_ms) < key);
         let same = self.sorted[first..]
             .iter()
-            .take_while(|append| (append.slot, append.timestamp_ms) == at);
-        same.take_while(|append| append.place <= float.place)
+            .take_while(|append| (append.slot, append.timestamp_ms) == key);
+        same.take_while(|append| append.position <= float.position)
             .any(|append| append.histogram.fits())
     }
 
@@ -176,7 +178,7 @@ pub(crate) struct Append {
     pub(crate) generation: u32,
     pub(crate) tag: u32,
     /// Position among the floats of the request.
-    pub(crate) place: u32,
+    pub(crate) position: u32,
     pub(crate) sample: Sample,
 }
 
@@ -195,7 +197,7 @@ pub(crate) struct AppendHistogram {
     pub(crate) generation: u32,
     pub(crate) tag: u32,
     /// Number of floats before it in the request.
-    pub(crate) place: u32,
+    pub(crate) position: u32,
     pub(crate) timestamp_ms: i64,
     /// Start timestamp in milliseconds; 0 is unknown.
     pub(crate) start_ms: i64,
@@ -278,14 +280,14 @@ impl WriteBatch {
     #[inline]
     pub fn push(&mut self, series: SeriesHandle, sample: Sample, tag: u32) {
         let shard = usize::from(series.shard);
-        let place = self.n_floats;
-        self.n_floats = place.wrapping_add(1);
+        let position = self.n_floats;
+        self.n_floats = position.wrapping_add(1);
         self.touched.add(sample.timestamp_ms, series.name_group);
         at_shard(&mut self.shards, shard).push(Append {
             slot: series.slot,
             generation: series.generation,
             tag,
-            place,
+            position,
             sample,
         });
     }
@@ -316,13 +318,13 @@ impl WriteBatch {
         let SeriesHandle {
             slot, generation, ..
         } = series;
-        let place = self.n_floats;
+        let position = self.n_floats;
         self.touched.add(timestamp_ms, series.name_group);
         at_shard(&mut self.histograms, shard).push(AppendHistogram {
             slot,
             generation,
             tag,
-            place,
+            position,
             timestamp_ms,
             start_ms,
             histogram,
@@ -432,11 +434,17 @@ impl WriteBatch {
 
     /// Clears the batch and keeps its memory.
     pub fn clear(&mut self) {
-        self.shards.iter_mut().for_each(Vec::clear);
+        for floats in &mut self.shards {
+            floats.clear();
+        }
+        for histograms in &mut self.histograms {
+            histograms.clear();
+        }
+        for starts in &mut self.starts {
+            starts.clear();
+        }
         self.n_floats = 0;
         self.touched.clear();
-        self.histograms.iter_mut().for_each(Vec::clear);
-        self.starts.iter_mut().for_each(Vec::clear);
         self.rejected.clear();
         self.exemplars.clear();
         self.rejected_exemplars.clear();

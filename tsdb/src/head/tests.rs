@@ -43,7 +43,7 @@ fn append(
         slot: of.slot,
         generation: of.generation,
         tag: 0,
-        place: 0,
+        position: 0,
         sample,
     };
     let mut result = Err(RejectReason::Moved);

@@ -101,7 +101,7 @@ impl HeadAppender<'_> {
         let Append {
             slot,
             tag,
-            place: position,
+            position,
             sample,
             ..
         } = *append;

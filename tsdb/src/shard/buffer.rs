@@ -41,7 +41,7 @@ impl Shard {
                 slot,
                 generation,
                 tag,
-                place: position,
+                position,
                 sample,
             } = *append;
             let start_ms = next_start();

@@ -321,7 +321,7 @@ mod tests {
             let expected = sorted
                 .iter()
                 .filter(|&&position| position % 3 == 0)
-                .map(|&place| (place, i64::from(place)));
+                .map(|&position| (position, i64::from(position)));
             assert_eq!(
                 found.collect::<Vec<_>>(),
                 expected.collect::<Vec<_>>(),
