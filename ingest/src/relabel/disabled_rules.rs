@@ -21,8 +21,8 @@ use varve_fs::{Error, Fs, StateFile, StateFileError};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::config::{RelabelConfig, RelabelRuleState};
+use super::relabeling::{RELABEL_RULES_MAX, Relabeling};
 use super::rule::DisabledByUse;
-use super::{RELABEL_RULES_MAX, Relabeling};
 use crate::persisted_state::{Cursor, PersistedState, put_string};
 
 /// Maximum persisted bytes of a selector, and of the sender of the query.

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::RelabelRuleStats;
 use super::builder::Builder;
 use super::config::{Action, RelabelConfig, RelabelError, RelabelRuleState, Template};
 use super::letter_case::{lower, upper};
@@ -52,6 +51,28 @@ impl FirstUse {
     pub(super) fn is_known(&self) -> bool {
         self.is_known.load(Ordering::Acquire)
     }
+}
+
+/// A relabel rule's state and counts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RelabelRuleStats {
+    /// The rule's name.
+    pub name: String,
+    /// The current state.
+    pub state: RelabelRuleState,
+    /// Whether it switches to `dry_run` when a query uses series that it dropped.
+    pub disable_on_use: bool,
+    /// The query that disabled the rule, if any.
+    pub disabled_by_use: Option<DisabledByUse>,
+    /// The first query that would have disabled the rule, if it is in a dry run.
+    pub would_be_disabled_by: Option<DisabledByUse>,
+    /// Number of label sets that it dropped or changed, or would have, since the rules last changed
+    /// or one of them was disabled or enabled.
+    pub series: u64,
+    /// Number of samples of these label sets.
+    pub samples: u64,
+    /// Recent samples per second of these label sets.
+    pub samples_per_second: f64,
 }
 
 /// A query that disabled a rule, or would have.

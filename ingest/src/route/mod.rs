@@ -15,18 +15,18 @@
 //! Threads: striped locks. A lookup or an insertion takes the lock of each stripe once, for all
 //! keys of the call.
 
+mod destination;
 mod table;
 
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use varve_tsdb::SeriesHandle;
 
-use self::table::Table;
 use crate::admission::Team;
 use crate::batch::{RouteHasher, RouteKey};
-use crate::outcome::Reason;
-use crate::relabel::Attribution;
+pub(crate) use destination::Route;
+pub use destination::RouteStats;
+use table::Table;
 
 /// The state that a route depends on besides its label set: a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,35 +51,6 @@ impl Scope {
         // An entry uses the last bit as a flag.
         Self(a, b & !1)
     }
-}
-
-/// The outcome for the samples of a label set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
-    /// Stored in a series.
-    Series(SeriesHandle, Attribution),
-    /// Dropped by relabel rules.
-    Dropped(Attribution),
-    /// Deduplicated, because another replica of the HA pair leads. Never cached, since leaders
-    /// change.
-    Standby,
-    /// Rejected.
-    Rejected(Reason),
-}
-
-/// Counters of the route cache.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RouteStats {
-    /// Look-ups that found a route.
-    pub hits: u64,
-    /// Look-ups that found no route.
-    pub misses: u64,
-    /// Evicted routes.
-    pub evicted: u64,
-    /// Cached routes.
-    pub entries: u64,
-    /// Bytes of memory.
-    pub size_bytes: u64,
 }
 
 /// See the module documentation.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::batch::RouteHasher;
+use crate::outcome::Reason;
 
 pub(super) const A: Route = Route::Rejected(Reason::EmptyLabelName);
 pub(super) const B: Route = Route::Rejected(Reason::InvalidUtf8);

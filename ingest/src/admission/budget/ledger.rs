@@ -17,8 +17,9 @@ use parking_lot::{Condvar, Mutex};
 use varve_model::Labels;
 use varve_tsdb::Db;
 
-use super::policy::{Active, Policy};
-use super::{Budgets, Denied, Team, TeamNames, TeamStatus};
+use super::budgets::Budgets;
+use super::policy::{Active, Denied, Policy, TeamStatus};
+use super::teams::{Team, TeamNames};
 
 /// See the module documentation.
 #[derive(Debug)]

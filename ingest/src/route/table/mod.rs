@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use roaring::RoaringBitmap;
 use varve_collections::{Column, WideTable, prefetch};
 
-use super::{Route, RouteStats};
+use super::destination::{Route, RouteStats};
 use crate::batch::RouteKey;
 
 /// See the module documentation.

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 use crate::error::Exhausted;
 
+use super::budgets::{Amounts, Budgets, TeamBudget};
 use super::teams::Team;
 use super::token_bucket::TokenBucket;
-use super::{Amounts, Budgets, TeamBudget};
 
 /// How long a team keeps its id after a request has looked it up, so that requests that still run
 /// do not use the id of another team. A write request with the default timeouts takes less.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::admission::Team;
+use crate::relabel::AttributedSamples;
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {
     Labels::from_unsorted(&mut pairs.to_vec()).unwrap()
