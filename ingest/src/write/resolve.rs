@@ -133,7 +133,7 @@ impl<'a> Write<'a> {
         };
 
         let db = &self.receiver.db;
-        let handle = db.series_for(&new.labels, new.team.group())?;
+        let handle = db.series_in_group(&new.labels, new.team.group())?;
         drop(grant);
         self.n_created += 1;
         if self.n_created.is_multiple_of(BUFFERED_DEFINITIONS_MAX) {
@@ -177,7 +177,7 @@ impl<'a> Write<'a> {
                 }
             },
         };
-        let handle = db.series_for(&new.labels, new.team.group())?;
+        let handle = db.series_in_group(&new.labels, new.team.group())?;
         drop(grant);
 
         let route = Route::Series(handle, Attribution::default());
@@ -191,7 +191,7 @@ impl<'a> Write<'a> {
             Writer::Sender => self.resolve_sent(series_idx, purpose),
             Writer::Rules(labels, team) => {
                 let labels = labels[series_idx as usize];
-                let Some(handle) = self.receiver.db.find_for(labels, team.group()) else {
+                let Some(handle) = self.receiver.db.find_in_group(labels, team.group()) else {
                     return Resolved::recorded(labels, team);
                 };
                 let route = Route::Series(handle, Attribution::default());
@@ -261,7 +261,7 @@ impl<'a> Write<'a> {
         };
         let db = &self.receiver.db;
         let (handle, attribution) = match purpose {
-            Purpose::Samples => match db.find_for(&series.labels, team.group()) {
+            Purpose::Samples => match db.find_in_group(&series.labels, team.group()) {
                 Some(handle) => (handle, series.attribution(relabeling)),
                 None => return Resolved::New(series),
             },

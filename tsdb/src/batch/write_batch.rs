@@ -370,7 +370,7 @@ impl WriteBatch {
     }
 
     /// Returns the samples for a shard, or `None` if there are none.
-    pub(crate) fn of_shard(&self, shard: usize) -> Option<ShardBatch<'_>> {
+    pub(crate) fn shard_batch(&self, shard: usize) -> Option<ShardBatch<'_>> {
         let floats = self.shards.get(shard).map_or(&[][..], |floats| floats);
         let starts = self.starts.get(shard).map_or(&[][..], |starts| starts);
         let histograms = self

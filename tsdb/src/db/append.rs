@@ -37,7 +37,7 @@ impl Db {
     /// [`Error::Io`] if the series is new and its shard's log accepts no appends.
     /// [`Error::ReplayFailed`] if the replay failed.
     pub fn series(&self, labels: &Labels) -> Result<SeriesHandle> {
-        self.series_for(labels, SeriesGroup::NONE)
+        self.series_in_group(labels, SeriesGroup::NONE)
     }
 
     /// Returns the handle of a series as [`Db::series`] does, and assigns the series to `group` if
@@ -45,7 +45,7 @@ impl Db {
     ///
     /// # Errors
     /// The errors of [`Db::series`].
-    pub fn series_for(&self, labels: &Labels, group: SeriesGroup) -> Result<SeriesHandle> {
+    pub fn series_in_group(&self, labels: &Labels, group: SeriesGroup) -> Result<SeriesHandle> {
         Error::check_limit("bytes of a label set", labels.size(), LABELS_SIZE_MAX)?;
         self.store.replay.check()?;
         let shards = &self.store.shards;
@@ -72,18 +72,18 @@ impl Db {
     /// Returns the handle of a series, or `None` if the series is not in memory.
     #[must_use]
     pub fn find(&self, labels: &Labels) -> Option<SeriesHandle> {
-        self.find_for(labels, SeriesGroup::NONE)
+        self.find_in_group(labels, SeriesGroup::NONE)
     }
 
     /// Returns the handle of a series as [`Db::find`] does, and assigns the series to `group` if it
     /// has no group.
     #[must_use]
-    pub fn find_for(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
+    pub fn find_in_group(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
         let shards = &self.store.shards;
-        shards[shard_of(labels, shards.len())].find_for(labels, group)
+        shards[shard_of(labels, shards.len())].find_in_group(labels, group)
     }
 
-    /// Returns the bounds for the timestamps of samples, as of now. A caller of [`Db::series_for`]
+    /// Returns the bounds for the timestamps of samples, as of now. A caller of [`Db::series_in_group`]
     /// that checks them creates no series for samples that would be rejected.
     ///
     /// # Errors
@@ -213,7 +213,7 @@ impl Db {
     fn check_shards_ready(&self, batch: &WriteBatch) -> Result<()> {
         let shards = &self.store.shards;
         for (idx, shard) in shards.iter().enumerate() {
-            if batch.of_shard(idx).is_some() {
+            if batch.shard_batch(idx).is_some() {
                 shard.check_ready()?;
             }
         }
@@ -232,7 +232,8 @@ impl Db {
     ) -> Vec<(&ShardLog, Position)> {
         let mut positions = Vec::with_capacity(self.store.logs.len());
         for (log_idx, log) in self.store.logs.iter().enumerate() {
-            let end = self.append_to_log(append, log_idx, rejected, |shard| batch.of_shard(shard));
+            let end =
+                self.append_to_log(append, log_idx, rejected, |shard| batch.shard_batch(shard));
             positions.extend(end.map(|end| (&**log, end)));
         }
         positions
@@ -251,7 +252,7 @@ impl Db {
             let mut end = None;
             for part in 0.. {
                 let part_end = self.append_to_log(append, log_idx, rejected, |shard| {
-                    batch.of_shard(shard)?.part(part, OWN_FLOATS_PER_LOCK)
+                    batch.shard_batch(shard)?.part(part, OWN_FLOATS_PER_LOCK)
                 });
                 if part_end.is_none() {
                     break;

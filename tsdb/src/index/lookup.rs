@@ -115,7 +115,7 @@ impl Index {
     pub(crate) fn values_of(&self, name: SymbolId, piece: usize) -> (Vec<SymbolId>, usize) {
         self.names
             .get(&name)
-            .map_or((Vec::new(), 0), |values| values.of_piece(piece))
+            .map_or((Vec::new(), 0), |values| values.values_in_piece(piece))
     }
 
     /// Sets the order of the values that existed at [`Index::begin_order`], and possibly later

@@ -177,7 +177,7 @@ impl Values {
     }
 
     /// Returns the values in one piece of the table, and the number of pieces.
-    pub(crate) fn of_piece(&self, piece: usize) -> (Vec<SymbolId>, usize) {
+    pub(crate) fn values_in_piece(&self, piece: usize) -> (Vec<SymbolId>, usize) {
         let values = self
             .table
             .entries_of(piece)

@@ -125,7 +125,7 @@ impl Shard {
     ) -> Result<SeriesHandle> {
         // A known series is found even if the log accepts no writes.
         if let Err(rejected) = self.wal().ready() {
-            return self.find_for(labels, group).ok_or(rejected);
+            return self.find_in_group(labels, group).ok_or(rejected);
         }
         let mut head = self.head_mut();
         let size_max = self.head_size_max - self.head_size_max / KNOWN_SERIES_PART;
@@ -150,7 +150,11 @@ impl Shard {
     }
 
     /// Returns the handle of a series, if it exists. Assigns it to `group` if it has no group.
-    pub(crate) fn find_for(&self, labels: &Labels, group: SeriesGroup) -> Option<SeriesHandle> {
+    pub(crate) fn find_in_group(
+        &self,
+        labels: &Labels,
+        group: SeriesGroup,
+    ) -> Option<SeriesHandle> {
         let head = self.head();
         let slot = head.find(labels)?;
         let generation = head.generation(slot);

@@ -24,11 +24,11 @@ fn a_series_belongs_to_the_first_group_that_claims_it() {
         ..options()
     });
     append(&db, &[(0, NOW_MS, 1.0), (1, NOW_MS, 1.0)]);
-    (1..5).for_each(|i| assert!(db.series_for(&series_labels(i), group(1)).is_ok()));
-    (4..7).for_each(|i| assert!(db.series_for(&series_labels(i), group(2)).is_ok()));
+    (1..5).for_each(|i| assert!(db.series_in_group(&series_labels(i), group(1)).is_ok()));
+    (4..7).for_each(|i| assert!(db.series_in_group(&series_labels(i), group(2)).is_ok()));
     assert_eq!(counts(&db), [7, 1, 4, 2]);
-    assert!(db.find_for(&series_labels(0), group(2)).is_some());
-    assert!(db.find_for(&series_labels(9), group(2)).is_none());
+    assert!(db.find_in_group(&series_labels(0), group(2)).is_some());
+    assert!(db.find_in_group(&series_labels(9), group(2)).is_none());
     assert_eq!(counts(&db), [7, 0, 4, 3]);
 }
 
@@ -36,7 +36,7 @@ fn a_series_belongs_to_the_first_group_that_claims_it() {
 fn evicted_series_are_not_counted() {
     let (_dir, db) = fresh(options());
     append(&db, &[(0, NOW_MS - 7_200_000, 1.0), (1, NOW_MS, 1.0)]);
-    (0..2).for_each(|i| assert!(db.find_for(&series_labels(i), group(1)).is_some()));
+    (0..2).for_each(|i| assert!(db.find_in_group(&series_labels(i), group(1)).is_some()));
     assert_eq!(counts(&db), [2, 0, 2, 0]);
     db.flush().unwrap();
     db.flush().unwrap();
@@ -46,7 +46,7 @@ fn evicted_series_are_not_counted() {
 #[test]
 fn a_series_can_leave_its_group() {
     let (_dir, db) = fresh(options());
-    (0..3).for_each(|i| assert!(db.series_for(&series_labels(i), group(1)).is_ok()));
+    (0..3).for_each(|i| assert!(db.series_in_group(&series_labels(i), group(1)).is_ok()));
     for _again in 0..2 {
         let series = db.series_without_group(&series_labels(1)).unwrap();
         assert_eq!(

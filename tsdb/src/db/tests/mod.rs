@@ -287,9 +287,9 @@ fn many_samples_of_this_process_are_appended_in_parts() {
             tag,
         );
     }
-    let of_shard = batch.of_shard(0).unwrap();
+    let shard_batch = batch.shard_batch(0).unwrap();
     let parts: Vec<_> = (0..)
-        .map_while(|idx| of_shard.part(idx, 256))
+        .map_while(|idx| shard_batch.part(idx, 256))
         .map(|part| part.floats.len())
         .collect();
     let (last, full) = parts.split_last().unwrap();
@@ -297,7 +297,7 @@ fn many_samples_of_this_process_are_appended_in_parts() {
         full.len() > 1 && full.iter().all(|&n| n == 256) && (1..=256).contains(last),
         "{parts:?}"
     );
-    assert_eq!(parts.iter().sum::<usize>(), of_shard.floats.len());
+    assert_eq!(parts.iter().sum::<usize>(), shard_batch.floats.len());
     db.append(&mut batch).unwrap();
     let rejected: Vec<_> = batch
         .rejected()
