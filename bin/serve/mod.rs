@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,12 +29,12 @@ use varve_config::file::Config;
 use varve_context::Interrupt;
 use varve_http::web_config::WebConfig;
 use varve_http::{self as http, HttpState, Listeners, housekeeping};
+use varve_objstore::uploads::{self, Source, UploadOptions, external_labels};
+use varve_objstore::{ObjstoreMetrics, Stop};
 use varve_server::app::App;
 use varve_server::live_config::{LiveConfig, Prepared};
 use varve_server::notifications::{SHUTTING_DOWN, STARTING_UP};
 use varve_server::notifier;
-use varve_server::objstore::Stop;
-use varve_server::objstore::uploads::{self, UploadOptions};
 use varve_server::pressure::Pressure;
 use varve_server::senders::observer::Observer;
 use varve_server::settings::flags::ServeArgs;
@@ -102,6 +102,8 @@ pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) ->
         .context("start the threads of the server")?;
     let pressure = Pressure::new(memory, args.memory_refuse_at);
     let app = Arc::new(App::new(settings, config, pressure).context("register metrics")?);
+    let objstore_metrics =
+        ObjstoreMetrics::new(&app.metrics.registrar()).context("register metrics")?;
     app.query_log.write_to(prepared.query_log);
     let seen = auto_reload::FileState::now(&app.config.current());
     app.rules.apply(app.rules.prepare(&app.config.current())?);
@@ -109,6 +111,7 @@ pub(crate) fn serve(mut args: ServeArgs, mut flags: BTreeMap<String, String>) ->
         args,
         HttpState::new(app, web),
         options,
+        objstore_metrics,
         uploads,
         prepared.alerting,
         seen,
@@ -132,6 +135,7 @@ async fn run(
     args: ServeArgs,
     state: HttpState,
     options: StoreOptions,
+    objstore_metrics: ObjstoreMetrics,
     uploads: Option<UploadOptions>,
     alerting: notifier::Prepared,
     seen: auto_reload::FileState,
@@ -185,7 +189,7 @@ async fn run(
             seen,
         ));
     }
-    let uploads = start_uploads(&app, uploads).await?;
+    let uploads = start_uploads(&app, objstore_metrics, uploads).await?;
     let saving = tokio::spawn(save_periodically(Arc::clone(&app), Arc::clone(&store)));
     let mut replay = watch_replay(&app, store, of_error, started);
     let scraping = (!args.self_scrape_interval.is_zero()).then(|| {
@@ -215,18 +219,34 @@ async fn run(
 /// Starts uploads, if there is a bucket.
 async fn start_uploads(
     app: &Arc<App>,
+    metrics: ObjstoreMetrics,
     options: Option<UploadOptions>,
 ) -> Result<Option<Arc<Stop>>> {
-    let app = Arc::clone(app);
-    // Starting reads certificates, on a thread that may block.
-    let start = move || {
-        options
-            .map(|options| uploads::start(&app, options))
-            .transpose()
+    let Some(options) = options else {
+        return Ok(None);
     };
+    let app = Arc::downgrade(app);
+    // Starting reads certificates, on a thread that may block.
+    let start = move || uploads::start(move || find_source(&app), metrics, options);
     tokio::task::spawn_blocking(start)
         .await
         .context("start uploads")?
+        .map(Some)
+}
+
+/// Returns the samples to upload; `None` while no store is open.
+fn find_source(app: &Weak<App>) -> Result<Option<Source>> {
+    let Some(app) = app.upgrade() else {
+        return Ok(None);
+    };
+    let Some(store) = app.store() else {
+        return Ok(None);
+    };
+    Ok(Some(Source {
+        db: Arc::clone(&store.db),
+        labels: external_labels(&app.config.current().global.external_labels)?,
+        memory: app.memory_of_query(),
+    }))
 }
 
 /// Watches the replay that began at `started`. Rules start when it ends.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use varve_config::file::Config;
+use varve_objstore::BucketConfig;
+use varve_objstore::uploads::{UploadOptions, external_labels};
 use varve_promql::Features;
 use varve_query::EngineOptions;
 use varve_rules::RestoreOptions;
 use varve_server::notifier::NotifierOptions;
-use varve_server::objstore::BucketConfig;
-use varve_server::objstore::uploads::{UploadOptions, external_labels};
 use varve_server::rules::RulesOptions;
 use varve_server::settings::external_url::{ExternalUrl, RoutePrefix};
 use varve_server::settings::flags::{OnCorruption, ServeArgs, WalSync};
@@ -157,7 +157,7 @@ pub(super) fn uploads(args: &ServeArgs, config: &Config) -> Result<Option<Upload
     let Some(path) = &args.objstore.bucket else {
         return Ok(None);
     };
-    external_labels(config)?;
+    external_labels(&config.global.external_labels)?;
     Ok(Some(UploadOptions {
         bucket: BucketConfig::load(path)?,
         data_dir: args.tsdb_path.clone(),

@@ -15,12 +15,13 @@ use varve_config::file::Config;
 use varve_context::scheduler::Scheduler;
 use varve_context::{Interrupt, MemoryBudget, QueryContext};
 use varve_system::machine;
+use varve_system::metrics::{counts, families};
 use varve_system::service_manager::{self, notify};
 use varve_tsdb::ReadContext;
 
 use super::active_requests::ActiveRequests;
 use super::live_config::{LiveConfig, Prepared};
-use super::metrics::{Metrics, counts, families};
+use super::metrics::Metrics;
 use super::notifications::{CONFIG_FAILED, Notifications, RETENTION_HELD};
 use super::pressure::Pressure;
 use super::queries::query_breaker::QueryBreaker;
@@ -330,7 +331,8 @@ impl App {
         QueryContext::new(timeout, memory)
     }
 
-    fn memory_of_query(&self) -> MemoryBudget {
+    /// Returns the memory budget of a query.
+    pub fn memory_of_query(&self) -> MemoryBudget {
         self.query_memory
             .child("--query.max-memory", self.settings.query_max_memory)
     }

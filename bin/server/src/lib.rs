@@ -1,6 +1,6 @@
 //! One running server without its protocols: its state, the open store, the configuration in force,
-//! metrics, rules, active requests, records of queries and rejects, memory pressure, object
-//! storage, notifications and traces.
+//! metrics, rules, active requests, records of queries and rejects, memory pressure,
+//! notifications and traces.
 //!
 //! Used by `varve-http`, which serves it, by the package `varve`, which starts and stops it, and by
 //! the tools, which read its files. The crate knows no route and no command line other than the
@@ -15,7 +15,6 @@ pub mod live_config;
 pub mod metrics;
 pub mod notifications;
 pub mod notifier;
-pub mod objstore;
 pub mod pressure;
 pub mod queries;
 pub mod rejections;

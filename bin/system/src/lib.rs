@@ -1,5 +1,5 @@
 //! The process and its terminal: logs, printing, limits of the machine, the service manager, the
-//! version; quantities and texts as people read and type them.
+//! version; registration of metrics; quantities and texts as people read and type them.
 //!
 //! Used by all crates under `bin/`. The crate knows no setting, no protocol and no store.
 
@@ -12,6 +12,7 @@ pub mod printing;
 pub mod excerpt;
 pub mod log;
 pub mod machine;
+pub mod metrics;
 pub mod quantity;
 pub mod service_manager;
 pub mod version;

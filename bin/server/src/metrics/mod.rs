@@ -4,11 +4,8 @@
 //! and `process_*` names. docs/metrics.md lists all of them.
 
 mod process;
-mod registrar;
 mod rules;
 mod store;
-mod summary;
-mod table;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,21 +13,16 @@ use prometheus::proto::MetricFamily;
 use prometheus::{
     HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
 };
+use varve_system::metrics::{Registrar, SummaryVec, families, family};
 use varve_system::version;
 
 use super::live_config::ReloadStatus;
 use super::queries::query_log::QueryLog;
 use super::store::Store;
 use crate::notifier::NotifierMetrics;
-use crate::objstore::ObjstoreMetrics;
 use crate::rules::Rules;
 use crate::traces::TraceMetrics;
-pub(crate) use registrar::Registrar;
 pub(crate) use rules::RuleMetrics;
-use table::family;
-
-pub(crate) use summary::SummaryVec;
-pub(super) use table::{counts, families};
 
 /// Content type of the text format.
 pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -90,7 +82,6 @@ pub struct Metrics {
     pub(crate) notifications: NotifierMetrics,
     pub(crate) traces: TraceMetrics,
     pub(crate) rules: RuleMetrics,
-    pub(crate) objstore: ObjstoreMetrics,
 }
 
 /// Increments a gauge, and decrements it on drop.
@@ -156,10 +147,14 @@ impl Metrics {
             notifications: NotifierMetrics::new(&registrar)?,
             traces: TraceMetrics::new(&registrar)?,
             rules: RuleMetrics::new(&registrar)?,
-            objstore: ObjstoreMetrics::new(&registrar)?,
             registry,
         };
         Ok(metrics)
+    }
+
+    /// Registers metrics of other parts.
+    pub fn registrar(&self) -> Registrar<'_> {
+        Registrar(&self.registry)
     }
 
     /// Counts a request that a limit rejected or aborted, if one did.
@@ -242,6 +237,8 @@ pub fn print(families: &[MetricFamily]) -> prometheus::Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use varve_system::metrics::counts;
+
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 use prometheus::proto::MetricFamily;
 use varve_system::machine::process::{cpu, status_kib};
 
-use super::table::family;
+use varve_system::metrics::family;
 
 /// Collects the metrics. Those that the system does not provide are skipped.
 pub(super) fn gather(started_s: f64) -> Vec<MetricFamily> {

@@ -10,10 +10,8 @@ use varve_rules::arrival::SenderStatus;
 use varve_rules::rule::{Rule, RuleStatus};
 use varve_rules::{Group, GroupStatus, Iteration, Mode};
 
-use super::registrar::Registrar;
-use super::summary::SummaryVec;
-use super::table::{counts, families, family};
 use crate::rules::Rules;
+use varve_system::metrics::{Registrar, SummaryVec, counts, families, family};
 
 /// Bucket bounds of durations, as in Prometheus.
 const SECONDS: [f64; 4] = [0.01, 0.1, 1.0, 10.0];

@@ -2,11 +2,11 @@
 
 use prometheus::proto::MetricFamily;
 
-use super::table::{counts, families, family};
 use crate::store::Store;
 use varve_ingest::admission::{Amounts, TeamStatus};
 use varve_ingest::ha::HaCluster;
 use varve_ingest::relabel::{DisabledByUse, RelabelRuleStats};
+use varve_system::metrics::{counts, families, family};
 use varve_tsdb::stats::{ReplayState, ReplayStats, ReplayStatus, Stats};
 
 /// Collects the metrics.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prometheus::{HistogramVec, IntCounterVec, IntGauge, IntGaugeVec};
 
-use crate::metrics::{Registrar, SummaryVec};
+use varve_system::metrics::{Registrar, SummaryVec};
 
 /// Bucket bounds of `prometheus_notifications_latency_histogram_seconds`, as in Prometheus.
 const LATENCY_SECONDS: [f64; 4] = [0.01, 0.1, 1.0, 10.0];

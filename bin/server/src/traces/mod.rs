@@ -29,7 +29,7 @@ pub(crate) use message::AnyValue;
 use message::{KeyValue, Span, Status};
 use parent::{Parent, random};
 
-use crate::metrics::Registrar;
+use varve_system::metrics::Registrar;
 
 /// Starts traces while the configuration has a receiver.
 #[derive(Debug)]

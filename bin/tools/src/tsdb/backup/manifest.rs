@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use varve_server::objstore::ObjectStore;
+use varve_objstore::ObjectStore;
 
 /// Maximum size of a manifest: 300 bytes for each of a million files.
 const SIZE_MAX: u64 = 300_000_000;

@@ -23,7 +23,7 @@ use clap::Args;
 use jiff::Timestamp;
 use varve_client::{Client, Url};
 use varve_fs::{Fs as _, Lock, RealFs};
-use varve_server::objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
+use varve_objstore::{BucketConfig, ObjectStore, ObjstoreMetrics, Pace, file_checksum};
 use varve_system::machine::files::is_locked;
 
 use crate::server_args::{AccessArgs, DEFAULT};

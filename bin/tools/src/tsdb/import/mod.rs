@@ -10,12 +10,12 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use varve_fs::damage::{DamageKind, DamageReport};
 use varve_fs::{Fs, RealFs};
+use varve_objstore::BucketConfig;
 use varve_prometheus::block::BlockReader;
 use varve_prometheus::chunk::StartTimestamps;
 use varve_prometheus::exemplars_and_metadata::{ExemplarsAndMetadata, read_exemplars_and_metadata};
 use varve_prometheus::import::{Imported, import_block};
 use varve_prometheus::recover::RecoverOptions;
-use varve_server::objstore::BucketConfig;
 use varve_system::machine::files::remove_dir;
 use varve_tsdb::{Db, Error, Options, WriteBatch};
 

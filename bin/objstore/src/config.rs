@@ -15,11 +15,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_yaml_ng::Value;
-use varve_client::Secret;
-use varve_client::{Access, HttpClientConfig, TlsSettings};
-
-use super::MIB;
+use varve_client::{Access, HttpClientConfig, Secret, TlsSettings};
 use varve_system::yaml::yaml_error;
+
+use crate::limits::MIB;
 
 /// Maximum size of the file in bytes.
 const FILE_SIZE_MAX: u64 = MIB;

@@ -65,7 +65,7 @@ pub(super) fn opts(name: &str) -> Opts {
 }
 
 /// Returns families of one counter or gauge each, without labels.
-pub(crate) fn families<const N: usize>(values: [(&str, f64); N]) -> Vec<MetricFamily> {
+pub fn families<const N: usize>(values: [(&str, f64); N]) -> Vec<MetricFamily> {
     values
         .into_iter()
         .map(|(name, value)| family(name, [([], value)]))
@@ -73,12 +73,12 @@ pub(crate) fn families<const N: usize>(values: [(&str, f64); N]) -> Vec<MetricFa
 }
 
 /// Returns families as [`families`] does, for whole numbers.
-pub(crate) fn counts<const N: usize>(values: [(&str, u64); N]) -> Vec<MetricFamily> {
+pub fn counts<const N: usize>(values: [(&str, u64); N]) -> Vec<MetricFamily> {
     families(values.map(|(name, value)| (name, value as f64)))
 }
 
 /// Returns a family of counters or gauges, each with the values of its labels.
-pub(super) fn family<'a, const N: usize>(
+pub fn family<'a, const N: usize>(
     name: &str,
     values: impl IntoIterator<Item = ([&'a str; N], f64)>,
 ) -> MetricFamily {

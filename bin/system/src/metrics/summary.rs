@@ -18,7 +18,7 @@ const QUANTILES: &[f64] = &[0.5, 0.9, 0.99];
 
 /// Summaries by the value of one label. Clones share them.
 #[derive(Debug, Clone)]
-pub(crate) struct SummaryVec {
+pub struct SummaryVec {
     name: &'static str,
     desc: Desc,
     quantiles: &'static [f64],
@@ -59,7 +59,8 @@ impl SummaryVec {
         Self { quantiles, ..self }
     }
 
-    pub(crate) fn observe(&self, label: &str, value: f64) {
+    /// Adds a value.
+    pub fn observe(&self, label: &str, value: f64) {
         let mut summaries = self.summaries.lock();
         let observed = summaries.entry(label.to_owned()).or_default();
         observed.count += 1;
@@ -70,7 +71,8 @@ impl SummaryVec {
         observed.recent.push_back((Instant::now(), value));
     }
 
-    pub(crate) fn remove(&self, label: &str) {
+    /// Removes the summary of a label.
+    pub fn remove(&self, label: &str) {
         self.summaries.lock().remove(label);
     }
 }

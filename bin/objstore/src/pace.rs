@@ -34,7 +34,7 @@ impl Stop {
     ///
     /// # Errors
     /// If the work is to end, also during the wait.
-    pub(crate) fn wait(&self, duration: Duration) -> Result<()> {
+    pub fn wait(&self, duration: Duration) -> Result<()> {
         let mut is_stopped = self.is_stopped.lock();
         let _timeout =
             self.changed

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 
-use super::sign::{Signer, Unsigned};
 use super::*;
+use crate::sign::{Signer, Unsigned};
 
 const KEY: &str = "AKIDEXAMPLE";
 const SECRET: &str = "s3cret";

@@ -11,10 +11,14 @@
 //!    ([`ObjectStore::checksum`]).
 //! 4. After [`Stop::stop`], each call fails before its next request.
 
+#![forbid(unsafe_code)]
+
 mod checksum;
 mod config;
 mod filesystem;
+mod limits;
 mod metrics;
+mod object;
 mod pace;
 mod s3;
 mod sign;
@@ -34,19 +38,17 @@ use varve_prometheus::block::Ulid;
 pub use checksum::file_checksum;
 pub use config::BucketConfig;
 pub use metrics::ObjstoreMetrics;
+pub use object::Object;
 pub use pace::{Pace, Stop};
 
 use checksum::Checksum;
 use config::BackendConfig;
 use filesystem::Filesystem;
+use limits::MIB;
 use s3::S3;
 
-const MIB: u64 = 1 << 20;
 /// Maximum size of a range of a download.
 const RANGE_SIZE: u64 = 4 * MIB;
-/// Maximum number of objects that one call lists.
-const LISTED_MAX: usize = 1_000_000;
-
 /// Maximum number of blocks of a bucket.
 const BLOCKS_MAX: usize = 200_000;
 /// File of a block that Thanos removes after some time.
@@ -54,15 +56,6 @@ pub const DELETION_MARK: &str = "deletion-mark.json";
 
 /// Paths and sizes of the files of a block.
 pub type BlockFiles = BTreeMap<String, u64>;
-
-/// An object of a bucket.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
-    /// The key, below the prefix of the bucket.
-    pub key: String,
-    /// Size in bytes.
-    pub size: u64,
-}
 
 /// A client of one bucket.
 #[derive(Debug)]
@@ -128,7 +121,7 @@ impl ObjectStore {
     ///
     /// # Errors
     /// If the object does not exist or has fewer bytes. Errors of the bucket and of `each`.
-    pub(crate) fn get(
+    fn get(
         &mut self,
         key: &str,
         size: u64,
@@ -220,7 +213,7 @@ impl ObjectStore {
     /// Lists the objects whose keys begin with a prefix, in any order.
     ///
     /// # Errors
-    /// If there are more than [`LISTED_MAX`]. Errors of the bucket.
+    /// If there are more than [`limits::LISTED_MAX`]. Errors of the bucket.
     pub fn list(&mut self, prefix: &str) -> Result<Vec<Object>> {
         self.pace.check()?;
         let whole = format!("{}{prefix}", self.prefix);
@@ -238,7 +231,7 @@ impl ObjectStore {
     /// Lists the files of all blocks, complete or not, ascending by time.
     ///
     /// # Errors
-    /// If there are more than [`LISTED_MAX`] objects or [`BLOCKS_MAX`] blocks. Errors of the
+    /// If there are more than [`limits::LISTED_MAX`] objects or [`BLOCKS_MAX`] blocks. Errors of the
     /// bucket.
     pub fn list_blocks(&mut self) -> Result<BTreeMap<Ulid, BlockFiles>> {
         let mut blocks: BTreeMap<Ulid, BlockFiles> = BTreeMap::new();
@@ -274,15 +267,6 @@ impl ObjectStore {
         };
         deleted.with_context(|| format!("delete object {key:?}"))
     }
-}
-
-/// Fails if a bucket lists more than [`LISTED_MAX`] objects.
-fn check_listed(objects: &[Object]) -> Result<()> {
-    ensure!(
-        objects.len() <= LISTED_MAX,
-        "more than {LISTED_MAX} objects"
-    );
-    Ok(())
 }
 
 #[cfg(test)]

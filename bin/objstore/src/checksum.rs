@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use data_encoding::HEXLOWER;
 use ring::digest::{self, SHA256};
 
-use super::MIB;
+use crate::limits::MIB;
 
 /// A checksum of bytes that arrive in pieces.
 pub(super) struct Checksum(digest::Context);

@@ -22,14 +22,15 @@ mod bucket_blocks;
 mod groups;
 mod state;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use data_encoding::HEXLOWER;
+use varve_context::{MemoryBudget, QueryContext};
 use varve_fs::{Fs, RealFs};
 use varve_prometheus::block::{BlockMeta, Ulid};
 use varve_prometheus::chunk::StartTimestamps;
@@ -37,11 +38,10 @@ use varve_prometheus::export::{ExportOptions, export_block};
 use varve_prometheus::recover::range_of;
 use varve_system::machine::files::remove_dir;
 use varve_system::printing::error_chain;
-use varve_tsdb::Db;
+use varve_tsdb::{Db, ReadContext};
 
-use super::metrics::UploadMetrics;
-use super::{BucketConfig, DELETION_MARK, ObjectStore, Pace, Stop, file_checksum};
-use crate::app::App;
+use crate::metrics::{ObjstoreMetrics, UploadMetrics};
+use crate::{BucketConfig, DELETION_MARK, ObjectStore, Pace, Stop, file_checksum};
 use bucket_blocks::BucketBlocks;
 use groups::{Group, groups, windows};
 use state::State;
@@ -56,7 +56,7 @@ const BUCKET_ID: &str = "varve/bucket-id";
 const BUCKET_ID_SIZE: u64 = 32;
 
 /// External labels, ascending by name.
-type ExternalLabels = Vec<(String, String)>;
+pub type ExternalLabels = Vec<(String, String)>;
 
 /// Settings of uploads.
 #[derive(Debug, Clone)]
@@ -73,9 +73,23 @@ pub struct UploadOptions {
     pub local_retention_ms: Option<i64>,
 }
 
+/// The samples that are uploaded.
+#[derive(Debug)]
+pub struct Source {
+    /// The open store.
+    pub db: Arc<Db>,
+    /// The labels that identify this server's blocks ([`external_labels`]).
+    pub labels: ExternalLabels,
+    /// Bounds the memory of an export.
+    pub memory: MemoryBudget,
+}
+
+/// Returns the samples to upload; `None` while no store is open.
+type FindSource = Box<dyn Fn() -> Result<Option<Source>> + Send>;
+
 /// Uploads blocks until it is stopped.
 struct Uploader {
-    app: Weak<App>,
+    find_source: FindSource,
     options: UploadOptions,
     store: ObjectStore,
     metrics: UploadMetrics,
@@ -84,19 +98,12 @@ struct Uploader {
     blocks: Option<BucketBlocks>,
 }
 
-/// The samples that are uploaded.
-struct Source<'a> {
-    app: &'a App,
-    db: &'a Db,
-    labels: ExternalLabels,
-}
-
 /// Returns the labels that identify this server's blocks.
 ///
 /// # Errors
 /// If there are none: Thanos rejects blocks without external labels.
-pub fn external_labels(config: &varve_config::file::Config) -> Result<ExternalLabels> {
-    let labels: ExternalLabels = config.global.external_labels.clone().into_iter().collect();
+pub fn external_labels(configured: &BTreeMap<String, String>) -> Result<ExternalLabels> {
+    let labels: ExternalLabels = configured.clone().into_iter().collect();
     ensure!(
         !labels.is_empty(),
         "uploads (--objstore.config-file) need global.external_labels that no other server has, such as cluster and \
@@ -105,18 +112,22 @@ pub fn external_labels(config: &varve_config::file::Config) -> Result<ExternalLa
     Ok(labels)
 }
 
-/// Starts a thread that uploads blocks of the open store.
+/// Starts a thread that uploads the blocks of the store that `find_source` returns. It is called
+/// once in each round.
 ///
 /// # Errors
 /// If the client or the thread cannot be created.
-pub fn start(app: &Arc<App>, options: UploadOptions) -> Result<Arc<Stop>> {
+pub fn start(
+    find_source: impl Fn() -> Result<Option<Source>> + Send + 'static,
+    metrics: ObjstoreMetrics,
+    options: UploadOptions,
+) -> Result<Arc<Stop>> {
     let stop = Arc::new(Stop::default());
-    let metrics = app.metrics.objstore.clone();
     let pace = Pace::new(Arc::clone(&stop), options.bytes_per_second);
     let store = ObjectStore::new(&options.bucket, pace, metrics.clone())?;
     let state = State::load(&options.data_dir.join(STATE_FILE));
     let mut uploader = Uploader {
-        app: Arc::downgrade(app),
+        find_source: Box::new(find_source),
         options,
         store,
         metrics: metrics.uploads,
@@ -148,7 +159,12 @@ pub fn start(app: &Arc<App>, options: UploadOptions) -> Result<Arc<Stop>> {
     Ok(stop)
 }
 
-impl Source<'_> {
+impl Source {
+    /// Returns the context of a read without a deadline.
+    fn context(&self) -> ReadContext {
+        ReadContext::unrestricted(QueryContext::new(Duration::MAX, self.memory.clone()))
+    }
+
     /// Writes the samples of a window to a block in a new directory. Returns `None` if all are
     /// deleted.
     fn export(&self, staging: &Path, window: i64) -> Result<Option<BlockMeta>> {
@@ -162,9 +178,9 @@ impl Source<'_> {
             external_labels: self.labels.clone(),
         };
         Ok(export_block(
-            self.db,
+            &self.db,
             &real,
-            &self.app.context_without_deadline(),
+            &self.context(),
             staging,
             &options,
         )?)
@@ -175,18 +191,10 @@ impl Uploader {
     /// Uploads all settled windows that are not in the bucket, then removes old local blocks that
     /// are.
     fn round(&mut self) -> Result<()> {
-        let Some(app) = self.app.upgrade() else {
+        let Some(source) = (self.find_source)()? else {
             return Ok(());
         };
-        let Some(store) = app.store() else {
-            return Ok(());
-        };
-        store.db.wait_replayed(&app.context_without_deadline())?;
-        let source = Source {
-            app: &app,
-            db: &store.db,
-            labels: external_labels(&app.config.current())?,
-        };
+        source.db.wait_replayed(&source.context())?;
         let Some(settled_ms) = source.db.settled_ms() else {
             return Ok(());
         };
@@ -270,7 +278,7 @@ impl Uploader {
     ///
     /// # Errors
     /// Errors of the bucket, and if the state cannot be written.
-    fn upload_window(&mut self, source: &Source<'_>, window: i64) -> Result<bool> {
+    fn upload_window(&mut self, source: &Source, window: i64) -> Result<bool> {
         let block = match source.export(&self.staging(), window) {
             Ok(block) => block,
             Err(error) => {
@@ -380,7 +388,7 @@ impl Uploader {
     }
 
     /// Removes local blocks whose samples are older than an age, once the bucket has all of them.
-    fn release(&mut self, source: &Source<'_>, age_ms: i64, settled_ms: i64) -> Result<()> {
+    fn release(&mut self, source: &Source, age_ms: i64, settled_ms: i64) -> Result<()> {
         let Some(now_ms) = source.db.retention_now_ms() else {
             return Ok(());
         };

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::{Context, Result};
 use varve_prometheus::block::{BlockMeta, META_SIZE_MAX, Ulid};
 
-use crate::objstore::{BlockFiles, DELETION_MARK, ObjectStore};
+use crate::{BlockFiles, DELETION_MARK, ObjectStore};
 
 /// Blocks without a mark for deletion whose files are all there, with the sizes in `meta.json`.
 #[derive(Debug, Default)]

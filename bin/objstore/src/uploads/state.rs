@@ -124,7 +124,7 @@ mod tests {
         state.add(244_956, Ulid::new(1_763_683_200_000, 1));
         state.save(&path).unwrap();
         assert_shown(
-            include_str!("../../../../../docs/format/uploads.md"),
+            include_str!("../../../../docs/format/uploads.md"),
             &std::fs::read(&path).unwrap(),
         );
         assert_eq!(State::load(&path), state);

@@ -11,34 +11,42 @@ use super::summary::SummaryVec;
 use super::table::{describe, opts};
 
 /// Registers metrics. Each method fails if the name is taken or not valid.
-pub(crate) struct Registrar<'a>(pub(super) &'a Registry);
+#[derive(Debug)]
+pub struct Registrar<'a>(pub &'a Registry);
 
 impl Registrar<'_> {
-    pub(crate) fn counter(&self, name: &str) -> Result<IntCounter> {
+    /// Creates a counter.
+    pub fn counter(&self, name: &str) -> Result<IntCounter> {
         self.register(IntCounter::with_opts(opts(name))?)
     }
 
-    pub(crate) fn counters(&self, name: &str) -> Result<IntCounterVec> {
+    /// Creates counters by labels.
+    pub fn counters(&self, name: &str) -> Result<IntCounterVec> {
         self.register(IntCounterVec::new(opts(name), &describe(name).labels)?)
     }
 
-    pub(crate) fn gauge(&self, name: &str) -> Result<IntGauge> {
+    /// Creates a gauge of whole numbers.
+    pub fn gauge(&self, name: &str) -> Result<IntGauge> {
         self.register(IntGauge::with_opts(opts(name))?)
     }
 
-    pub(crate) fn float_gauge(&self, name: &str) -> Result<Gauge> {
+    /// Creates a gauge.
+    pub fn float_gauge(&self, name: &str) -> Result<Gauge> {
         self.register(Gauge::with_opts(opts(name))?)
     }
 
-    pub(crate) fn gauges(&self, name: &str) -> Result<IntGaugeVec> {
+    /// Creates gauges of whole numbers by labels.
+    pub fn gauges(&self, name: &str) -> Result<IntGaugeVec> {
         self.register(IntGaugeVec::new(opts(name), &describe(name).labels)?)
     }
 
-    pub(crate) fn histogram(&self, name: &str, bounds: &[f64]) -> Result<Histogram> {
+    /// Creates a histogram with these upper bounds of buckets.
+    pub fn histogram(&self, name: &str, bounds: &[f64]) -> Result<Histogram> {
         self.register(Histogram::with_opts(histogram_opts(name, bounds))?)
     }
 
-    pub(crate) fn histograms(&self, name: &str, bounds: &[f64]) -> Result<HistogramVec> {
+    /// Creates histograms by labels.
+    pub fn histograms(&self, name: &str, bounds: &[f64]) -> Result<HistogramVec> {
         self.register(HistogramVec::new(
             histogram_opts(name, bounds),
             &describe(name).labels,
@@ -46,15 +54,12 @@ impl Registrar<'_> {
     }
 
     /// Creates a summary without quantiles.
-    pub(crate) fn summary(&self, name: &'static str) -> Result<SummaryVec> {
+    pub fn summary(&self, name: &'static str) -> Result<SummaryVec> {
         self.register(SummaryVec::new(name)?)
     }
 
-    pub(crate) fn summary_of(
-        &self,
-        name: &'static str,
-        quantiles: &'static [f64],
-    ) -> Result<SummaryVec> {
+    /// Creates a summary with these quantiles.
+    pub fn summary_of(&self, name: &'static str, quantiles: &'static [f64]) -> Result<SummaryVec> {
         self.register(SummaryVec::new(name)?.with_quantiles(quantiles))
     }
 

@@ -18,10 +18,13 @@ use varve_client::{Client, ClientOptions, Response, Url};
 use varve_system::printing::error_chain;
 use varve_system::version::USER_AGENT;
 
-use super::config::S3Config;
-use super::metrics::ObjstoreMetrics;
-use super::sign::{Signer, Unsigned, encode};
-use super::{MIB, Object, Pace, Stop, check_listed, xml};
+use crate::config::S3Config;
+use crate::limits::MIB;
+use crate::metrics::ObjstoreMetrics;
+use crate::object::{Object, check_listed};
+use crate::pace::{Pace, Stop};
+use crate::sign::{Signer, Unsigned, encode};
+use crate::xml;
 
 /// Maximum time of a request: a part of 16 MiB at 128 KiB/s.
 const TIMEOUT: Duration = Duration::from_secs(128);

@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge};
-
-use crate::metrics::{Metrics, Registrar};
+use prometheus::{Gauge, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry};
+use varve_system::metrics::Registrar;
 
 /// Bucket bounds of `varve_objstore_operation_duration_seconds`.
 const OPERATION_SECONDS: [f64; 6] = [0.01, 0.1, 1.0, 10.0, 60.0, 300.0];
@@ -39,7 +38,7 @@ impl ObjstoreMetrics {
     ///
     /// # Errors
     /// If another metric has the same name.
-    pub(crate) fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
+    pub fn new(registrar: &Registrar<'_>) -> prometheus::Result<Self> {
         Ok(Self {
             seconds: registrar.histograms(
                 "varve_objstore_operation_duration_seconds",
@@ -61,9 +60,7 @@ impl ObjstoreMetrics {
 
     /// Returns metrics that no registry has, for tools.
     pub fn unregistered() -> Self {
-        Metrics::new()
-            .expect("its names are valid and differ")
-            .objstore
+        Self::new(&Registrar(&Registry::new())).expect("its names are valid and differ")
     }
 
     /// Runs an operation, and counts it.

@@ -12,7 +12,7 @@ use percent_encoding::{AsciiSet, utf8_percent_encode};
 use ring::hmac;
 use varve_client::PERCENT_ENCODED;
 
-use super::checksum::checksum;
+use crate::checksum::checksum;
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 const SERVICE: &str = "s3";

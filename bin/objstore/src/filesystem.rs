@@ -11,8 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use varve_fs::{Fs as _, RealFs};
 
-use super::metrics::ObjstoreMetrics;
-use super::{MIB, Object, Pace, check_listed};
+use crate::limits::MIB;
+use crate::metrics::ObjstoreMetrics;
+use crate::object::{Object, check_listed};
+use crate::pace::Pace;
 
 /// Bytes that are copied at a time.
 const COPY_SIZE: u64 = MIB;
